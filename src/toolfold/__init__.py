@@ -1,0 +1,33 @@
+"""toolfold: fold any number of tools into a few; unfold exactly what the model needs.
+
+The public names are loaded on first use, so that `import toolfold` and `toolfold --version` stay light.
+"""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from toolfold.config import Settings
+    from toolfold.errors import ToolfoldError
+    from toolfold.gateway import Gateway
+
+__version__ = "0.1.0"
+
+__all__ = ["Gateway", "Settings", "ToolfoldError", "__version__"]
+
+_HOMES = {
+    "Gateway": "toolfold.gateway",
+    "Settings": "toolfold.config",
+    "ToolfoldError": "toolfold.errors",
+}
+
+
+def __getattr__(name: str) -> object:
+    from importlib import import_module
+
+    if name not in _HOMES:
+        raise AttributeError(f"module 'toolfold' has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

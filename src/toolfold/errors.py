@@ -1,0 +1,175 @@
+"""Every error toolfold raises, in one tree. Each says what happened, what would work, and what to do next.
+
+    ToolfoldError
+    ├── ConfigError            a setting is missing, unknown or of the wrong kind
+    │   └── SecretNotFound     a secret that the configuration names is not there
+    ├── UpstreamError          a tool server did not do what was asked
+    │   ├── ServerUnavailable  it could not be started or reached
+    │   ├── ServerClosed       it went away; calls in flight are lost
+    │   ├── ServerTimeout      it did not answer in time
+    │   ├── ProtocolViolation  it answered something that cannot be read
+    │   │   └── FrameTooLarge  it sent a message over the configured cap
+    │   ├── RemoteError        it answered with a JSON-RPC error
+    │   └── InputUnavailable   it asked for input that nobody here can give
+    ├── CatalogueError
+    │   ├── NotBuilt           there is no catalogue yet
+    │   ├── UnknownPath        no such category
+    │   ├── ToolNotFound       no such tool, or none the caller may see
+    │   ├── NotAuthorized      the caller may know of the tool and not use it
+    │   ├── NoMatchInCategory  nothing in the category fits the request
+    │   ├── ToolChanged        the tool changed between `expand_tool` and `call_tool`
+    │   └── BadCursor          a cursor that this catalogue did not give out
+    ├── InvalidArguments       the arguments do not fit the tool's schema
+    └── StoreError
+        ├── StoreBusy          another process holds the store
+        ├── StoreDamaged       the file is not a toolfold store, or is broken
+        └── StoreFull          no room to write
+
+A face maps an error with `as_dict()` and nothing else. Code below a stage raises these or lets its own bugs through;
+nothing catches `Exception`.
+"""
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+
+class ToolfoldError(Exception):
+    """The root. `code` is stable and for programs; the rest is for whoever reads it, person or model."""
+
+    code: ClassVar[str] = "TOOLFOLD_ERROR"
+    exit_code: ClassVar[int] = 1
+
+    def __init__(self, message: str, *, hints: Sequence[Any] = (), next_action: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hints = tuple(hints)
+        self.next_action = next_action
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "code": self.code,
+            "message": self.message,
+            "hints": list(self.hints),
+            "next_action": self.next_action,
+        }
+
+
+class ConfigError(ToolfoldError):
+    code = "CONFIG_INVALID"
+    exit_code = 2
+
+
+class SecretNotFound(ConfigError):
+    code = "SECRET_NOT_FOUND"
+
+
+class UpstreamError(ToolfoldError):
+    """`server` is the configured name, filled in by whoever knows it."""
+
+    code = "UPSTREAM_ERROR"
+    exit_code = 3
+
+    def __init__(
+        self, message: str, *, server: str = "", hints: Sequence[Any] = (), next_action: str = ""
+    ) -> None:
+        super().__init__(message, hints=hints, next_action=next_action)
+        self.server = server
+
+
+class ServerUnavailable(UpstreamError):
+    code = "SERVER_UNAVAILABLE"
+
+
+class ServerClosed(UpstreamError):
+    code = "SERVER_CLOSED"
+
+
+class ServerTimeout(UpstreamError):
+    code = "SERVER_TIMEOUT"
+
+
+class ProtocolViolation(UpstreamError):
+    code = "PROTOCOL_VIOLATION"
+
+
+class FrameTooLarge(ProtocolViolation):
+    code = "FRAME_TOO_LARGE"
+
+
+class RemoteError(UpstreamError):
+    """`rpc_code` and `data` are the server's own."""
+
+    code = "REMOTE_ERROR"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        rpc_code: int,
+        data: Any = None,
+        server: str = "",
+        hints: Sequence[Any] = (),
+        next_action: str = "",
+    ) -> None:
+        super().__init__(message, server=server, hints=hints, next_action=next_action)
+        self.rpc_code = rpc_code
+        self.data = data
+
+
+class InputUnavailable(UpstreamError):
+    code = "INPUT_UNAVAILABLE"
+
+
+class CatalogueError(ToolfoldError):
+    code = "CATALOGUE_ERROR"
+    exit_code = 4
+
+
+class NotBuilt(CatalogueError):
+    code = "NOT_BUILT"
+
+
+class UnknownPath(CatalogueError):
+    code = "UNKNOWN_PATH"
+
+
+class ToolNotFound(CatalogueError):
+    code = "TOOL_NOT_FOUND"
+
+
+class NotAuthorized(CatalogueError):
+    code = "NOT_AUTHORIZED"
+
+
+class NoMatchInCategory(CatalogueError):
+    code = "NO_MATCH_IN_CATEGORY"
+
+
+class ToolChanged(CatalogueError):
+    code = "TOOL_CHANGED"
+
+
+class BadCursor(CatalogueError):
+    code = "BAD_CURSOR"
+
+
+class InvalidArguments(ToolfoldError):
+    code = "INVALID_ARGUMENTS"
+    exit_code = 4
+
+
+class StoreError(ToolfoldError):
+    code = "STORE_ERROR"
+    exit_code = 5
+
+
+class StoreBusy(StoreError):
+    code = "STORE_BUSY"
+
+
+class StoreDamaged(StoreError):
+    code = "STORE_DAMAGED"
+
+
+class StoreFull(StoreError):
+    code = "STORE_FULL"

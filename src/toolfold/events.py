@@ -1,0 +1,52 @@
+"""One event per step, told to whoever listens: the log, the audit trail, metrics, the console.
+
+A listener that raises is dropped after its error was logged: telling never breaks doing.
+"""
+
+import logging
+import time
+from collections.abc import Callable
+from typing import Any
+
+from msgspec import Struct
+
+log = logging.getLogger("toolfold.events")
+
+
+class Event(Struct, frozen=True):
+    """Something happened. `name` is dotted and stable, `data` is plain JSON values without secrets."""
+
+    name: str
+    at: float
+    data: dict[str, Any]
+
+
+Listener = Callable[[Event], None]
+
+
+class Events:
+    """A list of listeners. Listeners run in the caller's task and must not block."""
+
+    def __init__(self) -> None:
+        self._listeners: list[Listener] = []
+
+    def subscribe(self, listener: Listener) -> Callable[[], None]:
+        """Adds a listener; the returned function removes it again."""
+        self._listeners.append(listener)
+
+        def unsubscribe() -> None:
+            if listener in self._listeners:
+                self._listeners.remove(listener)
+
+        return unsubscribe
+
+    def emit(self, name: str, **data: Any) -> None:
+        if not self._listeners:
+            return
+        event = Event(name, time.time(), data)
+        for listener in tuple(self._listeners):
+            try:
+                listener(event)
+            except Exception:  # noqa: BLE001 - a listener is foreign code; its error is logged and it is dropped
+                log.exception("an event listener failed on %s and was removed", name)
+                self._listeners.remove(listener)

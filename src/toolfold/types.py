@@ -1,0 +1,191 @@
+"""The values that travel between the stages, each frozen, each with a line of meaning.
+
+Nothing here does anything. A JSON piece that is only passed on travels as `Raw`, the exact bytes its server sent.
+"""
+
+from typing import Literal
+
+from msgspec import Raw, Struct, field
+
+Path = tuple[str, ...]
+"""Where a node stands in the ontology, from the root: `("Storage", "Buckets")`. `()` is the root."""
+
+Transport = Literal["stdio", "http", "openapi", "functions"]
+"""How a server is reached."""
+
+Era = Literal["modern", "legacy"]
+"""MCP 2026-07-28 (no handshake) or the handshake versions before it."""
+
+Status = Literal["idle", "connecting", "ready", "failed", "disabled"]
+"""Where an upstream stands. `idle`: not opened yet, or closed on purpose."""
+
+EMPTY_OBJECT = Raw(b"{}")
+
+
+class ServerSpec(Struct, frozen=True, kw_only=True):
+    """One server as configured. Secrets are already filled in, so a spec is never printed: see `shown()`."""
+
+    name: str
+    transport: Transport
+    command: str = ""
+    args: tuple[str, ...] = ()
+    env: dict[str, str] = field(default_factory=dict)
+    cwd: str | None = None
+    url: str = ""
+    headers: dict[str, str] = field(default_factory=dict)
+    document: str = ""
+    """OpenAPI: path or loopback URL of the document. Functions: `package.module` or `package.module:name`."""
+    enabled: bool = True
+    start_timeout_s: float = 30.0
+    call_timeout_s: float = 60.0
+    secrets: tuple[str, ...] = ()
+    """The secret values that stand in `env` and `headers`: whoever writes text out masks them."""
+
+    def shown(self) -> str:
+        """What a person may see of it: the command or address, never `env` or `headers`."""
+        text = (
+            " ".join((self.command, *self.args)) if self.transport == "stdio" else self.url or self.document
+        )
+        for secret in self.secrets:
+            text = text.replace(secret, "***")
+        return text
+
+
+class Annotations(Struct, frozen=True, kw_only=True):
+    """What a server claims about a tool's behaviour. Claims, not facts; `None` where it says nothing."""
+
+    read_only: bool | None = None
+    destructive: bool | None = None
+    idempotent: bool | None = None
+    open_world: bool | None = None
+
+
+class ToolDefinition(Struct, frozen=True, kw_only=True):
+    """A tool as its server sent it: the whole object undecoded, and the few fields that every stage reads."""
+
+    name: str
+    raw: Raw
+    title: str = ""
+    description: str = ""
+    input_schema: Raw = EMPTY_OBJECT
+    output_schema: Raw | None = None
+    annotations: Annotations = Annotations()
+
+
+class ServerInfo(Struct, frozen=True, kw_only=True):
+    """What a server says of itself when a connection opens."""
+
+    name: str = ""
+    version: str = ""
+    title: str = ""
+    instructions: str = ""
+    protocol_version: str = ""
+    era: Era | None = None
+
+
+class Listing(Struct, frozen=True, kw_only=True):
+    """All tools of one server at one moment: what the catalogue is built from."""
+
+    server: str
+    tools: tuple[ToolDefinition, ...]
+    info: ServerInfo = ServerInfo()
+    ttl_ms: int | None = None
+    warnings: tuple[str, ...] = ()
+    """What was wrong with the answer and how it was read all the same, one sentence each."""
+
+
+class ServerState(Struct, frozen=True, kw_only=True):
+    """How one upstream is doing, for `toolfold servers`."""
+
+    name: str
+    transport: Transport
+    status: Status
+    shown: str = ""
+    info: ServerInfo = ServerInfo()
+    tools: int | None = None
+    pid: int | None = None
+    restarts: int = 0
+    open_seconds: float | None = None
+    error: str = ""
+    next_action: str = ""
+    warnings: tuple[str, ...] = ()
+
+
+class Tool(Struct, frozen=True, kw_only=True):
+    """One entry of the catalogue: a definition with its id, version, risk and place."""
+
+    tool_id: str
+    server: str
+    definition: ToolDefinition
+    fingerprint: str
+    """Over the whole object the server sent: a changed annotation counts."""
+    version: int = 1
+    summary: str = ""
+    """One line for pointers, made from the description."""
+    tags: tuple[str, ...] = ()
+    """Words to filter by; risks stand among them as `risk:destructive`, `risk:read-only`, …"""
+    risks: tuple[str, ...] = ()
+    cost: float | None = None
+    access: tuple[str, ...] = ()
+    """Groups that may see it; empty: everyone the policy lets in."""
+    paths: tuple[Path, ...] = ()
+    """Every node it stands under, the primary one first."""
+
+    @property
+    def name(self) -> str:
+        return self.definition.name
+
+
+class Node(Struct, frozen=True, kw_only=True):
+    """A category. `tools` counts every tool at or below it, each once."""
+
+    path: Path
+    summary: str
+    tags: tuple[str, ...] = ()
+    tools: int = 0
+    own_tools: int = 0
+    children: int = 0
+    parents: tuple[Path, ...] = ()
+    """Further parents, besides the one its path names."""
+
+    @property
+    def name(self) -> str:
+        return self.path[-1] if self.path else ""
+
+
+class Pointer(Struct, frozen=True):
+    """The least a model needs to decide whether to expand a tool: never a schema."""
+
+    tool_id: str
+    path: Path
+    summary: str
+    tags: tuple[str, ...]
+    confidence: float | None
+
+
+class Change(Struct, frozen=True, kw_only=True):
+    """One line of the difference between two builds."""
+
+    tool_id: str
+    kind: Literal["added", "removed", "changed"]
+    before: str = ""
+    after: str = ""
+    fields: tuple[str, ...] = ()
+    """For `changed`: which top-level fields of the tool object differ."""
+
+
+class Call(Struct, frozen=True, kw_only=True):
+    """One call on its way to an upstream. `arguments` is the exact JSON object to send."""
+
+    tool: str
+    """The name as its server spells it."""
+    arguments: Raw = EMPTY_OBJECT
+    meta: Raw | None = None
+    timeout_s: float | None = None
+
+
+class Outcome(Struct, frozen=True, kw_only=True):
+    """What came back: a `CallToolResult` as the exact JSON the server sent."""
+
+    result: Raw
+    is_error: bool = False
