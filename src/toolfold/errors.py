@@ -14,6 +14,7 @@
     ├── CatalogueError
     │   ├── NotBuilt           there is no catalogue yet
     │   ├── UnknownPath        no such category
+    │   ├── UnknownField       no such field in a tool's output
     │   ├── ToolNotFound       no such tool, or none the caller may see
     │   ├── NotAuthorized      the caller may know of the tool and not use it
     │   ├── NoMatchInCategory  nothing in the category fits the request
@@ -22,6 +23,7 @@
     ├── InvalidArguments       the arguments do not fit the tool's schema
     └── StoreError
         ├── StoreBusy          another process holds the store
+        ├── StoreChanged       another writer committed first; compute again from what is there now
         ├── StoreDamaged       the file is not a toolfold store, or is broken
         └── StoreFull          no room to write
 
@@ -69,9 +71,7 @@ class UpstreamError(ToolfoldError):
     code = "UPSTREAM_ERROR"
     exit_code = 3
 
-    def __init__(
-        self, message: str, *, server: str = "", hints: Sequence[Any] = (), next_action: str = ""
-    ) -> None:
+    def __init__(self, message: str, *, server: str = "", hints: Sequence[Any] = (), next_action: str = "") -> None:
         super().__init__(message, hints=hints, next_action=next_action)
         self.server = server
 
@@ -133,6 +133,10 @@ class UnknownPath(CatalogueError):
     code = "UNKNOWN_PATH"
 
 
+class UnknownField(CatalogueError):
+    code = "UNKNOWN_FIELD"
+
+
 class ToolNotFound(CatalogueError):
     code = "TOOL_NOT_FOUND"
 
@@ -165,6 +169,10 @@ class StoreError(ToolfoldError):
 
 class StoreBusy(StoreError):
     code = "STORE_BUSY"
+
+
+class StoreChanged(StoreError):
+    code = "STORE_CHANGED"
 
 
 class StoreDamaged(StoreError):

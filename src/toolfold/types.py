@@ -3,9 +3,11 @@
 Nothing here does anything. A JSON piece that is only passed on travels as `Raw`, the exact bytes its server sent.
 """
 
-from typing import Literal
+from typing import Any, Literal
 
 from msgspec import Raw, Struct, field
+
+from toolfold.masking import mask
 
 Path = tuple[str, ...]
 """Where a node stands in the ontology, from the root: `("Storage", "Buckets")`. `()` is the root."""
@@ -23,13 +25,15 @@ EMPTY_OBJECT = Raw(b"{}")
 
 
 class ServerSpec(Struct, frozen=True, kw_only=True):
-    """One server as configured. Secrets are already filled in, so a spec is never printed: see `shown()`."""
+    """One server as configured. Its printed form shows no values of `env` or `headers`: see `shown()`."""
 
     name: str
     transport: Transport
     command: str = ""
     args: tuple[str, ...] = ()
     env: dict[str, str] = field(default_factory=dict)
+    env_file: str = ""
+    """Stdio: a file of `NAME=value` lines that is read when the secrets are filled in; `env` wins over it."""
     cwd: str | None = None
     url: str = ""
     headers: dict[str, str] = field(default_factory=dict)
@@ -39,16 +43,21 @@ class ServerSpec(Struct, frozen=True, kw_only=True):
     start_timeout_s: float = 30.0
     call_timeout_s: float = 60.0
     secrets: tuple[str, ...] = ()
-    """The secret values that stand in `env` and `headers`: whoever writes text out masks them."""
+    """The secret values that stand in any of these fields: whoever writes text out masks them."""
 
     def shown(self) -> str:
         """What a person may see of it: the command or address, never `env` or `headers`."""
-        text = (
-            " ".join((self.command, *self.args)) if self.transport == "stdio" else self.url or self.document
-        )
-        for secret in self.secrets:
-            text = text.replace(secret, "***")
-        return text
+        text = " ".join((self.command, *self.args)) if self.transport == "stdio" else self.url or self.document
+        return mask(text, self.secrets)
+
+    def __repr__(self) -> str:
+        parts = (f"{key}={value!r}" for key, value in self.__rich_repr__())
+        return f"ServerSpec({', '.join(parts)})"
+
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        parts: list[tuple[str, Any]] = [("name", self.name), ("transport", self.transport), ("shown", self.shown())]
+        parts += [(key, sorted(names)) for key, names in (("env", self.env), ("headers", self.headers)) if names]
+        return parts if self.enabled else [*parts, ("enabled", False)]
 
 
 class Annotations(Struct, frozen=True, kw_only=True):
@@ -161,6 +170,41 @@ class Pointer(Struct, frozen=True):
     summary: str
     tags: tuple[str, ...]
     confidence: float | None
+
+
+class Why(Struct, frozen=True, kw_only=True):
+    """What speaks for a hit, in numbers a person can follow."""
+
+    words: tuple[str, ...] = ()
+    """Words of the request that the tool holds, the weightiest first."""
+    lexical: float = 0.0
+    """Standard deviations above the catalogue's mean, by words."""
+    near: float = 0.0
+    """Cosine between request and tool."""
+    dense: float = 0.0
+    """Standard deviations above the catalogue's mean, by meaning."""
+    part: str = ""
+    """The sentence of the request that came nearest, where it was not the whole."""
+    prior: float = 0.0
+    """What was added because the tool was chosen for such requests before."""
+
+
+class Hit(Struct, frozen=True, kw_only=True):
+    """One tool that search found. Hits are ordered by `score`; `confidence` is the probability that the tool fits."""
+
+    tool_id: str
+    score: float
+    confidence: float
+    why: Why = Why()
+
+
+class NodeHit(Struct, frozen=True, kw_only=True):
+    """One category that search found, with the tools that speak for it, the best first."""
+
+    path: Path
+    score: float
+    confidence: float
+    tools: tuple[str, ...] = ()
 
 
 class Change(Struct, frozen=True, kw_only=True):

@@ -1,0 +1,190 @@
+"""Secrets: references are filled in when a server needs them, and their values are printed nowhere."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from toolfold.config import Settings, mask, missing, resolve
+from toolfold.config.plaintext import find_plain, is_secret_name
+from toolfold.config.secrets import input_variable, parse_env_file
+from toolfold.errors import SecretNotFound
+from toolfold.types import ServerSpec
+
+
+def nothing(service: str, name: str) -> str | None:
+    return None
+
+
+def stdio(**env: str) -> ServerSpec:
+    return ServerSpec(name="a", transport="stdio", command="x", env=env)
+
+
+@pytest.mark.requirement("G-06")
+def test_every_form_of_a_reference_is_filled_in_and_its_value_listed_as_secret() -> None:
+    spec = ServerSpec(
+        name="a",
+        transport="stdio",
+        command="${BIN:-run}",
+        args=("--token", "${env:TOKEN}", "$${NOT}", "${1}", "${HOME}/x"),
+        env={"K": "${keyring:shop/api/key}", "I": "pre-${input:api-key}-post", "D": "${NONE:-a:b}"},
+        headers={"Authorization": "Bearer ${TOKEN}"},
+    )
+    environ = {"TOKEN": "tok-123456", "TOOLFOLD_INPUT_API_KEY": "inp-123456", "HOME": "/home/me"}
+    held = {("shop", "api/key"): "ring-123456"}
+    filled = resolve(spec, environ=environ, keyring=lambda service, name: held.get((service, name)))
+    assert filled.command == "run"
+    assert filled.args == ("--token", "tok-123456", "${NOT}", "${1}", "/home/me/x")
+    assert filled.env == {"K": "ring-123456", "I": "pre-inp-123456-post", "D": "a:b"}
+    assert filled.headers == {"Authorization": "Bearer tok-123456"}
+    assert set(filled.secrets) == {"tok-123456", "inp-123456", "ring-123456"}
+    for text in (repr(filled), filled.shown(), str(filled)):
+        assert "123456" not in text
+    assert "/home/me/x" in filled.shown()
+
+
+@pytest.mark.requirement("G-06")
+def test_a_missing_secret_fails_the_one_server_that_needs_it_and_names_all_that_is_missing(tmp_path: Path) -> None:
+    (tmp_path / "toolfold.toml").write_text(
+        '[servers.a]\ncommand = "x"\nenv = { A = "${ONE}", B = "${input:Two Words}", C = "${keyring:s/n}" }\n'
+        '[servers.b]\ncommand = "y"\n'
+    )
+    settings = Settings.load(environ={"HOME": str(tmp_path / "h")}, cwd=tmp_path)
+    broken, fine = settings.servers
+    assert resolve(fine, environ={}).command == "y"
+    assert missing(broken, environ={}) == ("ONE", "TOOLFOLD_INPUT_TWO_WORDS")
+    with pytest.raises(SecretNotFound) as caught:
+        resolve(broken, environ={}, keyring=nothing)
+    error = caught.value
+    assert "server 'a' needs the environment variable ONE, which is not set" in error.message
+    assert "TOOLFOLD_INPUT_TWO_WORDS" in error.message
+    assert "'s/n'" in error.message
+    assert error.next_action.startswith("Set it: export ONE=")
+    assert "keyring set s n" in error.hints[2]
+
+
+def test_what_only_an_editor_can_fill_in_is_told() -> None:
+    with pytest.raises(SecretNotFound, match="which only an editor can fill in"):
+        resolve(stdio(A="${command:some.extension}"), environ={})
+
+
+@pytest.mark.requirement("G-06")
+def test_without_the_keyring_package_or_a_back_end_the_error_says_what_to_install() -> None:
+    code = """
+import sys
+from toolfold.config import resolve
+from toolfold.errors import SecretNotFound
+from toolfold.types import ServerSpec
+spec = ServerSpec(name="a", transport="stdio", command="x", env={"A": "${keyring:s/n}"})
+assert "keyring" not in sys.modules
+if sys.argv[1] == "absent":
+    sys.modules["keyring"] = None
+else:
+    import keyring, keyring.backends.fail
+    keyring.set_keyring(keyring.backends.fail.Keyring())
+try:
+    resolve(spec, environ={})
+except SecretNotFound as error:
+    print(error.message, error.next_action)
+"""
+    said = {}
+    for case in ("absent", "no-back-end"):
+        done = subprocess.run(
+            [sys.executable, "-c", code, case], capture_output=True, text=True, timeout=60, check=True
+        )
+        said[case] = done.stdout
+    assert "pip install 'toolfold[keyring]'" in said["absent"]
+    assert "no back-end works here" in said["no-back-end"]
+
+
+def test_reading_settings_imports_nothing_heavy() -> None:
+    code = "import sys; from toolfold.config import Settings; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    loaded = set(done.stdout.split())
+    assert not loaded & {"keyring", "rich", "httpx2", "mcp", "yaml", "asyncio", "tomllib", "difflib"}
+
+
+def test_an_env_file_is_read_when_needed_and_env_wins_over_it(tmp_path: Path) -> None:
+    (tmp_path / ".env").write_text("# a comment\nexport API_KEY='abc 123456'\nLEVEL=debug # loud\nnonsense\nA=file\n")
+    spec = ServerSpec(name="a", transport="stdio", command="x", env={"A": "own"}, env_file=str(tmp_path / ".env"))
+    filled = resolve(spec, environ={})
+    assert filled.env == {"API_KEY": "abc 123456", "LEVEL": "debug", "A": "own"}
+    assert filled.secrets == ("abc 123456",)
+    with pytest.raises(SecretNotFound, match="cannot be read"):
+        resolve(ServerSpec(name="a", transport="stdio", command="x", env_file=str(tmp_path / "no")), environ={})
+
+
+@given(text=st.text())
+def test_any_text_is_an_env_file(text: str) -> None:
+    assert all(name and isinstance(value, str) for name, value in parse_env_file(text).items())
+
+
+def test_an_inputs_id_has_one_documented_variable() -> None:
+    assert input_variable("perplexity-key") == "TOOLFOLD_INPUT_PERPLEXITY_KEY"
+    assert input_variable("a__b c") == "TOOLFOLD_INPUT_A_B_C"
+
+
+@pytest.mark.requirement("G-06")
+def test_printing_settings_shows_no_plain_secret(tmp_path: Path) -> None:
+    from rich.console import Console
+    from rich.pretty import Pretty
+
+    (tmp_path / "toolfold.toml").write_text(
+        """
+        [servers.a]
+        command = "npx"
+        args = ["--api-key", "sesame-1", "--header", "Authorization: Bearer sesame-2", "postgres://u:sesame-3@h/db"]
+        env = { GITHUB_TOKEN = "sesame-4", LEVEL = "debug" }
+        [servers.b]
+        url = "https://x.example/mcp?api_key=sesame-5"
+        bearer_token = "sesame-6"
+        """
+    )
+    settings = Settings.load(environ={"HOME": str(tmp_path / "h")}, cwd=tmp_path)
+    console = Console(width=200, record=True, file=(tmp_path / "out").open("w"))
+    console.print(Pretty(settings, expand_all=True))
+    console.file.close()
+    for text in (repr(settings), str(settings), f"{settings.servers}", console.export_text()):
+        assert "sesame" not in text
+        assert "GITHUB_TOKEN" in text
+    assert set(settings.servers[0].secrets) == {"sesame-1", "sesame-2", "sesame-3", "sesame-4"}
+    assert set(settings.servers[1].secrets) == {"sesame-5", "sesame-6"}
+
+
+@pytest.mark.parametrize(
+    "name", ["GITHUB_TOKEN", "apiKey", "X-API-Key", "--api-key", "DB_PASS", "password", "AUTH", "OPENAI_APIKEY", "PAT"]
+)
+def test_a_telling_name_is_a_secrets(name: str) -> None:
+    assert is_secret_name(name)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["MAX_TOKENS", "KEY_FILE", "PWD", "AUTH_TYPE", "PUBLIC_KEY", "ACCESS_KEY_ID", "KEYBOARD", "COMPASS", "", "--"],
+)
+def test_a_harmless_name_is_not(name: str) -> None:
+    assert not is_secret_name(name)
+
+
+def test_a_token_of_known_form_is_found_whatever_its_name() -> None:
+    token = "ghp_" + "a1B2" * 9
+    table = {
+        "args": ["run", "-e", f"X={token}", "--dir", "/srv/token"],
+        "env": {"OTHER": token, "SSH_KEY": "/home/me/id"},
+    }
+    assert {plain.place for plain in find_plain(table)} == {("args", 2), ("env", "OTHER")}
+
+
+@given(secret=st.text(min_size=4).filter(lambda text: len(text.strip()) >= 4), before=st.text(), after=st.text())
+def test_masked_text_never_holds_the_secret(secret: str, before: str, after: str) -> None:
+    assert secret not in mask(f"{before}{secret}{after}", [secret], replacement="\0")
+
+
+def test_a_secret_is_masked_where_it_stands_escaped_and_very_short_ones_are_left() -> None:
+    assert mask('a "p\\"w%26&1"', ['p"w%26&1']) == 'a "***"'
+    assert mask("GET /?k=p%2Fq%20r%3D", ["p/q r="]) == "GET /?k=***"
+    assert mask("a 1 b", ["1", ""]) == "a 1 b"
+    assert mask("long-secret", ["long", "long-secret"]) == "***"

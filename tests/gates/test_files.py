@@ -1,0 +1,39 @@
+"""The files of the project themselves: pins without addresses, no lock files, nothing of one machine."""
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def tracked() -> list[Path]:
+    if not (ROOT / ".git").exists():
+        pytest.skip("this is no git checkout, so there is no list of tracked files")
+    done = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True, timeout=60)
+    return [ROOT / name for name in done.stdout.split("\0") if name]
+
+
+def test_the_pins_are_names_and_versions_and_no_addresses() -> None:
+    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    pins = [line for line in lines if line and not line.startswith("#")]
+    assert pins
+    assert [line for line in pins if not re.fullmatch(r"[a-z0-9][a-z0-9._-]*==[0-9][A-Za-z0-9.+!]*", line)] == []
+
+
+def test_no_lock_file_is_tracked() -> None:
+    locks = {"uv.lock", "poetry.lock", "package-lock.json", "pnpm-lock.yaml", "yarn.lock"}
+    assert not [file for file in tracked() if file.name in locks]
+
+
+def test_no_file_names_a_folder_of_the_machine_it_was_written_on() -> None:
+    pattern = re.compile(rb"/(?:work|root|home)/[a-z]+/|\.library\b|find-links|index-url")
+    wrong = []
+    for file in tracked():
+        if file.is_file() and file.suffix not in {".onnx", ".bin"} and file != Path(__file__):
+            match = pattern.search(file.read_bytes())
+            if match and b"/home/user" not in match.group(0) and b"/home/ada" not in match.group(0):
+                wrong.append(f"{file.relative_to(ROOT)}: {match.group(0)!r}")
+    assert not wrong
