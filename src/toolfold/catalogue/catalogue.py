@@ -1,0 +1,292 @@
+"""The catalogue over a store: what the gateway builds, browses and asks. Async; every read sees one generation.
+
+It answers in values; `disclosure` above turns them into what a model reads. It connects to no server: listings are
+handed in. Who may see what is decided above it, too. Reading imports nothing of the building side, so that a command
+that only looks starts fast.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path as FilePath
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from toolfold.catalogue.cursor import Position, cursor_for, position_in
+from toolfold.errors import CatalogueError, NotBuilt, ToolNotFound, UnknownPath
+from toolfold.storage.base import Generation, ServerRecord, Store, Version, View, folded
+from toolfold.types import Change, Listing, Node, Path, Tool
+
+if TYPE_CHECKING:
+    from toolfold.catalogue.build import Build, PlaceTools
+    from toolfold.config import MetadataRule
+
+DEFAULT_LIMIT = 10
+MAX_LIMIT = 50
+
+BATCH = 500
+
+
+class Page(Struct, frozen=True, kw_only=True):
+    """A part of what stands at a path: nodes first, then tools."""
+
+    path: Path
+    nodes: tuple[Node, ...] = ()
+    tools: tuple[Tool, ...] = ()
+    next_cursor: str | None = None
+
+
+class Branch(Struct, frozen=True):
+    """A node and what stands below it. Where the depth ends `children` is empty; `node.children` tells how many."""
+
+    node: Node
+    children: tuple["Branch", ...] = ()
+
+
+class Tree(Struct, frozen=True, kw_only=True):
+    path: Path
+    generation: int
+    tools: int
+    branches: tuple[Branch, ...]
+
+
+class Catalogue:
+    """All tools of all servers, in one store."""
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        place: "PlaceTools | None" = None,
+        rules: "Sequence[MetadataRule]" = (),
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._store = store
+        self._place = place
+        self._rules = rules
+        self._clock = clock
+        self._writing = asyncio.Lock()
+
+    async def rebuild(self, listings: Iterable[Listing], *, failures: Mapping[str, str] | None = None) -> "Build":
+        """Makes the catalogue of all configured servers: those that were read, and those that failed with the reason.
+        Any other server is forgotten."""
+        return await self._commit(tuple(listings), failures or {}, partial=False)
+
+    async def update(self, listings: Iterable[Listing], *, failures: Mapping[str, str] | None = None) -> "Build":
+        """Takes in servers that were read again, and those that could not be; all others stay as they are."""
+        return await self._commit(tuple(listings), failures or {}, partial=True)
+
+    async def update_server(self, listing: Listing) -> "Build":
+        """Takes in one server that was read again."""
+        return await self.update([listing])
+
+    async def mark_failed(self, server: str, reason: str) -> "Build":
+        """Notes that a server could not be read; its tools stay, marked as stale."""
+        return await self.update((), failures={server: reason})
+
+    async def load_registry(self, path: FilePath) -> "Build":
+        """Takes everything from a registry file in place of what is here; ids and version numbers are the file's."""
+        from toolfold.catalogue.registry import read_registry
+
+        registry = await asyncio.to_thread(read_registry, path)
+        return await self._commit(registry.listings(), {}, partial=False, known=registry.tools)
+
+    async def _commit(
+        self,
+        listings: Sequence[Listing],
+        failures: Mapping[str, str],
+        *,
+        partial: bool,
+        known: Sequence[Tool] = (),
+    ) -> "Build":
+        from toolfold.catalogue.committing import commit
+
+        async with self._writing:
+            return await commit(
+                self._store,
+                listings,
+                failures,
+                place=self._place,
+                rules=self._rules,
+                clock=self._clock,
+                partial=partial,
+                known=known,
+            )
+
+    @asynccontextmanager
+    async def snapshot(self) -> AsyncIterator[View]:
+        """One generation, held still for several questions. Raises `NotBuilt` where there is none yet."""
+        async with self._store.snapshot() as view:
+            if not view.generation:
+                raise NotBuilt("there is no catalogue yet", next_action="run `toolfold build`")
+            yield view
+
+    async def tree(self, path: Path = (), depth: int | None = None) -> Tree:
+        """The nodes below a path, at most `depth` steps down."""
+        async with self.snapshot() as view:
+            node = await found_node(view, path)
+            nodes = await view.nodes(under=path, depth=depth)
+            tools = node.tools if node else (await view.generations())[-1].tools
+            return Tree(
+                path=node.path if node else (),
+                generation=view.generation,
+                tools=tools,
+                branches=_branches(nodes, path, depth),
+            )
+
+    async def list(
+        self,
+        path: Path = (),
+        *,
+        tags: Collection[str] = (),
+        limit: int = DEFAULT_LIMIT,
+        cursor: str | None = None,
+    ) -> Page:
+        """What stands at a path: nodes, then tools, at most `limit` (1 to 50) together. `tags` must all be there."""
+        limit = max(1, min(limit, MAX_LIMIT))
+        async with self.snapshot() as view:
+            node = await found_node(view, path)
+            after = position_in(cursor, path, tags) if cursor else None
+            nodes = await _nodes_after(view, path, tags, after)
+            shown = tuple(nodes[:limit])
+            last_tool = after.name if after is not None and after.kind == "tool" else ""
+            room = limit - len(shown)
+            ids = await view.tool_ids_at(path, tags=tags, after=last_tool, limit=room + 1)
+            tools = tuple(await view.tools(ids=ids[:room]))
+            more = len(nodes) > len(shown) or len(ids) > room
+            place = node.path if node else ()
+            return Page(path=place, nodes=shown, tools=tools, next_cursor=_next(path, tags, shown, tools, more))
+
+    async def tool(self, tool_id: str) -> Tool:
+        async with self.snapshot() as view:
+            found = await view.tool(tool_id)
+            if found is None:
+                raise await tool_not_found(view, tool_id)
+            return found
+
+    async def versions(self, tool_id: str) -> tuple[Version, ...]:
+        """Every kept version of a tool, oldest first, of a removed one too."""
+        async with self.snapshot() as view:
+            found = await view.versions(tool_id)
+            if not found:
+                raise await tool_not_found(view, tool_id)
+            return tuple(found)
+
+    async def servers(self) -> tuple[ServerRecord, ...]:
+        async with self._store.snapshot() as view:
+            return tuple(await view.servers())
+
+    async def expired(self) -> tuple[str, ...]:
+        """Servers whose list is older than they said it may be: time to read them again."""
+        now = self._clock()
+        return tuple(one.name for one in await self.servers() if _expires(one) <= now)
+
+    async def generations(self) -> tuple[Generation, ...]:
+        async with self._store.snapshot() as view:
+            return tuple(await view.generations())
+
+    async def diff(self, before: int | None = None, after: int | None = None) -> tuple[Change, ...]:
+        """What changed from one generation to another; without numbers, in the last step."""
+        from toolfold.catalogue.changes import folded_changes, reversed_change
+
+        async with self.snapshot() as view:
+            kept = await view.generations()
+            last = view.generation if after is None else after
+            first = last - 1 if before is None else before
+            oldest = kept[0].number - 1
+            for number in (first, last):
+                if not oldest <= number <= view.generation:
+                    raise CatalogueError(
+                        f"the catalogue cannot compare generation {number}",
+                        hints=[f"it knows the generations {oldest} to {view.generation}"],
+                        next_action="name two of the known generations",
+                    )
+            steps = await view.changes(min(first, last) + 1, max(first, last))
+        changes = folded_changes(change for _, change in steps)
+        return changes if first <= last else tuple(reversed_change(change) for change in changes)
+
+    async def write_registry(self, path: FilePath) -> int:
+        """Writes `tool_registry.json` and gives the number of tools in it."""
+        from toolfold.catalogue.registry import write_registry
+
+        async with self.snapshot() as view:
+            return await write_registry(path, batches(view))
+
+
+async def batches(view: View, size: int = BATCH) -> AsyncIterator[list[Tool]]:
+    """All tools in the order of their ids, a few at a time."""
+    last = ""
+    while batch := await view.tools(after=last, limit=size):
+        yield batch
+        last = batch[-1].tool_id
+
+
+async def found_node(view: View, path: Path) -> Node | None:
+    """The node at a path; `None` for the root, which is no node. Raises `UnknownPath` with what may have been meant."""
+    if not path:
+        return None
+    node = await view.node(path)
+    if node is None:
+        from toolfold.catalogue.near import near_paths
+
+        known = [one.path for one in await view.nodes()]
+        hints = await asyncio.to_thread(near_paths, path, known)
+        raise UnknownPath(
+            f"there is no category {list(path)}",
+            hints=[list(hint) for hint in hints],
+            next_action="call list with one of the paths in hints, or with an empty path for the root",
+        )
+    return node
+
+
+async def tool_not_found(view: View, tool_id: str) -> ToolNotFound:
+    from toolfold.catalogue.near import near
+
+    return ToolNotFound(
+        f"there is no tool {tool_id!r}",
+        hints=await asyncio.to_thread(near, tool_id, await view.tool_ids()),
+        next_action="use one of the ids in hints, or find the tool with list or a search",
+    )
+
+
+async def _nodes_after(view: View, path: Path, tags: Collection[str], after: Position | None) -> list[Node]:
+    if after is not None and after.kind == "tool":
+        return []
+    nodes = await view.children(path, tags=tags)
+    if after is None:
+        return nodes
+    return [node for node in nodes if (node.name.casefold(), folded(node.path)) > (after.name, after.key)]
+
+
+def _next(path: Path, tags: Collection[str], nodes: Sequence[Node], tools: Sequence[Tool], more: bool) -> str | None:
+    if not more:
+        return None
+    if tools:
+        return cursor_for(path, tags, Position("tool", tools[-1].tool_id))
+    return cursor_for(path, tags, Position("node", nodes[-1].name.casefold(), folded(nodes[-1].path)))
+
+
+def _branches(nodes: Iterable[Node], path: Path, depth: int | None) -> tuple[Branch, ...]:
+    """Nodes as a tree. One with several parents stands under each; a loop in what was stored ends where it closes."""
+    below: dict[str, list[tuple[str, str, Node]]] = {}
+    for node in nodes:
+        entry = (node.name.casefold(), folded(node.path), node)
+        for parent in {folded(node.path[:-1]), *(folded(one) for one in node.parents)}:
+            below.setdefault(parent, []).append(entry)
+
+    def grow(key: str, left: int, above: frozenset[str]) -> tuple[Branch, ...]:
+        if not left:
+            return ()
+        found = sorted((entry for entry in below.get(key, ()) if entry[1] not in above), key=lambda entry: entry[:2])
+        return tuple(Branch(node, grow(child, left - 1, above | {child})) for _, child, node in found)
+
+    root = folded(path)
+    return grow(root, -1 if depth is None else depth, frozenset({root}))
+
+
+def _expires(server: ServerRecord) -> float:
+    if server.read_at is None or server.ttl_ms is None:
+        return float("inf")
+    return server.read_at + server.ttl_ms / 1000

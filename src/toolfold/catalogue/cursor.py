@@ -1,0 +1,64 @@
+"""Where a listing goes on. Opaque to whoever carries it, and still good after the catalogue changed.
+
+A cursor names the last entry shown, not a count: what is added or removed meanwhile neither repeats nor skips an entry
+that was there all along. It belongs to one path and one set of tags. It holds nothing secret and grants nothing.
+"""
+
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Collection
+from typing import Literal
+from zlib import crc32
+
+from msgspec import MsgspecError, Struct
+from msgspec.json import Decoder, Encoder
+
+from toolfold.errors import BadCursor
+from toolfold.types import Path
+
+AGAIN = "call list again with the same path and tags and without a cursor"
+
+
+class Position(Struct, frozen=True, array_like=True):
+    """The last entry shown: a node by its name and folded path, or a tool by its id."""
+
+    kind: Literal["node", "tool"]
+    name: str
+    key: str = ""
+
+
+class _Sealed(Struct, array_like=True):
+    question: int
+    position: Position
+
+
+def cursor_for(path: Path, tags: Collection[str], position: Position) -> str:
+    body = _encode(_Sealed(_question(path, tags), position))
+    return urlsafe_b64encode(crc32(body).to_bytes(4, "big") + body).decode().rstrip("=")
+
+
+def position_in(cursor: str, path: Path, tags: Collection[str]) -> Position:
+    """Reads a cursor back. Raises `BadCursor` for what is not one, or belongs to another question."""
+    try:
+        sealed = urlsafe_b64decode(cursor.encode("ascii") + b"=" * (-len(cursor) % 4))
+        body = sealed[4:]
+        if crc32(body).to_bytes(4, "big") != sealed[:4]:
+            raise _foreign()
+        found = _decode(body)
+    except (MsgspecError, ValueError) as error:
+        raise _foreign() from error
+    if found.question != _question(path, tags):
+        raise BadCursor("the cursor belongs to another path or other tags", next_action=AGAIN)
+    return found.position
+
+
+def _question(path: Path, tags: Collection[str]) -> int:
+    asked = [[name.casefold() for name in path], sorted({tag.casefold() for tag in tags})]
+    return crc32(_encode(asked))
+
+
+def _foreign() -> BadCursor:
+    return BadCursor("this is not a cursor that list gave out, or it was cut", next_action=AGAIN)
+
+
+_encode = Encoder().encode
+_decode = Decoder(_Sealed).decode

@@ -1,0 +1,109 @@
+"""Stable ids for tools: `server.tool`, unique without regard to letter case, fit to be exported as tool names.
+
+An id has at most 64 characters of `A-Za-z0-9_.-`. A server's name is cleaned to those, a `/` in a tool's name is a `.`.
+A tool whose name needs more than that gets a short form that ends in a hash of the full name, whoever else is there.
+Where two tools want one id, the one that had it keeps it, else the one whose name fits as it is, else the first by
+server and name; the other gets the hashed form. The order of reading never matters, and every such case is told.
+"""
+
+import re
+import unicodedata
+from collections.abc import Iterable, Mapping
+from hashlib import blake2b
+
+from msgspec import Struct
+
+MAX_LENGTH = 64
+MAX_SERVER = 24
+"""What a long server name is cut to where the whole would be too long: the tool's own name matters more."""
+
+Key = tuple[str, str]
+"""A tool as its source knows it: the configured server and the name the server gave it."""
+
+_FIT = re.compile(r"[A-Za-z0-9_.-]+")
+_ODD = re.compile(r"[^A-Za-z0-9_.-]+")
+
+
+class Assigned(Struct, frozen=True):
+    ids: dict[Key, str]
+    warnings: tuple[str, ...]
+    """Which tools could not have the id one would expect, why, and what they have instead."""
+
+
+def natural_id(server: str, name: str) -> str:
+    """The id a tool has where nobody else wants it."""
+    tool = name.replace("/", ".")
+    tool_id = f"{server_prefix(server)}.{tool}"
+    return tool_id if _FIT.fullmatch(tool) and len(tool_id) <= MAX_LENGTH else hashed_id(server, name)
+
+
+def server_prefix(server: str) -> str:
+    """What the ids of a server's tools begin with."""
+    if _FIT.fullmatch(server):
+        return server
+    return _clean(server) or f"server-{_digest(server, digits=6)}"
+
+
+def hashed_id(server: str, name: str, *, digits: int = 8) -> str:
+    """The short form: as much of both names as fits, and a hash of the whole."""
+    room = MAX_LENGTH - digits - 1
+    front, back = server_prefix(server), _clean(name) or "tool"
+    if len(front) + 1 + len(back) > room:
+        front = front[: max(MAX_SERVER, room - 1 - len(back))].rstrip("._-") or "server"
+    return f"{front}.{back}"[:room].rstrip("._-") + "-" + _digest(f"{server}\0{name}", digits=digits)
+
+
+def assign(keys: Iterable[Key], previous: Mapping[Key, str]) -> Assigned:
+    """An id for each tool. `previous` are the ids of the build before, kept wherever their tool is still there."""
+    wanted = set(keys)
+    ids = {key: previous[key] for key in sorted(wanted) if key in previous}
+    holders = {tool_id.casefold(): key for key, tool_id in ids.items()}
+    natural = {key: natural_id(*key) for key in wanted}
+    for key in sorted(wanted - ids.keys(), key=lambda key: (natural[key] != ".".join(key), key)):
+        tool_id = natural[key]
+        ids[key] = _free(key, holders) if tool_id.casefold() in holders else tool_id
+        holders[ids[key].casefold()] = key
+    return Assigned(ids, _warnings(ids, natural, holders))
+
+
+def _warnings(ids: Mapping[Key, str], natural: Mapping[Key, str], holders: Mapping[str, Key]) -> tuple[str, ...]:
+    """Told in every build, not only in the one that gave the id."""
+    found = [
+        f'the ids of server "{server}" begin with "{server_prefix(server)}.", since ids have only A-Z a-z 0-9 _ . -'
+        for server in sorted({server for server, _ in ids})
+        if server_prefix(server) != server
+    ]
+    for key, tool_id in sorted(ids.items()):
+        server, name = key
+        if tool_id == f"{server_prefix(server)}.{name}":
+            continue
+        tool = f'the tool "{name}" of server "{server}"'
+        holder = holders.get(natural[key].casefold())
+        if tool_id == natural[key]:
+            text = f"{tool} has the id {tool_id}: ids have at most {MAX_LENGTH} characters of A-Z a-z 0-9 _ . -"
+        elif holder is None:
+            text = f"{tool} keeps the id {tool_id}, since {natural[key]} was taken when it came"
+        else:
+            text = (
+                f'{tool} has the id {tool_id}, since the tool "{holder[1]}" of server "{holder[0]}" has {ids[holder]}'
+            )
+        found.append(text)
+    return tuple(found)
+
+
+def _free(key: Key, holders: Mapping[str, Key]) -> str:
+    for digits in (8, 16, 32):
+        tool_id = hashed_id(*key, digits=digits)
+        if tool_id.casefold() not in holders:
+            return tool_id
+    raise AssertionError(f"no free id for {key}: its 128-bit hash is taken")
+
+
+def _digest(text: str, *, digits: int) -> str:
+    return blake2b(text.encode(errors="surrogatepass"), digest_size=16).hexdigest()[:digits]
+
+
+def _clean(text: str) -> str:
+    if not text.isascii():
+        text = "".join(one for one in unicodedata.normalize("NFKD", text) if not unicodedata.combining(one))
+    return _ODD.sub("_", text).strip("_.-")

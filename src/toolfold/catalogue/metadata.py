@@ -1,0 +1,153 @@
+"""Risk, cost and access of a tool: from the server's claims, the tool's name, and the owner's rules.
+
+A server's annotations are claims. They are read with the protocol's own defaults, and the name may raise the risk they
+state, never lower it. The owner's rules only add. Nothing is decided here: policies above read what this states.
+
+| the server says | risks |
+|---|---|
+| nothing on reading or destroying | `unstated` |
+| `readOnlyHint: true` | `read-only` |
+| `readOnlyHint: false`, nothing on destroying | `destructive`: the protocol's default |
+| `destructiveHint: true` | `destructive`, and not `read-only`, whatever else is claimed |
+| `destructiveHint: false` | neither: it writes and destroys nothing |
+| `idempotentHint: true` of a tool that writes | also `idempotent` |
+| `openWorldHint: true` | also `open-world`; unsaid it is left out, since nearly every tool would carry it |
+
+A name such as `delete_branch` makes a tool `destructive` unless the server denies it with `destructiveHint: false`.
+"""
+
+import re
+from collections.abc import Sequence
+from fnmatch import translate
+from typing import Any
+
+from msgspec import Raw, Struct, field
+from msgspec.json import Decoder
+
+from toolfold.catalogue.summary import words
+from toolfold.config import MetadataRule
+from toolfold.types import Annotations, ToolDefinition
+
+MAX_SENT_TAGS = 4
+
+_DESTROYING = frozenset(
+    (
+        *("delete", "drop", "remove", "rm", "purge", "destroy", "erase", "wipe", "truncate", "terminate", "kill"),
+        *("uninstall", "revoke", "unlink", "overwrite", "reset", "clear", "prune", "deprovision"),
+    )
+)
+_LOOKING = frozenset(
+    (
+        *("get", "list", "read", "find", "search", "show", "describe", "check", "count", "fetch", "query", "view"),
+        *("preview", "validate", "inspect", "is", "can", "has"),
+    )
+)
+_TAG = re.compile(r"[^a-z0-9:._-]+")
+
+
+class Metadata(Struct, frozen=True):
+    risks: tuple[str, ...]
+    tags: tuple[str, ...]
+    cost: float | None
+    access: tuple[str, ...]
+
+
+class Rules:
+    """The owner's rules, made ready to be asked for many tools."""
+
+    def __init__(self, rules: Sequence[MetadataRule] = ()) -> None:
+        self._rules = [(re.compile(translate(rule.match), re.IGNORECASE), rule) for rule in rules]
+
+    def metadata(self, tool_id: str, definition: ToolDefinition) -> Metadata:
+        said = _sent(definition.raw)
+        cost = _cost(said)
+        extra: list[str] = []
+        access: list[str] = []
+        tags = _sent_tags(said)
+        for pattern, rule in self._rules:
+            if pattern.match(tool_id):
+                extra += rule.risk
+                access += rule.access
+                tags += rule.tags
+                cost = cost if rule.cost is None else rule.cost
+        risks = _with(risks_of(definition.name, definition.annotations), extra)
+        return Metadata(
+            risks=risks,
+            tags=_once([*(f"risk:{risk}" for risk in risks), *tags]),
+            cost=cost,
+            access=_once(access),
+        )
+
+
+def risks_of(name: str, claims: Annotations) -> tuple[str, ...]:
+    """The risk flags of a tool: see the table above."""
+    destructive = claims.destructive
+    if destructive is None and (claims.read_only is False or _sounds_destructive(name)):
+        destructive = True
+    found = []
+    if destructive:
+        found.append("destructive")
+    elif claims.read_only:
+        found.append("read-only")
+    if claims.idempotent and "read-only" not in found:
+        found.append("idempotent")
+    if claims.open_world:
+        found.append("open-world")
+    if claims.read_only is None and claims.destructive is None:
+        found.append("unstated")
+    return tuple(found)
+
+
+def _sounds_destructive(name: str) -> bool:
+    """Whether a destroying verb stands in the name, and no looking verb before it: `get_delete_log` only looks."""
+    for word in words(name):
+        if word in _LOOKING:
+            return False
+        if word in _DESTROYING:
+            return True
+    return False
+
+
+def _with(risks: tuple[str, ...], extra: Sequence[str]) -> tuple[str, ...]:
+    """The owner's word on reading or destroying settles what the server left open; it takes no flag away."""
+    if {"read-only", "destructive"} & set(extra):
+        risks = tuple(risk for risk in risks if risk != "unstated")
+    return _once([*risks, *extra])
+
+
+class _Sent(Struct):
+    meta: dict[str, Any] | None = field(default=None, name="_meta")
+
+
+_decoder = Decoder(_Sent)
+
+
+def _sent(raw: Raw) -> dict[str, Any]:
+    """The `_meta` of a tool object; nothing where it is not an object or cannot be read."""
+    if b"_meta" not in bytes(raw):
+        return {}
+    try:
+        return _decoder.decode(raw).meta or {}
+    except (ValueError, RecursionError):
+        return {}
+
+
+def _cost(said: dict[str, Any]) -> float | None:
+    cost = said.get("toolfold/cost", said.get("cost"))
+    return float(cost) if isinstance(cost, int | float) and not isinstance(cost, bool) and cost >= 0 else None
+
+
+def _sent_tags(said: dict[str, Any]) -> list[str]:
+    """Tags that the server's framework sends along, and `deprecated`. Foreign text: cleaned and few."""
+    found: list[str] = []
+    for key in ("fastmcp", "_fastmcp"):
+        block = said.get(key)
+        sent = block.get("tags") if isinstance(block, dict) else None
+        found += [tag for tag in sent if isinstance(tag, str)] if isinstance(sent, list) else []
+    cleaned = [_TAG.sub("-", tag.strip().lower())[:32].strip("-") for tag in found]
+    kept = [tag for tag in cleaned if tag and not tag.startswith("risk:")][:MAX_SENT_TAGS]
+    return [*kept, "deprecated"] if said.get("deprecated") is True else kept
+
+
+def _once(texts: Sequence[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(texts))

@@ -1,0 +1,174 @@
+"""The storage protocol: snapshot reads, atomic commits, and a little named state. Engines stand beside this file.
+
+The store keeps one catalogue and its past. It knows tools, servers, nodes and versions as values; it does not build,
+rank or render them. The catalogue stands above it; below is only the engine.
+
+A *generation* is one state of the catalogue, numbered from 1; 0 means that nothing was committed yet. All reads inside
+one snapshot see the same generation. A commit makes the next one, whole or not at all. Paths, tool ids and tags are
+looked up without regard to letter case and given back as they were stored.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Protocol, Self
+
+from msgspec import Struct
+
+from toolfold.types import Change, Node, Path, ServerInfo, Tool, ToolDefinition
+
+KEPT_VERSIONS = 20
+"""Versions kept of one tool, the newest and the current one always among them."""
+
+KEPT_GENERATIONS = 200
+"""Generations whose changes are kept, so that any two of them can be compared."""
+
+KEPT_REMOVED_S = 90 * 86400.0
+"""How long the versions of a removed tool are kept: a tool that comes back goes on with its numbers."""
+
+
+class ServerRecord(Struct, frozen=True, kw_only=True):
+    """What the catalogue remembers of one server."""
+
+    name: str
+    info: ServerInfo = ServerInfo()
+    read_at: float | None = None
+    """When its tools were last read, in seconds since 1970; `None`: never."""
+    ttl_ms: int | None = None
+    """How long the server says that its list stays fresh."""
+    tools: int = 0
+    stale: bool = False
+    """Its last reading failed: the tools are those of an earlier one."""
+    error: str = ""
+    warnings: tuple[str, ...] = ()
+
+
+class Version(Struct, frozen=True, kw_only=True):
+    """One definition that a tool has had. The same fingerprint always has the same number."""
+
+    tool_id: str
+    number: int
+    fingerprint: str
+    first_seen: float
+    definition: ToolDefinition
+
+
+class Generation(Struct, frozen=True, kw_only=True):
+    """One state of the catalogue, in figures."""
+
+    number: int
+    at: float
+    tools: int
+    nodes: int
+    servers: int
+    added: int = 0
+    removed: int = 0
+    changed: int = 0
+
+
+class Update(Struct, frozen=True, kw_only=True):
+    """What one commit writes: only what differs from the generation it was made from."""
+
+    based_on: int
+    """The generation this was computed from; a store that has moved on refuses with `StoreChanged`."""
+    at: float
+    tools: tuple[Tool, ...] = ()
+    """New and altered tools, whole. A tool's definition is kept as its version `tool.version`."""
+    removed_tools: tuple[str, ...] = ()
+    nodes: tuple[Node, ...] = ()
+    removed_nodes: tuple[Path, ...] = ()
+    servers: tuple[ServerRecord, ...] = ()
+    removed_servers: tuple[str, ...] = ()
+    changes: tuple[Change, ...] = ()
+
+    @property
+    def makes_generation(self) -> bool:
+        """Whether the catalogue's content changes, or is there for the first time. News about servers alone is written
+        under the same number."""
+        content = self.tools or self.removed_tools or self.nodes or self.removed_nodes or self.removed_servers
+        return bool(content) or not self.based_on
+
+
+class View(Protocol):
+    """One generation, held still. Every answer of one view fits every other."""
+
+    @property
+    def generation(self) -> int: ...
+
+    async def tool(self, tool_id: str) -> Tool | None: ...
+
+    async def tools(
+        self,
+        *,
+        ids: Collection[str] | None = None,
+        server: str | None = None,
+        after: str = "",
+        limit: int | None = None,
+    ) -> list[Tool]:
+        """Tools in the order of their ids, those after the id `after`. `ids` that do not exist are left out."""
+
+    async def tool_ids(self) -> list[str]: ...
+
+    async def tool_ids_at(
+        self,
+        path: Path,
+        *,
+        below: bool = False,
+        tags: Collection[str] = (),
+        after: str = "",
+        limit: int | None = None,
+    ) -> list[str]:
+        """Ids of the tools that stand at a path, or `below=True` also anywhere below it, with all of the `tags`."""
+
+    async def node(self, path: Path) -> Node | None: ...
+
+    async def nodes(self, *, under: Path = (), depth: int | None = None) -> list[Node]:
+        """Every node below `under`, at most `depth` steps down, in the order of their paths."""
+
+    async def children(self, path: Path, *, tags: Collection[str] = ()) -> list[Node]:
+        """The nodes right below a path, further parents counted, by name. With `tags`: those that carry them all, or
+        hold, at any depth, a tool that does."""
+
+    async def servers(self) -> list[ServerRecord]: ...
+
+    async def versions(self, tool_id: str) -> list[Version]:
+        """Oldest first, of a removed tool too, while they are kept."""
+
+    async def version_numbers(self) -> dict[str, dict[str, int]]:
+        """Of every tool that is or was here, by its id in lower case (`casefold`): fingerprint to version number."""
+
+    async def generations(self) -> list[Generation]:
+        """Those whose changes are kept, oldest first."""
+
+    async def changes(self, first: int, last: int) -> list[tuple[int, Change]]:
+        """The changes that made the generations `first` to `last`, both included, in order."""
+
+
+class Store(Protocol):
+    """A place that keeps a catalogue. Safe to use from many tasks, and by many processes at once."""
+
+    async def __aenter__(self) -> Self: ...
+
+    async def __aexit__(self, *exc_info: object) -> None: ...
+
+    def snapshot(self) -> AbstractAsyncContextManager[View]:
+        """Holds one generation still for reading. Writers are not held up; keep it short all the same."""
+
+    async def commit(self, update: Update) -> int:
+        """Writes all of it or nothing, and gives the generation that holds it. Raises `StoreChanged` where another
+        writer came first."""
+
+    async def get(self, namespace: str, key: str) -> bytes | None: ...
+
+    async def put(self, namespace: str, key: str, value: bytes) -> None: ...
+
+    async def delete(self, namespace: str, key: str) -> None: ...
+
+    async def items(self, namespace: str) -> Mapping[str, bytes]: ...
+
+    async def aclose(self) -> None:
+        """Waits for what is being written, and lets go of everything. Safe to call twice."""
+
+
+def folded(path: Sequence[str]) -> str:
+    """A path as one key that ignores letter case. Names hold no control characters, so the joint is safe."""
+    return "\x1f".join(name.casefold() for name in path)

@@ -1,0 +1,5 @@
+"""The default engine: one SQLite file, nothing to set up. See `store.py` for what it promises."""
+
+from toolfold.storage.sqlite.store import SqliteStore
+
+__all__ = ["SqliteStore"]

@@ -1,0 +1,143 @@
+"""Opening the file: its settings, its shape by version, and the refusal of what is not ours.
+
+A connection is used by one thread only, the one that asked for it.
+"""
+
+import os
+import sqlite3
+import time
+from pathlib import Path
+
+from toolfold.errors import NotBuilt, StoreDamaged, StoreError
+from toolfold.storage.sqlite.faults import REBUILD
+
+APPLICATION_ID = 0x746F6F6C
+"""Marks the file as ours ("tool")."""
+
+MIGRATIONS = (
+    """
+    CREATE TABLE generation (number INTEGER PRIMARY KEY, record BLOB NOT NULL);
+    CREATE TABLE change (generation INTEGER NOT NULL, seq INTEGER NOT NULL, record BLOB NOT NULL,
+        PRIMARY KEY (generation, seq)) WITHOUT ROWID;
+    CREATE TABLE server (name TEXT PRIMARY KEY, record BLOB NOT NULL) WITHOUT ROWID;
+    CREATE TABLE tool (folded TEXT PRIMARY KEY, tool_id TEXT NOT NULL, server TEXT NOT NULL, version INTEGER NOT NULL,
+        record BLOB NOT NULL) WITHOUT ROWID;
+    CREATE INDEX tool_by_server ON tool (server);
+    CREATE TABLE version (tool TEXT NOT NULL, number INTEGER NOT NULL, fingerprint TEXT NOT NULL, tool_id TEXT NOT NULL,
+        first_seen REAL NOT NULL, last_seen REAL NOT NULL, definition BLOB NOT NULL);
+    CREATE UNIQUE INDEX version_by_number ON version (tool, number, fingerprint);
+    CREATE TABLE tag (tag TEXT NOT NULL, tool TEXT NOT NULL, PRIMARY KEY (tag, tool)) WITHOUT ROWID;
+    CREATE TABLE node (key TEXT PRIMARY KEY, record BLOB NOT NULL) WITHOUT ROWID;
+    CREATE TABLE edge (parent TEXT NOT NULL, child TEXT NOT NULL, PRIMARY KEY (parent, child)) WITHOUT ROWID;
+    CREATE INDEX edge_by_child ON edge (child);
+    CREATE TABLE placement (node TEXT NOT NULL, tool TEXT NOT NULL, PRIMARY KEY (node, tool)) WITHOUT ROWID;
+    CREATE INDEX placement_by_tool ON placement (tool);
+    CREATE TABLE state (namespace TEXT NOT NULL, key TEXT NOT NULL, value BLOB NOT NULL,
+        PRIMARY KEY (namespace, key)) WITHOUT ROWID;
+    """,
+)
+"""One script a version. A script that was released never changes; a new one is added behind it."""
+
+
+def connect(path: Path, *, busy_s: float, create: bool) -> sqlite3.Connection:
+    """A connection to a store of this version, made or brought up to date where needed."""
+    if not _is_there(path):
+        if not create:
+            raise NotBuilt(f"there is no catalogue at {path}", next_action="run `toolfold build`")
+        _make_private(path)
+    connection = sqlite3.connect(path, timeout=busy_s, isolation_level=None, check_same_thread=False)
+    try:
+        _prepare(connection, path, busy_s)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _is_there(path: Path) -> bool:
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError as error:
+        raise StoreError(
+            f"the store {path} cannot be opened: {error.strerror or error}",
+            next_action="name a folder that you may read and write with --home",
+        ) from error
+    return True
+
+
+def _make_private(path: Path) -> None:
+    """Makes the file and its folder, readable by their owner alone."""
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+    except OSError as error:
+        raise StoreError(
+            f"the store {path} cannot be made: {error.strerror or error}",
+            next_action="name a folder that you may write with --home",
+        ) from error
+
+
+def _prepare(connection: sqlite3.Connection, path: Path, busy_s: float) -> None:
+    version = _known_version(connection, path)
+    if version > len(MIGRATIONS):
+        raise StoreError(
+            f"the store {path} is of a newer toolfold: its form is {version}, this one knows {len(MIGRATIONS)}",
+            next_action="upgrade toolfold, or name another folder with --home",
+        )
+    if version < len(MIGRATIONS):
+        _use_write_ahead_log(connection, busy_s)
+        _migrate(connection)
+    # A lost power supply may cost the last commits, never the file.
+    connection.execute("PRAGMA synchronous = NORMAL")
+    connection.execute("PRAGMA journal_size_limit = 8388608")
+
+
+def _version(connection: sqlite3.Connection) -> int:
+    return int(connection.execute("PRAGMA user_version").fetchone()[0])
+
+
+def _known_version(connection: sqlite3.Connection, path: Path) -> int:
+    """The file's version; refuses another program's file. Read in one go: another process may just be making it."""
+    connection.execute("BEGIN")
+    try:
+        tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+        ours = connection.execute("PRAGMA application_id").fetchone()[0] == APPLICATION_ID
+        version = _version(connection)
+    finally:
+        connection.execute("ROLLBACK")
+    if tables and not ours:
+        raise StoreDamaged(f"{path} is an SQLite file of another program, not a toolfold store", next_action=REBUILD)
+    return version
+
+
+def _use_write_ahead_log(connection: sqlite3.Connection, busy_s: float) -> None:
+    """Readers and a writer do not wait for each other then. SQLite does not wait for the lock this needs: we do."""
+    deadline = time.monotonic() + busy_s
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
+        else:
+            return
+
+
+def _migrate(connection: sqlite3.Connection) -> None:
+    """All missing steps in one transaction. Another process may have done it meanwhile: the version is read again."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        found = _version(connection)
+        for step in MIGRATIONS[found:]:
+            for statement in step.split(";"):
+                connection.execute(statement)
+        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        connection.execute(f"PRAGMA user_version = {max(found, len(MIGRATIONS))}")
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise

@@ -1,0 +1,373 @@
+"""A conformance kit for stores: checks that every engine must pass, free of any test framework.
+
+Each check takes a function that opens the same, at first empty, store as often as it likes. A check returns, or raises
+`AssertionError` with what is wrong. With pytest: `@pytest.mark.parametrize("check", CHECKS)`.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from typing import Any
+
+from msgspec import Raw
+from msgspec.json import encode
+from msgspec.structs import replace
+
+from toolfold.errors import StoreChanged, StoreError
+from toolfold.storage.base import KEPT_VERSIONS, ServerRecord, Store, Update, View
+from toolfold.types import Annotations, Change, Node, Path, ServerInfo, Tool, ToolDefinition
+
+OpenStore = Callable[[], AbstractAsyncContextManager[Store]]
+Check = Callable[[OpenStore], Awaitable[None]]
+
+
+def expect(found: Any, wanted: Any, what: str) -> None:
+    if found != wanted:
+        raise AssertionError(f"{what}: wanted {wanted!r}, found {found!r}")
+
+
+def sample_tool(
+    tool_id: str = "shop.find_order",
+    *,
+    description: str = "Finds an order.",
+    version: int = 1,
+    tags: tuple[str, ...] = (),
+    paths: tuple[Path, ...] = (("Shop",),),
+) -> Tool:
+    """A small tool whose definition reads back from its raw object."""
+    server, _, name = tool_id.partition(".")
+    sent = {"name": name, "description": description, "inputSchema": {"type": "object"}}
+    return Tool(
+        tool_id=tool_id,
+        server=server,
+        definition=ToolDefinition(
+            name=name, raw=Raw(encode(sent)), description=description, input_schema=Raw(b'{"type":"object"}')
+        ),
+        fingerprint=f"print of {description}",
+        version=version,
+        summary=description,
+        tags=tags,
+        paths=paths,
+    )
+
+
+def stamped(number: int, *, tools: int = 40) -> Update:
+    """The update that makes generation `number`; every part of it carries the number."""
+    text = f"stamp {number}"
+    return Update(
+        based_on=number - 1,
+        at=float(number),
+        tools=tuple(
+            sample_tool(
+                f"stamped.tool{i:03}", description=text, version=number, tags=(text,), paths=(("Stamped", text),)
+            )
+            for i in range(tools)
+        ),
+        nodes=(Node(path=("Stamped",), summary=text), Node(path=("Stamped", text), summary=text)),
+        removed_nodes=(("Stamped", f"stamp {number - 1}"),) if number > 1 else (),
+        servers=(ServerRecord(name="stamped", info=ServerInfo(version=text)),),
+        changes=(Change(tool_id="stamped.tool000", kind="changed", after=text),),
+    )
+
+
+async def expect_whole(view: View, *, tools: int = 40) -> None:
+    """That a view shows one stamped generation and nothing of any other."""
+    number = view.generation
+    text = f"stamp {number}"
+    if not number:
+        return
+    expect({tool.summary for tool in await view.tools()}, {text}, "the tools are of one generation")
+    expect(len(await view.tool_ids()), tools, "all tools are there")
+    expect({node.summary for node in await view.nodes()}, {text}, "the nodes are of that generation")
+    expect(len(await view.tool_ids_at(("Stamped", text))), tools, "the placements are of that generation")
+    expect(len(await view.tool_ids_at((), below=True, tags=[text])), tools, "the tags are of that generation")
+    expect([server.info.version for server in await view.servers()], [text], "the servers are of that generation")
+    expect((await view.versions("stamped.tool000"))[-1].number, number, "the versions are of that generation")
+    expect((await view.generations())[-1].number, number, "the generation is listed")
+
+
+async def an_empty_store_is_generation_zero(open_store: OpenStore) -> None:
+    async with open_store() as store, store.snapshot() as view:
+        expect(view.generation, 0, "nothing was committed")
+        expect(await view.tools(), [], "there are no tools")
+        expect(await view.tool("a.b"), None, "no tool is found")
+        expect(await view.node(("A",)), None, "no node is found")
+        expect(await view.children(()), [], "the root has no children")
+        expect(await view.servers(), [], "there are no servers")
+        expect(await view.generations(), [], "there are no generations")
+
+
+async def what_was_committed_reads_back_exactly(open_store: OpenStore) -> None:
+    odd = ToolDefinition(
+        name="größe/✓",
+        raw=Raw(b'{ "name": "gr\xc3\xb6\xc3\x9fe/\\u2713", "x": 1.10, "x": 12345678901234567890123 }'),
+        title="Größe \U0001f4cf",
+        description="Says „how big“.\n\tNothing \x00 else.",
+        input_schema=Raw(b'{ "type" : "object" }'),
+        output_schema=Raw(b"true"),
+        annotations=Annotations(read_only=True, open_world=False),
+    )
+    big = sample_tool("big.tool", description="long " * 1_000_000)
+    tools = (
+        big,
+        replace(
+            sample_tool("odd.tool"),
+            definition=odd,
+            risks=("read-only",),
+            tags=("risk:read-only", "Maße"),
+            cost=0.25,
+            access=("staff",),
+            paths=(("Größen", "Länge"), ("Shop",)),
+        ),
+        sample_tool(),
+    )
+    server = ServerRecord(
+        name="odd", info=ServerInfo(name="Ödd", era="modern"), read_at=12.5, ttl_ms=0, tools=1, warnings=("a", "b")
+    )
+    node = Node(path=("Größen", "Länge"), summary="Längen", tags=("maß",), tools=1, own_tools=1, parents=(("Shop",),))
+    async with open_store() as store:
+        expect(
+            await store.commit(Update(based_on=0, at=1.0, tools=tools, nodes=(node,), servers=(server,))),
+            1,
+            "the first commit makes generation 1",
+        )
+    async with open_store() as store, store.snapshot() as view:
+        expect(view.generation, 1, "another opening sees the commit")
+        expect(await view.tools() == list(tools), True, "the tools are the same, in the order of their ids")
+        expect(await view.nodes(), [node], "the node is the same")
+        expect(await view.servers(), [server], "the server is the same")
+
+
+async def a_snapshot_holds_still_while_others_commit(open_store: OpenStore) -> None:
+    async with open_store() as store, open_store() as other:
+        await store.commit(stamped(1))
+        async with store.snapshot() as view:
+            await store.commit(stamped(2))
+            await other.commit(stamped(3))
+            expect(view.generation, 1, "the snapshot keeps its generation")
+            await expect_whole(view)
+            async with store.snapshot() as later:
+                expect(later.generation, 3, "a later snapshot sees the last commit")
+                await expect_whole(later)
+
+
+async def nothing_of_a_commit_that_fails_is_kept(open_store: OpenStore) -> None:
+    async with open_store() as store:
+        await store.commit(stamped(1))
+        update = stamped(2)
+        half = "\ud800"  # half a letter, which no engine can write
+        for bad in (
+            replace(update, tools=(*update.tools, replace(sample_tool("z.last"), summary=half))),
+            replace(update, nodes=(*update.nodes, Node(path=("Z",), summary=half))),
+            replace(update, servers=(*update.servers, ServerRecord(name="z", error=half))),
+            replace(update, changes=(*update.changes, Change(tool_id=half, kind="added"))),
+        ):
+            try:
+                await store.commit(bad)
+            except (ValueError, StoreError):
+                pass
+            else:
+                raise AssertionError("an update that cannot be written was accepted")
+            async with store.snapshot() as view:
+                expect(view.generation, 1, "the generation stays")
+                await expect_whole(view)
+        await store.commit(update)
+
+
+async def the_slower_of_two_writers_is_told(open_store: OpenStore) -> None:
+    async with open_store() as one, open_store() as other:
+        await one.commit(stamped(1))
+        await one.commit(stamped(2))
+        try:
+            await other.commit(stamped(2))
+        except StoreChanged as error:
+            expect(bool(error.next_action), True, "the error says what to do")
+        else:
+            raise AssertionError("an update of an old generation was accepted")
+        async with other.snapshot() as view:
+            expect(view.generation, 2, "the first writer's commit stands")
+            await expect_whole(view)
+
+
+async def readers_never_see_a_torn_catalogue(open_store: OpenStore) -> None:
+    done = asyncio.Event()
+
+    async def read() -> None:
+        async with open_store() as store:
+            while not done.is_set():
+                async with store.snapshot() as view:
+                    await expect_whole(view, tools=300)
+
+    async def write() -> None:
+        try:
+            async with open_store() as store:
+                for number in range(1, 16):
+                    await store.commit(stamped(number, tools=300))
+        finally:
+            done.set()
+
+    async with open_store():
+        await asyncio.gather(write(), read(), read())
+
+
+async def a_cancelled_reader_leaves_the_store_usable(open_store: OpenStore) -> None:
+    async with open_store() as store:
+        await store.commit(stamped(1))
+
+        async def read() -> None:
+            async with store.snapshot() as view:
+                while True:
+                    await view.tools()
+
+        tasks = [asyncio.create_task(read()) for _ in range(8)]
+        for _ in range(20):
+            await asyncio.sleep(0)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await store.commit(stamped(2))
+        async with store.snapshot() as view:
+            await expect_whole(view)
+
+
+async def lookups_ignore_letter_case(open_store: OpenStore) -> None:
+    async with open_store() as store:
+        tool = sample_tool("Git.Log", tags=("Risk:Read-Only",), paths=(("Code", "Straße"),))
+        nodes = (Node(path=("Code",), summary="c"), Node(path=("Code", "Straße"), summary="s", tags=("Road",)))
+        await store.commit(Update(based_on=0, at=0, tools=(tool,), nodes=nodes))
+        async with store.snapshot() as view:
+            expect(await view.tool("gIT.lOG"), tool, "an id is found in any case and given as stored")
+            expect(await view.node(("CODE", "STRASSE")), nodes[1], "and a path")
+            expect(await view.tool_ids_at(("code", "strasse"), tags=["RISK:read-only"]), ["Git.Log"], "and a tag")
+            expect(await view.children(("cOdE",), tags=["ROAD"]), [nodes[1]], "and the tag of a node")
+            expect(len(await view.versions("git.log")), 1, "and the versions of a tool")
+
+
+async def a_node_may_have_several_parents(open_store: OpenStore) -> None:
+    async with open_store() as store:
+        nodes = (
+            Node(path=("A",), summary="a"),
+            Node(path=("A", "Deep"), summary="d"),
+            Node(path=("A", "Deep", "Shared"), summary="s", parents=(("B",),)),
+            Node(path=("B",), summary="b"),
+            Node(path=("B", "Other"), summary="o"),
+        )
+        shared = sample_tool("s.shared", paths=(("A", "Deep", "Shared"), ("B", "Other")), tags=("x",))
+        other = sample_tool("s.other", paths=(("B", "Other"),))
+        await store.commit(Update(based_on=0, at=0, tools=(shared, other), nodes=nodes))
+        async with store.snapshot() as view:
+            expect([n.path for n in await view.children(("B",))], [("B", "Other"), ("A", "Deep", "Shared")], "children")
+            expect(await view.nodes(under=("A",), depth=1), [nodes[1]], "one step down")
+            expect(await view.nodes(under=("B",)), [nodes[2], nodes[4]], "all the way down, each once")
+            expect(await view.nodes(depth=1), [nodes[0], nodes[3]], "one step from the root")
+            expect(await view.tool_ids_at(("B",)), [], "no tool right there")
+            expect(await view.tool_ids_at(("B",), below=True), ["s.other", "s.shared"], "each tool below once")
+            expect(await view.children((), tags=["x"]), [nodes[0], nodes[3]], "nodes that hold a tagged tool")
+            expect(await view.children((), tags=["x", "y"]), [], "all tags must be there")
+
+
+async def tools_come_in_pages(open_store: OpenStore) -> None:
+    async with open_store() as store:
+        await store.commit(stamped(1, tools=7))
+        async with store.snapshot() as view:
+            ids = await view.tool_ids()
+            expect([t.tool_id for t in await view.tools(limit=3)], ids[:3], "the first page")
+            expect([t.tool_id for t in await view.tools(after=ids[2], limit=3)], ids[3:6], "the second page")
+            expect([t.tool_id for t in await view.tools(ids=[ids[5], "no.such", ids[1]])], [ids[1], ids[5]], "by id")
+            expect(await view.tools(ids=[]), [], "no ids, no tools")
+            expect(len(await view.tools(server="stamped")), 7, "by server")
+            expect(await view.tools(server="other"), [], "by another server")
+            expect(await view.tool_ids_at(("Stamped", "stamp 1"), after=ids[4], limit=9), ids[5:], "at a path")
+
+
+async def what_is_removed_is_gone_but_for_its_versions(open_store: OpenStore) -> None:
+    async with open_store() as store:
+        await store.commit(stamped(1, tools=2))
+        gone = Update(
+            based_on=1,
+            at=2.0,
+            removed_tools=("stamped.tool000",),
+            removed_nodes=(("Stamped", "stamp 1"),),
+            removed_servers=("stamped",),
+            changes=(Change(tool_id="stamped.tool000", kind="removed", before="x"),),
+        )
+        expect(await store.commit(gone), 2, "a removal makes a generation")
+        async with store.snapshot() as view:
+            expect(await view.tool_ids(), ["stamped.tool001"], "the tool is gone")
+            expect(await view.tool_ids_at(("Stamped", "stamp 1")), ["stamped.tool001"], "its placement is gone")
+            expect(await view.tool_ids_at((), below=True, tags=["stamp 1"]), ["stamped.tool001"], "its tags are gone")
+            expect([node.path for node in await view.nodes()], [("Stamped",)], "the node is gone")
+            expect(await view.children(("Stamped",)), [], "its place under its parent is gone")
+            expect(await view.servers(), [], "the server is gone")
+            expect([v.number for v in await view.versions("stamped.tool000")], [1], "the version is kept")
+            expect([(n, c.kind) for n, c in await view.changes(2, 2)], [(2, "removed")], "the change is told")
+            expect(
+                [(g.number, g.tools, g.removed) for g in await view.generations()], [(1, 2, 0), (2, 1, 1)], "figures"
+            )
+
+
+async def versions_are_kept_and_bounded(open_store: OpenStore) -> None:
+    async with open_store() as store:
+        last = KEPT_VERSIONS + 5
+        for number in range(1, last + 1):
+            tool = sample_tool("a.b", description=f"text {number}", version=number)
+            await store.commit(Update(based_on=number - 1, at=float(number), tools=(tool,)))
+        back = sample_tool("a.b", description=f"text {last - 1}", version=last - 1)
+        await store.commit(Update(based_on=last, at=99.0, tools=(back,)))
+        async with store.snapshot() as view:
+            kept = await view.versions("a.b")
+            expect([v.number for v in kept], list(range(6, last + 1)), "the newest versions are kept")
+            expect({v.first_seen == float(v.number) for v in kept}, {True}, "each knows when it was first seen")
+            expect({v.definition.description == f"text {v.number}" for v in kept}, {True}, "and its definition")
+            expect((await view.tool("a.b")), back, "a tool may go back to an earlier version")
+            numbers = (await view.version_numbers())["a.b"]
+            expect(numbers[back.fingerprint], last - 1, "fingerprints lead to numbers")
+
+
+async def news_of_a_server_alone_makes_no_generation(open_store: OpenStore) -> None:
+    async with open_store() as store:
+        await store.commit(stamped(1))
+        news = ServerRecord(name="stamped", error="it did not answer", stale=True)
+        expect(await store.commit(Update(based_on=1, at=2.0, servers=(news,))), 1, "the generation stays")
+        async with store.snapshot() as view:
+            expect(await view.servers(), [news], "the news is there")
+    async with open_store() as store:
+        expect(await store.commit(Update(based_on=1, at=3.0, removed_servers=("stamped",))), 2, "a removal counts")
+
+
+async def state_is_kept_by_namespace(open_store: OpenStore) -> None:
+    big = bytes(range(256)) * 40_000
+    async with open_store() as store:
+        await store.put("era", "git", b"legacy")
+        await store.put("era", "größe", b"")
+        await store.put("other", "git", big)
+        await store.put("era", "git", b"modern")
+        await store.put("era", "gone", b"x")
+        await store.delete("era", "gone")
+        await store.delete("era", "never")
+    async with open_store() as store:
+        expect(await store.get("era", "git"), b"modern", "the last value counts")
+        expect(await store.get("other", "git") == big, True, "a namespace has its own keys, values may be large")
+        expect(await store.get("era", "GIT"), None, "keys are exact")
+        expect(dict(await store.items("era")), {"git": b"modern", "größe": b""}, "all of a namespace")
+        expect(dict(await store.items("none")), {}, "an empty namespace")
+        async with store.snapshot() as view:
+            expect(view.generation, 0, "state makes no generation")
+
+
+CHECKS: tuple[Check, ...] = (
+    an_empty_store_is_generation_zero,
+    what_was_committed_reads_back_exactly,
+    a_snapshot_holds_still_while_others_commit,
+    nothing_of_a_commit_that_fails_is_kept,
+    the_slower_of_two_writers_is_told,
+    readers_never_see_a_torn_catalogue,
+    a_cancelled_reader_leaves_the_store_usable,
+    lookups_ignore_letter_case,
+    a_node_may_have_several_parents,
+    tools_come_in_pages,
+    what_is_removed_is_gone_but_for_its_versions,
+    versions_are_kept_and_bounded,
+    news_of_a_server_alone_makes_no_generation,
+    state_is_kept_by_namespace,
+)
