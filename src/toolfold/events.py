@@ -47,6 +47,6 @@ class Events:
         for listener in tuple(self._listeners):
             try:
                 listener(event)
-            except Exception:  # noqa: BLE001 - a listener is foreign code; its error is logged and it is dropped
+            except Exception:
                 log.exception("an event listener failed on %s and was removed", name)
                 self._listeners.remove(listener)

@@ -4,24 +4,34 @@ An upstream holds one connection at most and repairs nothing by itself: restarts
 task owns the connection from opening to closing, whoever calls these methods.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Protocol
 
-from msgspec import Raw
+from msgspec import Struct
 
-from toolfold.types import Call, Listing, Outcome, ServerInfo, ServerSpec
+from toolfold.types import Call, Era, Listing, Outcome, ServerInfo, ServerSpec
+from toolfold.wire.values import OnInput, OnProgress, WireOptions
 
-OnProgress = Callable[[Raw], None]
-"""Told the `params` of each progress notification that belongs to the call."""
-
-OnInput = Callable[[str, Raw], Awaitable[Raw]]
-"""Asked to answer what the server asks of the client during a call: `(method, params) -> result`, all raw JSON."""
+__all__ = ["Factory", "Hooks", "OnChanged", "OnClosed", "OnInput", "OnProgress", "Upstream"]
 
 OnChanged = Callable[[str], None]
 """Told the server's name when it says that its list of tools changed."""
 
 OnClosed = Callable[[str, str], None]
 """Told `(server, reason)` when the connection ended and nobody had asked for it."""
+
+
+class Hooks(Struct, frozen=True, kw_only=True):
+    """What whoever runs an upstream wants to be told by it, and what it knows from earlier."""
+
+    on_changed: OnChanged | None = None
+    on_closed: OnClosed | None = None
+    on_log: Callable[[str, str], None] | None = None
+    """Told `(server, line)` for each line that a server writes beside the protocol."""
+    known_era: Era | None = None
+    remember_era: Callable[[str, Era], None] | None = None
+    """Told `(server, era)` when a connection opened: the next start then needs no probe."""
+    wire: WireOptions = WireOptions()
 
 
 class Upstream(Protocol):
@@ -35,7 +45,7 @@ class Upstream(Protocol):
         """The process it runs in, where it is one of ours."""
 
     async def open(self) -> ServerInfo:
-        """Connects. Raises an `UpstreamError`; then nothing is left behind."""
+        """Connects. Raises an `UpstreamError`; then nothing is left behind. May be called again after `aclose`."""
 
     async def listing(self) -> Listing:
         """Reads all tools, every page."""
@@ -47,3 +57,7 @@ class Upstream(Protocol):
 
     async def aclose(self) -> None:
         """Ends the connection and every process behind it. Safe to call twice, and never raises."""
+
+
+Factory = Callable[[ServerSpec, Hooks], Upstream]
+"""Makes an upstream that is not open yet."""

@@ -1,0 +1,181 @@
+"""An MCP server as an upstream, over stdio or HTTP, of either era.
+
+It stands on one `wire` connection and adds what a catalogue needs: tools read kindly, results passed on as the bytes
+that came, errors with the server's name. It never repeats a call.
+"""
+
+import re
+from collections import deque
+
+import msgspec
+from msgspec import UNSET, Raw, Struct, UnsetType
+from msgspec.json import Decoder
+
+from toolfold.errors import ProtocolViolation, RemoteError, ServerClosed, UpstreamError
+from toolfold.masking import mask
+from toolfold.types import Call, Listing, Outcome, ServerInfo, ServerSpec
+from toolfold.upstream.base import Hooks, OnInput, OnProgress
+from toolfold.upstream.definitions import read_definitions
+from toolfold.upstream.faults import named, secrets_of
+from toolfold.wire import Connection, Handlers, HttpTarget, StdioTarget, ToolList, connect
+
+LOG_LINES = 12
+"""How much of what a server wrote beside the protocol is kept, to explain why it died."""
+
+METHOD_NOT_FOUND = -32601
+
+_IS_ERROR = re.compile(rb'"isError"')
+
+
+class _Flag(Struct):
+    is_error: object = msgspec.field(name="isError", default=False)
+
+
+class _Capabilities(Struct):
+    tools: Raw | UnsetType = UNSET
+
+
+_flag = Decoder(_Flag)
+_capabilities = Decoder(_Capabilities)
+
+
+class McpUpstream:
+    """One MCP server, as `spec` says how to reach it."""
+
+    def __init__(self, spec: ServerSpec, hooks: Hooks | None = None) -> None:
+        self._spec = spec
+        self._hooks = hooks if hooks is not None else Hooks()
+        self._secrets = secrets_of(spec)
+        self._connection: Connection | None = None
+        self._log: deque[str] = deque(maxlen=LOG_LINES)
+
+    @property
+    def spec(self) -> ServerSpec:
+        return self._spec
+
+    @property
+    def pid(self) -> int | None:
+        return self._connection.pid if self._connection is not None else None
+
+    @property
+    def log(self) -> tuple[str, ...]:
+        """The last lines the server wrote beside the protocol, without secrets."""
+        return tuple(self._log)
+
+    async def open(self) -> ServerInfo:
+        spec, hooks = self._spec, self._hooks
+        target = (
+            StdioTarget(spec.command, spec.args, spec.env, spec.cwd)
+            if spec.transport == "stdio"
+            else HttpTarget(spec.url, spec.headers)
+        )
+        options = msgspec.structs.replace(
+            hooks.wire, start_timeout_s=spec.start_timeout_s, request_timeout_s=spec.call_timeout_s
+        )
+        handlers = Handlers(
+            on_notification=self._notified,
+            on_stderr=self._logged,
+            on_noise=self._logged,
+            on_closed=self._closed,
+        )
+        self._log.clear()
+        try:
+            connection = await connect(target, options=options, handlers=handlers, era=hooks.known_era)
+        except UpstreamError as error:
+            raise named(error, spec, hints=self.log) from None
+        self._connection = connection
+        try:
+            await connection.watch_tools()
+        except RemoteError as error:
+            # A server that offers a subscription and refuses it still has tools.
+            self._logged(f"no notice of changed tools: {error.message}")
+        except UpstreamError as error:
+            await self.aclose()
+            raise named(error, spec, hints=self.log) from None
+        if hooks.remember_era is not None and connection.info.era is not None:
+            hooks.remember_era(spec.name, connection.info.era)
+        return connection.info
+
+    def _notified(self, method: str, params: Raw) -> None:
+        del params
+        if method == "notifications/tools/list_changed" and self._hooks.on_changed is not None:
+            self._hooks.on_changed(self._spec.name)
+
+    def _logged(self, line: str) -> None:
+        text = mask(line, self._secrets)[:500]
+        self._log.append(text)
+        if self._hooks.on_log is not None:
+            self._hooks.on_log(self._spec.name, text)
+
+    def _closed(self, reason: str) -> None:
+        if self._hooks.on_closed is not None:
+            self._hooks.on_closed(self._spec.name, mask(reason, self._secrets))
+
+    def _open_connection(self) -> Connection:
+        if self._connection is None:
+            raise ServerClosed(
+                f"{self._spec.name} is not open", server=self._spec.name, next_action="Open it and call again."
+            )
+        return self._connection
+
+    async def listing(self) -> Listing:
+        connection = self._open_connection()
+        try:
+            listed = await connection.list_tools()
+        except RemoteError as error:
+            if error.rpc_code != METHOD_NOT_FOUND or _offers_tools(connection.capabilities):
+                raise named(error, self._spec) from None
+            listed = ToolList(tools=(), ttl_ms=None, warnings=("this server has no tools",))
+        except UpstreamError as error:
+            raise named(error, self._spec, hints=self.log) from None
+        tools, warnings = read_definitions(listed.tools)
+        return Listing(
+            server=self._spec.name,
+            tools=tools,
+            info=connection.info,
+            ttl_ms=listed.ttl_ms,
+            warnings=(*listed.warnings, *warnings),
+        )
+
+    async def call(
+        self, call: Call, *, on_progress: OnProgress | None = None, on_input: OnInput | None = None
+    ) -> Outcome:
+        connection = self._open_connection()
+        try:
+            result = await connection.call_tool(
+                call.tool,
+                call.arguments,
+                meta=call.meta,
+                timeout_s=call.timeout_s,
+                on_progress=on_progress,
+                on_input=on_input,
+            )
+            return Outcome(result=result, is_error=_is_error(result))
+        except UpstreamError as error:
+            raise named(error, self._spec) from None
+
+    async def aclose(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            await connection.aclose()
+
+
+def _offers_tools(capabilities: Raw) -> bool:
+    try:
+        return _capabilities.decode(capabilities).tools is not UNSET
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return False
+
+
+def _is_error(result: Raw) -> bool:
+    """Whether the result says `isError: true` at its top. Most results never say it, and are not read for it."""
+    view = memoryview(result)
+    try:
+        if bytes(view[:1]) == b"{":
+            return bool(_IS_ERROR.search(view)) and _flag.decode(view).is_error is True
+        problem = "it is no object"
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        problem = str(error)
+    raise ProtocolViolation(
+        f"the result of the call cannot be read: {problem}", next_action="Report this to the server's authors."
+    )

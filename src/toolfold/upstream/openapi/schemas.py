@@ -1,0 +1,260 @@
+"""Schemas of an OpenAPI document as JSON Schema 2020-12 that stands alone.
+
+A local reference becomes an entry of `$defs`, once, so that recursion is safe. What a tool would carry in all is
+bounded: definitions are taken nearest first, and those past the bound accept anything, so that a bounded schema never
+refuses what the whole one allows. References to other documents are never read; they accept anything, too.
+"""
+
+import re
+from collections import deque
+from collections.abc import Iterator
+from typing import Any, Literal
+from urllib.parse import unquote
+
+import msgspec
+from msgspec import Raw, Struct
+
+Json = dict[str, Any]
+Side = Literal["request", "response"]
+
+MAX_SCHEMA_BYTES = 256 * 1024
+MIN_SCHEMA_BYTES = 16 * 1024
+MAX_ALL_BYTES = 32 * 1024 * 1024
+"""The `$defs` of one schema take at most the first; where many operations share a document, less, but the second."""
+
+MAX_DEPTH = 64
+
+_DROPPED = frozenset({"discriminator", "xml", "externalDocs", "nullable", "example"})
+_ONE = (
+    "items",
+    "not",
+    "if",
+    "then",
+    "else",
+    "contains",
+    "propertyNames",
+    "unevaluatedItems",
+    "unevaluatedProperties",
+    "additionalProperties",
+)
+_MANY = ("allOf", "anyOf", "oneOf", "prefixItems")
+_MAPS = ("properties", "patternProperties", "dependentSchemas", "$defs", "definitions")
+
+
+class Definition(Struct, frozen=True):
+    """One entry of `$defs`, converted once for the whole document."""
+
+    raw: Raw
+    uses: tuple[str, ...]
+    """The references that stand in it, as pointers of the document."""
+    kind: str
+    """Its `type` where that is plain to see."""
+
+
+class Schemas:
+    """Converts the schemas of one document, and remembers what it converted."""
+
+    def __init__(self, document: Json) -> None:
+        self.document = document
+        self.warnings: dict[str, None] = {}
+        self.max_bytes = MAX_SCHEMA_BYTES
+        self._old = str(document.get("openapi", "")).startswith("3.0")
+        self._definitions: dict[tuple[Side, str], Definition] = {}
+        self._names: dict[str, str] = {}
+        self._pointer_of: dict[str, str] = {}
+
+    def share(self, operations: int) -> None:
+        """Says how many operations carry schemas, so that all together stay bounded."""
+        self.max_bytes = max(MIN_SCHEMA_BYTES, min(MAX_SCHEMA_BYTES, MAX_ALL_BYTES // max(operations, 1)))
+
+    def find(self, reference: object) -> Any:
+        """What a local reference points at, or `None`."""
+        if not isinstance(reference, str) or not reference.startswith("#/"):
+            return None
+        at: Any = self.document
+        for part in reference[2:].split("/"):
+            key = unquote(part).replace("~1", "/").replace("~0", "~")
+            if isinstance(at, dict) and key in at:
+                at = at[key]
+            elif isinstance(at, list) and key.isdecimal() and int(key) < len(at):
+                at = at[int(key)]
+            else:
+                return None
+        return at
+
+    def follow(self, value: Any) -> Any:
+        """The object itself where `value` is a reference to it, through a few steps."""
+        for _ in range(10):
+            if not isinstance(value, dict) or "$ref" not in value:
+                return value
+            value = self.find(value["$ref"])
+        return None
+
+    def kind(self, schema: Json, side: Side) -> str:
+        """The one `type` a converted schema is known to have, or an empty text."""
+        kind = schema.get("type")
+        if isinstance(kind, str):
+            return kind
+        if kind is None and "properties" in schema:
+            return "object"
+        if "allOf" in schema:
+            kinds = {self.kind(part, side) for part in schema["allOf"] if isinstance(part, dict)} - {""}
+            return kinds.pop() if len(kinds) == 1 else ""
+        pointer = self._pointer(schema.get("$ref"))
+        return "" if pointer is None else self._definition(pointer, side).kind
+
+    def convert(self, schema: Any, side: Side) -> Json:
+        """One schema; its references point into the `$defs` that `definitions` gives for it."""
+        converted = _Conversion(self, side).schema(schema, 0)
+        return converted if isinstance(converted, dict) else ({} if converted else {"not": {}})
+
+    def definitions(self, parts: Any, side: Side) -> dict[str, Raw]:
+        """Every definition that `parts` needs, nearest first, up to the bound."""
+        found: dict[str, Raw] = {}
+        waiting = deque(self._pointers(parts))
+        left = self.max_bytes
+        while waiting:
+            pointer = waiting.popleft()
+            name = self._names[pointer]
+            if name in found:
+                continue
+            definition = self._definition(pointer, side)
+            left -= len(bytes(definition.raw))
+            if left < 0 and found:
+                found[name] = _left_out(pointer, definition.kind)
+                continue
+            found[name] = definition.raw
+            waiting.extend(definition.uses)
+        return found
+
+    def name_for(self, pointer: str) -> str:
+        """A name in `$defs` for a pointer: its last part, made different where two would share it."""
+        if pointer not in self._names:
+            base = re.sub(r"[^A-Za-z0-9_.\-]", "_", unquote(pointer).rsplit("/", 1)[-1]) or "schema"
+            name, number = base, 2
+            while name in self._pointer_of:
+                name, number = f"{base}_{number}", number + 1
+            self._names[pointer] = name
+            self._pointer_of[name] = pointer
+        return self._names[pointer]
+
+    def _definition(self, pointer: str, side: Side) -> Definition:
+        known = self._definitions.get((side, pointer))
+        if known is not None:
+            return known
+        # A first, empty entry: a schema that is nothing but a reference to itself ends here.
+        self._definitions[side, pointer] = Definition(Raw(b"{}"), (), "")
+        converted = self.convert(self.find(pointer), side)
+        made = Definition(
+            Raw(msgspec.json.encode(converted)),
+            tuple(dict.fromkeys(self._pointers(converted))),
+            self.kind(converted, side),
+        )
+        self._definitions[side, pointer] = made
+        return made
+
+    def _pointers(self, value: Any) -> Iterator[str]:
+        """The document's pointers behind every `$ref` in something converted."""
+        waiting = deque([value])
+        while waiting:
+            part = waiting.popleft()
+            if isinstance(part, dict):
+                pointer = self._pointer(part.get("$ref"))
+                if pointer is not None:
+                    yield pointer
+                waiting.extend(part.values())
+            elif isinstance(part, list):
+                waiting.extend(part)
+
+    def _pointer(self, reference: object) -> str | None:
+        if not isinstance(reference, str):
+            return None
+        return self._pointer_of.get(reference.removeprefix("#/$defs/"))
+
+    @property
+    def old(self) -> bool:
+        """Whether the document is of version 3.0, whose schemas are not quite JSON Schema."""
+        return self._old
+
+
+def _left_out(pointer: str, kind: str) -> Raw:
+    name = pointer.rsplit("/", 1)[-1]
+    schema: Json = {"description": f"{name}: left out here, since the whole schema is too large."}
+    return Raw(msgspec.json.encode(schema | ({"type": kind} if kind else {})))
+
+
+class _Conversion:
+    """One walk over one schema."""
+
+    def __init__(self, schemas: Schemas, side: Side) -> None:
+        self.schemas = schemas
+        self.side = side
+
+    def schema(self, schema: Any, depth: int) -> Json | bool:
+        if isinstance(schema, bool):
+            return schema
+        if not isinstance(schema, dict) or depth > MAX_DEPTH:
+            return {}
+        if "$ref" in schema:
+            return self._reference(schema, depth)
+        new = {key: self._keyword(key, value, depth + 1) for key, value in schema.items() if key not in _DROPPED}
+        self._one_side(new, schema)
+        return _modern(new, schema) if self.schemas.old else new
+
+    def _keyword(self, key: str, value: Any, depth: int) -> Any:
+        """The value of one keyword, with the schemas inside it converted."""
+        if key in _ONE and isinstance(value, dict):
+            return self.schema(value, depth)
+        if key in _MANY and isinstance(value, list):
+            return [self.schema(part, depth) for part in value]
+        if key in _MAPS and isinstance(value, dict):
+            return {name: self.schema(part, depth) for name, part in value.items()}
+        return value
+
+    def _reference(self, schema: Json, depth: int) -> Json:
+        reference = schema["$ref"]
+        rest = {key: value for key, value in schema.items() if key != "$ref"}
+        if self.schemas.find(reference) is None:
+            text = str(reference)[:200]
+            self.schemas.warnings[f"the reference {text!r} is not in the document; anything is accepted there"] = None
+            return {"description": f"{text}: not in the document."}
+        new: Json = {"$ref": f"#/$defs/{self.schemas.name_for(reference)}"}
+        if self.schemas.old:
+            # Version 3.0 ignores what stands beside a reference, but people write a description there.
+            kept = {key: rest[key] for key in ("description", "nullable") if key in rest}
+            nullable = kept.pop("nullable", False) is True
+            return kept | ({"anyOf": [new, {"type": "null"}]} if nullable else new)
+        others = self.schema(rest, depth + 1) if rest else {}
+        return (others if isinstance(others, dict) else {}) | new
+
+    def _one_side(self, new: Json, schema: Json) -> None:
+        """Leaves out the properties that only the other direction has."""
+        properties = schema.get("properties")
+        if not isinstance(properties, dict):
+            return
+        mark = "readOnly" if self.side == "request" else "writeOnly"
+        hidden = {name for name, part in properties.items() if isinstance(part, dict) and part.get(mark) is True}
+        if not hidden:
+            return
+        new["properties"] = {name: part for name, part in new["properties"].items() if name not in hidden}
+        if isinstance(new.get("required"), list):
+            new["required"] = [name for name in new["required"] if name not in hidden]
+
+
+def _modern(new: Json, schema: Json) -> Json:
+    """The words of version 3.0 that JSON Schema 2020-12 says otherwise."""
+    for bound, exclusive in (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")):
+        if new.get(exclusive) is True and bound in new:
+            new[exclusive] = new.pop(bound)
+        elif isinstance(new.get(exclusive), bool):
+            del new[exclusive]
+    if schema.get("nullable") is not True:
+        return new
+    if isinstance(new.get("enum"), list) and None not in new["enum"]:
+        new["enum"] = [*new["enum"], None]
+    if isinstance(new.get("type"), str):
+        return new | {"type": [new["type"], "null"]}
+    if "type" not in new and any(key in new for key in _MANY):
+        outer = {key: new.pop(key) for key in ("description", "title", "default") if key in new}
+        return outer | {"anyOf": [new, {"type": "null"}]}
+    return new

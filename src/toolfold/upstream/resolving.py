@@ -1,0 +1,63 @@
+"""An upstream whose secrets are looked up when it is opened, and not before.
+
+A missing secret is then the trouble of the one server that needs it, and a keyring that asks a person holds up nobody
+else. It wraps whatever `make_upstream` makes; the pool stands above.
+"""
+
+from functools import partial
+
+from toolfold.config import resolve
+from toolfold.errors import SecretNotFound, ServerClosed, ServerUnavailable
+from toolfold.types import Call, Listing, Outcome, ServerInfo, ServerSpec
+from toolfold.upstream.base import Hooks, OnInput, OnProgress, Upstream
+from toolfold.upstream.making import make_upstream
+from toolfold.upstream.threads import in_thread
+
+
+class ResolvingUpstream:
+    """Fills the references of `spec` in, then is the upstream that the filled spec describes."""
+
+    def __init__(self, spec: ServerSpec, hooks: Hooks) -> None:
+        self._spec = spec
+        self._hooks = hooks
+        self._inner: Upstream | None = None
+
+    @property
+    def spec(self) -> ServerSpec:
+        return self._spec
+
+    @property
+    def pid(self) -> int | None:
+        return self._inner.pid if self._inner is not None else None
+
+    async def open(self) -> ServerInfo:
+        try:
+            filled = await in_thread(partial(resolve, self._spec))
+        except SecretNotFound as error:
+            raise ServerUnavailable(
+                error.message, server=self._spec.name, hints=error.hints, next_action=error.next_action
+            ) from error
+        inner = make_upstream(filled, self._hooks)
+        info = await inner.open()
+        self._inner = inner
+        return info
+
+    def _open_one(self) -> Upstream:
+        if self._inner is None:
+            raise ServerClosed(
+                f"{self._spec.name} is not open", server=self._spec.name, next_action="Open it and call again."
+            )
+        return self._inner
+
+    async def listing(self) -> Listing:
+        return await self._open_one().listing()
+
+    async def call(
+        self, call: Call, *, on_progress: OnProgress | None = None, on_input: OnInput | None = None
+    ) -> Outcome:
+        return await self._open_one().call(call, on_progress=on_progress, on_input=on_input)
+
+    async def aclose(self) -> None:
+        inner, self._inner = self._inner, None
+        if inner is not None:
+            await inner.aclose()
