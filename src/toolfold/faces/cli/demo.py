@@ -1,0 +1,119 @@
+"""`toolfold demo`: the whole idea on real local servers, in one minute, with nothing to configure.
+
+Everything it makes lies in a temporary folder that goes when it ends, unless `--keep` names one.
+"""
+
+import argparse
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from toolfold.config import Settings
+from toolfold.demo.data import demo_servers, make_demo_data
+from toolfold.faces.cli.browsing import drawn, show_page
+from toolfold.faces.cli.building import counted, read_servers, show_servers, tell_failure
+from toolfold.faces.cli.output import Output
+from toolfold.faces.cli.running import with_gateway
+from toolfold.gateway import Gateway, Tree
+from toolfold.types import ServerSpec, ServerState
+
+
+def demo(arguments: argparse.Namespace, output: Output) -> int:
+    if arguments.keep:
+        folder = Path(arguments.keep)
+        folder.mkdir(parents=True, exist_ok=True)
+        return show(folder, arguments, output)
+    with tempfile.TemporaryDirectory(prefix="toolfold-demo-") as made:
+        return show(Path(made), arguments, output)
+
+
+def show(folder: Path, arguments: argparse.Namespace, output: Output) -> int:
+    data = make_demo_data(folder / "data")
+    for note in data.notes:
+        output.note(note)
+    servers = list(demo_servers(data))
+    if arguments.more:
+        from toolfold.demo.more import public_servers
+
+        servers += public_servers(folder, tell=output.note)
+    say_what_starts(servers, output)
+    settings = Settings(servers=tuple(servers), home=folder / "home")
+
+    async def work(gateway: Gateway) -> dict[str, Any]:
+        return await walk(gateway, servers, output)
+
+    found = with_gateway(settings, work, fast=True)
+    if output.as_json:
+        output.data(found)
+    else:
+        say_what_is_next(arguments, folder, output)
+    return 3 if found["failed"] else 0
+
+
+def say_what_starts(servers: Sequence[ServerSpec], output: Output) -> None:
+    if output.as_json:
+        return
+    output.line(heading("1. Starting real tool servers", output))
+    for spec in servers:
+        output.line(f"   {spec.name}: {output.style(spec.shown(), 'dim')}")
+
+
+async def walk(gateway: Gateway, servers: Sequence[ServerSpec], output: Output) -> dict[str, Any]:
+    """Builds, then goes from the root to one tool as a model would."""
+    made, failed = await read_servers(gateway, None, len(servers), output)
+    states = await gateway.servers()
+    tree = await gateway.tree(depth=2)
+    pages = await descent(gateway)
+    if not output.as_json:
+        for name, error in failed.items():
+            tell_failure(name, error, output)
+        show_walk(states, tree, pages, made.report.nodes, output)
+    return {
+        "servers": [{"name": state.name, "tools": state.tools, "status": state.status} for state in states],
+        "tools": made.report.tools,
+        "nodes": made.report.nodes,
+        "pages": pages,
+        "failed": {name: error.as_dict() for name, error in failed.items()},
+    }
+
+
+async def descent(gateway: Gateway) -> list[dict[str, Any]]:
+    """The listings from the root down to the first tools, always through the first node."""
+    pages = [await gateway.list(limit=20)]
+    while pages[-1]["nodes"] and not pages[-1]["tools"]:
+        pages.append(await gateway.list(pages[-1]["nodes"][0]["path"], limit=20))
+    return pages
+
+
+def show_walk(
+    states: Sequence[ServerState], tree: Tree, pages: Sequence[dict[str, Any]], nodes: int, output: Output
+) -> None:
+    show_servers(states, output)
+    output.line()
+    output.line(
+        heading(f"2. One tree of {counted(tree.tools, 'tool')} in {counted(nodes, 'category', 'categories')}", output)
+    )
+    for line in drawn(tree.branches, (), {}, output, "   "):
+        output.line(line)
+    output.line()
+    output.line(heading("3. What a model reads on its way to a tool, level by level", output))
+    for page in pages:
+        path = " / ".join(page["path"]) or "the root"
+        output.line(f"   {output.style('list', 'cyan')} {path}")
+        show_page({**page, "next_cursor": None}, output)
+        output.line()
+
+
+def heading(text: str, output: Output) -> str:
+    return output.style(text, "bold")
+
+
+def say_what_is_next(arguments: argparse.Namespace, folder: Path, output: Output) -> None:
+    output.line(heading("Now with your own servers", output))
+    output.line("   toolfold import    take over what Claude, Cursor, VS Code, Codex or Gemini CLI have configured")
+    output.line("   toolfold build     connect to all of them and build the catalogue")
+    output.line("   toolfold tree      look at it")
+    if arguments.keep:
+        output.line()
+        output.line(f"kept: {folder}; look around with: toolfold tree --home {folder / 'home'}")

@@ -1,0 +1,170 @@
+"""`toolfold doctor`: looks at everything that a newcomer may trip over, and says what to do about it.
+
+It changes nothing. Servers are started only with `--connect`.
+"""
+
+import argparse
+import importlib.util
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
+
+from msgspec import Struct
+
+from toolfold import __version__
+from toolfold.config import Settings, missing
+from toolfold.errors import NotBuilt, ToolfoldError
+from toolfold.faces.cli.output import Output
+from toolfold.faces.cli.running import settings_of, with_gateway
+from toolfold.gateway import Gateway, Tree
+from toolfold.types import ServerSpec, ServerState
+
+LOW_DISK_BYTES = 500 * 1024 * 1024
+
+
+class Finding(Struct, frozen=True):
+    """One thing looked at. `fix` is what to do where it is not well."""
+
+    subject: str
+    verdict: Literal["well", "mind", "wrong"]
+    text: str
+    fix: str = ""
+
+
+COLOURS = {"well": "green", "mind": "yellow", "wrong": "red"}
+MARKS = {"well": "✓", "mind": "!", "wrong": "✗"}
+
+
+def doctor(arguments: argparse.Namespace, output: Output) -> int:
+    findings = list(examine(arguments))
+    wrong = [finding for finding in findings if finding.verdict == "wrong"]
+    if output.as_json:
+        output.data({"well": not wrong, "findings": findings})
+        return 1 if wrong else 0
+    for finding in findings:
+        mark = output.style(MARKS[finding.verdict], COLOURS[finding.verdict])
+        output.line(f"{mark} {output.style(finding.subject, 'bold')}: {finding.text}")
+        if finding.fix:
+            output.line(f"    {output.style('next:', 'cyan')} {finding.fix}")
+    minded = sum(finding.verdict == "mind" for finding in findings)
+    output.line()
+    output.line(f"{len(wrong)} wrong, {minded} to mind, {len(findings) - len(wrong) - minded} well")
+    return 1 if wrong else 0
+
+
+def examine(arguments: argparse.Namespace) -> Iterator[Finding]:
+    yield from of_the_installation()
+    try:
+        settings = settings_of(arguments, require_servers=False)
+    except ToolfoldError as error:
+        more = f" (and {len(error.hints) - 1} more)" if len(error.hints) > 1 else ""
+        yield Finding("configuration", "wrong", error.message + more, error.next_action)
+        return
+    yield from of_the_configuration(settings)
+    yield from of_the_state_folder(settings)
+    for spec in settings.servers:
+        yield of_a_server(spec)
+    yield of_the_catalogue(settings)
+    if arguments.connect:
+        yield from of_running_servers(settings)
+
+
+def of_the_installation() -> Iterator[Finding]:
+    yield Finding("toolfold", "well", f"{__version__} on Python {sys.version.split()[0]}")
+    if importlib.util.find_spec("uvloop") is None:
+        yield Finding(
+            "event loop", "mind", "uvloop is not installed; calls are slower without it", "pip install uvloop"
+        )
+    if importlib.util.find_spec("rs_bpe") is None:
+        yield Finding(
+            "token tables", "mind", "not installed; only `toolfold bench` needs them", "pip install 'toolfold[tokens]'"
+        )
+
+
+def of_the_configuration(settings: Settings) -> Iterator[Finding]:
+    if not settings.sources:
+        yield Finding("configuration", "mind", "none found", "run `toolfold import`, or write a toolfold.toml")
+        return
+    enabled = sum(spec.enabled for spec in settings.servers)
+    text = f"{settings.sources[0]}, {enabled} of {len(settings.servers)} servers enabled"
+    yield Finding("configuration", "well" if enabled else "mind", text, "" if enabled else "add a [servers.NAME] table")
+    for warning in settings.warnings:
+        yield Finding("configuration", "mind", warning)
+
+
+def of_the_state_folder(settings: Settings) -> Iterator[Finding]:
+    folder = settings.home
+    existing = next(parent for parent in (folder, *folder.parents) if parent.exists())
+    if not os.access(existing, os.W_OK):
+        yield Finding("state folder", "wrong", f"{existing} cannot be written", "choose another with --home DIR")
+        return
+    free = shutil.disk_usage(existing).free
+    if free < LOW_DISK_BYTES:
+        yield Finding("state folder", "mind", f"{folder}: only {free // 1024**2} MB free", "make room on that disk")
+    else:
+        yield Finding("state folder", "well", f"{folder}, {free / 1024**3:.1f} GB free")
+
+
+def of_a_server(spec: ServerSpec) -> Finding:
+    """What can be told without starting it."""
+    subject = f"server {spec.name}"
+    if not spec.enabled:
+        return Finding(subject, "mind", "disabled in the configuration")
+    absent = missing(spec)
+    if absent:
+        return Finding(subject, "wrong", f"{' and '.join(absent)} not set", f"export {absent[0]}=…, then try again")
+    if spec.cwd and not Path(spec.cwd).is_dir():
+        return Finding(subject, "wrong", f"its folder {spec.cwd} does not exist", "correct `cwd`")
+    if spec.transport == "stdio":
+        found = shutil.which(spec.command, path=spec.env.get("PATH"))
+        if found is None and "${" not in spec.command:
+            return Finding(subject, "wrong", f"the program {spec.command!r} is not on PATH", install_hint(spec.command))
+    return Finding(subject, "well", f"{spec.transport}: {spec.shown()}")
+
+
+def install_hint(command: str) -> str:
+    known = {
+        "npx": "install Node.js, which brings npx",
+        "node": "install Node.js",
+        "uvx": "install uv, which brings uvx: pip install uv",
+        "uv": "pip install uv",
+        "docker": "install Docker",
+    }
+    return known.get(command, "install it, or write its full path as `command`")
+
+
+def of_the_catalogue(settings: Settings) -> Finding:
+    async def work(gateway: Gateway) -> Tree:
+        return await gateway.tree(depth=1)
+
+    if not (settings.home / "toolfold.sqlite").exists():
+        return Finding("catalogue", "mind", "not built yet", "run `toolfold build`")
+    try:
+        tree = with_gateway(settings, work)
+    except NotBuilt as error:
+        return Finding("catalogue", "mind", error.message, error.next_action)
+    except ToolfoldError as error:
+        return Finding("catalogue", "wrong", error.message, error.next_action)
+    return Finding("catalogue", "well", f"{tree.tools:,} tools, build {tree.generation}")
+
+
+def of_running_servers(settings: Settings) -> Iterator[Finding]:
+    async def work(gateway: Gateway) -> list[ServerState]:
+        return list(await gateway.servers(connect=True))
+
+    for state in with_gateway(settings, work, fast=True):
+        subject = f"server {state.name}, started"
+        if state.status == "disabled":
+            continue
+        if state.error:
+            yield Finding(subject, "wrong", state.error, state.next_action)
+        elif state.warnings:
+            yield Finding(subject, "mind", "; ".join(state.warnings[:3]))
+        else:
+            seconds = state.open_seconds or 0.0
+            yield Finding(
+                subject, "well", f"{state.tools} tools in {seconds:.1f} s, MCP {state.info.protocol_version or 'none'}"
+            )

@@ -1,0 +1,132 @@
+"""The commands and their options. Nothing here imports what a command needs to run: parsing stays cheap."""
+
+import argparse
+from collections.abc import Sequence
+from typing import NoReturn
+
+from toolfold import __version__
+from toolfold.errors import ConfigError
+
+EXIT_CODES = """exit codes:
+  0  it worked
+  1  it did not, for a reason the message tells
+  2  the command line or the configuration is wrong
+  3  a server could not be started, reached or understood (what could be read was kept)
+  4  no such category or tool, or no catalogue yet
+  5  the store could not be read or written
+  130  interrupted
+"""
+
+
+class Parser(argparse.ArgumentParser):
+    """Raises our own error, so that `--json` holds for a mistyped command too."""
+
+    def error(self, message: str) -> NoReturn:
+        raise ConfigError(message, next_action=f"see: {self.prog} --help")
+
+
+def common() -> Parser:
+    """Options that may stand before or after the command's name."""
+    options = Parser(add_help=False, argument_default=argparse.SUPPRESS)
+    options.add_argument("--config", metavar="FILE", help="toolfold.toml or mcp.json (default: found by itself)")
+    options.add_argument("--home", metavar="DIR", help="where state lives (default: TOOLFOLD_HOME or ~/.toolfold)")
+    options.add_argument("--json", action="store_true", help="print JSON")
+    options.add_argument("-v", "--verbose", action="count", help="say more; twice: say everything")
+    return options
+
+
+def build_parser() -> Parser:
+    shared = common()
+    parser = Parser(
+        prog="toolfold",
+        description="Fold any number of tools into a few; unfold exactly what the model needs.",
+        epilog=EXIT_CODES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        parents=[shared],
+    )
+    parser.add_argument("-V", "--version", action="version", version=f"toolfold {__version__}")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=Parser)
+
+    def command(name: str, text: str) -> argparse.ArgumentParser:
+        return commands.add_parser(name, help=text, description=text, parents=[shared])
+
+    demo = command("demo", "the whole idea on real local servers, nothing to configure")
+    demo.add_argument(
+        "--more", action="store_true", help="add public servers from the package index, each in its own environment"
+    )
+    demo.add_argument("--keep", metavar="DIR", help="leave the data and the catalogue in DIR to look at")
+
+    take = command("import", "take servers over from an MCP client's configuration")
+    take.add_argument(
+        "client",
+        nargs="?",
+        metavar="CLIENT",
+        help="claude-desktop, claude-code, cursor, vscode, codex, gemini, or a file (default: all)",
+    )
+    take.add_argument("--yes", action="store_true", help="write it (otherwise only show what would be written)")
+    take.add_argument(
+        "--to", metavar="FILE", help="the toolfold.toml to write (default: the one in use, else in --home)"
+    )
+    take.add_argument(
+        "--secrets",
+        choices=("keep", "env", "keyring"),
+        default="keep",
+        help="what becomes of secrets in plain text: kept, ${VAR} in their place, or moved to the keyring",
+    )
+
+    build = command("build", "connect to all servers, write the catalogue and tool_registry.json")
+    build.add_argument(
+        "--server", action="append", metavar="NAME", help="read only this server again (may be repeated)"
+    )
+    build.add_argument(
+        "--registry", metavar="FILE", help="where tool_registry.json goes (default: in the state folder)"
+    )
+
+    servers = command("servers", "the configured servers and how each one is doing")
+    servers.add_argument(
+        "--connect", action="store_true", help="connect to each now, instead of telling what the last build saw"
+    )
+
+    tree = command("tree", "the categories, with how many tools each holds")
+    tree.add_argument("path", nargs="*", metavar="PATH", help="a category: Files/Search, or Files Search")
+    tree.add_argument("--depth", type=positive, default=2, metavar="N", help="levels to show (default 2)")
+    tree.add_argument("--tools", action="store_true", help="show the tools too")
+
+    listing = command("list", "one level of the catalogue, as a model sees it")
+    listing.add_argument("path", nargs="*", metavar="PATH", help="a category (default: the root)")
+    listing.add_argument(
+        "--tag", action="append", default=[], metavar="TAG", help="only tools with this tag (all of several)"
+    )
+    listing.add_argument("--limit", type=positive, default=10, metavar="N", help="entries, at most 50 (default 10)")
+    listing.add_argument("--cursor", metavar="CURSOR", help="go on where an earlier page ended")
+
+    command("doctor", "what is wrong here, and what to do about it").add_argument(
+        "--connect", action="store_true", help="also start every server once"
+    )
+
+    bench = command("bench", "measure, beside a peer or a bare baseline in the same run; prints JSON")
+    bench.add_argument("name", metavar="NAME", help="start, build, ontology, …; `toolfold bench list` names them")
+    bench.add_argument("--data", metavar="DIR", help="a folder of recorded servers and sets to measure on")
+    bench.add_argument("--ranked", metavar="FILE", help="retrieval: write each query's ranking there")
+    return parser
+
+
+def positive(text: str) -> int:
+    if not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number of at least 1")
+    return int(text)
+
+
+def parse(argv: Sequence[str]) -> argparse.Namespace:
+    """The arguments, with the shared options always there."""
+    found = build_parser().parse_args(argv)
+    defaults = {"config": None, "home": None, "json": False, "verbose": 0}
+    for name, value in defaults.items():
+        if not hasattr(found, name):
+            setattr(found, name, value)
+    return found
+
+
+def path_of(words: Sequence[str]) -> tuple[str, ...]:
+    """`Files/Search` and `Files Search` are the same category; empty parts are dropped."""
+    return tuple(part.strip() for word in words for part in word.split("/") if part.strip())

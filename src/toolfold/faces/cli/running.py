@@ -1,0 +1,34 @@
+"""What the commands share: settings from the global options, and one event loop around an open gateway."""
+
+import argparse
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from toolfold.config import Settings
+from toolfold.gateway import Gateway
+
+T = TypeVar("T")
+
+
+def settings_of(arguments: argparse.Namespace, *, require_servers: bool = True) -> Settings:
+    return Settings.load(arguments.config, home=arguments.home, require_servers=require_servers)
+
+
+def with_gateway(settings: Settings, work: Callable[[Gateway], Awaitable[T]], *, fast: bool = False) -> T:
+    """Runs `work` with an open gateway. `fast` takes uvloop where there is one: worth its import where servers talk."""
+
+    async def main() -> T:
+        async with Gateway(settings) as gateway:
+            return await work(gateway)
+
+    with asyncio.Runner(loop_factory=fast_loop() if fast else None) as runner:
+        return runner.run(main())
+
+
+def fast_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    return uvloop.new_event_loop

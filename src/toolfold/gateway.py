@@ -1,0 +1,266 @@
+"""The gateway: every stage composed into the one public object, async. Faces stand above it and translate.
+
+It owns the store, the catalogue and the pool of servers of one configuration. Reading the catalogue opens no server
+and loads nothing of the connecting side; building and calling do.
+"""
+
+import asyncio
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from pathlib import Path as FilePath
+from typing import TYPE_CHECKING, Any, Self
+
+from toolfold.catalogue.catalogue import DEFAULT_LIMIT, Branch, Catalogue, Tree
+from toolfold.config import Settings
+from toolfold.disclosure.pointers import listing_entry
+from toolfold.errors import StoreError, UpstreamError
+from toolfold.events import Events
+from toolfold.types import Change, Era, Listing, Path, ServerInfo, ServerSpec, ServerState, Status, Tool
+
+if TYPE_CHECKING:
+    from toolfold.catalogue.build import Build as Build  # noqa: PLC0414 - given on to the faces
+    from toolfold.catalogue.build import Placed, PlaceTools
+    from toolfold.storage.base import Store
+    from toolfold.upstream.base import Upstream
+    from toolfold.upstream.pool import Pool
+
+__all__ = ["Branch", "Gateway", "OnServer", "Tree"]
+
+ERAS = "eras"
+"""The namespace of the store that remembers which protocol era each server speaks."""
+
+OnServer = Callable[[str, "Listing | UpstreamError"], None]
+"""Told each server of a build as it is done: its listing, or why there is none."""
+
+
+class Gateway:
+    """All tools of one configuration. Use it as `async with Gateway(Settings.load()) as gateway`.
+
+    `upstreams` are further sources that a program brings itself, such as its own functions.
+    """
+
+    def __init__(
+        self, settings: Settings | None = None, *, upstreams: "Iterable[Upstream]" = (), store: "Store | None" = None
+    ) -> None:
+        self.settings = settings if settings is not None else Settings()
+        self.events = Events()
+        self._upstreams = tuple(upstreams)
+        self._given_store = store
+        self._resources = AsyncExitStack()
+        self._store: Store | None = None
+        self._catalogue: Catalogue | None = None
+        self._pool: Pool | None = None
+        self._rereading: dict[str, asyncio.Task[None]] = {}
+
+    async def __aenter__(self) -> Self:
+        store = self._given_store if self._given_store is not None else self._own_store()
+        self._store = await self._resources.enter_async_context(store)
+        self._catalogue = Catalogue(store, place=self._place(), rules=self.settings.rules)
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Ends every server and lets go of the store. Safe to call twice."""
+        for task in self._rereading.values():
+            task.cancel()
+        await asyncio.gather(*self._rereading.values(), return_exceptions=True)
+        self._rereading.clear()
+        if self._pool is not None:
+            await self._pool.aclose()
+            self._pool = None
+        await self._resources.aclose()
+
+    @property
+    def store_path(self) -> FilePath:
+        """The catalogue's file."""
+        return self.settings.home / "toolfold.sqlite"
+
+    @property
+    def registry_path(self) -> FilePath:
+        return self.settings.home / "tool_registry.json"
+
+    @property
+    def catalogue(self) -> Catalogue:
+        if self._catalogue is None:
+            raise StoreError(
+                "the gateway is not open", next_action="use it as: async with Gateway(settings) as gateway"
+            )
+        return self._catalogue
+
+    async def build(
+        self,
+        servers: Sequence[str] | None = None,
+        *,
+        registry: FilePath | None = None,
+        on_server: OnServer | None = None,
+    ) -> "Build":
+        """Connects to all servers, or those named, and writes the catalogue and `tool_registry.json`.
+
+        A server that fails is told to `on_server` and noted in the report; its earlier tools stay. Naming servers
+        leaves all others as they are.
+        """
+        pool = await self.pool()
+        listings: list[Listing] = []
+        failures: dict[str, str] = {}
+        async for name, found in pool.listings(servers):
+            if isinstance(found, UpstreamError):
+                failures[name] = found.message
+            else:
+                listings.append(found)
+            if on_server is not None:
+                on_server(name, found)
+        if servers is None:
+            build = await self.catalogue.rebuild(listings, failures=failures)
+        else:
+            build = await self.catalogue.update(listings, failures=failures)
+        await self.catalogue.write_registry(registry or self.registry_path)
+        self.events.emit(
+            "catalogue.built", generation=build.generation, tools=build.report.tools, changes=len(build.changes)
+        )
+        return build
+
+    async def list(
+        self,
+        path: Sequence[str] = (),
+        *,
+        tags: Sequence[str] = (),
+        limit: int = DEFAULT_LIMIT,
+        cursor: str | None = None,
+    ) -> dict[str, Any]:
+        """Child nodes and tool pointers at a path, as a model reads them."""
+        page = await self.catalogue.list(tuple(path), tags=tags, limit=limit, cursor=cursor)
+        return listing_entry(page.path, page.nodes, page.tools, page.next_cursor)
+
+    async def tree(self, path: Sequence[str] = (), *, depth: int | None = None) -> Tree:
+        """The categories below a path, with their counts."""
+        return await self.catalogue.tree(tuple(path), depth)
+
+    async def tools_below(self, path: Path) -> Sequence[Tool]:
+        """Every tool that stands right at one of the nodes below a path, or at the path itself."""
+        async with self.catalogue.snapshot() as view:
+            return await view.tools(ids=await view.tool_ids_at(path, below=True))
+
+    async def diff(self) -> tuple[Change, ...]:
+        """What the last build changed."""
+        return await self.catalogue.diff()
+
+    async def servers(self, *, connect: bool = False) -> Sequence[ServerState]:
+        """Each configured server: with `connect`, as it is now; else as the last build left it."""
+        if connect:
+            pool = await self.pool()
+            async for _ in pool.listings():
+                pass
+            return pool.states()
+        if self._pool is not None:
+            return self._pool.states()
+        records = {record.name: record for record in await self.catalogue.servers()}
+        states = []
+        for spec in self._specs():
+            record = records.get(spec.name)
+            status: Status = "disabled" if not spec.enabled else "failed" if record and record.error else "idle"
+            states.append(
+                ServerState(
+                    name=spec.name,
+                    transport=spec.transport,
+                    status=status,
+                    shown=spec.shown(),
+                    info=record.info if record else ServerInfo(),
+                    tools=record.tools if record else None,
+                    error=record.error if record else "",
+                    next_action="run `toolfold doctor --connect`" if record and record.error else "",
+                    warnings=record.warnings if record else (),
+                )
+            )
+        return states
+
+    def _specs(self) -> tuple[ServerSpec, ...]:
+        return (*self.settings.servers, *(upstream.spec for upstream in self._upstreams))
+
+    def _own_store(self) -> "Store":
+        from toolfold.storage.sqlite import SqliteStore
+
+        try:
+            self.settings.home.mkdir(parents=True, exist_ok=True, mode=0o700)
+        except OSError as error:
+            raise StoreError(
+                f"the state folder {self.settings.home} cannot be made: {os.strerror(error.errno or 0)}",
+                next_action="choose another with --home DIR or TOOLFOLD_HOME",
+            ) from error
+        return SqliteStore(self.store_path)
+
+    def _place(self) -> "PlaceTools | None":
+        """Places by capability, corrected by the person's own file where there is one, read at each build."""
+        file = self.settings.ontology_file
+        if file is None:
+            return None
+
+        def place(tools: Sequence[Tool], infos: Mapping[str, ServerInfo]) -> "Placed":
+            from toolfold.catalogue.committing import place_by_capability
+            from toolfold.catalogue.ontology import Overrides
+
+            return place_by_capability(tools, infos, overrides=Overrides.load(file))
+
+        return place
+
+    async def pool(self) -> "Pool":
+        """The servers, each opened when it is first needed."""
+        if self._pool is None:
+            from toolfold.upstream.pool import Pool, PoolLimits
+            from toolfold.upstream.resolving import ResolvingUpstream
+            from toolfold.wire import WireOptions
+
+            store, limits = self._store, self.settings.limits
+            if store is None:
+                raise StoreError("the gateway is not open", next_action="use it as: async with Gateway(…) as gateway")
+            eras = await store.items(ERAS)
+            self._pool = Pool(
+                self.settings.servers,
+                ready_made=self._upstreams,
+                events=self.events,
+                limits=PoolLimits(open_at_once=limits.parallel_starts),
+                make=ResolvingUpstream,
+                known_eras={name: _era(era) for name, era in eras.items()},
+                remember_era=self._remember_era,
+                wire=WireOptions(max_frame_bytes=limits.max_frame_bytes),
+            )
+            self._pool.watch(self._changed)
+        return self._pool
+
+    def _remember_era(self, server: str, era: Era) -> None:
+        if self._store is not None:
+            task = asyncio.ensure_future(self._store.put(ERAS, server, era.encode()))
+            self._keep(f"era of {server}", task)
+
+    def _changed(self, server: str) -> None:
+        """A server says that its tools changed: it alone is read again, once, however often it says so meanwhile."""
+        if server not in self._rereading:
+            self._keep(server, asyncio.ensure_future(self.reread(server)))
+
+    def _keep(self, name: str, task: "asyncio.Task[None]") -> None:
+        self._rereading[name] = task
+        task.add_done_callback(lambda _: self._rereading.pop(name, None))
+
+    async def reread(self, server: str) -> None:
+        """Reads one server again and takes its tools in; a failure is noted and its earlier tools stay."""
+        pool = await self.pool()
+        while True:
+            try:
+                await self.catalogue.update_server(await pool.listing(server))
+            except UpstreamError as error:
+                await self.catalogue.mark_failed(server, error.message)
+            self.events.emit("catalogue.updated", server=server)
+            if server not in pool.due():
+                return
+
+    async def refresh(self) -> Sequence[str]:
+        """Reads again every server whose list is no longer fresh, and tells which those were."""
+        due = (await self.pool()).due()
+        await asyncio.gather(*(self.reread(name) for name in due))
+        return due
+
+
+def _era(stored: bytes) -> Era:
+    return "modern" if stored == b"modern" else "legacy"

@@ -1,0 +1,161 @@
+"""Modern HTTP repeats parts of a request in headers: which, and how their values are written.
+
+Above: `connection.py` and `http.py`. A tool marks a parameter with `x-mcp-header`; one that marks it wrongly is left
+out of the list, and that is said.
+"""
+
+import base64
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+from msgspec import Raw
+
+from toolfold.wire.jsonrpc import UNREADABLE
+from toolfold.wire.values import ToolList
+
+NAMED = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+"""Which parameter of which method is the `Mcp-Name`."""
+
+MARK = "x-mcp-header"
+
+_PLAIN = re.compile(r"[\x20-\x7e]*")
+_MARKER = re.compile(r"=\?base64\?.*\?=")
+_TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+_KINDS = frozenset({"string", "integer", "boolean"})
+
+_ONE = frozenset(
+    {
+        "additionalProperties",
+        "contains",
+        "contentSchema",
+        "else",
+        "if",
+        "items",
+        "not",
+        "propertyNames",
+        "then",
+        "unevaluatedItems",
+        "unevaluatedProperties",
+    }
+)
+_MANY = frozenset({"allOf", "anyOf", "oneOf", "prefixItems"})
+_NAMED_SCHEMAS = frozenset({"patternProperties", "dependentSchemas", "$defs", "definitions"})
+
+Place = tuple[str, ...] | None
+"""The property names from the root, or nothing where something other than `properties` was crossed."""
+
+
+def header_value(text: str) -> str:
+    """As it is where a header can carry it, else base64 in a marker."""
+    if _PLAIN.fullmatch(text) and text == text.strip() and not _MARKER.fullmatch(text):
+        return text
+    return f"=?base64?{base64.b64encode(text.encode('utf-8', 'surrogatepass')).decode()}?="
+
+
+class ParameterHeaders:
+    """What the tools of one server want repeated in headers, as far as their list was read."""
+
+    def __init__(self) -> None:
+        self._wanted: dict[str, dict[tuple[str, ...], str]] = {}
+
+    def __contains__(self, tool: str) -> bool:
+        return tool in self._wanted
+
+    def of(self, tool: str, arguments: Raw) -> dict[str, str]:
+        """The headers for one call. Absent and null parameters have none."""
+        wanted = self._wanted.get(tool)
+        if not wanted:
+            return {}
+        try:
+            values = msgspec.json.decode(arguments)
+        except UNREADABLE:
+            return {}
+        found = ((token, _shown(_at(values, place))) for place, token in wanted.items())
+        return {f"Mcp-Param-{token}": header_value(text) for token, text in found if text is not None}
+
+    def learn(self, tools: ToolList) -> ToolList:
+        """Reads the marks; gives the list back without the tools that mark wrongly."""
+        kept, warnings, wanted = [], list(tools.warnings), {}
+        for raw in tools.tools:
+            if MARK.encode() not in bytes(raw):
+                kept.append(raw)
+                continue
+            tool = msgspec.json.decode(raw)
+            schema = tool.get("inputSchema")
+            problem = wrong_mark(schema)
+            if problem:
+                warnings.append(f"the tool {tool['name']!r} was left out: {problem}")
+                continue
+            kept.append(raw)
+            wanted[tool["name"]] = {
+                place: schema[MARK] for place, schema in _schemas(schema) if place and MARK in schema
+            }
+        self._wanted = wanted
+        return msgspec.structs.replace(tools, tools=tuple(kept), warnings=tuple(warnings))
+
+
+def wrong_mark(schema: Any) -> str:
+    """What is wrong with the marks of an input schema; nothing where all is well."""
+    seen: set[str] = set()
+    for place, part in _schemas(schema):
+        if MARK not in part:
+            continue
+        problem = _wrong(place, part, seen)
+        if problem:
+            return problem
+    return ""
+
+
+def _wrong(place: Place, part: dict[str, Any], seen: set[str]) -> str:
+    if not place:
+        return f"its {MARK} stands where no single parameter is"
+    token, where = part[MARK], ".".join(place)
+    if not isinstance(token, str) or not _TOKEN.fullmatch(token):
+        return f"the {MARK} of {where!r} is no name for a header"
+    if not isinstance(part.get("type"), str) or part["type"] not in _KINDS:
+        return f"the {MARK} of {where!r} is only allowed on a string, an integer or a boolean"
+    if token.lower() in seen:
+        return f"the {MARK} of {where!r} names a header twice"
+    seen.add(token.lower())
+    return ""
+
+
+def _schemas(root: Any) -> Iterator[tuple[Place, dict[str, Any]]]:
+    """Every place of a schema where a schema stands, without following references."""
+    stack: list[tuple[Place, Any]] = [((), root)]
+    while stack:
+        place, part = stack.pop()
+        if isinstance(part, dict):
+            yield place, part
+            for keyword, value in part.items():
+                stack.extend(_inside(place, keyword, value))
+
+
+def _inside(place: Place, keyword: str, value: Any) -> list[tuple[Place, Any]]:
+    if keyword == "properties" and isinstance(value, dict):
+        return [((*place, name) if place is not None else None, part) for name, part in value.items()]
+    if keyword in _ONE:
+        return [(None, value)]
+    if keyword in _MANY and isinstance(value, list):
+        return [(None, part) for part in value]
+    if keyword in _NAMED_SCHEMAS and isinstance(value, dict):
+        return [(None, part) for part in value.values()]
+    return []
+
+
+def _at(values: Any, place: tuple[str, ...]) -> Any:
+    for name in place:
+        if not isinstance(values, dict):
+            return None
+        values = values.get(name)
+    return values
+
+
+def _shown(value: Any) -> str | None:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str | int | float):
+        return str(value)
+    return None

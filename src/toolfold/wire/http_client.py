@@ -1,0 +1,211 @@
+"""One origin over HTTP: requests that carry the target's headers there and nowhere else.
+
+`httpx2` is imported with the first HTTP server. Redirects are followed within the origin only, and no error shows a
+header or more of the address than its origin. Above: `http.py`, `http_events.py`.
+"""
+
+import contextlib
+import logging
+from collections.abc import AsyncIterator
+from contextvars import ContextVar
+from typing import TYPE_CHECKING
+
+from toolfold.errors import ProtocolViolation, ServerClosed, ServerUnavailable, UpstreamError
+from toolfold.wire.jsonrpc import ABSENT, UNREADABLE, read_envelope, remote_error
+from toolfold.wire.values import HttpTarget, WireOptions
+
+if TYPE_CHECKING:
+    import ssl
+
+    import httpx2
+
+MAX_REDIRECTS = 5
+ERROR_BODY_BYTES = 65536
+JSON_TYPE = "application/json"
+STREAM_TYPE = "text/event-stream"
+
+
+_ours: ContextVar[bool] = ContextVar("_ours", default=False)
+
+
+def _not_ours(record: logging.LogRecord) -> bool:
+    """`httpx2` logs whole addresses, and an address may hold a key: our own requests are kept out of its log."""
+    return not _ours.get()
+
+
+class TooLarge(Exception):
+    """A body is over the cap."""
+
+
+class Http:
+    """A client for one target."""
+
+    def __init__(self, target: HttpTarget, options: WireOptions) -> None:
+        import httpx2
+
+        logging.getLogger("httpx2").addFilter(_not_ours)
+        self._headers = _checked(target.headers)
+        try:
+            self.url = httpx2.URL(target.url)
+        except httpx2.InvalidURL as error:
+            raise _bad_address() from error
+        if self.url.scheme not in {"http", "https"} or not self.url.host:
+            raise _bad_address()
+        self.origin = f"{self.url.scheme}://{self.url.netloc.decode('ascii', 'replace')}"
+        self._client = httpx2.AsyncClient(
+            verify=_no_certificates() if self.url.scheme == "http" else True,
+            timeout=httpx2.Timeout(None, connect=options.start_timeout_s),
+            limits=httpx2.Limits(max_connections=None, max_keepalive_connections=16, keepalive_expiry=30),
+            follow_redirects=False,
+        )
+
+    @contextlib.asynccontextmanager
+    async def open(
+        self, method: str, headers: dict[str, str], content: bytes | None = None, url: "httpx2.URL | None" = None
+    ) -> AsyncIterator["httpx2.Response"]:
+        """Sends a request and gives the answer, its body unread. Raises `ServerUnavailable` or `ServerClosed`."""
+        import httpx2
+
+        try:
+            response = await self._send(method, url or self.url, headers, content)
+            try:
+                yield response
+            finally:
+                await response.aclose()
+        except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.ProxyError, httpx2.UnsupportedProtocol) as error:
+            raise self._unreachable(_words(error)) from None
+        except httpx2.LocalProtocolError:
+            raise ServerUnavailable(
+                "the request could not be written: a header of this server's configuration cannot be sent",
+                next_action="check `headers` of this server",
+            ) from None
+        except httpx2.RequestError as error:
+            raise self.cut_off(_words(error)) from None
+
+    async def _send(
+        self, method: str, url: "httpx2.URL", headers: dict[str, str], content: bytes | None
+    ) -> "httpx2.Response":
+        for _ in range(MAX_REDIRECTS):
+            everything = [*self._headers, *((name.encode(), value.encode()) for name, value in headers.items())]
+            request = self._client.build_request(method, url, headers=everything, content=content)
+            mark = _ours.set(True)
+            try:
+                response = await self._client.send(request, stream=True)
+            finally:
+                _ours.reset(mark)
+            if not response.has_redirect_location:
+                return response
+            await response.aclose()
+            target = url.join(response.headers["location"])
+            keeps = method == "GET" or response.status_code in {307, 308}
+            if not keeps or not self.same_origin(target):
+                raise self._redirected(target)
+            url = target
+        raise self._unreachable("it redirects in a circle")
+
+    def same_origin(self, other: "httpx2.URL") -> bool:
+        """The same scheme, host and port, or the secure form of the same host."""
+        here = self.url
+        if (here.scheme, here.host, here.port) == (other.scheme, other.host, other.port):
+            return True
+        upgraded = (here.scheme, here.port, other.scheme, other.port) == ("http", None, "https", None)
+        return upgraded and here.host == other.host
+
+    async def aclose(self) -> None:
+        await self._client.aclose()
+
+    # --- errors
+
+    def _unreachable(self, reason: str) -> ServerUnavailable:
+        return ServerUnavailable(
+            f"{self.origin} cannot be reached: {reason}",
+            next_action="check `url` of this server, and that the server runs",
+        )
+
+    def _redirected(self, target: "httpx2.URL") -> ServerUnavailable:
+        place = f"{target.scheme}://{target.netloc.decode('ascii', 'replace')}"
+        return ServerUnavailable(
+            f"{self.origin} redirects to {place}, which was not followed: the request was meant for one server only",
+            next_action="if that is the right server, write its address as `url`",
+        )
+
+    def cut_off(self, reason: str) -> ServerClosed:
+        return ServerClosed(
+            f"the connection to {self.origin} broke off before the answer was complete: {reason}",
+            next_action="check whether the call had an effect before you repeat it",
+        )
+
+    async def refusal(self, response: "httpx2.Response") -> UpstreamError:
+        """What an answer with an error status means."""
+        try:
+            body = await read_body(response, ERROR_BODY_BYTES)
+        except TooLarge:
+            body = b""
+        try:
+            message = read_envelope(body)
+        except UNREADABLE:
+            message = None
+        if message is not None and message.error is not ABSENT and bytes(message.error) != b"null":
+            error = remote_error(message.error)
+            if error.rpc_code or response.status_code not in {401, 403}:
+                return error
+        return self._by_status(response.status_code)
+
+    def _by_status(self, status: int) -> UpstreamError:
+        if status in {401, 403}:
+            return ServerUnavailable(
+                f"{self.origin} refused access (HTTP {status})",
+                next_action="set a valid token in `headers` of this server, for example Authorization",
+            )
+        if status in {429, 502, 503, 504}:
+            return ServerUnavailable(
+                f"{self.origin} is not available now (HTTP {status})", next_action="try again in a while"
+            )
+        return ProtocolViolation(
+            f"{self.origin} answered with HTTP status {status}",
+            next_action="check that `url` of this server is its MCP endpoint",
+        )
+
+
+async def read_body(response: "httpx2.Response", limit: int) -> bytes:
+    """The whole body; raises `TooLarge` as soon as it is over the limit."""
+    parts, size = [], 0
+    async for part in response.aiter_bytes():
+        size += len(part)
+        if size > limit:
+            raise TooLarge
+        parts.append(part)
+    return b"".join(parts)
+
+
+def content_type(response: "httpx2.Response") -> str:
+    return str(response.headers.get("content-type", "")).partition(";")[0].strip().lower()
+
+
+def _words(error: Exception) -> str:
+    return str(error) or type(error).__name__
+
+
+def _bad_address() -> ServerUnavailable:
+    return ServerUnavailable(
+        "the address of this server is no http:// or https:// address",
+        next_action="correct `url` of this server",
+    )
+
+
+def _checked(headers: dict[str, str]) -> list[tuple[bytes, bytes]]:
+    """The target's headers as bytes; values that no header can carry are refused without showing them."""
+    for name, value in headers.items():
+        if not name.isascii() or not name.isprintable() or any(ord(character) < 32 for character in value):
+            raise ServerUnavailable(
+                f"the header {name[:60]!r} of this server cannot be sent: it holds a line break or control character",
+                next_action="correct `headers` of this server",
+            )
+    return [(name.encode(), value.strip().encode()) for name, value in headers.items()]
+
+
+def _no_certificates() -> "ssl.SSLContext":
+    """A context that trusts nobody: plain http needs none, and loading the certificates costs time and memory."""
+    import ssl
+
+    return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)

@@ -1,0 +1,147 @@
+"""JSON-RPC messages: read the envelope and no more, write by joining bytes.
+
+What is inside `params`, `result` and `error` stays undecoded. A line that is not quite a message is given to
+`salvage.py`. Above: `peer.py` and the transports.
+"""
+
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, Raw, Struct, UnsetType
+
+from toolfold.errors import RemoteError
+
+ABSENT = Raw(b"")
+"""Stands for a member that the message does not have."""
+
+NULL = Raw(b"null")
+
+PARSE_ERROR = -32700
+INVALID_REQUEST = -32600
+METHOD_NOT_FOUND = -32601
+INVALID_PARAMS = -32602
+INTERNAL_ERROR = -32603
+HEADER_MISMATCH = -32020
+MISSING_CAPABILITY = -32021
+UNSUPPORTED_VERSION = -32022
+
+MESSAGE_LIMIT = 2000
+
+_NEXT = {
+    INVALID_PARAMS: "correct the arguments, and call again",
+    METHOD_NOT_FOUND: "read the server's list again: it does not know this",
+    MISSING_CAPABILITY: "call it from a client that declares this capability",
+    UNSUPPORTED_VERSION: "connect again: the server changed the version it speaks",
+    HEADER_MISMATCH: "connect again; if it stays, a proxy on the way changes headers",
+}
+
+UNREADABLE = (msgspec.MsgspecError, UnicodeError, RecursionError)
+"""What reading bytes that are no proper JSON may raise."""
+
+
+class Envelope(Struct, gc=False):
+    """The outside of a message. `jsonrpc` is not insisted on: servers that forget it are understood all the same."""
+
+    jsonrpc: Raw = ABSENT
+    id: int | float | str | UnsetType | None = UNSET
+    method: str | UnsetType = UNSET
+    params: Raw = ABSENT
+    result: Raw = ABSENT
+    error: Raw = ABSENT
+
+
+def is_message(found: Envelope) -> bool:
+    """Whether an object is a request, a notification or an answer: logs written to stdout are often JSON, too."""
+    if found.method is not UNSET:
+        return True
+    return found.id is not UNSET and (
+        found.result is not ABSENT or found.error is not ABSENT or found.jsonrpc is not ABSENT
+    )
+
+
+class _Error(Struct):
+    code: int = 0
+    message: str = ""
+    data: Any = None
+
+
+_envelope = msgspec.json.Decoder(Envelope)
+_error = msgspec.json.Decoder(_Error)
+
+read_envelope = _envelope.decode
+"""Bytes to an `Envelope`; raises one of `UNREADABLE`."""
+
+encode = msgspec.json.Encoder().encode
+
+
+def number_of(identifier: object) -> int | None:
+    """The request number that an answer means. Some servers give `7` back as `"7"` or `7.0`."""
+    if isinstance(identifier, bool):
+        return None
+    if isinstance(identifier, int):
+        return identifier
+    if isinstance(identifier, float):
+        return int(identifier) if identifier.is_integer() else None
+    if isinstance(identifier, str) and len(identifier) < 20 and identifier.isascii() and identifier.isdigit():
+        return int(identifier)
+    return None
+
+
+@lru_cache(maxsize=256)
+def quoted(text: str) -> bytes:
+    return encode(text)
+
+
+def request_message(number: int, method: str, params: bytes) -> bytes:
+    return b'{"jsonrpc":"2.0","id":%d,"method":%b,"params":%b}' % (number, quoted(method), params)
+
+
+def notification_message(method: str, params: bytes | None) -> bytes:
+    if params is None:
+        return b'{"jsonrpc":"2.0","method":%b}' % quoted(method)
+    return b'{"jsonrpc":"2.0","method":%b,"params":%b}' % (quoted(method), params)
+
+
+def result_message(identifier: object, result: bytes) -> bytes:
+    return b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (_identifier(identifier), result)
+
+
+def error_message(identifier: object, code: int, text: str) -> bytes:
+    return b'{"jsonrpc":"2.0","id":%b,"error":%b}' % (_identifier(identifier), encode({"code": code, "message": text}))
+
+
+def _identifier(identifier: object) -> bytes:
+    """A server's own id, given back as it came; its integers may be larger than the encoder takes."""
+    return b"%d" % identifier if isinstance(identifier, int) else encode(identifier)
+
+
+def one_line(raw: Raw | bytes) -> bytes:
+    """The same JSON without line breaks, which would cut it in two on a pipe. Usually nothing is to do."""
+    text = bytes(raw)
+    if b"\n" in text or b"\r" in text:
+        return msgspec.json.format(text, indent=-1)
+    return text
+
+
+def remote_error(error: Raw) -> RemoteError:
+    """A server's error, read leniently: members may be missing, of the wrong kind, or the whole may be a string."""
+    try:
+        found = _error.decode(error)
+    except UNREADABLE:
+        found = _lenient_error(error)
+    message = found.message or "the server gave no reason"
+    return RemoteError(
+        message[:MESSAGE_LIMIT], rpc_code=found.code, data=found.data, next_action=_NEXT.get(found.code, "")
+    )
+
+
+def _lenient_error(error: Raw) -> _Error:
+    try:
+        value = msgspec.json.decode(error)
+    except UNREADABLE:
+        return _Error()
+    if not isinstance(value, dict):
+        return _Error(message=value if isinstance(value, str) else "")
+    code, message = value.get("code"), value.get("message")
+    return _Error(number_of(code) or 0, message if isinstance(message, str) else "", value.get("data"))

@@ -1,0 +1,131 @@
+"""Reading and writing pipes straight through the event loop, without a stream or transport object in between.
+
+Works the same on asyncio and uvloop. Above: `stdio.py`.
+"""
+
+import asyncio
+import os
+from collections import deque
+from collections.abc import Callable
+
+READ_SIZE = 65536
+HIGH_WATER = 1 << 20
+
+
+class PipeReader:
+    """Calls `on_data` with what arrives and `on_end` once at the end. Owns the descriptor."""
+
+    def __init__(self, descriptor: int, on_data: Callable[[bytes], None], on_end: Callable[[], None]) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._descriptor = descriptor
+        self._on_data = on_data
+        self._on_end = on_end
+        self._open = True
+        self._loop.add_reader(descriptor, self._read)
+
+    def _read(self) -> None:
+        try:
+            data = os.read(self._descriptor, READ_SIZE)
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError:
+            data = b""
+        if data:
+            self._on_data(data)
+        elif self._open:
+            self.close()
+            self._on_end()
+
+    def drain(self) -> None:
+        """Takes what lies in the pipe now, but never more than one pipe holds: a writer may still be at it."""
+        for _ in range(32):
+            try:
+                data = os.read(self._descriptor, READ_SIZE) if self._open else b""
+            except OSError:
+                return
+            if not data:
+                return
+            self._on_data(data)
+
+    def close(self) -> None:
+        if self._open:
+            self._open = False
+            self._loop.remove_reader(self._descriptor)
+            os.close(self._descriptor)
+
+
+class PipeWriter:
+    """Writes at once what the pipe takes and the rest when there is room. Owns the descriptor."""
+
+    def __init__(self, descriptor: int, on_broken: Callable[[], None]) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._descriptor = descriptor
+        self._on_broken = on_broken
+        self._waiting: deque[memoryview] = deque()
+        self._size = 0
+        self._drained: asyncio.Future[None] | None = None
+        self._open = True
+
+    @property
+    def congested(self) -> bool:
+        return self._size > HIGH_WATER
+
+    def write(self, data: bytes) -> None:
+        if not self._open:
+            return
+        if not self._waiting:
+            written = self._try(data)
+            if written == len(data):
+                return
+            self._loop.add_writer(self._descriptor, self._flush)
+            rest = memoryview(data)[written:]
+        else:
+            rest = memoryview(data)
+        self._waiting.append(rest)
+        self._size += len(rest)
+
+    def _try(self, data: bytes | memoryview) -> int:
+        """How much the pipe took; all of it, if the pipe is broken, so that nothing is kept."""
+        try:
+            return os.write(self._descriptor, data)
+        except (BlockingIOError, InterruptedError):
+            return 0
+        except OSError:
+            self.close()
+            self._loop.call_soon(self._on_broken)
+            return len(data)
+
+    def _flush(self) -> None:
+        while self._waiting:
+            data = self._waiting.popleft()
+            written = self._try(data)
+            self._size -= written
+            if written < len(data):
+                self._waiting.appendleft(data[written:])
+                break
+        self._size = max(self._size, 0)
+        if not self._waiting and self._open:
+            self._loop.remove_writer(self._descriptor)
+        if not self.congested:
+            self._release()
+
+    def _release(self) -> None:
+        if self._drained is not None and not self._drained.done():
+            self._drained.set_result(None)
+        self._drained = None
+
+    async def drain(self) -> None:
+        """Waits while more than a megabyte waits to be taken."""
+        if self._open and self.congested:
+            if self._drained is None:
+                self._drained = self._loop.create_future()
+            await asyncio.shield(self._drained)
+
+    def close(self) -> None:
+        if self._open:
+            self._open = False
+            self._waiting.clear()
+            self._size = 0
+            self._loop.remove_writer(self._descriptor)
+            os.close(self._descriptor)
+            self._release()

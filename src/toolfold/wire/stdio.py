@@ -1,0 +1,167 @@
+"""The stdio transport: one server process, one message a line.
+
+Above: `eras.py` and `connection.py`. Below: `process.py`, `pipes.py`, `framing.py`.
+"""
+
+import asyncio
+import logging
+from collections import deque
+
+from toolfold.errors import ServerClosed, UpstreamError
+from toolfold.types import Era
+from toolfold.wire import jsonrpc
+from toolfold.wire.channel import Head
+from toolfold.wire.framing import LineFramer
+from toolfold.wire.peer import Peer, Pending
+from toolfold.wire.pipes import PipeReader, PipeWriter
+from toolfold.wire.process import Process
+from toolfold.wire.salvage import shorten
+from toolfold.wire.values import StdioTarget, WireOptions
+
+log = logging.getLogger("toolfold.wire")
+
+STDERR_LINES = 12
+STDERR_LINE_BYTES = 4096
+EXIT_WAIT_S = 0.2
+"""How long the exit code is waited for after the output ended, to tell a better reason."""
+
+
+class StdioChannel:
+    """Owns the process and its three pipes from the start to the end."""
+
+    mirrors_parameters = False
+
+    def __init__(self, target: StdioTarget, options: WireOptions, peer: Peer, last_words: deque[str]) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._peer = peer
+        self._grace = options.close_grace_s
+        self._limit = options.max_frame_bytes
+        self._last_words = last_words
+        self._closing: asyncio.Task[None] | None = None
+        self._killed = False
+        self._process = Process(target, self._exited)
+        self._writer = PipeWriter(self._process.stdin, self._output_ended)
+        self._lines = LineFramer(self._limit, self._line, self._oversized)
+        self._stdout = PipeReader(self._process.stdout, self._lines.feed, self._output_ended)
+        self._errors = LineFramer(STDERR_LINE_BYTES, self._error_line, self._long_error_line)
+        self._stderr = PipeReader(self._process.stderr, self._errors.feed, self._last_error_line)
+
+    @property
+    def pid(self) -> int | None:
+        return self._process.pid
+
+    @property
+    def congested(self) -> bool:
+        return self._writer.congested
+
+    def start(self, pending: Pending, message: bytes, head: Head) -> None:
+        self._writer.write(message + b"\n")
+
+    def abandon(self, pending: Pending, reason: str) -> None:
+        params = b'{"requestId":%d,"reason":"%b"}' % (pending.number, reason.encode())
+        self.post(jsonrpc.notification_message("notifications/cancelled", params))
+
+    def finish(self, pending: Pending) -> None:
+        pass
+
+    def post(self, message: bytes, /) -> None:
+        self._writer.write(message + b"\n")
+
+    def settle(self, era: Era, version: str) -> None:
+        pass
+
+    def opened(self) -> None:
+        pass
+
+    async def drain(self) -> None:
+        await self._writer.drain()
+
+    # --- what arrives
+
+    def _line(self, line: bytes) -> None:
+        try:
+            self._peer.receive(line, self.post)
+        except Exception:
+            log.exception("a message of a server could not be handled")
+
+    def _last_line(self) -> None:
+        """A line that the end cut off is no answer; a whole one that only lacks its newline is."""
+        rest = self._lines.rest()
+        try:
+            jsonrpc.read_envelope(rest)
+        except jsonrpc.UNREADABLE:
+            return
+        self._line(rest)
+
+    def _last_error_line(self) -> None:
+        self._error_line(self._errors.rest())
+
+    def _oversized(self, head: bytes, tail: bytes, size: int) -> None:
+        self._peer.oversized(head, tail, size, self._limit)
+
+    def _error_line(self, line: bytes) -> None:
+        text = shorten(line)
+        if text:
+            self._last_words.append(text)
+            self._peer.tell(self._peer.handlers.on_stderr, line.decode("utf-8", "replace").rstrip("\r"))
+
+    def _long_error_line(self, head: bytes, tail: bytes, size: int) -> None:
+        self._error_line(head)
+
+    # --- the end
+
+    def _output_ended(self) -> None:
+        self._last_line()
+        self._loop.call_later(EXIT_WAIT_S, self._lost, "it closed its output")
+
+    def _exited(self) -> None:
+        self._stdout.drain()
+        self._stderr.drain()
+        self._last_line()
+        self._last_error_line()
+        self._lost(_how(self._process.returncode))
+
+    def _lost(self, reason: str) -> None:
+        if self._peer.closed is None:
+            self._peer.lose(reason, self.closed_error)
+        if self._closing is None:
+            self._closing = self._loop.create_task(self._close())
+
+    def closed_error(self, doing: str) -> UpstreamError:
+        """What to raise for a request that the end of the server cut off."""
+        return ServerClosed(
+            f"the server went away during {doing}: {self._peer.closed}{said(self._last_words)}",
+            hints=tuple(self._last_words),
+            next_action="look at its last words, then call again: it is started anew",
+        )
+
+    def kill(self) -> None:
+        self._killed = True
+        self._process.kill()
+
+    async def aclose(self) -> None:
+        if self._closing is None:
+            self._closing = self._loop.create_task(self._close())
+        try:
+            await asyncio.shield(self._closing)
+        except asyncio.CancelledError:
+            self.kill()
+            raise
+
+    async def _close(self) -> None:
+        self._writer.close()
+        try:
+            await self._process.end(self._grace)
+        finally:
+            self._stdout.close()
+            self._stderr.close()
+
+
+def said(last_words: deque[str]) -> str:
+    return "; its last words: " + " | ".join(last_words) if last_words else ""
+
+
+def _how(returncode: int | None) -> str:
+    if returncode is not None and returncode < 0:
+        return f"it was ended by signal {-returncode}"
+    return f"it ended with exit code {returncode}"

@@ -1,0 +1,196 @@
+"""The gateway as a library: build, browse, follow servers that change, leave nothing behind."""
+
+import asyncio
+import os
+import sys
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+import pytest
+
+from toolfold import Gateway, Settings
+from toolfold.errors import NotBuilt, StoreError, UpstreamError
+from toolfold.events import Event
+from toolfold.testing.memory import MemoryUpstream
+from toolfold.testing.misbehaving import misbehaving_spec
+from toolfold.types import Call, Listing
+
+T = TypeVar("T")
+
+
+def run(work: Coroutine[Any, Any, T]) -> T:
+    return asyncio.run(asyncio.wait_for(work, 60))
+
+
+def find_order(order_id: int) -> dict[str, str]:
+    """Finds an order of the shop by its number."""
+    return {"order": str(order_id)}
+
+
+def test_a_programs_own_functions_are_tools_like_any_other(tmp_path: Path) -> None:
+    async def main() -> None:
+        shop = MemoryUpstream("shop", [find_order])
+        async with Gateway(Settings(home=tmp_path), upstreams=[shop]) as gateway:
+            build = await gateway.build()
+            assert build.report.tools == 1
+            tool = await gateway.catalogue.tool("shop.find_order")
+            page = await gateway.list(tool.paths[0])
+            assert [pointer["tool_id"] for pointer in page["tools"]] == ["shop.find_order"]
+
+    run(main())
+
+
+def test_before_the_first_build_it_says_so(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with Gateway(Settings(home=tmp_path)) as gateway:
+            with pytest.raises(NotBuilt, match="no catalogue"):
+                await gateway.list()
+
+    run(main())
+
+
+def test_a_gateway_that_is_not_open_says_how_to_open_it(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="not open"):
+        run(Gateway(Settings(home=tmp_path)).list())
+
+
+@pytest.mark.requirement("D-13")
+def test_a_server_that_says_its_tools_changed_is_read_again_and_nobody_else_is(tmp_path: Path) -> None:
+    async def main() -> None:
+        specs = (misbehaving_spec("moody"), misbehaving_spec("calm"))
+        async with Gateway(Settings(servers=specs, home=tmp_path)) as gateway:
+            first = await gateway.build()
+            updated = asyncio.Event()
+            told: list[Event] = []
+
+            def listen(event: Event) -> None:
+                if event.name == "catalogue.updated":
+                    told.append(event)
+                    updated.set()
+
+            gateway.events.subscribe(listen)
+            pool = await gateway.pool()
+            await pool.call("moody", Call(tool="change"))
+            await updated.wait()
+            changes = await gateway.diff()
+            assert [event.data["server"] for event in told] == ["moody"]
+            assert [(change.kind, change.tool_id.partition(".")[0]) for change in changes] == [("added", "moody")]
+            generations = await gateway.catalogue.generations()
+            assert generations[-1].number == first.generation + 1
+
+    run(main())
+
+
+@pytest.mark.requirement("G-01")
+def test_a_build_reads_all_servers_side_by_side(tmp_path: Path) -> None:
+    """Each waits until all have been asked: one after the other this would never end."""
+
+    async def main() -> None:
+        asked: set[str] = set()
+        everybody = asyncio.Event()
+        servers = [MemoryUpstream(f"server{number}", [find_order]) for number in range(20)]
+        for server in servers:
+            server.delay = everybody
+
+        async with Gateway(Settings(home=tmp_path), upstreams=servers) as gateway:
+
+            def listen(event: Event) -> None:
+                if event.name == "upstream.opening":
+                    asked.add(event.data["server"])
+                    if len(asked) == len(servers):
+                        everybody.set()
+
+            gateway.events.subscribe(listen)
+            build = await gateway.build()
+            assert build.report.tools == 20
+
+    run(main())
+
+
+def test_a_failed_server_keeps_the_tools_of_its_last_good_reading(tmp_path: Path) -> None:
+    async def main() -> None:
+        shop = MemoryUpstream("shop", [find_order])
+        failures: list[str] = []
+
+        def told(name: str, found: Listing | UpstreamError) -> None:
+            if isinstance(found, UpstreamError):
+                failures.append(name)
+
+        async with Gateway(Settings(home=tmp_path), upstreams=[shop]) as gateway:
+            await gateway.build()
+            shop.list_error = UpstreamError("the shop is closed")
+            build = await gateway.build(on_server=told)
+            assert failures == ["shop"]
+            assert build.report.tools == 1
+            assert build.report.servers[0].stale
+            assert (await gateway.catalogue.tool("shop.find_order")).server == "shop"
+
+    run(main())
+
+
+def test_the_protocol_era_of_a_server_is_remembered_between_runs(tmp_path: Path) -> None:
+    async def main() -> None:
+        settings = Settings(servers=(misbehaving_spec("old", "--era", "legacy"),), home=tmp_path)
+        async with Gateway(settings) as gateway:
+            await gateway.build()
+        async with Gateway(settings) as gateway:
+            pool = await gateway.pool()
+            assert pool._eras == {"old": "legacy"}
+
+    run(main())
+
+
+def test_a_state_folder_that_cannot_be_made_is_told_with_a_way_out(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("not a folder")
+    with pytest.raises(StoreError) as caught:
+        run(Gateway(Settings(home=tmp_path / "file" / "home")).__aenter__())
+    assert "--home" in caught.value.next_action
+
+
+@pytest.mark.requirement("U-01")
+def test_every_recorded_server_arrives_whole_through_a_real_process(tmp_path: Path, shared_data: Path) -> None:
+    """All recorded servers replayed over stdio at once: every tool is in the registry as its server sent it."""
+    files = sorted((shared_data / "servers").glob("*.json"))
+    specs = tuple(misbehaving_spec(file.stem, "--era", "legacy", "--replay", str(file)) for file in files)
+
+    async def main() -> None:
+        async with Gateway(Settings(servers=specs, home=tmp_path)) as gateway:
+            build = await gateway.build()
+            assert [server.name for server in build.report.servers if server.error] == []
+            assert build.report.tools == sum(len(recorded[file.stem]) for file in files)
+
+    recorded = {file.stem: msgspec.json.decode(file.read_bytes())["tools"] or [] for file in files}
+    run(main())
+    registry = msgspec.json.decode((tmp_path / "tool_registry.json").read_bytes())
+    arrived = {(tool["server"], tool["name"]): tool for tool in registry["tools"]}
+    assert len(files) >= 88
+    assert len(arrived) == sum(len(tools) for tools in recorded.values())
+    for server, tools in recorded.items():
+        for tool in tools:
+            found = arrived[server, tool["name"]]
+            assert msgspec.json.encode(found["input_schema"]) == msgspec.json.encode(tool["inputSchema"])
+            assert found["description"] == tool.get("description", "")
+            assert found["output_schema"] == tool.get("outputSchema")
+
+
+def test_nothing_runs_on_after_the_gateway_is_closed(tmp_path: Path) -> None:
+    async def main() -> list[int]:
+        specs = tuple(misbehaving_spec(f"stubborn{number}", "--stubborn") for number in range(3))
+        async with Gateway(Settings(servers=specs, home=tmp_path)) as gateway:
+            await gateway.build()
+            return [state.pid for state in (await gateway.pool()).states() if state.pid]
+
+    pids = run(main())
+    assert len(pids) == 3
+    assert sys.platform != "linux" or not [pid for pid in pids if Path(f"/proc/{pid}").exists()]
+    assert not [pid for pid in pids if alive(pid)]
+
+
+def alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
