@@ -14,6 +14,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
+from toolfold.config.programs import install_hint
 from toolfold.errors import ServerUnavailable
 from toolfold.wire.guard import guard
 from toolfold.wire.guardian import TAG, sweep
@@ -27,15 +28,6 @@ INHERITED = frozenset(
     }
 )
 """What a server gets of our environment. Anything else may be a secret, and is given only by the configuration."""
-
-_HELP = {
-    "npx": "install Node.js, which brings npx",
-    "node": "install Node.js",
-    "uvx": "install uv, which brings uvx: https://docs.astral.sh/uv/",
-    "uv": "install uv: https://docs.astral.sh/uv/",
-    "docker": "install Docker and start it",
-}
-
 
 def environment(extra: dict[str, str]) -> dict[str, str]:
     """The safe part of our own environment, and the target's on top."""
@@ -139,7 +131,7 @@ def _find(target: StdioTarget, env: dict[str, str]) -> str:
     if found is None:
         raise ServerUnavailable(
             f"the command {target.command!r} was not found",
-            next_action=_HELP.get(Path(command).name, "install it, or write its full path as `command`"),
+            next_action=install_hint(command),
         )
     return str(Path(found).absolute())
 

@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from toolfold import __version__
 from toolfold.config import Settings, missing
+from toolfold.config.programs import install_hint
 from toolfold.errors import NotBuilt, ToolfoldError
 from toolfold.faces.cli.output import Output
 from toolfold.faces.cli.running import settings_of, with_gateway
@@ -123,17 +124,6 @@ def of_a_server(spec: ServerSpec) -> Finding:
         if found is None and "${" not in spec.command:
             return Finding(subject, "wrong", f"the program {spec.command!r} is not on PATH", install_hint(spec.command))
     return Finding(subject, "well", f"{spec.transport}: {spec.shown()}")
-
-
-def install_hint(command: str) -> str:
-    known = {
-        "npx": "install Node.js, which brings npx",
-        "node": "install Node.js",
-        "uvx": "install uv, which brings uvx: pip install uv",
-        "uv": "pip install uv",
-        "docker": "install Docker",
-    }
-    return known.get(command, "install it, or write its full path as `command`")
 
 
 def of_the_catalogue(settings: Settings) -> Finding:
