@@ -156,6 +156,8 @@ class Node(Struct, frozen=True, kw_only=True):
     children: int = 0
     parents: tuple[Path, ...] = ()
     """Further parents, besides the one its path names."""
+    rank: int = 0
+    """Where it stands among its siblings, smallest first; those of one rank go by name."""
 
     @property
     def name(self) -> str:

@@ -127,6 +127,31 @@ def test_a_cursor_stays_good_while_the_catalogue_changes(tmp_path: Path) -> None
     asyncio.run(main())
 
 
+def test_a_cursor_among_categories_is_refused_when_their_order_changed_before_it(tmp_path: Path) -> None:
+    ranks = {"a": 0, "b": 1, "c": 2, "d": 3}
+
+    def place(tools: Sequence[Tool], infos: Mapping[str, ServerInfo]) -> Shelves:
+        nodes = tuple(Node(path=(name,), summary=name, rank=rank) for name, rank in sorted(ranks.items()))
+        return Shelves(nodes, {tool.tool_id: (("a",),) for tool in tools})
+
+    async def names(catalogue: Catalogue, cursor: str | None) -> list[str]:
+        return [node.name for node in (await catalogue.list((), limit=9, cursor=cursor)).nodes]
+
+    async def main() -> None:
+        async with catalogue_in(tmp_path, listing("s", "x"), place=place) as catalogue:
+            cursor = (await catalogue.list((), limit=2)).next_cursor
+            assert await names(catalogue, cursor) == ["c", "d"]
+            ranks["e"] = 4
+            await catalogue.update_server(listing("s", "x", "y"))
+            assert await names(catalogue, cursor) == ["c", "d", "e"]
+            ranks["d"] = -1
+            await catalogue.update_server(listing("s", "x", "y", "z"))
+            with pytest.raises(BadCursor, match="changed"):
+                await names(catalogue, cursor)
+
+    asyncio.run(main())
+
+
 def test_a_cursor_for_another_question_is_refused_with_what_to_do(tmp_path: Path) -> None:
     async def main() -> None:
         async with catalogue_in(tmp_path, listing("s", "a", "b", "c")) as catalogue:

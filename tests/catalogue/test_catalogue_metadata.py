@@ -112,7 +112,7 @@ def test_a_rule_takes_no_flag_away() -> None:
 def test_hints_in_meta_are_read_with_care(meta: Any, cost: float | None, tags: str | tuple[str, ...]) -> None:
     found = metadata(_meta=meta)
     wanted = tuple(tags.split()) if isinstance(tags, str) else tags
-    assert (found.cost, found.tags) == (cost, ("risk:unstated", *wanted))
+    assert (found.cost, found.tags) == (cost, wanted)
 
 
 def test_a_tool_object_that_cannot_be_read_has_metadata_all_the_same() -> None:

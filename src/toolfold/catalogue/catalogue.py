@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from toolfold.catalogue.cursor import Position, cursor_for, position_in
+from toolfold.catalogue.cursor import Position, cursor_for, node_position, nodes_after, position_in
 from toolfold.errors import CatalogueError, NotBuilt, ToolNotFound, UnknownPath
-from toolfold.storage.base import Generation, ServerRecord, Store, Version, View, folded
+from toolfold.storage.base import Generation, ServerRecord, Store, Version, View, folded, order_of
 from toolfold.types import Change, Listing, Node, Path, Tool
 
 if TYPE_CHECKING:
@@ -149,7 +149,8 @@ class Catalogue:
         async with self.snapshot() as view:
             node = await found_node(view, path)
             after = position_in(cursor, path, tags) if cursor else None
-            nodes = await _nodes_after(view, path, tags, after)
+            known = [] if after is not None and after.kind == "tool" else await view.children(path, tags=tags)
+            nodes = nodes_after(known, after) if known and after is not None else known
             shown = tuple(nodes[:limit])
             last_tool = after.name if after is not None and after.kind == "tool" else ""
             room = limit - len(shown)
@@ -157,7 +158,8 @@ class Catalogue:
             tools = tuple(await view.tools(ids=ids[:room]))
             more = len(nodes) > len(shown) or len(ids) > room
             place = node.path if node else ()
-            return Page(path=place, nodes=shown, tools=tools, next_cursor=_next(path, tags, shown, tools, more))
+            seen = known[: len(known) - len(nodes) + len(shown)]
+            return Page(path=place, nodes=shown, tools=tools, next_cursor=_next(path, tags, seen, tools, more))
 
     async def tool(self, tool_id: str) -> Tool:
         async with self.snapshot() as view:
@@ -251,36 +253,26 @@ async def tool_not_found(view: View, tool_id: str) -> ToolNotFound:
     )
 
 
-async def _nodes_after(view: View, path: Path, tags: Collection[str], after: Position | None) -> list[Node]:
-    if after is not None and after.kind == "tool":
-        return []
-    nodes = await view.children(path, tags=tags)
-    if after is None:
-        return nodes
-    return [node for node in nodes if (node.name.casefold(), folded(node.path)) > (after.name, after.key)]
-
-
-def _next(path: Path, tags: Collection[str], nodes: Sequence[Node], tools: Sequence[Tool], more: bool) -> str | None:
+def _next(path: Path, tags: Collection[str], seen: Sequence[Node], tools: Sequence[Tool], more: bool) -> str | None:
     if not more:
         return None
-    if tools:
-        return cursor_for(path, tags, Position("tool", tools[-1].tool_id))
-    return cursor_for(path, tags, Position("node", nodes[-1].name.casefold(), folded(nodes[-1].path)))
+    position = Position("tool", tools[-1].tool_id) if tools else node_position(seen)
+    return cursor_for(path, tags, position)
 
 
 def _branches(nodes: Iterable[Node], path: Path, depth: int | None) -> tuple[Branch, ...]:
     """Nodes as a tree. One with several parents stands under each; a loop in what was stored ends where it closes."""
-    below: dict[str, list[tuple[str, str, Node]]] = {}
+    below: dict[str, list[tuple[tuple[int, str, str], Node]]] = {}
     for node in nodes:
-        entry = (node.name.casefold(), folded(node.path), node)
+        entry = (order_of(node), node)
         for parent in {folded(node.path[:-1]), *(folded(one) for one in node.parents)}:
             below.setdefault(parent, []).append(entry)
 
     def grow(key: str, left: int, above: frozenset[str]) -> tuple[Branch, ...]:
         if not left:
             return ()
-        found = sorted((entry for entry in below.get(key, ()) if entry[1] not in above), key=lambda entry: entry[:2])
-        return tuple(Branch(node, grow(child, left - 1, above | {child})) for _, child, node in found)
+        found = sorted((entry for entry in below.get(key, ()) if entry[0][2] not in above), key=lambda entry: entry[0])
+        return tuple(Branch(node, grow(order[2], left - 1, above | {order[2]})) for order, node in found)
 
     root = folded(path)
     return grow(root, -1 if depth is None else depth, frozenset({root}))

@@ -1,11 +1,13 @@
-"""Where a listing goes on. Opaque to whoever carries it, and still good after the catalogue changed.
+"""Where a listing goes on. Opaque to whoever carries it; after a change of the catalogue still good, or refused.
 
-A cursor names the last entry shown, not a count: what is added or removed meanwhile neither repeats nor skips an entry
-that was there all along. It belongs to one path and one set of tags. It holds nothing secret and grants nothing.
+A cursor names the last entry shown, not a count: tools that are added or removed meanwhile neither repeat nor skip one
+that was there all along. Categories stand in the order of their size, which may change, so a cursor among them also
+knows what stood before it, and is refused where that is no longer so. It belongs to one path and one set of tags. It
+holds nothing secret and grants nothing.
 """
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Literal
 from zlib import crc32
 
@@ -13,17 +15,18 @@ from msgspec import MsgspecError, Struct
 from msgspec.json import Decoder, Encoder
 
 from toolfold.errors import BadCursor
-from toolfold.types import Path
+from toolfold.storage.base import folded
+from toolfold.types import Node, Path
 
 AGAIN = "call list again with the same path and tags and without a cursor"
 
 
 class Position(Struct, frozen=True, array_like=True):
-    """The last entry shown: a node by its name and folded path, or a tool by its id."""
+    """The last entry shown: a node by its folded path, with a sum over all up to it, or a tool by its id."""
 
     kind: Literal["node", "tool"]
     name: str
-    key: str = ""
+    before: int = 0
 
 
 class _Sealed(Struct, array_like=True):
@@ -49,6 +52,23 @@ def position_in(cursor: str, path: Path, tags: Collection[str]) -> Position:
     if found.question != _question(path, tags):
         raise BadCursor("the cursor belongs to another path or other tags", next_action=AGAIN)
     return found.position
+
+
+def node_position(shown: Sequence[Node]) -> Position:
+    """The position after the last of these nodes, which are all that were shown so far."""
+    return Position("node", folded(shown[-1].path), _sum(shown))
+
+
+def nodes_after(nodes: Sequence[Node], position: Position) -> Sequence[Node]:
+    """What is still to be shown. Raises `BadCursor` where the nodes before the position are no longer the same."""
+    for number, node in enumerate(nodes, start=1):
+        if folded(node.path) == position.name and _sum(nodes[:number]) == position.before:
+            return nodes[number:]
+    raise BadCursor("the categories here changed since the cursor was given out", next_action=AGAIN)
+
+
+def _sum(nodes: Sequence[Node]) -> int:
+    return crc32("\n".join(folded(node.path) for node in nodes).encode())
 
 
 def _question(path: Path, tags: Collection[str]) -> int:

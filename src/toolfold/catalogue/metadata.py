@@ -29,6 +29,8 @@ from toolfold.config import MetadataRule
 from toolfold.types import Annotations, ToolDefinition
 
 MAX_SENT_TAGS = 4
+UNSTATED = "unstated"
+"""A risk of most tools, and no news: policies see it, the tags that a model reads leave it out."""
 
 _DESTROYING = frozenset(
     (
@@ -73,7 +75,7 @@ class Rules:
         risks = _with(risks_of(definition.name, definition.annotations), extra)
         return Metadata(
             risks=risks,
-            tags=_once([*(f"risk:{risk}" for risk in risks), *tags]),
+            tags=_once([*(f"risk:{risk}" for risk in risks if risk != UNSTATED), *tags]),
             cost=cost,
             access=_once(access),
         )
@@ -94,7 +96,7 @@ def risks_of(name: str, claims: Annotations) -> tuple[str, ...]:
     if claims.open_world:
         found.append("open-world")
     if claims.read_only is None and claims.destructive is None:
-        found.append("unstated")
+        found.append(UNSTATED)
     return tuple(found)
 
 
@@ -111,7 +113,7 @@ def _sounds_destructive(name: str) -> bool:
 def _with(risks: tuple[str, ...], extra: Sequence[str]) -> tuple[str, ...]:
     """The owner's word on reading or destroying settles what the server left open; it takes no flag away."""
     if {"read-only", "destructive"} & set(extra):
-        risks = tuple(risk for risk in risks if risk != "unstated")
+        risks = tuple(risk for risk in risks if risk != UNSTATED)
     return _once([*risks, *extra])
 
 

@@ -7,78 +7,228 @@ search stand above it. Text in Chinese or Japanese characters comes out as pairs
 import re
 from functools import lru_cache
 
-STOP_WORDS = frozenset(
-    """a about above all also an and any are as at available based be been before being below between both but by can
-    could default do does each either etc example examples for from given has have here how if in into is it its just
-    may me more most must my no not of on one only optional or other our out over per please provide provided provides
-    required same should so some such than that the their them then there these they this those through to
-    tool tools under up use used user-friendly uses using via was we were what when where whether which while will with
-    within without would you your""".split()
-)
+_STOP_WORDS_TEXT = """
+a about above all also an and any are as at available based be been before being below between both but by can could
+default do does each either etc example examples for from given has have here how if in into is it its just may me
+more most must my no not of on one only optional or other our out over per please provide provided provides required
+same should so some such than that the their them then there these they this those through to tool tools under up
+use used uses using via was we were what when where whether which while will with within without would you your
+"""
+STOP_WORDS = frozenset(_STOP_WORDS_TEXT.split())
 
 _IRREGULAR = {
-    "aliases": "alias", "analyses": "analysis", "bonuses": "bonus", "buses": "bus", "caches": "cache",
-    "calories": "calorie", "children": "child", "commodities": "commodity", "cookies": "cookie", "criteria": "criterion",
-    "data": "data", "databases": "database", "headaches": "headache", "indexes": "index", "indices": "index",
-    "matrices": "matrix", "media": "media", "memories": "memory", "men": "man", "movies": "movie", "people": "person",
-    "queries": "query", "statuses": "status", "synopses": "synopsis", "taxes": "tax", "vertices": "vertex",
-    "viruses": "virus", "wives": "wife", "women": "woman", "zombies": "zombie", "lenses": "lens", "leaves": "leave",
-    "niches": "niche", "axes": "axis", "selfies": "selfie", "pies": "pie", "ties": "tie", "brownies": "brownie",
-}  # fmt: skip
+    "aliases": "alias",
+    "analyses": "analysis",
+    "bonuses": "bonus",
+    "buses": "bus",
+    "caches": "cache",
+    "calories": "calorie",
+    "children": "child",
+    "commodities": "commodity",
+    "cookies": "cookie",
+    "criteria": "criterion",
+    "data": "data",
+    "databases": "database",
+    "headaches": "headache",
+    "indexes": "index",
+    "indices": "index",
+    "matrices": "matrix",
+    "media": "media",
+    "memories": "memory",
+    "men": "man",
+    "movies": "movie",
+    "people": "person",
+    "queries": "query",
+    "statuses": "status",
+    "synopses": "synopsis",
+    "taxes": "tax",
+    "vertices": "vertex",
+    "viruses": "virus",
+    "wives": "wife",
+    "women": "woman",
+    "zombies": "zombie",
+    "lenses": "lens",
+    "leaves": "leave",
+    "niches": "niche",
+    "axes": "axis",
+    "selfies": "selfie",
+    "pies": "pie",
+    "ties": "tie",
+    "brownies": "brownie",
+}
 
-_KEPT = frozenset(
-    """aws analytics alias always ansible apis atlas axis bias bus business canvas chaos chess class css dns does
-    express focus gas goods gps has headphones hess https https ios is its js kubernetes lens lyrics maps-api mass
-    mathematics news os physics plus pos postgres process progress redis sales-force series sms sns species
-    sqs status statistics-office tennis this tls trans us virus was windows-os wordpress yes kudos mars jenkins odds
-    earnings savings economics aliexpress paris texas kibana nats less sass ens ens- tls bls aps vps""".split()
-)
+_KEPT_TEXT = """
+alias aliexpress always analytics ansible apis aps atlas aws axis bias bls bus business canvas chaos chess class css
+dns does earnings economics ens express focus gas goods gps has headphones hess https ios is its jenkins js kibana
+kubernetes kudos lens less lyrics mars mass mathematics nats news odds os paris physics plus pos postgres process
+progress redis sass savings series sms sns species sqs status tennis texas this tls trans us virus vps was wordpress
+yes
+"""
+_KEPT = frozenset(_KEPT_TEXT.split())
 
 _SAME = {
-    "repo": "repository", "repos": "repository", "msg": "message", "msgs": "message", "img": "image", "imgs": "image",
-    "db": "database", "dbs": "database", "org": "organization", "orgs": "organization", "dir": "directory",
-    "dirs": "directory", "config": "configuration", "configs": "configuration", "cmd": "command", "txs": "transaction",
-    "txn": "transaction", "env": "environment", "envs": "environment", "cryptos": "crypto", "apps": "app",
-    "addr": "address", "acct": "account", "pic": "picture", "pics": "picture", "vid": "video", "docs": "doc",
-    "params": "parameter", "param": "parameter", "prs": "pr", "mrs": "mr", "ids": "id", "urls": "url", "vms": "vm",
-    "pdfs": "pdf", "llms": "llm", "nfts": "nft", "etfs": "etf", "ips": "ip", "ads": "ad", "dms": "dm", "kpis": "kpi",
-    "cves": "cve", "iocs": "ioc", "csvs": "csv", "uis": "ui", "apis": "api", "sqls": "sql", "k8": "k8s",
-    "daos": "dao", "tvs": "tv", "faqs": "faq", "pois": "poi", "vpcs": "vpc", "gpus": "gpu", "cpus": "cpu",
-    "organisation": "organization", "organisations": "organization", "analyse": "analyze", "summarise": "summarize",
-    "visualise": "visualize", "visualisation": "visualization", "optimise": "optimize", "colour": "color",
-    "colours": "color", "catalogue": "catalog", "catalogues": "catalog", "centre": "center", "cheque": "check",
-    "authorise": "authorize", "normalise": "normalize", "tokenise": "tokenize", "categorise": "categorize",
-    "analyzes": "analyze", "analyzing": "analyze", "summarizes": "summarize", "summarizing": "summarize",
-    "converts": "convert", "converting": "convert", "generates": "generate", "generating": "generate",
-    "calculates": "calculate", "calculating": "calculate", "translates": "translate", "translating": "translate",
-    "executes": "execute", "executing": "execute", "searching": "search", "searches": "search", "fetches": "fetch",
-    "fetching": "fetch", "retrieves": "retrieve", "retrieving": "retrieve", "creates": "create", "creating": "create",
-    "extracts": "extract", "extracting": "extract", "sends": "send", "sending": "send", "reads": "read",
-    "reading": "read", "writes": "write", "validates": "validate", "validating": "validate", "encodes": "encode",
-}  # fmt: skip
+    "repo": "repository",
+    "repos": "repository",
+    "msg": "message",
+    "msgs": "message",
+    "img": "image",
+    "imgs": "image",
+    "db": "database",
+    "dbs": "database",
+    "org": "organization",
+    "orgs": "organization",
+    "dir": "directory",
+    "dirs": "directory",
+    "config": "configuration",
+    "configs": "configuration",
+    "cmd": "command",
+    "txs": "transaction",
+    "txn": "transaction",
+    "env": "environment",
+    "envs": "environment",
+    "cryptos": "crypto",
+    "apps": "app",
+    "addr": "address",
+    "acct": "account",
+    "pic": "picture",
+    "pics": "picture",
+    "vid": "video",
+    "docs": "doc",
+    "params": "parameter",
+    "param": "parameter",
+    "prs": "pr",
+    "mrs": "mr",
+    "ids": "id",
+    "urls": "url",
+    "vms": "vm",
+    "pdfs": "pdf",
+    "llms": "llm",
+    "nfts": "nft",
+    "etfs": "etf",
+    "ips": "ip",
+    "ads": "ad",
+    "dms": "dm",
+    "kpis": "kpi",
+    "cves": "cve",
+    "iocs": "ioc",
+    "csvs": "csv",
+    "uis": "ui",
+    "apis": "api",
+    "sqls": "sql",
+    "k8": "k8s",
+    "daos": "dao",
+    "tvs": "tv",
+    "faqs": "faq",
+    "pois": "poi",
+    "vpcs": "vpc",
+    "gpus": "gpu",
+    "cpus": "cpu",
+    "organisation": "organization",
+    "organisations": "organization",
+    "analyse": "analyze",
+    "summarise": "summarize",
+    "visualise": "visualize",
+    "visualisation": "visualization",
+    "optimise": "optimize",
+    "colour": "color",
+    "colours": "color",
+    "catalogue": "catalog",
+    "catalogues": "catalog",
+    "centre": "center",
+    "cheque": "check",
+    "authorise": "authorize",
+    "normalise": "normalize",
+    "tokenise": "tokenize",
+    "categorise": "categorize",
+    "analyzes": "analyze",
+    "analyzing": "analyze",
+    "summarizes": "summarize",
+    "summarizing": "summarize",
+    "converts": "convert",
+    "converting": "convert",
+    "generates": "generate",
+    "generating": "generate",
+    "calculates": "calculate",
+    "calculating": "calculate",
+    "translates": "translate",
+    "translating": "translate",
+    "executes": "execute",
+    "executing": "execute",
+    "searching": "search",
+    "searches": "search",
+    "fetches": "fetch",
+    "fetching": "fetch",
+    "retrieves": "retrieve",
+    "retrieving": "retrieve",
+    "creates": "create",
+    "creating": "create",
+    "extracts": "extract",
+    "extracting": "extract",
+    "sends": "send",
+    "sending": "send",
+    "reads": "read",
+    "reading": "read",
+    "writes": "write",
+    "validates": "validate",
+    "validating": "validate",
+    "encodes": "encode",
+}
 
-_WITH_DIGITS = frozenset(
-    """base64 base58 sha256 sha512 sha1 md5 neo4j web3 erc20 erc721 erc1155 brc20 s3 r2 ec2 k8s n8n auth0 x402 f1 d2
-    esp32 e2b v2ex ga4 soc2 3d 2d 13f p2p b2b a2a i18n http2 ipv4 ipv6 mp3 mp4 h264 utf8 oauth2 log4j c4 d3 m365 o365
-    context7 mem0 1password hyper3d 7z 510k e2e what3words""".split()
-)
+_WITH_DIGITS_TEXT = """
+13f 1password 2d 3d 510k 7z a2a auth0 b2b base58 base64 brc20 c4 context7 d2 d3 e2b e2e ec2 erc1155 erc20 erc721
+esp32 f1 ga4 h264 http2 hyper3d i18n ipv4 ipv6 k8s log4j m365 md5 mem0 mp3 mp4 n8n neo4j o365 oauth2 p2p r2 s3 sha1
+sha256 sha512 soc2 utf8 v2ex web3 what3words x402
+"""
+_WITH_DIGITS = frozenset(_WITH_DIGITS_TEXT.split())
 
 _GLUED = {
-    ("git", "hub"): "github", ("git", "lab"): "gitlab", ("you", "tube"): "youtube", ("linked", "in"): "linkedin",
-    ("open", "api"): "openapi", ("my", "sql"): "mysql", ("postgre", "sql"): "postgresql", ("java", "script"): "javascript",
-    ("type", "script"): "typescript", ("tik", "tok"): "tiktok", ("chat", "gpt"): "chatgpt", ("dynamo", "db"): "dynamodb",
-    ("mongo", "db"): "mongodb", ("big", "query"): "bigquery", ("power", "point"): "powerpoint",
-    ("air", "table"): "airtable", ("click", "up"): "clickup", ("hub", "spot"): "hubspot", ("sales", "force"): "salesforce",
-    ("word", "press"): "wordpress", ("web", "hook"): "webhook", ("web", "hooks"): "webhook", ("open", "ai"): "openai",
-    ("graph", "ql"): "graphql", ("quick", "books"): "quickbooks", ("whats", "app"): "whatsapp", ("we", "chat"): "wechat",
-    ("cloud", "flare"): "cloudflare", ("cloud", "watch"): "cloudwatch", ("face", "book"): "facebook",
-    ("i", "ds"): "id", ("click", "house"): "clickhouse", ("dev", "ops"): "devops", ("time", "zone"): "timezone",
-    ("data", "base"): "database", ("data", "frame"): "dataframe", ("time", "stamp"): "timestamp",
-    ("wallet", "connect"): "walletconnect", ("trading", "view"): "tradingview", ("defi", "llama"): "defillama",
-    ("service", "now"): "servicenow", ("pager", "duty"): "pagerduty", ("share", "point"): "sharepoint",
-    ("one", "drive"): "onedrive", ("screen", "shot"): "screenshot", ("to", "do"): "todo", ("to", "dos"): "todo",
-    ("q", "r"): "qr", ("stock", "x"): "stockx", ("co", "in"): "coin", ("key", "word"): "keyword",
-}  # fmt: skip
+    ("git", "hub"): "github",
+    ("git", "lab"): "gitlab",
+    ("you", "tube"): "youtube",
+    ("linked", "in"): "linkedin",
+    ("open", "api"): "openapi",
+    ("my", "sql"): "mysql",
+    ("postgre", "sql"): "postgresql",
+    ("java", "script"): "javascript",
+    ("type", "script"): "typescript",
+    ("tik", "tok"): "tiktok",
+    ("chat", "gpt"): "chatgpt",
+    ("dynamo", "db"): "dynamodb",
+    ("mongo", "db"): "mongodb",
+    ("big", "query"): "bigquery",
+    ("power", "point"): "powerpoint",
+    ("air", "table"): "airtable",
+    ("click", "up"): "clickup",
+    ("hub", "spot"): "hubspot",
+    ("sales", "force"): "salesforce",
+    ("word", "press"): "wordpress",
+    ("web", "hook"): "webhook",
+    ("web", "hooks"): "webhook",
+    ("open", "ai"): "openai",
+    ("graph", "ql"): "graphql",
+    ("quick", "books"): "quickbooks",
+    ("whats", "app"): "whatsapp",
+    ("we", "chat"): "wechat",
+    ("cloud", "flare"): "cloudflare",
+    ("cloud", "watch"): "cloudwatch",
+    ("face", "book"): "facebook",
+    ("click", "house"): "clickhouse",
+    ("dev", "ops"): "devops",
+    ("time", "zone"): "timezone",
+    ("data", "base"): "database",
+    ("data", "frame"): "dataframe",
+    ("time", "stamp"): "timestamp",
+    ("trading", "view"): "tradingview",
+    ("defi", "llama"): "defillama",
+    ("service", "now"): "servicenow",
+    ("pager", "duty"): "pagerduty",
+    ("share", "point"): "sharepoint",
+    ("one", "drive"): "onedrive",
+    ("screen", "shot"): "screenshot",
+    ("to", "do"): "todo",
+    ("to", "dos"): "todo",
+    ("key", "word"): "keyword",
+}
 
 _NAME_PARTS = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z0-9]+|[A-Z0-9]+|[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]+")
 _TEXT_PARTS = re.compile(r"[a-z0-9]+|[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]+")
@@ -110,17 +260,57 @@ def _singular(word: str) -> str:
 
 
 _PLURALS = {single: many for many, single in _IRREGULAR.items()} | {
-    "index": "indexes", "data": "data", "media": "media", "person": "people", "analysis": "analyses",
-    "staff": "staff", "equipment": "equipment", "info": "info", "software": "software", "inventory": "inventory",
-    "memory": "memory", "news": "news", "analytics": "analytics", "weather": "weather", "history": "history",
-    "traffic": "traffic", "music": "music", "usage": "usage", "storage": "storage", "health": "health",
-    "money": "money", "liquidity": "liquidity", "sentiment": "sentiment", "research": "research", "work": "work",
-    "availability": "availability", "performance": "performance", "content": "content", "metadata": "metadata",
-    "text": "text", "html": "HTML", "json": "JSON", "xml": "XML", "documentation": "documentation", "code": "code",
-    "feedback": "feedback", "security": "security", "access": "access", "time": "times", "quality": "quality",
-    "billing": "billing", "earnings": "earnings", "series": "series", "species": "species", "sql": "SQL",
-    "sales": "sales", "gas": "gas", "liveness": "liveness", "markdown": "markdown", "audio": "audio",
-}  # fmt: skip
+    "index": "indexes",
+    "data": "data",
+    "media": "media",
+    "person": "people",
+    "analysis": "analyses",
+    "staff": "staff",
+    "equipment": "equipment",
+    "info": "info",
+    "software": "software",
+    "inventory": "inventory",
+    "memory": "memory",
+    "news": "news",
+    "analytics": "analytics",
+    "weather": "weather",
+    "history": "history",
+    "traffic": "traffic",
+    "music": "music",
+    "usage": "usage",
+    "storage": "storage",
+    "health": "health",
+    "money": "money",
+    "liquidity": "liquidity",
+    "sentiment": "sentiment",
+    "research": "research",
+    "work": "work",
+    "availability": "availability",
+    "performance": "performance",
+    "content": "content",
+    "metadata": "metadata",
+    "text": "text",
+    "html": "HTML",
+    "json": "JSON",
+    "xml": "XML",
+    "documentation": "documentation",
+    "code": "code",
+    "feedback": "feedback",
+    "security": "security",
+    "access": "access",
+    "time": "times",
+    "quality": "quality",
+    "billing": "billing",
+    "earnings": "earnings",
+    "series": "series",
+    "species": "species",
+    "sql": "SQL",
+    "sales": "sales",
+    "gas": "gas",
+    "liveness": "liveness",
+    "markdown": "markdown",
+    "audio": "audio",
+}
 
 
 def plural(word: str) -> str:

@@ -125,8 +125,8 @@ class View(Protocol):
         """Every node below `under`, at most `depth` steps down, in the order of their paths."""
 
     async def children(self, path: Path, *, tags: Collection[str] = ()) -> list[Node]:
-        """The nodes right below a path, further parents counted, by name. With `tags`: those that carry them all, or
-        hold, at any depth, a tool that does."""
+        """The nodes right below a path, further parents counted, by rank and name. With `tags`: those that carry them
+        all, or hold, at any depth, a tool that does."""
 
     async def servers(self) -> list[ServerRecord]: ...
 
@@ -172,3 +172,8 @@ class Store(Protocol):
 def folded(path: Sequence[str]) -> str:
     """A path as one key that ignores letter case. Names hold no control characters, so the joint is safe."""
     return "\x1f".join(name.casefold() for name in path)
+
+
+def order_of(node: Node) -> tuple[int, str, str]:
+    """Where a node stands among its siblings."""
+    return node.rank, node.name.casefold(), folded(node.path)

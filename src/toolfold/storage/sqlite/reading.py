@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec.json import encode as to_json
 
-from toolfold.storage.base import Generation, ServerRecord, Version, folded
+from toolfold.storage.base import Generation, ServerRecord, Version, folded, order_of
 from toolfold.storage.definitions import unpack
 from toolfold.storage.sqlite.records import decode_change, decode_generation, decode_node, decode_server, tool_of
 from toolfold.types import Change, Node, Path, Tool
@@ -114,7 +114,7 @@ def children(db: sqlite3.Connection, path: Path, *, tags: Collection[str] = ()) 
         asked = {tag.casefold() for tag in tags}
         holding = _holding(db, path, tags)
         found = [(key, one) for key, one in found if key in holding or asked <= {tag.casefold() for tag in one.tags}]
-    return [one for _, one in sorted(found, key=lambda pair: (pair[1].name.casefold(), pair[0]))]
+    return sorted((one for _, one in found), key=order_of)
 
 
 def _holding(db: sqlite3.Connection, path: Path, tags: Collection[str]) -> set[str]:

@@ -1,0 +1,59 @@
+"""The ontology: a DAG of categories by capability, made from the tools alone, the same for the same tools.
+
+Below it are the words and the shipped taxonomy; above it the catalogue, which stores what comes out. It ranks nothing
+and searches nothing. `build_ontology` is the whole of it; `Overrides` is a person's file, and it wins.
+"""
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+
+from msgspec import Struct
+
+from toolfold.catalogue.ontology.overrides import Overrides
+from toolfold.types import Node, Path, ServerInfo, Tool
+
+__all__ = ["Ontology", "Overrides", "build_ontology"]
+
+NO_INFOS: Mapping[str, ServerInfo] = MappingProxyType({})
+
+
+class Ontology(Struct, frozen=True):
+    """Categories sorted by path, without the root, and the paths of each tool, the primary one first."""
+
+    nodes: tuple[Node, ...]
+    placements: dict[str, tuple[Path, ...]]
+    warnings: tuple[str, ...] = ()
+
+
+def build_ontology(
+    tools: Sequence[Tool], *, infos: Mapping[str, ServerInfo] = NO_INFOS, overrides: Overrides | None = None
+) -> Ontology:
+    """Places every tool. The order of `tools` does not matter; a hidden tool has no path."""
+    from toolfold.catalogue.ontology.by_server import build_by_server
+    from toolfold.catalogue.ontology.capabilities import build_capabilities
+    from toolfold.catalogue.ontology.dividing import Item
+    from toolfold.catalogue.ontology.draft import Draft
+    from toolfold.catalogue.ontology.facets import all_facets
+    from toolfold.catalogue.ontology.fitting import fit
+    from toolfold.catalogue.ontology.nodes import make_nodes
+    from toolfold.catalogue.ontology.placing import place_all
+    from toolfold.catalogue.ontology.taxonomy import taxonomy
+
+    ordered = sorted(tools, key=lambda tool: tool.tool_id)
+    draft = Draft(ordered)
+    places = place_all(ordered, infos)
+    facets = all_facets(ordered)
+    parts = [taxonomy().parts[place.part].name if place.part is not None else "" for place in places]
+    items = [
+        Item(tool.tool_id, found, tool.server, part) for tool, found, part in zip(ordered, facets, parts, strict=True)
+    ]
+    build_capabilities(draft, items, places)
+    build_by_server(draft, items, places)
+    if overrides is not None:
+        overrides.apply(draft)
+    fit(draft, items)
+    return Ontology(
+        nodes=make_nodes(draft),
+        placements={tool_id: tuple(paths) for tool_id, paths in draft.paths.items()},
+        warnings=tuple(draft.warnings),
+    )

@@ -1,0 +1,191 @@
+"""A person's own order: `ontology.toml`, read and checked here, applied over the automatic tree. It wins.
+
+    [[rename]]  path, to (a name), summary, tags      [[add]]   tools or path, to (a path), summary, tags
+    [[move]]    tools or path, to (a path), …         [[hide]]  tools or path
+
+`tools` are ids or globs over ids. Rules apply in the order rename, move, add, hide, so the later ones see new names.
+"""
+
+import tomllib
+from collections.abc import Callable, Sequence
+from fnmatch import fnmatchcase
+from pathlib import Path as FilePath
+from typing import Any
+
+from msgspec import Struct
+
+from toolfold.catalogue.ontology.draft import About, Draft
+from toolfold.config.check import known_keys
+from toolfold.config.locate import TomlPlaces
+from toolfold.config.problems import KeyPath, Report, kind_of, syntax_error
+from toolfold.errors import ConfigError
+from toolfold.types import Path
+
+_KEYS = {
+    "rename": ("path", "to", "summary", "tags"),
+    "move": ("tools", "path", "to", "summary", "tags"),
+    "add": ("tools", "path", "to", "summary", "tags"),
+    "hide": ("tools", "path"),
+}
+
+
+class Rule(Struct, frozen=True, kw_only=True):
+    """One rule: about `tools` (ids or globs) or about the category at `path`."""
+
+    kind: str
+    place: str
+    """Where it is written, for warnings: `ontology.toml:3`."""
+    tools: tuple[str, ...] = ()
+    path: Path = ()
+    to: Path = ()
+    summary: str = ""
+    tags: tuple[str, ...] = ()
+
+
+class Overrides(Struct, frozen=True):
+    rules: tuple[Rule, ...] = ()
+
+    @classmethod
+    def load(cls, path: FilePath) -> "Overrides":
+        """Reads the file. Raises a `ConfigError` that names the file, the line, the key and the fix."""
+        try:
+            text = path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+            raise ConfigError(
+                f"{path} cannot be read: {reason}", next_action=f"Make {path} readable, or take it out of the settings."
+            ) from None
+        try:
+            content = tomllib.loads(text)
+        except tomllib.TOMLDecodeError as error:
+            raise syntax_error(str(path), str(error)) from None
+        report = Report(str(path), TomlPlaces(text).locate)
+        known_keys(content, _KEYS, report, ())
+        rules = [rule for kind in _KEYS for rule in _read_kind(content, kind, report)]
+        report.raise_errors()
+        return cls(tuple(rules))
+
+    def apply(self, draft: Draft) -> None:
+        """Changes the draft; a rule that fits nothing becomes a warning."""
+        for rule in self.rules:
+            if not _APPLY[rule.kind](draft, rule):
+                meant = ", ".join(rule.tools) if rule.tools else str(list(rule.path))
+                what = "tool" if rule.tools else "category"
+                draft.warnings.append(f"{rule.place}: [[{rule.kind}]] fits no {what}: {meant}")
+            elif rule.to and (rule.summary or rule.tags):
+                before = draft.about.get(rule.to)
+                draft.about[rule.to] = About(
+                    rule.summary or (before.summary if before else ""), rule.tags or (before.tags if before else ())
+                )
+
+
+def _read_kind(content: dict[str, Any], kind: str, report: Report) -> list[Rule]:
+    entries = content.get(kind, [])
+    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+        report.error((kind,), f"expected tables, found {kind_of(entries)}", f"Write each rule below a line [[{kind}]].")
+        return []
+    return [_read_rule(entry, kind, report, (kind, number)) for number, entry in enumerate(entries)]
+
+
+def _read_rule(entry: dict[str, Any], kind: str, report: Report, at: KeyPath) -> Rule:
+    known_keys(entry, _KEYS[kind], report, at)
+    tools = _texts(entry, "tools", report, at)
+    path = _texts(entry, "path", report, at)
+    to = _target(entry, kind, path, report, at)
+    if ("tools" in entry) == ("path" in entry):
+        fix = "Give `path`." if kind == "rename" else "Give either `tools` (ids or globs) or `path` (a category)."
+        report.error(at, "a rule is about tools or about one category", fix)
+    line = report.locate(at) if report.locate else None
+    return Rule(
+        kind=kind,
+        place=f"{report.file}:{line[0]}" if line else report.file,
+        tools=tools,
+        path=path,
+        to=to,
+        summary=_text(entry, "summary", report, at),
+        tags=_texts(entry, "tags", report, at),
+    )
+
+
+def _target(entry: dict[str, Any], kind: str, path: Path, report: Report, at: KeyPath) -> Path:
+    if kind == "hide":
+        return ()
+    if kind == "rename":
+        name = _text(entry, "to", report, at)
+        if not name:
+            report.error((*at, "to"), "the new name is missing", 'Write to = "New name".')
+        return (*path[:-1], name)
+    to = _texts(entry, "to", report, at)
+    if not to:
+        report.error((*at, "to"), "the path to put it at is missing", 'Write to = ["Category", "Part"].')
+    return to
+
+
+def _text(entry: dict[str, Any], key: str, report: Report, at: KeyPath) -> str:
+    value = entry.get(key, "")
+    if isinstance(value, str) and value.isprintable():
+        return value.strip()
+    report.error((*at, key), f"expected one line of text, found {kind_of(value)}", f'Write {key} = "…".')
+    return ""
+
+
+def _texts(entry: dict[str, Any], key: str, report: Report, at: KeyPath) -> tuple[str, ...]:
+    value = entry.get(key, [])
+    values = [value] if isinstance(value, str) else value
+    if isinstance(values, list) and all(isinstance(one, str) and one.strip() and one.isprintable() for one in values):
+        return tuple(one.strip() for one in values)
+    report.error((*at, key), f"expected a list of texts, found {kind_of(value)}", f'Write {key} = ["…"].')
+    return ()
+
+
+def _matching(draft: Draft, patterns: Sequence[str]) -> list[str]:
+    return [
+        tool_id
+        for tool_id in sorted(draft.paths)
+        if any(tool_id == pattern or fnmatchcase(tool_id, pattern) for pattern in patterns)
+    ]
+
+
+def _rename_or_move(draft: Draft, rule: Rule) -> bool:
+    if rule.path:
+        return draft.replace_prefix(rule.path, rule.to)
+    found = _matching(draft, rule.tools)
+    for tool_id in found:
+        others = [path for path in draft.paths[tool_id][1:] if path != rule.to]
+        draft.paths[tool_id] = [rule.to, *others]
+    return bool(found)
+
+
+def _add(draft: Draft, rule: Rule) -> bool:
+    if rule.path:
+        present = set(draft.node_paths())
+        if rule.path not in present or rule.to not in present:
+            return False
+        draft.parents.setdefault(rule.path, []).append(rule.to)
+        return True
+    found = _matching(draft, rule.tools)
+    for tool_id in found:
+        draft.put(tool_id, rule.to)
+    return bool(found)
+
+
+def _hide(draft: Draft, rule: Rule) -> bool:
+    if rule.tools:
+        found = _matching(draft, rule.tools)
+        for tool_id in found:
+            draft.paths[tool_id] = []
+        return bool(found)
+    hidden = False
+    for tool_id, paths in draft.paths.items():
+        kept = [path for path in paths if path[: len(rule.path)] != rule.path]
+        hidden = hidden or len(kept) < len(paths)
+        draft.paths[tool_id] = kept
+    return hidden
+
+
+_APPLY: dict[str, Callable[[Draft, Rule], bool]] = {
+    "rename": _rename_or_move,
+    "move": _rename_or_move,
+    "add": _add,
+    "hide": _hide,
+}
