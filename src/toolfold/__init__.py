@@ -7,17 +7,30 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from toolfold.config import Settings
+    from toolfold.disclosure.fold import flatten_schema_fields, summarize_schema_for_llm
+    from toolfold.disclosure.inspector import inspect_schema
     from toolfold.errors import ToolfoldError
     from toolfold.gateway import Gateway
 
 __version__ = "0.1.0"
 
-__all__ = ["Gateway", "Settings", "ToolfoldError", "__version__"]
+__all__ = [
+    "Gateway",
+    "Settings",
+    "ToolfoldError",
+    "__version__",
+    "flatten_schema_fields",
+    "inspect_schema",
+    "summarize_schema_for_llm",
+]
 
 _HOMES = {
     "Gateway": "toolfold.gateway",
     "Settings": "toolfold.config",
     "ToolfoldError": "toolfold.errors",
+    "flatten_schema_fields": "toolfold.disclosure.fold",
+    "inspect_schema": "toolfold.disclosure.inspector",
+    "summarize_schema_for_llm": "toolfold.disclosure.fold",
 }
 
 

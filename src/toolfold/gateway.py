@@ -30,6 +30,9 @@ __all__ = ["Branch", "Gateway", "OnServer", "Tree"]
 ERAS = "eras"
 """The namespace of the store that remembers which protocol era each server speaks."""
 
+INSPECTIONS = "inspections"
+"""The namespace that counts inspections per tool."""
+
 OnServer = Callable[[str, "Listing | UpstreamError"], None]
 """Told each server of a build as it is done: its listing, or why there is none."""
 
@@ -85,10 +88,13 @@ class Gateway:
     @property
     def catalogue(self) -> Catalogue:
         if self._catalogue is None:
-            raise StoreError(
-                "the gateway is not open", next_action="use it as: async with Gateway(settings) as gateway"
-            )
+            raise _not_open()
         return self._catalogue
+
+    def _open_store(self) -> "Store":
+        if self._store is None:
+            raise _not_open()
+        return self._store
 
     async def build(
         self,
@@ -146,6 +152,43 @@ class Gateway:
     async def diff(self) -> tuple[Change, ...]:
         """What the last build changed."""
         return await self.catalogue.diff()
+
+    async def descriptor(self, tool_id: str) -> dict[str, Any]:
+        """The compact descriptor of a tool: what it takes, and what it returns, folded."""
+        from toolfold.disclosure.descriptor import describe
+
+        return describe(await self._tool(tool_id)).as_dict()
+
+    async def inspect_tool_output(
+        self, tool_id: str, field_path: str | None = "", *, max_depth: int = 4, max_fields: int = 120
+    ) -> dict[str, Any]:
+        """What is at one place of a tool's output. Raises `ToolNotFound` and `UnknownField` with what is near."""
+        from toolfold.disclosure.descriptor import decoded
+        from toolfold.disclosure.inspector import inspect_schema
+
+        tool = await self._tool(tool_id)
+        declared = decoded(tool.definition.output_schema)
+        answer = inspect_schema(declared, field_path, max_depth=max_depth, max_fields=max_fields, tool_id=tool.tool_id)
+        if declared is None:
+            answer["note"] = "this tool declares no output schema"
+        await self._count_inspection(tool.tool_id, answer["field_path"])
+        return {"tool_id": tool.tool_id, **answer}
+
+    async def _tool(self, tool_id: str) -> Tool:
+        """A tool of the catalogue, or the toolbox's own, which is always there."""
+        from toolfold.disclosure.toolbox import INSPECTOR_ID, inspector_tool
+
+        return inspector_tool() if tool_id.casefold() == INSPECTOR_ID else await self.catalogue.tool(tool_id)
+
+    async def _count_inspection(self, tool_id: str, field_path: str) -> None:
+        store = self._open_store()
+        count = int(await store.get(INSPECTIONS, tool_id) or 0) + 1
+        await store.put(INSPECTIONS, tool_id, str(count).encode())
+        self.events.emit("mcp.schema.inspect.called", tool_id=tool_id, field_path=field_path, count=count)
+
+    async def inspections(self) -> dict[str, int]:
+        """How often the output of each tool was inspected: many times means that its summary hides what is needed."""
+        return {tool_id: int(count) for tool_id, count in (await self._open_store().items(INSPECTIONS)).items()}
 
     async def servers(self, *, connect: bool = False) -> Sequence[ServerState]:
         """Each configured server: with `connect`, as it is now; else as the last build left it."""
@@ -212,9 +255,7 @@ class Gateway:
             from toolfold.upstream.resolving import ResolvingUpstream
             from toolfold.wire import WireOptions
 
-            store, limits = self._store, self.settings.limits
-            if store is None:
-                raise StoreError("the gateway is not open", next_action="use it as: async with Gateway(…) as gateway")
+            store, limits = self._open_store(), self.settings.limits
             eras = await store.items(ERAS)
             self._pool = Pool(
                 self.settings.servers,
@@ -260,6 +301,10 @@ class Gateway:
         due = (await self.pool()).due()
         await asyncio.gather(*(self.reread(name) for name in due))
         return due
+
+
+def _not_open() -> StoreError:
+    return StoreError("the gateway is not open", next_action="use it as: async with Gateway(settings) as gateway")
 
 
 def _era(stored: bytes) -> Era:

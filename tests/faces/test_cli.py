@@ -237,6 +237,27 @@ def test_doctor_is_content_with_a_working_project(place: Path) -> None:
     assert "server git, started" in {finding["subject"] for finding in as_json(done)["findings"]}
 
 
+@pytest.mark.requirement("S-14")
+def test_inspect_output_prints_the_inspectors_answer(place: Path) -> None:
+    answer = as_json(toolfold(place, "inspect-output", "git.log", "commits[]", "--json"))
+    assert {key: answer[key] for key in ("tool_id", "field_path", "node_type", "truncated")} == {
+        "tool_id": "git.log",
+        "field_path": "commits[]",
+        "node_type": "object",
+        "truncated": False,
+    }
+    assert {"name": "sha", "type": "string"} in answer["children"]
+    assert "commits[].sha: string" in toolfold(place, "inspect-output", "git.log").stdout
+
+
+def test_a_wrong_field_or_tool_answers_with_the_nearest_ones(place: Path) -> None:
+    field = as_json(toolfold(place, "inspect-output", "git.log", "comits[]", "--json"))["error"]
+    tool = as_json(toolfold(place, "inspect-output", "git.logs", "--json"))["error"]
+    assert (field["code"], tool["code"]) == ("UNKNOWN_FIELD", "TOOL_NOT_FOUND")
+    assert "commits[]" in field["hints"]
+    assert "git.log" in tool["hints"]
+
+
 @pytest.mark.parametrize("arguments", [("tre",), ("list", "--limit", "0"), ("bench", "no-such"), ("tree", "--nope")])
 def test_a_mistyped_command_line_answers_in_json_too(tmp_path: Path, arguments: tuple[str, ...]) -> None:
     done = toolfold(tmp_path, *arguments, "--json")

@@ -42,6 +42,42 @@ def test_a_programs_own_functions_are_tools_like_any_other(tmp_path: Path) -> No
     run(main())
 
 
+@pytest.mark.requirement("S-13")
+def test_each_inspection_is_an_event_and_is_counted_per_tool(tmp_path: Path) -> None:
+    async def main() -> None:
+        told: list[Event] = []
+        shop = MemoryUpstream("shop", [find_order])
+        async with Gateway(Settings(home=tmp_path), upstreams=[shop]) as gateway:
+            await gateway.build()
+            gateway.events.subscribe(told.append)
+            for path in ("", "*", ""):
+                await gateway.inspect_tool_output("SHOP.find_order", path)
+            await gateway.inspect_tool_output("toolbox.inspect_tool_output")
+            assert await gateway.inspections() == {"shop.find_order": 3, "toolbox.inspect_tool_output": 1}
+        assert [(event.name, event.data["tool_id"], event.data["field_path"]) for event in told] == [
+            ("mcp.schema.inspect.called", "shop.find_order", ""),
+            ("mcp.schema.inspect.called", "shop.find_order", "*"),
+            ("mcp.schema.inspect.called", "shop.find_order", ""),
+            ("mcp.schema.inspect.called", "toolbox.inspect_tool_output", ""),
+        ]
+        async with Gateway(Settings(home=tmp_path)) as gateway:
+            assert (await gateway.inspections())["shop.find_order"] == 3
+
+    run(main())
+
+
+def test_the_descriptor_of_a_tool_tells_what_it_takes_and_returns(tmp_path: Path) -> None:
+    async def main() -> None:
+        shop = MemoryUpstream("shop", [find_order])
+        async with Gateway(Settings(home=tmp_path), upstreams=[shop]) as gateway:
+            await gateway.build()
+            descriptor = await gateway.descriptor("shop.find_order")
+            assert descriptor["signature"].startswith("find_order(order_id: integer)")
+            assert descriptor["description"] == "Finds an order of the shop by its number."
+
+    run(main())
+
+
 def test_before_the_first_build_it_says_so(tmp_path: Path) -> None:
     async def main() -> None:
         async with Gateway(Settings(home=tmp_path)) as gateway:

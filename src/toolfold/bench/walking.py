@@ -1,7 +1,8 @@
 """What a model reads with `list` on its way from the root to a tool, in exact tokens and calls.
 
-The walker reads a listing page by page (`limit` entries each, in the order of `list`: fuller categories first, then tools), opens the
-right category as soon as it sees it, and stops at the page that shows the tool. Of several places the cheapest counts.
+The walker reads a listing page by page (`limit` entries each, in the order of `list`: fuller categories first, then
+tools), opens the right category as soon as it sees it, and stops at the page that shows the tool. Of several places the
+cheapest counts.
 """
 
 from collections import defaultdict

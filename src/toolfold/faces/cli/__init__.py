@@ -23,6 +23,7 @@ COMMANDS = {
     "servers": "toolfold.faces.cli.building:servers",
     "tree": "toolfold.faces.cli.browsing:tree",
     "list": "toolfold.faces.cli.browsing:list_level",
+    "inspect-output": "toolfold.faces.cli.inspecting:inspect_output",
     "doctor": "toolfold.faces.cli.doctor:doctor",
     "bench": "toolfold.faces.cli.benching:bench",
 }

@@ -100,6 +100,14 @@ def build_parser() -> Parser:
     listing.add_argument("--limit", type=positive, default=10, metavar="N", help="entries, at most 50 (default 10)")
     listing.add_argument("--cursor", metavar="CURSOR", help="go on where an earlier page ended")
 
+    inspect = command("inspect-output", "the structure of one part of a tool's output")
+    inspect.add_argument("tool_id", metavar="ID", help="a tool's id, as `toolfold list` shows it")
+    inspect.add_argument(
+        "field_path", nargs="?", default="", metavar="FIELD_PATH", help="a.b, a[], a[].b (default: the root)"
+    )
+    inspect.add_argument("--depth", type=positive, default=4, metavar="N", help="levels to preview (default 4)")
+    inspect.add_argument("--fields", type=positive, default=120, metavar="N", help="lines to preview (default 120)")
+
     command("doctor", "what is wrong here, and what to do about it").add_argument(
         "--connect", action="store_true", help="also start every server once"
     )
