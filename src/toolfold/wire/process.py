@@ -29,6 +29,7 @@ INHERITED = frozenset(
 )
 """What a server gets of our environment. Anything else may be a secret, and is given only by the configuration."""
 
+
 def environment(extra: dict[str, str]) -> dict[str, str]:
     """The safe part of our own environment, and the target's on top."""
     kept = {
