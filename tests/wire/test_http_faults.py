@@ -229,7 +229,6 @@ def test_a_tool_with_a_wrong_mark_is_left_out_and_said() -> None:
     asyncio.run(main())
 
 
-@pytest.mark.requirement("G-04")
 def test_changes_are_told_on_the_get_stream() -> None:
     async def main() -> None:
         told: list[str] = []

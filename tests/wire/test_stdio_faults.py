@@ -171,7 +171,6 @@ def test_pages_are_followed_to_the_end() -> None:
     asyncio.run(main())
 
 
-@pytest.mark.requirement("G-04")
 @pytest.mark.parametrize("fault", ["--pages-loop", "--pages-endless"])
 def test_pages_without_an_end_are_stopped(fault: str) -> None:
     async def main() -> None:

@@ -158,7 +158,6 @@ async def jane(method: str, params: Raw) -> Raw:
 
 
 @pytest.mark.parametrize("transport", ["stdio", "http"])
-@pytest.mark.requirement("G-04")
 def test_the_official_legacy_server_may_ask_during_a_call(transport: str) -> None:
     async def greeted(target: StdioTarget | HttpTarget) -> str:
         async with opened(target, FORMS, era="legacy") as connection:

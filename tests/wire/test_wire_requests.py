@@ -21,7 +21,6 @@ async def jane(method: str, params: Raw) -> Raw:
 
 
 @ERAS
-@pytest.mark.requirement("G-04")
 def test_progress_reaches_the_request_it_belongs_to(era: str) -> None:
     async def main() -> None:
         async with opened(misbehaving("--era", era)) as connection:
@@ -38,7 +37,6 @@ def test_progress_reaches_the_request_it_belongs_to(era: str) -> None:
 
 
 @ERAS
-@pytest.mark.requirement("G-04")
 def test_a_cancelled_call_is_cancelled_at_the_server(era: str) -> None:
     async def main() -> None:
         async with opened(misbehaving("--era", era)) as connection:
@@ -66,7 +64,6 @@ def test_a_call_over_its_deadline_is_cancelled_at_the_server(era: str) -> None:
 
 
 @ERAS
-@pytest.mark.requirement("G-04")
 def test_a_server_that_asks_during_a_call_is_answered(era: str) -> None:
     async def main() -> str:
         async with opened(misbehaving("--era", era), FORMS) as connection:
@@ -142,7 +139,6 @@ def test_a_handler_that_fails_answers_with_an_error(caplog: pytest.LogCaptureFix
 
 
 @ERAS
-@pytest.mark.requirement("G-04")
 def test_a_changed_list_of_tools_is_told(era: str) -> None:
     async def main() -> None:
         told: list[str] = []
