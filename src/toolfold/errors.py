@@ -138,7 +138,14 @@ class UnknownField(CatalogueError):
 
 
 class ToolNotFound(CatalogueError):
+    """`query` is what was asked for in plain words, where it was not asked by id; `candidates` are the nearest ids."""
+
     code = "TOOL_NOT_FOUND"
+
+    def __init__(self, message: str, *, query: str = "", hints: Sequence[Any] = (), next_action: str = "") -> None:
+        super().__init__(message, hints=hints, next_action=next_action)
+        self.query = query
+        self.candidates = self.hints
 
 
 class NotAuthorized(CatalogueError):

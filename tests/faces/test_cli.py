@@ -237,6 +237,27 @@ def test_doctor_is_content_with_a_working_project(place: Path) -> None:
     assert "server git, started" in {finding["subject"] for finding in as_json(done)["findings"]}
 
 
+@pytest.mark.requirement("D-03", "D-04")
+def test_search_and_nodes_answer_requests_in_plain_words(place: Path) -> None:
+    found = as_json(toolfold(place, "search", "who", "changed", "this", "line", "--json"))
+    assert found["results"][0]["tool_id"] == "git.blame"
+    inside = as_json(toolfold(place, "search", "find text in files", "--in", "servers/files", "--json"))
+    assert inside["category_path"] == ["Servers", "files"]
+    assert inside["results"][0]["tool_id"] == "files.search"
+    nodes = as_json(toolfold(place, "nodes", "run a database query", "--json"))
+    assert nodes["results"][0]["path"][0] == "Databases"
+    explained = toolfold(place, "search", "who changed this line", "--explain").stdout
+    assert "nearness" in explained
+    assert "line" in explained
+
+
+@pytest.mark.requirement("D-14")
+def test_an_impossible_request_is_refused_with_its_own_exit_code(place: Path) -> None:
+    done = toolfold(place, "search", "book a flight to Lisbon", "--json")
+    assert done.returncode == 4
+    assert as_json(done)["error"]["code"] == "NO_MATCH_IN_CATEGORY"
+
+
 @pytest.mark.requirement("S-14")
 def test_inspect_output_prints_the_inspectors_answer(place: Path) -> None:
     answer = as_json(toolfold(place, "inspect-output", "git.log", "commits[]", "--json"))
@@ -292,7 +313,7 @@ def test_the_demo_runs_by_itself_and_leaves_nothing_behind(tmp_path: Path) -> No
     temporary.mkdir()
     done = toolfold(tmp_path, "demo", env={"TMPDIR": str(temporary)})
     assert done.returncode == 0, done.stderr
-    for part in ("git", "files", "sqlite", "Databases", "toolfold import"):
+    for part in ("git", "files", "sqlite", "Databases", "git.blame", "NO_MATCH_IN_CATEGORY", "toolfold import"):
         assert part in done.stdout
     assert list(temporary.iterdir()) == []
     assert not (tmp_path / "state").exists()

@@ -22,9 +22,10 @@ AGAIN = "call list again with the same path and tags and without a cursor"
 
 
 class Position(Struct, frozen=True, array_like=True):
-    """The last entry shown: a node by its folded path, with a sum over all up to it, or a tool by its id."""
+    """The last entry shown: a node by its folded path, with a sum over all up to it; a tool by its id; or a place in a
+    ranking, with the generation that was ranked."""
 
-    kind: Literal["node", "tool"]
+    kind: Literal["node", "tool", "rank"]
     name: str
     before: int = 0
 

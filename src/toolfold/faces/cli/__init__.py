@@ -23,6 +23,8 @@ COMMANDS = {
     "servers": "toolfold.faces.cli.building:servers",
     "tree": "toolfold.faces.cli.browsing:tree",
     "list": "toolfold.faces.cli.browsing:list_level",
+    "nodes": "toolfold.faces.cli.searching:nodes",
+    "search": "toolfold.faces.cli.searching:search",
     "inspect-output": "toolfold.faces.cli.inspecting:inspect_output",
     "doctor": "toolfold.faces.cli.doctor:doctor",
     "bench": "toolfold.faces.cli.benching:bench",

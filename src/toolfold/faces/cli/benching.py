@@ -30,11 +30,27 @@ def bench(arguments: argparse.Namespace, output: Output) -> int:
         raise ConfigError(
             f"there is no bench {arguments.name!r}", hints=list(BENCHES), next_action="run `toolfold bench list`"
         )
-    options: dict[str, Any] = {"data": Path(arguments.data) if arguments.data else None}
-    if options["data"] is not None and not options["data"].is_dir():
+    data = Path(arguments.data) if arguments.data else None
+    if data is not None and not data.is_dir():
         raise ConfigError(f"{arguments.data} is no folder", next_action="give --data a folder of recorded material")
+    options = options_for(arguments.name, data)
     if arguments.ranked:
         options["ranked"] = Path(arguments.ranked)
     module = import_module(f"toolfold.bench.{arguments.name}")
     output.data(module.run(**options))
     return 0
+
+
+def options_for(name: str, data: Path | None) -> dict[str, Any]:
+    """Which part of the data folder a bench reads: `servers/NAME.json`, `retrieval/SET/…`, or the folder itself."""
+    if name not in {"retrieval", "abstain", "search"}:
+        return {"data": data}
+    if data is None:
+        raise ConfigError(
+            f"bench {name} measures on recorded material",
+            next_action="give --data a folder with servers/NAME.json and retrieval/SET/tools.jsonl, queries.jsonl",
+        )
+    servers, sets = (data / part if (data / part).is_dir() else data for part in ("servers", "retrieval"))
+    if name == "abstain":
+        return {"data": sets, "servers": servers}
+    return {"data": servers if name == "search" else sets}

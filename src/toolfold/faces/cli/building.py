@@ -29,7 +29,10 @@ def build(arguments: argparse.Namespace, output: Output) -> int:
     names = asked or [spec.name for spec in settings.servers if spec.enabled]
 
     async def work(gateway: Gateway) -> "tuple[Build, dict[str, UpstreamError]]":
-        return await read_servers(gateway, asked or None, len(names), output, registry)
+        made = await read_servers(gateway, asked or None, len(names), output, registry)
+        if not arguments.no_search:
+            await gateway.finder.sync()
+        return made
 
     made, failed = with_gateway(settings, work, fast=True)
     if output.as_json:

@@ -11,12 +11,15 @@ from typing import Any
 
 from toolfold.config import Settings
 from toolfold.demo.data import demo_servers, make_demo_data
+from toolfold.errors import NoMatchInCategory
 from toolfold.faces.cli.browsing import drawn, show_page
 from toolfold.faces.cli.building import counted, read_servers, show_servers, tell_failure
 from toolfold.faces.cli.output import Output
 from toolfold.faces.cli.running import with_gateway
 from toolfold.gateway import Gateway, Tree
 from toolfold.types import ServerSpec, ServerState
+
+QUESTIONS = ("who wrote this line of code, and when", "which customers ordered most", "order a taxi to the airport")
 
 
 def demo(arguments: argparse.Namespace, output: Output) -> int:
@@ -65,17 +68,28 @@ async def walk(gateway: Gateway, servers: Sequence[ServerSpec], output: Output) 
     states = await gateway.servers()
     tree = await gateway.tree(depth=2)
     pages = await descent(gateway)
+    answers = [await answer(gateway, query) for query in QUESTIONS]
     if not output.as_json:
         for name, error in failed.items():
             tell_failure(name, error, output)
         show_walk(states, tree, pages, made.report.nodes, output)
+        show_answers(answers, output)
     return {
         "servers": [{"name": state.name, "tools": state.tools, "status": state.status} for state in states],
         "tools": made.report.tools,
         "nodes": made.report.nodes,
         "pages": pages,
+        "searches": answers,
         "failed": {name: error.as_dict() for name, error in failed.items()},
     }
+
+
+async def answer(gateway: Gateway, query: str) -> dict[str, Any]:
+    try:
+        found = await gateway.search_tool_by_category(query, limit=2)
+    except NoMatchInCategory as error:
+        return {"query": query, "results": [], "error": error.as_dict()}
+    return {"query": query, "results": found["results"]}
 
 
 async def descent(gateway: Gateway) -> list[dict[str, Any]]:
@@ -103,6 +117,17 @@ def show_walk(
         output.line(f"   {output.style('list', 'cyan')} {path}")
         show_page({**page, "next_cursor": None}, output)
         output.line()
+
+
+def show_answers(answers: Sequence[dict[str, Any]], output: Output) -> None:
+    output.line(heading("4. Or it asks in plain words, and hears it when nothing fits", output))
+    for found in answers:
+        output.line(f"   {output.style('search', 'cyan')} {found['query']}")
+        for tool in found["results"]:
+            output.line(f"      {tool['confidence']:.0%} {output.style(tool['tool_id'], 'cyan')}  {tool['summary']}")
+        if not found["results"]:
+            output.line(f"      {output.style(found['error']['code'], 'yellow')}: {found['error']['message']}")
+    output.line()
 
 
 def heading(text: str, output: Output) -> str:

@@ -82,6 +82,8 @@ def build_parser() -> Parser:
         "--registry", metavar="FILE", help="where tool_registry.json goes (default: in the state folder)"
     )
 
+    build.add_argument("--no-search", action="store_true", help="leave the search index to the first search")
+
     servers = command("servers", "the configured servers and how each one is doing")
     servers.add_argument(
         "--connect", action="store_true", help="connect to each now, instead of telling what the last build saw"
@@ -99,6 +101,19 @@ def build_parser() -> Parser:
     )
     listing.add_argument("--limit", type=positive, default=10, metavar="N", help="entries, at most 50 (default 10)")
     listing.add_argument("--cursor", metavar="CURSOR", help="go on where an earlier page ended")
+
+    nodes = command("nodes", "the categories that fit a request")
+    nodes.add_argument("query", nargs="+", metavar="QUERY", help="what you want to get done, in plain words")
+    nodes.add_argument("--limit", type=positive, default=5, metavar="N", help="entries, at most 50 (default 5)")
+
+    search = command("search", "the tools that fit a request, or that none does")
+    search.add_argument("query", nargs="+", metavar="QUERY", help="what you want to get done, in plain words")
+    search.add_argument(
+        "--in", dest="within", default="", metavar="PATH", help="a category: Files/Search (default: all)"
+    )
+    search.add_argument("--limit", type=positive, default=5, metavar="N", help="entries, at most 50 (default 5)")
+    search.add_argument("--cursor", metavar="CURSOR", help="go on where an earlier page ended")
+    search.add_argument("--explain", action="store_true", help="say why: which words, how near in meaning")
 
     inspect = command("inspect-output", "the structure of one part of a tool's output")
     inspect.add_argument("tool_id", metavar="ID", help="a tool's id, as `toolfold list` shows it")

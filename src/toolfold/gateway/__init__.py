@@ -16,10 +16,11 @@ from toolfold.config import Settings
 from toolfold.disclosure.pointers import listing_entry
 from toolfold.errors import StoreError, UpstreamError
 from toolfold.events import Events
+from toolfold.gateway.finding import Finder
 from toolfold.types import Change, Era, Listing, Path, ServerInfo, ServerSpec, ServerState, Status, Tool
 
 if TYPE_CHECKING:
-    from toolfold.catalogue.build import Build as Build  # noqa: PLC0414 - given on to the faces
+    from toolfold.catalogue.build import Build as Build
     from toolfold.catalogue.build import Placed, PlaceTools
     from toolfold.storage.base import Store
     from toolfold.upstream.base import Upstream
@@ -54,6 +55,7 @@ class Gateway:
         self._store: Store | None = None
         self._catalogue: Catalogue | None = None
         self._pool: Pool | None = None
+        self._finder: Finder | None = None
         self._rereading: dict[str, asyncio.Task[None]] = {}
 
     async def __aenter__(self) -> Self:
@@ -90,6 +92,13 @@ class Gateway:
         if self._catalogue is None:
             raise _not_open()
         return self._catalogue
+
+    @property
+    def finder(self) -> Finder:
+        """Search, opened with the first request."""
+        if self._finder is None:
+            self._finder = Finder(self.catalogue, self._open_store(), self.settings.home / "search", self.events)
+        return self._finder
 
     def _open_store(self) -> "Store":
         if self._store is None:
@@ -139,6 +148,16 @@ class Gateway:
         """Child nodes and tool pointers at a path, as a model reads them."""
         page = await self.catalogue.list(tuple(path), tags=tags, limit=limit, cursor=cursor)
         return listing_entry(page.path, page.nodes, page.tools, page.next_cursor)
+
+    async def search_tool_by_category(
+        self, query: str, category_path: Sequence[str] = (), *, limit: int = 5, cursor: str | None = None
+    ) -> dict[str, Any]:
+        """Pointers to tools for a request, the best first, inside a category and all below it; `()` is everything."""
+        return await self.finder.in_category(query, tuple(category_path), limit=limit, cursor=cursor)
+
+    async def search_nodes(self, query: str, *, limit: int = 5) -> dict[str, Any]:
+        """Categories for a request, the best first."""
+        return await self.finder.nodes(query, limit=limit)
 
     async def tree(self, path: Sequence[str] = (), *, depth: int | None = None) -> Tree:
         """The categories below a path, with their counts."""

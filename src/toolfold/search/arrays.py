@@ -1,0 +1,119 @@
+"""A file of named arrays: written whole and renamed into place, read by mapping it into memory.
+
+A reader that has a file mapped keeps its contents whatever happens to the name. A file that was cut or changed in its
+head is `StoreDamaged`; what stands in the arrays is checked by `verify`, since reading it all would undo the mapping.
+"""
+
+import mmap
+import os
+import struct
+import tempfile
+import zlib
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+from msgspec import Struct
+
+from toolfold.errors import StoreDamaged
+from toolfold.search.kinds import Arrays, Columns
+
+MAGIC = b"TFARR\x00\x00\x01"
+_LEAD = struct.Struct("<8sII")
+_ALIGN = 64
+
+
+class _Slot(Struct, frozen=True, array_like=True):
+    dtype: str
+    shape: tuple[int, ...]
+    offset: int
+    checksum: int
+
+
+class _Head(Struct, frozen=True):
+    slots: dict[str, _Slot]
+    size: int
+
+
+def write_arrays(path: Path, arrays: Arrays) -> None:
+    """Writes beside the target, flushes, renames: the name holds the old file or the whole new one."""
+    slots: dict[str, _Slot] = {}
+    offset = 0
+    for name, array in arrays.items():
+        offset = -(-offset // _ALIGN) * _ALIGN
+        flat = np.ascontiguousarray(array)
+        slots[name] = _Slot(flat.dtype.str, flat.shape, offset, zlib.crc32(flat.data))
+        offset += flat.nbytes
+    head = msgspec.msgpack.encode(_Head(slots, offset))
+    start = -(-(_LEAD.size + len(head)) // _ALIGN) * _ALIGN
+
+    def fill(file: Any) -> None:
+        file.write(_LEAD.pack(MAGIC, len(head), zlib.crc32(head)))
+        file.write(head)
+        for name, array in arrays.items():
+            file.seek(start + slots[name].offset)
+            file.write(np.ascontiguousarray(array).data)
+        file.truncate(start + offset)
+
+    write_whole(path, fill)
+
+
+def write_whole(path: Path, fill: Any) -> None:
+    """Gives `fill` a new file and puts it in the place of `path` once it is on the disk."""
+    handle, name = tempfile.mkstemp(prefix=".new-", dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            fill(file)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def read_arrays(path: Path) -> Columns:
+    """The arrays as views of the mapped file; they keep it mapped for as long as one of them lives."""
+    head, start, whole = _open(path)
+    found: Columns = {}
+    for name, slot in head.slots.items():
+        dtype = np.dtype(slot.dtype)
+        count = int(np.prod(slot.shape, dtype=np.int64))
+        if start + slot.offset + count * dtype.itemsize > len(whole):
+            raise _damaged(path, "an array reaches behind the end")
+        found[name] = np.frombuffer(whole, dtype=dtype, count=count, offset=start + slot.offset).reshape(slot.shape)
+    return found
+
+
+def verify(path: Path) -> None:
+    """Reads everything and compares the checksums."""
+    head, _, _ = _open(path)
+    for name, array in read_arrays(path).items():
+        if zlib.crc32(array.data) != head.slots[name].checksum:
+            raise _damaged(path, f"the contents of {name} changed")
+
+
+def _open(path: Path) -> tuple[_Head, int, mmap.mmap]:
+    with path.open("rb") as file:
+        lead = file.read(_LEAD.size)
+        if len(lead) < _LEAD.size:
+            raise _damaged(path, "it is too short")
+        magic, length, checksum = _LEAD.unpack(lead)
+        if magic != MAGIC:
+            raise _damaged(path, "it is of another kind")
+        packed = file.read(length)
+        if zlib.crc32(packed) != checksum:
+            raise _damaged(path, "its head changed")
+        head = msgspec.msgpack.decode(packed, type=_Head)
+        start = -(-(_LEAD.size + length) // _ALIGN) * _ALIGN
+        if os.fstat(file.fileno()).st_size != start + head.size:
+            raise _damaged(path, "it was cut")
+        return head, start, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+
+
+def _damaged(path: Path, reason: str) -> StoreDamaged:
+    return StoreDamaged(
+        f"the search index file {path.name} cannot be used: {reason}",
+        next_action="nothing: the index is built anew from the catalogue",
+    )

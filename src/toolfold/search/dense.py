@@ -1,0 +1,75 @@
+"""Scores by meaning: how near each tool's vector lies to the request's.
+
+Vectors are whole numbers between -127 and 127 with a scale; so is the request's, and a product of two is a whole
+number that a float holds exactly: the same result whatever the order of the sums. (`einsum`, since the threads of the
+matrix library would spin on every core.) Large catalogues are first thinned by comparing signs only. A request of
+several sentences is as near to a tool as its nearest sentence.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from toolfold.search.encoder import Encoder
+from toolfold.search.kinds import Floats, Hashes, Mask, Numbers, Rows
+from toolfold.search.segment import quantise, signs
+from toolfold.search.view import View
+
+EXACT = 1024
+"""Up to so many rows are all compared in full; of more, about so many pass the coarse comparison."""
+
+
+class Dense:
+    """Nearness on one view. Asks the encoder once for each request."""
+
+    def __init__(self, view: View, encoder: Encoder) -> None:
+        self._view = view
+        self._encoder = encoder
+
+    def encode(self, texts: Sequence[str]) -> Floats:
+        return self._encoder.queries(texts)
+
+    def candidates(self, asked: Floats, mask: Mask) -> Rows:
+        """Rows worth an exact comparison, ascending: all when they are few."""
+        rows = np.flatnonzero(mask)
+        if len(rows) <= EXACT:
+            return rows
+        bits = signs(quantise(asked)[0])
+        kept = [self._nearest_by_sign(bits[:, at], mask, EXACT // (1 if at == 0 else 4)) for at in range(len(asked))]
+        return kept[0] if len(kept) == 1 else np.unique(np.concatenate(kept))
+
+    def _nearest_by_sign(self, bits: Hashes, mask: Mask, wanted: int) -> Rows:
+        apart = np.empty(self._view.total, dtype=np.uint16)
+        for base, segment in zip(self._view.bases, self._view.segments, strict=False):
+            column = segment.arrays["sign"]
+            total = np.zeros(segment.count, dtype=np.uint16)
+            for word in range(len(bits)):
+                total += np.bitwise_count(column[word] ^ bits[word])
+            apart[base : base + segment.count] = total
+        apart[~mask] = np.iinfo(np.uint16).max
+        at_most = np.cumsum(np.bincount(apart[mask], minlength=1))
+        return np.flatnonzero(apart <= int(np.searchsorted(at_most, wanted)))
+
+    def nearness(self, asked: Floats, rows: Rows) -> Numbers:
+        """Cosine of each row with each text of the request: one line for each text."""
+        return self.compared(asked, *self.gathered(rows))
+
+    def gathered(self, rows: Rows) -> tuple[Floats, Numbers]:
+        """The vectors of rows as whole numbers, and their scales."""
+        segments = self._view.segments
+        if len(segments) == 1:
+            arrays = segments[0].arrays
+            return arrays["vector"][rows].astype(np.float32), arrays["scale"][rows].astype(np.float64)
+        vectors = np.empty((len(rows), self._encoder.dims), dtype=np.float32)
+        scales = np.empty(len(rows), dtype=np.float64)
+        for base, segment in zip(self._view.bases, segments, strict=False):
+            inside = np.flatnonzero((rows >= base) & (rows < base + segment.count))
+            local = rows[inside] - base
+            vectors[inside] = segment.arrays["vector"][local]
+            scales[inside] = segment.arrays["scale"][local]
+        return vectors, scales
+
+    def compared(self, asked: Floats, vectors: Floats, scales: Numbers) -> Numbers:
+        numbers, scale = quantise(asked)
+        products = np.einsum("td,rd->tr", numbers.astype(np.float32), vectors)
+        return np.asarray(products * (scale[:, None].astype(np.float64) * scales), dtype=np.float64)

@@ -1,0 +1,63 @@
+"""Scores by words agree with the formula written out the slow way."""
+
+import math
+
+import pytest
+from search_catalogue import encoder, tools
+
+from toolfold.search.index import SearchIndex
+from toolfold.search.lexical import LENGTH, SATURATION, Lexical, query_words
+from toolfold.search.store import Store
+from toolfold.search.text import fields
+from toolfold.search.updater import update
+
+
+def store() -> Store:
+    made = Store(None, encoder().record.key)
+    update(made, encoder(), tools(), (), only=True)
+    return made
+
+
+def by_formula(query: str) -> dict[str, float]:
+    """BM25 over weighted counts, as a textbook has it."""
+    counts = {tool.tool_id: fields(tool) for tool in tools()}
+    mean = sum(sum(count.values()) for count in counts.values()) / len(counts)
+    found = {}
+    for tool_id, count in counts.items():
+        total = 0.0
+        for term in query_words(query):
+            holders = sum(term in other for other in counts.values())
+            worth = math.log(1 + (len(counts) - holders + 0.5) / (holders + 0.5))
+            times = count.get(term, 0.0)
+            damping = SATURATION * (1 - LENGTH + LENGTH * sum(count.values()) / mean)
+            total += worth * times * (SATURATION + 1) / (times + damping)
+        found[tool_id] = total
+    return found
+
+
+@pytest.mark.parametrize("query", ["delete rows of a table", "issue issue issue", "weather", "nothing of the kind zzz"])
+def test_scores_are_those_of_the_formula(query: str) -> None:
+    view = store().view
+    lexical = Lexical(view)
+    scores = lexical.scores(lexical.terms(query))
+    expected = by_formula(query)
+    for row in range(view.total):
+        assert float(scores[row]) == pytest.approx(expected[view.tool_id(row)], abs=1e-4)
+
+
+def test_the_words_a_tool_holds_add_up_to_its_score() -> None:
+    view = store().view
+    lexical = Lexical(view)
+    terms = lexical.terms("create a new issue in the tracker")
+    scores = lexical.scores(terms)
+    for row in range(view.total):
+        assert sum(gain for _, gain in lexical.held(terms, row)) == pytest.approx(float(scores[row]), abs=1e-4)
+
+
+def test_words_of_tools_that_left_count_no_more() -> None:
+    grown = SearchIndex.open(None, encoder=encoder())
+    grown.sync(tools())
+    grown.update((), removed=[tool.tool_id for tool in tools() if tool.server == "db"])
+    fresh = SearchIndex.open(None, encoder=encoder())
+    fresh.sync([tool for tool in tools() if tool.server != "db"])
+    assert grown.search("delete rows of a table") == fresh.search("delete rows of a table")

@@ -1,0 +1,32 @@
+"""What ships gives the figures that were recorded with it, on real sets."""
+
+from pathlib import Path
+
+import pytest
+from search_catalogue import encoder
+
+from toolfold.bench import abstain, retrieval
+from toolfold.search.calibrate import shipped
+
+
+@pytest.mark.requirement("D-11")
+def test_the_shipped_weights_rank_as_recorded(shared_data: Path) -> None:
+    found = retrieval.run(shared_data / "retrieval" / "mcptoolbenchpp", encoder=encoder())
+    figures = found["metrics"]["sets"]["mcptoolbenchpp"]
+    assert figures["toolfold"]["ndcg_at_10"] == pytest.approx(0.944, abs=0.01)
+    assert figures["toolfold"]["ndcg_at_10"] > figures["words_alone"]["ndcg_at_10"] + 0.02
+    assert figures["toolfold"]["ndcg_at_10"] > figures["fastmcp_formula"]["ndcg_at_10"] + 0.05
+
+
+@pytest.mark.requirement("D-14")
+def test_search_knows_when_nothing_fits_as_recorded(shared_data: Path) -> None:
+    data = shared_data / "retrieval" / "metatool"
+    found = abstain.run(data, servers=shared_data / "servers", sample=100, encoder=encoder())
+    figures = found["metrics"]["mean"]
+    assert figures["a_auroc"] > figures["a_auroc_fastmcp_score"] + 0.1
+    assert figures["b_refused_as_shipped"] >= 0.85
+    assert figures["false_refusals_as_shipped"] <= 0.05
+
+
+def test_the_calibration_was_fitted_with_the_weights_that_ship() -> None:
+    assert shipped().encoder == encoder().record.key

@@ -1,0 +1,74 @@
+"""What of a tool is searchable."""
+
+import msgspec
+from hypothesis import given
+from hypothesis import strategies as st
+
+from toolfold.search.terms import stem
+from toolfold.search.text import MAX_PARAMETERS, Document, document, fields, parameters_of, tool_text
+from toolfold.types import Tool, ToolDefinition
+
+SCHEMA = {
+    "type": "object",
+    "properties": {
+        "repo": {"type": "string", "description": "Name of the repository"},
+        "filter": {"type": "object", "properties": {"author": {"type": "string", "description": "Who wrote it"}}},
+        "labels": {"type": "array", "items": {"type": "object", "properties": {"colour": {}}}},
+    },
+}
+
+
+def test_parameters_are_found_at_every_level() -> None:
+    assert parameters_of(SCHEMA) == (
+        ("repo", "Name of the repository"),
+        ("filter", ""),
+        ("labels", ""),
+        ("author", "Who wrote it"),
+        ("colour", ""),
+    )
+
+
+def test_a_plain_list_of_parameters_is_read_too() -> None:
+    assert parameters_of([{"name": "city", "description": "Where"}, {"type": "x"}, "odd"]) == (("city", "Where"),)
+
+
+def test_parameters_are_bounded_and_a_deep_schema_ends() -> None:
+    schema: dict[str, object] = {}
+    for _ in range(200):
+        schema = {"properties": {"again": schema, "more": {}}}
+    assert len(parameters_of(schema)) <= MAX_PARAMETERS
+    assert len(parameters_of({"properties": {f"p{at}": {} for at in range(500)}})) == MAX_PARAMETERS
+
+
+@given(st.recursive(st.none() | st.booleans() | st.text(), lambda x: st.lists(x) | st.dictionaries(st.text(), x)))
+def test_any_json_can_stand_as_a_schema(schema: object) -> None:
+    parameters_of(schema)
+
+
+def test_a_catalogue_entry_becomes_a_document() -> None:
+    definition = ToolDefinition(
+        name="list_issues",
+        title="Issues",
+        description="All issues.",
+        raw=msgspec.Raw(b"{}"),
+        input_schema=msgspec.Raw(msgspec.json.encode(SCHEMA)),
+    )
+    tool = Tool(
+        tool_id="hub.list_issues", server="hub", definition=definition, fingerprint="f", paths=(("Code", "Issues"),)
+    )
+    found = document(tool)
+    assert found.description == "Issues. All issues."
+    assert found.category == ("Code", "Issues")
+    assert found.parameters[0] == ("repo", "Name of the repository")
+
+
+def test_a_name_counts_more_than_a_description_and_that_more_than_a_parameter() -> None:
+    tool = Document(tool_id="x", name="alpha", description="beta", parameters=(("gamma", "delta"),), server="epsilon")
+    counts = fields(tool)
+    assert counts[stem("alpha")] > counts[stem("beta")] > counts[stem("gamma")] == counts[stem("delta")]
+    assert counts[stem("epsilon")] > 0
+
+
+def test_the_encoder_reads_name_description_and_parameter_names() -> None:
+    tool = Document(tool_id="x", name="getOrderById", description="One order.", parameters=(("orderId", "Its key"),))
+    assert tool_text(tool) == "get order by id: One order. order id"
