@@ -196,7 +196,7 @@ def test_structured_content_counts_and_so_does_text_that_is_json() -> None:
         result(content=[{"type": "text", "text": "{}"}, {"type": "text", "text": "{}"}]),
         result(structuredContent={"error": "no"}, isError=True),
         result(structuredContent=None),
-        b'{"structuredContent": {"a": ' + b"[" * 5_000 + b"]" * 5_000 + b"}}",
+        b'{"structuredContent": {"a": ' + b"[" * 100_000 + b"]" * 100_000 + b"}}",
         b'{"structuredContent": {"a": "' + b"x" * (5 << 20) + b'"}}',
     ],
 )

@@ -258,6 +258,22 @@ def test_an_impossible_request_is_refused_with_its_own_exit_code(place: Path) ->
     assert as_json(done)["error"]["code"] == "NO_MATCH_IN_CATEGORY"
 
 
+@pytest.mark.requirement("D-05", "D-06")
+def test_a_tool_is_expanded_and_called_and_wrong_arguments_are_put_right(place: Path) -> None:
+    expanded = as_json(toolfold(place, "expand", "git.log", "--json"))
+    assert set(expanded["args_schema"]["properties"]) >= {"limit", "path"}
+    called = toolfold(place, "call", "git.log", '{"limit": 2}', "--json")
+    assert called.returncode == 0
+    assert len(as_json(called)["structuredContent"]["commits"]) == 2
+    assert json.loads(toolfold(place, "call", "git.log", "-", stdin='{"limit": 1}').stdout)["more"] is True
+    wrong = toolfold(place, "call", "git.log", '{"limit": "2"}', "--json")
+    assert wrong.returncode == 4
+    assert '{"limit":2}' in as_json(wrong)["error"]["next_action"]
+    failed = toolfold(place, "call", "git.show", '{"revision": "no-such-thing"}')
+    assert failed.returncode == 1
+    assert "no-such-thing" in failed.stdout
+
+
 @pytest.mark.requirement("S-14")
 def test_inspect_output_prints_the_inspectors_answer(place: Path) -> None:
     answer = as_json(toolfold(place, "inspect-output", "git.log", "commits[]", "--json"))

@@ -11,17 +11,21 @@ from contextlib import AsyncExitStack
 from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Any, Self
 
+from msgspec import Raw
+
 from toolfold.catalogue.catalogue import DEFAULT_LIMIT, Branch, Catalogue, Tree
 from toolfold.config import Settings
+from toolfold.disclosure.expanding import expanded
 from toolfold.disclosure.pointers import listing_entry
 from toolfold.errors import StoreError, UpstreamError
 from toolfold.events import Events
 from toolfold.gateway.finding import Finder
-from toolfold.types import Change, Era, Listing, Path, ServerInfo, ServerSpec, ServerState, Status, Tool
+from toolfold.types import Change, Era, Listing, Outcome, Path, ServerInfo, ServerSpec, ServerState, Status, Tool
 
 if TYPE_CHECKING:
     from toolfold.catalogue.build import Build as Build
     from toolfold.catalogue.build import Placed, PlaceTools
+    from toolfold.gateway.calling import Caller
     from toolfold.storage.base import Store
     from toolfold.upstream.base import Upstream
     from toolfold.upstream.pool import Pool
@@ -56,6 +60,7 @@ class Gateway:
         self._catalogue: Catalogue | None = None
         self._pool: Pool | None = None
         self._finder: Finder | None = None
+        self._caller: Caller | None = None
         self._rereading: dict[str, asyncio.Task[None]] = {}
 
     async def __aenter__(self) -> Self:
@@ -158,6 +163,29 @@ class Gateway:
     async def search_nodes(self, query: str, *, limit: int = 5) -> dict[str, Any]:
         """Categories for a request, the best first."""
         return await self.finder.nodes(query, limit=limit)
+
+    async def expand_tool(self, tool_id: str) -> dict[str, Any]:
+        """The whole of one tool, with the schemas that a model needs to call it."""
+        return expanded(await self.catalogue.tool(tool_id))
+
+    async def call_tool(
+        self,
+        tool_id: str,
+        args: Mapping[str, Any] | Raw,
+        *,
+        expect_version: int | None = None,
+        timeout_s: float | None = None,
+    ) -> Outcome:
+        """Calls a tool with arguments that fit its schema. The outcome is the server's result, undecoded.
+
+        `expect_version` is the version that `expand_tool` showed: a tool that changed since raises `ToolChanged`.
+        """
+        tool = await self.catalogue.tool(tool_id)
+        if self._caller is None:
+            from toolfold.gateway.calling import Caller
+
+            self._caller = Caller(self.pool, self.events, self.settings.limits.call_timeout_s)
+        return await self._caller.call(tool, args, expect_version=expect_version, timeout_s=timeout_s)
 
     async def tree(self, path: Sequence[str] = (), *, depth: int | None = None) -> Tree:
         """The categories below a path, with their counts."""

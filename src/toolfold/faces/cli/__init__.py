@@ -25,6 +25,8 @@ COMMANDS = {
     "list": "toolfold.faces.cli.browsing:list_level",
     "nodes": "toolfold.faces.cli.searching:nodes",
     "search": "toolfold.faces.cli.searching:search",
+    "expand": "toolfold.faces.cli.calling:expand",
+    "call": "toolfold.faces.cli.calling:call",
     "inspect-output": "toolfold.faces.cli.inspecting:inspect_output",
     "doctor": "toolfold.faces.cli.doctor:doctor",
     "bench": "toolfold.faces.cli.benching:bench",

@@ -131,9 +131,20 @@ def safe(text: str) -> str:
 
 
 def fit(text: str, room: int) -> str:
-    """Cut to the room there is, counted without colour codes. Coloured text that is too long loses its colours."""
-    bare = plain(text)
-    return text if len(bare) <= room else bare[: max(room - 1, 1)] + "…"
+    """Cut to the room there is. Colour codes take no room and stay."""
+    if len(plain(text)) <= room:
+        return text
+    import re
+
+    left = max(room - 1, 1)
+    kept = []
+    for piece in re.split(r"(\x1b\[[0-9;]*m)", text):
+        if piece.startswith("\x1b"):
+            kept.append(piece)
+        else:
+            kept.append(piece[:left])
+            left -= len(kept[-1])
+    return "".join(kept) + "…"
 
 
 def shown(value: Any) -> str:

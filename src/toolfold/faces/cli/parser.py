@@ -1,7 +1,7 @@
 """The commands and their options. Nothing here imports what a command needs to run: parsing stays cheap."""
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NoReturn
 
 from toolfold import __version__
@@ -16,6 +16,10 @@ EXIT_CODES = """exit codes:
   5  the store could not be read or written
   130  interrupted
 """
+
+
+Command = Callable[[str, str], argparse.ArgumentParser]
+"""Adds a command: its name, and what it does in a few words."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -50,6 +54,14 @@ def build_parser() -> Parser:
     def command(name: str, text: str) -> argparse.ArgumentParser:
         return commands.add_parser(name, help=text, description=text, parents=[shared])
 
+    add_setting_up(command)
+    add_looking_around(command)
+    add_using_tools(command)
+    add_checking(command)
+    return parser
+
+
+def add_setting_up(command: Command) -> None:
     demo = command("demo", "the whole idea on real local servers, nothing to configure")
     demo.add_argument(
         "--more", action="store_true", help="add public servers from the package index, each in its own environment"
@@ -89,6 +101,8 @@ def build_parser() -> Parser:
         "--connect", action="store_true", help="connect to each now, instead of telling what the last build saw"
     )
 
+
+def add_looking_around(command: Command) -> None:
     tree = command("tree", "the categories, with how many tools each holds")
     tree.add_argument("path", nargs="*", metavar="PATH", help="a category: Files/Search, or Files Search")
     tree.add_argument("--depth", type=positive, default=2, metavar="N", help="levels to show (default 2)")
@@ -115,6 +129,18 @@ def build_parser() -> Parser:
     search.add_argument("--cursor", metavar="CURSOR", help="go on where an earlier page ended")
     search.add_argument("--explain", action="store_true", help="say why: which words, how near in meaning")
 
+
+def add_using_tools(command: Command) -> None:
+    expand = command("expand", "one tool with its schemas")
+    expand.add_argument("tool_id", metavar="ID", help="a tool's id, as `toolfold list` shows it")
+
+    call = command("call", "call a tool, with arguments that fit its schema")
+    call.add_argument("tool_id", metavar="ID", help="a tool's id, as `toolfold list` shows it")
+    call.add_argument(
+        "args", nargs="?", default="{}", metavar="ARGS", help="a JSON object, or - to read it (default {})"
+    )
+    call.add_argument("--timeout", type=positive, metavar="S", help="seconds to wait at most")
+
     inspect = command("inspect-output", "the structure of one part of a tool's output")
     inspect.add_argument("tool_id", metavar="ID", help="a tool's id, as `toolfold list` shows it")
     inspect.add_argument(
@@ -123,6 +149,8 @@ def build_parser() -> Parser:
     inspect.add_argument("--depth", type=positive, default=4, metavar="N", help="levels to preview (default 4)")
     inspect.add_argument("--fields", type=positive, default=120, metavar="N", help="lines to preview (default 120)")
 
+
+def add_checking(command: Command) -> None:
     command("doctor", "what is wrong here, and what to do about it").add_argument(
         "--connect", action="store_true", help="also start every server once"
     )
@@ -131,7 +159,6 @@ def build_parser() -> Parser:
     bench.add_argument("name", metavar="NAME", help="start, build, ontology, …; `toolfold bench list` names them")
     bench.add_argument("--data", metavar="DIR", help="a folder of recorded servers and sets to measure on")
     bench.add_argument("--ranked", metavar="FILE", help="retrieval: write each query's ranking there")
-    return parser
 
 
 def positive(text: str) -> int:

@@ -1,0 +1,32 @@
+"""The shape of a call, and the short loop that builds the stack of handlers."""
+
+from collections.abc import Awaitable, Callable, Sequence
+
+from msgspec import Raw, Struct
+
+from toolfold.types import Outcome, Tool
+from toolfold.wire.values import OnInput, OnProgress
+
+
+class Request(Struct, frozen=True, kw_only=True):
+    """One call of one tool of the catalogue. `arguments` is the exact JSON that is checked and sent."""
+
+    tool: Tool
+    arguments: Raw
+    meta: Raw | None = None
+    timeout_s: float | None = None
+    on_progress: OnProgress | None = None
+    on_input: OnInput | None = None
+
+
+Handler = Callable[[Request], Awaitable[Outcome]]
+Wrap = Callable[[Handler], Handler]
+"""A handler around a handler: it may refuse, bound or record, and otherwise passes the request on."""
+
+
+def stack(innermost: Handler, wraps: Sequence[Wrap]) -> Handler:
+    """The first of `wraps` is the outermost: it sees a request first and its outcome last."""
+    handler = innermost
+    for wrap in reversed(wraps):
+        handler = wrap(handler)
+    return handler

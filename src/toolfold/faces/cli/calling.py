@@ -1,0 +1,60 @@
+"""`toolfold expand` and `toolfold call`: one tool with its schemas, and a call of it for real."""
+
+import argparse
+import sys
+from typing import Any
+
+import msgspec
+from msgspec import Raw
+
+from toolfold.faces.cli.output import Output
+from toolfold.faces.cli.running import settings_of, with_gateway
+from toolfold.gateway import Gateway
+from toolfold.types import Outcome
+
+TOOL_FAILED = 1
+
+
+def expand(arguments: argparse.Namespace, output: Output) -> int:
+    async def work(gateway: Gateway) -> dict[str, Any]:
+        return await gateway.expand_tool(arguments.tool_id)
+
+    found = with_gateway(settings_of(arguments, require_servers=False), work)
+    if output.as_json:
+        output.data(found)
+        return 0
+    output.line(f"{output.style(found['tool_id'], 'bold')}  version {found['version']}  {' / '.join(found['path'])}")
+    output.line(found["description"] or found["summary"])
+    for name in ("args_schema", "result_schema"):
+        if found[name] is not None:
+            text = msgspec.json.format(bytes(found[name]), indent=2).decode()
+            output.line(f"{output.style(name, 'cyan')}: {text}")
+    return 0
+
+
+def call(arguments: argparse.Namespace, output: Output) -> int:
+    """Prints the text of the result, or with `--json` the whole of it. The exit code says whether the tool failed."""
+    given = Raw((sys.stdin.read() if arguments.args == "-" else arguments.args).encode())
+
+    async def work(gateway: Gateway) -> Outcome:
+        return await gateway.call_tool(arguments.tool_id, given, timeout_s=arguments.timeout)
+
+    outcome = with_gateway(settings_of(arguments), work, fast=True)
+    if output.as_json:
+        output.data(outcome.result)
+    else:
+        show(msgspec.json.decode(outcome.result), output)
+    return TOOL_FAILED if outcome.is_error else 0
+
+
+def show(result: Any, output: Output) -> None:
+    """Text as it is; other content by its kind. Structured content only where there is no text that says it."""
+    blocks = result.get("content") or []
+    texts = [block.get("text", "") for block in blocks if isinstance(block, dict) and block.get("type") == "text"]
+    for text in texts:
+        output.line(text)
+    for block in blocks:
+        if isinstance(block, dict) and block.get("type") != "text":
+            output.note(f"[{block.get('type')} {block.get('mimeType', '')}]")
+    if not texts and result.get("structuredContent") is not None:
+        output.data(result["structuredContent"])

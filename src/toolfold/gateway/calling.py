@@ -1,0 +1,57 @@
+"""Calling tools: the stack that a call goes through.
+
+It checks the arguments against the schema that `expand_tool` shows, bounds the time, tells what happened, and hands the
+call to its server.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import Raw
+
+from toolfold.calls import Handler, Request, stack
+from toolfold.calls.bounding import bounded
+from toolfold.calls.checking import Checker
+from toolfold.calls.invoking import invoked
+from toolfold.calls.recording import recorded
+from toolfold.errors import InvalidArguments, ToolChanged
+from toolfold.events import Events
+from toolfold.types import Outcome, Tool
+
+if TYPE_CHECKING:
+    from toolfold.upstream.pool import Pool
+
+
+class Caller:
+    """The stack of handlers around the servers of one gateway."""
+
+    def __init__(self, pool: "Callable[[], Awaitable[Pool]]", events: Events, longest_s: float) -> None:
+        self._handler: Handler = stack(invoked(pool), [recorded(events), Checker().wrap, bounded(longest_s)])
+
+    async def call(
+        self,
+        tool: Tool,
+        arguments: Mapping[str, Any] | Raw,
+        *,
+        expect_version: int | None = None,
+        timeout_s: float | None = None,
+    ) -> Outcome:
+        if expect_version is not None and expect_version != tool.version:
+            raise ToolChanged(
+                f"{tool.tool_id} changed since it was expanded: version {expect_version} is now {tool.version}",
+                next_action=f"call expand_tool for {tool.tool_id} again, and use the schema it shows now",
+            )
+        return await self._handler(Request(tool=tool, arguments=_encoded(tool, arguments), timeout_s=timeout_s))
+
+
+def _encoded(tool: Tool, arguments: Mapping[str, Any] | Raw) -> Raw:
+    if isinstance(arguments, Raw):
+        return arguments
+    try:
+        return Raw(msgspec.json.encode(dict(arguments)))
+    except (TypeError, ValueError, UnicodeEncodeError, RecursionError) as error:
+        raise InvalidArguments(
+            f"the arguments of {tool.tool_id} cannot be written as JSON: {error}",
+            next_action="give plain JSON values: strings, numbers, booleans, null, lists and objects",
+        ) from error
