@@ -133,6 +133,7 @@ def test_the_inspector_describes_itself_and_answers_within_its_own_schema() -> N
         assert contradictions(observe(answer), output_schema()) == []
 
 
+@pytest.mark.requirement("S-11")
 def test_the_directive_block_is_kept_to_the_letter() -> None:
     assert DIRECTIVE.splitlines() == [
         "**Handling Large Outputs:**",

@@ -4,6 +4,7 @@ It describes itself with the same code as any other tool. What it does is `inspe
 and that planners get its descriptor first, is arranged above.
 """
 
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
@@ -116,3 +117,8 @@ def inspector_tool() -> Tool:
 def inspector_descriptor() -> Descriptor:
     """The descriptor that planners get before any search."""
     return describe(inspector_tool())
+
+
+def preloaded(found: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Descriptors for a planner, the inspector's first and only once. What was found stays as it is."""
+    return [inspector_descriptor().as_dict(), *(one for one in found if one["tool_id"] != INSPECTOR_ID)]

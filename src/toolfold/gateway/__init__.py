@@ -15,7 +15,6 @@ from msgspec import Raw
 
 from toolfold.catalogue.catalogue import DEFAULT_LIMIT, Branch, Catalogue, Tree
 from toolfold.config import Settings
-from toolfold.disclosure.expanding import expanded
 from toolfold.disclosure.pointers import listing_entry
 from toolfold.errors import StoreError, UpstreamError
 from toolfold.events import Events
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from toolfold.catalogue.build import Build as Build
     from toolfold.catalogue.build import Placed, PlaceTools
     from toolfold.gateway.calling import Caller
+    from toolfold.gateway.describing import Describer
     from toolfold.storage.base import Store
     from toolfold.upstream.base import Upstream
     from toolfold.upstream.pool import Pool
@@ -35,8 +35,8 @@ __all__ = ["Branch", "Gateway", "OnServer", "Tree"]
 ERAS = "eras"
 """The namespace of the store that remembers which protocol era each server speaks."""
 
-INSPECTIONS = "inspections"
-"""The namespace that counts inspections per tool."""
+Names = list[str]
+Descriptors = list[dict[str, Any]]
 
 OnServer = Callable[[str, "Listing | UpstreamError"], None]
 """Told each server of a build as it is done: its listing, or why there is none."""
@@ -60,6 +60,7 @@ class Gateway:
         self._catalogue: Catalogue | None = None
         self._pool: Pool | None = None
         self._finder: Finder | None = None
+        self._describer: Describer | None = None
         self._caller: Caller | None = None
         self._rereading: dict[str, asyncio.Task[None]] = {}
 
@@ -104,6 +105,15 @@ class Gateway:
         if self._finder is None:
             self._finder = Finder(self.catalogue, self._open_store(), self.settings.home / "search", self.events)
         return self._finder
+
+    @property
+    def describer(self) -> "Describer":
+        """What may be read of one tool."""
+        if self._describer is None:
+            from toolfold.gateway.describing import Describer
+
+            self._describer = Describer(self.catalogue, self._open_store(), self.events)
+        return self._describer
 
     def _open_store(self) -> "Store":
         if self._store is None:
@@ -166,7 +176,7 @@ class Gateway:
 
     async def expand_tool(self, tool_id: str) -> dict[str, Any]:
         """The whole of one tool, with the schemas that a model needs to call it."""
-        return expanded(await self.catalogue.tool(tool_id))
+        return await self.describer.expand(tool_id)
 
     async def call_tool(
         self,
@@ -180,11 +190,11 @@ class Gateway:
 
         `expect_version` is the version that `expand_tool` showed: a tool that changed since raises `ToolChanged`.
         """
-        tool = await self.catalogue.tool(tool_id)
+        tool = await self.describer.tool(tool_id)
         if self._caller is None:
             from toolfold.gateway.calling import Caller
 
-            self._caller = Caller(self.pool, self.events, self.settings.limits.call_timeout_s)
+            self._caller = Caller(self.pool, self.describer, self.events, self.settings.limits.call_timeout_s)
         return await self._caller.call(tool, args, expect_version=expect_version, timeout_s=timeout_s)
 
     async def tree(self, path: Sequence[str] = (), *, depth: int | None = None) -> Tree:
@@ -202,40 +212,26 @@ class Gateway:
 
     async def descriptor(self, tool_id: str) -> dict[str, Any]:
         """The compact descriptor of a tool: what it takes, and what it returns, folded."""
-        from toolfold.disclosure.descriptor import describe
+        return await self.describer.descriptor(tool_id)
 
-        return describe(await self._tool(tool_id)).as_dict()
+    async def available_tools(self, query: str, category_path: Sequence[str] = (), *, limit: int = 5) -> Descriptors:
+        """What a planner gets for a request: the inspector's descriptor, then those of the tools that fit."""
+        found = await self.search_tool_by_category(query, category_path, limit=limit)
+        return await self.describer.available(pointer["tool_id"] for pointer in found["results"])
+
+    async def inventory(self) -> dict[str, Names]:
+        """The names of all tools by server."""
+        return await self.describer.inventory()
 
     async def inspect_tool_output(
         self, tool_id: str, field_path: str | None = "", *, max_depth: int = 4, max_fields: int = 120
     ) -> dict[str, Any]:
         """What is at one place of a tool's output. Raises `ToolNotFound` and `UnknownField` with what is near."""
-        from toolfold.disclosure.descriptor import decoded
-        from toolfold.disclosure.inspector import inspect_schema
+        return await self.describer.inspect(tool_id, field_path, max_depth, max_fields)
 
-        tool = await self._tool(tool_id)
-        declared = decoded(tool.definition.output_schema)
-        answer = inspect_schema(declared, field_path, max_depth=max_depth, max_fields=max_fields, tool_id=tool.tool_id)
-        if declared is None:
-            answer["note"] = "this tool declares no output schema"
-        await self._count_inspection(tool.tool_id, answer["field_path"])
-        return {"tool_id": tool.tool_id, **answer}
-
-    async def _tool(self, tool_id: str) -> Tool:
-        """A tool of the catalogue, or the toolbox's own, which is always there."""
-        from toolfold.disclosure.toolbox import INSPECTOR_ID, inspector_tool
-
-        return inspector_tool() if tool_id.casefold() == INSPECTOR_ID else await self.catalogue.tool(tool_id)
-
-    async def _count_inspection(self, tool_id: str, field_path: str) -> None:
-        store = self._open_store()
-        count = int(await store.get(INSPECTIONS, tool_id) or 0) + 1
-        await store.put(INSPECTIONS, tool_id, str(count).encode())
-        self.events.emit("mcp.schema.inspect.called", tool_id=tool_id, field_path=field_path, count=count)
-
-    async def inspections(self) -> dict[str, int]:
+    async def inspections(self) -> Mapping[str, int]:
         """How often the output of each tool was inspected: many times means that its summary hides what is needed."""
-        return {tool_id: int(count) for tool_id, count in (await self._open_store().items(INSPECTIONS)).items()}
+        return await self.describer.inspections()
 
     async def servers(self, *, connect: bool = False) -> Sequence[ServerState]:
         """Each configured server: with `connect`, as it is now; else as the last build left it."""

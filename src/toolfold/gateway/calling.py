@@ -17,6 +17,7 @@ from toolfold.calls.invoking import invoked
 from toolfold.calls.recording import recorded
 from toolfold.errors import InvalidArguments, ToolChanged
 from toolfold.events import Events
+from toolfold.gateway.describing import Describer
 from toolfold.types import Outcome, Tool
 
 if TYPE_CHECKING:
@@ -26,8 +27,12 @@ if TYPE_CHECKING:
 class Caller:
     """The stack of handlers around the servers of one gateway."""
 
-    def __init__(self, pool: "Callable[[], Awaitable[Pool]]", events: Events, longest_s: float) -> None:
-        self._handler: Handler = stack(invoked(pool), [recorded(events), Checker().wrap, bounded(longest_s)])
+    def __init__(
+        self, pool: "Callable[[], Awaitable[Pool]]", describer: Describer, events: Events, longest_s: float
+    ) -> None:
+        self._handler: Handler = stack(
+            invoked(pool), [recorded(events), Checker().wrap, describer.wrap, bounded(longest_s)]
+        )
 
     async def call(
         self,
