@@ -294,3 +294,14 @@ def test_pydantic_is_not_imported_for_those_who_do_not_use_it() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout.strip() == "[]"
+
+
+def test_object_in_a_hint_means_anything() -> None:
+    def rows(filters: dict[str, object]) -> list[dict[str, object]]:
+        """Rows that fit."""
+        return [filters]
+
+    made = function_tool(rows)
+    assert json.loads(bytes(made.definition.input_schema))["properties"]["filters"]["type"] == "object"
+    result = json.loads(bytes(made.result(made.bind(Raw(b'{"filters": {"a": [1, null]}}'))())))
+    assert result["structuredContent"] == {"result": [{"a": [1, None]}]}
