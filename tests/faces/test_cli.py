@@ -138,6 +138,19 @@ def test_without_a_catalogue_it_says_what_to_run(tmp_path: Path) -> None:
     assert done.returncode == 4
     assert "toolfold build" in done.stderr
     assert done.stdout == ""
+    assert not (tmp_path / "state").exists(), "looking makes no files"
+
+
+def test_a_damaged_catalogue_is_told_with_a_way_out_and_left_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / "state").mkdir()
+    damaged = tmp_path / "state" / "toolfold.sqlite"
+    damaged.write_bytes(b"SQLite format 3\0" + bytes(range(256)) * 40)
+    before = damaged.read_bytes()
+    done = toolfold(tmp_path, "tree", "--json")
+    assert done.returncode == 5
+    assert as_json(done)["error"]["code"] == "STORE_DAMAGED"
+    assert as_json(done)["error"]["next_action"]
+    assert damaged.read_bytes() == before
 
 
 def test_without_a_configuration_it_says_where_it_looked_and_what_to_run(tmp_path: Path) -> None:

@@ -45,16 +45,23 @@ OnServer = Callable[[str, "Listing | UpstreamError"], None]
 class Gateway:
     """All tools of one configuration. Use it as `async with Gateway(Settings.load()) as gateway`.
 
-    `upstreams` are further sources that a program brings itself, such as its own functions.
+    `upstreams` are further sources that a program brings itself, such as its own functions. With `create=False` it
+    opens only a catalogue that is there, and raises `NotBuilt` otherwise.
     """
 
     def __init__(
-        self, settings: Settings | None = None, *, upstreams: "Iterable[Upstream]" = (), store: "Store | None" = None
+        self,
+        settings: Settings | None = None,
+        *,
+        upstreams: "Iterable[Upstream]" = (),
+        store: "Store | None" = None,
+        create: bool = True,
     ) -> None:
         self.settings = settings if settings is not None else Settings()
         self.events = Events()
         self._upstreams = tuple(upstreams)
         self._given_store = store
+        self._create = create
         self._resources = AsyncExitStack()
         self._store: Store | None = None
         self._catalogue: Catalogue | None = None
@@ -268,6 +275,8 @@ class Gateway:
     def _own_store(self) -> "Store":
         from toolfold.storage.sqlite import SqliteStore
 
+        if not self._create:
+            return SqliteStore(self.store_path, create=False)
         try:
             self.settings.home.mkdir(parents=True, exist_ok=True, mode=0o700)
         except OSError as error:

@@ -7,7 +7,7 @@ from typing import Any
 
 from toolfold.faces.cli.output import Output, fit
 from toolfold.faces.cli.parser import path_of
-from toolfold.faces.cli.running import settings_of, with_gateway
+from toolfold.faces.cli.running import with_catalogue
 from toolfold.gateway import Branch, Gateway, Tree
 from toolfold.types import Path, Tool
 
@@ -21,7 +21,7 @@ def tree(arguments: argparse.Namespace, output: Output) -> int:
         found = await gateway.tree(path, depth=arguments.depth)
         return found, by_place(await gateway.tools_below(found.path)) if arguments.tools else {}
 
-    found, tools = with_gateway(settings_of(arguments, require_servers=False), work)
+    found, tools = with_catalogue(arguments, work)
     if output.as_json:
         output.data({"path": found.path, "tools": found.tools, "nodes": [as_dict(b, tools) for b in found.branches]})
         return 0
@@ -79,7 +79,7 @@ def list_level(arguments: argparse.Namespace, output: Output) -> int:
     async def work(gateway: Gateway) -> dict[str, Any]:
         return await gateway.list(path, tags=arguments.tag, limit=arguments.limit, cursor=arguments.cursor)
 
-    page = with_gateway(settings_of(arguments, require_servers=False), work)
+    page = with_catalogue(arguments, work)
     if output.as_json:
         output.data(page)
         return 0

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Raw
 
 from toolfold.faces.cli.output import Output
-from toolfold.faces.cli.running import settings_of, with_gateway
+from toolfold.faces.cli.running import settings_of, with_catalogue, with_gateway
 from toolfold.gateway import Gateway
 from toolfold.types import Outcome
 
@@ -19,7 +19,7 @@ def expand(arguments: argparse.Namespace, output: Output) -> int:
     async def work(gateway: Gateway) -> dict[str, Any]:
         return await gateway.expand_tool(arguments.tool_id)
 
-    found = with_gateway(settings_of(arguments, require_servers=False), work)
+    found = with_catalogue(arguments, work)
     if output.as_json:
         output.data(found)
         return 0
@@ -39,7 +39,7 @@ def call(arguments: argparse.Namespace, output: Output) -> int:
     async def work(gateway: Gateway) -> Outcome:
         return await gateway.call_tool(arguments.tool_id, given, timeout_s=arguments.timeout)
 
-    outcome = with_gateway(settings_of(arguments), work, fast=True)
+    outcome = with_gateway(settings_of(arguments), work, fast=True, create=False)
     if output.as_json:
         output.data(outcome.result)
     else:

@@ -130,10 +130,8 @@ def of_the_catalogue(settings: Settings) -> Finding:
     async def work(gateway: Gateway) -> Tree:
         return await gateway.tree(depth=1)
 
-    if not (settings.home / "toolfold.sqlite").exists():
-        return Finding("catalogue", "mind", "not built yet", "run `toolfold build`")
     try:
-        tree = with_gateway(settings, work)
+        tree = with_gateway(settings, work, create=False)
     except NotBuilt as error:
         return Finding("catalogue", "mind", error.message, error.next_action)
     except ToolfoldError as error:

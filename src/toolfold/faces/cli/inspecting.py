@@ -4,7 +4,7 @@ import argparse
 from typing import Any
 
 from toolfold.faces.cli.output import Output
-from toolfold.faces.cli.running import settings_of, with_gateway
+from toolfold.faces.cli.running import with_catalogue
 from toolfold.gateway import Gateway
 
 
@@ -14,7 +14,7 @@ def inspect_output(arguments: argparse.Namespace, output: Output) -> int:
             arguments.tool_id, arguments.field_path, max_depth=arguments.depth, max_fields=arguments.fields
         )
 
-    answer = with_gateway(settings_of(arguments, require_servers=False), work)
+    answer = with_catalogue(arguments, work)
     if output.as_json:
         output.data(answer)
         return 0

@@ -15,15 +15,22 @@ def settings_of(arguments: argparse.Namespace, *, require_servers: bool = True) 
     return Settings.load(arguments.config, home=arguments.home, require_servers=require_servers)
 
 
-def with_gateway(settings: Settings, work: Callable[[Gateway], Awaitable[T]], *, fast: bool = False) -> T:
+def with_gateway(
+    settings: Settings, work: Callable[[Gateway], Awaitable[T]], *, fast: bool = False, create: bool = True
+) -> T:
     """Runs `work` with an open gateway. `fast` takes uvloop where there is one: worth its import where servers talk."""
 
     async def main() -> T:
-        async with Gateway(settings) as gateway:
+        async with Gateway(settings, create=create) as gateway:
             return await work(gateway)
 
     with asyncio.Runner(loop_factory=fast_loop() if fast else None) as runner:
         return runner.run(main())
+
+
+def with_catalogue(arguments: argparse.Namespace, work: Callable[[Gateway], Awaitable[T]]) -> T:
+    """Runs `work` on a catalogue that is there. Looking makes no files and needs no configured server."""
+    return with_gateway(settings_of(arguments, require_servers=False), work, create=False)
 
 
 def fast_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:

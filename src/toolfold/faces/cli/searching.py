@@ -7,7 +7,7 @@ from typing import Any
 from toolfold.faces.cli.browsing import risk_of
 from toolfold.faces.cli.output import Output
 from toolfold.faces.cli.parser import path_of
-from toolfold.faces.cli.running import settings_of, with_gateway
+from toolfold.faces.cli.running import with_catalogue
 from toolfold.gateway import Gateway
 from toolfold.types import Hit
 
@@ -20,7 +20,7 @@ def search(arguments: argparse.Namespace, output: Output) -> int:
         place = tuple(page["category_path"])
         return page, await gateway.finder.hits(query, place, limit=arguments.limit) if arguments.explain else ()
 
-    page, hits = with_gateway(settings_of(arguments, require_servers=False), work)
+    page, hits = with_catalogue(arguments, work)
     reasons = {hit.tool_id: hit for hit in hits}
     if output.as_json:
         output.data({**page, "why": {hit.tool_id: hit.why for hit in hits}} if arguments.explain else page)
@@ -56,7 +56,7 @@ def nodes(arguments: argparse.Namespace, output: Output) -> int:
     async def work(gateway: Gateway) -> dict[str, Any]:
         return await gateway.search_nodes(" ".join(arguments.query), limit=arguments.limit)
 
-    found = with_gateway(settings_of(arguments, require_servers=False), work)
+    found = with_catalogue(arguments, work)
     if output.as_json:
         output.data(found)
         return 0
