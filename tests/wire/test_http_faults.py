@@ -57,6 +57,19 @@ def test_a_wrong_memory_of_the_era_heals(era: str, remembered: str) -> None:
     assert asyncio.run(main()) == (remembered if era == "dual" else era)
 
 
+def test_a_proxy_of_the_environment_is_not_asked_for_servers_on_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    for name in ("NO_PROXY", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+
+    async def main() -> None:
+        async with MisbehavingHttp() as server, opened(server.target) as connection:
+            assert "echo" in await names(connection)
+
+    asyncio.run(main())
+
+
 def test_a_legacy_server_that_is_remembered_is_not_probed() -> None:
     async def main() -> list[str]:
         async with MisbehavingHttp(era="legacy") as server:

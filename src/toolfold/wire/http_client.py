@@ -57,6 +57,7 @@ class Http:
             timeout=httpx2.Timeout(None, connect=options.start_timeout_s),
             limits=httpx2.Limits(max_connections=None, max_keepalive_connections=16, keepalive_expiry=30),
             follow_redirects=False,
+            trust_env=not is_this_machine(self.url.host),
         )
 
     @contextlib.asynccontextmanager
@@ -165,6 +166,11 @@ class Http:
             f"{self.origin} answered with HTTP status {status}",
             next_action="check that `url` of this server is its MCP endpoint",
         )
+
+
+def is_this_machine(host: str | None) -> bool:
+    """A proxy that the environment names is for the world outside, not for servers on this machine."""
+    return host in {"localhost", "127.0.0.1", "::1"}
 
 
 async def read_body(response: "httpx2.Response", limit: int) -> bytes:

@@ -28,6 +28,7 @@ from toolfold.upstream.openapi.requests import Request, build_request
 from toolfold.upstream.openapi.responses import Response, outcome
 from toolfold.upstream.signatures import error_result, refusal
 from toolfold.upstream.threads import in_thread
+from toolfold.wire.http_client import is_this_machine
 
 if TYPE_CHECKING:
     import httpx2
@@ -150,8 +151,8 @@ class OpenApiUpstream:
         import httpx2
 
         if self._client is None:
-            # A proxy of the environment is for the world outside, not for this machine. Deadlines are the call's.
-            outside = urlsplit(self._base).hostname not in {"localhost", "127.0.0.1", "::1"}
+            outside = not is_this_machine(urlsplit(self._base).hostname)
+            # Deadlines are the call's.
             self._client = httpx2.AsyncClient(trust_env=outside, timeout=None, follow_redirects=False)
         target = request.target
         if self._base_query:
