@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 import pytest
-from catalogue_kit import Shelves, catalogue_in, definition, listing
+from catalogue_kit import Shelves, by_server_and_verb, catalogue_in, definition, listing
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -15,6 +15,7 @@ from toolfold.catalogue.catalogue import Branch, Catalogue, Page
 from toolfold.catalogue.cursor import Position, cursor_for, position_in
 from toolfold.catalogue.near import edit_distance, near
 from toolfold.errors import BadCursor, NotBuilt, ToolNotFound, UnknownPath
+from toolfold.storage.sqlite import SqliteStore
 from toolfold.types import Node, ServerInfo, Tool
 
 
@@ -110,6 +111,23 @@ def test_tags_must_all_be_there_and_lead_down_to_the_tools_that_have_them(tmp_pa
             assert (await catalogue.list((), tags=["no such tag"])).nodes == ()
             found = await pages(catalogue, ("By verb", "Get"), limit=1, tags=["risk:read-only"])
             assert [tool.name for page in found for tool in page.tools] == ["get_all", "get_log"]
+
+    asyncio.run(main())
+
+
+def test_a_tool_looked_up_again_is_as_our_own_commit_left_it_and_another_process_is_seen_soon(tmp_path: Path) -> None:
+    async def main() -> None:
+        now = [1000.0]
+        async with SqliteStore(tmp_path / "c.sqlite") as store:
+            ours = Catalogue(store, place=by_server_and_verb, clock=lambda: now[0])
+            theirs = Catalogue(store, place=by_server_and_verb, clock=lambda: now[0])
+            await ours.rebuild([listing("s", definition("t", description="one"))])
+            assert (await ours.tool("S.T")).version == 1
+            await ours.update_server(listing("s", definition("t", description="two")))
+            assert (await ours.tool("s.t")).version == 2
+            await theirs.update_server(listing("s", definition("t", description="three")))
+            now[0] += 2
+            assert (await ours.tool("s.t")).version == 3
 
     asyncio.run(main())
 

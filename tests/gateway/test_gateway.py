@@ -119,6 +119,47 @@ def test_a_server_that_says_its_tools_changed_is_read_again_and_nobody_else_is(t
     run(main())
 
 
+def updates(gateway: Gateway, name: str = "catalogue.updated") -> "asyncio.Queue[str]":
+    """The servers that events of a name speak of, as they come."""
+    told: asyncio.Queue[str] = asyncio.Queue()
+    gateway.events.subscribe(lambda event: told.put_nowait(event.data["server"]) if event.name == name else None)
+    return told
+
+
+@pytest.mark.requirement("D-13")
+def test_a_list_that_outlived_its_time_is_read_again_by_itself(tmp_path: Path) -> None:
+    async def main() -> None:
+        specs = (misbehaving_spec("brief", "--ttl", "1"), misbehaving_spec("lasting"))
+        gateway = Gateway(Settings(servers=specs, home=tmp_path))
+        gateway._check_s = 0.01
+        async with gateway:
+            await gateway.build()
+            told = updates(gateway)
+            slots = (await gateway.pool())._slots
+            assert slots["lasting"].list_due_at is None
+            slots["brief"].list_due_at = 0.0
+            assert await told.get() == "brief"
+            assert (slots["brief"].list_due_at or 0.0) > 0.0
+
+    run(main())
+
+
+def test_an_outdated_list_that_cannot_be_read_is_noted_once_and_not_asked_for_without_end(tmp_path: Path) -> None:
+    async def main() -> None:
+        shop = MemoryUpstream("shop", [find_order], ttl_ms=1)
+        async with Gateway(Settings(home=tmp_path), upstreams=[shop]) as gateway:
+            await gateway.build()
+            told = updates(gateway, "catalogue.stale")
+            (await gateway.pool())._slots["shop"].list_due_at = 0.0
+            shop.list_error = UpstreamError("the shop is closed")
+            assert await gateway.refresh() == ["shop"]
+            assert await gateway.refresh() == []
+            assert (told.qsize(), shop.listed) == (1, 2)
+            assert (await gateway.catalogue.servers())[0].stale
+
+    run(main())
+
+
 @pytest.mark.requirement("G-01")
 def test_a_build_reads_all_servers_side_by_side(tmp_path: Path) -> None:
     """Each waits until all have been asked: one after the other this would never end."""

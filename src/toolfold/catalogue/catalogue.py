@@ -28,6 +28,11 @@ MAX_LIMIT = 50
 
 BATCH = 500
 
+KNOWN_TOOLS = 512
+KNOWN_S = 1.0
+"""How long a tool that was just looked up is taken as it was. Our own commits count at once; those of another process
+after this time."""
+
 
 class Page(Struct, frozen=True, kw_only=True):
     """A part of what stands at a path: nodes first, then tools."""
@@ -68,6 +73,7 @@ class Catalogue:
         self._rules = rules
         self._clock = clock
         self._writing = asyncio.Lock()
+        self._known: dict[str, tuple[float, Tool]] = {}
 
     async def rebuild(self, listings: Iterable[Listing], *, failures: Mapping[str, str] | None = None) -> "Build":
         """Makes the catalogue of all configured servers: those that were read, and those that failed with the reason.
@@ -104,7 +110,7 @@ class Catalogue:
         from toolfold.catalogue.committing import commit
 
         async with self._writing:
-            return await commit(
+            made = await commit(
                 self._store,
                 listings,
                 failures,
@@ -114,6 +120,8 @@ class Catalogue:
                 partial=partial,
                 known=known,
             )
+            self._known.clear()
+            return made
 
     @asynccontextmanager
     async def snapshot(self) -> AsyncIterator[View]:
@@ -162,11 +170,18 @@ class Catalogue:
             return Page(path=place, nodes=shown, tools=tools, next_cursor=_next(path, tags, seen, tools, more))
 
     async def tool(self, tool_id: str) -> Tool:
+        """One tool. It stands on the way of every call, so what was just looked up is not read again."""
+        key, now = tool_id.casefold(), self._clock()
+        if key in self._known and 0 <= now - self._known[key][0] < KNOWN_S:
+            return self._known[key][1]
         async with self.snapshot() as view:
             found = await view.tool(tool_id)
             if found is None:
                 raise await tool_not_found(view, tool_id)
-            return found
+        while len(self._known) >= KNOWN_TOOLS:
+            self._known.pop(next(iter(self._known)))
+        self._known[key] = (now, found)
+        return found
 
     async def versions(self, tool_id: str) -> tuple[Version, ...]:
         """Every kept version of a tool, oldest first, of a removed one too."""

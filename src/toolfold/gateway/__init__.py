@@ -5,6 +5,7 @@ and loads nothing of the connecting side; building and calling do.
 """
 
 import asyncio
+import logging
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
@@ -34,6 +35,11 @@ __all__ = ["Branch", "Gateway", "OnServer", "Tree"]
 
 ERAS = "eras"
 """The namespace of the store that remembers which protocol era each server speaks."""
+
+FRESHNESS_CHECK_S = 10.0
+"""How often an open gateway looks whether a list has outlived its time. Looking costs nothing."""
+
+log = logging.getLogger("toolfold.gateway")
 
 Names = list[str]
 Descriptors = list[dict[str, Any]]
@@ -70,6 +76,8 @@ class Gateway:
         self._describer: Describer | None = None
         self._caller: Caller | None = None
         self._rereading: dict[str, asyncio.Task[None]] = {}
+        self._notes: set[asyncio.Task[None]] = set()
+        self._check_s = FRESHNESS_CHECK_S
 
     async def __aenter__(self) -> Self:
         store = self._given_store if self._given_store is not None else self._own_store()
@@ -84,7 +92,7 @@ class Gateway:
         """Ends every server and lets go of the store. Safe to call twice."""
         for task in self._rereading.values():
             task.cancel()
-        await asyncio.gather(*self._rereading.values(), return_exceptions=True)
+        await asyncio.gather(*self._rereading.values(), *self._notes, return_exceptions=True)
         self._rereading.clear()
         if self._pool is not None:
             await self._pool.aclose()
@@ -320,12 +328,14 @@ class Gateway:
                 wire=WireOptions(max_frame_bytes=limits.max_frame_bytes),
             )
             self._pool.watch(self._changed)
+            self._keep("keeping lists fresh", asyncio.ensure_future(self._stay_fresh()))
         return self._pool
 
     def _remember_era(self, server: str, era: Era) -> None:
         if self._store is not None:
             task = asyncio.ensure_future(self._store.put(ERAS, server, era.encode()))
-            self._keep(f"era of {server}", task)
+            self._notes.add(task)
+            task.add_done_callback(self._notes.discard)
 
     def _changed(self, server: str) -> None:
         """A server says that its tools changed: it alone is read again, once, however often it says so meanwhile."""
@@ -333,8 +343,15 @@ class Gateway:
             self._keep(server, asyncio.ensure_future(self.reread(server)))
 
     def _keep(self, name: str, task: "asyncio.Task[None]") -> None:
+        """Work that nobody waits for: it ends with the gateway, and what goes wrong in it is logged."""
         self._rereading[name] = task
-        task.add_done_callback(lambda _: self._rereading.pop(name, None))
+
+        def done(task: "asyncio.Task[None]") -> None:
+            self._rereading.pop(name, None)
+            if not task.cancelled() and task.exception() is not None:
+                log.error("%s failed", name, exc_info=task.exception())
+
+        task.add_done_callback(done)
 
     async def reread(self, server: str) -> None:
         """Reads one server again and takes its tools in; a failure is noted and its earlier tools stay."""
@@ -344,6 +361,8 @@ class Gateway:
                 await self.catalogue.update_server(await pool.listing(server))
             except UpstreamError as error:
                 await self.catalogue.mark_failed(server, error.message)
+                self.events.emit("catalogue.stale", server=server, error=error.message)
+                return
             self.events.emit("catalogue.updated", server=server)
             if server not in pool.due():
                 return
@@ -351,8 +370,16 @@ class Gateway:
     async def refresh(self) -> Sequence[str]:
         """Reads again every server whose list is no longer fresh, and tells which those were."""
         due = (await self.pool()).due()
-        await asyncio.gather(*(self.reread(name) for name in due))
+        for name in due:
+            self._changed(name)
+        await asyncio.gather(*(self._rereading[name] for name in due if name in self._rereading))
         return due
+
+    async def _stay_fresh(self) -> None:
+        """Reads lists again when the time that their servers gave has passed, as long as the gateway is open."""
+        while True:
+            await asyncio.sleep(self._check_s)
+            await self.refresh()
 
 
 def _not_open() -> StoreError:

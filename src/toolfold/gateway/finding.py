@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 SYNCED = "search"
 """The namespace of the store that remembers what the index holds."""
+HELD = "generation"
 MAX_LIMIT = 50
 SUGGESTED = 3
 """Categories named in a hint."""
@@ -53,14 +54,22 @@ class Finder:
         """Brings the index to the catalogue as it is now, and tells how many texts had to be embedded."""
         async with self._syncing, self._catalogue.snapshot() as view:
             index = await self._opened()
-            if self._held == view.generation:
+            if self._held == view.generation or await self._is_whole(index, view):
+                self._held = view.generation
                 return 0
             tools = [tool async for batch in batches(view) for tool in batch]
             done = await asyncio.to_thread(index.sync, tools)
             self._held = view.generation
+            await self._store.put(SYNCED, HELD, str(view.generation).encode())
             if done.embedded:
                 self._events.emit("search.synced", embedded=done.embedded, tools=len(tools))
             return done.embedded
+
+    async def _is_whole(self, index: "SearchIndex", view: View) -> bool:
+        """Whether an earlier run left the index with just this generation: then no tool has to be read."""
+        held = await self._store.get(SYNCED, HELD)
+        tools = (await view.generations())[-1].tools
+        return held == str(view.generation).encode() and not index.damage and len(index) == tools
 
     async def _opened(self) -> "SearchIndex":
         if self._index is None:

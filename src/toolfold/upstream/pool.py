@@ -141,10 +141,14 @@ class Pool:
     async def listing(self, name: str) -> Listing:
         """Reads the tools of one server, within its time. Raises an `UpstreamError`."""
         slot = self._slot(name)
-        upstream = await self.ensure(name)
         seconds = max(slot.spec.start_timeout_s, slot.spec.call_timeout_s)
         # Cleared first: a change that is told while the list is being read makes it due again.
         self._changed.discard(name)
+        try:
+            upstream = await self.ensure(name)
+        except UpstreamError:
+            slot.postpone()
+            raise
         try:
             async with asyncio.timeout(seconds):
                 listing = await upstream.listing()

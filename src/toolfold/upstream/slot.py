@@ -96,6 +96,12 @@ class Slot:
     def list_failed(self, error: UpstreamError) -> None:
         """A listing failed. The server may be alive all the same."""
         self._error = error
+        self.postpone()
+
+    def postpone(self) -> None:
+        """A list that could not be read is not due again at once."""
+        if self.list_due_at is not None:
+            self.list_due_at = time.monotonic() + self._limits.min_ttl_s
 
     def gone(self, reason: str) -> None:
         """The upstream says that its connection ended."""

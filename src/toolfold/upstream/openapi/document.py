@@ -9,13 +9,14 @@ import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
-from urllib.parse import urljoin
+from urllib.parse import urljoin, urlsplit
 
 import msgspec
 
 from toolfold.errors import ServerUnavailable
 from toolfold.upstream.openapi.swagger import from_swagger
 from toolfold.upstream.threads import in_thread
+from toolfold.wire.http_client import is_this_machine
 
 MAX_DOCUMENT_BYTES = 64 * 1024 * 1024
 MAX_DOCUMENT_VALUES = 5_000_000
@@ -66,7 +67,7 @@ async def _fetch(address: str, headers: dict[str, str], timeout_s: float) -> byt
     try:
         async with (
             asyncio.timeout(timeout_s),
-            httpx2.AsyncClient(trust_env=False) as client,
+            httpx2.AsyncClient(trust_env=not is_this_machine(urlsplit(address).hostname)) as client,
             client.stream("GET", address, headers=headers) as response,
         ):
             if response.status_code != 200:
