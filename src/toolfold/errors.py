@@ -21,6 +21,13 @@
     │   ├── ToolChanged        the tool changed between `expand_tool` and `call_tool`
     │   └── BadCursor          a cursor that this catalogue did not give out
     ├── InvalidArguments       the arguments do not fit the tool's schema
+    ├── OutputError
+    │   ├── UnknownHandle      no stored output of that name, or none the caller may read
+    │   └── OutputFull         no room to store a result
+    ├── ModelError             the language model could not be asked, or did not answer
+    ├── SandboxError           there is no sandbox here, or it broke
+    ├── ScriptError            a script cannot be run as it is written
+    ├── LiveError              a live session cannot do what was asked
     └── StoreError
         ├── StoreBusy          another process holds the store
         ├── StoreChanged       another writer committed first; compute again from what is there now
@@ -167,6 +174,37 @@ class BadCursor(CatalogueError):
 class InvalidArguments(ToolfoldError):
     code = "INVALID_ARGUMENTS"
     exit_code = 4
+
+
+class OutputError(ToolfoldError):
+    code = "OUTPUT_ERROR"
+    exit_code = 4
+
+
+class UnknownHandle(OutputError):
+    code = "UNKNOWN_HANDLE"
+
+
+class OutputFull(OutputError):
+    code = "OUTPUT_FULL"
+    exit_code = 5
+
+
+class ModelError(ToolfoldError):
+    code = "MODEL_ERROR"
+
+
+class SandboxError(ToolfoldError):
+    code = "SANDBOX_ERROR"
+
+
+class ScriptError(ToolfoldError):
+    code = "SCRIPT_INVALID"
+    exit_code = 4
+
+
+class LiveError(ToolfoldError):
+    code = "LIVE_ERROR"
 
 
 class StoreError(ToolfoldError):

@@ -18,7 +18,7 @@ def encoding() -> Encoding:
     except ImportError as error:
         raise ConfigError(
             "counting tokens needs the token tables, which are not installed",
-            next_action="install them with: pip install 'toolfold[tokens]' (Python 3.11 to 3.13)",
+            next_action="install them with: pip install rs-bpe (Python 3.11 to 3.13)",
         ) from error
     return cast("Encoding", openai.o200k_base())
 

@@ -220,6 +220,22 @@ class Change(Struct, frozen=True, kw_only=True):
     """For `changed`: which top-level fields of the tool object differ."""
 
 
+class Caller(Struct, frozen=True, kw_only=True):
+    """Who asks. Permissions, stored outputs and the audit trail belong to it, never to a connection."""
+
+    name: str = "local"
+    """The identity: `local` for whoever runs the gateway on this machine, else the name of an API key."""
+    session: str = ""
+    """What ties the steps of one client together; empty: the gateway's own session."""
+    policy: str = "default"
+    groups: tuple[str, ...] = ()
+    """Groups that `Tool.access` may name."""
+
+
+LOCAL = Caller()
+"""The person at this machine, in the gateway's own session."""
+
+
 class Call(Struct, frozen=True, kw_only=True):
     """One call on its way to an upstream. `arguments` is the exact JSON object to send."""
 
@@ -228,10 +244,31 @@ class Call(Struct, frozen=True, kw_only=True):
     arguments: Raw = EMPTY_OBJECT
     meta: Raw | None = None
     timeout_s: float | None = None
+    capabilities: Raw | None = None
+    """What the client at the far end declared that it can answer; `None`: nothing. The gateway lends it none."""
+
+
+class Stored(Struct, frozen=True, kw_only=True):
+    """A result that was too large to show: kept in a file, named by its handle."""
+
+    handle: str
+    tool_id: str
+    caller: str
+    session: str
+    bytes: int
+    lines: int
+    tokens: int
+    arguments: str = "{}"
+    """The arguments of the call, verbatim JSON."""
+    media_type: str = "text/plain"
+    at: float = 0.0
+    expires_at: float | None = None
 
 
 class Outcome(Struct, frozen=True, kw_only=True):
-    """What came back: a `CallToolResult` as the exact JSON the server sent."""
+    """What came back: a `CallToolResult` as the exact JSON the server sent, or the message that stands in for it."""
 
     result: Raw
     is_error: bool = False
+    stored: Stored | None = None
+    """Where the result was too large: what is kept of it. `result` then only tells how to get at it."""

@@ -14,7 +14,7 @@ LAYERS: tuple[frozenset[str], ...] = tuple(
     for line in """
     masking
     types errors
-    events tokens schema schema_walk
+    events tokens schema schema_walk model
     config
     storage
     wire
@@ -23,6 +23,7 @@ LAYERS: tuple[frozenset[str], ...] = tuple(
     search disclosure
     calls
     outputs
+    sandbox
     scripts live agent
     gateway
     blocking
@@ -98,6 +99,7 @@ def test_faces_know_the_gateway_and_no_stage() -> None:
         "demo",
         "bench",
         "masking",
+        "wire",  # a face that speaks MCP needs the protocol; it is no stage of the flow
         "faces",
     }
     wrong = [

@@ -11,7 +11,13 @@ def invoked(pool: Callable[[], Awaitable[Pool]]) -> Handler:
     """`pool` is asked for when the first call needs it."""
 
     async def invoke(request: Request) -> Outcome:
-        call = Call(tool=request.tool.name, arguments=request.arguments, meta=request.meta, timeout_s=request.timeout_s)
+        call = Call(
+            tool=request.tool.name,
+            arguments=request.arguments,
+            meta=request.meta,
+            timeout_s=request.timeout_s,
+            capabilities=request.capabilities,
+        )
         servers = await pool()
         return await servers.call(request.tool.server, call, on_progress=request.on_progress, on_input=request.on_input)
 

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from msgspec import Raw, Struct
 
-from toolfold.types import Outcome, Tool
+from toolfold.types import LOCAL, Caller, Outcome, Tool
 from toolfold.wire.values import OnInput, OnProgress
 
 
@@ -17,6 +17,11 @@ class Request(Struct, frozen=True, kw_only=True):
     timeout_s: float | None = None
     on_progress: OnProgress | None = None
     on_input: OnInput | None = None
+    caller: Caller = LOCAL
+    capabilities: Raw | None = None
+    """What the client at the far end declared; see `Call.capabilities`."""
+    whole: bool = False
+    """The outcome goes to a program, not to a model: it is given whole, however large."""
 
 
 Handler = Callable[[Request], Awaitable[Outcome]]

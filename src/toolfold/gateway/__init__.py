@@ -4,8 +4,6 @@ It owns the store, the catalogue and the pool of servers of one configuration. R
 and loads nothing of the connecting side; building and calling do.
 """
 
-import asyncio
-import logging
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
@@ -20,26 +18,20 @@ from toolfold.disclosure.pointers import listing_entry
 from toolfold.errors import StoreError, UpstreamError
 from toolfold.events import Events
 from toolfold.gateway.finding import Finder
-from toolfold.types import Change, Era, Listing, Outcome, Path, ServerInfo, ServerSpec, ServerState, Status, Tool
+from toolfold.gateway.upstreams import FRESHNESS_CHECK_S, Upstreams
+from toolfold.types import LOCAL, Caller, Change, Listing, Outcome, Path, ServerInfo, ServerState, Tool
 
 if TYPE_CHECKING:
     from toolfold.catalogue.build import Build as Build
     from toolfold.catalogue.build import Placed, PlaceTools
-    from toolfold.gateway.calling import Caller
+    from toolfold.gateway.calling import CallStack
     from toolfold.gateway.describing import Describer
     from toolfold.storage.base import Store
     from toolfold.upstream.base import Upstream
     from toolfold.upstream.pool import Pool
+    from toolfold.wire.values import OnInput, OnProgress
 
 __all__ = ["Branch", "Gateway", "OnServer", "Tree"]
-
-ERAS = "eras"
-"""The namespace of the store that remembers which protocol era each server speaks."""
-
-FRESHNESS_CHECK_S = 10.0
-"""How often an open gateway looks whether a list has outlived its time. Looking costs nothing."""
-
-log = logging.getLogger("toolfold.gateway")
 
 Names = list[str]
 Descriptors = list[dict[str, Any]]
@@ -65,18 +57,16 @@ class Gateway:
     ) -> None:
         self.settings = settings if settings is not None else Settings()
         self.events = Events()
-        self._upstreams = tuple(upstreams)
+        self._ready_made = tuple(upstreams)
         self._given_store = store
         self._create = create
         self._resources = AsyncExitStack()
         self._store: Store | None = None
         self._catalogue: Catalogue | None = None
-        self._pool: Pool | None = None
+        self._upstreams: Upstreams | None = None
         self._finder: Finder | None = None
         self._describer: Describer | None = None
-        self._caller: Caller | None = None
-        self._rereading: dict[str, asyncio.Task[None]] = {}
-        self._notes: set[asyncio.Task[None]] = set()
+        self._calls: CallStack | None = None
         self._check_s = FRESHNESS_CHECK_S
 
     async def __aenter__(self) -> Self:
@@ -90,13 +80,8 @@ class Gateway:
 
     async def aclose(self) -> None:
         """Ends every server and lets go of the store. Safe to call twice."""
-        for task in self._rereading.values():
-            task.cancel()
-        await asyncio.gather(*self._rereading.values(), *self._notes, return_exceptions=True)
-        self._rereading.clear()
-        if self._pool is not None:
-            await self._pool.aclose()
-            self._pool = None
+        if self._upstreams is not None:
+            await self._upstreams.aclose()
         await self._resources.aclose()
 
     @property
@@ -129,6 +114,15 @@ class Gateway:
 
             self._describer = Describer(self.catalogue, self._open_store(), self.events)
         return self._describer
+
+    @property
+    def upstreams(self) -> Upstreams:
+        """The servers, none of them opened by this."""
+        if self._upstreams is None:
+            self._upstreams = Upstreams(
+                self.settings, self._ready_made, self._open_store(), self.catalogue, self.events, check_s=self._check_s
+            )
+        return self._upstreams
 
     def _open_store(self) -> "Store":
         if self._store is None:
@@ -174,22 +168,29 @@ class Gateway:
         tags: Sequence[str] = (),
         limit: int = DEFAULT_LIMIT,
         cursor: str | None = None,
+        caller: Caller = LOCAL,
     ) -> dict[str, Any]:
         """Child nodes and tool pointers at a path, as a model reads them."""
         page = await self.catalogue.list(tuple(path), tags=tags, limit=limit, cursor=cursor)
         return listing_entry(page.path, page.nodes, page.tools, page.next_cursor)
 
     async def search_tool_by_category(
-        self, query: str, category_path: Sequence[str] = (), *, limit: int = 5, cursor: str | None = None
+        self,
+        query: str,
+        category_path: Sequence[str] = (),
+        *,
+        limit: int = 5,
+        cursor: str | None = None,
+        caller: Caller = LOCAL,
     ) -> dict[str, Any]:
         """Pointers to tools for a request, the best first, inside a category and all below it; `()` is everything."""
         return await self.finder.in_category(query, tuple(category_path), limit=limit, cursor=cursor)
 
-    async def search_nodes(self, query: str, *, limit: int = 5) -> dict[str, Any]:
+    async def search_nodes(self, query: str, *, limit: int = 5, caller: Caller = LOCAL) -> dict[str, Any]:
         """Categories for a request, the best first."""
         return await self.finder.nodes(query, limit=limit)
 
-    async def expand_tool(self, tool_id: str) -> dict[str, Any]:
+    async def expand_tool(self, tool_id: str, *, caller: Caller = LOCAL) -> dict[str, Any]:
         """The whole of one tool, with the schemas that a model needs to call it."""
         return await self.describer.expand(tool_id)
 
@@ -200,17 +201,44 @@ class Gateway:
         *,
         expect_version: int | None = None,
         timeout_s: float | None = None,
+        caller: Caller = LOCAL,
+        meta: Raw | None = None,
+        on_progress: "OnProgress | None" = None,
+        on_input: "OnInput | None" = None,
+        capabilities: Raw | None = None,
+        whole: bool = False,
     ) -> Outcome:
         """Calls a tool with arguments that fit its schema. The outcome is the server's result, undecoded.
 
         `expect_version` is the version that `expand_tool` showed: a tool that changed since raises `ToolChanged`.
+        `whole` is for programs: a result too large for a model is then given as it is.
         """
-        tool = await self.describer.tool(tool_id)
-        if self._caller is None:
-            from toolfold.gateway.calling import Caller
+        from toolfold.calls import Request
+        from toolfold.gateway.calling import encoded
 
-            self._caller = Caller(self.pool, self.describer, self.events, self.settings.limits.call_timeout_s)
-        return await self._caller.call(tool, args, expect_version=expect_version, timeout_s=timeout_s)
+        tool = await self.describer.tool(tool_id)
+        request = Request(
+            tool=tool,
+            arguments=encoded(tool, args),
+            meta=meta,
+            timeout_s=timeout_s,
+            on_progress=on_progress,
+            on_input=on_input,
+            caller=caller,
+            capabilities=capabilities,
+            whole=whole,
+        )
+        return await self.calls.call(request, expect_version=expect_version)
+
+    @property
+    def calls(self) -> "CallStack":
+        """The stack of handlers that every call goes through."""
+        if self._calls is None:
+            from toolfold.gateway.calling import CallStack
+
+            limits = self.settings.limits
+            self._calls = CallStack(self.pool, self.describer, self.events, limits.call_timeout_s)
+        return self._calls
 
     async def tree(self, path: Sequence[str] = (), *, depth: int | None = None) -> Tree:
         """The categories below a path, with their counts."""
@@ -239,7 +267,13 @@ class Gateway:
         return await self.describer.inventory()
 
     async def inspect_tool_output(
-        self, tool_id: str, field_path: str | None = "", *, max_depth: int = 4, max_fields: int = 120
+        self,
+        tool_id: str,
+        field_path: str | None = "",
+        *,
+        max_depth: int = 4,
+        max_fields: int = 120,
+        caller: Caller = LOCAL,
     ) -> dict[str, Any]:
         """What is at one place of a tool's output. Raises `ToolNotFound` and `UnknownField` with what is near."""
         return await self.describer.inspect(tool_id, field_path, max_depth, max_fields)
@@ -250,35 +284,7 @@ class Gateway:
 
     async def servers(self, *, connect: bool = False) -> Sequence[ServerState]:
         """Each configured server: with `connect`, as it is now; else as the last build left it."""
-        if connect:
-            pool = await self.pool()
-            async for _ in pool.listings():
-                pass
-            return pool.states()
-        if self._pool is not None:
-            return self._pool.states()
-        records = {record.name: record for record in await self.catalogue.servers()}
-        states = []
-        for spec in self._specs():
-            record = records.get(spec.name)
-            status: Status = "disabled" if not spec.enabled else "failed" if record and record.error else "idle"
-            states.append(
-                ServerState(
-                    name=spec.name,
-                    transport=spec.transport,
-                    status=status,
-                    shown=spec.shown(),
-                    info=record.info if record else ServerInfo(),
-                    tools=record.tools if record else None,
-                    error=record.error if record else "",
-                    next_action="run `toolfold doctor --connect`" if record and record.error else "",
-                    warnings=record.warnings if record else (),
-                )
-            )
-        return states
-
-    def _specs(self) -> tuple[ServerSpec, ...]:
-        return (*self.settings.servers, *(upstream.spec for upstream in self._upstreams))
+        return await self.upstreams.states(connect=connect)
 
     def _own_store(self) -> "Store":
         from toolfold.storage.sqlite import SqliteStore
@@ -310,81 +316,16 @@ class Gateway:
 
     async def pool(self) -> "Pool":
         """The servers, each opened when it is first needed."""
-        if self._pool is None:
-            from toolfold.upstream.pool import Pool, PoolLimits
-            from toolfold.upstream.resolving import ResolvingUpstream
-            from toolfold.wire import WireOptions
-
-            store, limits = self._open_store(), self.settings.limits
-            eras = await store.items(ERAS)
-            self._pool = Pool(
-                self.settings.servers,
-                ready_made=self._upstreams,
-                events=self.events,
-                limits=PoolLimits(open_at_once=limits.parallel_starts),
-                make=ResolvingUpstream,
-                known_eras={name: _era(era) for name, era in eras.items()},
-                remember_era=self._remember_era,
-                wire=WireOptions(max_frame_bytes=limits.max_frame_bytes),
-            )
-            self._pool.watch(self._changed)
-            self._keep("keeping lists fresh", asyncio.ensure_future(self._stay_fresh()))
-        return self._pool
-
-    def _remember_era(self, server: str, era: Era) -> None:
-        if self._store is not None:
-            task = asyncio.ensure_future(self._store.put(ERAS, server, era.encode()))
-            self._notes.add(task)
-            task.add_done_callback(self._notes.discard)
-
-    def _changed(self, server: str) -> None:
-        """A server says that its tools changed: it alone is read again, once, however often it says so meanwhile."""
-        if server not in self._rereading:
-            self._keep(server, asyncio.ensure_future(self.reread(server)))
-
-    def _keep(self, name: str, task: "asyncio.Task[None]") -> None:
-        """Work that nobody waits for: it ends with the gateway, and what goes wrong in it is logged."""
-        self._rereading[name] = task
-
-        def done(task: "asyncio.Task[None]") -> None:
-            self._rereading.pop(name, None)
-            if not task.cancelled() and task.exception() is not None:
-                log.error("%s failed", name, exc_info=task.exception())
-
-        task.add_done_callback(done)
+        return await self.upstreams.pool()
 
     async def reread(self, server: str) -> None:
         """Reads one server again and takes its tools in; a failure is noted and its earlier tools stay."""
-        pool = await self.pool()
-        while True:
-            try:
-                await self.catalogue.update_server(await pool.listing(server))
-            except UpstreamError as error:
-                await self.catalogue.mark_failed(server, error.message)
-                self.events.emit("catalogue.stale", server=server, error=error.message)
-                return
-            self.events.emit("catalogue.updated", server=server)
-            if server not in pool.due():
-                return
+        await self.upstreams.reread(server)
 
     async def refresh(self) -> Sequence[str]:
         """Reads again every server whose list is no longer fresh, and tells which those were."""
-        due = (await self.pool()).due()
-        for name in due:
-            self._changed(name)
-        await asyncio.gather(*(self._rereading[name] for name in due if name in self._rereading))
-        return due
-
-    async def _stay_fresh(self) -> None:
-        """Reads lists again when the time that their servers gave has passed, as long as the gateway is open."""
-        while True:
-            await asyncio.sleep(self._check_s)
-            await self.refresh()
+        return await self.upstreams.refresh()
 
 
 def _not_open() -> StoreError:
     return StoreError("the gateway is not open", next_action="use it as: async with Gateway(settings) as gateway")
-
-
-def _era(stored: bytes) -> Era:
-    return "modern" if stored == b"modern" else "legacy"

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from toolfold.upstream.pool import Pool
 
 
-class Caller:
+class CallStack:
     """The stack of handlers around the servers of one gateway."""
 
     def __init__(
@@ -34,23 +34,18 @@ class Caller:
             invoked(pool), [recorded(events), Checker().wrap, describer.wrap, bounded(longest_s)]
         )
 
-    async def call(
-        self,
-        tool: Tool,
-        arguments: Mapping[str, Any] | Raw,
-        *,
-        expect_version: int | None = None,
-        timeout_s: float | None = None,
-    ) -> Outcome:
+    async def call(self, request: Request, *, expect_version: int | None = None) -> Outcome:
+        tool = request.tool
         if expect_version is not None and expect_version != tool.version:
             raise ToolChanged(
                 f"{tool.tool_id} changed since it was expanded: version {expect_version} is now {tool.version}",
                 next_action=f"call expand_tool for {tool.tool_id} again, and use the schema it shows now",
             )
-        return await self._handler(Request(tool=tool, arguments=_encoded(tool, arguments), timeout_s=timeout_s))
+        return await self._handler(request)
 
 
-def _encoded(tool: Tool, arguments: Mapping[str, Any] | Raw) -> Raw:
+def encoded(tool: Tool, arguments: Mapping[str, Any] | Raw) -> Raw:
+    """The arguments as the JSON that is checked and sent."""
     if isinstance(arguments, Raw):
         return arguments
     try:

@@ -149,6 +149,7 @@ class McpUpstream:
                 timeout_s=call.timeout_s,
                 on_progress=on_progress,
                 on_input=on_input,
+                capabilities=call.capabilities,
             )
             return Outcome(result=result, is_error=_is_error(result))
         except UpstreamError as error:

@@ -80,9 +80,7 @@ def of_the_installation() -> Iterator[Finding]:
             "event loop", "mind", "uvloop is not installed; calls are slower without it", "pip install uvloop"
         )
     if importlib.util.find_spec("rs_bpe") is None:
-        yield Finding(
-            "token tables", "mind", "not installed; only `toolfold bench` needs them", "pip install 'toolfold[tokens]'"
-        )
+        yield Finding("token tables", "mind", "not installed; sizes are then told in bytes alone", "pip install rs-bpe")
 
 
 def of_the_configuration(settings: Settings) -> Iterator[Finding]:

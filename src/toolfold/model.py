@@ -1,0 +1,89 @@
+"""A language model, as two methods: complete a conversation, count tokens. Everything else is an adapter's business.
+
+Stages that can use a model take one of these, or `None`. Nothing here talks to anybody. The scripted model for tests
+stands in `toolfold.testing`, adapters for real providers in `toolfold.agent`.
+"""
+
+from typing import Any, Literal, Protocol
+
+from msgspec import Struct, field
+
+Role = Literal["system", "user", "assistant", "tool"]
+
+
+class ToolUse(Struct, frozen=True):
+    """A model's wish to call one of the tools it was offered. `id` ties the answer to it."""
+
+    id: str
+    name: str
+    arguments: dict[str, Any]
+
+
+class Message(Struct, frozen=True, kw_only=True):
+    """One turn of a conversation."""
+
+    role: Role
+    content: str = ""
+    uses: tuple[ToolUse, ...] = ()
+    """For `assistant`: what it wanted called."""
+    use_id: str = ""
+    """For `tool`: which wish this answers."""
+
+
+class ToolOffer(Struct, frozen=True):
+    """A tool that the model may call in this turn. `parameters` is a JSON Schema."""
+
+    name: str
+    description: str
+    parameters: dict[str, Any]
+
+
+class Usage(Struct, frozen=True):
+    """What a completion took. `cost` is in US dollars, `None` where the price is not known."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost: float | None = None
+
+
+class Reply(Struct, frozen=True, kw_only=True):
+    """What the model said and wants called."""
+
+    text: str = ""
+    uses: tuple[ToolUse, ...] = ()
+    usage: Usage = Usage()
+    cut: bool = False
+    """The answer ended at the token limit, not by itself."""
+
+
+class Prompt(Struct, frozen=True, kw_only=True):
+    """What a model is asked: the conversation, the tools it may call, and the form its answer must have."""
+
+    messages: tuple[Message, ...]
+    tools: tuple[ToolOffer, ...] = ()
+    answer_schema: dict[str, Any] | None = None
+    """Where set, the answer must be JSON of this schema."""
+    max_output_tokens: int | None = None
+    stop: tuple[str, ...] = field(default_factory=tuple)
+
+
+class Model(Protocol):
+    """Any language model. Implementations raise a `ModelError` for whatever goes wrong, and may be called at once."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def context_tokens(self) -> int:
+        """The window: prompt and answer together."""
+
+    @property
+    def max_output_tokens(self) -> int: ...
+
+    @property
+    def calls_tools(self) -> bool:
+        """Whether it can call tools natively. Others are asked for JSON commands."""
+
+    async def complete(self, prompt: Prompt) -> Reply: ...
+
+    def count_tokens(self, text: str) -> int: ...
