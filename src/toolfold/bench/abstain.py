@@ -20,7 +20,7 @@ from toolfold.search.encoder import Encoder
 from toolfold.search.index import SearchIndex
 from toolfold.search.text import document
 
-SAMPLE = 200
+SAMPLE = 400
 FALSE_REFUSALS = 0.05
 BINS = 10
 

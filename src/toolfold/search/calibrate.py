@@ -1,10 +1,10 @@
 """Turns the numbers behind a hit into the probability that the tool fits, and decides whether anything fits at all.
 
-A logistic model of three numbers that mean the same in every catalogue: how near the tool is, how far it stands out,
-and whether it does so only because everything else is far away. Its parameters lie in `calibration.json`, fitted on
-requests with known answers, on the same with their tools taken away and on requests of another world, and judged on
-sets left out of the fit (`training/calibrate.py`). One threshold serves every door: `search_tool_by_category`,
-`search_nodes`, `use_tools`.
+A logistic model of four numbers that mean the same in every catalogue: how near the tool is, how far it stands out,
+whether it does so only because everything else is far away, and whether tools that are not here would be nearer. Its
+parameters lie in `calibration.json`, fitted on requests with known answers, on the same with their tools taken away and
+on requests of another world, and judged on sets left out of the fit (`training/calibrate.py`). One threshold serves
+every door: `search_tool_by_category`, `search_nodes`, `use_tools`.
 """
 
 import math
@@ -27,6 +27,8 @@ class Calibration(Struct, frozen=True, kw_only=True):
 
     encoder: str
     """The version of the weights it was fitted with."""
+    cohort: str
+    """The hash of the foreign tools it was fitted with."""
     weights: dict[str, float]
     intercept: float
     threshold: float
@@ -48,12 +50,14 @@ def features(ranking: Ranking, at: int) -> dict[str, float]:
 
     `near`: cosine. `apart`: the score against the highest that chance gives among so many tools. `alone`: how far above
     the catalogue it stands by meaning; great beside a small `near`, it says that the request is of another world.
+    `ours`: how much nearer than the nearest of the foreign tools (`cohort.py`); below nothing, it says the same.
     """
     by_chance = math.sqrt(2 * math.log(ranking.searched + 2))
     return {
         "near": float(ranking.near[at]),
         "apart": math.log1p(max(float(ranking.score[at] - ranking.prior[at]), 0.0) / by_chance),
         "alone": math.log1p(max(float(ranking.near_z[at]), 0.0)),
+        "ours": float(ranking.near[at]) - ranking.foreign,
     }
 
 

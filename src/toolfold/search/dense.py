@@ -26,6 +26,11 @@ class Dense:
         self._view = view
         self._encoder = encoder
 
+    @property
+    def key(self) -> str:
+        """Whose vectors these are."""
+        return self._encoder.record.key
+
     def encode(self, texts: Sequence[str]) -> Floats:
         return self._encoder.queries(texts)
 

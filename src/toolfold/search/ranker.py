@@ -8,7 +8,7 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from toolfold.search import fuse
+from toolfold.search import cohort, fuse
 from toolfold.search.dense import EXACT, Dense
 from toolfold.search.encoder import Encoder
 from toolfold.search.kinds import Floats, Mask, Numbers, Rows
@@ -40,6 +40,8 @@ class Ranking(Struct, frozen=True):
     terms: tuple[Term, ...]
     searched: int
     """How many rows were looked at."""
+    foreign: float
+    """How near the request comes to tools that are not here."""
 
 
 class Ranker:
@@ -73,7 +75,7 @@ class Ranker:
         return Ranking(
             rows[kept], score[kept], lexical[kept], lexical_z[kept], near[kept], near_z[kept], prior[kept],
             nearness[:, kept].argmax(axis=0) if len(kept) else np.zeros(0, dtype=np.int64),
-            texts, terms, len(searched),
+            texts, terms, len(searched), cohort.nearness(self.dense, asked),
         )  # fmt: skip
 
     def _candidates(self, asked: Floats, by_words: Floats, mask: Mask, searched: Rows) -> Rows:

@@ -1,0 +1,44 @@
+"""Foreign tools to compare a request with: a fixed, small crowd that stands for all that tools do.
+
+A request that comes nearer to tools which are not here than to any that is, is of another world. The crowd never shows
+in a result. Its vectors lie beside the encoder's weights, made by `training/cohort.py` and worth nothing with another
+encoder. `calibrate.py` uses the number.
+"""
+
+from functools import cache
+
+import numpy as np
+
+from toolfold.errors import ConfigError
+from toolfold.search import fuse
+from toolfold.search.dense import Dense
+from toolfold.search.encoder import WEIGHTS
+from toolfold.search.kinds import Floats, Numbers
+
+FILE = WEIGHTS / "cohort.npz"
+NEAREST = 10
+
+
+@cache
+def shipped(encoder: str) -> tuple[Floats, Numbers]:
+    """Vectors as whole numbers, and their scales. `encoder` is the key of the one that asks."""
+    try:
+        with np.load(FILE) as held:
+            made_by = str(held["encoder"])
+            vectors, scales = held["vectors"].astype(np.float32), held["scales"].astype(np.float64)
+    except (OSError, ValueError, KeyError) as error:
+        raise ConfigError(
+            f"the foreign tools of search cannot be read: {error}", next_action="install toolfold again"
+        ) from error
+    if made_by != encoder:
+        raise ConfigError(
+            f"the foreign tools of search were made with the encoder {made_by}, not with {encoder}",
+            next_action="install toolfold again; after training, run training/cohort.py and training/calibrate.py",
+        )
+    return vectors, scales
+
+
+def nearness(dense: Dense, asked: Floats) -> float:
+    """The mean nearness of the ten foreign tools that come nearest."""
+    near = np.sort(fuse.nearest(dense.compared(asked, *shipped(dense.key))))
+    return round(float(near[-NEAREST:].mean()), 7)

@@ -1,0 +1,38 @@
+"""The foreign tools that a request is compared with belong to the weights and the calibration that ship."""
+
+import hashlib
+
+import pytest
+from search_catalogue import encoder, tools
+
+from toolfold.errors import ConfigError
+from toolfold.search import cohort
+from toolfold.search.calibrate import shipped
+from toolfold.search.index import SearchIndex
+
+MAX_BYTES = 150_000
+
+
+def test_the_foreign_tools_were_made_by_the_encoder_that_ships_and_are_small() -> None:
+    vectors, scales = cohort.shipped(encoder().record.key)
+    assert vectors.shape == (len(scales), encoder().dims)
+    assert cohort.FILE.stat().st_size <= MAX_BYTES
+
+
+def test_the_calibration_was_fitted_with_the_foreign_tools_that_ship() -> None:
+    assert shipped().cohort == hashlib.sha256(cohort.FILE.read_bytes()).hexdigest()
+
+
+def test_another_encoder_is_told_to_make_them_again() -> None:
+    with pytest.raises(ConfigError) as caught:
+        cohort.shipped("another/1")
+    assert "training/cohort.py" in caught.value.next_action
+
+
+@pytest.mark.requirement("D-14")
+def test_a_request_of_another_world_is_nearer_to_foreign_tools() -> None:
+    index = SearchIndex.open(None, encoder=encoder())
+    index.sync(tools())
+    [(_, here)] = index.explained("send an email to Anna", limit=1)
+    [(_, away)] = index.explained("a recipe for a cake without eggs", limit=1)
+    assert away["ours"] < 0 < here["ours"]

@@ -1,0 +1,45 @@
+"""Makes the cohort of foreign tools: `src/toolfold/search/weights/cohort.npz`.
+
+    python training/cohort.py [--check]
+
+What it is: the vectors of the tools in `training/cohort.txt`, as whole numbers with a scale, under the key of the
+encoder that made them. The tools were thought up for this purpose and stand for all that tools do; none is copied from
+a set or a server. Run it again after every change of the weights, and `calibrate.py` after it.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import numpy as np
+
+from toolfold.search.cohort import FILE
+from toolfold.search.encoder import WEIGHTS, Encoder
+from toolfold.search.segment import quantise
+
+TEXTS = Path(__file__).with_name("cohort.txt")
+
+
+def texts() -> list[str]:
+    return [line.strip() for line in TEXTS.read_text(encoding="utf-8").splitlines() if line.strip()]
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments.add_argument("--check", action="store_true", help="compare with the file that is there, write nothing")
+    given = arguments.parse_args()
+    encoder = Encoder(WEIGHTS)
+    vectors, scales = quantise(encoder.tools(texts()))
+    if given.check:
+        with np.load(FILE) as held:
+            same = np.array_equal(held["vectors"], vectors) and str(held["encoder"]) == encoder.record.key
+        print("the same" if same else "not the same: run without --check")
+        return
+    with FILE.open("wb") as file:
+        np.savez(file, vectors=vectors, scales=scales, encoder=np.array(encoder.record.key))
+    print(len(vectors), "tools,", FILE.stat().st_size, "bytes")
+
+
+if __name__ == "__main__":
+    main()
