@@ -19,14 +19,22 @@
     │   ├── NotAuthorized      the caller may know of the tool and not use it
     │   ├── NoMatchInCategory  nothing in the category fits the request
     │   ├── ToolChanged        the tool changed between `expand_tool` and `call_tool`
+    │   ├── NotExpanded        the tool was called before it was expanded, where that is not allowed
     │   └── BadCursor          a cursor that this catalogue did not give out
     ├── InvalidArguments       the arguments do not fit the tool's schema
+    ├── ConfirmationNeeded     the policy wants a person's yes first, and nobody could be asked
+    │   └── Declined           a person was asked and did not say yes
     ├── OutputError
     │   ├── UnknownHandle      no stored output of that name, or none the caller may read
     │   └── OutputFull         no room to store a result
     ├── ModelError             the language model could not be asked, or did not answer
     ├── SandboxError           there is no sandbox here, or it broke
     ├── ScriptError            a script cannot be run as it is written
+    │   ├── LockMismatch       what a script was locked to is not there any more
+    │   ├── NotDeclared        a script called a tool that it did not declare
+    │   ├── CallLimit          a script asked for more than it may have
+    │   ├── ToolFailed         a tool that a script called answered with an error
+    │   └── InputRefused       a script wanted to ask a person something
     ├── LiveError              a live session cannot do what was asked
     └── StoreError
         ├── StoreBusy          another process holds the store
@@ -167,6 +175,10 @@ class ToolChanged(CatalogueError):
     code = "TOOL_CHANGED"
 
 
+class NotExpanded(CatalogueError):
+    code = "NOT_EXPANDED"
+
+
 class BadCursor(CatalogueError):
     code = "BAD_CURSOR"
 
@@ -174,6 +186,15 @@ class BadCursor(CatalogueError):
 class InvalidArguments(ToolfoldError):
     code = "INVALID_ARGUMENTS"
     exit_code = 4
+
+
+class ConfirmationNeeded(ToolfoldError):
+    code = "CONFIRMATION_NEEDED"
+    exit_code = 4
+
+
+class Declined(ConfirmationNeeded):
+    code = "CONFIRMATION_DECLINED"
 
 
 class OutputError(ToolfoldError):
@@ -201,6 +222,26 @@ class SandboxError(ToolfoldError):
 class ScriptError(ToolfoldError):
     code = "SCRIPT_INVALID"
     exit_code = 4
+
+
+class LockMismatch(ScriptError):
+    code = "LOCK_MISMATCH"
+
+
+class NotDeclared(ScriptError):
+    code = "NOT_DECLARED"
+
+
+class CallLimit(ScriptError):
+    code = "CALL_LIMIT"
+
+
+class ToolFailed(ScriptError):
+    code = "TOOL_FAILED"
+
+
+class InputRefused(ScriptError):
+    code = "INPUT_REFUSED"
 
 
 class LiveError(ToolfoldError):

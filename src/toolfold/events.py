@@ -29,24 +29,32 @@ class Events:
 
     def __init__(self) -> None:
         self._listeners: list[Listener] = []
+        self._only: dict[str, list[Listener]] = {}
 
-    def subscribe(self, listener: Listener) -> Callable[[], None]:
-        """Adds a listener; the returned function removes it again."""
-        self._listeners.append(listener)
+    def subscribe(self, listener: Listener, *, only: str = "") -> Callable[[], None]:
+        """Adds a listener, to all events or only to those of one name; the returned function removes it again."""
+        listeners = self._only.setdefault(only, []) if only else self._listeners
+        listeners.append(listener)
 
         def unsubscribe() -> None:
-            if listener in self._listeners:
-                self._listeners.remove(listener)
+            if listener in listeners:
+                listeners.remove(listener)
 
         return unsubscribe
 
     def emit(self, name: str, **data: Any) -> None:
-        if not self._listeners:
+        only = self._only.get(name, ())
+        if not self._listeners and not only:
             return
         event = Event(name, time.time(), data)
-        for listener in tuple(self._listeners):
+        for listener in (*self._listeners, *only):
             try:
                 listener(event)
             except Exception:
                 log.exception("an event listener failed on %s and was removed", name)
-                self._listeners.remove(listener)
+                self._drop(listener, name)
+
+    def _drop(self, listener: Listener, name: str) -> None:
+        for listeners in (self._listeners, self._only.get(name, [])):
+            if listener in listeners:
+                listeners.remove(listener)

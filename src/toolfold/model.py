@@ -4,7 +4,8 @@ Stages that can use a model take one of these, or `None`. Nothing here talks to 
 stands in `toolfold.testing`, adapters for real providers in `toolfold.agent`.
 """
 
-from typing import Any, Literal, Protocol
+from collections.abc import Callable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from msgspec import Struct, field
 
@@ -87,3 +88,24 @@ class Model(Protocol):
     async def complete(self, prompt: Prompt) -> Reply: ...
 
     def count_tokens(self, text: str) -> int: ...
+
+
+OnText = Callable[[str], None]
+"""Told each piece of an answer as it comes."""
+
+
+@runtime_checkable
+class StreamingModel(Protocol):
+    """A model that can also tell its answer piece by piece."""
+
+    async def stream(self, prompt: Prompt, on_text: OnText) -> Reply: ...
+
+
+async def complete(model: Model, prompt: Prompt, on_text: OnText | None = None) -> Reply:
+    """Asks a model, piece by piece where it can and somebody listens."""
+    if on_text is not None and isinstance(model, StreamingModel):
+        return await model.stream(prompt, on_text)
+    reply = await model.complete(prompt)
+    if on_text is not None and reply.text:
+        on_text(reply.text)
+    return reply

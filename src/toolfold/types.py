@@ -3,7 +3,7 @@
 Nothing here does anything. A JSON piece that is only passed on travels as `Raw`, the exact bytes its server sent.
 """
 
-from typing import Any, Literal
+from typing import Any, BinaryIO, Literal
 
 from msgspec import Raw, Struct, field
 
@@ -246,6 +246,11 @@ class Call(Struct, frozen=True, kw_only=True):
     timeout_s: float | None = None
     capabilities: Raw | None = None
     """What the client at the far end declared that it can answer; `None`: nothing. The gateway lends it none."""
+    inputs: Raw | None = None
+    """For a client of the modern era that answers a server's wishes itself: the `inputResponses` and `requestState` that
+    it sent, or `{}`. A modern server's wish for input is then the result; without it, `on_input` answers."""
+    may_spill: bool = False
+    """A result that is too large to be held may come as `Outcome.spilled`."""
 
 
 class Stored(Struct, frozen=True, kw_only=True):
@@ -272,3 +277,6 @@ class Outcome(Struct, frozen=True, kw_only=True):
     is_error: bool = False
     stored: Stored | None = None
     """Where the result was too large: what is kept of it. `result` then only tells how to get at it."""
+    spilled: BinaryIO | None = None
+    """The whole answer in a file without a name, where it was too large to be held; the taker closes it. `result` then
+    says nothing. Only a call that allows it ends so."""

@@ -20,8 +20,10 @@ LAYERS: tuple[frozenset[str], ...] = tuple(
     wire
     upstream
     catalogue
+    policy
     search disclosure
     calls
+    telemetry
     outputs
     sandbox
     scripts live agent
@@ -30,6 +32,7 @@ LAYERS: tuple[frozenset[str], ...] = tuple(
     testing demo
     bench
     faces
+    adapters
     __main__
     """.strip().splitlines()
 )
@@ -99,6 +102,7 @@ def test_faces_know_the_gateway_and_no_stage() -> None:
         "demo",
         "bench",
         "masking",
+        "telemetry",  # logs are set up before there is a gateway
         "wire",  # a face that speaks MCP needs the protocol; it is no stage of the flow
         "faces",
     }

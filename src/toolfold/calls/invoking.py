@@ -17,6 +17,8 @@ def invoked(pool: Callable[[], Awaitable[Pool]]) -> Handler:
             meta=request.meta,
             timeout_s=request.timeout_s,
             capabilities=request.capabilities,
+            may_spill=request.may_spill,
+            inputs=request.inputs,
         )
         servers = await pool()
         return await servers.call(request.tool.server, call, on_progress=request.on_progress, on_input=request.on_input)

@@ -20,8 +20,14 @@ class Request(Struct, frozen=True, kw_only=True):
     caller: Caller = LOCAL
     capabilities: Raw | None = None
     """What the client at the far end declared; see `Call.capabilities`."""
+    inputs: Raw | None = None
+    """See `Call.inputs`."""
     whole: bool = False
     """The outcome goes to a program, not to a model: it is given whole, however large."""
+    may_spill: bool = False
+    """See `Call.may_spill`: set by the handler that stores large results, for those below it."""
+    confirmed: bool = False
+    """A person at this machine has said yes to this very call already."""
 
 
 Handler = Callable[[Request], Awaitable[Outcome]]

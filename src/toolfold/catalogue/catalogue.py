@@ -7,10 +7,11 @@ that only looks starts fast.
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path as FilePath
 from typing import TYPE_CHECKING
+from weakref import WeakSet
 
 from msgspec import Struct
 
@@ -27,6 +28,9 @@ DEFAULT_LIMIT = 10
 MAX_LIMIT = 50
 
 BATCH = 500
+
+MAX_SHOWN = 100
+"""How much of a name that does not exist an error repeats."""
 
 KNOWN_TOOLS = 512
 KNOWN_S = 1.0
@@ -57,6 +61,9 @@ class Tree(Struct, frozen=True, kw_only=True):
     branches: tuple[Branch, ...]
 
 
+Through = Callable[[View], Awaitable[View]]
+
+
 class Catalogue:
     """All tools of all servers, in one store."""
 
@@ -74,6 +81,17 @@ class Catalogue:
         self._clock = clock
         self._writing = asyncio.Lock()
         self._known: dict[str, tuple[float, Tool]] = {}
+        self._through: Through | None = None
+        self._limited: WeakSet[Catalogue] = WeakSet()
+        self.commits = 0
+        """How often this object wrote: whoever keeps something worked out from the catalogue compares it."""
+
+    def limited(self, through: "Through") -> "Catalogue":
+        """The same catalogue for reading, as seen through `through`, which makes a view of each view."""
+        seen = Catalogue(self._store, clock=self._clock)
+        seen._through = through
+        self._limited.add(seen)
+        return seen
 
     async def rebuild(self, listings: Iterable[Listing], *, failures: Mapping[str, str] | None = None) -> "Build":
         """Makes the catalogue of all configured servers: those that were read, and those that failed with the reason.
@@ -120,7 +138,9 @@ class Catalogue:
                 partial=partial,
                 known=known,
             )
-            self._known.clear()
+            self.commits += 1
+            for seen in (self, *self._limited):
+                seen._known.clear()  # noqa: SLF001 - as above
             return made
 
     @asynccontextmanager
@@ -129,7 +149,7 @@ class Catalogue:
         async with self._store.snapshot() as view:
             if not view.generation:
                 raise NotBuilt("there is no catalogue yet", next_action="run `toolfold build`")
-            yield view
+            yield view if self._through is None else await self._through(view)
 
     async def tree(self, path: Path = (), depth: int | None = None) -> Tree:
         """The nodes below a path, at most `depth` steps down."""
@@ -251,7 +271,7 @@ async def found_node(view: View, path: Path) -> Node | None:
         known = [one.path for one in await view.nodes()]
         hints = await asyncio.to_thread(near_paths, path, known)
         raise UnknownPath(
-            f"there is no category {list(path)}",
+            f"there is no category {[name[:MAX_SHOWN] for name in path[:MAX_SHOWN]]}",
             hints=[list(hint) for hint in hints],
             next_action="call list with one of the paths in hints, or with an empty path for the root",
         )
@@ -262,7 +282,7 @@ async def tool_not_found(view: View, tool_id: str) -> ToolNotFound:
     from toolfold.catalogue.near import near
 
     return ToolNotFound(
-        f"there is no tool {tool_id!r}",
+        f"there is no tool {tool_id[:MAX_SHOWN]!r}",
         hints=await asyncio.to_thread(near, tool_id, await view.tool_ids()),
         next_action="use one of the ids in hints, or find the tool with list or a search",
     )

@@ -9,11 +9,15 @@ from toolfold.types import Path
 
 CONSIDERED = 60
 """How many words are compared letter by letter."""
+MAX_WORD = 128
+"""How much of a word is looked at: what somebody sends may be of any length."""
+MAX_DEPTH = 12
+"""How many steps of a path are looked at."""
 
 
 def near(word: str, known: Iterable[str], *, limit: int = 5) -> list[str]:
     """The nearest known words, best first. Words with next to nothing in common are not among them."""
-    asked = word.casefold()
+    asked = word[:MAX_WORD].casefold()
     pairs, letters = _pairs(asked), set(asked)
     scored = []
     for one in known:
@@ -23,13 +27,15 @@ def near(word: str, known: Iterable[str], *, limit: int = 5) -> list[str]:
         alike = (shared + len(letters.intersection(text)) / 10) / (len(pairs) + len(others))
         scored.append((-alike, one, shared))
     ranked = sorted(
-        (edit_distance(asked, one.casefold()), one, shared) for _, one, shared in sorted(scored)[:CONSIDERED]
+        (edit_distance(asked, one[:MAX_WORD].casefold()), one, shared) for _, one, shared in sorted(scored)[:CONSIDERED]
     )
     return [one for distance, one, shared in ranked if shared or distance <= len(asked) * 2 // 3][:limit]
 
 
 def near_paths(path: Path, known: Sequence[Path], *, limit: int = 5) -> list[Path]:
-    """The nearest known paths, best first: the part of the path that exists, then names like the ones asked for."""
+    """The nearest known paths, best first: the part of the path that exists, then names like the ones asked for. Where
+    nothing is near, the roots."""
+    path = path[:MAX_DEPTH]
     asked = tuple(name.casefold() for name in path)
     shown = {" / ".join(one): one for one in known}
     below = [one for one in known if one[-1].casefold() == asked[-1]]
@@ -42,7 +48,13 @@ def near_paths(path: Path, known: Sequence[Path], *, limit: int = 5) -> list[Pat
         *([parent] if parent is not None else []),
         *(shown[text] for text in near(" / ".join(path), shown, limit=limit)),
     ]
-    return list(dict.fromkeys(found))[:limit]
+    return list(dict.fromkeys(found or [one for one in known if len(one) == 1]))[:limit]
+
+
+def is_slip(word: str, meant: str) -> bool:
+    """Whether a word is so near to a known one that it was most likely mistyped."""
+    asked = word[:MAX_WORD].casefold()
+    return edit_distance(asked, meant[:MAX_WORD].casefold()) <= max(2, len(asked) // 5)
 
 
 def edit_distance(one: str, other: str) -> int:

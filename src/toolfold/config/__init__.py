@@ -4,8 +4,23 @@
 in `toolfold.config.clients` and is loaded only by those who use it.
 """
 
-from toolfold.config.secrets import mask, missing, resolve
+from toolfold.config.secrets import fill, mask, missing, resolve
 from toolfold.config.settings import Settings
-from toolfold.config.values import Limits, MetadataRule, Model, Outputs, Policy
+from toolfold.config.values import Audit, CallerKey, Limits, MetadataRule, Model, Outputs, Policy, Telemetry, Trust
 
-__all__ = ["Limits", "MetadataRule", "Model", "Outputs", "Policy", "Settings", "mask", "missing", "resolve"]
+__all__ = [
+    "Audit",
+    "CallerKey",
+    "Limits",
+    "MetadataRule",
+    "Model",
+    "Outputs",
+    "Policy",
+    "Settings",
+    "Telemetry",
+    "Trust",
+    "fill",
+    "mask",
+    "missing",
+    "resolve",
+]

@@ -34,10 +34,17 @@ def table_of(value: Any, report: Report, path: KeyPath) -> dict[str, Any] | None
 def bounded(value: Any, bounds: Bounds, report: Report, path: KeyPath) -> Any:
     """The value in the setting's own kind, or `None` after a report."""
     if bounds.kind is str:
-        return text(value, report, path)
+        return _chosen(text(value, report, path), bounds, report, path)
     if bounds.kind is bool:
         return flag(value, report, path)
     return _number(value, bounds, report, path)
+
+
+def _chosen(value: str | None, bounds: Bounds, report: Report, path: KeyPath) -> str | None:
+    if value is None or not bounds.choices or value in bounds.choices:
+        return value
+    report.error(path, f"unknown value {shown_value(value)}", f"Give one of {', '.join(bounds.choices)}.")
+    return None
 
 
 def _number(value: Any, bounds: Bounds, report: Report, path: KeyPath) -> int | float | None:

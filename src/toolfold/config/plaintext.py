@@ -34,6 +34,7 @@ _URL_PARAMETER = re.compile(r"[?&]([A-Za-z0-9_.-]+)=([^&#\s]+)")
 _ASSIGNMENT = re.compile(r"-{0,2}([A-Za-z][A-Za-z0-9_-]*)=(.+)", re.DOTALL)
 _HEADER = re.compile(r"([A-Za-z][A-Za-z0-9-]*):\s*(.+)", re.DOTALL)
 _SCHEME = re.compile(r"(?:Bearer|Basic|Token|ApiKey|Api-Key|Key|Digest)\s+", re.IGNORECASE)
+_BEARER = re.compile(r"((?:Bearer|Basic|ApiKey|Api-Key)\s+)[A-Za-z0-9._~+/=-]{8,}", re.IGNORECASE)
 _FLAG = re.compile(r"--?[A-Za-z][A-Za-z0-9_-]*")
 _PATHLIKE = re.compile(r"(?:/|~|\.{1,2}[/\\]|[A-Za-z]:[\\/])")
 
@@ -75,6 +76,21 @@ def is_secret_name(name: str) -> bool:
     if not words or words == ["pwd"] or words[-1] in _HARMLESS_ENDS or _HARMLESS_WORDS.intersection(words):
         return False
     return bool(_SECRET_WORDS.intersection(words)) or "apikey" in "".join(words)
+
+
+def hide(text: str, replacement: str = "***") -> str:
+    """A text without what looks like a secret by its form: tokens, passwords and keys in addresses, `Bearer …`."""
+    text = _TOKEN.sub(replacement, text)
+    if "://" in text:
+        text = _URL_PASSWORD.sub(lambda match: match.group().replace(match.group(1) + "@", replacement + "@"), text)
+    if "=" in text:
+        text = _URL_PARAMETER.sub(lambda match: _hidden_parameter(match, replacement), text)
+    return _BEARER.sub(lambda match: match.group(1) + replacement, text)
+
+
+def _hidden_parameter(match: re.Match[str], replacement: str) -> str:
+    hidden = is_secret_name(match.group(1)) and _could_be_secret(match.group(2))
+    return match.group().replace(match.group(2), replacement) if hidden else match.group()
 
 
 def _in_map(table: Mapping[str, Any], key: str) -> Iterator[Plain]:

@@ -10,17 +10,24 @@ from typing import Any
 from msgspec import Struct, field
 
 from toolfold.config import check, names
+from toolfold.config.callers import read_callers, read_policies
 from toolfold.config.foreign import Dialect, input_defaults, normalise
 from toolfold.config.jsonc import Document, JsonError
 from toolfold.config.locate import TomlPlaces
 from toolfold.config.problems import KeyPath, Locator, Problem, Report, kind_of, syntax_error
 from toolfold.config.servers import Surroundings, build_server
 from toolfold.config.text import position, present, read_text
-from toolfold.config.values import COST, SECTIONS, Limits, MetadataRule, Policy
+from toolfold.config.values import COST, SECTIONS, TOOL_LIMITS, CallerKey, Limits, MetadataRule, Policy
 from toolfold.types import ServerSpec
 
-TOP_LEVEL = ("servers", "limits", "outputs", "model", "policy", "tools", "ontology")
-RENAMED = {"mcpServers": "servers", "mcp_servers": "servers", "policies": "policy", "output": "outputs"}
+TOP_LEVEL = ("servers", "policy", "callers", "tools", *SECTIONS)
+RENAMED = {
+    "mcpServers": "servers",
+    "mcp_servers": "servers",
+    "policies": "policy",
+    "caller": "callers",
+    "output": "outputs",
+}
 ADD_SERVER = (
     'Add a server, such as [servers.git] with command = "mcp-server-git", or run `toolfold import` to take over '
     "those of an MCP client."
@@ -35,6 +42,7 @@ class Parsed(Struct, kw_only=True):
     servers: tuple[ServerSpec, ...] = ()
     sections: dict[str, dict[str, Any]] = field(default_factory=dict)
     policies: tuple[Policy, ...] = ()
+    callers: tuple[CallerKey, ...] = ()
     rules: tuple[MetadataRule, ...] = ()
     warnings: tuple[Problem, ...] = ()
 
@@ -102,10 +110,12 @@ def _read_toml(path: Path, text: str, around: Surroundings, overrides: dict[str,
     _ontology_is_there(sections, path, report)
     around = _with_limits(around, sections, overrides)
     servers = _servers(data.get("servers", {}), report, around)
+    policies = read_policies(data.get("policy", {}), report)
     parsed = Parsed(
         servers=servers,
         sections=sections,
-        policies=_policies(data.get("policy", {}), report),
+        policies=policies,
+        callers=read_callers(data.get("callers", {}), report, [policy.name for policy in policies]),
         rules=_rules(data.get("tools", {}), report),
     )
     report.raise_errors()
@@ -163,32 +173,25 @@ def _refuse_twin(name: str, written: str, seen: dict[str, str], report: Report, 
         report.error(path, f"the same server name as `{shown}`, since case does not count", "Rename one of them.")
 
 
-def _policies(value: Any, report: Report) -> tuple[Policy, ...]:
-    table = check.table_of(value, report, ("policy",)) or {}
-    policies: list[Policy] = []
-    for name, entry in table.items():
-        lists = ("allow", "deny", "confirm")
-        rules = check.table_of(entry, report, ("policy", name)) or {}
-        check.known_keys(rules, lists, report, ("policy", name))
-        found = {key: check.texts(rules[key], report, ("policy", name, key)) or () for key in lists if key in rules}
-        policies.append(Policy(name=name, **found))
-    return tuple(policies)
-
-
 def _rules(value: Any, report: Report) -> tuple[MetadataRule, ...]:
     table = check.table_of(value, report, ("tools",)) or {}
     rules: list[MetadataRule] = []
     for match, entry in table.items():
         path = ("tools", match)
         fields = check.table_of(entry, report, path) or {}
-        check.known_keys(fields, ("cost", "risk", "access", "tags"), report, path)
-        lists = {
+        check.known_keys(fields, ("cost", "risk", "access", "tags", *TOOL_LIMITS), report, path)
+        lists: dict[str, Any] = {
             key: check.texts(fields[key], report, (*path, key), single=True) or ()
             for key in ("risk", "access", "tags")
             if key in fields
         }
         cost = check.bounded(fields["cost"], COST, report, (*path, "cost")) if "cost" in fields else None
-        rules.append(MetadataRule(match, cost, **lists))
+        limits: dict[str, Any] = {
+            key: check.bounded(fields[key], bounds, report, (*path, key))
+            for key, bounds in TOOL_LIMITS.items()
+            if key in fields
+        }
+        rules.append(MetadataRule(match, cost, **lists, **limits))
     return tuple(rules)
 
 

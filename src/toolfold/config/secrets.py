@@ -19,7 +19,7 @@ from toolfold.errors import SecretNotFound
 from toolfold.masking import mask
 from toolfold.types import ServerSpec
 
-__all__ = ["Reference", "input_variable", "mask", "missing", "references", "resolve"]
+__all__ = ["Reference", "fill", "input_variable", "mask", "missing", "references", "resolve"]
 
 KeyringLookup = Callable[[str, str], str | None]
 """`(service, name) -> secret`, or nothing where there is none."""
@@ -82,8 +82,18 @@ def resolve(
         headers={name: filler.fill(value) for name, value in spec.headers.items()},
         document=filler.fill(spec.document),
     )
-    filler.raise_missing(spec.name)
+    filler.raise_missing(f"server '{spec.name}'")
     return replace(filled, secrets=tuple(dict.fromkeys([*spec.secrets, *filler.secrets, *_plain_secrets(filled)])))
+
+
+def fill(
+    text: str, owner: str, *, environ: Mapping[str, str] | None = None, keyring: KeyringLookup | None = None
+) -> str:
+    """One text with its references filled in. `owner` says in an error who needs it. Raises `SecretNotFound`."""
+    filler = _Filler(os.environ if environ is None else environ, keyring or _system_keyring)
+    filled = filler.fill(text)
+    filler.raise_missing(owner)
+    return filled
 
 
 def _plain_secrets(spec: ServerSpec) -> list[str]:
@@ -138,12 +148,12 @@ class _Filler:
             self._missing.append(_Missing(f"the file {path}, which cannot be read", fix))
             return {}
 
-    def raise_missing(self, server: str) -> None:
+    def raise_missing(self, owner: str) -> None:
         if not self._missing:
             return
         unique = list(dict.fromkeys(self._missing))
         raise SecretNotFound(
-            f"server '{server}' needs {' and '.join(item.what for item in unique)}",
+            f"{owner} needs {' and '.join(item.what for item in unique)}",
             hints=[item.fix for item in unique],
             next_action=unique[0].fix,
         )

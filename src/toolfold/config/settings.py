@@ -11,7 +11,19 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from toolfold.config.values import Limits, MetadataRule, Model, Outputs, Policy
+from toolfold.config.values import (
+    Audit,
+    CallerKey,
+    Discovery,
+    Limits,
+    MetadataRule,
+    Model,
+    Outputs,
+    Policy,
+    Scripts,
+    Telemetry,
+    Trust,
+)
 from toolfold.errors import ConfigError
 from toolfold.types import ServerSpec
 
@@ -30,7 +42,14 @@ class Settings(Struct, frozen=True, kw_only=True):
     limits: Limits = Limits()
     outputs: Outputs = Outputs()
     model: Model = Model()
+    discovery: Discovery = Discovery()
+    scripts: Scripts = Scripts()
     policies: tuple[Policy, ...] = ()
+    callers: tuple[CallerKey, ...] = ()
+    """Who may come in over a wire, each with a key."""
+    trust: Trust = Trust()
+    audit: Audit = Audit()
+    telemetry: Telemetry = Telemetry()
     rules: tuple[MetadataRule, ...] = ()
     """From `[tools."glob"]`, in the order of the file."""
     ontology_file: Path | None = None
@@ -71,6 +90,13 @@ class Settings(Struct, frozen=True, kw_only=True):
             raise _no_servers(loaded.sources[0])
         return loaded
 
+    @property
+    def restricts(self) -> bool:
+        """Whether anything might be kept from whoever runs the gateway."""
+        trust = self.trust
+        guarded = any(rule.access for rule in self.rules)
+        return bool(self.policies or self.callers or guarded or trust.hold_changed or not trust.accept_new)
+
     def server(self, name: str) -> ServerSpec:
         """The server of that name, whatever its case."""
         for spec in self.servers:
@@ -93,6 +119,7 @@ def _load(found: Any, cwd: Path, user_home: Path, state: Path, environ: Mapping[
     from toolfold.config.problems import Report
     from toolfold.config.reader import Parsed, read_config
     from toolfold.config.servers import Surroundings
+    from toolfold.config.values import SECTIONS
 
     report = Report("environment")
     overrides = read_overrides(environ, report)
@@ -106,17 +133,20 @@ def _load(found: Any, cwd: Path, user_home: Path, state: Path, environ: Mapping[
         around = Surroundings(folder=project or cwd, user=person, default_cwd=str(project) if project else None)
         parsed = read_config(found.path, around, overrides)
         folder = found.path.parent
-    sections = {
-        name: {**parsed.sections.get(name, {}), **overrides.get(name, {})}
-        for name in ("limits", "outputs", "model", "ontology")
-    }
+    sections = {name: {**parsed.sections.get(name, {}), **overrides.get(name, {})} for name in SECTIONS}
     _default_directory(sections["outputs"], folder, person, environ)
     return Settings(
         servers=parsed.servers,
         limits=Limits(**sections["limits"]),
         outputs=Outputs(**sections["outputs"]),
         model=Model(**sections["model"]),
+        discovery=Discovery(**sections["discovery"]),
+        scripts=Scripts(**sections["scripts"]),
         policies=parsed.policies,
+        callers=parsed.callers,
+        trust=Trust(**sections["trust"]),
+        audit=Audit(**sections["audit"]),
+        telemetry=Telemetry(**sections["telemetry"]),
         rules=parsed.rules,
         ontology_file=_ontology(sections["ontology"], folder, person),
         home=state,

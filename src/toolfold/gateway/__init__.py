@@ -4,28 +4,35 @@ It owns the store, the catalogue and the pool of servers of one configuration. R
 and loads nothing of the connecting side; building and calling do.
 """
 
-import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
+from functools import cached_property
 from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Any, Self
 
 from msgspec import Raw
 
-from toolfold.catalogue.catalogue import DEFAULT_LIMIT, Branch, Catalogue, Tree
+from toolfold.catalogue.catalogue import Branch, Catalogue, Tree
 from toolfold.config import Settings
-from toolfold.disclosure.pointers import listing_entry
 from toolfold.errors import StoreError, UpstreamError
 from toolfold.events import Events
+from toolfold.gateway.expansions import Expansions
 from toolfold.gateway.finding import Finder
+from toolfold.gateway.looking import Looking
+from toolfold.gateway.opening import own_store, placing, store_path
 from toolfold.gateway.upstreams import FRESHNESS_CHECK_S, Upstreams
-from toolfold.types import LOCAL, Caller, Change, Listing, Outcome, Path, ServerInfo, ServerState, Tool
+from toolfold.types import LOCAL, Caller, Listing, Outcome, ServerState
 
 if TYPE_CHECKING:
+    from toolfold import BlockingGateway
     from toolfold.catalogue.build import Build as Build
-    from toolfold.catalogue.build import Placed, PlaceTools
+    from toolfold.gateway.agents import Agent
     from toolfold.gateway.calling import CallStack
     from toolfold.gateway.describing import Describer
+    from toolfold.gateway.governing import Governor
+    from toolfold.gateway.living import LiveSession, Living
+    from toolfold.gateway.scripting import ScriptResult, Scripts
+    from toolfold.gateway.storing import StoredOutputs
     from toolfold.storage.base import Store
     from toolfold.upstream.base import Upstream
     from toolfold.upstream.pool import Pool
@@ -33,18 +40,16 @@ if TYPE_CHECKING:
 
 __all__ = ["Branch", "Gateway", "OnServer", "Tree"]
 
-Names = list[str]
-Descriptors = list[dict[str, Any]]
-
 OnServer = Callable[[str, "Listing | UpstreamError"], None]
 """Told each server of a build as it is done: its listing, or why there is none."""
 
 
-class Gateway:
+class Gateway(Looking):
     """All tools of one configuration. Use it as `async with Gateway(Settings.load()) as gateway`.
 
     `upstreams` are further sources that a program brings itself, such as its own functions. With `create=False` it
-    opens only a catalogue that is there, and raises `NotBuilt` otherwise.
+    opens only a catalogue that is there, and raises `NotBuilt` otherwise. With `keep_outputs` what is stored for the
+    local caller outlives the gateway, until its time is over.
     """
 
     def __init__(
@@ -54,9 +59,11 @@ class Gateway:
         upstreams: "Iterable[Upstream]" = (),
         store: "Store | None" = None,
         create: bool = True,
+        keep_outputs: bool = False,
     ) -> None:
         self.settings = settings if settings is not None else Settings()
         self.events = Events()
+        self.expansions = Expansions()
         self._ready_made = tuple(upstreams)
         self._given_store = store
         self._create = create
@@ -67,12 +74,16 @@ class Gateway:
         self._finder: Finder | None = None
         self._describer: Describer | None = None
         self._calls: CallStack | None = None
+        self._scripts: Scripts | None = None
+        self._governor: Governor | None = None
+        self._outputs: StoredOutputs | None = None
+        self._keep_outputs = keep_outputs
         self._check_s = FRESHNESS_CHECK_S
 
     async def __aenter__(self) -> Self:
-        store = self._given_store if self._given_store is not None else self._own_store()
+        store = self._given_store if self._given_store is not None else own_store(self.settings, self._create)
         self._store = await self._resources.enter_async_context(store)
-        self._catalogue = Catalogue(store, place=self._place(), rules=self.settings.rules)
+        self._catalogue = Catalogue(store, place=placing(self.settings.ontology_file), rules=self.settings.rules)
         return self
 
     async def __aexit__(self, *exc_info: object) -> None:
@@ -80,14 +91,27 @@ class Gateway:
 
     async def aclose(self) -> None:
         """Ends every server and lets go of the store. Safe to call twice."""
+        if self._scripts is not None:
+            await self._scripts.aclose()
         if self._upstreams is not None:
             await self._upstreams.aclose()
+        if self._outputs is not None:
+            await self._outputs.aclose()
+        if self._governor is not None:
+            await self._governor.aclose()
+            self._governor = None
         await self._resources.aclose()
+
+    def blocking(self) -> "BlockingGateway":
+        """The same for programs without `async`: `with Gateway(settings).blocking() as gateway`."""
+        from toolfold import BlockingGateway  # by its public name: it stands above the gateway and is made from it
+
+        return BlockingGateway(gateway=self)
 
     @property
     def store_path(self) -> FilePath:
         """The catalogue's file."""
-        return self.settings.home / "toolfold.sqlite"
+        return store_path(self.settings)
 
     @property
     def registry_path(self) -> FilePath:
@@ -103,7 +127,13 @@ class Gateway:
     def finder(self) -> Finder:
         """Search, opened with the first request."""
         if self._finder is None:
-            self._finder = Finder(self.catalogue, self._open_store(), self.settings.home / "search", self.events)
+            self._finder = Finder(
+                self.catalogue,
+                self._open_store(),
+                self.settings.home / "search",
+                self.events,
+                learns=self.settings.audit.learn,
+            )
         return self._finder
 
     @property
@@ -112,8 +142,18 @@ class Gateway:
         if self._describer is None:
             from toolfold.gateway.describing import Describer
 
-            self._describer = Describer(self.catalogue, self._open_store(), self.events)
+            self._describer = Describer(self.catalogue, self._open_store(), self.events, self.finder.ids_like)
+            self._describer.scenes = self.governor.scene
         return self._describer
+
+    @property
+    def governor(self) -> "Governor":
+        """Policies, trust, the audit trail and telemetry."""
+        if self._governor is None:
+            from toolfold.gateway.governing import Governor
+
+            self._governor = Governor(self, self._open_store(), self.settings, self.events)
+        return self._governor
 
     @property
     def upstreams(self) -> Upstreams:
@@ -156,43 +196,11 @@ class Gateway:
         else:
             build = await self.catalogue.update(listings, failures=failures)
         await self.catalogue.write_registry(registry or self.registry_path)
+        await self.governor.review()
         self.events.emit(
             "catalogue.built", generation=build.generation, tools=build.report.tools, changes=len(build.changes)
         )
         return build
-
-    async def list(
-        self,
-        path: Sequence[str] = (),
-        *,
-        tags: Sequence[str] = (),
-        limit: int = DEFAULT_LIMIT,
-        cursor: str | None = None,
-        caller: Caller = LOCAL,
-    ) -> dict[str, Any]:
-        """Child nodes and tool pointers at a path, as a model reads them."""
-        page = await self.catalogue.list(tuple(path), tags=tags, limit=limit, cursor=cursor)
-        return listing_entry(page.path, page.nodes, page.tools, page.next_cursor)
-
-    async def search_tool_by_category(
-        self,
-        query: str,
-        category_path: Sequence[str] = (),
-        *,
-        limit: int = 5,
-        cursor: str | None = None,
-        caller: Caller = LOCAL,
-    ) -> dict[str, Any]:
-        """Pointers to tools for a request, the best first, inside a category and all below it; `()` is everything."""
-        return await self.finder.in_category(query, tuple(category_path), limit=limit, cursor=cursor)
-
-    async def search_nodes(self, query: str, *, limit: int = 5, caller: Caller = LOCAL) -> dict[str, Any]:
-        """Categories for a request, the best first."""
-        return await self.finder.nodes(query, limit=limit)
-
-    async def expand_tool(self, tool_id: str, *, caller: Caller = LOCAL) -> dict[str, Any]:
-        """The whole of one tool, with the schemas that a model needs to call it."""
-        return await self.describer.expand(tool_id)
 
     async def call_tool(
         self,
@@ -207,16 +215,18 @@ class Gateway:
         on_input: "OnInput | None" = None,
         capabilities: Raw | None = None,
         whole: bool = False,
+        confirmed: bool = False,
     ) -> Outcome:
         """Calls a tool with arguments that fit its schema. The outcome is the server's result, undecoded.
 
         `expect_version` is the version that `expand_tool` showed: a tool that changed since raises `ToolChanged`.
-        `whole` is for programs: a result too large for a model is then given as it is.
+        `whole` is for programs: a result too large for a model is then given as it is. `confirmed` is for faces with a
+        person in front of them who has said yes.
         """
         from toolfold.calls import Request
         from toolfold.gateway.calling import encoded
 
-        tool = await self.describer.tool(tool_id)
+        tool = await self.governor.tool(tool_id, caller)
         request = Request(
             tool=tool,
             arguments=encoded(tool, args),
@@ -227,6 +237,7 @@ class Gateway:
             caller=caller,
             capabilities=capabilities,
             whole=whole,
+            confirmed=confirmed,
         )
         return await self.calls.call(request, expect_version=expect_version)
 
@@ -236,83 +247,59 @@ class Gateway:
         if self._calls is None:
             from toolfold.gateway.calling import CallStack
 
-            limits = self.settings.limits
-            self._calls = CallStack(self.pool, self.describer, self.events, limits.call_timeout_s)
+            longest = self.settings.limits.call_timeout_s
+            self._calls = CallStack(
+                self.pool, self.describer, self.events, longest, self.governor, outputs=self.outputs
+            )
         return self._calls
 
-    async def tree(self, path: Sequence[str] = (), *, depth: int | None = None) -> Tree:
-        """The categories below a path, with their counts."""
-        return await self.catalogue.tree(tuple(path), depth)
+    @property
+    def outputs(self) -> "StoredOutputs":
+        """Results that were too large for a model. `await gateway.outputs(caller)` lists those of a caller."""
+        if self._outputs is None:
+            from toolfold.gateway.storing import StoredOutputs
 
-    async def tools_below(self, path: Path) -> Sequence[Tool]:
-        """Every tool that stands right at one of the nodes below a path, or at the path itself."""
-        async with self.catalogue.snapshot() as view:
-            return await view.tools(ids=await view.tool_ids_at(path, below=True))
+            self._outputs = StoredOutputs(self.settings, self.events, keep=self._keep_outputs)
+            self._outputs.start()
+        return self._outputs
 
-    async def diff(self) -> tuple[Change, ...]:
-        """What the last build changed."""
-        return await self.catalogue.diff()
+    async def tool_output(self, handle: str, extract: str, *, mode: str = "auto", caller: Caller = LOCAL) -> str:
+        """Answers a request from a stored output, as plain text. Raises `UnknownHandle`."""
+        return await self.outputs.extract(handle, extract, mode, caller)
 
-    async def descriptor(self, tool_id: str) -> dict[str, Any]:
-        """The compact descriptor of a tool: what it takes, and what it returns, folded."""
-        return await self.describer.descriptor(tool_id)
+    @property
+    def scripts(self) -> "Scripts":
+        """Scripts that declare their tools in plain words, and the confined processes they run in."""
+        if self._scripts is None:
+            from toolfold.gateway.scripting import Scripts
 
-    async def available_tools(self, query: str, category_path: Sequence[str] = (), *, limit: int = 5) -> Descriptors:
-        """What a planner gets for a request: the inspector's descriptor, then those of the tools that fit."""
-        found = await self.search_tool_by_category(query, category_path, limit=limit)
-        return await self.describer.available(pointer["tool_id"] for pointer in found["results"])
+            self._scripts = Scripts(self)
+        return self._scripts
 
-    async def inventory(self) -> dict[str, Names]:
-        """The names of all tools by server."""
-        return await self.describer.inventory()
+    async def run_script(self, code: str | bytes, *, caller: Caller = LOCAL, **options: Any) -> "ScriptResult":
+        """Runs a script in the sandbox: see `Scripts.run` for the options (`locked`, `timeout_s`, `args`, …)."""
+        return await self.scripts.run(code, caller=caller, **options)
 
-    async def inspect_tool_output(
-        self,
-        tool_id: str,
-        field_path: str | None = "",
-        *,
-        max_depth: int = 4,
-        max_fields: int = 120,
-        caller: Caller = LOCAL,
-    ) -> dict[str, Any]:
-        """What is at one place of a tool's output. Raises `ToolNotFound` and `UnknownField` with what is near."""
-        return await self.describer.inspect(tool_id, field_path, max_depth, max_fields)
+    def agent(self, name: str = "", **options: Any) -> "Agent":
+        """An agent on these tools: see `Agent` for the options (`model`, `caller`, `listener`, …)."""
+        from toolfold.gateway.agents import Agent
 
-    async def inspections(self) -> Mapping[str, int]:
-        """How often the output of each tool was inspected: many times means that its summary hides what is needed."""
-        return await self.describer.inspections()
+        return Agent(self, name, **options)
+
+    @cached_property
+    def living(self) -> "Living":
+        """Live Python sessions: what they share, closed with the gateway."""
+        from toolfold.gateway.living import Living
+
+        return Living(self, self._resources)
+
+    def live(self, *, caller: Caller = LOCAL, **options: Any) -> "LiveSession":
+        """A live Python session, to be used as `async with gateway.live() as session`: see `Living.session`."""
+        return self.living.session(caller=caller, **options)
 
     async def servers(self, *, connect: bool = False) -> Sequence[ServerState]:
         """Each configured server: with `connect`, as it is now; else as the last build left it."""
         return await self.upstreams.states(connect=connect)
-
-    def _own_store(self) -> "Store":
-        from toolfold.storage.sqlite import SqliteStore
-
-        if not self._create:
-            return SqliteStore(self.store_path, create=False)
-        try:
-            self.settings.home.mkdir(parents=True, exist_ok=True, mode=0o700)
-        except OSError as error:
-            raise StoreError(
-                f"the state folder {self.settings.home} cannot be made: {os.strerror(error.errno or 0)}",
-                next_action="choose another with --home DIR or TOOLFOLD_HOME",
-            ) from error
-        return SqliteStore(self.store_path)
-
-    def _place(self) -> "PlaceTools | None":
-        """Places by capability, corrected by the person's own file where there is one, read at each build."""
-        file = self.settings.ontology_file
-        if file is None:
-            return None
-
-        def place(tools: Sequence[Tool], infos: Mapping[str, ServerInfo]) -> "Placed":
-            from toolfold.catalogue.committing import place_by_capability
-            from toolfold.catalogue.ontology import Overrides
-
-            return place_by_capability(tools, infos, overrides=Overrides.load(file))
-
-        return place
 
     async def pool(self) -> "Pool":
         """The servers, each opened when it is first needed."""

@@ -1,7 +1,7 @@
 """Calling tools: the stack that a call goes through.
 
-It checks the arguments against the schema that `expand_tool` shows, bounds the time, tells what happened, and hands the
-call to its server.
+From the outside in: tell and keep what happens, authorise, check the arguments against the schema that `expand_tool`
+shows, ask a person where the policy wants it, look at the result, bound the time, hand the call to its server.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -18,6 +18,8 @@ from toolfold.calls.recording import recorded
 from toolfold.errors import InvalidArguments, ToolChanged
 from toolfold.events import Events
 from toolfold.gateway.describing import Describer
+from toolfold.gateway.governing import Governor
+from toolfold.gateway.storing import StoredOutputs
 from toolfold.types import Outcome, Tool
 
 if TYPE_CHECKING:
@@ -28,11 +30,29 @@ class CallStack:
     """The stack of handlers around the servers of one gateway."""
 
     def __init__(
-        self, pool: "Callable[[], Awaitable[Pool]]", describer: Describer, events: Events, longest_s: float
+        self,
+        pool: "Callable[[], Awaitable[Pool]]",
+        describer: Describer,
+        events: Events,
+        longest_s: float,
+        governor: Governor,
+        *,
+        outputs: StoredOutputs,
     ) -> None:
-        self._handler: Handler = stack(
-            invoked(pool), [recorded(events), Checker().wrap, describer.wrap, bounded(longest_s)]
-        )
+        outer, authorised, confirmed = governor.wraps()
+        storing, referring = outputs.wraps
+        wraps = [
+            recorded(events),
+            *outer,
+            storing,
+            authorised,
+            referring,
+            Checker().wrap,
+            confirmed,
+            describer.wrap,
+            bounded(longest_s),
+        ]
+        self._handler: Handler = stack(invoked(pool), wraps)
 
     async def call(self, request: Request, *, expect_version: int | None = None) -> Outcome:
         tool = request.tool

@@ -3,40 +3,78 @@
 Declared output schemas come first; where they say nothing, what was observed stands in, marked and counted.
 """
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from copy import copy
+from typing import Any, Protocol
 
 import msgspec
 from msgspec import Raw
 
 from toolfold.calls import Handler, Request
 from toolfold.catalogue.catalogue import Catalogue
+from toolfold.catalogue.near import is_slip
 from toolfold.disclosure.descriptor import decoded, describe
 from toolfold.disclosure.expanding import expanded
 from toolfold.disclosure.inspector import inspect_schema
 from toolfold.disclosure.observed_schema import observed_calls, result_schema
 from toolfold.disclosure.toolbox import INSPECTOR_ID, TOOLBOX, inspector_tool, preloaded
+from toolfold.errors import ToolNotFound
 from toolfold.events import Events
 from toolfold.gateway.observing import Observer
 from toolfold.storage.base import Store
-from toolfold.types import Outcome, Tool
+from toolfold.types import Caller, Outcome, Tool
 
 INSPECTIONS = "inspections"
 """The namespace of the store that counts inspections per tool."""
 
 
+NEAR = 3
+"""Ids near by their letters that stand behind those near by their meaning, where it was no slip of the hand."""
+
+Suggest = Callable[[str], Awaitable[list[str]]]
+"""Finds the ids of tools that fit the words of an id that does not exist."""
+
+
+class HasDescriber(Protocol):
+    @property
+    def describer(self) -> "Describer": ...
+
+
 class Describer:
     """Descriptions of the tools of one catalogue."""
 
-    def __init__(self, catalogue: Catalogue, store: Store, events: Events) -> None:
+    def __init__(self, catalogue: Catalogue, store: Store, events: Events, suggest: Suggest | None = None) -> None:
         self._catalogue = catalogue
+        self._suggest = suggest
         self._store = store
         self._events = events
         self.observer = Observer(store, events)
+        self.scenes: Callable[[Caller], HasDescriber] | None = None
+        """Where callers see different things: what each works with."""
+
+    def limited(self, catalogue: Catalogue, suggest: Suggest) -> "Describer":
+        """The same descriptions over a catalogue that shows a part."""
+        seen = copy(self)
+        seen._catalogue, seen._suggest = catalogue, suggest  # noqa: SLF001 - a copy of itself
+        return seen
 
     async def tool(self, tool_id: str) -> Tool:
         """A tool of the catalogue, or the toolbox's own, which is always there and always allowed."""
-        return inspector_tool() if tool_id.casefold() == INSPECTOR_ID else await self._catalogue.tool(tool_id)
+        if tool_id.casefold() == INSPECTOR_ID:
+            return inspector_tool()
+        try:
+            return await self._catalogue.tool(tool_id)
+        except ToolNotFound as error:
+            raise await self._with_suggestions(error, tool_id) from None
+
+    async def _with_suggestions(self, error: ToolNotFound, tool_id: str) -> ToolNotFound:
+        """The ids that are near by their letters, and those that are near by their meaning; what looks like a slip of
+        the hand comes first, else what was meant."""
+        by_meaning = await self._suggest(tool_id) if self._suggest is not None else []
+        by_letters = error.hints
+        slipped = bool(by_letters) and is_slip(tool_id, by_letters[0])
+        hints = dict.fromkeys((*by_letters, *by_meaning) if slipped else (*by_meaning, *by_letters[:NEAR]))
+        return ToolNotFound(error.message, hints=list(hints), next_action=error.next_action)
 
     async def descriptor(self, tool_id: str) -> dict[str, Any]:
         tool = await self.tool(tool_id)
@@ -96,7 +134,8 @@ class Describer:
 
     async def _inspector_call(self, request: Request) -> Outcome:
         given = {"field_path": "", "max_depth": 4, "max_fields": 120, **msgspec.json.decode(request.arguments)}
-        answer = await self.inspect(given["tool_id"], given["field_path"], given["max_depth"], given["max_fields"])
+        seen = self if self.scenes is None else self.scenes(request.caller).describer
+        answer = await seen.inspect(given["tool_id"], given["field_path"], given["max_depth"], given["max_fields"])
         text = msgspec.json.encode(answer).decode()
         result = {"content": [{"type": "text", "text": text}], "structuredContent": answer}
         return Outcome(result=Raw(msgspec.json.encode(result)))

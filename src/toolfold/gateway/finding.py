@@ -5,7 +5,9 @@ nothing where nothing changed. Search runs in a thread, and loads its model with
 """
 
 import asyncio
-from collections.abc import Sequence
+import re
+from collections.abc import Awaitable, Callable, Sequence
+from copy import copy
 from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Any
 
@@ -13,11 +15,11 @@ from msgspec import Struct
 
 from toolfold.catalogue.catalogue import Catalogue, batches, found_node
 from toolfold.catalogue.cursor import Position, cursor_for, position_in
-from toolfold.disclosure.pointers import found_node_entry, pointer, pointer_entry
+from toolfold.disclosure.pointers import found_node_entry, node_entry, pointer, pointer_entry
 from toolfold.errors import BadCursor, NoMatchInCategory, ToolNotFound
 from toolfold.events import Events
 from toolfold.storage.base import Store, View
-from toolfold.types import Hit, NodeHit, Path, Tool
+from toolfold.types import Hit, Node, NodeHit, Path, Tool
 
 if TYPE_CHECKING:
     from toolfold.search.index import SearchIndex
@@ -28,6 +30,17 @@ HELD = "generation"
 MAX_LIMIT = 50
 SUGGESTED = 3
 """Categories named in a hint."""
+FITTING_NODES = 3
+"""Categories that a filtered listing shows, before its tools."""
+MAX_HITS = 200
+"""How deep a ranking goes."""
+MAX_ID = 200
+"""How much of an id that does not exist is looked at."""
+
+
+Allowed = Callable[[str], bool]
+Allowing = Callable[[], Awaitable[Allowed]]
+"""Asked for the test of what may be seen, as it is now."""
 
 
 class Need(Struct, frozen=True):
@@ -41,17 +54,38 @@ class Need(Struct, frozen=True):
 class Finder:
     """Search over one catalogue. `folder` keeps the index."""
 
-    def __init__(self, catalogue: Catalogue, store: Store, folder: FilePath, events: Events) -> None:
+    def __init__(
+        self, catalogue: Catalogue, store: Store, folder: FilePath, events: Events, *, learns: bool = False
+    ) -> None:
         self._catalogue = catalogue
         self._store = store
         self._folder = folder
         self._events = events
         self._index: SearchIndex | None = None
+        self._learns = learns
+        self._whole: Finder | None = None
+        self._allowed: Allowing | None = None
         self._held: int | None = None
         self._syncing = asyncio.Lock()
 
+    def limited(self, catalogue: Catalogue, allowed: "Allowing") -> "Finder":
+        """The same search over what `allowed` lets through; the catalogue shows just that."""
+        seen = copy(self)
+        seen._whole, seen._catalogue, seen._allowed = self, catalogue, allowed  # noqa: SLF001 - a copy of itself
+        return seen
+
+    async def learn(self, query: str, tool_id: str) -> bool:
+        """Notes that a tool was chosen for a request and worked. Does nothing where learning is off."""
+        index = await self._opened()
+        return await asyncio.to_thread(index.learn, query, tool_id)
+
+    async def _permitted(self) -> "Allowed | None":
+        return None if self._allowed is None else await self._allowed()
+
     async def sync(self) -> int:
         """Brings the index to the catalogue as it is now, and tells how many texts had to be embedded."""
+        if self._whole is not None:
+            return await self._whole.sync()
         async with self._syncing, self._catalogue.snapshot() as view:
             index = await self._opened()
             if self._held == view.generation or await self._is_whole(index, view):
@@ -65,6 +99,15 @@ class Finder:
                 self._events.emit("search.synced", embedded=done.embedded, tools=len(tools))
             return done.embedded
 
+    async def _is_current(self) -> bool:
+        """Whether the index can answer as it is."""
+        if self._whole is not None:
+            return await self._whole._is_current()  # noqa: SLF001 - the finder that this one is a copy of
+        if self._syncing.locked():
+            return False
+        async with self._catalogue.snapshot() as view:
+            return self._held == view.generation or await self._is_whole(await self._opened(), view)
+
     async def _is_whole(self, index: "SearchIndex", view: View) -> bool:
         """Whether an earlier run left the index with just this generation: then no tool has to be read."""
         held = await self._store.get(SYNCED, HELD)
@@ -72,17 +115,20 @@ class Finder:
         return held == str(view.generation).encode() and not index.damage and len(index) == tools
 
     async def _opened(self) -> "SearchIndex":
+        if self._whole is not None:
+            return await self._whole._opened()  # noqa: SLF001 - the finder that this one is a copy of
         if self._index is None:
             from toolfold.search import open_index
 
-            self._index = await asyncio.to_thread(open_index, self._folder)
+            self._index = await asyncio.to_thread(open_index, self._folder, learn=self._learns)
         return self._index
 
     async def hits(self, query: str, path: Path, *, tags: Sequence[str] = (), limit: int) -> list[Hit]:
         """The raw hits with their reasons, best first."""
         await self.sync()
         index = await self._opened()
-        return await asyncio.to_thread(index.search, query, path=path, tags=tags, limit=limit)
+        allowed = await self._permitted()
+        return await asyncio.to_thread(index.search, query, path=path, tags=tags, allowed=allowed, limit=limit)
 
     async def in_category(self, query: str, path: Path, *, limit: int, cursor: str | None) -> dict[str, Any]:
         """Ranked pointers inside a category and everything below it. Raises `NoMatchInCategory` where nothing fits."""
@@ -90,7 +136,7 @@ class Finder:
         async with self._catalogue.snapshot() as view:
             node = await found_node(view, path)
             place = node.path if node else ()
-            shown = _shown(cursor, place, query, view.generation)
+            shown = _shown(cursor, place, (query,), view.generation)
             hits = await self.hits(query, place, limit=shown + limit + 1)
             if not shown and not _fits(hits):
                 raise await self._nothing_fits(query, place, view)
@@ -105,6 +151,64 @@ class Finder:
         position = Position("rank", f"{shown + limit}", view.generation)
         next_cursor = cursor_for(place, (query,), position) if more else None
         return {"category_path": list(place), "results": results, "next_cursor": next_cursor}
+
+    async def listed(
+        self, query: str, path: Path, *, tags: Sequence[str], limit: int, cursor: str | None
+    ) -> dict[str, Any]:
+        """What `list` shows with a query: categories below the path that fit, then the tools below it that do.
+
+        Raises `NoMatchInCategory` where nothing fits.
+        """
+        limit = max(1, min(limit, MAX_LIMIT))
+        question = (f"query:{query}", *(f"tag:{tag}" for tag in tags))
+        async with self._catalogue.snapshot() as view:
+            node = await found_node(view, path)
+            place = node.path if node else ()
+            shown = _shown(cursor, place, question, view.generation)
+            hits = await self._fitting(query, place, tags, view)
+            if not hits:
+                raise await self._nothing_fits(query, place, view, tags)
+            nodes = [] if shown else await self._fitting_nodes(query, place, tags, view, min(FITTING_NODES, limit // 2))
+            end = shown + limit - len(nodes)
+            tools = {tool.tool_id: tool for tool in await view.tools(ids=[hit.tool_id for hit in hits[shown:end]])}
+        entries = [
+            pointer_entry(pointer(tools[hit.tool_id], _place_below(tools[hit.tool_id], place), hit.confidence))
+            for hit in hits[shown:end]
+            if hit.tool_id in tools
+        ]
+        position = Position("rank", f"{end}", view.generation)
+        next_cursor = cursor_for(place, question, position) if len(hits) > end else None
+        return {
+            "path": list(place),
+            "nodes": [node_entry(one) for one in nodes],
+            "tools": entries,
+            "next_cursor": next_cursor,
+        }
+
+    async def _fitting(self, query: str, path: Path, tags: Sequence[str], view: View) -> list[Hit]:
+        """The tools below a path that fit and carry all tags. They are judged beside everything below the path: among
+        the few that carry a tag nothing would stand out."""
+        hits = [hit for hit in await self.hits(query, path, limit=MAX_HITS) if _fits([hit])]
+        if not tags or not hits:
+            return hits
+        tagged = set(await view.tool_ids_at(path, below=True, tags=tags))
+        found = [hit for hit in hits if hit.tool_id in tagged]
+        return found or [hit for hit in await self.hits(query, path, tags=tags, limit=MAX_HITS) if _fits([hit])]
+
+    async def _fitting_nodes(self, query: str, path: Path, tags: Sequence[str], view: View, limit: int) -> list[Node]:
+        """The categories right below a path through which the tools that fit are reached."""
+        found = await self._node_hits(query, path, view, limit=MAX_LIMIT)
+        ranked = [hit.path for hit in found if _fits([hit]) and len(hit.path) == len(path) + 1]
+        children = {node.path: node for node in await view.children(path, tags=tags)}
+        return [children[one] for one in ranked if one in children and children[one].rank <= 0][:limit]
+
+    async def ids_like(self, text: str) -> list[str]:
+        """The ids of tools that fit the words of an id that does not exist. None where the index would have to be
+        brought up to date for it: an error is not worth the wait."""
+        words = re.sub(r"[\W_]+", " ", text[:MAX_ID]).strip()
+        if not words or not await self._is_current():
+            return []
+        return [hit.tool_id for hit in await self.hits(words, (), limit=SUGGESTED) if _fits([hit])]
 
     async def nodes(self, query: str, *, limit: int) -> dict[str, Any]:
         """Ranked categories. Raises `NoMatchInCategory` where nothing in the whole catalogue fits."""
@@ -129,7 +233,8 @@ class Finder:
             await self.sync()
             index = await self._opened()
             ids = None if server is None else [tool.tool_id for tool in await view.tools(server=server)]
-            hits = await asyncio.to_thread(index.search, query, ids=ids, limit=SUGGESTED)
+            allowed = await self._permitted()
+            hits = await asyncio.to_thread(index.search, query, ids=ids, allowed=allowed, limit=SUGGESTED)
             if not _fits(hits):
                 raise ToolNotFound(
                     f"no tool fits {query!r}",
@@ -146,15 +251,22 @@ class Finder:
         await self.sync()
         index = await self._opened()
         summaries = {node.path: node.summary for node in await view.nodes()}
-        return await asyncio.to_thread(
-            index.search_nodes, query, path=path, own_text=lambda node: summaries.get(node, ""), limit=limit
+        found: list[NodeHit] = await asyncio.to_thread(
+            index.search_nodes,
+            query,
+            path=path,
+            own_text=lambda node: summaries.get(node, ""),
+            allowed=await self._permitted(),
+            limit=limit,
         )
+        return found if self._allowed is None else [hit for hit in found if hit.path in summaries]
 
-    async def _nothing_fits(self, query: str, path: Path, view: View) -> NoMatchInCategory:
+    async def _nothing_fits(self, query: str, path: Path, view: View, tags: Sequence[str] = ()) -> NoMatchInCategory:
         """What to say instead of a poor tool: categories elsewhere that do match, where there are any."""
         elsewhere = [] if not path else await self._node_hits(query, (), view, limit=20)
         fitting = [hit for hit in elsewhere if _fits([hit]) and hit.path[: len(path)] != path][:SUGGESTED]
         where = f" in {list(path)}" if path else ""
+        where += f" with the tags {[tag[:50] for tag in tags[:10]]}" if tags else ""
         if fitting:
             action = "call search_tool_by_category with one of the category paths in hints"
         else:
@@ -164,17 +276,22 @@ class Finder:
         )
 
 
+def _place_below(tool: Tool, path: Path) -> Path | None:
+    """Where a tool stands at or below a path."""
+    return next((one for one in tool.paths if one[: len(path)] == path), None)
+
+
 def _fits(hits: Sequence[Hit] | Sequence[NodeHit]) -> bool:
     from toolfold.search.calibrate import fits
 
     return fits(hits)
 
 
-def _shown(cursor: str | None, path: Path, query: str, generation: int) -> int:
+def _shown(cursor: str | None, path: Path, question: Sequence[str], generation: int) -> int:
     """How many hits earlier pages showed. A ranking belongs to one generation of the catalogue."""
     if not cursor:
         return 0
-    position = position_in(cursor, path, (query,))
+    position = position_in(cursor, path, question)
     if position.kind != "rank" or position.before != generation:
         raise BadCursor(
             "the catalogue changed since the cursor was given out", next_action="search again without a cursor"

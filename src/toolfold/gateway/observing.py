@@ -31,7 +31,7 @@ class Observer:
 
     async def saw(self, tool: Tool, outcome: Outcome) -> None:
         """Takes a successful result in, where it is due."""
-        if outcome.is_error:
+        if outcome.is_error or outcome.spilled is not None:
             return
         key = _key(tool)
         calls = self._calls.get(key)

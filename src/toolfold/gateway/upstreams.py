@@ -8,6 +8,8 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from msgspec import Raw
+
 from toolfold.catalogue.catalogue import Catalogue
 from toolfold.config import Settings
 from toolfold.errors import UpstreamError
@@ -47,6 +49,9 @@ class Upstreams:
         self._catalogue = catalogue
         self._events = events
         self._check_s = check_s
+        self.handshake: Raw | None = None
+        """What servers of the legacy era are told that clients can answer, set before the first is opened. Whether the
+        client of a call can is then looked at when its server asks."""
         self._pool: Pool | None = None
         self._rereading: dict[str, asyncio.Task[None]] = {}
         self._notes: set[asyncio.Task[None]] = set()
@@ -78,7 +83,12 @@ class Upstreams:
                 make=ResolvingUpstream,
                 known_eras={name: _era(era) for name, era in eras.items()},
                 remember_era=self._remember_era,
-                wire=WireOptions(max_frame_bytes=limits.max_frame_bytes),
+                wire=WireOptions(
+                    max_frame_bytes=limits.max_frame_bytes,
+                    spill_directory=self._settings.outputs.directory,
+                    max_output_bytes=limits.max_output_bytes,
+                    handshake=self.handshake,
+                ),
             )
             self._pool.watch(self._changed)
             self._keep("keeping lists fresh", asyncio.ensure_future(self._stay_fresh()))

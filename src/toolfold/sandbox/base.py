@@ -72,6 +72,9 @@ class Child(Protocol):
     async def receive(self) -> bytes | None:
         """The next frame; `None` when the child closed its end. Raises `SandboxError` for a frame that is none."""
 
+    def close_input(self) -> None:
+        """No more frames will be sent: the child reads the end, and can still be heard."""
+
     def on_output(self, listener: Callable[[str, bytes], None]) -> None:
         """Told `("stdout" | "stderr", piece)` as the child prints."""
 

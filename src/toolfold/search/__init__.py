@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from toolfold.search.index import SearchIndex
 
 
-def open_index(folder: Path | None) -> "SearchIndex":
-    """The index kept in a folder; `None` keeps one in memory."""
+def open_index(folder: Path | None, *, learn: bool = False) -> "SearchIndex":
+    """The index kept in a folder; `None` keeps one in memory. `learn` switches learning from use on."""
     from toolfold.search.index import SearchIndex
 
-    return SearchIndex.open(folder)
+    return SearchIndex.open(folder, learn=learn)

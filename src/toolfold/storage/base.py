@@ -65,6 +65,18 @@ class Generation(Struct, frozen=True, kw_only=True):
     changed: int = 0
 
 
+class TrailRow(Struct, frozen=True, kw_only=True):
+    """One line of the trail: by whom and to which selection of a tool it belongs, and the record itself."""
+
+    at: float
+    caller: str
+    session: str
+    selection: str
+    record: bytes
+    number: int = 0
+    """Given by the store: later lines have higher ones, and none is ever given twice."""
+
+
 class Update(Struct, frozen=True, kw_only=True):
     """What one commit writes: only what differs from the generation it was made from."""
 
@@ -164,6 +176,21 @@ class Store(Protocol):
     async def delete(self, namespace: str, key: str) -> None: ...
 
     async def items(self, namespace: str) -> Mapping[str, bytes]: ...
+
+    async def append(self, rows: Sequence[TrailRow], *, keep: int, oldest: float = 0.0) -> None:
+        """Adds lines to the trail, all or none. Of the whole trail the newest `keep` lines stay that are not from
+        before `oldest`. Lines are never altered."""
+
+    async def trail(
+        self,
+        *,
+        caller: str | None = None,
+        session: str | None = None,
+        selection: str | None = None,
+        after: int = 0,
+        last: int | None = None,
+    ) -> list[TrailRow]:
+        """Lines in the order of their numbers, those after the number `after`; of these the `last` ones."""
 
     async def aclose(self) -> None:
         """Waits for what is being written, and lets go of everything. Safe to call twice."""

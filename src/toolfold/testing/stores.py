@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from toolfold.errors import StoreChanged, StoreError
 from toolfold.storage.base import KEPT_VERSIONS, ServerRecord, Store, Update, View
+from toolfold.testing.stores_trail import TRAIL_CHECKS
 from toolfold.types import Annotations, Change, Node, Path, ServerInfo, Tool, ToolDefinition
 
 OpenStore = Callable[[], AbstractAsyncContextManager[Store]]
@@ -370,4 +371,5 @@ CHECKS: tuple[Check, ...] = (
     versions_are_kept_and_bounded,
     news_of_a_server_alone_makes_no_generation,
     state_is_kept_by_namespace,
+    *TRAIL_CHECKS,
 )

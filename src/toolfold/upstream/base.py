@@ -5,14 +5,25 @@ task owns the connection from opening to closing, whoever calls these methods.
 """
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Protocol, cast
 
-from msgspec import Struct
+from msgspec import Raw, Struct
 
 from toolfold.types import Call, Era, Listing, Outcome, ServerInfo, ServerSpec
 from toolfold.wire.values import OnInput, OnProgress, WireOptions
 
-__all__ = ["Factory", "Hooks", "OnChanged", "OnClosed", "OnInput", "OnProgress", "Upstream"]
+__all__ = [
+    "Factory",
+    "Hooks",
+    "OnChanged",
+    "OnClosed",
+    "OnInput",
+    "OnProgress",
+    "PassesOn",
+    "Question",
+    "Upstream",
+    "passing",
+]
 
 OnChanged = Callable[[str], None]
 """Told the server's name when it says that its list of tools changed."""
@@ -29,6 +40,8 @@ class Hooks(Struct, frozen=True, kw_only=True):
     on_log: Callable[[str, str], None] | None = None
     """Told `(server, line)` for each line that a server writes beside the protocol."""
     known_era: Era | None = None
+    on_notification: Callable[[str, str, Raw], None] | None = None
+    """Told `(server, method, params)` for each notification of an MCP server that belongs to no request."""
     remember_era: Callable[[str, Era], None] | None = None
     """Told `(server, era)` when a connection opened: the next start then needs no probe."""
     wire: WireOptions = WireOptions()
@@ -57,6 +70,46 @@ class Upstream(Protocol):
 
     async def aclose(self) -> None:
         """Ends the connection and every process behind it. Safe to call twice, and never raises."""
+
+
+class Question(Struct, frozen=True, kw_only=True):
+    """Any request to an MCP server that is passed on for a client. The fields are those of `Call`."""
+
+    method: str
+    params: Raw | None = None
+    timeout_s: float | None = None
+    capabilities: Raw | None = None
+    inputs: Raw | None = None
+
+
+class PassesOn(Protocol):
+    """An upstream that speaks MCP itself, so that more than calls of tools can be passed on to it."""
+
+    @property
+    def passes_on(self) -> bool:
+        """Whether it does so now."""
+
+    @property
+    def capabilities(self) -> Raw:
+        """What the server declared."""
+
+    @property
+    def info(self) -> ServerInfo: ...
+
+    async def request(
+        self, question: Question, *, on_progress: OnProgress | None = None, on_input: OnInput | None = None
+    ) -> Raw:
+        """The server's `result`, undecoded."""
+
+    async def notify(self, method: str, params: Raw) -> None: ...
+
+    def subscribe(self, notifications: bytes, changed: tuple[str, ...]) -> Callable[[], None] | None:
+        """Asks a modern server for these notifications; the result ends that. `None`: it tells them unasked."""
+
+
+def passing(upstream: Upstream | None) -> PassesOn | None:
+    """The upstream, where it speaks MCP itself."""
+    return cast("PassesOn", upstream) if getattr(upstream, "passes_on", False) else None
 
 
 Factory = Callable[[ServerSpec, Hooks], Upstream]

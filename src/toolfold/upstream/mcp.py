@@ -6,6 +6,8 @@ that came, errors with the server's name. It never repeats a call.
 
 import re
 from collections import deque
+from collections.abc import Callable
+from typing import BinaryIO
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
@@ -14,10 +16,11 @@ from msgspec.json import Decoder
 from toolfold.errors import ProtocolViolation, RemoteError, ServerClosed, UpstreamError
 from toolfold.masking import mask
 from toolfold.types import Call, Listing, Outcome, ServerInfo, ServerSpec
-from toolfold.upstream.base import Hooks, OnInput, OnProgress
+from toolfold.upstream.base import Hooks, OnInput, OnProgress, Question
 from toolfold.upstream.definitions import read_definitions
 from toolfold.upstream.faults import named, secrets_of
 from toolfold.wire import Connection, Handlers, HttpTarget, StdioTarget, ToolList, connect
+from toolfold.wire.tail import last_members
 
 LOG_LINES = 12
 """How much of what a server wrote beside the protocol is kept, to explain why it died."""
@@ -97,7 +100,8 @@ class McpUpstream:
         return connection.info
 
     def _notified(self, method: str, params: Raw) -> None:
-        del params
+        if self._hooks.on_notification is not None:
+            self._hooks.on_notification(self._spec.name, method, params)
         if method == "notifications/tools/list_changed" and self._hooks.on_changed is not None:
             self._hooks.on_changed(self._spec.name)
 
@@ -141,6 +145,7 @@ class McpUpstream:
         self, call: Call, *, on_progress: OnProgress | None = None, on_input: OnInput | None = None
     ) -> Outcome:
         connection = self._open_connection()
+        kept: list[BinaryIO] = []
         try:
             result = await connection.call_tool(
                 call.tool,
@@ -150,10 +155,53 @@ class McpUpstream:
                 on_progress=on_progress,
                 on_input=on_input,
                 capabilities=call.capabilities,
+                on_spilled=kept.append if call.may_spill else None,
+                inputs=call.inputs,
             )
+            if kept:
+                return Outcome(result=result, spilled=kept.pop())
             return Outcome(result=result, is_error=_is_error(result))
         except UpstreamError as error:
             raise named(error, self._spec) from None
+        finally:
+            for file in kept:
+                file.close()
+
+    @property
+    def passes_on(self) -> bool:
+        return self._connection is not None
+
+    @property
+    def capabilities(self) -> Raw:
+        return self._open_connection().capabilities
+
+    @property
+    def info(self) -> ServerInfo:
+        return self._open_connection().info
+
+    async def request(
+        self, question: Question, *, on_progress: OnProgress | None = None, on_input: OnInput | None = None
+    ) -> Raw:
+        """Any request, passed on as it is."""
+        try:
+            return await self._open_connection().request(
+                question.method,
+                question.params,
+                timeout_s=question.timeout_s,
+                on_progress=on_progress,
+                on_input=on_input,
+                capabilities=question.capabilities,
+                inputs=question.inputs,
+            )
+        except UpstreamError as error:
+            raise named(error, self._spec) from None
+
+    async def notify(self, method: str, params: Raw) -> None:
+        await self._open_connection().notify(method, params)
+
+    def subscribe(self, notifications: bytes, changed: tuple[str, ...]) -> Callable[[], None] | None:
+        connection = self._open_connection()
+        return connection.subscribe(notifications, changed).stop if connection.info.era == "modern" else None
 
     async def aclose(self) -> None:
         connection, self._connection = self._connection, None
@@ -173,6 +221,9 @@ def _is_error(result: Raw) -> bool:
     view = memoryview(result)
     try:
         if bytes(view[:1]) == b"{":
+            said = last_members(view).get(b"isError")
+            if said is not None:
+                return said == b"true"
             return bool(_IS_ERROR.search(view)) and _flag.decode(view).is_error is True
         problem = "it is no object"
     except (msgspec.DecodeError, UnicodeDecodeError) as error:

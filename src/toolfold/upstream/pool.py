@@ -10,6 +10,8 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from functools import partial
 from types import TracebackType
 
+from msgspec import Raw
+
 from toolfold.errors import ConfigError, ServerTimeout, ServerUnavailable, UpstreamError
 from toolfold.events import Events
 from toolfold.types import Call, Era, Listing, Outcome, ServerSpec, ServerState
@@ -53,6 +55,7 @@ class Pool:
         self._wire = wire if wire is not None else WireOptions()
         self._gate = asyncio.Semaphore(self._limits.open_at_once)
         self._hooks: list[OnChanged] = []
+        self._listeners: list[Callable[[str, str, Raw], None]] = []
         self._changed: set[str] = set()
         self._owners: dict[str, asyncio.Task[None]] = {}
         self._closed = False
@@ -74,6 +77,7 @@ class Pool:
             on_log=self._on_log,
             known_era=self._eras.get(spec.name),
             remember_era=self._told_era,
+            on_notification=self._told_notification,
             wire=self._wire,
         )
         return self._make(spec, hooks)
@@ -107,6 +111,15 @@ class Pool:
                 self._hooks.remove(hook)
 
         return stop
+
+    def listen(self, listener: Callable[[str, str, Raw], None]) -> Callable[[], None]:
+        """Tells `(server, method, params)` for each notification of an MCP server; the returned function ends that."""
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener) if listener in self._listeners else None
+
+    def _told_notification(self, server: str, method: str, params: Raw) -> None:
+        for listener in tuple(self._listeners):
+            listener(server, method, params)
 
     def due(self) -> list[str]:
         """The servers whose tools should be read again: they said so, or the time they gave has passed."""

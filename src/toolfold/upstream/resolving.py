@@ -4,12 +4,15 @@ A missing secret is then the trouble of the one server that needs it, and a keyr
 else. It wraps whatever `make_upstream` makes; the pool stands above.
 """
 
+from collections.abc import Callable
 from functools import partial
+
+from msgspec import Raw
 
 from toolfold.config import resolve
 from toolfold.errors import SecretNotFound, ServerClosed, ServerUnavailable
 from toolfold.types import Call, Listing, Outcome, ServerInfo, ServerSpec
-from toolfold.upstream.base import Hooks, OnInput, OnProgress, Upstream
+from toolfold.upstream.base import Hooks, OnInput, OnProgress, PassesOn, Question, Upstream, passing
 from toolfold.upstream.making import make_upstream
 from toolfold.upstream.threads import in_thread
 
@@ -56,6 +59,37 @@ class ResolvingUpstream:
         self, call: Call, *, on_progress: OnProgress | None = None, on_input: OnInput | None = None
     ) -> Outcome:
         return await self._open_one().call(call, on_progress=on_progress, on_input=on_input)
+
+    def _passing(self) -> PassesOn:
+        inner = passing(self._open_one())
+        if inner is None:
+            raise ServerUnavailable(
+                f"{self._spec.name} speaks no MCP, so only its tools can be called", server=self._spec.name
+            )
+        return inner
+
+    @property
+    def passes_on(self) -> bool:
+        return passing(self._inner) is not None
+
+    @property
+    def capabilities(self) -> Raw:
+        return self._passing().capabilities
+
+    @property
+    def info(self) -> ServerInfo:
+        return self._passing().info
+
+    async def request(
+        self, question: Question, *, on_progress: OnProgress | None = None, on_input: OnInput | None = None
+    ) -> Raw:
+        return await self._passing().request(question, on_progress=on_progress, on_input=on_input)
+
+    async def notify(self, method: str, params: Raw) -> None:
+        await self._passing().notify(method, params)
+
+    def subscribe(self, notifications: bytes, changed: tuple[str, ...]) -> Callable[[], None] | None:
+        return self._passing().subscribe(notifications, changed)
 
     async def aclose(self) -> None:
         inner, self._inner = self._inner, None

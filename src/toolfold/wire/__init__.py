@@ -5,6 +5,7 @@
     connection.py  requests, tools, the end
     peer.py        which requests wait, what an arriving message means
     stdio.py       one process, one message a line     (process.py, pipes.py, framing.py, guard.py, guardian.py)
+    spill.py       messages too large to be held
     http*.py       streamable HTTP and its predecessor (sse.py, headers.py)
     jsonrpc.py     envelopes; salvage.py: what is not quite one
 

@@ -12,12 +12,13 @@ from msgspec import Raw
 
 from toolfold.errors import RemoteError, ServerClosed, ServerTimeout, UpstreamError
 from toolfold.types import Era, ServerInfo
-from toolfold.wire import inputs, jsonrpc, listing
+from toolfold.wire import inputs as asking
+from toolfold.wire import jsonrpc, listing
 from toolfold.wire.channel import NO_HEADERS, Channel, Head
 from toolfold.wire.headers import NAMED, ParameterHeaders
 from toolfold.wire.meta import MetaWriter, members, split_meta, with_meta
-from toolfold.wire.peer import Peer, Pending
-from toolfold.wire.values import OnInput, OnProgress, ToolList, WireOptions
+from toolfold.wire.peer import Peer, Pending, capability_names
+from toolfold.wire.values import OnInput, OnProgress, OnSpilled, ToolList, WireOptions
 from toolfold.wire.watch import Watch
 
 LATE_ANSWERS = 1000
@@ -39,6 +40,7 @@ class Connection:
         self._modern = False
         self._headers = ParameterHeaders()
         self._watch = Watch(self)
+        self._watches: list[Watch] = []
 
     @property
     def pid(self) -> int | None:
@@ -67,23 +69,26 @@ class Connection:
         on_progress: OnProgress | None = None,
         on_input: OnInput | None = None,
         capabilities: Raw | None = None,
+        inputs: Raw | None = None,
     ) -> Raw:
         """Sends a request and gives back its `result`, undecoded.
 
-        `capabilities` narrows what a modern request declares, for a caller that can do less than this client.
+        `capabilities` are those of the caller it is made for, where it is not this client itself. With `inputs` a
+        modern server's wish for input comes back as it is, and these members go with the request: see `Call.inputs`.
         """
         rest, extra = split_meta(params)
         head = Head(method, self._name(method, params))
+        able = None if capabilities is None else capability_names(capabilities)
 
         async def once(answered: Raw | None) -> Raw:
             number = next(self._numbers)
             meta = self._meta.write(self._modern, number if on_progress else None, extra, capabilities)
-            body = with_meta(inputs.joined(rest, answered), meta)
+            body = with_meta(asking.joined(rest, answered), meta)
             return await self.exchange(
-                number, method, body, head, timeout_s=timeout_s, on_progress=on_progress, on_input=on_input
+                number, method, body, head, timeout_s=timeout_s, on_progress=on_progress, on_input=on_input, able=able
             )
 
-        return await self._with_inputs(method, once, on_input)
+        return await self._with_inputs(method, once, on_input, able, inputs)
 
     async def call_tool(
         self,
@@ -95,27 +100,41 @@ class Connection:
         on_progress: OnProgress | None = None,
         on_input: OnInput | None = None,
         capabilities: Raw | None = None,
+        on_spilled: OnSpilled | None = None,
+        inputs: Raw | None = None,
     ) -> Raw:
-        """Calls a tool with exactly these arguments; the whole `CallToolResult` comes back undecoded."""
+        """Calls a tool with exactly these arguments; the whole `CallToolResult` comes back undecoded.
+
+        With `on_spilled` an answer that is too large to be held is given to it as a file, and `{}` comes back.
+        """
         fixed = b'{"name":%b,"arguments":%b' % (jsonrpc.quoted(name), jsonrpc.one_line(arguments))
+        able = None if capabilities is None else capability_names(capabilities)
 
         async def once(answered: Raw | None) -> Raw:
             number = next(self._numbers)
             written = self._meta.write(self._modern, number if on_progress else None, meta, capabilities)
-            body = fixed + (b',"_meta":' + written if written else b"") + inputs.appended(answered) + b"}"
+            body = fixed + (b',"_meta":' + written if written else b"") + asking.appended(answered) + b"}"
             head = Head("tools/call", name, self._mirrored(name, arguments))
             return await self.exchange(
-                number, "tools/call", body, head, timeout_s=timeout_s, on_progress=on_progress, on_input=on_input
+                number,
+                "tools/call",
+                body,
+                head,
+                timeout_s=timeout_s,
+                on_progress=on_progress,
+                on_input=on_input,
+                on_spilled=on_spilled,
+                able=able,
             )
 
         try:
-            return await self._with_inputs("tools/call", once, on_input)
+            return await self._with_inputs("tools/call", once, on_input, able, inputs)
         except RemoteError as error:
             if error.rpc_code != jsonrpc.HEADER_MISMATCH or not self._mirrors or name in self._headers:
                 raise
         # The server wants parameters in headers and refused before doing anything; its list says which.
         await self.list_tools()
-        return await self._with_inputs("tools/call", once, on_input)
+        return await self._with_inputs("tools/call", once, on_input, able, inputs)
 
     async def notify(self, method: str, params: Raw | None = None) -> None:
         self._peer.check_open(method)
@@ -132,13 +151,16 @@ class Connection:
         timeout_s: float | None = None,
         on_progress: OnProgress | None = None,
         on_input: OnInput | None = None,
+        on_spilled: OnSpilled | None = None,
+        able: frozenset[str] | None = None,
         quiet: bool = False,
     ) -> Raw:
         """One message there and its answer back. `quiet`: the server is not told when nobody waits any more."""
         peer, channel = self._peer, self._channel
         peer.check_open(method)
         limit = self._options.request_timeout_s if timeout_s is None else timeout_s
-        pending = Pending(number, method, self._loop.create_future(), on_progress, on_input)
+        pending = Pending(number, method, self._loop.create_future(), on_progress, on_input, able=able)
+        pending.on_spilled = on_spilled
         peer.pending[number] = pending
         timer = self._loop.call_later(limit, pending.expire) if limit != NO_LIMIT else None
         try:
@@ -167,18 +189,26 @@ class Connection:
         if not quiet:
             self._channel.abandon(pending, reason)
 
-    async def _with_inputs(self, method: str, once: inputs.Once, on_input: OnInput | None) -> Raw:
-        """Repeats a modern request with the answers to what the server asked for."""
-        result = await once(None)
-        if not self._modern or method not in inputs.METHODS or not inputs.may_be_required(result):
+    async def _with_inputs(
+        self,
+        method: str,
+        once: asking.Once,
+        on_input: OnInput | None,
+        able: frozenset[str] | None,
+        passed: Raw | None,
+    ) -> Raw:
+        """Repeats a modern request with the answers to what the server asked for, unless that is passed on."""
+        result = await once(passed if self._modern and passed is not None and bytes(passed) != b"{}" else None)
+        passes = passed is not None or not self._modern or method not in asking.METHODS
+        if passes or not asking.may_be_required(result):
             return result
 
         def who(wanted: str) -> OnInput | None:
-            if not self._peer.may_ask(wanted):
+            if not self._peer.may_ask(wanted, able):
                 return None
             return on_input or self._peer.handlers.on_request
 
-        return await inputs.rounds(method, result, once, who, self._options.max_input_rounds)
+        return await asking.rounds(method, result, once, who, self._options.max_input_rounds)
 
     def _name(self, method: str, params: Raw | None) -> str | None:
         key = NAMED.get(method)
@@ -205,6 +235,14 @@ class Connection:
         """Asks a modern server to tell when its tools change. A legacy server does so unasked."""
         if self._modern and listing.tells_changes(self.capabilities):
             self._watch.start()
+
+    def subscribe(self, notifications: bytes, changed: tuple[str, ...] = ()) -> Watch:
+        """Asks a modern server for these notifications until `stop`. `changed` is told when some may be missing."""
+        watch = Watch(self, notifications, changed)
+        self._watches = [one for one in self._watches if not one.stopped]
+        self._watches.append(watch)
+        watch.start()
+        return watch
 
     def next_number(self) -> int:
         return next(self._numbers)
@@ -234,7 +272,8 @@ class Connection:
         """Ends the connection and every process behind it. Bounded in time, may be called twice, never raises."""
         self._peer.announce_loss = False
         self._peer.lose("it was closed on purpose", _closed_on_purpose)
-        self._watch.stop()
+        for watch in (self._watch, *self._watches):
+            watch.stop()
         await self._channel.aclose()
 
 

@@ -73,7 +73,7 @@ class _Talk:
             options = self._options
             params = b'{"protocolVersion":"%b","capabilities":%b,"clientInfo":%b}' % (
                 LEGACY_VERSIONS[0].encode(),
-                one_line(options.capabilities),
+                one_line(options.capabilities if options.handshake is None else options.handshake),
                 encode({"name": options.client_name, "version": options.client_version}),
             )
             self.initialize = self._ask("initialize", params)

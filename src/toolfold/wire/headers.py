@@ -6,7 +6,7 @@ out of the list, and that is said.
 
 import base64
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -52,6 +52,30 @@ def header_value(text: str) -> str:
     if _PLAIN.fullmatch(text) and text == text.strip() and not _MARKER.fullmatch(text):
         return text
     return f"=?base64?{base64.b64encode(text.encode('utf-8', 'surrogatepass')).decode()}?="
+
+
+def read_value(text: str) -> str | None:
+    """What a header says: as it stands, or in base64 within its marker; nothing where that is broken."""
+    if not (text.startswith("=?base64?") and text.endswith("?=")):
+        return text
+    try:
+        return base64.b64decode(text[9:-2], validate=True).decode()
+    except ValueError:
+        return None
+
+
+def wrongly_repeated(schema: Raw, arguments: Raw, headers: Mapping[str, str]) -> str:
+    """The first header that does not say what the marked parameter says; nothing where all do. `headers` have names in
+    small letters."""
+    values = msgspec.json.decode(arguments)
+    for place, part in _schemas(msgspec.json.decode(schema)):
+        if not place or MARK not in part:
+            continue
+        name = f"Mcp-Param-{part[MARK]}"
+        given = headers.get(name.lower())
+        if (read_value(given) if given is not None else None) != _shown(_at(values, place)):
+            return name
+    return ""
 
 
 class ParameterHeaders:

@@ -14,10 +14,11 @@ from toolfold.errors import RemoteError, ServerClosed, UpstreamError
 from toolfold.types import Era
 from toolfold.wire.channel import Head
 from toolfold.wire.headers import header_value
-from toolfold.wire.http_client import JSON_TYPE, STREAM_TYPE, Http, TooLarge, content_type, read_body
+from toolfold.wire.http_client import JSON_TYPE, STREAM_TYPE, Http, TooLarge, content_type, read_message
 from toolfold.wire.http_legacy import LegacySession, events
 from toolfold.wire.jsonrpc import UNREADABLE, notification_message, read_envelope
 from toolfold.wire.peer import Peer, Pending, too_large, unreadable
+from toolfold.wire.spill import Spiller
 from toolfold.wire.values import MODERN_VERSION, WireOptions
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ class StreamableChannel:
     def __init__(self, http: Http, options: WireOptions, peer: Peer) -> None:
         self._http = http
         self._options = options
+        self._spiller = Spiller.of(options)
         self._peer = peer
         self._loop = asyncio.get_running_loop()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -157,10 +159,13 @@ class StreamableChannel:
 
     async def _whole(self, response: "httpx2.Response", pending: Pending) -> None:
         try:
-            body = await read_body(response, self._options.max_frame_bytes)
+            body = await read_message(response, self._options.max_frame_bytes, self._spiller)
         except TooLarge:
             raise too_large(pending.method, 0, self._options.max_frame_bytes) from None
-        self._peer.receive(body, self.post, pending)
+        if isinstance(body, bytes):
+            self._peer.receive(body, self.post, pending)
+        else:
+            self._peer.spilled(body, self.post, pending)
         if not pending.future.done():
             kind = content_type(response) or "nothing"
             raise unreadable(pending.method, f"HTTP status {response.status_code} with {kind} and no answer in it")
@@ -179,13 +184,15 @@ class StreamableChannel:
         """Reads a stream until the answer came or it ended; gives back where it could be taken up again."""
         with contextlib.suppress(ServerClosed, TimeoutError):
             async with asyncio.timeout(None) as linger:
-                async for event in events(self._http, response, self._options.max_frame_bytes):
+                async for event in events(self._http, response, self._options.max_frame_bytes, self._spiller):
                     last = event.id or last
                     retry_ms = event.retry_ms if event.retry_ms is not None else retry_ms
                     if event.oversized:
                         pending.fail(too_large(pending.method, 0, self._options.max_frame_bytes))
                     if event.data:
                         self._peer.receive(event.data, self.post, pending)
+                    elif event.spill is not None:
+                        self._peer.spilled(event.spill, self.post, pending)
                     if pending.future.done() and linger.when() is None:
                         linger.reschedule(self._loop.time() + LINGER_S)
         return last, retry_ms

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from toolfold.errors import ProtocolViolation, ServerClosed, ServerUnavailable, UpstreamError
 from toolfold.wire.jsonrpc import ABSENT, UNREADABLE, read_envelope, remote_error
+from toolfold.wire.spill import Spill, Spiller
 from toolfold.wire.values import HttpTarget, WireOptions
 
 if TYPE_CHECKING:
@@ -182,6 +183,28 @@ async def read_body(response: "httpx2.Response", limit: int) -> bytes:
             raise TooLarge
         parts.append(part)
     return b"".join(parts)
+
+
+async def read_message(response: "httpx2.Response", limit: int, spiller: Spiller | None) -> bytes | Spill:
+    """The same for a message; one that is too large to be held goes to a file, where there is a place for it."""
+    if spiller is None:
+        return await read_body(response, limit)
+    parts: list[bytes] = []
+    size, spill = 0, None
+    try:
+        async for part in response.aiter_bytes():
+            size += len(part)
+            if spill is not None:
+                spill.write(part)
+                continue
+            parts.append(part)
+            if size > spiller.threshold:
+                spill, parts = spiller.open(parts), []
+    except BaseException:
+        if spill is not None:
+            spill.close()
+        raise
+    return spill if spill is not None else b"".join(parts)
 
 
 def content_type(response: "httpx2.Response") -> str:

@@ -14,6 +14,7 @@ from toolfold.wire.http_client import JSON_TYPE, STREAM_TYPE, Http, content_type
 from toolfold.wire.http_legacy import events
 from toolfold.wire.jsonrpc import notification_message
 from toolfold.wire.peer import Peer, Pending
+from toolfold.wire.spill import Spiller
 from toolfold.wire.values import WireOptions
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ class EventChannel:
     def __init__(self, http: Http, options: WireOptions, peer: Peer) -> None:
         self._http = http
         self._limit = options.max_frame_bytes
+        self._spiller = Spiller.of(options)
         self._peer = peer
         self._loop = asyncio.get_running_loop()
         self._endpoint: asyncio.Future[httpx2.URL] = self._loop.create_future()
@@ -51,11 +53,13 @@ class EventChannel:
             async with self._http.open("GET", {"Accept": STREAM_TYPE}) as response:
                 if not response.is_success or content_type(response) != STREAM_TYPE:
                     raise await self._http.refusal(response)
-                async for event in events(self._http, response, self._limit):
+                async for event in events(self._http, response, self._limit, self._spiller):
                     if event.name == "endpoint":
                         self._found(event.data)
                     elif event.oversized:
                         self._peer.oversized(b"", b"", self._limit + 1, self._limit)
+                    elif event.spill is not None:
+                        self._peer.spilled(event.spill, self.post)
                     elif event.data:
                         self._peer.receive(event.data, self.post)
         finally:

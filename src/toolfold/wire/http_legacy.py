@@ -11,6 +11,7 @@ from toolfold.errors import UpstreamError
 from toolfold.wire.http_client import JSON_TYPE, STREAM_TYPE, Http, TooLarge, content_type, read_body
 from toolfold.wire.jsonrpc import UNREADABLE, notification_message, read_envelope
 from toolfold.wire.peer import Peer, Pending, Reply
+from toolfold.wire.spill import Spiller
 from toolfold.wire.sse import Event, SseParser
 from toolfold.wire.values import WireOptions
 
@@ -151,14 +152,18 @@ def _is_result(body: bytes) -> bool:
         return False
 
 
-async def events(http: Http, response: "httpx2.Response", limit: int) -> AsyncIterator[Event]:
-    """The events of a stream; raises `ServerClosed` where it breaks off."""
+async def events(
+    http: Http, response: "httpx2.Response", limit: int, spiller: Spiller | None = None
+) -> AsyncIterator[Event]:
+    """The events of a stream; raises `ServerClosed` where it breaks off. Their spills are the caller's to close."""
     import httpx2
 
-    parser = SseParser(limit)
+    parser = SseParser(limit, spiller)
     try:
         async for chunk in response.aiter_bytes():
             for event in parser.feed(chunk):
                 yield event
     except httpx2.RequestError as error:
         raise http.cut_off(str(error)) from None
+    finally:
+        parser.close()

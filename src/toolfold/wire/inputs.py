@@ -13,6 +13,7 @@ from msgspec import Raw, Struct, field
 from toolfold.errors import ProtocolViolation
 from toolfold.wire.jsonrpc import ABSENT, UNREADABLE, encode, one_line
 from toolfold.wire.peer import nobody_answers, unreadable
+from toolfold.wire.tail import last_members
 from toolfold.wire.values import OnInput
 
 METHODS = frozenset({"tools/call", "prompts/get", "resources/read"})
@@ -39,7 +40,8 @@ class _Required(Struct):
 
 def may_be_required(result: Raw) -> bool:
     """A quick look without decoding: whether `rounds` needs to look closer."""
-    return _MARK.search(result) is not None
+    view = memoryview(result)
+    return last_members(view).get(b"resultType") != b'"complete"' and _MARK.search(view) is not None
 
 
 async def rounds(method: str, result: Raw, once: Once, who: Callable[[str], OnInput | None], most: int) -> Raw:

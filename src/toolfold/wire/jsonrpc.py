@@ -108,7 +108,11 @@ def result_message(identifier: object, result: bytes) -> bytes:
 
 
 def error_message(identifier: object, code: int, text: str) -> bytes:
-    return b'{"jsonrpc":"2.0","id":%b,"error":%b}' % (_identifier(identifier), encode({"code": code, "message": text}))
+    return error_message_of(identifier, encode({"code": code, "message": text}))
+
+
+def error_message_of(identifier: object, error: bytes) -> bytes:
+    return b'{"jsonrpc":"2.0","id":%b,"error":%b}' % (_identifier(identifier), error)
 
 
 def _identifier(identifier: object) -> bytes:

@@ -23,8 +23,9 @@ from toolfold.errors import (
 )
 from toolfold.wire import jsonrpc
 from toolfold.wire.jsonrpc import ABSENT, UNREADABLE, Envelope, number_of
-from toolfold.wire.salvage import clean_utf8, id_at_edges, salvage, shorten
-from toolfold.wire.values import Handlers, OnInput, OnProgress
+from toolfold.wire.salvage import clean_utf8, id_at_edges, is_request, is_result, salvage, shorten
+from toolfold.wire.spill import Spill
+from toolfold.wire.values import Handlers, OnInput, OnProgress, OnSpilled
 
 log = logging.getLogger("toolfold.wire")
 
@@ -47,6 +48,10 @@ class Pending(Struct, eq=False):
     on_progress: OnProgress | None = None
     on_input: OnInput | None = None
     carrier: Any = None
+    able: frozenset[str] | None = None
+    """The capabilities of whoever made this request, where they are not those of the client itself."""
+    on_spilled: OnSpilled | None = None
+    """Takes the answer as a file where it is too large to be held. Without it, such a one is read back or refused."""
 
     def resolve(self, result: Raw) -> None:
         if not self.future.done():
@@ -85,7 +90,7 @@ class Peer:
 
     def __init__(self, handlers: Handlers, capabilities: Raw) -> None:
         self.handlers = handlers
-        self.declared = _names(capabilities)
+        self.declared = capability_names(capabilities)
         self.pending: dict[int, Pending] = {}
         self.abandoned: set[int] = set()
         """Requests that nobody waits for any more: their late answers are no noise."""
@@ -130,6 +135,33 @@ class Peer:
         waiting = self.pending.get(found.broken) if found.broken is not None else None
         if waiting is not None:
             waiting.fail(unreadable(waiting.method, found.noise))
+
+    def spilled(self, spill: Spill, reply: Reply, within: Pending | None = None) -> None:
+        """A frame that went to a file. An answer is handed over so, if its request takes it; all else is read back."""
+        number = id_at_edges(spill.head, spill.tail)
+        waiting = self.pending.get(number) if number is not None else self._only(spill, within)
+        if waiting is None and number in self.abandoned:
+            self.abandoned.discard(number)
+            spill.close()
+        elif waiting is not None and waiting.on_spilled is not None and spill.is_file and is_result(spill.head):
+            if waiting.future.done():
+                spill.close()
+            else:
+                waiting.on_spilled(spill.take())
+                waiting.resolve(_EMPTY)
+        elif spill.is_readable:
+            self.receive(spill.read(), reply, within)
+        else:
+            spill.close()
+            self.noise(f"a message of {spill.size} bytes was skipped: {shorten(spill.head)}")
+            if waiting is not None:
+                waiting.fail(spill.problem(waiting.method))
+
+    def _only(self, spill: Spill, within: Pending | None) -> Pending | None:
+        """The request that a large answer without a visible id must belong to."""
+        if is_request(spill.head):
+            return None
+        return within or (next(iter(self.pending.values())) if len(self.pending) == 1 else None)
 
     def oversized(self, head: bytes, tail: bytes, size: int, limit: int) -> None:
         """A message over the cap was skipped. Its request fails where it can be told."""
@@ -211,18 +243,17 @@ class Peer:
 
     def answerer(self, method: str, within: Pending | None) -> OnInput | None:
         """Who answers `method`: the request that it belongs to, else the handlers. Nobody, if it was not declared."""
-        if not self.may_ask(method):
-            return None
         if within is not None and within.on_input is not None:
-            return within.on_input
-        candidates = {waiting.on_input for waiting in self.pending.values() if waiting.on_input is not None}
+            return within.on_input if self.may_ask(method, within.able) else None
+        candidates = {one.on_input: one for one in self.pending.values() if one.on_input is not None}
         if len(candidates) == 1 and within is None:
-            return candidates.pop()
-        return self.handlers.on_request
+            answer, waiting = candidates.popitem()
+            return answer if self.may_ask(method, waiting.able) else None
+        return self.handlers.on_request if self.may_ask(method) else None
 
-    def may_ask(self, method: str) -> bool:
-        """Whether we declared that we answer this."""
-        return CAPABILITY.get(method) in self.declared
+    def may_ask(self, method: str, able: frozenset[str] | None = None) -> bool:
+        """Whether whoever made the request declared that they answer this; else, whether this client did."""
+        return CAPABILITY.get(method) in (self.declared if able is None else able)
 
     def _cancel(self, params: Raw) -> None:
         try:
@@ -279,7 +310,7 @@ def _reply_from(task: asyncio.Task[Raw], identifier: object) -> bytes:
     return jsonrpc.error_message(identifier, jsonrpc.INTERNAL_ERROR, "the client failed to answer")
 
 
-def _names(capabilities: Raw) -> frozenset[str]:
+def capability_names(capabilities: Raw) -> frozenset[str]:
     try:
         return frozenset(msgspec.json.decode(capabilities, type=dict[str, Raw]))
     except UNREADABLE as error:

@@ -70,6 +70,13 @@ class PipeWriter:
     def congested(self) -> bool:
         return self._size > HIGH_WATER
 
+    async def empty(self) -> None:
+        """Waits until everything was taken."""
+        while self._open and self._waiting:
+            if self._drained is None:
+                self._drained = self._loop.create_future()
+            await asyncio.shield(self._drained)
+
     def write(self, data: bytes) -> None:
         if not self._open:
             return

@@ -25,6 +25,7 @@ _ANSI = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[
 _HEAD_ID = re.compile(rb'^[^{]{0,64}\{\s*(?:"jsonrpc"\s*:\s*"[^"]*"\s*,\s*)?"id"\s*:\s*("?)(\d{1,18})\1\s*[,}]')
 _TAIL_ID = re.compile(rb'[,{]\s*"id"\s*:\s*("?)(\d{1,18})\1\s*(?:,\s*"jsonrpc"\s*:\s*"[^"]*"\s*)?\}\s*$')
 _METHOD = re.compile(rb'^[^{]{0,64}\{(?:\s*"(?:jsonrpc|id)"\s*:\s*(?:"[^"]*"|\d+|null)\s*,)*\s*"method"\s*:')
+_RESULT = re.compile(rb'^\s*\{(?:\s*"(?:jsonrpc|id)"\s*:\s*(?:"[^"]*"|\d+)\s*,)*\s*"result"\s*:\s*\{')
 
 
 class Salvaged(Struct, frozen=True):
@@ -55,6 +56,16 @@ def clean_utf8(text: bytes) -> bytes:
     except UnicodeDecodeError:
         return text.decode("utf-8", "replace").encode()
     return text
+
+
+def is_result(head: bytes) -> bool:
+    """Whether a message begins as an answer that is no error."""
+    return _RESULT.match(head) is not None
+
+
+def is_request(head: bytes) -> bool:
+    """Whether a message begins as a request or a notification."""
+    return _METHOD.match(head) is not None
 
 
 def id_at_edges(head: bytes, tail: bytes) -> int | None:

@@ -1,28 +1,37 @@
 """Event streams, read piece by piece in linear time and bounded memory.
 
-Above: the HTTP transports. An event over the cap is skipped, and said.
+Above: the HTTP transports. Below: `spill.py`. The data of an event over the cap goes to a file where there is a place
+for it; else the event is skipped, and said.
 """
 
 from collections.abc import Iterator
 
 from msgspec import Struct
 
+from toolfold.wire.spill import Spill, Spiller
+
+DATA = b"data:"
+
 
 class Event(Struct, frozen=True):
-    """One event. `data` is what its data lines say together; `oversized` says that it was too large to keep."""
+    """One event. `data` is what its data lines say together, or `spill` holds it; `oversized`: it was skipped."""
 
     data: bytes = b""
     name: str = "message"
     id: str | None = None
     retry_ms: int | None = None
     oversized: bool = False
+    spill: Spill | None = None
 
 
 class SseParser:
     """Feed it bytes, take the events that are complete. Lines may end with LF, CR LF or CR."""
 
-    def __init__(self, max_bytes: int) -> None:
-        self._max = max_bytes
+    def __init__(self, max_bytes: int, spiller: Spiller | None = None) -> None:
+        self._max = max_bytes if spiller is None else spiller.threshold
+        self._spiller = spiller
+        self._spill: Spill | None = None
+        self._spilling = False
         self._partial: list[bytes] = []
         self._size = 0
         self._after_cr = False
@@ -37,6 +46,13 @@ class SseParser:
         self._oversized = False
         self._seen = False
         self._size = 0
+        self._spill = None
+
+    def close(self) -> None:
+        """The stream ended: what was not complete is let go of."""
+        if self._spill is not None:
+            self._spill.close()
+            self._spill = None
 
     def feed(self, chunk: bytes) -> Iterator[Event]:
         if self._after_cr and chunk.startswith(b"\n"):
@@ -56,15 +72,38 @@ class SseParser:
         if not piece:
             return
         self._size += len(piece)
-        if self._size > self._max:
+        if self._spilling and self._spill is not None:
+            self._spill.write(piece)
+        elif self._size <= self._max:
+            self._partial.append(piece)
+        elif not self._overflow(piece):
             self._oversized = True
             self._partial = [b":"]  # what is left of the line is skipped like a comment
             self._data = []
-        else:
-            self._partial.append(piece)
+
+    def _overflow(self, piece: bytes) -> bool:
+        """The event got too large to be held: if its data makes it so, the data goes to a file from here on."""
+        line = b"".join((*self._partial, piece))
+        if self._spiller is None or self._oversized:
+            return False
+        if self._spill is None:
+            self._spill = self._spiller.open([b"\n".join(self._data)] if self._data else [])
+        if not line.startswith(DATA) or len(line) == len(DATA):
+            # Any other line may still be a short one; a long one says nothing that is needed.
+            self._partial = [b":" if line.startswith(b":") or len(line) > self._max else line]
+            return True
+        if self._data:
+            self._spill.write(b"\n")
+        self._spill.write(line[len(DATA) :].removeprefix(b" "))
+        self._data, self._partial = [b""], []
+        self._seen = self._spilling = True
+        return True
 
     def _line(self, rest: bytes) -> Event | None:
         self._keep(rest)
+        if self._spilling:
+            self._spilling = False
+            return None
         line = b"".join(self._partial)
         self._partial = []
         if self._start:
@@ -79,7 +118,10 @@ class SseParser:
     def _field(self, name: bytes, value: bytes) -> None:
         if name == b"data":
             self._seen = True
-            if not self._oversized:
+            if self._spill is not None:
+                self._spill.write(b"\n" + value if self._data else value)
+                self._data = [b""]
+            elif not self._oversized:
                 self._data.append(value)
         elif name == b"event":
             self._name = value.decode("utf-8", "replace")
@@ -90,6 +132,7 @@ class SseParser:
 
     def _finish(self) -> Event | None:
         something = self._seen or self._oversized or self._id is not None or self._retry is not None
-        event = Event(b"\n".join(self._data), self._name, self._id, self._retry, self._oversized)
+        data = b"" if self._spill is not None else b"\n".join(self._data)
+        event = Event(data, self._name, self._id, self._retry, self._oversized, self._spill)
         self._clear()
         return event if something else None

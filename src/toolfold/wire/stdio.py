@@ -16,6 +16,7 @@ from toolfold.wire.peer import Peer, Pending
 from toolfold.wire.pipes import PipeReader, PipeWriter
 from toolfold.wire.process import Process
 from toolfold.wire.salvage import shorten
+from toolfold.wire.spill import Spill, Spiller
 from toolfold.wire.values import StdioTarget, WireOptions
 
 log = logging.getLogger("toolfold.wire")
@@ -41,7 +42,9 @@ class StdioChannel:
         self._killed = False
         self._process = Process(target, self._exited)
         self._writer = PipeWriter(self._process.stdin, self._output_ended)
-        self._lines = LineFramer(self._limit, self._line, self._oversized)
+        self._lines = LineFramer(
+            self._limit, self._line, self._oversized, spiller=Spiller.of(options), on_spilled=self._spilled
+        )
         self._stdout = PipeReader(self._process.stdout, self._lines.feed, self._output_ended)
         self._errors = LineFramer(STDERR_LINE_BYTES, self._error_line, self._long_error_line)
         self._stderr = PipeReader(self._process.stderr, self._errors.feed, self._last_error_line)
@@ -86,7 +89,11 @@ class StdioChannel:
 
     def _last_line(self) -> None:
         """A line that the end cut off is no answer; a whole one that only lacks its newline is."""
-        rest = self._lines.rest()
+        rest, spill = self._lines.rest(), self._lines.rest_spilled()
+        if spill is not None and spill.tail.rstrip().endswith(b"}"):
+            self._spilled(spill)
+        elif spill is not None:
+            spill.close()
         try:
             jsonrpc.read_envelope(rest)
         except jsonrpc.UNREADABLE:
@@ -98,6 +105,12 @@ class StdioChannel:
 
     def _oversized(self, head: bytes, tail: bytes, size: int) -> None:
         self._peer.oversized(head, tail, size, self._limit)
+
+    def _spilled(self, spill: Spill) -> None:
+        try:
+            self._peer.spilled(spill, self.post)
+        except Exception:
+            log.exception("a large message of a server could not be handled")
 
     def _error_line(self, line: bytes) -> None:
         text = shorten(line)

@@ -4,6 +4,7 @@ Nothing here does anything. Above stand the transports and `Connection`; below o
 """
 
 from collections.abc import Awaitable, Callable
+from typing import BinaryIO
 
 from msgspec import Raw, Struct, field
 
@@ -20,6 +21,9 @@ OnProgress = Callable[[Raw], None]
 
 OnInput = Callable[[str, Raw], Awaitable[Raw]]
 """Asked to answer what the server asks of the client during a request: `(method, params) -> result`, all raw JSON."""
+
+OnSpilled = Callable[[BinaryIO], None]
+"""Given the file that holds a whole message, the caller's to close, where the answer was too large to be held."""
 
 
 class StdioTarget(Struct, frozen=True):
@@ -46,6 +50,12 @@ class WireOptions(Struct, frozen=True, kw_only=True):
 
     max_frame_bytes: int = 256 * 1024 * 1024
     """A larger message is refused, and the connection lives on where that is possible."""
+    spill_directory: str | None = None
+    """Where a message that is too large to be held is put while it arrives; `None`: nowhere."""
+    spill_bytes: int = 4 * 1024 * 1024
+    """A message over this size goes there."""
+    max_output_bytes: int = 2 * 1024 * 1024 * 1024
+    """How large the answer to a tool call may get that goes there and is not read back."""
     start_timeout_s: float = 30.0
     """For starting or reaching the server and the handshake together."""
     request_timeout_s: float = 60.0
@@ -57,6 +67,9 @@ class WireOptions(Struct, frozen=True, kw_only=True):
     client_version: str = __version__
     capabilities: Raw = Raw(b"{}")
     """What this client declares that it can do. Nothing else is ever claimed."""
+    handshake: Raw | None = None
+    """What a legacy handshake declares instead, for a client that stands for several: a server asks there once, before
+    it is known who will call. Each request then says for itself what its caller can answer."""
     max_pages: int = 1000
     max_input_rounds: int = 16
     """How often a modern server may answer one request with a wish for more input."""

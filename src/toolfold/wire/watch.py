@@ -34,8 +34,15 @@ class Listened(Protocol):
 class Watch:
     """Runs in a task of its own. A subscription that was lost may have missed a change, so one is told."""
 
-    def __init__(self, connection: Listened) -> None:
+    def __init__(
+        self,
+        connection: Listened,
+        notifications: bytes = b'{"toolsListChanged":true}',
+        changed: tuple[str, ...] = (CHANGED,),
+    ) -> None:
         self._connection = connection
+        self._params = b'{"notifications":%b}' % notifications
+        self._changed = changed
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -46,6 +53,10 @@ class Watch:
         if self._task is not None:
             self._task.cancel()
 
+    @property
+    def stopped(self) -> bool:
+        return self._task is not None and self._task.done()
+
     async def _run(self) -> None:
         pause = FIRST_PAUSE_S
         loop = asyncio.get_running_loop()
@@ -55,11 +66,12 @@ class Watch:
                 return
             pause = FIRST_PAUSE_S if loop.time() - began > LONGEST_PAUSE_S else min(pause * 2, LONGEST_PAUSE_S)
             await asyncio.sleep(pause)
-            self._connection.told(CHANGED, Raw(b"{}"))
+            for method in self._changed:
+                self._connection.told(method, Raw(b"{}"))
 
     async def _listen(self) -> bool:
         """One subscription to its end. False: another would end the same way."""
-        params = self._connection.modern_params(b'{"notifications":{"toolsListChanged":true}}')
+        params = self._connection.modern_params(self._params)
         try:
             await self._connection.exchange(
                 self._connection.next_number(), METHOD, params, Head(METHOD), timeout_s=FOREVER

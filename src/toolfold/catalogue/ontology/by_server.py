@@ -16,6 +16,7 @@ from toolfold.catalogue.words import name_words
 from toolfold.types import Path
 
 SERVERS = "Servers"
+ALL_SERVERS = "All tools by the server they come from"
 SIDE_BY_SIDE = 40
 FEWEST = 3
 FULL_SERVER = 24
@@ -34,7 +35,7 @@ def build_by_server(draft: Draft, items: Sequence[Item], places: Sequence[Place]
         uses[item.server][place.domain, UNPLACED if place.part is None else place.part] += 1
     if len(members) < 2:
         return
-    draft.about[SERVERS,] = About("All tools by the server they come from", ("server",), second_view=True)
+    draft.about[SERVERS,] = About(ALL_SERVERS, ("server",), second_view=True)
     names = _names(members)
     shelves = _shelves(draft, {server: _main(counts) for server, counts in uses.items()})
     for path, servers in shelves.items():

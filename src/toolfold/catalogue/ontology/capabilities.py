@@ -17,6 +17,7 @@ from toolfold.catalogue.words import text_words
 from toolfold.types import Path
 
 OTHER: Path = ("Other",)
+NO_OTHER = "Tools that fit no other category"
 FEWEST = 3
 """A domain or part with fewer tools is not made where its tools fit elsewhere."""
 FLAT_DOMAIN = 12
@@ -113,7 +114,7 @@ def _describe(draft: Draft, known: Taxonomy) -> None:
     for part in known.parts:
         domain = known.domains[part.domain]
         draft.about[domain.name, part.name] = About(part.summary, part.tags)
-    draft.about[OTHER] = About("Tools that fit no other category", ("other",))
+    draft.about[OTHER] = About(NO_OTHER, ("other",))
     present = set(draft.node_paths())
     for part in known.parts:
         path = (known.domains[part.domain].name, part.name)

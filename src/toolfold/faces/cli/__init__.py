@@ -18,6 +18,7 @@ Command = Callable[[argparse.Namespace, Output], int]
 
 COMMANDS = {
     "demo": "toolfold.faces.cli.demo:demo",
+    "serve": "toolfold.faces.cli.serving:serve",
     "import": "toolfold.faces.cli.importing:take_over",
     "build": "toolfold.faces.cli.building:build",
     "servers": "toolfold.faces.cli.building:servers",
@@ -27,7 +28,17 @@ COMMANDS = {
     "search": "toolfold.faces.cli.searching:search",
     "expand": "toolfold.faces.cli.calling:expand",
     "call": "toolfold.faces.cli.calling:call",
+    "outputs": "toolfold.faces.cli.outputs:outputs",
+    "output": "toolfold.faces.cli.outputs:extract",
     "inspect-output": "toolfold.faces.cli.inspecting:inspect_output",
+    "run": "toolfold.faces.cli.scripting:run",
+    "stubs": "toolfold.faces.cli.scripting:stubs",
+    "repl": "toolfold.faces.cli.repl:repl",
+    "agent": "toolfold.faces.cli.agent:agent",
+    "audit": "toolfold.faces.cli.auditing:audit",
+    "trust": "toolfold.faces.cli.trusting:trust",
+    "stats": "toolfold.faces.cli.stats:stats",
+    "extract": "toolfold.faces.cli.extracting:extract",
     "doctor": "toolfold.faces.cli.doctor:doctor",
     "bench": "toolfold.faces.cli.benching:bench",
 }

@@ -1,7 +1,9 @@
 """`toolfold bench NAME`: runs one measurement and prints its JSON. The benches themselves stand in `toolfold.bench`."""
 
 import argparse
+from collections.abc import Collection
 from importlib import import_module
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,12 @@ BENCHES = {
     "retrieval": "search quality on sets of requests with known answers",
     "abstain": "whether search knows when nothing fits",
     "search": "search time, memory and size at 1,000 to 100,000 tools",
+    "calls": "a call through the gateway beside a direct one and FastMCP's proxy",
+    "load": "a thousand HTTP clients at once, beside a bare service",
+    "scripts": "starting scripts, calls inside them, wrappers, beside peers",
+    "live": "looking into a live session, and starting one, beside an IPython kernel",
     "schemas": "folded output schemas beside whole ones",
+    "outputs": "large results: storing, questions with known answers, counting tokens",
 }
 
 
@@ -36,9 +43,15 @@ def bench(arguments: argparse.Namespace, output: Output) -> int:
     options = options_for(arguments.name, data)
     if arguments.ranked:
         options["ranked"] = Path(arguments.ranked)
+    if arguments.peers and "peers" in _parameters(arguments.name):
+        options["peers"] = Path(arguments.peers)
     module = import_module(f"toolfold.bench.{arguments.name}")
     output.data(module.run(**options))
     return 0
+
+
+def _parameters(name: str) -> Collection[str]:
+    return signature(import_module(f"toolfold.bench.{name}").run).parameters
 
 
 def options_for(name: str, data: Path | None) -> dict[str, Any]:

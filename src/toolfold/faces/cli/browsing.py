@@ -77,7 +77,9 @@ def list_level(arguments: argparse.Namespace, output: Output) -> int:
     path = path_of(arguments.path)
 
     async def work(gateway: Gateway) -> dict[str, Any]:
-        return await gateway.list(path, tags=arguments.tag, limit=arguments.limit, cursor=arguments.cursor)
+        return await gateway.list(
+            path, tags=arguments.tag, query=arguments.query, limit=arguments.limit, cursor=arguments.cursor
+        )
 
     page = with_catalogue(arguments, work)
     if output.as_json:

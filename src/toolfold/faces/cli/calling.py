@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
+from toolfold.errors import ConfirmationNeeded, Declined
 from toolfold.faces.cli.output import Output
 from toolfold.faces.cli.running import settings_of, with_catalogue, with_gateway
 from toolfold.gateway import Gateway
@@ -37,14 +38,42 @@ def call(arguments: argparse.Namespace, output: Output) -> int:
     given = Raw((sys.stdin.read() if arguments.args == "-" else arguments.args).encode())
 
     async def work(gateway: Gateway) -> Outcome:
-        return await gateway.call_tool(arguments.tool_id, given, timeout_s=arguments.timeout)
+        return await gateway.call_tool(
+            arguments.tool_id,
+            given,
+            timeout_s=arguments.timeout,
+            expect_version=arguments.expect_version,
+            confirmed=arguments.yes,
+            whole=arguments.whole,
+        )
 
-    outcome = with_gateway(settings_of(arguments), work, fast=True, create=False)
+    try:
+        outcome = with_gateway(settings_of(arguments), work, fast=True, create=False, keep_outputs=True)
+    except ConfirmationNeeded as needed:
+        ask(arguments, output, needed)
+        arguments.yes = True
+        outcome = with_gateway(settings_of(arguments), work, fast=True, create=False, keep_outputs=True)
     if output.as_json:
         output.data(outcome.result)
     else:
         show(msgspec.json.decode(outcome.result), output)
+    if outcome.stored is not None and not output.as_json:
+        output.note(f"ask for a part of it: toolfold output {outcome.stored.handle} 'what to extract'")
     return TOOL_FAILED if outcome.is_error else 0
+
+
+def ask(arguments: argparse.Namespace, output: Output, needed: ConfirmationNeeded) -> None:
+    """Asks the person at the terminal. Where there is none, or they do not say yes, the call is not made."""
+    if output.as_json or arguments.args == "-" or not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise ConfirmationNeeded(
+            f"{arguments.tool_id} needs a confirmation before it is called",
+            hints=needed.hints,
+            next_action=f"if you mean it: toolfold call {arguments.tool_id} … --yes",
+        )
+    sys.stderr.write(f"Call {arguments.tool_id} with {arguments.args[:600]}? [y/N] ")
+    sys.stderr.flush()
+    if sys.stdin.readline().strip().casefold() not in {"y", "yes"}:
+        raise Declined(f"{arguments.tool_id} was not called", next_action="call it again and say yes, if you mean it")
 
 
 def show(result: Any, output: Output) -> None:

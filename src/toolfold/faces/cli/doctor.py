@@ -4,13 +4,14 @@ It changes nothing. Servers are started only with `--connect`.
 """
 
 import argparse
+import asyncio
 import importlib.util
 import os
 import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 
@@ -21,7 +22,11 @@ from toolfold.errors import NotBuilt, ToolfoldError
 from toolfold.faces.cli.output import Output
 from toolfold.faces.cli.running import settings_of, with_gateway
 from toolfold.gateway import Gateway, Tree
+from toolfold.gateway.sandboxing import Confinement, confinement
 from toolfold.types import ServerSpec, ServerState
+
+if TYPE_CHECKING:
+    from toolfold.gateway.governing import Reviewed
 
 LOW_DISK_BYTES = 500 * 1024 * 1024
 
@@ -58,6 +63,7 @@ def doctor(arguments: argparse.Namespace, output: Output) -> int:
 
 def examine(arguments: argparse.Namespace) -> Iterator[Finding]:
     yield from of_the_installation()
+    yield from of_the_sandbox(verbose=bool(arguments.verbose))
     try:
         settings = settings_of(arguments, require_servers=False)
     except ToolfoldError as error:
@@ -69,6 +75,7 @@ def examine(arguments: argparse.Namespace) -> Iterator[Finding]:
     for spec in settings.servers:
         yield of_a_server(spec)
     yield of_the_catalogue(settings)
+    yield from of_trust(settings)
     if arguments.connect:
         yield from of_running_servers(settings)
 
@@ -81,6 +88,30 @@ def of_the_installation() -> Iterator[Finding]:
         )
     if importlib.util.find_spec("rs_bpe") is None:
         yield Finding("token tables", "mind", "not installed; sizes are then told in bytes alone", "pip install rs-bpe")
+
+
+def of_the_sandbox(*, verbose: bool) -> Iterator[Finding]:
+    """Real attacks on a real child: what must not be possible is tried, with all layers and without namespaces."""
+    report = asyncio.run(confinement())
+    if report.refusal:
+        yield Finding("sandbox", "mind", f"scripts will not run: {report.refusal}", report.next_action)
+        return
+    yield from of_the_attacks(report, verbose=verbose)
+    if "namespaces" in report.layers:
+        yield from of_the_attacks(asyncio.run(confinement(namespaces=False)), verbose=False)
+    for absent in report.missing:
+        yield Finding("sandbox", "mind", f"{absent}; the other layers hold without", "allow user namespaces if you can")
+
+
+def of_the_attacks(report: Confinement, *, verbose: bool) -> Iterator[Finding]:
+    broken = [attack for attack in report.attacks if not attack.held]
+    text = f"{len(report.attacks) - len(broken)} of {len(report.attacks)} attacks stopped by {', '.join(report.layers)}"
+    yield Finding("sandbox", "wrong" if broken else "well", text)
+    for attack in report.attacks:
+        if not attack.held:
+            yield Finding("sandbox", "wrong", f"a script could {attack.name}", "run no code here that you do not trust")
+        elif verbose:
+            yield Finding("sandbox", "well", f"no script can {attack.name}: {attack.outcome}")
 
 
 def of_the_configuration(settings: Settings) -> Iterator[Finding]:
@@ -135,6 +166,24 @@ def of_the_catalogue(settings: Settings) -> Finding:
     except ToolfoldError as error:
         return Finding("catalogue", "wrong", error.message, error.next_action)
     return Finding("catalogue", "well", f"{tree.tools:,} tools, build {tree.generation}")
+
+
+def of_trust(settings: Settings) -> Iterator[Finding]:
+    """Tools that changed since they were accepted, or that say something odd."""
+
+    async def work(gateway: Gateway) -> "Reviewed":
+        return await gateway.governor.review()
+
+    try:
+        found = with_gateway(settings, work, create=False)
+    except ToolfoldError:
+        return  # what is wrong with the catalogue was told already
+    waiting = [one.tool_id for one in found.standings if one.state != "accepted"]
+    flagged = [one.tool_id for one in found.standings if one.flags]
+    for tools, text in ((waiting, "changed or are new and not accepted"), (flagged, "have odd texts")):
+        if tools:
+            named = ", ".join(tools[:3]) + (", …" if len(tools) > 3 else "")
+            yield Finding("trust", "mind", f"{len(tools)} tools {text}: {named}", "look: toolfold trust --list")
 
 
 def of_running_servers(settings: Settings) -> Iterator[Finding]:

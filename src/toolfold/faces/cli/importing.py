@@ -1,9 +1,11 @@
 """`toolfold import`: shows what MCP clients have configured, and with `--yes` writes it to `toolfold.toml`.
 
-Without `--yes` nothing is written: on a terminal it asks, in a pipe it only shows. No client's own file is touched.
+Without `--yes` nothing is written: on a terminal it asks, in a pipe it only shows. A client's own file is touched only
+with `--replace`, which leaves toolfold as its one server; a backup of the file comes first.
 """
 
 import argparse
+import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,10 +16,14 @@ from toolfold.config.clients import (
     Applied,
     ClientConfig,
     ImportPlan,
+    PlanItem,
+    Replaced,
     apply,
     discover,
     plan_import,
     read_client_file,
+    replace_servers,
+    toolfold_entry,
 )
 from toolfold.faces.cli.output import Output
 from toolfold.faces.cli.running import settings_of
@@ -40,13 +46,53 @@ def take_over(arguments: argparse.Namespace, output: Output) -> int:
         show(plan, target, output)
     write = bool(plan.additions) and (arguments.yes or agreed(plan, target, output))
     applied = apply(plan, target) if write else None
+    replaced = replace(arguments, found, plan, target, output) if write or not plan.additions else []
     if output.as_json:
-        output.data(as_dict(plan, target, applied))
-    elif applied is not None:
+        output.data(
+            {
+                **as_dict(plan, target, applied),
+                "replaced": [
+                    {"path": str(one.path), "backup": str(one.backup), "removed": one.removed} for one in replaced
+                ],
+            }
+        )
+        return 0
+    if applied is not None:
         tell(applied, output)
     elif plan.additions:
         output.note("nothing was written; run it again with --yes")
+    for one in replaced:
+        output.line(f"{output.style('replaced:', 'green')} {one.path} now starts toolfold alone")
+        output.line(f"the file as it was: {one.backup}")
     return 0
+
+
+def replace(
+    arguments: argparse.Namespace, found: Sequence[ClientConfig], plan: ImportPlan, target: Path, output: Output
+) -> list[Replaced]:
+    """Points clients at toolfold, where a person asked for it. A file with a server that could not be read stays."""
+    if not arguments.replace:
+        return []
+    if not arguments.yes:
+        output.note("with --replace and --yes these clients would start toolfold alone")
+        return []
+    unread = {item.path for item in plan.items if item.action == "broken"}
+    done = []
+    for config in found:
+        ours = {item.written for item in plan.items if _is_ours(item, config)}
+        if {server.written for server in config.servers} <= ours:
+            continue
+        if config.path in unread:
+            output.warn(f"{config.path} was left as it is: one of its servers could not be taken over")
+            continue
+        entry = toolfold_entry(config.client, target.resolve(), command=shutil.which("toolfold") or "toolfold")
+        done.append(replace_servers(config, entry, drop_comments=arguments.drop_comments))
+    return done
+
+
+def _is_ours(item: PlanItem, config: ClientConfig) -> bool:
+    """Whether that server of the client is toolfold already."""
+    return item.action == "itself" and item.path == config.path
 
 
 def configurations(client: str | None) -> Sequence[ClientConfig]:

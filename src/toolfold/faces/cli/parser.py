@@ -57,6 +57,9 @@ def build_parser() -> Parser:
     add_setting_up(command)
     add_looking_around(command)
     add_using_tools(command)
+    add_scripts(command)
+    add_agents(command)
+    add_looking_back(command)
     add_checking(command)
     return parser
 
@@ -68,6 +71,16 @@ def add_setting_up(command: Command) -> None:
     )
     demo.add_argument("--keep", metavar="DIR", help="leave the data and the catalogue in DIR to look at")
 
+    serve = command("serve", "serve MCP: on stdio, or with --http also JSON under /v1 and a page to read")
+    serve.add_argument("--http", metavar="HOST:PORT", help="serve over HTTP (port 0: any that is free)")
+    serve.add_argument(
+        "--profile",
+        choices=("discovery", "transparent", "direct", "auto", "live"),
+        default="discovery",
+        help="what clients see: the operations to find tools, one server as it is, all tools, whichever fits",
+    )
+    serve.add_argument("--server", metavar="NAME", help="transparent: which server")
+
     take = command("import", "take servers over from an MCP client's configuration")
     take.add_argument(
         "client",
@@ -76,6 +89,12 @@ def add_setting_up(command: Command) -> None:
         help="claude-desktop, claude-code, cursor, vscode, codex, gemini, or a file (default: all)",
     )
     take.add_argument("--yes", action="store_true", help="write it (otherwise only show what would be written)")
+    take.add_argument(
+        "--replace", action="store_true", help="with --yes: leave toolfold as the client's one server (after a backup)"
+    )
+    take.add_argument(
+        "--drop-comments", action="store_true", help="with --replace: comments among the client's servers may go"
+    )
     take.add_argument(
         "--to", metavar="FILE", help="the toolfold.toml to write (default: the one in use, else in --home)"
     )
@@ -113,6 +132,7 @@ def add_looking_around(command: Command) -> None:
     listing.add_argument(
         "--tag", action="append", default=[], metavar="TAG", help="only tools with this tag (all of several)"
     )
+    listing.add_argument("--query", default="", metavar="TEXT", help="only what fits, from all levels below")
     listing.add_argument("--limit", type=positive, default=10, metavar="N", help="entries, at most 50 (default 10)")
     listing.add_argument("--cursor", metavar="CURSOR", help="go on where an earlier page ended")
 
@@ -139,7 +159,30 @@ def add_using_tools(command: Command) -> None:
     call.add_argument(
         "args", nargs="?", default="{}", metavar="ARGS", help="a JSON object, or - to read it (default {})"
     )
+    call.add_argument("--yes", action="store_true", help="confirm a call that the policy wants confirmed")
     call.add_argument("--timeout", type=positive, metavar="S", help="seconds to wait at most")
+    call.add_argument(
+        "--expect-version", type=positive, metavar="N", help="fail if the tool has another version than `expand` showed"
+    )
+
+    call.add_argument("--whole", action="store_true", help="print the result however large, instead of storing it")
+
+    command("outputs", "results that were too large to print, and how long they stay")
+
+    part = command("output", "a part of a result that was too large, by its handle")
+    part.add_argument("handle", metavar="HANDLE", help="as `toolfold call` and `toolfold outputs` show it")
+    part.add_argument(
+        "extract",
+        nargs="+",
+        metavar="EXTRACT",
+        help="what to extract; a path (a.b[0]), `lines 10-20` or a /regex/ is answered exactly",
+    )
+    part.add_argument(
+        "--mode",
+        choices=("auto", "full-chunked", "read-grep", "truncate"),
+        default="auto",
+        help="how (default: by size and form)",
+    )
 
     inspect = command("inspect-output", "the structure of one part of a tool's output")
     inspect.add_argument("tool_id", metavar="ID", help="a tool's id, as `toolfold list` shows it")
@@ -150,7 +193,63 @@ def add_using_tools(command: Command) -> None:
     inspect.add_argument("--fields", type=positive, default=120, metavar="N", help="lines to preview (default 120)")
 
 
+def add_scripts(command: Command) -> None:
+    run = command("run", "run a script in the sandbox, with the tools that it asks for in plain words")
+    run.add_argument("script", metavar="SCRIPT.py", help="the script, or - to read it")
+    run.add_argument("--locked", action="store_true", help="keep to the tools in SCRIPT.py.lock; write it if need be")
+    run.add_argument("--unsafe", action="store_true", help="run it without a sandbox, where there is none")
+    run.add_argument("--yes", action="store_true", help="confirm every call that the policy wants confirmed")
+    run.add_argument("--timeout", type=positive, metavar="S", help="seconds it may take at most")
+    run.add_argument("--args", nargs="*", metavar="ARG", help="what the script finds in sys.argv")
+
+    stubs = command("stubs", "type stubs for the tools that fit some needs")
+    stubs.add_argument("need", nargs="+", metavar="NEED", help="a need in plain words, in quotes, or a tool's id")
+    stubs.add_argument("--server", metavar="NAME", help="only tools of this server")
+    stubs.add_argument("--out", metavar="DIR", help="write the files there (otherwise they are printed)")
+
+    repl = command("repl", "a Python prompt with an assistant that can look into the session")
+    repl.add_argument("--model", metavar="NAME", help="provider:model for the assistant (default: the configured one)")
+    repl.add_argument("--sandboxed", action="store_true", help="confine the session, as those of models are")
+
+
+def add_agents(command: Command) -> None:
+    agent = command("agent", "do a task: a planner that searches, calls, scripts and reports")
+    agent.add_argument("task", nargs="?", default="", metavar="TASK", help="what is to be done, or - to read it")
+    agent.add_argument("--agent", metavar="NAME", help="an agent of .toolfold/agents/NAME.md (default: the planner)")
+    agent.add_argument("--model", metavar="NAME", help="provider:model (default: the configured one)")
+    agent.add_argument("--resume", metavar="RUN", help="go on with a run that broke off")
+    agent.add_argument("--replay", metavar="RUN", help="run a record again, without a model, and say where it differs")
+    agent.add_argument("--live-tools", action="store_true", help="with --replay: call the tools for real")
+    agent.add_argument("--runs", action="store_true", help="the recorded runs")
+
+
+def add_looking_back(command: Command) -> None:
+    audit = command("audit", "what was searched, chosen, expanded and called, by whom")
+    audit.add_argument("--session", metavar="S", help="only this session (default: all)")
+    audit.add_argument("--last", type=positive, default=200, metavar="N", help="steps to show (default 200)")
+    audit.add_argument("--export", metavar="FILE", help="write all of it as JSON lines")
+
+    trust = command("trust", "tools that changed since they were accepted or look odd, and accepting them")
+    trust.add_argument("tool_id", nargs="*", metavar="ID", help="accept this tool as it is now")
+    trust.add_argument("--all", action="store_true", help="accept every tool as it is now")
+    trust.add_argument(
+        "--list", action="store_true", help="only show (the default without an id); with an id: how it changed"
+    )
+
+    command("stats", "the tokens that all definitions would have cost, against what was shown")
+
+
 def add_checking(command: Command) -> None:
+    local = command("extract", "a part of a local file, by a request in plain words")
+    local.add_argument("file", metavar="FILE", help="the file to read, or - for what is piped in")
+    local.add_argument(
+        "request",
+        nargs="+",
+        metavar="REQUEST",
+        help="what to extract; a path (a.b[0]), `lines 10-20` or a /regex/ is answered exactly",
+    )
+    local.add_argument("--mode", choices=("auto", "full-chunked", "read-grep", "truncate"), default="auto")
+
     command("doctor", "what is wrong here, and what to do about it").add_argument(
         "--connect", action="store_true", help="also start every server once"
     )
@@ -158,6 +257,7 @@ def add_checking(command: Command) -> None:
     bench = command("bench", "measure, beside a peer or a bare baseline in the same run; prints JSON")
     bench.add_argument("name", metavar="NAME", help="start, build, ontology, …; `toolfold bench list` names them")
     bench.add_argument("--data", metavar="DIR", help="a folder of recorded servers and sets to measure on")
+    bench.add_argument("--peers", metavar="DIR", help="environments of peers to compare with: DIR/fastmcp, …")
     bench.add_argument("--ranked", metavar="FILE", help="retrieval: write each query's ranking there")
 
 

@@ -12,16 +12,29 @@ T = TypeVar("T")
 
 
 def settings_of(arguments: argparse.Namespace, *, require_servers: bool = True) -> Settings:
-    return Settings.load(arguments.config, home=arguments.home, require_servers=require_servers)
+    settings = Settings.load(arguments.config, home=arguments.home, require_servers=require_servers)
+    if settings.telemetry.logs == "json":
+        from toolfold.telemetry.logs import level_of, log_as_json
+
+        log_as_json(level_of(arguments.verbose))
+    return settings
 
 
 def with_gateway(
-    settings: Settings, work: Callable[[Gateway], Awaitable[T]], *, fast: bool = False, create: bool = True
+    settings: Settings,
+    work: Callable[[Gateway], Awaitable[T]],
+    *,
+    fast: bool = False,
+    create: bool = True,
+    keep_outputs: bool = False,
 ) -> T:
-    """Runs `work` with an open gateway. `fast` takes uvloop where there is one: worth its import where servers talk."""
+    """Runs `work` with an open gateway. `fast` takes uvloop where there is one: worth its import where servers talk.
+
+    With `keep_outputs` what is stored outlives the command, so that the next one can ask for it.
+    """
 
     async def main() -> T:
-        async with Gateway(settings, create=create) as gateway:
+        async with Gateway(settings, create=create, keep_outputs=keep_outputs) as gateway:
             return await work(gateway)
 
     with asyncio.Runner(loop_factory=fast_loop() if fast else None) as runner:

@@ -18,7 +18,7 @@ def search(arguments: argparse.Namespace, output: Output) -> int:
     async def work(gateway: Gateway) -> tuple[dict[str, Any], Sequence[Hit]]:
         page = await gateway.search_tool_by_category(query, path, limit=arguments.limit, cursor=arguments.cursor)
         place = tuple(page["category_path"])
-        return page, await gateway.finder.hits(query, place, limit=arguments.limit) if arguments.explain else ()
+        return page, await gateway.scene().finder.hits(query, place, limit=arguments.limit) if arguments.explain else ()
 
     page, hits = with_catalogue(arguments, work)
     reasons = {hit.tool_id: hit for hit in hits}

@@ -35,6 +35,13 @@ MIGRATIONS = (
     CREATE TABLE state (namespace TEXT NOT NULL, key TEXT NOT NULL, value BLOB NOT NULL,
         PRIMARY KEY (namespace, key)) WITHOUT ROWID;
     """,
+    """
+    CREATE TABLE trail (number INTEGER PRIMARY KEY AUTOINCREMENT, at REAL NOT NULL, caller TEXT NOT NULL,
+        session TEXT NOT NULL, selection TEXT NOT NULL, record BLOB NOT NULL);
+    CREATE INDEX trail_by_session ON trail (session, caller, number);
+    CREATE INDEX trail_by_selection ON trail (selection, number);
+    CREATE INDEX trail_by_time ON trail (at);
+    """,
 )
 """One script a version. A script that was released never changes; a new one is added behind it."""
 

@@ -8,15 +8,15 @@ is out of date. What does not hold: a file on a network drive, where SQLite's lo
 
 import asyncio
 import sqlite3
-from collections.abc import AsyncIterator, Callable, Collection
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from pathlib import Path as FilePath
 from typing import Concatenate, ParamSpec, Self, TypeVar
 
 from toolfold.errors import StoreError
-from toolfold.storage.base import Generation, ServerRecord, Update, Version
-from toolfold.storage.sqlite import reading, writing
+from toolfold.storage.base import Generation, ServerRecord, TrailRow, Update, Version
+from toolfold.storage.sqlite import reading, trail, writing
 from toolfold.storage.sqlite.connection import connect
 from toolfold.storage.sqlite.faults import faults_told
 from toolfold.types import Change, Node, Path, Tool
@@ -105,6 +105,22 @@ class SqliteStore:
     async def delete(self, namespace: str, key: str) -> None:
         query = "DELETE FROM state WHERE namespace = ? AND key = ?"
         await self._write(lambda db: db.execute(query, (namespace, key)))
+
+    async def append(self, rows: Sequence[TrailRow], *, keep: int, oldest: float = 0.0) -> None:
+        await self._write(lambda db: trail.append(db, rows, keep=keep, oldest=oldest))
+
+    async def trail(
+        self,
+        *,
+        caller: str | None = None,
+        session: str | None = None,
+        selection: str | None = None,
+        after: int = 0,
+        last: int | None = None,
+    ) -> list[TrailRow]:
+        return await self._read(
+            lambda db: trail.read(db, caller=caller, session=session, selection=selection, after=after, last=last)
+        )
 
     async def _read(self, work: Callable[[sqlite3.Connection], T]) -> T:
         def run() -> T:

@@ -1,0 +1,252 @@
+"""What a model may ask for in a turn, as typed values, and how they are read from what it says.
+
+A model that calls tools natively gets one offer a command; any other writes JSON, fenced or bare. What cannot be read
+raises `BadCommand`, whose text goes back to the model as it is.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct, field
+
+from toolfold.errors import ToolfoldError
+from toolfold.model import Reply, ToolOffer
+
+MAX_BATCH = 20
+
+
+class Search(Struct, frozen=True, kw_only=True, tag_field="type", tag="search"):
+    """Find tools for a need in plain words."""
+
+    query: str
+    category_path: tuple[str, ...] = ()
+    limit: int = 5
+    reasoning: str = ""
+
+
+class UseTool(Struct, frozen=True, kw_only=True, tag_field="type", tag="tool"):
+    """Call one tool."""
+
+    tool_id: str
+    args: dict[str, Any] = field(default_factory=dict)
+    server: str = ""
+    reasoning: str = ""
+
+
+class Sandbox(Struct, frozen=True, kw_only=True, tag_field="type", tag="sandbox"):
+    """Run a Python script that declares its tools with `use_tools`."""
+
+    code: str
+    reasoning: str = ""
+
+
+class Extract(Struct, frozen=True, kw_only=True, tag_field="type", tag="tool_output"):
+    """Ask something of a stored output."""
+
+    handle: str
+    extract: str
+    mode: Literal["auto", "full-chunked", "read-grep", "truncate"] = "auto"
+    reasoning: str = ""
+
+
+class Delegate(Struct, frozen=True, kw_only=True, tag_field="type", tag="agent"):
+    """Give a task to a sub-agent."""
+
+    agent: str
+    task: str
+    reasoning: str = ""
+
+
+class Status(Struct, frozen=True, kw_only=True, tag_field="type", tag="task_status"):
+    """Say how far the task has come."""
+
+    status: str
+    reasoning: str = ""
+
+
+class Finish(Struct, frozen=True, kw_only=True, tag_field="type", tag="finish"):
+    """The task is done: the final report."""
+
+    report: str
+    data: Any = None
+    reasoning: str = ""
+
+
+class Fail(Struct, frozen=True, kw_only=True, tag_field="type", tag="fail"):
+    """The task cannot be done."""
+
+    reason: str
+    reasoning: str = ""
+
+
+Single = Search | UseTool | Sandbox | Extract | Delegate | Status | Finish | Fail
+
+
+class Batch(Struct, frozen=True, kw_only=True, tag_field="type", tag="batch"):
+    """Several commands at once, side by side."""
+
+    commands: tuple[Single, ...]
+    reasoning: str = ""
+
+
+Command = Single | Batch
+
+NAMES: dict[str, type[Struct]] = {
+    "search": Search,
+    "tool": UseTool,
+    "sandbox": Sandbox,
+    "tool_output": Extract,
+    "agent": Delegate,
+    "task_status": Status,
+    "batch": Batch,
+    "finish": Finish,
+    "fail": Fail,
+}
+
+
+class BadCommand(ToolfoldError):
+    """What a model said cannot be read as a command."""
+
+    code = "BAD_COMMAND"
+
+
+_command: msgspec.json.Decoder[Command] = msgspec.json.Decoder(Command)
+_FENCED = re.compile(r"```(?:json|JSON)?[ \t]*\n(.*?)```", re.DOTALL)
+_THINKING = re.compile(r"<(think|thinking|reasoning)>.*?(?:</\1>|\Z)", re.DOTALL | re.IGNORECASE)
+
+
+def without_thinking(text: str) -> str:
+    """What a model said, less what it only thought aloud."""
+    return _THINKING.sub("", text)
+
+
+def read(reply: Reply, allowed: tuple[str, ...]) -> tuple[tuple[str, Single], ...]:
+    """The commands of a reply, each with the id that its answer needs. Raises `BadCommand`."""
+    found: list[tuple[str, Single]] = []
+    if reply.uses:
+        for use in reply.uses:
+            found += [(use.id, one) for one in _flat(_from_use(use.name, use.arguments, allowed), allowed)]
+    else:
+        found += [("", one) for one in _flat(_from_text(reply.text), allowed)]
+    if not found:
+        raise _bad("no command was given", allowed)
+    if len(found) > MAX_BATCH:
+        raise _bad(f"{len(found)} commands at once; at most {MAX_BATCH} are done in one turn", allowed)
+    return tuple(found)
+
+
+def _flat(command: Command, allowed: tuple[str, ...]) -> Iterator[Single]:
+    for one in command.commands if isinstance(command, Batch) else (command,):
+        if name_of(one) not in allowed:
+            raise _bad(f"the command {name_of(one)!r} is not there in this turn", allowed)
+        yield one
+
+
+def name_of(command: Command) -> str:
+    return str(command.__struct_config__.tag)
+
+
+def _from_use(name: str, arguments: dict[str, Any], allowed: tuple[str, ...]) -> Command:
+    if name not in NAMES:
+        raise _bad(f"there is no command {name!r}", allowed)
+    try:
+        return _command.decode(msgspec.json.encode({**arguments, "type": name}))
+    except (msgspec.DecodeError, TypeError, ValueError) as error:
+        raise _bad(f"the command {name!r} cannot be read: {error}", allowed) from error
+
+
+def _from_text(text: str) -> Command:
+    problem = "the answer holds no JSON object"
+    for candidate in _candidates(without_thinking(text)):
+        try:
+            return _command.decode(candidate)
+        except (msgspec.DecodeError, UnicodeEncodeError) as error:
+            problem = str(error)
+    raise _bad(f"the answer is no command: {problem}", tuple(NAMES))
+
+
+def _candidates(text: str) -> Iterator[str]:
+    """The whole, each fenced block, and the widest stretch in braces."""
+    yield text.strip()
+    for block in _FENCED.findall(text):
+        yield block.strip()
+    start, end = text.find("{"), text.rfind("}")
+    if 0 <= start < end:
+        yield text[start : end + 1]
+    if start >= 0:
+        yield from _first_object(text, start)
+
+
+def _first_object(text: str, start: int) -> Iterator[str]:
+    import json
+
+    try:
+        _, end = json.JSONDecoder().raw_decode(text, start)
+    except (ValueError, RecursionError):
+        return
+    yield text[start:end]
+
+
+def _bad(problem: str, allowed: tuple[str, ...]) -> BadCommand:
+    return BadCommand(
+        problem,
+        hints=[f"commands: {', '.join(allowed)}"],
+        next_action='answer with one command, such as {"type": "search", "query": "…"}',
+    )
+
+
+# --- what a model is offered
+
+_TEXT = {"type": "string"}
+_REASONING = {"reasoning": {"type": "string", "description": "Why, in a few words."}}
+
+
+def _schema(required: tuple[str, ...], **properties: Any) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "properties": {**properties, **_REASONING},
+        "required": list(required),
+        "additionalProperties": False,
+    }
+
+
+SCHEMAS: dict[str, dict[str, Any]] = {
+    "search": _schema(
+        ("query",),
+        query={"type": "string", "description": "What you want to get done, in plain words."},
+        category_path={"type": "array", "items": _TEXT},
+        limit={"type": "integer", "minimum": 1, "maximum": 20},
+    ),
+    "tool": _schema(("tool_id", "args"), tool_id=_TEXT, server=_TEXT, args={"type": "object"}),
+    "sandbox": _schema(
+        ("code",), code={"type": "string", "description": "A whole Python script; its tools declared with use_tools."}
+    ),
+    "tool_output": _schema(
+        ("handle", "extract"),
+        handle=_TEXT,
+        extract=_TEXT,
+        mode={"type": "string", "enum": ["auto", "full-chunked", "read-grep", "truncate"]},
+    ),
+    "agent": _schema(("agent", "task"), agent=_TEXT, task=_TEXT),
+    "task_status": _schema(("status",), status=_TEXT),
+    "batch": _schema(("commands",), commands={"type": "array", "items": {"type": "object"}, "maxItems": MAX_BATCH}),
+    "finish": _schema(("report",), report={"type": "string", "description": "The final report."}, data={}),
+    "fail": _schema(("reason",), reason=_TEXT),
+}
+
+
+def offers(allowed: tuple[str, ...]) -> tuple[ToolOffer, ...]:
+    """The commands as native tools."""
+    return tuple(ToolOffer(name, (NAMES[name].__doc__ or "").strip(), SCHEMAS[name]) for name in allowed)
+
+
+def answer_schema(allowed: tuple[str, ...]) -> dict[str, Any]:
+    """The commands as one JSON Schema, for models that only write JSON."""
+    options = []
+    for name in allowed:
+        schema = SCHEMAS[name]
+        properties = {"type": {"const": name}, **schema["properties"]}
+        options.append({**schema, "properties": properties, "required": ["type", *schema["required"]]})
+    return {"anyOf": options}

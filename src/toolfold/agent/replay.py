@@ -1,0 +1,134 @@
+"""A recorded run as memory: what the model said and what commands came to, so that nobody has to be asked again.
+
+`Memory` without events remembers nothing: a fresh run. With them, the planner gets each answer from it while it lasts;
+where the run now differs from the record, that is noted as a divergence. A resumed run goes on live after the last
+remembered turn; a command that was begun and never ended is not repeated.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from toolfold.agent.record import Event
+from toolfold.agent.world import Descriptor, Result
+from toolfold.errors import ModelError
+from toolfold.model import Prompt, Reply
+
+LOST = (
+    "It is not known whether this was done: the run broke off in the middle of it. Look at the state of things before "
+    "you do it again."
+)
+
+
+class Opened(Struct, frozen=True, kw_only=True):
+    """What a run begins with, as far as it is not its agent's: a replay begins with the same."""
+
+    model: str
+    native: bool
+    nonce: str
+    provider_tree: dict[str, Any]
+    preloaded: tuple[Descriptor, ...]
+    agents: tuple[tuple[str, str], ...] = ()
+    """Sub-agents, with what they are for."""
+
+
+class Divergence(Struct, frozen=True, kw_only=True):
+    """Where a replay is not what the record says."""
+
+    path: str
+    turn: int
+    what: str
+    """`prompt`, `command` or `result`."""
+    expected: str
+    got: str
+
+
+class Memory:
+    """`live_tools`: commands are done again for real, and compared. `goes_on`: after the record the run is live."""
+
+    def __init__(self, events: Sequence[Event] = (), *, live_tools: bool = False, goes_on: bool = True) -> None:
+        self.divergences: list[Divergence] = []
+        self.live_tools = live_tools
+        self._goes_on = goes_on
+        self._started = {event["path"]: event for event in events if event["event"] == "run.started"}
+        self._asked = {_turn(event): event for event in events if event["event"] == "turn.asked"}
+        self._answered = {_turn(event): event for event in events if event["event"] == "turn.answered"}
+        self._begun = {_place(event): event for event in events if event["event"] == "command.started"}
+        self._done = {_place(event): event for event in events if event["event"] == "command.done"}
+        self._stored = [event for event in events if event["event"] == "history.stored"]
+
+    def opened(self, path: str) -> Opened | None:
+        """What the run at this path began with."""
+        started = self._started.get(path)
+        return None if started is None else msgspec.convert(started["opened"], Opened)
+
+    def last_turn(self, path: str, turn: int, now: str) -> str:
+        """Why a turn was the last one, in the record; `now` where the record does not say. Time passes faster in a
+        replay, so what ran out then would not run out now."""
+        asked = self._asked.get((path, turn))
+        return now if asked is None else str(asked["last"])
+
+    def reply(self, path: str, turn: int, prompt: Prompt) -> Reply | None:
+        """What the model said in this turn; `None`: it has to be asked."""
+        answered = self._answered.get((path, turn))
+        if answered is None:
+            if not self._goes_on:
+                raise ModelError(
+                    f"the record ends before turn {turn}", next_action="run it live, or replay a run that was ended"
+                )
+            return None
+        asked = self._asked.get((path, turn), {})
+        if asked.get("prompt") != digest(prompt):
+            self._differs(path, turn, "prompt", str(asked.get("prompt")), digest(prompt))
+        return msgspec.convert(answered["reply"], Reply)
+
+    def result(self, path: str, turn: int, index: int, command: Any) -> Result | None:
+        """What a command came to; `None`: it has to be done."""
+        place = (path, turn, index)
+        begun, done = self._begun.get(place), self._done.get(place)
+        if begun is not None and begun["command"] != command:
+            self._differs(path, turn, "command", _text(begun["command"]), _text(command))
+        if self.live_tools:
+            return None
+        if done is not None:
+            return msgspec.convert(done["result"], Result)
+        return Result(ok=False, text=LOST) if begun is not None else None
+
+    def compare(self, path: str, turn: int, index: int, result: Result) -> None:
+        """A command was done again: was it what the record says?"""
+        done = self._done.get((path, turn, index))
+        if done is not None and self.live_tools:
+            before = msgspec.convert(done["result"], Result)
+            if before != result:
+                self._differs(path, turn, "result", before.text, result.text)
+
+    def stored(self, path: str, turn: int) -> list[str]:
+        """The handle messages that stood in for history in this turn."""
+        return [
+            message
+            for event in self._stored
+            if (event["path"], event["turn"]) == (path, turn)
+            for message in event["messages"]
+        ]
+
+    def _differs(self, path: str, turn: int, what: str, expected: str, got: str) -> None:
+        self.divergences.append(Divergence(path=path, turn=turn, what=what, expected=expected, got=got))
+
+
+def digest(prompt: Prompt) -> str:
+    return hashlib.sha256(msgspec.json.encode(prompt, enc_hook=str)).hexdigest()[:16]
+
+
+def _turn(event: Event) -> tuple[str, int]:
+    return event["path"], event["turn"]
+
+
+def _place(event: Event) -> tuple[str, int, int]:
+    return event["path"], event["turn"], event["index"]
+
+
+def _text(value: Any) -> str:
+    return msgspec.json.encode(value).decode()

@@ -1,0 +1,85 @@
+"""A model with patience: asks again after a pause when the failure may pass by itself."""
+
+import asyncio
+import random
+from collections.abc import Callable
+from typing import TypeVar
+
+from toolfold.errors import ModelError
+from toolfold.model import Model, OnText, Prompt, Reply, complete
+
+ATTEMPTS = 4
+FIRST_PAUSE_S = 0.5
+LONGEST_PAUSE_S = 20.0
+
+T = TypeVar("T")
+
+
+class PassingModelError(ModelError):
+    """A failure that may pass: too many requests, a server that is busy, a connection that broke."""
+
+    code = "MODEL_BUSY"
+
+
+class Retrying:
+    """Wraps a model. `on_retry` is told each failure that is not the last."""
+
+    def __init__(
+        self,
+        model: Model,
+        *,
+        attempts: int = ATTEMPTS,
+        first_pause_s: float = FIRST_PAUSE_S,
+        on_retry: Callable[[ModelError], None] | None = None,
+    ) -> None:
+        self._model = model
+        self._attempts = attempts
+        self._first_pause_s = first_pause_s
+        self._on_retry = on_retry
+
+    @property
+    def name(self) -> str:
+        return self._model.name
+
+    @property
+    def context_tokens(self) -> int:
+        return self._model.context_tokens
+
+    @property
+    def max_output_tokens(self) -> int:
+        return self._model.max_output_tokens
+
+    @property
+    def calls_tools(self) -> bool:
+        return self._model.calls_tools
+
+    def count_tokens(self, text: str) -> int:
+        return self._model.count_tokens(text)
+
+    async def complete(self, prompt: Prompt) -> Reply:
+        return await self._patiently(prompt, None)
+
+    async def stream(self, prompt: Prompt, on_text: OnText) -> Reply:
+        return await self._patiently(prompt, on_text)
+
+    async def _patiently(self, prompt: Prompt, on_text: OnText | None) -> Reply:
+        said = False
+
+        def told(piece: str) -> None:
+            nonlocal said
+            said = True
+            if on_text is not None:
+                on_text(piece)
+
+        for attempt in range(1, self._attempts + 1):
+            try:
+                return await complete(self._model, prompt, told if on_text is not None else None)
+            except PassingModelError as error:
+                # Half an answer was shown already: saying it anew would show it twice.
+                if attempt == self._attempts or said:
+                    raise
+                if self._on_retry is not None:
+                    self._on_retry(error)
+            pause = min(self._first_pause_s * 2 ** (attempt - 1), LONGEST_PAUSE_S)
+            await asyncio.sleep(pause * random.uniform(0.75, 1.25))  # noqa: S311 - spreads retries, guards nothing
+        raise ModelError("no attempt was made", next_action="allow at least one")

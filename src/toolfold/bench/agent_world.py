@@ -1,0 +1,156 @@
+"""The world of an agent's task: fresh data, the servers on it, and readers that see the data without any server.
+
+Three servers are always there (`toolfold.demo`); excel and memory are where `--peers` has them. The same folder is
+made anew for every task and setting, so that a catalogue of it can be kept.
+"""
+
+import json
+import random
+import shutil
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+from toolfold.bench.agent_workbook import cells
+from toolfold.demo.data import DemoData, demo_servers, make_demo_data
+from toolfold.demo.more import PUBLIC, install
+from toolfold.types import ServerSpec
+
+DELIVERIES = 1_500
+INSTALL_S = 300
+MEMORY = "@modelcontextprotocol/server-memory"
+SEEDED = (
+    {"type": "entity", "name": "Kartograf", "entityType": "supplier", "observations": ["delivers maps", "needs 7 days"]},
+    {"type": "entity", "name": "Nordlicht", "entityType": "supplier", "observations": ["delivers fiction"]},
+    {"type": "entity", "name": "Harbour Books", "entityType": "shop", "observations": ["stands at the harbour"]},
+    {"type": "relation", "from": "Kartograf", "to": "Harbour Books", "relationType": "supplies"},
+)
+
+
+class World(Struct, frozen=True):
+    """Where everything lies."""
+
+    root: Path
+    extra: tuple[str, ...] = ()
+    """Which servers there are beside the demo's: a subset of excel, memory."""
+    programs: dict[str, str] = {}
+    """What starts them."""
+
+    @property
+    def data(self) -> Path:
+        return self.root / "data"
+
+    def fresh(self) -> "World":
+        """Makes all data anew; what an earlier task did is gone."""
+        shutil.rmtree(self.root / "data", ignore_errors=True)
+        made = make_demo_data(self.data)
+        if made.repository is None:
+            raise RuntimeError(made.notes[0])
+        chance = random.Random(11)  # noqa: S311 - the same data each time is the point
+        lines = [
+            f"parcel {number:04d} to {chance.choice(('Husum', 'Leer', 'Emden', 'Stade', 'Kiel'))} "
+            f"{chance.choice(('on time', 'on time', 'late', 'lost'))}"
+            for number in range(1, DELIVERIES + 1)
+        ]
+        (self.data / "files/logs/deliveries.log").write_text("\n".join(lines) + "\n", encoding="utf-8")
+        (self.data / "memory.jsonl").write_text("\n".join(json.dumps(one) for one in SEEDED) + "\n", encoding="utf-8")
+        return self
+
+    def servers(self) -> tuple[ServerSpec, ...]:
+        found = demo_servers(DemoData(self.data / "repository", self.data / "files", self.data / "shop.db"))
+        return (*found, *(self._extra(name) for name in self.extra))
+
+    def _extra(self, name: str) -> ServerSpec:
+        memory = name == "memory"
+        return ServerSpec(
+            name=name,
+            transport="stdio",
+            command=self.programs[name],
+            args=() if memory else ("stdio",),
+            env={"MEMORY_FILE_PATH": str(self.data / "memory.jsonl")} if memory else {},
+            cwd=str(self.root),
+        )
+
+    # --- what is so, read without any server
+
+    def file(self, path: str) -> str:
+        """The text of a file; empty where there is none."""
+        found = self.data / "files" / path
+        return found.read_text(encoding="utf-8") if found.is_file() else ""
+
+    def rows(self, sql: str, *parameters: Any) -> list[tuple[Any, ...]]:
+        """What a query finds; nothing where a table is missing."""
+        with closing(sqlite3.connect(self.data / "shop.db")) as database:
+            try:
+                return database.execute(sql, parameters).fetchall()
+            except sqlite3.OperationalError:
+                return []
+
+    def value(self, sql: str, *parameters: Any) -> Any:
+        found = self.rows(sql, *parameters)
+        return found[0][0] if found else None
+
+    def git(self, *args: str) -> str:
+        done = subprocess.run(
+            ["git", *args], cwd=self.data / "repository", capture_output=True, check=True, timeout=30
+        )
+        return done.stdout.decode().strip()
+
+    def cell(self, workbook: str, sheet: str, name: str) -> Any:
+        """The value of a cell; `None` where workbook, sheet or cell is missing."""
+        return cells(self.data / workbook, sheet).get(name)
+
+    def memory(self) -> list[dict[str, Any]]:
+        lines = (self.data / "memory.jsonl").read_text(encoding="utf-8").splitlines()
+        return [json.loads(line) for line in lines if line.strip()]
+
+    def observations(self, entity: str) -> Sequence[str]:
+        found = [one["observations"] for one in self.memory() if one["type"] == "entity" and one["name"] == entity]
+        return found[0] if found else ()
+
+
+def found_programs(peers: Path | None) -> tuple[dict[str, str], dict[str, str]]:
+    """What starts excel and memory, and why one is absent. Installs into `peers` what is missing there."""
+    if peers is None:
+        why = "absent: give --peers DIR, a folder for other projects' servers"
+        return {}, {"excel": why, "memory": why}
+    programs: dict[str, str] = {}
+    absent: dict[str, str] = {}
+    for name, find in (("excel", _excel), ("memory", _memory)):
+        program, problem = find(peers)
+        if problem:
+            absent[name] = f"absent: {problem}"
+        else:
+            programs[name] = str(program)
+    return programs, absent
+
+
+def _excel(peers: Path) -> tuple[Path, str]:
+    program = peers.resolve() / "excel" / ("Scripts" if sys.platform == "win32" else "bin") / "excel-mcp-server"
+    if program.exists():
+        return program, ""
+    problem = install(next(one for one in PUBLIC if one.name == "excel"), peers / "excel")
+    return program, problem or ("" if program.exists() else "its package brought no excel-mcp-server")
+
+
+def _memory(peers: Path) -> tuple[Path, str]:
+    folder = peers.resolve() / "node"
+    program = folder / "node_modules" / ".bin" / "mcp-server-memory"
+    npm = shutil.which("npm")
+    if program.exists():
+        return program, ""
+    if npm is None:
+        return program, "npm is not installed"
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        command = [npm, "install", "--no-audit", "--no-fund", MEMORY]
+        subprocess.run(command, cwd=folder, capture_output=True, check=True, timeout=INSTALL_S)
+    except (OSError, subprocess.SubprocessError) as error:
+        return program, str(error)
+    return program, "" if program.exists() else "its package brought no mcp-server-memory"

@@ -1,0 +1,195 @@
+"""The gateway for programs without `async`: the same methods, each waiting for its answer.
+
+    with BlockingGateway(Settings.load()) as gateway:
+        print(gateway.list(["Coding"]))
+
+Nothing is written twice: every method is made from the gateway's own, with its signature. One event loop runs in one
+thread; any number of threads may ask at once. Leaving the `with` block ends every server and the thread.
+"""
+
+import asyncio
+import inspect
+import threading
+from collections.abc import Callable, Coroutine, Iterable
+from concurrent.futures import Future
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Self, TypeVar
+
+from toolfold.config import Settings
+from toolfold.errors import StoreError
+from toolfold.gateway import Gateway
+
+if TYPE_CHECKING:
+    from toolfold.storage.base import Store
+    from toolfold.upstream.base import Upstream
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def waiting(
+    method: Callable[Concatenate[Gateway, P], Coroutine[Any, Any, R]],
+) -> "Callable[Concatenate[BlockingGateway, P], R]":
+    """The blocking form of one method of the gateway."""
+
+    @wraps(method)
+    def wait(self: "BlockingGateway", /, *args: P.args, **kwargs: P.kwargs) -> R:
+        return self.run(method(self.gateway, *args, **kwargs))
+
+    return wait
+
+
+class BlockingGateway:
+    """All tools of one configuration, for programs without `async`. Takes what `Gateway` takes, or a gateway that was
+    made and not opened yet."""
+
+    def __init__(
+        self,
+        settings: Settings | None = None,
+        *,
+        upstreams: "Iterable[Upstream]" = (),
+        store: "Store | None" = None,
+        create: bool = True,
+        keep_outputs: bool = False,
+        gateway: Gateway | None = None,
+    ) -> None:
+        self.gateway = gateway or Gateway(
+            settings, upstreams=upstreams, store=store, create=create, keep_outputs=keep_outputs
+        )
+        """The gateway itself. It lives in the loop's thread: use it through `run`."""
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+
+    build = waiting(Gateway.build)
+    list = waiting(Gateway.list)
+    search_tool_by_category = waiting(Gateway.search_tool_by_category)
+    search_nodes = waiting(Gateway.search_nodes)
+    expand_tool = waiting(Gateway.expand_tool)
+    call_tool = waiting(Gateway.call_tool)
+    inspect_tool_output = waiting(Gateway.inspect_tool_output)
+    tool_output = waiting(Gateway.tool_output)
+    run_script = waiting(Gateway.run_script)  # type: ignore[arg-type]  # its **options could name a "self"
+    inspections = waiting(Gateway.inspections)
+    descriptor = waiting(Gateway.descriptor)
+    available_tools = waiting(Gateway.available_tools)
+    inventory = waiting(Gateway.inventory)
+    tree = waiting(Gateway.tree)
+    tools_below = waiting(Gateway.tools_below)
+    diff = waiting(Gateway.diff)
+    servers = waiting(Gateway.servers)
+    reread = waiting(Gateway.reread)
+    refresh = waiting(Gateway.refresh)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """Whatever else the gateway can do: a coroutine method in its blocking form, all else as it is."""
+            if name.startswith("_") or name == "gateway":
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            method = getattr(Gateway, name, None)
+            if inspect.iscoroutinefunction(method):
+                return waiting(method).__get__(self)
+            return getattr(self.gateway, name) if self._loop is None else self.run(self._attribute(name))
+
+        async def _attribute(self, name: str) -> Any:
+            """Read in the loop's thread: some parts start work when they are first asked for."""
+            return getattr(self.gateway, name)
+
+    def __enter__(self) -> Self:
+        if self._loop is not None:
+            raise StoreError("the gateway is open already", next_action="use one `with` block for each gateway")
+        loop = asyncio.new_event_loop()
+        thread = threading.Thread(target=_served, args=(loop,), name="toolfold", daemon=True)
+        thread.start()
+        self._loop, self._thread = loop, thread
+        try:
+            self.run(self.gateway.__aenter__())
+        except BaseException:
+            self._end()
+            raise
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends every server, lets go of the store and ends the thread. Safe to call twice."""
+        if self._loop is None:
+            return
+        try:
+            self.run(self.gateway.aclose())
+        finally:
+            self._end()
+
+    def run(self, work: Coroutine[Any, Any, R]) -> R:
+        """Runs a coroutine in the gateway's loop and waits for it. Stopping the wait, as Ctrl-C does, cancels it."""
+        loop, thread = self._loop, self._thread
+        if loop is None or thread is None:
+            work.close()
+            raise StoreError(
+                "the gateway is not open", next_action="use it as: with BlockingGateway(settings) as gateway"
+            )
+        if threading.get_ident() == thread.ident:
+            work.close()
+            raise StoreError(
+                "a call from inside the gateway's own loop would wait for itself",
+                next_action="call from another thread, or await the methods of `.gateway`",
+            )
+        waiting_for = _Work(work, loop)
+        try:
+            loop.call_soon_threadsafe(waiting_for.start)
+            return waiting_for.result.result()
+        except BaseException:
+            loop.call_soon_threadsafe(waiting_for.cancel)
+            raise
+
+    def _end(self) -> None:
+        loop, thread = self._loop, self._thread
+        self._loop = self._thread = None
+        if loop is not None and thread is not None:
+            loop.call_soon_threadsafe(loop.stop)
+            thread.join()
+
+
+class _Work(Generic[R]):
+    """A coroutine on its way through the loop. It is there before the loop knows of it, so that an interrupt at any
+    moment finds something to cancel."""
+
+    def __init__(self, work: Coroutine[Any, Any, R], loop: asyncio.AbstractEventLoop) -> None:
+        self.result: Future[R] = Future()
+        self._work = work
+        self._loop = loop
+        self._task: asyncio.Task[R] | None = None
+
+    def start(self) -> None:
+        self._task = self._loop.create_task(self._work)
+        self._task.add_done_callback(self._done)
+
+    def cancel(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+
+    def _done(self, task: "asyncio.Task[R]") -> None:
+        error = None if task.cancelled() else task.exception()
+        if task.cancelled():
+            self.result.cancel()
+        elif error is not None:
+            self.result.set_exception(error)
+        else:
+            self.result.set_result(task.result())
+
+
+def _served(loop: asyncio.AbstractEventLoop) -> None:
+    """The thread: runs the loop until it is stopped, then ends what is left in it."""
+    asyncio.set_event_loop(loop)
+    try:
+        loop.run_forever()
+        left = asyncio.all_tasks(loop)
+        for task in left:
+            task.cancel()
+        loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
+        loop.run_until_complete(loop.shutdown_asyncgens())
+        loop.run_until_complete(loop.shutdown_default_executor())
+    finally:
+        asyncio.set_event_loop(None)
+        loop.close()

@@ -1,0 +1,107 @@
+"""Asks a person before a call that the policy wants confirmed. Nothing is sent without a yes.
+
+The question goes to the client as an elicitation, in either era: a form with one box. A client that did not declare
+that it can ask is not asked; then the error says how the owner can allow the call. A yes is for one call only.
+"""
+
+import asyncio
+from collections.abc import Callable
+
+import msgspec
+from msgspec import Raw, Struct
+
+from toolfold.calls.stack import Handler, Request, Wrap
+from toolfold.errors import ConfirmationNeeded, Declined
+from toolfold.types import Outcome
+
+ELICIT = "elicitation/create"
+ANSWER_WITHIN_S = 600.0
+SHOWN_ARGUMENTS = 600
+
+Wanted = Callable[[Request], bool]
+"""Whether the policy wants this call confirmed."""
+
+Shown = Callable[[Request], str]
+"""The arguments as a person may read them."""
+
+
+class _Capabilities(Struct):
+    elicitation: dict[str, Raw] | None = None
+
+
+class _Answer(Struct):
+    action: str = "cancel"
+    content: dict[str, Raw] | None = None
+
+
+def confirmed(wanted: Wanted, shown: Shown) -> Wrap:
+    def wrap(handler: Handler) -> Handler:
+        async def asked(request: Request) -> Outcome:
+            if not request.confirmed and wanted(request):
+                await _ask(request, shown(request))
+            return await handler(request)
+
+        return asked
+
+    return wrap
+
+
+async def _ask(request: Request, arguments: str) -> None:
+    tool_id = request.tool.tool_id
+    if request.on_input is None or not can_ask(request.capabilities):
+        raise ConfirmationNeeded(
+            f"{tool_id} needs a person's confirmation, and this client cannot ask for one",
+            hints=[f"policy `{request.caller.policy}`, key `confirm`"],
+            next_action="tell the user: they can call it with `toolfold call --yes`, use a client that can ask, or "
+            "take the tool out of `confirm` in the policy",
+        )
+    try:
+        async with asyncio.timeout(ANSWER_WITHIN_S):
+            given = await request.on_input(ELICIT, question(tool_id, request.tool.risks, arguments))
+    except TimeoutError:
+        raise Declined(
+            f"nobody confirmed the call of {tool_id} within {ANSWER_WITHIN_S:g} s; it was not made",
+            next_action="ask the user, and call it again when they are there",
+        ) from None
+    if not says_yes(given):
+        raise Declined(
+            f"the user did not confirm the call of {tool_id}; it was not made",
+            next_action="do not try again as it is; ask the user what they want instead",
+        )
+
+
+def question(tool_id: str, risks: tuple[str, ...], arguments: str) -> Raw:
+    """A form with one box, in the words of the protocol."""
+    more = f" ({', '.join(risks)})" if risks else ""
+    short = arguments if len(arguments) <= SHOWN_ARGUMENTS else arguments[:SHOWN_ARGUMENTS] + " …"
+    form = {
+        "mode": "form",
+        "message": f"Allow this call of {tool_id}{more}?\nArguments: {short}",
+        "requestedSchema": {
+            "type": "object",
+            "properties": {"confirm": {"type": "boolean", "title": "Allow this call", "default": False}},
+            "required": ["confirm"],
+        },
+    }
+    return Raw(msgspec.json.encode(form))
+
+
+def can_ask(capabilities: Raw | None) -> bool:
+    """Whether a client declared that it can show a form. One that names no mode can."""
+    if capabilities is None:
+        return False
+    try:
+        found = msgspec.json.decode(capabilities, type=_Capabilities).elicitation
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return False
+    return found is not None and (not found or "form" in found)
+
+
+def says_yes(answer: Raw) -> bool:
+    try:
+        given = msgspec.json.decode(answer, type=_Answer)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return False
+    return (
+        given.action == "accept" and given.content is not None and bytes(given.content.get("confirm", b"")) == b"true"
+    )

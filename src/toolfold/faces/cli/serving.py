@@ -1,0 +1,116 @@
+"""`toolfold serve`: the gateway as an MCP server, on stdio or over HTTP, until it is told to stop.
+
+On stdio the wire is standard output, so everything that is printed by anybody goes to standard error instead. A
+catalogue that is missing or old is read in the background: a client's handshake waits for no server.
+"""
+
+import argparse
+import asyncio
+import logging
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, closing
+from typing import TYPE_CHECKING
+
+from toolfold.config import Settings
+from toolfold.errors import NotBuilt, ToolfoldError
+from toolfold.faces.cli.output import Output
+from toolfold.faces.cli.running import settings_of, with_gateway
+from toolfold.gateway import Gateway
+from toolfold.types import Caller
+
+if TYPE_CHECKING:
+    from toolfold.wire.serving import Server
+
+log = logging.getLogger("toolfold.serve")
+
+
+def serve(arguments: argparse.Namespace, output: Output) -> int:
+    settings = settings_of(arguments)
+    if arguments.http is None:
+        read_from, write_to = taken_pipes()
+        serving = _Serving(arguments, settings, output)
+        with_gateway(settings, lambda gateway: serving.on_stdio(gateway, read_from, write_to), fast=True)
+    else:
+        serving = _Serving(arguments, settings, output)
+        with_gateway(settings, serving.on_http, fast=True)
+    return 0
+
+
+def taken_pipes() -> tuple[int, int]:
+    """The wire, out of reach of anybody who prints: from now on standard output is standard error."""
+    sys.stdout.flush()
+    read_from, write_to = os.dup(0), os.dup(1)
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.close(null)
+    os.dup2(2, 1)
+    return read_from, write_to
+
+
+class _Serving:
+    def __init__(self, arguments: argparse.Namespace, settings: Settings, output: Output) -> None:
+        self._arguments = arguments
+        self._settings = settings
+        self._output = output
+
+    async def on_stdio(self, gateway: Gateway, read_from: int, write_to: int) -> None:
+        from toolfold.wire.serving.stdio import serve_stdio
+
+        async with self._served(gateway) as (server, stop):
+            caller = Caller(session=f"stdio-{os.getpid()}")
+            await serve_stdio(server, caller=caller, read_from=read_from, write_to=write_to, stop=stop)
+
+    async def on_http(self, gateway: Gateway) -> None:
+        from toolfold.faces.http_api import make_app
+        from toolfold.faces.identity import Identities
+        from toolfold.faces.mcp_server.http import Site, address_of, guard_for, listening_socket, run
+        from toolfold.wire.serving.http import McpHttp
+
+        host, port = address_of(self._arguments.http)
+        identities = Identities(self._settings)
+        guard = guard_for(host, keys=not identities.open, identify=identities.identify)
+        with closing(listening_socket(host, port)) as bound:
+            async with self._served(gateway) as (server, stop):
+                mcp = McpHttp(server, guard)
+                shown = f"[{host}]" if ":" in host else host
+                self._output.note(f"serving on http://{shown}:{bound.getsockname()[1]}/mcp")
+                try:
+                    rest = make_app(gateway, self._settings, identify=identities.identify)
+                    await run(Site(mcp, rest, gateway.governor.render_metrics), bound, stop)
+                finally:
+                    await mcp.aclose()
+
+    @asynccontextmanager
+    async def _served(self, gateway: Gateway) -> "AsyncIterator[tuple[Server, asyncio.Event]]":
+        from toolfold.faces.mcp_server.profiles import opened_app
+        from toolfold.wire.serving import ServeOptions, Server
+
+        stop = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, stop.set)
+        options = ServeOptions(max_body_bytes=self._settings.limits.max_frame_bytes)
+        async with opened_app(gateway, self._arguments.profile, self._arguments.server) as app:
+            reading = asyncio.ensure_future(keep_catalogue(gateway))
+            try:
+                yield Server(app, options), stop
+            finally:
+                reading.cancel()
+                await asyncio.gather(reading, return_exceptions=True)
+
+
+async def keep_catalogue(gateway: Gateway) -> None:
+    """Reads all servers where there is no catalogue yet, else those that changed since."""
+    try:
+        try:
+            async with gateway.catalogue.snapshot() as view:
+                built = view.generation > 0
+        except NotBuilt:
+            built = False
+        if not built:
+            await gateway.build()
+    except ToolfoldError as error:
+        log.warning("the catalogue could not be read: %s", error.message)

@@ -1,0 +1,123 @@
+"""What comes in, checked before anything is done with it: where it comes from, its type, its size."""
+
+import asyncio
+from collections.abc import Collection, Coroutine
+from ipaddress import ip_address
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import urlsplit
+
+from msgspec import Raw
+
+from toolfold.faces.http_api.statuses import Refused
+from toolfold.types import EMPTY_OBJECT
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+T = TypeVar("T")
+
+MAX_BODY_BYTES = 16 * 1024 * 1024
+
+
+def check_origin(origin: str | None, allowed: Collection[str]) -> None:
+    """A browser says where a page comes from: only this machine's own pages and those allowed may ask.
+
+    The request's own `Host` proves nothing: a name that an attacker owns may lead to this machine.
+    """
+    if origin is None or origin in allowed:
+        return
+    try:
+        host = urlsplit(origin).hostname
+    except ValueError:
+        host = None
+    if not _is_loopback(host):
+        raise Refused(
+            403,
+            "ORIGIN_NOT_ALLOWED",
+            "pages of this origin may not ask here",
+            next_action="allow the origin where toolfold is started, or ask from a program",
+        )
+
+
+def check_host(host: str | None) -> None:
+    """For a gateway without keys, which only this machine may reach: a request for any other name was led here by a
+    name that somebody else owns."""
+    try:
+        name = urlsplit(f"//{host or ''}").hostname
+    except ValueError:
+        name = None
+    if not _is_loopback(name):
+        raise Refused(
+            403,
+            "HOST_NOT_ALLOWED",
+            "without keys this gateway answers only to the names of its own machine",
+            next_action="ask for 127.0.0.1 or localhost, or configure keys under [callers.NAME]",
+        )
+
+
+def _is_loopback(name: str | None) -> bool:
+    try:
+        return name == "localhost" or ip_address(name or "").is_loopback
+    except ValueError:
+        return False
+
+
+def check_type(content_type: str) -> None:
+    kind = content_type.partition(";")[0].strip().casefold()
+    if kind != "application/json" and not kind.endswith("+json"):
+        raise Refused(
+            415,
+            "UNSUPPORTED_MEDIA_TYPE",
+            "the body must be JSON, and its content type must say so",
+            next_action="send it with: Content-Type: application/json",
+        )
+
+
+async def body_of(request: "Request") -> Raw:
+    """The body as it came. No body stands for an empty object."""
+    if int(_digits(request.headers.get("content-length"))) > MAX_BODY_BYTES:
+        raise _too_large()
+    pieces, size = [], 0
+    async for piece in request.stream():
+        size += len(piece)
+        if size > MAX_BODY_BYTES:
+            raise _too_large()
+        pieces.append(piece)
+    body = b"".join(pieces)
+    if not body.strip():
+        return EMPTY_OBJECT
+    check_type(request.headers.get("content-type", ""))
+    return Raw(body)
+
+
+async def until_gone(request: "Request", work: Coroutine[Any, Any, T]) -> T:
+    """Does the work while somebody waits for it. It is cancelled when the client goes away, as for any tool call."""
+    working = asyncio.ensure_future(work)
+    leaving = asyncio.ensure_future(_gone(request))
+    try:
+        await asyncio.wait((working, leaving), return_when=asyncio.FIRST_COMPLETED)
+        if not working.done():
+            raise Refused(499, "CLIENT_GONE", "nobody waits for the answer", next_action="ask again and wait")
+        return working.result()
+    finally:
+        for task in (working, leaving):
+            task.cancel()
+        await asyncio.gather(working, leaving, return_exceptions=True)
+
+
+async def _gone(request: "Request") -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+def _digits(text: str | None) -> str:
+    return text if text and text.isascii() and text.isdigit() else "0"
+
+
+def _too_large() -> Refused:
+    return Refused(
+        413,
+        "BODY_TOO_LARGE",
+        f"the body is larger than {MAX_BODY_BYTES:,} bytes",
+        next_action="send less; a stored output can be named by its handle instead of sent",
+    )

@@ -1,0 +1,139 @@
+"""The HTTP application: MCP under `/mcp`, figures under `/metrics`, everything else to the HTTP/JSON face.
+
+Raw ASGI, so that a request for `/mcp` passes through nothing on its way. Above: `toolfold serve`.
+"""
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import Awaitable, Callable
+from ipaddress import ip_address
+from typing import TYPE_CHECKING, Any
+
+from toolfold.errors import ConfigError
+from toolfold.wire.serving.http_guard import LOOPBACK, Guard
+from toolfold.wire.serving.http_stream import Receive, Scope, Send
+
+if TYPE_CHECKING:
+    from toolfold.wire.serving.http import McpHttp
+
+Asgi = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+Figures = Callable[[], Awaitable[tuple[str, bytes]]]
+"""The content type and the text of what is measured."""
+
+ENDPOINT = "/mcp"
+METRICS = "/metrics"
+END_GRACE_S = 3
+
+
+class Site:
+    """What is served on one port. `rest` answers whatever is not MCP."""
+
+    def __init__(self, mcp: "McpHttp", rest: Asgi | None = None, figures: Figures | None = None) -> None:
+        self._mcp = mcp
+        self._rest = rest
+        self._figures = figures
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await _lifespan(receive, send)
+        elif scope["path"] == ENDPOINT or scope["path"] == ENDPOINT + "/":
+            await self._mcp(scope, receive, send)
+        elif scope["path"] == METRICS and self._figures is not None:
+            await self._mcp.guarded(scope, receive, send, self._figures)
+        elif self._rest is not None:
+            await self._rest(scope, receive, send)
+        elif scope["type"] == "http":
+            await _nothing_here(send)
+
+
+async def _lifespan(receive: Receive, send: Send) -> None:
+    while True:
+        event = await receive()
+        await send({"type": event["type"] + ".complete"})
+        if event["type"] == "lifespan.shutdown":
+            return
+
+
+async def _nothing_here(send: Send) -> None:
+    body = b'{"error":{"code":"NOT_FOUND","message":"MCP is served under /mcp"}}'
+    headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
+    await send({"type": "http.response.start", "status": 404, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+def address_of(text: str) -> tuple[str, int]:
+    """`HOST:PORT`, `:PORT` or `PORT`; without a host it is this machine's own."""
+    host, _, port = text.rpartition(":")
+    host = host.strip("[]") or "127.0.0.1"
+    if not port.isdigit() or int(port) > 65535:
+        raise ConfigError(f"{text!r} is no address", next_action="give HOST:PORT, such as 127.0.0.1:8080")
+    return host, int(port)
+
+
+def is_loopback(host: str) -> bool:
+    if host in LOOPBACK:
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def guard_for(host: str, *, keys: bool, identify: Any) -> Guard:
+    """Who is let in. Raises `ConfigError` for an address that others reach while no key is asked for."""
+    if not is_loopback(host) and not keys:
+        raise ConfigError(
+            f"{host} is reached from other machines, and no caller has a key",
+            next_action="serve on 127.0.0.1, or configure keys under [callers.NAME]",
+        )
+    hosts = frozenset() if keys else LOOPBACK | {host}
+    return Guard(hosts=hosts, identify=identify)
+
+
+def listening_socket(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    found = socket.socket(family, socket.SOCK_STREAM)
+    found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        found.bind((host, port))
+    except OSError as error:
+        found.close()
+        raise ConfigError(
+            f"{host}:{port} cannot be listened on: {error.strerror}", next_action="choose another address with --http"
+        ) from error
+    found.listen(1024)
+    found.setblocking(False)
+    return found
+
+
+async def run(site: Asgi, bound: socket.socket, stop: asyncio.Event) -> None:
+    """Serves on a socket until `stop` is set."""
+    import uvicorn
+
+    config = uvicorn.Config(
+        site,
+        http="httptools",
+        loop="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        date_header=False,
+        timeout_graceful_shutdown=END_GRACE_S,
+        timeout_keep_alive=75,
+    )
+    server = uvicorn.Server(config)
+
+    async def watch() -> None:
+        await stop.wait()
+        server.should_exit = True
+
+    watching = asyncio.ensure_future(watch())
+    try:
+        await server.serve(sockets=[bound])
+    finally:
+        watching.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await watching

@@ -1,0 +1,64 @@
+"""The profile `auto`: tools as they are while all their definitions fit in a small part of a context window, the
+discovery protocol from there on."""
+
+from collections.abc import Callable
+
+from msgspec import Raw
+
+from toolfold import tokens
+from toolfold.errors import NotBuilt
+from toolfold.faces.surface.base import Ask, Surface
+from toolfold.faces.surface.direct import DirectSurface, Shown
+from toolfold.faces.surface.discovery import DiscoverySurface
+from toolfold.gateway import Gateway
+from toolfold.types import Caller
+
+WINDOW_TOKENS = 200_000
+SHARE = 0.02
+MAX_TOKENS = int(WINDOW_TOKENS * SHARE)
+KEPT = 100
+MAX_BYTES_PER_TOKEN = 16
+"""Definitions with more bytes than this for each token allowed are not even counted: they are too long."""
+
+
+class AutoSurface:
+    """Either of two surfaces, by what the caller's tools would cost."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        self._direct = DirectSurface(gateway)
+        self._discovery = DiscoverySurface(gateway)
+        self._fits: dict[int, tuple[Shown, bool]] = {}
+
+    async def instructions(self, caller: Caller) -> str:
+        return await (await self.chosen(caller)).instructions(caller)
+
+    async def tools(self, caller: Caller, *, listens: bool = False) -> tuple[Raw, ...]:
+        return await (await self.chosen(caller)).tools(caller, listens=listens)
+
+    async def call(self, ask: Ask) -> Raw:
+        return await (await self.chosen(ask.caller)).call(ask)
+
+    def watch(self, hook: Callable[[Caller | None], None]) -> Callable[[], None]:
+        return self._direct.watch(hook)
+
+    async def chosen(self, caller: Caller) -> Surface:
+        """The surface that this caller sees now."""
+        try:
+            shown = await self._direct.shown(caller)
+        except NotBuilt:
+            return self._discovery
+        known = self._fits.get(id(shown))
+        if known is None or known[0] is not shown:
+            if len(self._fits) >= KEPT:
+                self._fits.clear()
+            known = self._fits[id(shown)] = (shown, cheap(shown.objects))
+        return self._direct if known[1] else self._discovery
+
+
+def cheap(objects: tuple[Raw, ...]) -> bool:
+    """Whether the definitions of all tools fit in the share of the window."""
+    size = sum(len(memoryview(one)) for one in objects)
+    if size > MAX_TOKENS * MAX_BYTES_PER_TOKEN:
+        return False
+    text = b"[" + b",".join(bytes(one) for one in objects) + b"]"
+    return tokens.count(text.decode()) <= MAX_TOKENS

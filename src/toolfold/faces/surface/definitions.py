@@ -1,0 +1,176 @@
+"""The discovery operations as a model and a program see them: names, descriptions, schemas, hints of behaviour.
+
+Plain values, the same for every catalogue, so that a client's prompt cache survives. The MCP surface, the HTTP face
+with its OpenAPI page and the adapters are all written from these. What an operation does stands in `operations.py`.
+"""
+
+from functools import cache
+from typing import Any
+
+import msgspec
+from msgspec import Raw, Struct
+
+
+class Definition(Struct, frozen=True, kw_only=True):
+    """One operation."""
+
+    name: str
+    description: str
+    properties: dict[str, Any]
+    required: tuple[str, ...] = ()
+    reads_only: bool = True
+
+    @property
+    def input_schema(self) -> dict[str, Any]:
+        schema: dict[str, Any] = {"type": "object", "additionalProperties": False, "properties": self.properties}
+        return {**schema, "required": list(self.required)} if self.required else schema
+
+    def as_tool(self) -> dict[str, Any]:
+        """The MCP tool object."""
+        annotations = {"readOnlyHint": True} if self.reads_only else {"readOnlyHint": False, "openWorldHint": True}
+        return {
+            "name": self.name,
+            "description": self.description,
+            "inputSchema": self.input_schema,
+            "annotations": annotations,
+        }
+
+
+TEXT: dict[str, Any] = {"type": "string"}
+NAMES: dict[str, Any] = {"type": "array", "items": TEXT}
+CURSOR: dict[str, Any] = {"type": ["string", "null"], "description": "next_cursor of the page before"}
+
+
+def _limit(default: int) -> dict[str, Any]:
+    return {"type": "integer", "minimum": 1, "maximum": 50, "default": default}
+
+
+LIST = Definition(
+    name="list",
+    description=(
+        "Browse the tool catalogue: categories and tool pointers at a path. No path: the root. With query: what is "
+        "below the path and fits it."
+    ),
+    properties={
+        "path": {**NAMES, "description": 'e.g. ["Coding","Refactoring"]'},
+        "tags": {**NAMES, "description": "keep what has all of them"},
+        "query": TEXT,
+        "limit": _limit(10),
+        "cursor": CURSOR,
+    },
+)
+
+SEARCH_NODES = Definition(
+    name="search_nodes",
+    description="Find categories for a task in plain words, when you do not know where to start.",
+    properties={"query": TEXT, "limit": _limit(5)},
+    required=("query",),
+)
+
+SEARCH_TOOLS = Definition(
+    name="search_tool_by_category",
+    description=(
+        "Find tools for a task in plain words, inside a category and all below it; an empty category_path searches "
+        "everything. confidence is the probability that the tool fits."
+    ),
+    properties={"query": TEXT, "category_path": NAMES, "limit": _limit(5), "cursor": CURSOR},
+    required=("query",),
+)
+
+EXPAND_TOOL = Definition(
+    name="expand_tool",
+    description="The whole of one tool: description, args_schema, result_schema, version. Do this before call_tool.",
+    properties={"tool_id": TEXT},
+    required=("tool_id",),
+)
+
+CALL_TOOL = Definition(
+    name="call_tool",
+    description="Call a tool that you expanded, with args that fit its args_schema.",
+    properties={
+        "tool_id": TEXT,
+        "args": {"type": "object"},
+        "expect_version": {"type": "integer", "description": "fail if the tool has another version by now"},
+    },
+    required=("tool_id",),
+    reads_only=False,
+)
+
+INSPECT_TOOL_OUTPUT = Definition(
+    name="inspect_tool_output",
+    description="The structure of one part of what a tool returns: type, children, a preview of what is below.",
+    properties={
+        "tool_id": TEXT,
+        "field_path": {"type": ["string", "null"], "description": "a.b, a[], a[].b; empty: the root"},
+        "max_depth": {"type": "integer", "minimum": 1, "default": 4},
+        "max_fields": {"type": "integer", "minimum": 1, "default": 120},
+    },
+    required=("tool_id",),
+)
+
+TOOL_OUTPUT = Definition(
+    name="tool_output",
+    description=(
+        "Extract what you need from a tool result that was too large to show and was stored under a handle. A path "
+        "(`orders[3].email`), a range (`lines 100-140`) or a `/regex/` is answered exactly."
+    ),
+    properties={
+        "handle": {
+            "type": "string",
+            "minLength": 1,
+            "description": (
+                "UUID handle of the stored tool output (provided in the tool-result message: tool_output(handle = "
+                '"<uuid>", ...)).'
+            ),
+        },
+        "extract": {
+            "type": "string",
+            "minLength": 1,
+            "description": (
+                "Provide precise, detailed instructions about what you need from the tool output (be specific, include "
+                "keys/fields/sections if known)."
+            ),
+        },
+        "mode": {
+            "type": "string",
+            "enum": ["auto", "full-chunked", "read-grep", "truncate"],
+            "description": (
+                "Optional override. auto=module decides; full-chunked=LLM chunk+reduce; read-grep=dynamic sub-agent "
+                "with Read/Grep; truncate=keeps top and bottom, truncates in the middle."
+            ),
+        },
+    },
+    required=("handle", "extract"),
+)
+
+RUN_SCRIPT = Definition(
+    name="run_script",
+    description=(
+        "Run a Python script in a sandbox that calls many tools in one go. It says what it needs in literal plain "
+        'words: log, diff = use_tools("get the git log", "compare two commits"); then await log(max_count=5). '
+        "Returns what it printed and its summary."
+    ),
+    properties={"code": TEXT},
+    required=("code",),
+    reads_only=False,
+)
+
+DISCOVERY = (
+    LIST,
+    SEARCH_NODES,
+    SEARCH_TOOLS,
+    EXPAND_TOOL,
+    CALL_TOOL,
+    INSPECT_TOOL_OUTPUT,
+    TOOL_OUTPUT,
+    RUN_SCRIPT,
+)
+"""Every operation, in the order in which they are listed."""
+
+BY_NAME = {one.name: one for one in DISCOVERY}
+
+
+@cache
+def tool_objects() -> dict[str, Raw]:
+    """The MCP tool objects by name, encoded once: the same bytes for everybody."""
+    return {one.name: Raw(msgspec.json.encode(one.as_tool())) for one in DISCOVERY}

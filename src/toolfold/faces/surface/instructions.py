@@ -1,0 +1,92 @@
+"""What a model is told before its first call: the rules of the discovery protocol, and what there is to discover.
+
+Models do not search an index that does not say what lies behind it. So the inventory is true, of what this caller may
+see, and never longer than its budget: servers and categories that do not fit are counted instead of named.
+"""
+
+from collections.abc import Sequence
+
+from toolfold import tokens
+from toolfold.errors import ConfigError, NotBuilt
+from toolfold.gateway import Gateway
+from toolfold.types import Caller
+
+MAX_TOKENS = 400
+MAX_NAME = 40
+TOOLBOX = "toolbox"
+"""toolfold's own tools, which no server has."""
+
+RULES = """\
+These operations are an index over tools that are not listed here.
+1. Do not assume tools exist. Always discover via `list` or `search_*`.
+2. Prefer hierarchical navigation. Use `list(path=…)` to explore before searching.
+3. Use the escape hatch when uncertain. If no child node seems appropriate, call `search_nodes` or \
+`search_tool_by_category`.
+4. Never call a tool without expanding it. Always call `expand_tool` before execution to obtain the argument schema.
+5. Follow error hints. On error, retry with suggested categories or queries."""
+
+Counted = tuple[str, int]
+
+
+async def discovery_instructions(gateway: Gateway, caller: Caller) -> str:
+    """Rules and inventory, in at most `MAX_TOKENS`."""
+    try:
+        servers, categories = await inventory(gateway, caller)
+    except NotBuilt:
+        return f"{RULES}\nThere is no catalogue yet: whoever runs toolfold has to build it."
+    return fitted(servers, categories)
+
+
+async def inventory(gateway: Gateway, caller: Caller) -> tuple[list[Counted], list[Counted]]:
+    """Servers and root categories with how many tools of each the caller may see, the largest first."""
+    tree = await gateway.tree((), depth=1, caller=caller)
+    # A node of a higher rank shows the same tools once more.
+    branches = [(branch.node.name, branch.node.tools) for branch in tree.branches if branch.node.rank <= 0]
+    return _largest_first(list((await seen_servers(gateway, caller)).items())), _largest_first(branches)
+
+
+async def seen_servers(gateway: Gateway, caller: Caller) -> dict[str, int]:
+    """How many tools of each server the caller may see. Where nothing is hidden, the catalogue has counted them."""
+    if gateway.governor.scene(caller) is gateway:
+        return {record.name: record.tools for record in await gateway.catalogue.servers()}
+    names = await gateway.inventory(caller=caller)
+    return {name: len(tools) for name, tools in names.items() if name != TOOLBOX}
+
+
+def fitted(servers: Sequence[Counted], categories: Sequence[Counted]) -> str:
+    """As many names as fit, by halves: what is left out is counted."""
+    total = sum(count for _, count in servers)
+    shown = max(len(servers), len(categories))
+    while True:
+        text = (
+            f"{RULES}\nThere are {total:,} tools of {len(servers):,} servers: {_named(servers, shown)}.\n"
+            f"Categories at the root: {_named(categories, shown)}."
+        )
+        if not shown or _count(text) <= MAX_TOKENS:
+            return text
+        shown = min(shown - 1, shown * 7 // 8)
+
+
+def _named(entries: Sequence[Counted], shown: int) -> str:
+    names = [f"{_plain(name)} ({count:,})" for name, count in entries[:shown]]
+    left = len(entries) - len(names)
+    if left:
+        names.append(f"and {left:,} more" if names else f"{left:,}")
+    return ", ".join(names) or "none"
+
+
+def _plain(name: str) -> str:
+    """A name from outside on one line, without what would read as more than a name."""
+    text = "".join(one if one.isprintable() else " " for one in name)
+    return " ".join(text.split())[:MAX_NAME]
+
+
+def _count(text: str) -> int:
+    try:
+        return tokens.count(text)
+    except ConfigError:  # no tables here: two characters a token is more than English ever takes
+        return sum(1 if one.isascii() else 6 for one in text) // 2
+
+
+def _largest_first(entries: Sequence[Counted]) -> list[Counted]:
+    return sorted((one for one in entries if one[1]), key=lambda one: (-one[1], one[0].casefold()))

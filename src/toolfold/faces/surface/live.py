@@ -1,0 +1,73 @@
+"""The profile `live`: exactly the three tools of a live Python session, one session for each caller and client.
+
+An answer is the envelope as JSON text; `isError` repeats its `ok` for clients that look there.
+"""
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import msgspec
+from msgspec import Raw
+
+from toolfold.errors import ToolNotFound
+from toolfold.faces.surface.base import Ask
+from toolfold.gateway import Gateway
+from toolfold.gateway.living import GUIDANCE, OFFERS, TOOLS
+from toolfold.types import Caller
+
+TITLE = "A live Python session of your own, in a sandbox. Names you make with eval_expr stay until it ends."
+
+
+@cache
+def tool_objects() -> tuple[Raw, ...]:
+    """The MCP tool objects, encoded once."""
+    return tuple(
+        Raw(
+            msgspec.json.encode(
+                {
+                    "name": offer.name,
+                    "description": offer.description,
+                    "inputSchema": offer.parameters,
+                    "annotations": {"readOnlyHint": offer.name != "eval_expr", "openWorldHint": False},
+                }
+            )
+        )
+        for offer in OFFERS
+    )
+
+
+class LiveSurface:
+    """A `Surface` over the live sessions of one gateway."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        self._sessions = gateway.living.sessions
+
+    async def instructions(self, caller: Caller) -> str:
+        return f"{TITLE}\n{GUIDANCE}"
+
+    async def tools(self, caller: Caller, *, listens: bool = False) -> tuple[Raw, ...]:
+        return tool_objects()
+
+    async def call(self, ask: Ask) -> Raw:
+        if ask.name not in TOOLS:
+            raise ToolNotFound(
+                f"unknown_function: there is no tool {ask.name[:100]!r} here",
+                hints=list(TOOLS),
+                next_action="call one of list_globals, inspect, eval_expr",
+            )
+        answer = await self._sessions.dispatch(ask.caller, ask.name, _arguments(ask.arguments))
+        text = msgspec.json.encode(answer).decode()
+        return Raw(msgspec.json.encode({"content": [{"type": "text", "text": text}], "isError": not answer["ok"]}))
+
+    def watch(self, hook: Callable[[Caller | None], None]) -> Callable[[], None]:
+        """The list never changes."""
+        return lambda: None
+
+
+def _arguments(raw: Raw) -> dict[str, Any]:
+    try:
+        found = msgspec.json.decode(raw)
+    except msgspec.DecodeError:
+        return {}
+    return found if isinstance(found, dict) else {}

@@ -1,0 +1,179 @@
+"""Agents over a gateway: runs are recorded in the state folder, replayed from there, and resumed.
+
+`Agent` is public. It owns nothing but its record: servers, outputs and scripts are the gateway's.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import Struct
+
+from toolfold import tokens
+from toolfold.agent.files import FOLDER, read_agents
+from toolfold.agent.models import configured
+from toolfold.agent.planner import Definition, Planner, Report, Surroundings
+from toolfold.agent.record import Event, Record, comparable, new_run_id, read_record
+from toolfold.agent.replay import Divergence, Memory
+from toolfold.errors import ConfigError, ModelError
+from toolfold.gateway.planning import GatewayWorld
+from toolfold.model import Model, Prompt, Reply
+from toolfold.types import LOCAL, Caller
+
+if TYPE_CHECKING:
+    from toolfold import Gateway
+
+RUNS = "runs"
+
+
+class Replayed(Struct, frozen=True, kw_only=True):
+    """A recorded run, run again."""
+
+    report: Report
+    identical: bool
+    events: int
+    divergences: tuple[Divergence, ...] = ()
+
+    def as_dict(self) -> dict[str, Any]:
+        found: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(self, enc_hook=str))
+        return found
+
+
+class Agent:
+    """One agent on one gateway. `model` is a `Model`, a name, or empty for the configured one."""
+
+    def __init__(
+        self,
+        gateway: "Gateway",
+        name: str = "",
+        *,
+        model: Model | str = "",
+        caller: Caller = LOCAL,
+        listener: Callable[[Event], None] | None = None,
+        definition: Definition | None = None,
+    ) -> None:
+        self._gateway = gateway
+        self._name = name
+        self._model = model
+        self._caller = caller
+        self._listener = listener
+        self._given = definition
+
+    def check(self) -> None:
+        """Raises `ConfigError` where the agent or its model is not there, before anything runs."""
+        self._model_for(self._definition().model)
+
+    async def run(self, task: str) -> Report:
+        """Does a task. Every step is recorded under the state folder, in `runs/`."""
+        return await self._run(task, new_run_id(), Memory())
+
+    async def resume(self, run: str) -> Report:
+        """Goes on with a run that broke off: what it did is remembered, what it was doing is not repeated."""
+        events = read_record(self._file(run))
+        if any(event["event"] == "run.ended" and not event["path"] for event in events):
+            raise ConfigError(
+                f"the run {run} has ended", next_action=f"see it again with: toolfold agent --replay {run}"
+            )
+        definition = msgspec.convert(events[0]["definition"], Definition)
+        return await self._run(events[0]["task"], new_run_id(), Memory(events), definition)
+
+    async def replay(self, record: "str | Path | Sequence[Event]", *, live_tools: bool = False) -> Replayed:
+        """Runs a record again with the model's answers from it, and says where it differs. With `live_tools` the
+        commands are done for real."""
+        if isinstance(record, (str, Path)):
+            record = read_record(record if isinstance(record, Path) else self._file(record))
+        memory = Memory(record, live_tools=live_tools, goes_on=False)
+        started = [event for event in record if event["event"] == "run.started"]
+        definitions = [msgspec.convert(event["definition"], Definition) for event in started]
+        kept = Record(listener=self._listener)
+        around = Surroundings(
+            world=GatewayWorld(self._gateway, self._caller),
+            record=kept,
+            memory=memory,
+            run=started[0]["run"],
+            model_for=lambda _: Absent(),
+            agents={one.name: one for one in definitions},
+        )
+        report = await Planner(definitions[0], around).run(started[0]["task"])
+        same = comparable(kept.events) == comparable(record)
+        return Replayed(report=report, identical=same, events=len(kept.events), divergences=tuple(memory.divergences))
+
+    def runs(self) -> list[dict[str, Any]]:
+        """The recorded runs, the newest first."""
+        found = []
+        for file in sorted(self._folder.glob("*.jsonl"), reverse=True):
+            events = read_record(file)
+            ended = next((one["report"] for one in events if one["event"] == "run.ended" and not one["path"]), None)
+            turns = sum(one["event"] == "turn.answered" and not one["path"] for one in events)
+            entry = {
+                "run": file.stem,
+                "task": events[0]["task"],
+                "agent": events[0]["definition"]["name"],
+                "turns": turns,
+            }
+            found.append({**entry, "ending": ended["ending"] if ended else None, "at": events[0]["at"]})
+        return found
+
+    async def _run(self, task: str, run: str, memory: Memory, definition: Definition | None = None) -> Report:
+        definition = definition or self._definition()
+        around = Surroundings(
+            world=GatewayWorld(self._gateway, self._caller),
+            record=Record(self._folder / f"{run}.jsonl", listener=self._listener),
+            memory=memory,
+            run=run,
+            model_for=self._model_for,
+            agents=self._agents(),
+        )
+        try:
+            return await Planner(definition, around).run(task)
+        finally:
+            around.record.close()
+
+    def _model_for(self, name: str) -> Model:
+        if self._model and not isinstance(self._model, str):
+            return self._model
+        return configured(self._gateway.settings.model, name or str(self._model))
+
+    def _definition(self) -> Definition:
+        if self._given is not None:
+            return self._given
+        agents = self._agents()
+        default = Definition(agents=tuple(agents))
+        name = self._name or default.name
+        if name not in agents and name != default.name:
+            raise ConfigError(
+                f"there is no agent {name!r}",
+                hints=sorted(agents),
+                next_action=f"write it as {FOLDER / (name + '.md')}, or name one of those in hints",
+            )
+        return agents.get(name, default)
+
+    def _agents(self) -> Mapping[str, Definition]:
+        settings = self._gateway.settings
+        folders = [settings.project / FOLDER] if settings.project else []
+        return read_agents([*folders, settings.user_home / "agents"])
+
+    @property
+    def _folder(self) -> Path:
+        return self._gateway.settings.home / RUNS
+
+    def _file(self, run: str) -> Path:
+        if "/" in run or run.startswith("."):
+            raise ConfigError(f"{run!r} is no run", next_action="see `toolfold agent --runs`")
+        return self._folder / f"{run}.jsonl"
+
+
+class Absent:
+    """Stands in for the model of a replay: its answers come from the record."""
+
+    name = "absent"
+    context_tokens = 0
+    max_output_tokens = 0
+    calls_tools = True
+
+    async def complete(self, prompt: Prompt) -> Reply:
+        raise ModelError("a replay asks no model", next_action="run it live")
+
+    def count_tokens(self, text: str) -> int:
+        return tokens.count(text)

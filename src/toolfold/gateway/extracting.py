@@ -1,0 +1,32 @@
+"""`toolfold extract`: a question to a local file, with the configured model where there is one. Needs no gateway."""
+
+from pathlib import Path
+from typing import Any
+
+from toolfold.config import Settings
+from toolfold.outputs.asking import extract_blocking
+from toolfold.outputs.extraction import ExtractOptions
+
+
+def extract_file(settings: Settings, document: Path | bytes, request: str, mode: Any) -> dict[str, Any]:
+    """The answer and its facts."""
+    model = None
+    if settings.model.name:
+        from toolfold.agent.models import configured
+
+        model = configured(settings.model)
+    known = {name: getattr(settings.outputs, name) for name in settings.outputs.__struct_fields__}
+    options = ExtractOptions(**{key: value for key, value in known.items() if key in ExtractOptions.__struct_fields__})
+    found = extract_blocking(document, request, mode=mode, model=model, options=options)
+    return {
+        "text": found.text,
+        "strategy": found.strategy,
+        "failed": found.failed,
+        "warning": found.warning,
+        "model": model.name if model is not None else None,
+        "usage": {
+            "input_tokens": found.usage.input_tokens,
+            "output_tokens": found.usage.output_tokens,
+            "cost": found.usage.cost,
+        },
+    }

@@ -1,0 +1,161 @@
+"""Live Python sessions of one gateway: a shared zygote, stored outputs by handle, and the assistant beside a prompt.
+
+`Sessions` keeps one session for each caller and client session, for faces whose clients come and go: bounded in number
+and in idle time.
+"""
+
+import asyncio
+import time
+from collections import OrderedDict
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from toolfold.config import Settings
+from toolfold.live.assistant import Assistant, Watcher, compact
+from toolfold.live.prompts import GUIDANCE, OFFERS
+from toolfold.live.session import ENTRY, Envelope, LiveSession, child_limits
+from toolfold.live.traces import Trace
+from toolfold.live.values import TOOLS, LiveLimits
+from toolfold.model import Model
+from toolfold.types import LOCAL, Caller
+
+if TYPE_CHECKING:
+    from toolfold.gateway.storing import StoredOutputs
+    from toolfold.sandbox.zygote import Zygote
+
+__all__ = [
+    "GUIDANCE",
+    "OFFERS",
+    "TOOLS",
+    "Assistant",
+    "Envelope",
+    "LiveLimits",
+    "LiveSession",
+    "Living",
+    "Model",
+    "Sessions",
+    "Trace",
+    "Watcher",
+    "compact",
+]
+
+SESSIONS_MAX = 16
+IDLE_S = 900.0
+
+
+class Lender(Protocol):
+    """What live sessions need of a gateway."""
+
+    @property
+    def settings(self) -> Settings: ...
+
+    @property
+    def outputs(self) -> "StoredOutputs": ...
+
+
+class Living:
+    """What a gateway lends its live sessions. Closed with `resources`."""
+
+    def __init__(self, gateway: Lender, resources: AsyncExitStack) -> None:
+        self._gateway = gateway
+        self._zygote: Zygote | None = None
+        self.sessions = Sessions(self)
+        """Those of clients that come and go."""
+        resources.push_async_callback(self.aclose)
+
+    def session(
+        self,
+        *,
+        caller: Caller = LOCAL,
+        trusted: bool = False,
+        terminal: bool = False,
+        limits: LiveLimits | None = None,
+        cwd: Path | None = None,
+    ) -> LiveSession:
+        """A session to be used as `async with`. By default it runs in the sandbox and reads the caller's outputs."""
+
+        async def open_output(handle: str) -> Path:
+            return await self._output(handle, caller)
+
+        chosen = limits if limits is not None else LiveLimits()
+        return LiveSession(
+            trusted=trusted,
+            terminal=terminal,
+            limits=chosen,
+            children=None if trusted or terminal else self._children(chosen),
+            open_output=open_output,
+            cwd=cwd,
+        )
+
+    def assistant(self, session: LiveSession, watcher: Watcher, model: "Model | str | None" = None) -> Assistant:
+        """With a model, or the name of one, or the configured one. Raises `ConfigError` where there is none."""
+        if model is None or isinstance(model, str):
+            from toolfold.agent.models import configured
+
+            model = configured(self._gateway.settings.model, model or "")
+        return Assistant(model, session, watcher)
+
+    async def aclose(self) -> None:
+        """Ends the sessions of clients and the zygote; whoever opened a session itself closes it itself."""
+        await self.sessions.aclose()
+        if self._zygote is not None:
+            zygote, self._zygote = self._zygote, None
+            await zygote.aclose()
+
+    def _children(self, limits: LiveLimits) -> "Zygote | None":
+        """The gateway's own zygote for sessions with the usual limits; others bring theirs."""
+        if child_limits(limits) != child_limits(LiveLimits()):
+            return None
+        if self._zygote is None:
+            from toolfold.sandbox.zygote import Zygote
+
+            self._zygote = Zygote(ENTRY, limits=child_limits(limits), ready=1)
+        return self._zygote
+
+    async def _output(self, handle: str, caller: Caller) -> Path:
+        """The file of a stored output of this caller. Raises `UnknownHandle`."""
+        return await self._gateway.outputs.file(handle, caller)
+
+
+class Sessions:
+    """One live session for each caller and client session, opened with its first request."""
+
+    def __init__(self, living: "Living", *, most: int = SESSIONS_MAX, idle_s: float = IDLE_S) -> None:
+        self._living = living
+        self._most = most
+        self._idle_s = idle_s
+        self._open: OrderedDict[tuple[str, str], tuple[LiveSession, float]] = OrderedDict()
+        self._opening = asyncio.Lock()
+
+    async def dispatch(self, caller: Caller, name: str, arguments: dict[str, Any]) -> Envelope:
+        return await (await self.of(caller)).dispatch(name, arguments)
+
+    async def of(self, caller: Caller) -> LiveSession:
+        """The caller's session. The one that was idle longest goes where there are too many."""
+        key = (caller.name, caller.session)
+        async with self._opening:
+            await self._drop_idle()
+            held = self._open.pop(key, None)
+            if held is None:
+                while len(self._open) >= self._most:
+                    _, (oldest, _) = self._open.popitem(last=False)
+                    await oldest.aclose()
+                session = await self._living.session(caller=caller).__aenter__()
+            else:
+                session = held[0]
+            self._open[key] = (session, time.monotonic())
+            return session
+
+    async def aclose(self) -> None:
+        async with self._opening:
+            while self._open:
+                _, (session, _) = self._open.popitem()
+                await session.aclose()
+
+    async def _drop_idle(self) -> None:
+        limit = time.monotonic() - self._idle_s
+        for key, (session, used) in tuple(self._open.items()):
+            if used < limit:
+                del self._open[key]
+                await session.aclose()

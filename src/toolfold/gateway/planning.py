@@ -1,0 +1,59 @@
+"""The planner's world made of the gateway's operations, for one caller. Everything that comes out is folded already."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from toolfold.agent.world import Descriptor
+from toolfold.calls.reading import text_of
+from toolfold.types import Caller
+
+if TYPE_CHECKING:
+    from toolfold import Gateway
+
+
+class GatewayWorld:
+    """See `toolfold.agent.world.World`."""
+
+    def __init__(self, gateway: "Gateway", caller: Caller) -> None:
+        self._gateway = gateway
+        self._caller = caller
+        self._holds = False
+
+    async def inventory(self) -> Mapping[str, Sequence[str]]:
+        return await self._gateway.inventory(caller=self._caller)
+
+    async def preloaded(self) -> tuple[Descriptor, ...]:
+        return tuple(await self._gateway.describer.available(()))
+
+    async def search(self, query: str, category_path: Sequence[str], limit: int) -> tuple[Descriptor, ...]:
+        gateway, caller = self._gateway, self._caller
+        found = await gateway.search_tool_by_category(query, category_path, limit=limit, caller=caller)
+        ids = [pointer["tool_id"] for pointer in found["results"]]
+        return tuple([await gateway.descriptor(tool_id, caller=caller) for tool_id in ids])
+
+    async def call(self, tool_id: str, args: dict[str, Any]) -> tuple[bool, str]:
+        outcome = await self._gateway.call_tool(tool_id, args, caller=self._caller)
+        self._holds = self._holds or outcome.stored is not None
+        return not outcome.is_error, text_of(outcome.result)
+
+    async def run_script(self, code: str) -> tuple[bool, str]:
+        from toolfold.gateway.scripting import reports
+
+        result = await self._gateway.run_script(code, caller=self._caller)
+        text = reports.as_text(result)
+        if len(text.encode()) > self._gateway.settings.limits.tool_response_max_bytes:
+            text = await self.store("run_script", "{}", text)
+        return result.ok, text
+
+    async def extract(self, handle: str, extract: str, mode: str) -> str:
+        return await self._gateway.tool_output(handle, extract, mode=mode, caller=self._caller)
+
+    async def store(self, name: str, arguments: str, text: str) -> str:
+        from toolfold.outputs.message import too_large
+
+        stored = await self._gateway.outputs.keep_text(text, tool_id=name, arguments=arguments, caller=self._caller)
+        self._holds = True
+        return too_large(stored)
+
+    def holds_outputs(self) -> bool:
+        return self._holds

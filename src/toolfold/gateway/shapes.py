@@ -1,0 +1,135 @@
+"""What the trail keeps of a call's arguments: by default names, kinds and sizes, and no value.
+
+A name counts as told only where the tool's own schema names it; any other may itself be data. Secrets are masked in
+whatever is kept: values that the configuration names, and what looks like one by its name or form.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+from msgspec import Raw
+
+from toolfold.config import Settings
+from toolfold.config.plaintext import find_plain, hide, is_secret_name
+from toolfold.config.secrets import PUBLIC, references
+from toolfold.masking import MASK, mask
+from toolfold.types import Tool
+
+MAX_BYTES = 65_536
+"""Larger arguments are told by their size alone."""
+MAX_NAMES = 40
+MAX_TEXT = 200
+MAX_ITEMS = 20
+MAX_DEPTH = 8
+KEPT_TOOLS = 1024
+
+
+class Masker:
+    """Takes secrets out of text. Knows those that the configuration names in the environment or in plain text."""
+
+    def __init__(self, settings: Settings, environ: Iterable[tuple[str, str]]) -> None:
+        known = dict(environ)
+        found: list[str] = [key.key for key in settings.callers if "${" not in key.key]
+        texts = [key.key for key in settings.callers]
+        for spec in settings.servers:
+            table = {"env": spec.env, "headers": spec.headers, "args": list(spec.args), "url": spec.url}
+            found += [*spec.secrets, *(plain.value for plain in find_plain(table))]
+            texts += [spec.url, *spec.args, *spec.env.values(), *spec.headers.values()]
+        for text in texts:
+            named = (one.variable for one in references(text) if one.kind in {"env", "input"})
+            found += [known[name] for name in named if name in known and name not in PUBLIC]
+        self._secrets = tuple(dict.fromkeys(found))
+        self.names = Names()
+
+    def text(self, text: str) -> str:
+        return hide(mask(text, self._secrets) if self._secrets else text)
+
+    def value(self, value: Any, *, whole: bool, depth: int = 0) -> Any:
+        """A JSON value without its secrets; cut unless it is wanted `whole`."""
+        if isinstance(value, str):
+            text = self.text(value)
+            return text if whole or len(text) <= MAX_TEXT else f"{text[:MAX_TEXT]}… ({len(text)} characters)"
+        if isinstance(value, dict):
+            return self._object(value, whole, depth)
+        if isinstance(value, list):
+            kept = value if whole else value[:MAX_ITEMS]
+            items = [self.value(item, whole=whole, depth=depth + 1) for item in kept] if depth < MAX_DEPTH else []
+            return items if len(items) == len(value) else [*items, f"… ({len(value)} items)"]
+        return value
+
+    def _object(self, value: dict[str, Any], whole: bool, depth: int) -> Any:
+        if depth >= MAX_DEPTH:
+            return kind_and_size(value)
+        return {
+            name: MASK if is_secret_name(name) and item else self.value(item, whole=whole, depth=depth + 1)
+            for name, item in value.items()
+        }
+
+
+def shown_arguments(settings: Settings, arguments: Raw) -> str:
+    """The arguments as a person reads them who is asked to confirm a call."""
+    import os
+
+    if len(memoryview(arguments)) > MAX_BYTES:
+        return f"{len(memoryview(arguments)):,} bytes"
+    given = msgspec.json.decode(arguments)
+    return msgspec.json.encode(Masker(settings, os.environ.items()).value(given, whole=False)).decode()
+
+
+class Names:
+    """The names of the parameters of tools called lately, by fingerprint: schemas may be large."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, frozenset[str]] = {}
+
+    def of(self, tool: Tool) -> frozenset[str]:
+        found = self._known.get(tool.fingerprint)
+        if found is None:
+            while len(self._known) >= KEPT_TOOLS:
+                self._known.pop(next(iter(self._known)))
+            found = self._known[tool.fingerprint] = _names(tool.definition.input_schema)
+        return found
+
+
+def kept_arguments(tool: Tool, arguments: Raw, values: str, masker: Masker) -> Any:
+    """What a record holds of the arguments: by `audit.values`."""
+    if len(memoryview(arguments)) > MAX_BYTES:
+        return None
+    try:
+        given = msgspec.json.decode(arguments)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    if values == "shapes" or not isinstance(given, dict):
+        return shape(given, masker.names.of(tool))
+    return masker.value(given, whole=values == "full")
+
+
+def shape(given: Any, known: frozenset[str]) -> Any:
+    """`{"order_id": "integer", "note": "string of 40"}`; names that the schema does not know are only counted."""
+    if not isinstance(given, dict):
+        return kind_and_size(given)
+    told = {name: kind_and_size(given[name]) for name in list(given)[:MAX_NAMES] if name in known}
+    if len(told) < len(given):
+        told["…"] = f"{len(given) - len(told)} more"
+    return told
+
+
+def kind_and_size(value: Any) -> str:
+    if isinstance(value, str):
+        return f"string of {len(value)}"
+    if isinstance(value, list):
+        return f"array of {len(value)}"
+    if isinstance(value, dict):
+        return f"object of {len(value)}"
+    if value is None:
+        return "null"
+    return "boolean" if isinstance(value, bool) else "integer" if isinstance(value, int) else "number"
+
+
+def _names(schema: Raw) -> frozenset[str]:
+    try:
+        properties = msgspec.json.decode(schema).get("properties")
+    except (msgspec.DecodeError, UnicodeDecodeError, AttributeError, RecursionError):
+        return frozenset()
+    return frozenset(properties) if isinstance(properties, dict) else frozenset()

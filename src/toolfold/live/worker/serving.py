@@ -1,0 +1,232 @@
+"""The session's own process: holds the names, answers one request after the other, and forks for what is risky.
+
+While it evaluates, a snapshot of itself stands by and takes its place if the evaluation is its death. Both hold the
+same socket to the supervisor, and never use it at the same time.
+"""
+
+import builtins
+import keyword
+import os
+import socket
+import sys
+import types
+from typing import Any
+
+from toolfold.live.worker import answers
+from toolfold.live.worker.completing import completions
+from toolfold.live.worker.describing import assembled, described, sections
+from toolfold.live.worker.evaluating import Evaluator
+from toolfold.live.worker.exceptions import error_of
+from toolfold.live.worker.forking import Looker, Seen, Snapshot, become_looker, has_children, resident, threads
+from toolfold.live.worker.frames import Reader, packed
+from toolfold.live.worker.keep import BUILTINS, SIGINT, Attempt, NeedsFork, getpid, leave, signals
+from toolfold.live.worker.limits import CODE_MAX, EXPRESSION_MAX
+from toolfold.live.worker.listing import list_globals
+from toolfold.live.worker.outputs import opener
+from toolfold.live.worker.sources import Sources
+from toolfold.live.worker.streams import Streams
+
+globals()["__builtins__"] = BUILTINS
+
+
+class Session:
+    """One session, from its first name to its end."""
+
+    def __init__(self, link: socket.socket, side: socket.socket, options: dict[str, Any], null: int) -> None:
+        self._link = link
+        self._side = side
+        self._null = null
+        self._reader = Reader()
+        self._waiting: list[dict[str, Any]] = []
+        self._commit_max = int(options.get("commit_max_bytes", 0))
+        self._in_place = bool(options.get("in_place", False))
+        self._looking = False
+        main = types.ModuleType("__main__")
+        main.__dict__["__builtins__"] = builtins
+        sys.modules["__main__"] = main
+        vars(builtins)["open_output"] = opener(self._ask)
+        self._evaluator = Evaluator(main.__dict__, Sources(), Streams())
+        self._on_interrupt: Any = signals.default_int_handler
+
+    def serve(self) -> None:
+        signals.signal(SIGINT, signals.SIG_IGN)
+        while (request := self._next()) is not None:
+            answer = self._answer(request)
+            if answer is not None:
+                self._send({"answer": answer, "id": request.get("id")})
+
+    def _next(self) -> dict[str, Any] | None:
+        while not self._waiting:
+            data = self._link.recv(65536)
+            if not data:
+                return None
+            self._waiting += self._reader.feed(data)
+        return self._waiting.pop(0)
+
+    def _send(self, frame: dict[str, Any]) -> None:
+        self._link.sendall(packed(frame))
+
+    def _ask(self, question: dict[str, Any]) -> dict[str, Any]:
+        """Something only the host can tell. Nobody may ask while an object is looked at."""
+        if self._looking:
+            return {"error": "an object that is being inspected cannot ask for anything"}
+        self._send(question)
+        answer = self._next()
+        return {"error": "the session is ending"} if answer is None else answer
+
+    def _answer(self, request: dict[str, Any]) -> dict[str, Any] | None:
+        """`None` in a snapshot that has just become the session: nobody asked it anything yet."""
+        operation = request.get("op")
+        deadline = float(request.get("deadline_s", 2.0))
+        if operation == "list_globals":
+            return answers.success(list_globals(self._evaluator.names))
+        if operation == "complete":
+            return answers.success({"words": completions(str(request.get("text", "")), self._evaluator.names)})
+        if operation == "inspect":
+            return self._inspect(str(request.get("expr", "")), deadline)
+        return self._evaluate(str(operation), str(request.get("expr", "")))
+
+    # Looking
+
+    def _inspect(self, expression: str, deadline: float) -> dict[str, Any]:
+        if len(expression) > EXPRESSION_MAX:
+            return answers.invalid(f"the expression has {len(expression)} characters; {EXPRESSION_MAX} are allowed")
+        name = expression.strip()
+        attempt = Attempt()
+        with attempt:
+            # A plain name that holds plain data needs no fork: nothing of the session runs.
+            if name.isidentifier() and not keyword.iskeyword(name):
+                return answers.success(described(self._named(name), self._evaluator.sources))
+        return self._look(expression, deadline)
+
+    def _named(self, name: str) -> Any:
+        names = self._evaluator.names
+        if not all(type(key) is str for key in list(names)):
+            raise NeedsFork  # looking a name up may compare it with a key of the session's own making
+        if name in names:
+            return names[name]
+        held = vars(builtins)
+        if name not in held:
+            raise NeedsFork
+        return held[name]
+
+    def _look(self, expression: str, deadline: float) -> dict[str, Any]:
+        attempt = Attempt()
+        child: Looker | None = None
+        with attempt:
+            child = Looker()
+        if child is None:
+            return answers.failure("internal", f"the session cannot fork: {error_of_attempt(attempt)}", kind="internal")
+        if child.pid == 0:
+            self._be_looked_through(child, expression)
+        return self._seen(child.watch(deadline), deadline)
+
+    def _be_looked_through(self, child: Looker, expression: str) -> None:
+        """Never returns."""
+        self._looking = True
+        attempt = Attempt()
+        with attempt:
+            become_looker(self._null)
+            self._link.close()
+            self._side.close()
+            inner = Attempt()
+            with inner:
+                value = self._evaluator.value_of(expression)
+                for name, section in sections(value, self._evaluator.sources, user_code=True):
+                    child.send({name: section})
+                child.send({"whole": True})
+            if inner.error is not None:
+                child.send({"error": error_of(inner.error)})
+        leave(0)
+
+    def _seen(self, seen: Seen, deadline: float) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for frame in seen.frames:
+            found.update(frame)
+        at, error = found.pop("at", "repr_error"), found.pop("error", None)
+        whole = found.pop("whole", False)
+        if error is not None and "kind" not in found:
+            return {"ok": False, "error": error}
+        if whole:
+            return answers.success(assembled(found))
+        if seen.timed_out and at != "dir_error":
+            partial = assembled(found) if "kind" in found else {}
+            return answers.inspect_timeout(deadline, partial)
+        if "kind" not in found:
+            return answers.crashed(seen.ending())
+        # The object ended the child, or its names never end: what was known before stays true.
+        said = f"no answer within {deadline:g} s" if seen.timed_out else f"the inspecting process {seen.ending()}"
+        found[at] = said
+        return answers.success(assembled(found))
+
+    # Evaluating
+
+    def _evaluate(self, operation: str, text: str) -> dict[str, Any] | None:
+        limit = EXPRESSION_MAX if operation == "eval_expr" else CODE_MAX
+        if len(text) > limit:
+            return answers.invalid(f"the code has {len(text)} characters; {limit} are allowed")
+        if operation != "interact" and self._may_fork():
+            attempt = Attempt()
+            snapshot: Snapshot | None = None
+            with attempt:
+                snapshot = Snapshot()
+            if snapshot is not None:
+                return self._tried(snapshot, operation, text)
+        self._send({"in_place": True})
+        return self._run(operation, text)
+
+    def _may_fork(self) -> bool:
+        """Whether a fork could take the session's place: alone in its process, no children to wait for, not large."""
+        if self._in_place or threads() > 1 or has_children():
+            return False
+        return resident() <= self._commit_max
+
+    def _tried(self, snapshot: Snapshot, operation: str, text: str) -> dict[str, Any] | None:
+        """Evaluates while a snapshot stands by. In the snapshot this returns when it has become the session."""
+        if snapshot.pid == 0:
+            self._take_over()
+            return None
+        self._send({"snapshot": snapshot.pid})
+        answer = self._run(operation, text)
+        snapshot.end()
+        return answer
+
+    def _take_over(self) -> None:
+        """What was meant for the session before is dropped; the supervisor hears of the change on a line of its own."""
+        self._link.setblocking(False)
+        attempt = Attempt()
+        with attempt:
+            while self._link.recv(65536):
+                pass
+        self._link.setblocking(True)
+        self._reader = Reader()
+        self._waiting.clear()
+        self._side.sendall(packed({"took_over": getpid()}))
+
+    def _run(self, operation: str, text: str) -> dict[str, Any]:
+        signals.signal(SIGINT, self._on_interrupt)
+        attempt = Attempt()
+        answer: dict[str, Any] | None = None
+        with attempt:
+            run = {"eval_expr": self._evaluator.evaluate, "execute": self._evaluator.execute}
+            answer = run.get(operation, self._evaluator.interact)(text)
+        self._on_interrupt = signals.getsignal(SIGINT)
+        signals.signal(SIGINT, signals.SIG_IGN)
+        if answer is not None:
+            return answer
+        return {"ok": False, "error": error_of(attempt.error or RuntimeError("nothing was evaluated"))}
+
+
+def error_of_attempt(attempt: Attempt) -> str:
+    return error_of(attempt.error)["message"] if attempt.error is not None else "no reason given"
+
+
+def run_session(link: socket.socket, side: socket.socket, options: dict[str, Any], null: int) -> None:
+    """Never returns: the body of a session's first process."""
+    attempt = Attempt()
+    with attempt:
+        os.environ["TOOLFOLD_LIVE"] = str(getpid())
+        Session(link, side, options, null).serve()
+    if attempt.error is not None:
+        os.write(2, f"live session: {error_of(attempt.error)}\n".encode("utf-8", "backslashreplace"))
+    leave(0 if attempt.error is None else 1)

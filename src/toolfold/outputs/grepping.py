@@ -1,0 +1,82 @@
+"""Regular expressions over a file that cannot hang anything: another process searches, and is ended at a deadline.
+
+ripgrep where it is installed, since its engine takes linear time; else, and for patterns that only Python knows, a
+small Python program. Both read the one file they are given and nothing else. Lines are searched one by one.
+"""
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+WORKER = Path(__file__).with_name("grep_worker.py")
+CLIP = 400
+"""How much of a long line is given, around what fits."""
+
+
+class Hit(Struct, frozen=True):
+    """A line that fits, or the part of a long one around what fits."""
+
+    line: int
+    start: int
+    """The first byte of `text` in the file."""
+    end: int
+    text: str
+
+
+class Hits(Struct, frozen=True):
+    """What was found. `problem` says why nothing could be."""
+
+    hits: tuple[Hit, ...] = ()
+    count: int = 0
+    complete: bool = True
+    problem: str = ""
+
+
+def grep_file(path: Path, pattern: str, *, ignore_case: bool = False, most: int = 200, seconds: float = 20.0) -> Hits:
+    """Every line that fits, to `most`."""
+    if "\0" in pattern or "\n" in pattern or len(pattern) > 10_000:
+        return Hits(problem="the pattern is too long, or holds a newline or a zero byte")
+    asked = msgspec.json.encode(
+        {"path": str(path), "pattern": pattern, "ignore_case": ignore_case, "most": most, "clip": CLIP, "rg": ripgrep()}
+    )
+    # A group of its own, so that at the deadline whatever it started ends with it.
+    process = subprocess.Popen(
+        [sys.executable, "-I", "-S", str(WORKER)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    with process:
+        try:
+            found, _ = process.communicate(asked, timeout=seconds)
+        except subprocess.TimeoutExpired:
+            end(process)
+            return Hits(
+                problem=f"the search for {pattern!r} took over {seconds:g} s and was stopped. Use a simpler pattern, "
+                "without repetitions inside repetitions."
+            )
+        except BaseException:
+            end(process)
+            raise
+    if process.returncode:
+        return Hits(problem=f"the search for {pattern!r} broke off (exit code {process.returncode})")
+    return msgspec.json.decode(found, type=Hits)
+
+
+def end(process: "subprocess.Popen[bytes]") -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def ripgrep() -> str:
+    """Where ripgrep is; nothing where it is not installed."""
+    return shutil.which("rg") or ""

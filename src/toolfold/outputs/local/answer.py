@@ -1,0 +1,158 @@
+"""The answer to a request without a language model: exact where the request names its answer, else the best passages.
+
+Every answer says how it was made and, where nothing was found, what was searched for.
+"""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+from msgspec import Struct
+
+from toolfold import tokens
+from toolfold.outputs.local.aggregates import Found, aggregate
+from toolfold.outputs.local.exact import answer_exactly
+from toolfold.outputs.local.index import Index, Indexes
+from toolfold.outputs.local.ranking import Ranked, Weighed, rank, weigh
+from toolfold.outputs.local.rendering import render_records, render_text, visible, within
+from toolfold.outputs.local.request import Asked, read_request
+from toolfold.outputs.local.shape import shape_lines
+from toolfold.outputs.local.source import Offsets
+from toolfold.outputs.local.times import Times, Window, inside, read_times, window_of
+
+MADE = "Made without a language model, by searching the document."
+ORDER_LAST = re.compile(r"\b(last|latest|newest|most recent|final)\b", re.IGNORECASE)
+ORDER_FIRST = re.compile(r"\b(first|earliest|oldest)\b", re.IGNORECASE)
+ORDERED = re.compile(f"{ORDER_LAST.pattern}|{ORDER_FIRST.pattern}", re.IGNORECASE)
+TIER = 0.75
+"""Units of at least this share of the best score count as equally good when a request asks for the first or last."""
+
+
+class Answer(Struct, frozen=True):
+    """The text, and whether anything was found."""
+
+    text: str
+    found: bool
+
+
+def answer(indexes: Indexes, path: Path, request: str, budget: int) -> Answer:
+    """Answers one request about one file inside `budget` tokens."""
+    with indexes.of(path) as index:
+        if not index.source.size:
+            return Answer(f"{MADE}\n\nThe document is empty.", found=False)
+        exact = answer_exactly(index, request, budget - 60)
+        if exact is not None and exact.whole:
+            return Answer(visible(f"{MADE}\n\n" + "\n".join(exact.lines)), found=True)
+        lead = list(exact.lines) if exact is not None else []
+        found = by_search(index, read_request(request), budget, lead)
+        return Answer(visible(found.text), found.found)
+
+
+def exact_answer(indexes: Indexes, path: Path, request: str, budget: int) -> Answer | None:
+    """Only what the request names by path, range or pattern; `None` where it names nothing, or more than that."""
+    with indexes.of(path) as index:
+        exact = answer_exactly(index, request, budget - 60) if index.source.size else None
+        return Answer(visible(f"{MADE}\n\n" + "\n".join(exact.lines)), found=True) if exact and exact.whole else None
+
+
+def by_search(index: Index, asked: Asked, budget: int, lead: list[str]) -> Answer:
+    times, window = times_for(index, asked.text)
+    counted = aggregate(index, asked, window, times)
+    allowed = inside(times, window) if times is not None and window is not None else None
+    if allowed is not None and not len(allowed):
+        lead.append(f"Nothing in the document has a time of {window}.")
+        allowed = None
+    elif allowed is not None:
+        lead.append(f"Only what has a time of {window} was searched: {len(allowed)} units.")
+    terms = [term for term in asked.terms if allowed is None or ":" not in term.text]
+    searched = Asked(asked.text, tuple(terms), asked.words)
+    near = allowed is None and not ORDERED.search(asked.text)
+    places, estimates = index.places_near(searched.terms) if near else (index.places(searched.terms), {})
+    weighed = weigh(searched, places, index.units, allowed, estimates)
+    ranked = ordered(index, searched, weighed, allowed, counted)
+    lead += counted.lines
+    head = f"{MADE} {describe(index)}"
+    room = budget - tokens.count(head) - tokens.count("\n".join(lead)) - 80
+    if not ranked:
+        return Answer("\n\n".join([head, *lead, not_found(index, searched, room)]), found=bool(lead))
+    shown = within(render(index, ranked, room, searched, weighed), room)
+    named = [term.text for term in searched.terms if term.kind != "hint" and not term.of]
+    absent = [text for text in named if not len(places[text])]
+    note = f"Not in the document: {', '.join(absent[:8])}." if absent else ""
+    return Answer("\n\n".join(part for part in (head, *lead, note, *shown) if part), found=True)
+
+
+def times_for(index: Index, request: str) -> tuple[Times | None, Window | None]:
+    """The times of the document's units and the stretch asked for, where there are both."""
+    window = window_of(request)
+    if window is None or index.format.kind not in {"log", "text", "table", "json-lines"}:
+        return None, None
+    kept = index.kept("times", lambda: read_times(index.source, index.units))
+    if (kept.seconds >= 0).mean() < 0.2:
+        return None, None
+    return kept, window
+
+
+def ordered(
+    index: Index, asked: Asked, weighed: list[Weighed], allowed: Offsets | None, counted: Found
+) -> list[Ranked]:
+    """The ranking, with what the request singles out in front: units of a count, the first, the last."""
+    ranked = rank(
+        asked, weighed, index.units, index.text, headings=(index.outer, index.headings), context_of=index_context(index)
+    )
+    if not ranked and allowed is not None:
+        ranked = [Ranked(int(unit), 1.0) for unit in allowed[:200]]
+    if counted.units is not None and len(counted.units):
+        front = [Ranked(int(unit), 1e6 - number) for number, unit in enumerate(counted.units[:100])]
+        known = {item.unit for item in front}
+        return [*front, *(item for item in ranked if item.unit not in known)]
+    if ranked and ((last := ORDER_LAST.search(asked.text)) or ORDER_FIRST.search(asked.text)):
+        tier = [item for item in ranked if item.score >= ranked[0].score * TIER]
+        tier.sort(key=lambda item: -item.unit if last else item.unit)
+        return [*tier, *ranked[len(tier) :]]
+    return ranked
+
+
+def index_context(index: Index) -> Callable[[int], str] | None:
+    """For JSON: the path of a unit, whose names count as if they stood in it."""
+    if index.tape is None:
+        return None
+    return lambda unit: index.path(index.units.span(unit)[0])
+
+
+def render(index: Index, ranked: list[Ranked], room: int, asked: Asked, weighed: list[Weighed]) -> list[str]:
+    if index.tape is not None and index.tape.levels:
+        order = sorted(weighed, key=lambda item: -item.weight)
+        forms = [form for item in order for form in item.term.forms]
+        return render_records(index, ranked, room, forms)
+    header = []
+    if index.format.header_lines:
+        start, end = index.source.span_of_lines(1, index.format.header_lines)
+        names = index.source.read(start, min(end, start + 2000)).decode(errors="replace").strip()
+        header = [f"Header [line 1]\n{names}"]
+        room -= tokens.count(header[0])
+        ranked = [item for item in ranked if index.units.span(item.unit)[0] > 0]
+    del asked
+    return [*header, *render_text(index, ranked, room)]
+
+
+def describe(index: Index) -> str:
+    """One sentence on what the document is."""
+    fmt, source = index.format, index.source
+    names = {"json": "JSON", "json-lines": "lines of JSON", "table": "a table", "markdown-table": "a table in Markdown"}
+    kind = names.get(fmt.kind, {"diff": "a diff", "log": "a log", "binary": "binary data"}.get(fmt.kind, "text"))
+    return f"The document is {kind} of {source.size} bytes and {source.lines} lines."
+
+
+def not_found(index: Index, asked: Asked, room: int) -> str:
+    """What was searched for in vain, and what there is instead."""
+    words = ", ".join(term.text[:60] for term in asked.terms[:20] if term.kind != "hint")
+    words = words or "nothing, since the request names nothing to look for"
+    lines = [f"No match was found. Searched the whole document for: {words}."]
+    if index.tape is not None and index.tape.levels:
+        lines += ["Its shape:", *shape_lines(index, int(index.tape.levels[0].opens[0]))]
+    else:
+        start, end = index.source.span_of_lines(1, min(5, index.source.lines))
+        text = index.source.read(start, min(end, start + 1500)).decode(errors="replace")
+        lines += ["It begins:", text if tokens.count(text) < max(200, room) else text[:400]]
+    return "\n".join(lines)

@@ -1,0 +1,151 @@
+"""All that is known of one document, found on the first question and kept for the next ones.
+
+Bounded: a few documents, and of each the places of the terms that were asked for lately. A file that changed is read
+anew. Questions to one document run one after the other.
+"""
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+
+from toolfold.outputs.local import formats, jsonpath
+from toolfold.outputs.local.formats import Format
+from toolfold.outputs.local.grams import Grams, build_grams
+from toolfold.outputs.local.headings import INNER, OUTER, find_headings
+from toolfold.outputs.local.request import Term
+from toolfold.outputs.local.scan import estimate, find_around, find_terms
+from toolfold.outputs.local.source import Offsets, Source, distinct
+from toolfold.outputs.local.tape import Tape, build_tape
+from toolfold.outputs.local.units import Units, json_units, text_units
+
+T = TypeVar("T")
+
+MOST_PLACES = 8_000_000
+"""Places of terms that are kept of one document: 64 MB."""
+
+
+LARGE = 8 << 20
+COMMON = 20_000
+"""Words that stand more often than this are looked for around the rare ones only, where there are any."""
+MOST_CENTRES = 2_000
+AROUND = 6_000
+
+
+class Index:
+    """One document, ready to be asked."""
+
+    def __init__(self, path: Path) -> None:
+        self.source = Source(path)
+        self.lock = threading.Lock()
+        self._notes: dict[str, Any] = {}
+        self._places: OrderedDict[tuple[str, str], Offsets] = OrderedDict()
+
+    def kept(self, key: str, make: Callable[[], T]) -> T:
+        """What another step made of the document, made once: a column that was read, the times of all lines."""
+        if key not in self._notes:
+            self._notes[key] = make()
+        found: T = self._notes[key]
+        return found
+
+    @cached_property
+    def format(self) -> Format:
+        return formats.detect(self.source)
+
+    @cached_property
+    def tape(self) -> Tape | None:
+        return build_tape(self.source, self.format.start) if self.format.kind == "json" else None
+
+    @cached_property
+    def units(self) -> Units:
+        return json_units(self.source, self.tape) if self.tape and self.tape.levels else text_units(self.source)
+
+    @cached_property
+    def outer(self) -> Offsets:
+        """The units that head whole files of a diff, commits, chapters."""
+        return self._headings(OUTER)
+
+    @cached_property
+    def headings(self) -> Offsets:
+        """All units that head what follows them: also those of a hunk or a section."""
+        return distinct(np.concatenate([self.outer, self._headings(INNER)]))
+
+    def _headings(self, marks: tuple[bytes, ...]) -> Offsets:
+        if self.format.kind in {"table", "log", "json-lines"}:
+            return np.zeros(0, np.int64)
+        return distinct(self.units.of(find_headings(self.source, marks)))
+
+    @cached_property
+    def grams(self) -> Grams | None:
+        """For a large document: which parts can hold a word."""
+        return build_grams(self.source) if self.source.size > LARGE else None
+
+    def places(self, terms: Sequence[Term]) -> dict[str, Offsets]:
+        """Where each term stands."""
+        missing = [term for term in terms if (term.kind, term.text) not in self._places]
+        for text, found in find_terms(self.source, missing, self.grams).items() if missing else ():
+            kind = next(term.kind for term in missing if term.text == text)
+            self._places[kind, text] = found
+        result = {}
+        for term in terms:
+            self._places.move_to_end((term.kind, term.text))
+            result[term.text] = self._places[term.kind, term.text]
+        while sum(map(len, self._places.values())) > MOST_PLACES and len(self._places) > len(terms):
+            self._places.popitem(last=False)
+        return result
+
+    def places_near(self, terms: Sequence[Term]) -> tuple[dict[str, Offsets], dict[str, int]]:
+        """The same, but words that stand everywhere are only looked for around the rare ones, and their number is
+        estimated: the second value.
+        """
+        if self.source.size <= LARGE:
+            return self.places(terms), {}
+        known = estimate(self.source, terms)
+        rare = [term for term in terms if known[term.text] < COMMON]
+        found = self.places(rare)
+        telling = [found[term.text] for term in rare if term.kind != "hint" and not term.of and len(found[term.text])]
+        centres = min(telling, key=len, default=np.zeros(0, np.int64))
+        common = [term for term in terms if known[term.text] >= COMMON]
+        if not common or not 0 < len(centres) <= MOST_CENTRES:
+            return found | self.places(common), {}
+        reach = AROUND * (4 if self.format.kind == "diff" else 1)
+        near = find_around(self.source, common, centres, reach)
+        return found | near, {term.text: known[term.text] for term in common}
+
+    def text(self, unit: int) -> str:
+        start, end = self.units.span(unit)
+        return self.source.read(start, end).decode(errors="replace")
+
+    def path(self, offset: int) -> str:
+        """For JSON: the path of the innermost container around a byte."""
+        return jsonpath.show_path(jsonpath.path_of(self.source, self.tape, offset)) if self.tape else ""
+
+
+class Indexes:
+    """The documents asked lately, by path, size and time of change."""
+
+    def __init__(self, most: int = 4) -> None:
+        self._most = most
+        self._lock = threading.Lock()
+        self._kept: OrderedDict[tuple[str, int, int], Index] = OrderedDict()
+
+    @contextmanager
+    def of(self, path: Path) -> Iterator[Index]:
+        """The document's index, held until the block is left."""
+        facts = path.stat()
+        key = (str(path), facts.st_size, facts.st_mtime_ns)
+        with self._lock:
+            index = self._kept.pop(key, None) or Index(path)
+            self._kept[key] = index
+            for other in [other for other in self._kept if other != key]:
+                if other[0] == key[0] or not Path(other[0]).exists():
+                    del self._kept[other]
+            while len(self._kept) > self._most:
+                self._kept.popitem(last=False)
+        with index.lock, index.source:
+            yield index

@@ -1,0 +1,176 @@
+"""Paths in a JSON text: which path leads to a byte, and which bytes a path leads to. Works on the tape, not on objects.
+
+A path is written as in JavaScript: `orders[3].email`, `a["odd key"][0]`; `$` or nothing is the root.
+"""
+
+import re
+from collections.abc import Iterator
+
+import msgspec
+import numpy as np
+from msgspec import Struct
+
+from toolfold.outputs.local.source import Source
+from toolfold.outputs.local.tape import Tape
+
+Step = str | int | None
+"""A key, an index, or `None` for every element."""
+
+STEP = re.compile(r"""\.?([A-Za-z_$@][\w$@-]*)|\[(\d+)\]|\[["']([^"'\]]+)["']\]|\[(\*?)\]|\.(\d+)|\.(\*)""")
+PLAIN = re.compile(r"[A-Za-z_$@][\w$@-]*")
+KEY_WINDOW = 1024
+STRING = re.compile(rb'"((?:[^"\\]|\\.)*)"\s*:\s*', re.DOTALL)
+SCALAR = re.compile(rb'"(?:[^"\\]|\\.)*"|[^,\]}\s]+', re.DOTALL)
+
+
+class Container(Struct, frozen=True):
+    """An object or array on the way to a byte: its bytes, `start` to `end` inclusive, and the step that led to it."""
+
+    start: int
+    end: int
+    is_array: bool
+    step: Step
+
+
+def read_path(text: str) -> list[Step] | None:
+    """The steps of a written path, or `None` where it is none."""
+    text = text.strip()
+    text = text.removeprefix("$")
+    steps: list[Step] = []
+    at = 0
+    while at < len(text):
+        match = STEP.match(text, at)
+        if match is None or (match[1] and at and text[at] != "."):
+            return None
+        key, index, quoted, _star, dotted, _every = match.groups()
+        if key or quoted:
+            steps.append(key or quoted)
+        elif index or dotted:
+            steps.append(int(index or dotted))
+        else:
+            steps.append(None)
+        at = match.end()
+    return steps
+
+
+def show_path(steps: list[Step]) -> str:
+    """The written form."""
+    text = ""
+    for step in steps:
+        if step is None:
+            text += "[]"
+        elif isinstance(step, int):
+            text += f"[{step}]"
+        elif PLAIN.fullmatch(step):
+            text += f".{step}" if text else step
+        else:
+            text += f"[{msgspec.json.encode(step).decode()}]"
+    return text or "$"
+
+
+def chain(source: Source, tape: Tape, offset: int) -> list[Container]:
+    """The containers around a byte, the root first."""
+    found: list[Container] = []
+    for number, level in enumerate(tape.levels):
+        at = int(np.searchsorted(level.opens, offset, side="right")) - 1
+        if at < 0 or int(level.closes[at]) < offset:
+            break
+        start = int(level.opens[at])
+        step: Step = None
+        if found:
+            parent = found[-1]
+            if parent.is_array:
+                commas = tape.levels[number - 1].commas
+                step = int(np.searchsorted(commas, start) - np.searchsorted(commas, parent.start))
+            else:
+                step = key_before(source, start)
+        found.append(Container(start, int(level.closes[at]), bool(level.is_array[at]), step))
+    return found
+
+
+def path_of(source: Source, tape: Tape, offset: int) -> list[Step]:
+    """The path of the innermost container around a byte."""
+    return [container.step for container in chain(source, tape, offset)[1:]]
+
+
+def key_before(source: Source, offset: int) -> str | None:
+    """The key whose value begins at `offset`."""
+    window = KEY_WINDOW
+    while True:
+        text = source.read(max(0, offset - window), offset)
+        tail = text.rstrip()
+        if not tail.endswith(b":"):
+            return None
+        tail = tail[:-1].rstrip()
+        begin = opening_quote(tail)
+        if begin >= 0:
+            return decode_string(tail[begin:])
+        if window > offset or window > 1 << 20:
+            return None
+        window *= 8
+
+
+def opening_quote(text: bytes) -> int:
+    """Where the string begins that ends `text`; -1 where it begins earlier."""
+    at = len(text) - 1
+    while (at := text.rfind(b'"', 0, at)) >= 0:
+        before = text[:at]
+        if (len(before) - len(before.rstrip(b"\\"))) % 2 == 0:
+            return at
+    return -1
+
+
+def decode_string(raw: bytes) -> str:
+    try:
+        return str(msgspec.json.decode(raw))
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return raw.strip(b'"').decode(errors="replace")
+
+
+def members(source: Source, tape: Tape, container: Container, depth: int) -> Iterator[tuple[Step, int, int]]:
+    """Each member of a container of `depth` (the root has 0): its step and its bytes, `start` to before `end`."""
+    borders = member_borders(source, tape, container, depth)
+    for number, (start, end) in enumerate(borders):
+        if container.is_array:
+            raw = source.read(start, min(end, start + 64))
+            yield number, start + len(raw) - len(raw.lstrip()), end
+            continue
+        raw = source.read(start, min(end, start + 8192))
+        match = STRING.search(raw)
+        if match:
+            yield decode_string(b'"' + match[1] + b'"'), start + match.end(), end
+
+
+def member_borders(source: Source, tape: Tape, container: Container, depth: int) -> list[tuple[int, int]]:
+    """Where the members of a container lie: cut at the commas that stand directly in it."""
+    if container.is_array:
+        commas = tape.levels[depth].commas
+        low, high = np.searchsorted(commas, [container.start, container.end])
+        cuts = [int(comma) for comma in commas[low:high]]
+    else:
+        cuts = object_commas(source, tape, container, depth)
+    starts = [container.start + 1, *(cut + 1 for cut in cuts)]
+    ends = [*cuts, container.end]
+    spans = list(zip(starts, ends, strict=True))
+    if len(spans) == 1 and not source.read(*spans[0]).strip():
+        return []
+    return spans
+
+
+def object_commas(source: Source, tape: Tape, container: Container, depth: int) -> list[int]:
+    """The commas directly inside an object: read from its own text, with its children skipped."""
+    holes: list[tuple[int, int]] = []
+    if depth + 1 < len(tape.levels):
+        child = tape.levels[depth + 1]
+        low, high = np.searchsorted(child.opens, [container.start, container.end])
+        holes = [(int(a), int(b)) for a, b in zip(child.opens[low:high], child.closes[low:high], strict=True)]
+    found: list[int] = []
+    at = container.start + 1
+    for start, end in [*holes, (container.end, container.end)]:
+        found += commas_outside_strings(source.read(at, start), at)
+        at = end + 1
+    return found
+
+
+def commas_outside_strings(text: bytes, at: int) -> list[int]:
+    return [at + match.start() for match in re.finditer(rb'"(?:[^"\\]|\\.)*"|,', text, re.DOTALL) if match[0] == b","]

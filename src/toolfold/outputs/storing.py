@@ -1,0 +1,160 @@
+"""The handler that keeps large results away from the model: over the byte limit or the token budget, it stores them.
+
+A result for a program (`Request.whole`) passes. A small one passes after one comparison. All else is looked at in a
+thread, so that the event loop goes on, and so that a cancelled call leaves nothing. Above: the gateway's stack of
+handlers. Below: `keeping.py`.
+"""
+
+import asyncio
+import logging
+import os
+import re
+import threading
+from collections.abc import Callable, Sequence
+from fnmatch import translate
+from functools import partial
+from typing import BinaryIO
+
+import msgspec
+
+from toolfold.calls import Handler, Request
+from toolfold.config.values import Limits, MetadataRule
+from toolfold.errors import OutputError, UpstreamError
+from toolfold.events import Events
+from toolfold.outputs.keeping import Caps, Keeping, Origin, keep_text
+from toolfold.outputs.message import too_large
+from toolfold.outputs.scanning import BytesSource, FileSource, Source
+from toolfold.outputs.store import OutputStore
+from toolfold.types import Caller, Outcome, Stored
+from toolfold.upstream.threads import in_thread
+
+log = logging.getLogger("toolfold.outputs")
+
+AT_ONCE = 8
+"""How many results are stored at once. Each takes a thread of its own, so that nothing else waits for it."""
+
+Told = Callable[[Caller, Sequence[Stored]], None]
+"""Told what was stored for whom, on the event loop."""
+
+
+class Storing:
+    """Stores the large results of one gateway."""
+
+    def __init__(
+        self,
+        store: OutputStore,
+        limits: Limits,
+        rules: Sequence[MetadataRule] = (),
+        *,
+        events: Events,
+        on_stored: Told | None = None,
+    ) -> None:
+        self._store = store
+        self._limits = limits
+        own = [rule for rule in rules if rule.max_bytes is not None or rule.max_tokens is not None]
+        self._rules = [(re.compile(translate(rule.match), re.IGNORECASE), rule) for rule in own]
+        self._caps: dict[str, Caps] = {}
+        self._events = events
+        self._on_stored = on_stored
+        self._turns = asyncio.Semaphore(AT_ONCE)
+
+    def wrap(self, handler: Handler) -> Handler:
+        async def stored(request: Request) -> Outcome:
+            if request.whole:
+                return await handler(request)
+            outcome = await handler(msgspec.structs.replace(request, may_spill=True))
+            caps = self.caps(request.tool.tool_id)
+            if outcome.spilled is None and len(memoryview(outcome.result)) <= min(caps.max_bytes, caps.max_tokens):
+                return outcome
+            return await self._keep(request, outcome, caps)
+
+        return stored
+
+    def caps(self, tool_id: str) -> Caps:
+        """The limits of one tool."""
+        known = self._caps.get(tool_id)
+        if known is None:
+            limits = self._limits
+            size, tokens = limits.tool_response_max_bytes, limits.tool_response_max_tokens
+            for pattern, rule in self._rules:
+                if pattern.match(tool_id):
+                    size = size if rule.max_bytes is None else rule.max_bytes
+                    tokens = tokens if rule.max_tokens is None else rule.max_tokens
+            known = Caps(size, tokens, limits.tool_media_max_bytes, limits.max_frame_bytes)
+            self._caps[tool_id] = known
+        return known
+
+    async def _keep(self, request: Request, outcome: Outcome, caps: Caps) -> Outcome:
+        origin = Origin(request.caller, request.tool.tool_id, bytes(request.arguments).decode("utf-8", "replace"))
+        stop = threading.Event()
+        begun = False
+        try:
+            async with self._turns:
+                begun = True
+                kept, stored = await in_thread(partial(self._kept, origin, outcome, caps, stop))
+        except UpstreamError as error:
+            error.server = error.server or request.tool.server
+            raise
+        except OutputError as error:
+            self._events.emit("output.failed", tool_id=origin.tool_id, code=error.code, error=error.message)
+            raise
+        finally:
+            stop.set()
+            if not begun and outcome.spilled is not None:
+                outcome.spilled.close()
+        self._told(request.caller, stored)
+        return kept
+
+    async def keep_text(self, text: str, origin: Origin) -> Stored:
+        """Stores a text that is no tool's result. Raises `OutputError`."""
+        stored = await asyncio.to_thread(keep_text, self._store, origin, text)
+        self._told(origin.caller, (stored,))
+        return stored
+
+    def _told(self, caller: Caller, stored: Sequence[Stored]) -> None:
+        for record in stored:
+            self._tell(record)
+        if stored and self._on_stored is not None:
+            self._on_stored(caller, stored)
+
+    def _kept(
+        self, origin: Origin, outcome: Outcome, caps: Caps, stop: threading.Event
+    ) -> tuple[Outcome, tuple[Stored, ...]]:
+        def going_on() -> None:
+            if stop.is_set():
+                raise OutputError("the call was cancelled while its result was being stored")
+
+        if outcome.spilled is None:
+            kept, stored = self._from(BytesSource(outcome.result), origin, going_on, caps, enveloped=False)
+            return (kept if stored else outcome), stored
+        with outcome.spilled as file:
+            going_on()
+            return self._from(FileSource(_descriptor(file)), origin, going_on, caps, enveloped=True)
+
+    def _from(
+        self, source: Source, origin: Origin, going_on: Callable[[], None], caps: Caps, *, enveloped: bool
+    ) -> tuple[Outcome, tuple[Stored, ...]]:
+        return Keeping(source, self._store, origin, going_on).keep(caps, enveloped=enveloped)
+
+    def _tell(self, stored: Stored) -> None:
+        log.info("%s: %s", stored.tool_id, too_large(stored).replace("\n", " "))
+        self._events.emit(
+            "output.stored",
+            handle=stored.handle,
+            tool_id=stored.tool_id,
+            caller=stored.caller,
+            session=stored.session,
+            bytes=stored.bytes,
+            lines=stored.lines,
+            tokens=stored.tokens,
+            media_type=stored.media_type,
+            expires_at=stored.expires_at,
+            message=too_large(stored),
+        )
+
+
+def _descriptor(file: BinaryIO) -> int:
+    descriptor = file.fileno()
+    if hasattr(os, "posix_fadvise"):
+        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_SEQUENTIAL)
+    return descriptor

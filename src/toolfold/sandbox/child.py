@@ -1,0 +1,238 @@
+"""The host's side of one child: its frames, its output, its clock and its end.
+
+All of it runs in the event loop. The clock and SIGKILL belong to the host, so nothing the child does can hold it up.
+Above: `zygote.py`, which hands children out. Below: `nursery.py`, which asked for the fork, and `lifeline.py`.
+"""
+
+import asyncio
+import os
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol, Self
+
+from msgspec import Struct
+
+from toolfold.errors import SandboxError
+from toolfold.sandbox import control
+from toolfold.sandbox.base import ChildLimits, Ending, Exit
+from toolfold.sandbox.draining import Drain
+from toolfold.sandbox.endings import ending_of
+from toolfold.sandbox.frames import LENGTH, FrameError, frame_length
+from toolfold.sandbox.lifeline import Lifeline
+from toolfold.sandbox.scratch import Scratch
+
+STREAM_BYTES = 256 * 1024
+LINGER_S = 2.0
+"""How long after a child's end its pipes may stay open, where something it started could escape."""
+
+
+class Ends(Struct, frozen=True):
+    """The host's ends of what joins it to one child."""
+
+    channel: socket.socket
+    stdout: int
+    stderr: int
+    status: socket.socket
+
+
+class Companion(Protocol):
+    async def aclose(self) -> None: ...
+
+
+class HostedChild:
+    """A `Child`. It exists from the request for a fork on; `ready` tells when it is confined and waits."""
+
+    def __init__(self, ends: Ends, limits: ChildLimits, scratch: Scratch) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._limits = limits
+        self._scratch = scratch
+        self._channel = ends.channel
+        self._layers: tuple[str, ...] = ()
+        self._reason: Ending | None = None
+        self._clock: asyncio.TimerHandle | None = None
+        self._linger: asyncio.TimerHandle | None = None
+        self._began = self._loop.time()
+        self._reader: asyncio.StreamReader | None = None
+        self._writer: asyncio.StreamWriter | None = None
+        self._closing: asyncio.Task[None] | None = None
+        self.companion: Companion | None = None
+        """What exists for this child alone and is closed with it."""
+        self.ready: asyncio.Future[None] = self._loop.create_future()
+        self._ended: asyncio.Future[Exit] = self._loop.create_future()
+        self._open = 3
+        self._out = Drain(self._loop, ends.stdout, limits.output_bytes, self._part_closed)
+        self._err = Drain(self._loop, ends.stderr, limits.output_bytes, self._part_closed)
+        self._line = Lifeline(self._loop, ends.status, self._on_ready, self._on_line_closed)
+
+    @property
+    def pid(self) -> int:
+        return self._line.pid
+
+    @property
+    def layers(self) -> tuple[str, ...]:
+        return self._layers
+
+    @property
+    def scratch(self) -> Path:
+        return self._scratch.path
+
+    @property
+    def running(self) -> bool:
+        return not self._ended.done() and not self._line.over
+
+    @property
+    def closed(self) -> bool:
+        return self._closing is not None and self._closing.done()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await self.aclose()
+
+    async def begin(self) -> None:
+        """Starts the clock: from here on somebody uses the child."""
+        self._reader, self._writer = await asyncio.open_connection(sock=self._channel, limit=STREAM_BYTES)
+        self._began = self._loop.time()
+        self._clock = self._loop.call_later(self._limits.wall_s, self.kill, "timed_out")
+        self._scratch.watch(self.pid, self._limits, self.kill)
+
+    async def send(self, frame: bytes) -> None:
+        if len(frame) > self._limits.frame_bytes or not frame:
+            raise SandboxError(
+                f"a frame of {len(frame)} bytes for a child that takes 1 to {self._limits.frame_bytes}",
+                next_action="send the data in smaller parts",
+            )
+        if self._writer is None or self._ended.done():
+            raise SandboxError("the child is gone", next_action="`wait()` says how it ended")
+        try:
+            self._writer.write(LENGTH.pack(len(frame)))
+            self._writer.write(frame)
+            await self._writer.drain()
+        except OSError as error:
+            raise SandboxError("the child is gone", next_action="`wait()` says how it ended") from error
+
+    def close_input(self) -> None:
+        """The child reads the end of its input; it can still be heard."""
+        if self._writer is not None and self._writer.can_write_eof() and not self._writer.is_closing():
+            self._writer.write_eof()
+
+    async def receive(self) -> bytes | None:
+        if self._reader is None:
+            return None
+        try:
+            header = await self._reader.readexactly(LENGTH.size)
+            return await self._reader.readexactly(frame_length(header, self._limits.frame_bytes))
+        except asyncio.IncompleteReadError as error:
+            if not error.partial and error.expected == LENGTH.size:
+                return None
+            raise SandboxError(
+                "the child left in the middle of a frame", next_action="`wait()` says how it ended"
+            ) from None
+        except FrameError as error:
+            self.kill("protocol_violation")
+            raise SandboxError(
+                f"the child sent {error}", next_action="it was ended; start again with a fresh child"
+            ) from None
+        except OSError:
+            return None
+
+    def on_output(self, listener: Callable[[str, bytes], None]) -> None:
+        self._out.listen(lambda piece: listener("stdout", piece))
+        self._err.listen(lambda piece: listener("stderr", piece))
+
+    def kill(self, ending: Ending = "killed") -> None:
+        if self.running:
+            self._reason = self._reason or ending
+            self._line.cut()
+
+    async def wait(self) -> Exit:
+        return await asyncio.shield(self._ended)
+
+    async def aclose(self) -> None:
+        if self._closing is None:
+            self._closing = self._loop.create_task(self._close())
+        await asyncio.shield(self._closing)
+
+    async def _close(self) -> None:
+        self.kill()
+        await self.wait()
+        if self._writer is None:
+            self._channel.close()
+        else:
+            self._writer.transport.abort()
+            try:
+                await self._writer.wait_closed()
+            except OSError:
+                self._reader = None  # the child went first: there is nothing to flush
+        await self._scratch.remove()
+        if self.companion is not None:
+            await self.companion.aclose()
+
+    # What the zygote and the child tell.
+
+    def forked(self, message: control.Message, descriptors: list[int]) -> None:
+        """The zygote made the process."""
+        self._line.holds(message["pid"], descriptors)
+
+    def refused(self, why: str) -> None:
+        """The zygote could not make the process, or is gone."""
+        if not self.ready.done():
+            self.ready.set_exception(_unready(why))
+            self.ready.exception()  # whoever waits is told; nobody has to
+        self._line.drop()
+
+    def _on_ready(self, message: control.Message, descriptors: list[int]) -> None:
+        if message["event"] == "unconfined":
+            for descriptor in descriptors:
+                os.close(descriptor)
+            self.refused(message["why"])
+            return
+        if message["event"] == "scratch":
+            self._scratch.hold(descriptors[0])
+            return
+        self._layers = tuple(message["layers"])
+        if not self.ready.done():
+            self.ready.set_result(None)
+
+    def _on_line_closed(self) -> None:
+        if not self.ready.done():
+            self.refused("the process ended before it was ready")
+        self._linger = self._loop.call_later(LINGER_S, self._close_pipes)
+        self._part_closed()
+
+    def _close_pipes(self) -> None:
+        self._out.close()
+        self._err.close()
+
+    def _part_closed(self) -> None:
+        """Standard output, standard error and the lifeline: when all three are over, the child is."""
+        self._open -= 1
+        if self._open or self._ended.done():
+            return
+        for timer in (self._clock, self._linger):
+            if timer is not None:
+                timer.cancel()
+        self._scratch.unwatch()
+        self._ended.set_result(self._exit())
+
+    def _exit(self) -> Exit:
+        ending, code, number = ending_of(self._line.report, self._limits.cpu_s)
+        return Exit(
+            ending=self._reason or ending,
+            code=code,
+            signal=number,
+            stdout=bytes(self._out.kept),
+            stderr=bytes(self._err.kept),
+            output_dropped=self._out.dropped + self._err.dropped,
+            seconds=self._loop.time() - self._began,
+        )
+
+
+def _unready(why: str) -> SandboxError:
+    return SandboxError(
+        f"no confined process could be started: {why}",
+        next_action="run `toolfold doctor` to see which layer is missing here, or allow running without a sandbox "
+        "explicitly (`--unsafe`) if you trust the code",
+    )

@@ -1,0 +1,59 @@
+"""Frames over a blocking socket: four bytes of length, big end first, and that many bytes. Standard library only.
+
+This is the child's side of what `base.py` describes, and the host uses the same numbers. A length of nothing or over
+the limit is no frame. Above: `child_main`, and the functions that run in a child. Below: a connected socket.
+"""
+
+import socket
+import struct
+
+CHANNEL_FD = 3
+"""Where a child finds its one socket."""
+LENGTH = struct.Struct(">I")
+PIECE = 1024 * 1024
+
+
+class FrameError(Exception):
+    """The bytes on the socket are not a frame, or the peer left in the middle of one."""
+
+
+def frame_length(header: bytes, limit: int) -> int:
+    """The length that four bytes announce."""
+    length: int = LENGTH.unpack(header)[0]
+    if length == 0:
+        raise FrameError("a frame of length 0: each carries at least one byte")
+    if length > limit:
+        raise FrameError(f"a frame of {length} bytes, where {limit} are allowed")
+    return length
+
+
+def read_frame(sock: socket.socket, limit: int) -> bytes | None:
+    """The next frame; `None` when the peer closed between two frames."""
+    header = _read(sock, LENGTH.size)
+    if header is None:
+        return None
+    body = _read(sock, frame_length(header, limit))
+    if body is None:
+        raise FrameError("the peer left between a frame's length and its bytes")
+    return body
+
+
+def write_frame(sock: socket.socket, frame: bytes) -> None:
+    """Sends one frame whole."""
+    if len(frame) > 65536:
+        sock.sendall(LENGTH.pack(len(frame)))
+        sock.sendall(frame)
+    else:
+        sock.sendall(LENGTH.pack(len(frame)) + frame)
+
+
+def _read(sock: socket.socket, size: int) -> bytes | None:
+    pieces = bytearray()
+    while len(pieces) < size:
+        piece = sock.recv(min(PIECE, size - len(pieces)))
+        if not piece:
+            if pieces:
+                raise FrameError(f"the peer left after {len(pieces)} of {size} bytes")
+            return None
+        pieces += piece
+    return bytes(pieces)

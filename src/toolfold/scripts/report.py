@@ -1,0 +1,120 @@
+"""A run as people and models read it: a short text, or plain JSON. Nothing is left out without being told."""
+
+from typing import Any
+
+import msgspec
+
+from toolfold.scripts.values import CallRecord, Need, ScriptResult
+
+_SAID = {
+    "finished": "the script finished",
+    "failed": "the script failed",
+    "exited": "the script left with exit()",
+    "left": "the script's process ended without a word, as by os._exit",
+    "interrupted": "the script raised KeyboardInterrupt",
+    "input_refused": "the script wanted input, which nobody can give it",
+    "timed_out": "the script was ended: it took too long",
+    "out_of_memory": "the script was ended: it needed too much memory",
+    "crashed": "the script's process crashed",
+    "killed": "the script was ended from outside",
+    "protocol_violation": "the script was ended: it wrote nonsense on the channel to its host",
+}
+
+
+def as_dict(result: ScriptResult) -> dict[str, Any]:
+    """Plain JSON values. Calls are summed up by tool."""
+    told: dict[str, Any] = {"run": result.run, "ok": result.ok, "outcome": result.outcome, "answer": result.answer}
+    if result.code is not None:
+        told["code"] = result.code
+    if result.error is not None:
+        told["error"] = msgspec.to_builtins(result.error)
+    told |= {
+        "stdout": result.stdout,
+        "stderr": result.stderr,
+        "needs": [need_dict(need) for need in result.needs],
+        "calls": calls_by_tool(result.calls),
+        "seconds": result.seconds,
+        "sandbox": list(result.layers),
+    }
+    if result.output_dropped:
+        told["output_dropped_bytes"] = result.output_dropped
+    if result.warnings:
+        told["warnings"] = list(result.warnings)
+    if result.unsafe:
+        told["unsafe"] = True
+    return told
+
+
+def need_dict(need: Need) -> dict[str, Any]:
+    told: dict[str, Any] = {"need": need.query, "line": need.line}
+    if need.server is not None:
+        told["server"] = need.server
+    if need.tool_id:
+        return {**told, "tool_id": need.tool_id, "confidence": round(need.confidence, 4)}
+    return {**told, "tool_id": None, "problem": need.problem, "candidates": list(need.candidates)}
+
+
+def calls_by_tool(calls: tuple[CallRecord, ...]) -> list[dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = {}
+    for call in calls:
+        entry = found.setdefault(call.tool_id, {"tool_id": call.tool_id, "calls": 0, "failed": 0, "seconds": 0.0})
+        entry["calls"] += 1
+        entry["failed"] += not call.ok
+        entry["seconds"] = round(entry["seconds"] + call.seconds, 6)
+        if call.code:
+            entry.setdefault("codes", {})
+            entry["codes"][call.code] = entry["codes"].get(call.code, 0) + 1
+    return list(found.values())
+
+
+def as_text(result: ScriptResult) -> str:
+    """What a model reads: the printed output, the summary, then how it went and what the needs became."""
+    parts: list[str] = []
+    if result.stdout.strip():
+        parts.append(result.stdout.rstrip())
+    if result.answer is not None:
+        parts.append("summary: " + msgspec.json.encode(result.answer).decode())
+    if result.error is not None:
+        parts.append(_error_text(result))
+    if result.stderr.strip():
+        parts.append("stderr:\n" + result.stderr.rstrip())
+    parts.append("\n".join(_facts(result)))
+    return "\n\n".join(parts)
+
+
+def after(result: ScriptResult) -> list[str]:
+    """What a person reads beside the output: the error, then the facts."""
+    return [*([_error_text(result)] if result.error is not None else []), *_facts(result)]
+
+
+def _error_text(result: ScriptResult) -> str:
+    error = result.error
+    if error is None:
+        return ""
+    where = f" in line {error.line}: {error.source}" if error.line else ""
+    lines = [f"{error.type}{where}", f"  {error.message}"]
+    if error.next_action:
+        lines.append(f"  next: {error.next_action}")
+    if error.traceback.count("\n") > 3:
+        lines.append(error.traceback.rstrip())
+    return "\n".join(lines)
+
+
+def _facts(result: ScriptResult) -> list[str]:
+    code = f" (code {result.code})" if result.code else ""
+    calls = sum(1 for _ in result.calls)
+    lines = [f"[{_SAID[result.outcome]}{code}; {calls} call{'' if calls == 1 else 's'}, {result.seconds:.2f} s]"]
+    lines += [f"[{_need_text(need)}]" for need in result.needs]
+    lines += [f"[warning: {warning}]" for warning in result.warnings]
+    if result.output_dropped:
+        lines.append(f"[{result.output_dropped:,} bytes of output were dropped: print less]")
+    if result.unsafe:
+        lines.append("[unsafe: this script ran without a sandbox]")
+    return lines
+
+
+def _need_text(need: Need) -> str:
+    if need.tool_id:
+        return f"{need.query!r} -> {need.tool_id} ({need.confidence:.2f})"
+    near = f"; nearest: {', '.join(need.candidates)}" if need.candidates else ""
+    return f"{need.query!r} -> nothing fits{near}"

@@ -1,0 +1,172 @@
+"""The typed async function of a tool, and what `use_tools` gives back for a need."""
+
+import inspect
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from msgspec.json import decode
+from pydantic import BaseModel, ValidationError
+
+from toolfold import errors
+from toolfold.scripts.runtime.link import Answer, Link
+from toolfold.scripts.runtime.models import Models, dump
+from toolfold.scripts.runtime.results import LazyResult, Reader, Warn
+from toolfold.scripts.values import Need, ToolSpec
+
+Function = Callable[..., Awaitable[Any]]
+
+
+class Bound:
+    """One tool in the child: its models and its function, each made when it is first asked for."""
+
+    def __init__(self, spec: ToolSpec, link: Link, warn: Warn) -> None:
+        self.spec = spec
+        self._link = link
+        self._models = Models(spec.models, f"servers.{spec.module}")
+        self._reader = Reader(spec, self._models, warn)
+        self._function: Function | None = None
+        self._results = _result_names(spec)
+
+    @property
+    def names(self) -> list[str]:
+        return [self.spec.function, *self._models.specs]
+
+    def get(self, name: str) -> Any:
+        return self.function if name == self.spec.function else self._models.get(name, result=name in self._results)
+
+    @property
+    def function(self) -> Function:
+        if self._function is None:
+            self._function = self._made()
+        return self._function
+
+    async def call(self, given: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        answer = await self._link.call(self.spec.tool_id, self.arguments(given, keywords))
+        if answer.error is not None:
+            raise error_of(answer.error)
+        if answer.ref is not None:
+            return self._lazy(answer)
+        return self._reader.read(decode(answer.result))
+
+    def arguments(self, given: tuple[Any, ...], keywords: dict[str, Any]) -> dict[str, Any]:
+        """The JSON object to send: from a model, a dictionary, keywords, or the first with the last on top."""
+        model = self._models.get(self.spec.params)
+        if len(given) > 1:
+            raise TypeError(f"{self.spec.function} takes one {self.spec.params} or keywords: {self.spec.signature}")
+        base: dict[str, Any] = {}
+        if given and isinstance(given[0], BaseModel):
+            base = dump(given[0])
+            if not keywords and isinstance(given[0], model):
+                return base
+        elif given and isinstance(given[0], dict):
+            base = given[0]
+        elif given and given[0] is not None:
+            raise TypeError(f"{self.spec.function} takes a {self.spec.params} or keywords: {self.spec.signature}")
+        try:
+            made: dict[str, Any] = dump(model(**{**base, **keywords}))
+        except ValidationError as error:
+            raise _unfit(self.spec, error) from None
+        return made
+
+    def _lazy(self, answer: Answer) -> LazyResult:
+        def fetch(offset: int) -> str:
+            found = self._link.ask({"op": "load", "ref": answer.ref, "offset": offset})
+            if found.error is not None:
+                raise error_of(found.error)
+            return found.piece or ""
+
+        return LazyResult(answer.size, fetch, self._reader.read)
+
+    def _made(self) -> Function:
+        async def function(*given: Any, **keywords: Any) -> Any:
+            return await self.call(given, keywords)
+
+        function.__name__ = function.__qualname__ = self.spec.function
+        function.__module__ = f"servers.{self.spec.module}"
+        function.__doc__ = f"{self.spec.signature}\n\n{self.spec.doc}".strip()
+        params = next(spec for spec in self.spec.models if spec.name == self.spec.params)
+        only = inspect.Parameter.KEYWORD_ONLY
+        named = [inspect.Parameter(field.name, only, default=...) for field in params.fields]
+        model = "params" if all(one.name != "params" for one in named) else "params_"
+        parameters = [inspect.Parameter(model, inspect.Parameter.POSITIONAL_ONLY, default=None), *named]
+        function.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # any function may have one
+        return function
+
+
+class Binding:
+    """A need and what it became. It may be called as the function itself."""
+
+    def __init__(self, need: Need, bound: Bound) -> None:
+        self._bound = bound
+        self.need = need.query
+        self.confidence = need.confidence
+        self.tool_id = need.tool_id
+        self.module = f"servers.{bound.spec.module}"
+        self.name = bound.spec.function
+        self.import_path = f"from {self.module} import {self.name}, {bound.spec.params}"
+        self.signature = bound.spec.signature
+
+    @property
+    def function(self) -> Function:
+        return self._bound.function
+
+    async def __call__(self, /, *given: Any, **keywords: Any) -> Any:
+        return await self._bound.call(given, keywords)
+
+    def __repr__(self) -> str:
+        return f"{self.need!r} -> {self.tool_id} ({self.confidence:.2f}): {self.import_path}; {self.signature}"
+
+
+def _result_names(spec: ToolSpec) -> frozenset[str]:
+    """The models that a result is made of. Parameters come first in the description, and share none with results."""
+    known = {model.name: model for model in spec.models}
+    found: set[str] = set()
+    stack: list[Any] = [spec.result]
+    while stack:
+        kind = stack.pop()
+        if not isinstance(kind, list):
+            continue
+        if kind[0] == "obj" and kind[1] not in found:
+            found.add(kind[1])
+            stack.extend(field.type for field in known[kind[1]].fields)
+        elif kind[0] in {"list", "map"}:
+            stack.append(kind[1])
+        elif kind[0] == "or":
+            stack.extend(kind[1])
+    return frozenset(found)
+
+
+def _unfit(spec: ToolSpec, error: ValidationError) -> errors.InvalidArguments:
+    problems = [
+        {"field": ".".join(map(str, one["loc"])), "problem": one["msg"]}
+        for one in error.errors(include_url=False, include_input=False)[:8]
+    ]
+    first = problems[0]
+    return errors.InvalidArguments(
+        f"the arguments do not fit {spec.function}: {first['field']}: {first['problem']}",
+        hints=problems,
+        next_action=f"call it as {spec.signature}",
+    )
+
+
+def error_of(told: dict[str, Any]) -> errors.ToolfoldError:
+    """The host's error as the exception of its own kind."""
+    kind = _kinds().get(str(told.get("code")), errors.ToolfoldError)
+    made = kind.__new__(kind)
+    errors.ToolfoldError.__init__(
+        made,
+        str(told.get("message", "the host refused")),
+        hints=told.get("hints") or (),
+        next_action=str(told.get("next_action", "")),
+    )
+    return made
+
+
+def _kinds() -> dict[str, type[errors.ToolfoldError]]:
+    found = {errors.ToolfoldError.code: errors.ToolfoldError}
+    stack = [errors.ToolfoldError]
+    while stack:
+        for kind in stack.pop().__subclasses__():
+            found.setdefault(kind.code, kind)
+            stack.append(kind)
+    return found

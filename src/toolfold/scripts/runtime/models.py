@@ -1,0 +1,160 @@
+"""Builds Pydantic models from the compact descriptions, and turns them into JSON again. Each model is made once.
+
+A field that is not given is not sent. `None` for a field that does not take null means "not given". Result models take
+fields that the schema does not name.
+"""
+
+from collections.abc import Iterable
+from typing import Annotated, Any, ClassVar, ForwardRef, Literal, Union
+
+from msgspec import UNSET
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, create_model
+
+from toolfold.scripts.runtime.records import Record, wrap
+from toolfold.scripts.values import FieldSpec, ModelSpec, Type
+
+_PLAIN: dict[str, Any] = {"str": str, "int": int, "num": int | float, "bool": bool, "null": None, "any": Any}
+_WRAPPED = Annotated[Any, BeforeValidator(wrap)]
+
+
+class Params(BaseModel):
+    """What the parameters of every tool have in common."""
+
+    model_config = ConfigDict(extra="forbid", populate_by_name=True, protected_namespaces=())
+    nulls: ClassVar[frozenset[str]] = frozenset()
+
+
+class OpenParams(BaseModel):
+    """The same, where the schema lets further keys in."""
+
+    model_config = ConfigDict(extra="allow", populate_by_name=True, protected_namespaces=())
+    nulls: ClassVar[frozenset[str]] = frozenset()
+
+
+class Result(BaseModel):
+    """What every object in a result has in common: fields that the schema does not name are there, too."""
+
+    model_config = ConfigDict(extra="allow", populate_by_name=True, protected_namespaces=())
+
+    def __getattr__(self, name: str) -> Any:
+        extra = self.__pydantic_extra__ or {}
+        if name in extra:
+            return wrap(extra[name])
+        if name == "raw":
+            return self.__dict__.get("__raw__") or dump(self)
+        if name in {"text", "content"}:
+            return self.__dict__.get(f"__{name}__", "" if name == "text" else [])
+        known = ", ".join([*type(self).model_fields, *extra])
+        raise AttributeError(f"{type(self).__name__} has no {name!r}; it has: {known}")
+
+    def __getitem__(self, key: str) -> Any:
+        """By the key in the JSON."""
+        for name, field in type(self).model_fields.items():
+            if key in (field.alias, name):
+                return getattr(self, name)
+        return wrap((self.__pydantic_extra__ or {})[key])
+
+
+class Models:
+    """The models of one tool, made when they are first needed."""
+
+    def __init__(self, specs: Iterable[ModelSpec], module: str) -> None:
+        self.specs = {spec.name: spec for spec in specs}
+        self._made: dict[str, type[BaseModel]] = {}
+        self._making: set[str] = set()
+        self._again: set[str] = set()
+        self._module = module
+
+    def get(self, name: str, *, result: bool = False) -> type[BaseModel]:
+        """The model of that name, with all that it refers to."""
+        if name not in self._made:
+            self._make(name, result)
+            if not self._making and self._again:
+                for other in self._again:
+                    self._made[other].model_rebuild(_types_namespace=self._made, force=True)
+                self._again.clear()
+        return self._made[name]
+
+    def _make(self, name: str, result: bool) -> None:
+        self._making.add(name)
+        spec = self.specs[name]
+        before = len(self._again)
+        fields: dict[str, Any] = {field.name: self._field(field, result) for field in spec.fields}
+        base = Result if result else Params if spec.extra is None else OpenParams
+        model = create_model(name, __base__=base, __module__=self._module, __doc__=spec.doc or None, **fields)
+        if not result:
+            model.nulls = frozenset(field.name for field in spec.fields if field.nullable)  # type: ignore[attr-defined]  # both bases have it
+        self._making.discard(name)
+        self._made[name] = model
+        if len(self._again) > before or self._making:
+            self._again.add(name)
+
+    def _field(self, spec: FieldSpec, result: bool) -> tuple[Any, Any]:
+        made = self.type(spec.type, result)
+        if spec.required:
+            return made, Field(alias=spec.key)
+        default = None if spec.default is UNSET or result else spec.default
+        return Union[made, None], Field(default=default, alias=spec.key)  # noqa: UP007 - a name that is known later has no `|`
+
+    def type(self, kind: Type, result: bool = False) -> Any:
+        """The Python type. A model that is being made is named, and known once all are there."""
+        if isinstance(kind, str):
+            return _WRAPPED if kind == "any" and result else _PLAIN[kind]
+        name, inner = kind
+        if name == "lit":
+            return Literal[tuple(inner)]
+        if name == "or":
+            return Union[tuple(self.type(part, result) for part in inner)]  # noqa: UP007 - as above
+        if name == "obj":
+            return self._reference(inner, result)
+        below = self.type(inner, result)
+        if name == "list":
+            return list[below]  # type: ignore[valid-type]  # made at run time
+        made = dict[str, below]  # type: ignore[valid-type]  # made at run time
+        return Annotated[made, AfterValidator(Record)] if result else made
+
+    def _reference(self, name: str, result: bool) -> Any:
+        if name in self._making:
+            self._again.add(name)
+            return ForwardRef(name)
+        return self.get(name, result=result)
+
+
+def dump(value: Any) -> Any:
+    """A value as plain JSON. Of a model: what was given, by the keys of the schema."""
+    if value is None or isinstance(value, str | int | float):
+        return getattr(value, "value", value)  # an enum of texts or numbers is one of these, too
+    if isinstance(value, BaseModel):
+        return _dumped(value)
+    if isinstance(value, dict):
+        return {str(key): dump(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [dump(item) for item in value]
+    return _plain(value)
+
+
+def _dumped(model: BaseModel) -> dict[str, Any]:
+    nulls: frozenset[str] | None = getattr(type(model), "nulls", None)
+    found: dict[str, Any] = {}
+    given = model.model_fields_set
+    for name, field in type(model).model_fields.items():
+        if name in given:
+            item = getattr(model, name)
+            if item is not None or nulls is None or name in nulls:
+                found[field.alias or name] = dump(item)
+    for key, item in (model.__pydantic_extra__ or {}).items():
+        found[key] = dump(item)
+    return found
+
+
+def _plain(value: Any) -> Any:
+    """Values that JSON has no form for, as people write them: dates in ISO form, paths and UUIDs as text."""
+    if hasattr(value, "isoformat"):
+        return value.isoformat()
+    if hasattr(value, "__fspath__"):
+        return value.__fspath__()
+    if isinstance(value, bytes | bytearray):
+        raise TypeError("bytes cannot be sent: decode them, or encode them as base64")
+    if hasattr(value, "value"):  # an enum
+        return dump(value.value)
+    return str(value)

@@ -1,0 +1,130 @@
+"""The modules that a script imports: `runtime.discovery`, `runtime.exceptions`, `servers.<name>`. In the child only."""
+
+import sys
+from collections.abc import Callable, Iterable
+from types import ModuleType
+from typing import Any
+
+import toolfold
+from toolfold import errors
+from toolfold.scripts.runtime.functions import Binding, Bound
+from toolfold.scripts.runtime.link import Link
+from toolfold.scripts.values import Need, Start
+
+
+class ServerModule(ModuleType):
+    """`servers.<name>`: the tools of one server that the script has declared so far."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"servers.{name}", "Typed functions for the tools that this script declared.")
+        self.__path__: list[str] = []
+        self.__dict__["_bound"] = {}
+
+    def bind(self, bound: Bound) -> None:
+        self.__dict__["_bound"].update(dict.fromkeys(bound.names, bound))
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            if name == "__all__":
+                return self.__dir__()
+            raise AttributeError(name)
+        known: dict[str, Bound] = self.__dict__["_bound"]
+        if name not in known:
+            # No AttributeError: `from servers.git import x` would replace its message.
+            raise ImportError(f"{self.__name__} has no {name!r}; declared so far: {', '.join(self.__dir__())}")
+        made = known[name].get(name)
+        self.__dict__[name] = made
+        return made
+
+    def __dir__(self) -> list[str]:
+        return sorted(self.__dict__["_bound"])
+
+
+class Declarations:
+    """What was found for the script's needs, bound when `use_tools` is called."""
+
+    def __init__(self, start: Start, link: Link, warn: Callable[[str], None]) -> None:
+        self._needs = {(need.query, need.server): need for need in start.needs}
+        self._bound = {spec.tool_id: Bound(spec, link, warn) for spec in start.tools}
+        self._servers = ModuleType("servers", "One module per server whose tools this script declared.")
+        self._servers.__path__ = []
+
+    def use_tools(self, *needs: str, server: str | None = None) -> list[Binding]:
+        """Binds what was found for these needs, and tells what that is. Raises `ToolNotFound` where nothing fits."""
+        wanted = [self._need(need, server) for need in needs]
+        bindings = [self._bind(need) for need in wanted if need.tool_id]
+        for need in wanted:
+            if not need.tool_id:
+                raise errors.ToolNotFound(
+                    need.problem or f"no tool fits {need.query!r}",
+                    query=need.query,
+                    hints=need.candidates,
+                    next_action=need.next_action or "say it in other words",
+                )
+        return bindings
+
+    def _need(self, query: str, server: str | None) -> Need:
+        found = self._needs.get((str(query).strip(), server))
+        if found is None:
+            raise errors.ScriptError(
+                f"{query!r} was not declared before the script started",
+                next_action="write it as a literal string in a direct call of use_tools",
+            )
+        return found
+
+    def _bind(self, need: Need) -> Binding:
+        bound = self._bound[need.tool_id]
+        name = bound.spec.module
+        module = sys.modules.get(f"servers.{name}")
+        if not isinstance(module, ServerModule):
+            module = sys.modules[f"servers.{name}"] = ServerModule(name)
+            setattr(self._servers, name, module)
+        module.bind(bound)
+        return Binding(need, bound)
+
+    def install(self) -> None:
+        """Puts the modules where `import` finds them."""
+        runtime = ModuleType("runtime", "What a script can ask of the harness.")
+        runtime.__path__ = []
+        discovery = ModuleType("runtime.discovery", "Declares which tools a script needs.")
+        exceptions = ModuleType("runtime.exceptions", "What can go wrong with tools.")
+        for kind in _exceptions():
+            setattr(exceptions, kind.__name__, kind)
+        for module in (discovery, runtime, toolfold):
+            module.use_tools = self.use_tools  # type: ignore[attr-defined]  # modules take any name
+        runtime.discovery, runtime.exceptions = discovery, exceptions  # type: ignore[attr-defined]  # as above
+        self._servers.__getattr__ = _not_declared  # type: ignore[method-assign]  # a module's own hook
+        sys.modules |= {
+            "runtime": runtime,
+            "runtime.discovery": discovery,
+            "runtime.exceptions": exceptions,
+            "servers": self._servers,
+        }
+        sys.meta_path.insert(0, _Undeclared())
+
+
+class _Undeclared:
+    """Says how to get a server's module, where Python would only say that there is none."""
+
+    @staticmethod
+    def find_spec(name: str, path: object = None, target: object = None) -> None:
+        if name.startswith("servers."):
+            raise _missing(name.removeprefix("servers."))
+
+
+def _not_declared(name: str) -> Any:
+    if name.startswith("__"):
+        raise AttributeError(name)
+    raise _missing(name)
+
+
+def _missing(name: str) -> ImportError:
+    return ImportError(f"servers.{name} is not there yet: call use_tools with what you need of it first", name=name)
+
+
+def _exceptions() -> Iterable[type[errors.ToolfoldError]]:
+    stack: list[type[errors.ToolfoldError]] = [errors.ToolfoldError]
+    while stack:
+        kind = stack.pop()
+        yield kind
+        stack.extend(kind.__subclasses__())

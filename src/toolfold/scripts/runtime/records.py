@@ -1,0 +1,53 @@
+"""Values of which no schema tells: objects whose keys are attributes, too, and texts that know what they came with."""
+
+from typing import Any
+
+
+class Record(dict[str, Any]):
+    """A JSON object. A key that is a method of `dict`, such as `items`, is reached as `record["items"]`."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name in self:
+            return self[name]
+        if name == "raw":
+            return self
+        known = ", ".join(list(self)[:30])
+        raise AttributeError(f"there is no {name!r} in this object; there is: {known}")
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        self[name] = value
+
+
+class Records(list[Any]):
+    """A JSON array as a whole result."""
+
+    @property
+    def raw(self) -> list[Any]:
+        return self
+
+
+class TextResult(str):
+    """A result that is a text. It is one, and `content` has every block that came."""
+
+    __slots__ = ("content", "raw")
+    content: list[Any]
+    raw: Any
+
+    @property
+    def text(self) -> str:
+        return str(self)
+
+    def json(self) -> Any:
+        """The text read as JSON."""
+        import json
+
+        return wrap(json.loads(self))
+
+
+def wrap(value: Any) -> Any:
+    """The value with every object in it made a `Record`."""
+    if type(value) is dict:
+        return Record((key, wrap(item)) for key, item in value.items())
+    if type(value) is list:
+        return [wrap(item) for item in value]
+    return value

@@ -1,0 +1,157 @@
+"""What a tool returned, as a script uses it: a model, a record, a text, or a reference to something large."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from msgspec import DecodeError
+from msgspec.json import decode
+from pydantic import BaseModel, TypeAdapter, ValidationError
+
+from toolfold.errors import ToolFailed
+from toolfold.scripts.runtime.models import Models, Result
+from toolfold.scripts.runtime.records import Record, Records, TextResult, wrap
+from toolfold.scripts.values import ToolSpec, Type
+
+PIECE = 1 << 20
+Warn = Callable[[str], None]
+
+
+class Reader:
+    """Reads the results of one tool."""
+
+    def __init__(self, spec: ToolSpec, models: Models, warn: Warn) -> None:
+        self._spec = spec
+        self._models = models
+        self._warn = warn
+        self._adapter: TypeAdapter[Any] | None = None
+
+    def read(self, result: dict[str, Any]) -> Any:
+        content = result.get("content") or []
+        text = "\n".join(block.get("text", "") for block in content if block.get("type") == "text")
+        if result.get("isError"):
+            raise ToolFailed(text or f"{self._spec.tool_id} failed", next_action="read the message, and call it again")
+        data = result.get("structuredContent")
+        if data is None and self._spec.result is not None:
+            data = _json(text)
+        if data is None:
+            return _text(text, content, result)
+        made = wrap(data) if self._spec.result is None else self._validated(data)
+        return _with(made, data, text, content)
+
+    def _validated(self, data: Any) -> Any:
+        kind = self._spec.result
+        try:
+            if isinstance(kind, list) and kind[0] == "obj":
+                return self._models.get(kind[1], result=True).model_validate(data)
+            if self._adapter is None:
+                self._adapter = TypeAdapter(self._models.type(kind, result=True))
+            return self._adapter.validate_python(data)
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_input=False)[0]
+            where = ".".join(map(str, first["loc"])) or "the result"
+            self._warn(
+                f"{self._spec.tool_id}: {where} is not as its {self._spec.result_from} schema says: {first['msg']}"
+            )
+            return self._loose(kind, data)
+
+    def _loose(self, kind: Type, data: Any) -> Any:
+        """As much of the models as the data allows; the rest as it came."""
+        if isinstance(kind, list) and kind[0] == "or":
+            kind = next((part for part in kind[1] if _resembles(part, data)), "any")
+        if isinstance(kind, list) and kind[0] == "obj" and isinstance(data, dict):
+            return self._loose_model(kind[1], data)
+        if isinstance(kind, list) and kind[0] == "list" and isinstance(data, list):
+            return [self._loose(kind[1], item) for item in data]
+        if isinstance(kind, list) and kind[0] == "map" and isinstance(data, dict):
+            return Record((key, self._loose(kind[1], item)) for key, item in data.items())
+        return wrap(data)
+
+    def _loose_model(self, name: str, data: dict[str, Any]) -> BaseModel:
+        model = self._models.get(name, result=True)
+        left = dict(data)
+        values: dict[str, Any] = {}
+        for field in self._models.specs[name].fields:
+            values[field.name] = self._loose(field.type, left.pop(field.key)) if field.key in left else None
+        made = model.model_construct(set(values))
+        made.__dict__.update(values)
+        object.__setattr__(made, "__pydantic_extra__", left)
+        return made
+
+
+def _resembles(kind: Type, data: Any) -> bool:
+    shape = kind if isinstance(kind, str) else kind[0]
+    return (isinstance(data, dict) and shape in {"obj", "map"}) or (isinstance(data, list) and shape == "list")
+
+
+def _json(text: str) -> Any:
+    if text.lstrip()[:1] not in {"{", "["}:
+        return None
+    try:
+        return decode(text)
+    except (DecodeError, RecursionError):
+        return None
+
+
+def _text(text: str, content: list[Any], result: dict[str, Any]) -> TextResult:
+    made = TextResult(text)
+    made.content = content
+    made.raw = result
+    return made
+
+
+def _with(made: Any, data: Any, text: str, content: list[Any]) -> Any:
+    if isinstance(made, Result):
+        made.__dict__.update({"__raw__": data, "__text__": text, "__content__": content})
+    elif type(made) is list:
+        return Records(made)
+    return made
+
+
+class LazyResult:
+    """A large result that is still with the host. It loads when the script looks into it."""
+
+    def __init__(self, size: int, fetch: Callable[[int], str], read: Callable[[dict[str, Any]], Any]) -> None:
+        self.size = size
+        """Bytes of JSON."""
+        self._fetch = fetch
+        self._read = read
+        self._loaded: Any = None
+
+    def load(self) -> Any:
+        """The result itself."""
+        if self._loaded is None:
+            self._loaded = self._read(decode("".join(self.pieces())))
+        return self._loaded
+
+    def pieces(self) -> Iterator[str]:
+        """The JSON text of the whole result, piece by piece, for what is larger than the memory at hand."""
+        offset = 0
+        while piece := self._fetch(offset):
+            yield piece
+            offset += len(piece)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(self.load(), name)
+
+    def __getitem__(self, key: Any) -> Any:
+        return self.load()[key]
+
+    def __len__(self) -> int:
+        return len(self.load())
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.load())
+
+    def __contains__(self, item: Any) -> bool:
+        return item in self.load()
+
+    def __str__(self) -> str:
+        return str(self.load())
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __repr__(self) -> str:
+        return f"<a result of {self.size:,} bytes, not loaded>" if self._loaded is None else repr(self._loaded)

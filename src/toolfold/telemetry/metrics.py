@@ -1,0 +1,112 @@
+"""Counters of one gateway, told as Prometheus text. Counting is a few dictionary steps; the library only renders.
+
+Labels are few and bounded: servers and error codes, never tools, callers or values.
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from prometheus_client.core import Metric
+
+    from toolfold.calls.auditing import Ended
+
+BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+TOOL_ERROR = "TOOL_ERROR"
+"""The code of a call that its server answered with an error of the tool's own."""
+
+
+class _Latency:
+    __slots__ = ("buckets", "count", "total")
+
+    def __init__(self) -> None:
+        self.buckets = [0] * (len(BUCKETS) + 1)
+        self.count = 0
+        self.total = 0.0
+
+
+class Metrics:
+    """What was counted since the gateway opened."""
+
+    def __init__(self) -> None:
+        self._latency: dict[str, _Latency] = {}
+        self._errors: dict[tuple[str, str], int] = {}
+        self._steps: dict[tuple[str, str], int] = {}
+        self._stored = 0
+        self._stored_bytes = 0
+        self.gauges: dict[str, float] = {}
+
+    def called(self, ended: "Ended") -> None:
+        """Counts a call that is over."""
+        server = ended.request.tool.server
+        latency = self._latency.get(server)
+        if latency is None:
+            latency = self._latency[server] = _Latency()
+        latency.buckets[bisect_left(BUCKETS, ended.seconds)] += 1
+        latency.count += 1
+        latency.total += ended.seconds
+        outcome = ended.outcome
+        code = ended.code
+        if outcome is not None:
+            if outcome.is_error:
+                code = TOOL_ERROR
+            if outcome.stored is not None:
+                self._stored += 1
+                self._stored_bytes += outcome.stored.bytes
+        if code:
+            self._errors[server, code] = self._errors.get((server, code), 0) + 1
+
+    def stepped(self, step: str, code: str = "") -> None:
+        """Counts a step of finding a tool."""
+        self._steps[step, code] = self._steps.get((step, code), 0) + 1
+
+    def collect(self) -> "Iterator[Metric]":
+        """As the Prometheus library asks for it."""
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+
+        calls = CounterMetricFamily("toolfold_calls", "Calls of tools that are over.", labels=["server"])
+        errors = CounterMetricFamily("toolfold_call_errors", "Calls that failed, by code.", labels=["server", "code"])
+        steps = CounterMetricFamily("toolfold_discovery", "Steps of finding a tool.", labels=["step", "code"])
+        seconds = HistogramMetricFamily(
+            "toolfold_call_duration_seconds", "How long calls took, the gateway's own part included.", labels=["server"]
+        )
+        for server, latency in sorted(self._latency.items()):
+            calls.add_metric([server], latency.count)
+            seconds.add_metric([server], _cumulated(latency), latency.total)
+        for (server, code), count in sorted(self._errors.items()):
+            errors.add_metric([server, code], count)
+        for (step, code), count in sorted(self._steps.items()):
+            steps.add_metric([step, code], count)
+        yield from (calls, errors, steps, seconds)
+        yield CounterMetricFamily("toolfold_outputs_stored", "Results too large to show.", value=self._stored)
+        yield CounterMetricFamily("toolfold_outputs_stored_bytes", "Bytes of those.", value=self._stored_bytes)
+        for name, value in sorted(self.gauges.items()):
+            yield GaugeMetricFamily(f"toolfold_{name}", _GAUGES.get(name, name), value=value)
+
+    def render(self, gauges: Mapping[str, float]) -> tuple[str, bytes]:
+        """The content type, and the text that a Prometheus server reads."""
+        from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+
+        self.gauges.update(gauges)
+        registry = CollectorRegistry(auto_describe=False)
+        registry.register(self)
+        return CONTENT_TYPE_LATEST, generate_latest(registry)
+
+
+_GAUGES = {
+    "tools": "Tools in the catalogue.",
+    "servers": "Servers in the catalogue.",
+    "sessions": "Callers and sessions that did something in the last five minutes.",
+    "tools_held": "Tools held back until somebody accepts them.",
+    "audit_dropped": "Steps that could not be written to the audit trail.",
+}
+
+
+def _cumulated(latency: _Latency) -> list[tuple[str, float]]:
+    total = 0
+    found: list[tuple[str, float]] = []
+    for bound, count in zip((*map(str, BUCKETS), "+Inf"), latency.buckets, strict=True):
+        total += count
+        found.append((bound, total))
+    return found

@@ -1,0 +1,64 @@
+"""A language model for tests: it answers from a list or a function, and records what it was asked."""
+
+from collections.abc import Callable, Iterable
+
+from toolfold import tokens
+from toolfold.errors import ModelError
+from toolfold.model import Prompt, Reply, Usage
+
+Answer = str | Reply | ModelError
+"""What the model says, or the error that it fails with."""
+
+
+class ScriptedModel:
+    """Implements `toolfold.model.Model`. Given a list, it fails when the list is used up."""
+
+    def __init__(
+        self,
+        answers: Iterable[Answer] | Callable[[Prompt], Answer] = (),
+        *,
+        name: str = "scripted",
+        context_tokens: int = 32_000,
+        max_output_tokens: int = 2_000,
+        calls_tools: bool = True,
+        price: float | None = None,
+    ) -> None:
+        self._answers = answers if callable(answers) else iter(list(answers))
+        self._name = name
+        self._context_tokens = context_tokens
+        self._max_output_tokens = max_output_tokens
+        self._calls_tools = calls_tools
+        self._price = price
+        self.prompts: list[Prompt] = []
+        """Every prompt it was given, in order."""
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @property
+    def context_tokens(self) -> int:
+        return self._context_tokens
+
+    @property
+    def max_output_tokens(self) -> int:
+        return self._max_output_tokens
+
+    @property
+    def calls_tools(self) -> bool:
+        return self._calls_tools
+
+    async def complete(self, prompt: Prompt) -> Reply:
+        self.prompts.append(prompt)
+        answer = self._answers(prompt) if callable(self._answers) else next(self._answers, None)
+        if answer is None:
+            raise ModelError("the script of the model is used up")
+        if isinstance(answer, ModelError):
+            raise answer
+        if isinstance(answer, Reply):
+            return answer
+        read = sum(self.count_tokens(message.content) for message in prompt.messages)
+        return Reply(text=answer, usage=Usage(read, self.count_tokens(answer), self._price))
+
+    def count_tokens(self, text: str) -> int:
+        return tokens.count(text)

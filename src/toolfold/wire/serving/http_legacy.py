@@ -1,0 +1,204 @@
+"""Legacy streamable HTTP: sessions, the stream for what the server starts, and streams that are taken up again.
+
+A session belongs to the caller that opened it and to nobody else. There are only so many, and an unused one ends.
+Above: `http.py`. Below: `session.py`, `http_stream.py`.
+"""
+
+import secrets
+import time
+
+import msgspec
+from msgspec import UNSET, Raw
+
+from toolfold.types import Caller
+from toolfold.wire import jsonrpc
+from toolfold.wire.jsonrpc import UNREADABLE, Envelope
+from toolfold.wire.serving.faults import fault_message
+from toolfold.wire.serving.http_guard import Refusal
+from toolfold.wire.serving.http_stream import Gone, Responder, Stream
+from toolfold.wire.serving.server import Server
+from toolfold.wire.serving.session import Session
+from toolfold.wire.serving.values import Fault
+
+SESSION_HEADER = b"mcp-session-id"
+BATCH_VERSION = "2025-03-26"
+RESUMING_VERSION = "2025-11-25"
+"""From this version on a stream begins with an empty event, so that it can be taken up from its very start."""
+RETRY_MS = 1000
+SWEEP_S = 30.0
+LINGER = 16
+"""How many finished streams of a session are kept for clients that lost the end of one."""
+
+
+class HttpSession:
+    """A session and its streams. `general` is the one that belongs to no request."""
+
+    def __init__(self, name: str, caller: Caller, kept: int) -> None:
+        self.name = name
+        self.owner = caller.name
+        self.used = time.monotonic()
+        self.session: Session | None = None
+        self.general = Stream("g", kept)
+        self.listening: Stream | None = None
+        self._kept = kept
+        self._numbers = 0
+        self._streams: dict[str, Stream] = {}
+
+    def tell(self, method: str, params: bytes) -> None:
+        self.general.push(jsonrpc.notification_message(method, params))
+
+    def stream(self) -> Stream:
+        self._numbers += 1
+        name = str(self._numbers)
+        for old in [key for key, one in self._streams.items() if one.done][:-LINGER]:
+            del self._streams[old]
+        self._streams[name] = Stream(name, self._kept)
+        return self._streams[name]
+
+    def taken_up(self, last: str) -> Stream | None:
+        """The stream that an event belongs to, set back to just after it."""
+        name, _, number = last.rpartition("_")
+        stream = self.general if name == "g" else self._streams.get(name)
+        if stream is not None and number.isdigit():
+            stream.rewind(int(number))
+        return stream
+
+    @property
+    def busy(self) -> bool:
+        return self.listening is not None or (self.session is not None and len(self.session.running) > 0)
+
+
+class Sessions:
+    """All sessions of one server."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._by_name: dict[str, HttpSession] = {}
+        self._swept = time.monotonic()
+
+    def __len__(self) -> int:
+        return len(self._by_name)
+
+    async def open(self, message: Envelope, caller: Caller) -> tuple[HttpSession, bytes]:
+        await self._sweep()
+        if len(self._by_name) >= self._server.options.max_sessions and not await self._make_room():
+            raise Refusal(503, "too many sessions are open: try again later")
+        name = secrets.token_urlsafe(24)
+        known = caller if caller.session else msgspec.structs.replace(caller, session=name)
+        opened = HttpSession(name, caller, self._server.options.kept_events)
+        opened.session, answer = await self._server.hello(message, known, opened.tell)
+        self._by_name[name] = opened
+        return opened, answer
+
+    def get(self, name: str, caller: Caller) -> HttpSession:
+        """The caller's own session of that name. Another's is as unknown as none."""
+        found = self._by_name.get(name)
+        if not name:
+            raise Refusal(400, "an Mcp-Session-Id is needed here; begin with initialize")
+        if found is None or found.owner != caller.name:
+            raise Refusal(404, "there is no such session, or no longer; begin with initialize")
+        found.used = time.monotonic()
+        return found
+
+    async def end(self, session: HttpSession) -> None:
+        if self._by_name.pop(session.name, None) is None:
+            return
+        session.general.end()
+        if session.session is not None:
+            await self._server.goodbye(session.session)
+
+    async def _sweep(self) -> None:
+        """Ends sessions that nobody used for long."""
+        now = time.monotonic()
+        if now - self._swept < min(SWEEP_S, self._server.options.session_idle_s):
+            return
+        self._swept = now
+        limit = now - self._server.options.session_idle_s
+        for session in [one for one in self._by_name.values() if one.used < limit and not one.busy]:
+            await self.end(session)
+
+    async def _make_room(self) -> bool:
+        idle = [one for one in self._by_name.values() if not one.busy]
+        if not idle:
+            return False
+        await self.end(min(idle, key=lambda one: one.used))
+        return True
+
+    async def aclose(self) -> None:
+        for session in tuple(self._by_name.values()):
+            await self.end(session)
+
+
+class LegacyHttp:
+    """Answers the requests of the legacy era."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self.sessions = Sessions(server)
+
+    async def initialize(self, message: Envelope, caller: Caller, responder: Responder) -> None:
+        try:
+            session, answer = await self.sessions.open(message, caller)
+        except Fault as fault:
+            await responder.plain(400 if fault.refused else 200, fault_message(message.id, fault))
+            return
+        await responder.plain(200, answer, ((SESSION_HEADER, session.name.encode()),))
+
+    async def post(self, messages: list[Envelope], session: HttpSession, responder: Responder, *, events: bool) -> None:
+        """Messages of a session: one, or in the one version that allows it several."""
+        known = session.session
+        assert known is not None  # noqa: S101 - a session in the table is open
+        requests = []
+        for message in messages:
+            if message.method is UNSET:
+                known.answered(message)
+            elif message.id is UNSET:
+                await self._server.notified(message, known)
+            else:
+                requests.append(message)
+        if not requests:
+            await responder.plain(202)
+            return
+        stream = session.stream()
+        stream.expect(len(requests))
+        for message in requests:
+            try:
+                self._server.legacy(message, known, stream)
+            except Fault as fault:
+                stream.finish(fault_message(message.id, fault), fault)
+        resumes = known.client.version >= RESUMING_VERSION
+        prime = b"id: %b_0\nretry: %d\ndata: \n\n" % (stream.name.encode(), RETRY_MS) if resumes else b""
+        try:
+            await responder.stream(stream, modern=False, events=events or len(requests) > 1, prime=prime)
+        except Gone:
+            return  # the work goes on, and whoever lost the stream may take it up again
+        finally:
+            session.used = time.monotonic()
+
+    async def listen(self, session: HttpSession, last: str | None, responder: Responder) -> None:
+        """The stream for what belongs to no request, or one that was cut off."""
+        stream = session.taken_up(last) if last else session.general
+        if stream is None:
+            raise Refusal(404, "that stream cannot be taken up any more")
+        if stream is session.general:
+            if session.listening is not None:
+                raise Refusal(409, "this session has a listening stream already")
+            session.listening = stream
+        try:
+            await responder.follow(stream)
+        except Gone:
+            return
+        finally:
+            session.used = time.monotonic()
+            if stream is session.general:
+                session.listening = None
+
+
+def read_batch(body: bytes) -> list[Envelope] | None:
+    """The messages of a batch; nothing where it is none."""
+    if body.lstrip()[:1] != b"[":
+        return None
+    try:
+        return [jsonrpc.read_envelope(part) for part in msgspec.json.decode(body, type=list[Raw])]
+    except UNREADABLE:
+        return None

@@ -1,0 +1,245 @@
+"""The answer to one HTTP request: plain JSON where nothing comes before it, an event stream where something does.
+
+A stream is filled by whoever answers and emptied by the request that waits for it; in the legacy era another request
+may take it up where the first was cut off. Above: `http.py`, `http_legacy.py`.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
+from toolfold.wire import jsonrpc
+from toolfold.wire.serving.values import Fault
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+JSON = b"application/json"
+EVENTS = b"text/event-stream"
+WATCH_AFTER_S = 0.02
+"""A request that is answered sooner than this is not watched for its client going away."""
+MOST_WAITING = 2048
+"""How many messages wait for a client that does not read; then its stream ends."""
+BAD_REQUEST = frozenset({jsonrpc.HEADER_MISMATCH, jsonrpc.MISSING_CAPABILITY, jsonrpc.UNSUPPORTED_VERSION})
+
+
+def status_of(fault: Fault | None, *, modern: bool) -> int:
+    if fault is None:
+        return 200
+    if fault.refused:
+        return 400
+    if not modern:
+        return 200
+    if fault.code == jsonrpc.METHOD_NOT_FOUND:
+        return 404
+    return 400 if fault.code in BAD_REQUEST else 200
+
+
+class Stream:
+    """Messages on their way to a client. `name` makes it one that can be taken up again."""
+
+    def __init__(self, name: str = "", kept: int = 0, on_full: Callable[[], None] | None = None) -> None:
+        self.name = name
+        self.done = False
+        self.fault: Fault | None = None
+        self._on_full = on_full
+        self._waiting: deque[tuple[int, bytes]] = deque()
+        self._kept: deque[tuple[int, bytes]] = deque(maxlen=kept)
+        self._count = 0
+        self._wake: asyncio.Future[None] | None = None
+        self._expected = 1
+
+    @property
+    def started(self) -> bool:
+        """Whether something came before the answer."""
+        return self._count > 0
+
+    def expect(self, answers: int) -> None:
+        """How many answers end it: a batch has several."""
+        self._expected = answers
+
+    def push(self, message: bytes) -> None:
+        if self.done:
+            return
+        self._count += 1
+        entry = (self._count, message)
+        self._kept.append(entry)
+        if len(self._waiting) < MOST_WAITING:
+            self._waiting.append(entry)
+        elif self._on_full is not None:
+            self._on_full()
+        self._signal()
+
+    def finish(self, message: bytes, fault: Fault | None) -> None:
+        self._expected -= 1
+        if message:
+            self._waiting.append((self._count + 1, message))
+            self._kept.append((self._count + 1, message))
+            if self._expected:
+                self._count += 1
+        self.fault = fault
+        self.done = self._expected <= 0
+        self._signal()
+
+    def end(self) -> None:
+        self.done = True
+        self._signal()
+
+    def _signal(self) -> None:
+        if self._wake is not None and not self._wake.done():
+            self._wake.set_result(None)
+
+    async def wait(self, timeout_s: float | None = None) -> None:
+        """Until something is there to send, it is done, or the time is up."""
+        if self._waiting or self.done:
+            return
+        self._wake = asyncio.get_running_loop().create_future()
+        try:
+            await asyncio.wait({self._wake}, timeout=timeout_s)
+        finally:
+            self._wake = None
+
+    async def finished(self) -> None:
+        """Until it is done, whatever came before."""
+        while not self.done:
+            self._wake = asyncio.get_running_loop().create_future()
+            await self._wake
+
+    def take(self) -> list[tuple[int, bytes]]:
+        taken = list(self._waiting)
+        self._waiting.clear()
+        return taken
+
+    def rewind(self, after: int) -> None:
+        """Puts what was sent after that number back, as far as it was kept."""
+        self._waiting = deque(entry for entry in self._kept if entry[0] > after)
+
+    def event(self, number: int, message: bytes) -> bytes:
+        mark = b"id: %b_%d\n" % (self.name.encode(), number) if self.name else b""
+        return b"%bevent: message\ndata: %b\n\n" % (mark, message)
+
+
+class Gone(Exception):
+    """The client closed the connection."""
+
+
+class Responder:
+    """Sends one HTTP response and notices when nobody is left to read it."""
+
+    def __init__(self, receive: Receive, send: Send, keep_alive_s: float) -> None:
+        self._receive = receive
+        self._send = send
+        self._keep_alive_s = keep_alive_s
+
+    async def plain(
+        self, status: int, body: bytes = b"", headers: tuple[tuple[bytes, bytes], ...] = (), *, kind: bytes = JSON
+    ) -> None:
+        length = (b"content-length", b"%d" % len(body))
+        shown = ((b"content-type", kind),) if body else ()
+        await self._send({"type": "http.response.start", "status": status, "headers": [*shown, length, *headers]})
+        await self._send({"type": "http.response.body", "body": body})
+
+    async def stream(
+        self,
+        stream: Stream,
+        *,
+        modern: bool,
+        events: bool = True,
+        prime: bytes = b"",
+        headers: tuple[tuple[bytes, bytes], ...] = (),
+    ) -> None:
+        """Sends what the stream brings, until it is done. Raises `Gone` as soon as the client is."""
+        watch = _Watch(self._receive)
+        try:
+            if events:
+                await watch.over(stream.wait())
+            else:
+                await watch.over(stream.finished())
+            if stream.done and (not stream.started or not events):
+                taken = stream.take()[-1:]
+                await self.plain(
+                    status_of(stream.fault, modern=modern) if taken else 202, taken[0][1] if taken else b"", headers
+                )
+                return
+            await self._events(stream, watch, prime, headers)
+        finally:
+            watch.stop()
+
+    async def follow(self, stream: Stream) -> None:
+        """A stream that a client listens to, from its first moment on."""
+        watch = _Watch(self._receive)
+        try:
+            await self._events(stream, watch)
+        finally:
+            watch.stop()
+
+    async def _events(
+        self, stream: Stream, watch: "_Watch", prime: bytes = b"", headers: tuple[tuple[bytes, bytes], ...] = ()
+    ) -> None:
+        start = [(b"content-type", EVENTS), (b"cache-control", b"no-cache"), (b"x-accel-buffering", b"no"), *headers]
+        await self._send({"type": "http.response.start", "status": 200, "headers": start})
+        if prime:
+            await self._body(prime)
+        while taken := await self._next(stream, watch):
+            await self._body(taken)
+        await self._send({"type": "http.response.body", "body": b""})
+
+    async def _next(self, stream: Stream, watch: "_Watch") -> bytes:
+        """What to send next; nothing at the end."""
+        taken = stream.take()
+        if not taken and not stream.done:
+            await watch.over(stream.wait(self._keep_alive_s))
+            taken = stream.take()
+        if taken:
+            return b"".join(stream.event(number, message) for number, message in taken)
+        return b"" if stream.done else b": still here\n\n"
+
+    async def _body(self, data: bytes) -> None:
+        await self._send({"type": "http.response.body", "body": data, "more_body": True})
+
+
+class _Watch:
+    """Looks whether the client is still there, once waiting takes a while."""
+
+    def __init__(self, receive: Receive) -> None:
+        self._receive = receive
+        self._task: asyncio.Task[None] | None = None
+        self._waiting: asyncio.Task[Any] | None = None
+        self._gone = False
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(WATCH_AFTER_S, self._begin)
+
+    def _begin(self) -> None:
+        self._task = asyncio.ensure_future(self._look())
+
+    async def _look(self) -> None:
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+        self._gone = True
+        if self._waiting is not None:
+            self._waiting.cancel()
+
+    async def over(self, work: Awaitable[None]) -> None:
+        """Waits for `work` in this task, and raises `Gone` when the client leaves meanwhile."""
+        task = asyncio.current_task()
+        self._waiting = task
+        try:
+            if self._gone:
+                raise Gone
+            await work
+        except asyncio.CancelledError:
+            if not self._gone or task is None:
+                raise
+            task.uncancel()
+            raise Gone from None
+        finally:
+            self._waiting = None
+            if asyncio.iscoroutine(work):
+                work.close()
+
+    def stop(self) -> None:
+        self._timer.cancel()
+        if self._task is not None:
+            self._task.cancel()

@@ -1,0 +1,89 @@
+"""Who is told when lists and resources change, and how far a client's own words about that reach.
+
+A listener is a legacy session or a modern subscription. Above: `server.py` and the transports; the application
+publishes. Telling never waits: what a slow client does not read, its transport drops or ends.
+"""
+
+from collections.abc import Callable, Iterable
+
+from msgspec import Struct
+
+TOOLS_CHANGED = "notifications/tools/list_changed"
+PROMPTS_CHANGED = "notifications/prompts/list_changed"
+RESOURCES_CHANGED = "notifications/resources/list_changed"
+RESOURCE_UPDATED = "notifications/resources/updated"
+MESSAGE = "notifications/message"
+
+LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
+
+Tell = Callable[[str, bytes], None]
+
+
+def loud_enough(level: str, wanted: str | None) -> bool:
+    """Whether a message of that level is wanted. An unknown level is."""
+    if wanted is None:
+        return False
+    return level not in LEVELS or wanted not in LEVELS or LEVELS.index(level) >= LEVELS.index(wanted)
+
+
+class Listener(Struct, eq=False):
+    """One who listens. `lists` are the notifications it wants, `resources` the URIs; both may change while it does."""
+
+    caller: str
+    tell: Tell
+    lists: frozenset[str] = frozenset()
+    resources: frozenset[str] = frozenset()
+    log_level: str | None = None
+    """From which level on it wants log messages that belong to no request; `None`: none."""
+
+    def wants(self, method: str, uri: str | None) -> bool:
+        return uri in self.resources if method == RESOURCE_UPDATED else method in self.lists
+
+
+class Hub:
+    """All who listen."""
+
+    def __init__(self) -> None:
+        self._listeners: set[Listener] = set()
+
+    def __len__(self) -> int:
+        return len(self._listeners)
+
+    def add(self, listener: Listener) -> None:
+        self._listeners.add(listener)
+
+    def discard(self, listener: Listener) -> None:
+        self._listeners.discard(listener)
+
+    def publish(self, method: str, params: bytes = b"{}", *, uri: str | None = None, caller: str | None = None) -> None:
+        """Tells everybody who wants it, or those of one caller."""
+        for listener in tuple(self._listeners):
+            if caller in {None, listener.caller} and listener.wants(method, uri):
+                listener.tell(method, params)
+
+    def log(self, level: str, params: bytes) -> None:
+        """A log message that belongs to no known request. It may hold what one caller sent, so it reaches nobody where
+        several callers listen."""
+        if len(self.callers()) > 1:
+            return
+        for listener in tuple(self._listeners):
+            if loud_enough(level, listener.log_level):
+                listener.tell(MESSAGE, params)
+
+    def callers(self) -> set[str]:
+        return {listener.caller for listener in self._listeners}
+
+    def listens(self, caller: str, method: str) -> bool:
+        """Whether a caller asked to be told of this."""
+        return any(listener.caller == caller and method in listener.lists for listener in self._listeners)
+
+
+def granted_lists(capabilities: dict[str, object], wanted: Iterable[str]) -> frozenset[str]:
+    """Those of the wanted notifications that the server says it sends."""
+    kinds = {TOOLS_CHANGED: "tools", PROMPTS_CHANGED: "prompts", RESOURCES_CHANGED: "resources"}
+
+    def sends(method: str) -> bool:
+        found = capabilities.get(kinds[method])
+        return isinstance(found, dict) and bool(found.get("listChanged"))
+
+    return frozenset(method for method in wanted if sends(method))

@@ -1,0 +1,354 @@
+"""What an arriving request means, whatever transport it came on: the protocol's own methods are answered here, all
+others by the application.
+
+One task answers one request, from its arrival to its end, also where a modern client comes back in between. Above: the
+transports. Below: `exchange.py`, `asking.py`, `session.py`, `hub.py`.
+"""
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec import Raw, Struct, field
+
+from toolfold.errors import RemoteError, ToolfoldError
+from toolfold.types import EMPTY_OBJECT, Caller
+from toolfold.wire import inputs, jsonrpc
+from toolfold.wire.jsonrpc import ABSENT, UNREADABLE, Envelope
+from toolfold.wire.meta import PREFIX
+from toolfold.wire.serving import hub as hubs
+from toolfold.wire.serving import results
+from toolfold.wire.serving.app import App
+from toolfold.wire.serving.asking import ModernAsker
+from toolfold.wire.serving.exchange import Asker, Client, Exchange, Meta, Outlet, Params, read_params
+from toolfold.wire.serving.faults import VERSIONS, check_meta, fault_message, missing_capability, text_of, unknown
+from toolfold.wire.serving.sealing import Sealer, request_digest
+from toolfold.wire.serving.session import Hello, Session, read_hello
+from toolfold.wire.serving.values import About, Fault, ServeOptions
+from toolfold.wire.values import MODERN_VERSION
+
+log = logging.getLogger("toolfold.wire.serving")
+
+T = TypeVar("T")
+
+ONLY_MODERN = frozenset({"server/discover", "subscriptions/listen"})
+ONLY_LEGACY = frozenset({"initialize", "ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe"})
+WISH = b"input_required"
+"""Stands in every result that asks for input; what has it is looked at more closely."""
+SUBSCRIPTION_KEY = PREFIX + "subscriptionId"
+INFO_KEY = PREFIX + "serverInfo"
+END_GRACE_S = 2.0
+
+_LISTS = {
+    "toolsListChanged": hubs.TOOLS_CHANGED,
+    "promptsListChanged": hubs.PROMPTS_CHANGED,
+    "resourcesListChanged": hubs.RESOURCES_CHANGED,
+}
+
+
+class _Level(Struct):
+    level: str
+
+
+class _Uri(Struct):
+    uri: str
+
+
+class _Filter(Struct):
+    toolsListChanged: bool = False  # noqa: N815 - the protocol's spelling
+    promptsListChanged: bool = False  # noqa: N815 - as above
+    resourcesListChanged: bool = False  # noqa: N815 - as above
+    resourceSubscriptions: list[str] = field(default_factory=list)  # noqa: N815 - as above
+
+
+class _Listen(Struct):
+    notifications: _Filter
+
+
+class _Required(Struct):
+    resultType: str = ""  # noqa: N815 - the protocol's spelling
+    inputRequests: dict[str, dict[str, Raw]] = field(default_factory=dict)  # noqa: N815 - as above
+    requestState: Raw = ABSENT  # noqa: N815 - as above
+
+
+class Server:
+    """Serves one application to any number of clients on any number of transports."""
+
+    def __init__(self, app: App, options: ServeOptions | None = None) -> None:
+        self.app = app
+        self.options = options if options is not None else ServeOptions()
+        self._sealer = Sealer(self.options.held_s)
+        self._asker = ModernAsker(self._sealer, self.options)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._listening: set[asyncio.Task[None]] = set()
+        self._closing = asyncio.Event()
+
+    # --- requests
+
+    def modern(
+        self,
+        message: Envelope,
+        read: tuple[Params, Meta],
+        caller: Caller,
+        outlet: Outlet,
+        headers: Mapping[str, str] | None = None,
+    ) -> Exchange:
+        """Starts to answer a request of the modern era. Raises a `Fault` for one that is not proper."""
+        params, meta = read
+        check_meta(meta)
+        client = Client(
+            caller=caller,
+            version=MODERN_VERSION,
+            capabilities=meta.capabilities,
+            info=meta.info if meta.info is not ABSENT else EMPTY_OBJECT,
+            log_level=text_of(meta.log_level),
+        )
+        exchange = self._exchange(message, client, outlet, read, self._asker)
+        exchange.headers = headers
+        if exchange.method in ONLY_LEGACY:
+            raise unknown(exchange.method)
+        if exchange.method in inputs.METHODS:
+            held = self._with_inputs(exchange, params)
+            if held is not None:
+                return held
+        return self._start(exchange)
+
+    def legacy(self, message: Envelope, session: Session, outlet: Outlet) -> Exchange:
+        """Starts to answer a request within a session."""
+        read = read_params(message.params)
+        exchange = self._exchange(message, session.client, outlet, read, session.asker)
+        if exchange.method in ONLY_MODERN or exchange.method == "initialize":
+            raise unknown(exchange.method)
+        session.running.add(exchange)
+        started = self._start(exchange, session)
+        if started.task is not None:
+            started.task.add_done_callback(lambda _: session.running.done(exchange))
+        return started
+
+    def _exchange(
+        self, message: Envelope, client: Client, outlet: Outlet, read: tuple[Params, Meta], asker: Asker
+    ) -> Exchange:
+        return Exchange(message.id, str(message.method), message.params, client, outlet, read=read, asker=asker)
+
+    def _with_inputs(self, exchange: Exchange, params: Params) -> Exchange | None:
+        """Reads what the client brings from an earlier round. Gives back the exchange that was held for it."""
+        passed = {}
+        if params.request_state is not ABSENT and bytes(params.request_state) != b"null":
+            digest = request_digest(exchange.method, exchange.params)
+            found = self._sealer.open(params.request_state, exchange.caller.name, digest)
+            if found.kind == "held":
+                return self._asker.resume(found.value, params.input_responses, exchange)
+            passed["requestState"] = Raw(jsonrpc.encode(found.value))
+        if params.input_responses is not ABSENT:
+            passed["inputResponses"] = params.input_responses
+        exchange.inputs = Raw(jsonrpc.encode(passed))
+        return None
+
+    def _start(self, exchange: Exchange, session: Session | None = None) -> Exchange:
+        task = asyncio.get_running_loop().create_task(self._run(exchange, session))
+        exchange.task = task
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return exchange
+
+    async def _run(self, exchange: Exchange, session: Session | None) -> None:
+        fault: Fault | None
+        try:
+            message = await self._answer(exchange, session)
+            fault = None
+        except asyncio.CancelledError:
+            message, fault = b"", None
+        except Fault as error:
+            fault = error
+        except RemoteError as error:
+            fault = Fault(error.rpc_code, error.message, error.data)
+        except ToolfoldError as error:
+            fault = Fault(jsonrpc.INTERNAL_ERROR, error.message, error.as_dict())
+        except Exception:
+            log.exception("answering %s failed", exchange.method)
+            fault = Fault(jsonrpc.INTERNAL_ERROR, "the server failed at this; its log says more")
+        outlet, exchange.outlet = exchange.outlet, None
+        if outlet is not None:
+            outlet.finish(fault_message(exchange.identifier, fault) if fault is not None else message, fault)
+
+    async def _answer(self, exchange: Exchange, session: Session | None) -> bytes:
+        method = exchange.method
+        if session is not None:
+            own = await self._legacy_own(exchange, session) if method in ONLY_LEGACY else None
+            result = own if own is not None else bytes(await self.app.handle(exchange))
+        elif method == "server/discover":
+            result = _discovered(await self.app.about(exchange.caller))
+        elif method == "subscriptions/listen":
+            result = await self._listen(exchange)
+        else:
+            found = bytes(await self.app.handle(exchange))
+            if method in inputs.METHODS and not results.is_complete(found) and WISH in found:
+                found = self._passed_on(exchange, found)
+            result = results.modern(method, found)
+        return jsonrpc.result_message(exchange.identifier, jsonrpc.one_line(result))
+
+    def _passed_on(self, exchange: Exchange, result: bytes) -> bytes:
+        """A wish for input of a server below: nothing the client did not declare, and its state under our seal."""
+        try:
+            required = msgspec.json.decode(result, type=_Required)
+        except UNREADABLE:
+            return result
+        if required.resultType != "input_required":
+            return result
+        for wanted in required.inputRequests.values():
+            method = text_of(wanted.get("method", ABSENT)) or ""
+            if not exchange.client.may_be_asked(method, wanted.get("params", EMPTY_OBJECT)):
+                raise missing_capability(method)
+        if required.requestState is ABSENT:
+            return result
+        members = msgspec.json.decode(result, type=dict[str, Raw])
+        digest = request_digest(exchange.method, exchange.params)
+        state = self._sealer.seal("passed", text_of(required.requestState) or "", exchange.caller.name, digest)
+        members["requestState"] = Raw(jsonrpc.encode(state))
+        return jsonrpc.encode(members)
+
+    # --- legacy
+
+    async def hello(self, message: Envelope, caller: Caller, tell: hubs.Tell) -> tuple[Session, bytes]:
+        """Opens a session: it, and the answer to `initialize`."""
+        said: Hello = read_hello(message.params)
+        about = await self.app.about(caller)
+        session = Session(said, caller, hubs.granted_lists(about.capabilities, _LISTS.values()), tell)
+        self.app.hub.add(session.listener)
+        result: dict[str, Any] = {
+            "protocolVersion": said.version,
+            "capabilities": about.capabilities,
+            "serverInfo": about.info,
+        }
+        if about.instructions:
+            result["instructions"] = about.instructions
+        return session, jsonrpc.result_message(message.id, jsonrpc.encode(result))
+
+    async def goodbye(self, session: Session) -> None:
+        """The client is gone: what it asked for is cancelled, and nobody watches for it."""
+        self.app.hub.discard(session.listener)
+        session.asker.close()
+        for exchange in session.running.all():
+            exchange.outlet = None
+            if exchange.task is not None:
+                exchange.task.cancel()
+        watched, session.listener.resources = session.listener.resources, frozenset()
+        for uri in watched:
+            await self.app.unwatch_resource(uri)
+
+    async def notified(self, message: Envelope, session: Session) -> None:
+        """A notification of a legacy client."""
+        params = message.params if message.params is not ABSENT else EMPTY_OBJECT
+        if message.method == "notifications/cancelled":
+            session.running.cancel(params)
+        elif message.method != "notifications/initialized":
+            await self.app.notified(session.client, str(message.method), params)
+
+    async def _legacy_own(self, exchange: Exchange, session: Session) -> bytes:
+        if exchange.method == "ping":
+            return b"{}"
+        about = await self.app.about(exchange.caller)
+        if exchange.method == "logging/setLevel":
+            if "logging" not in about.capabilities:
+                raise unknown(exchange.method)
+            session.set_level(_read(exchange.params, _Level).level)
+            return b"{}"
+        if not _subscribes(about):
+            raise unknown(exchange.method)
+        await self._subscribe(session, _read(exchange.params, _Uri).uri, exchange.method == "resources/subscribe")
+        return b"{}"
+
+    async def _subscribe(self, session: Session, uri: str, wanted: bool) -> None:
+        listener = session.listener
+        if wanted and uri not in listener.resources:
+            await self.app.watch_resource(uri)
+            listener.resources |= {uri}
+        elif not wanted and uri in listener.resources:
+            listener.resources -= {uri}
+            await self.app.unwatch_resource(uri)
+
+    # --- modern
+
+    async def _listen(self, exchange: Exchange) -> bytes:
+        wanted = _read(exchange.params, _Listen).notifications
+        if len(self.app.hub) >= self.options.max_listeners:
+            raise Fault(jsonrpc.INTERNAL_ERROR, "too many clients listen: try again later")
+        about = await self.app.about(exchange.caller)
+        lists = hubs.granted_lists(about.capabilities, (_LISTS[name] for name in _LISTS if getattr(wanted, name)))
+        uris = frozenset(wanted.resourceSubscriptions) if _subscribes(about) else frozenset()
+        meta = {SUBSCRIPTION_KEY: exchange.identifier}
+
+        def tell(method: str, params: bytes) -> None:
+            members: dict[str, Any] = msgspec.json.decode(params)
+            members["_meta"] = {**members.get("_meta", {}), **meta}
+            exchange.notify(method, jsonrpc.encode(members))
+
+        if exchange.task is not None:
+            self._listening.add(exchange.task)
+            exchange.task.add_done_callback(self._listening.discard)
+        listener = hubs.Listener(exchange.caller.name, tell, lists, uris)
+        watched = []
+        try:
+            for uri in uris:
+                await self.app.watch_resource(uri)
+                watched.append(uri)
+            exchange.notify("notifications/subscriptions/acknowledged", _granted(lists, uris, meta))
+            self.app.hub.add(listener)
+            await self._closing.wait()
+        finally:
+            self.app.hub.discard(listener)
+            for uri in watched:
+                await self.app.unwatch_resource(uri)
+        return jsonrpc.encode({"_meta": meta, "resultType": "complete"})
+
+    # --- the end
+
+    async def end_subscriptions(self) -> None:
+        """Tells those who listen that no more will come."""
+        self._closing.set()
+        if self._listening:
+            await asyncio.wait(set(self._listening), timeout=END_GRACE_S)
+
+    async def aclose(self) -> None:
+        """Ends what is open: subscriptions say so, all else is cancelled."""
+        await self.end_subscriptions()
+        self._asker.close()
+        for task in tuple(self._tasks):
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(set(self._tasks), timeout=END_GRACE_S)
+
+
+def _discovered(about: About) -> bytes:
+    result: dict[str, Any] = {
+        "resultType": "complete",
+        "supportedVersions": list(VERSIONS),
+        "capabilities": about.capabilities,
+        "ttlMs": about.ttl_ms,
+        "cacheScope": about.cache_scope,
+        "_meta": {INFO_KEY: about.info},
+    }
+    if about.instructions:
+        result["instructions"] = about.instructions
+    return jsonrpc.encode(result)
+
+
+def _granted(lists: frozenset[str], uris: frozenset[str], meta: dict[str, Any]) -> bytes:
+    granted: dict[str, Any] = {name: True for name, method in _LISTS.items() if method in lists}
+    if uris:
+        granted["resourceSubscriptions"] = sorted(uris)
+    return jsonrpc.encode({"_meta": meta, "notifications": granted})
+
+
+def _subscribes(about: About) -> bool:
+    resources = about.capabilities.get("resources")
+    return isinstance(resources, dict) and bool(resources.get("subscribe"))
+
+
+def _read(params: Raw, kind: type[T]) -> T:
+    try:
+        return msgspec.json.decode(params, type=kind)
+    except UNREADABLE as error:
+        raise Fault(jsonrpc.INVALID_PARAMS, f"the parameters cannot be read: {error}", refused=True) from error

@@ -1,0 +1,101 @@
+"""A legacy client from its handshake to its end: what it declared, what it waits for, what it wants to be told.
+
+It knows no transport: one gives it a way to send. Above: `stdio.py`, `http_legacy.py`. Below: `server.py` makes it.
+"""
+
+import msgspec
+from msgspec import Raw, Struct
+
+from toolfold.types import EMPTY_OBJECT, Caller
+from toolfold.wire import jsonrpc
+from toolfold.wire.jsonrpc import ABSENT, UNREADABLE, Envelope
+from toolfold.wire.serving.asking import LegacyAsker
+from toolfold.wire.serving.exchange import Client, Exchange
+from toolfold.wire.serving.hub import Listener, Tell
+from toolfold.wire.serving.values import Fault
+from toolfold.wire.values import LEGACY_VERSIONS
+
+LOWEST = "debug"
+"""A client that named no level gets whatever its server sends."""
+
+
+class Hello(Struct, frozen=True):
+    """What `initialize` says."""
+
+    protocolVersion: str  # noqa: N815 - the protocol's spelling
+    capabilities: dict[str, Raw] = {}
+    clientInfo: Raw = EMPTY_OBJECT  # noqa: N815 - as above
+
+    @property
+    def version(self) -> str:
+        """The version to speak: the one it asks for, else the newest of its era."""
+        return self.protocolVersion if self.protocolVersion in LEGACY_VERSIONS else LEGACY_VERSIONS[0]
+
+
+_hello = msgspec.json.Decoder(Hello)
+
+
+class _Cancelled(Struct):
+    requestId: int | str | None = None  # noqa: N815 - the protocol's spelling
+
+
+_cancelled = msgspec.json.Decoder(_Cancelled)
+
+
+def read_hello(params: Raw) -> Hello:
+    try:
+        return _hello.decode(params)
+    except UNREADABLE as error:
+        raise Fault(jsonrpc.INVALID_PARAMS, f"`initialize` cannot be read: {error}", refused=True) from error
+
+
+class Running:
+    """The requests of one client that are being answered, by their ids."""
+
+    def __init__(self) -> None:
+        self._by_id: dict[object, Exchange] = {}
+
+    def add(self, exchange: Exchange) -> None:
+        self._by_id[exchange.identifier] = exchange
+
+    def done(self, exchange: Exchange) -> None:
+        if self._by_id.get(exchange.identifier) is exchange:
+            del self._by_id[exchange.identifier]
+
+    def cancel(self, params: Raw) -> None:
+        """The client says that it no longer waits for a request."""
+        try:
+            identifier = _cancelled.decode(params).requestId
+        except UNREADABLE:
+            return
+        exchange = self._by_id.get(identifier)
+        if exchange is not None and exchange.task is not None:
+            exchange.task.cancel()
+
+    def all(self) -> list[Exchange]:
+        return list(self._by_id.values())
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+
+class Session:
+    """One legacy client."""
+
+    def __init__(self, hello: Hello, caller: Caller, lists: frozenset[str], tell: Tell) -> None:
+        capabilities = Raw(jsonrpc.encode(hello.capabilities))
+        self.client = Client(
+            caller=caller, era="legacy", version=hello.version, capabilities=capabilities, info=hello.clientInfo
+        )
+        self.asker = LegacyAsker()
+        self.listener = Listener(caller.name, tell, lists, log_level=LOWEST)
+        self.running = Running()
+
+    def answered(self, message: Envelope) -> None:
+        """The client answers something that it was asked."""
+        if message.result is not ABSENT or message.error is not ABSENT:
+            self.asker.answered(message)
+
+    def set_level(self, level: str) -> None:
+        self.client.log_level = level
+        self.listener.log_level = level

@@ -1,0 +1,267 @@
+"""Serving on a pipe: one message a line, both eras side by side, until the other end closes it.
+
+Nothing but messages is written. Above: the face that starts it. Below: `server.py`, `wire.pipes`, `wire.framing`.
+"""
+
+import asyncio
+import contextlib
+import fcntl
+import os
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, Raw
+
+from toolfold.types import EMPTY_OBJECT, LOCAL, Caller
+from toolfold.wire import jsonrpc
+from toolfold.wire.framing import LineFramer
+from toolfold.wire.jsonrpc import ABSENT, UNREADABLE, Envelope
+from toolfold.wire.pipes import PipeReader, PipeWriter
+from toolfold.wire.serving.exchange import Exchange, Meta, Params, read_params
+from toolfold.wire.serving.faults import check_identifier, fault_message
+from toolfold.wire.serving.server import ONLY_MODERN, Server
+from toolfold.wire.serving.session import Running, Session
+from toolfold.wire.serving.values import Fault
+
+BATCH_VERSION = "2025-03-26"
+"""The one version that knows several messages in one."""
+
+READ_SIZE = 1 << 16
+LARGE = 1 << 16
+PIPE_SIZE = 1 << 20
+SETTLE_S = 1.0
+FLUSH_S = 2.0
+
+
+class _Pipe:
+    """The outlet of every request on the pipe, and what is known of the client at its other end."""
+
+    def __init__(self, server: Server, caller: Caller, write: Callable[[bytes], None]) -> None:
+        self._server = server
+        self._caller = caller
+        self._write = write
+        self._session: Session | None = None
+        self._running = Running()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    # --- what goes out
+
+    def push(self, message: bytes) -> None:
+        self._write(message + b"\n")
+
+    def finish(self, message: bytes, fault: Fault | None) -> None:
+        if len(message) > LARGE:
+            self._write(message)  # copying it once more would cost more than a second write
+            self._write(b"\n")
+        elif message:
+            self._write(message + b"\n")
+
+    def _tell(self, method: str, params: bytes) -> None:
+        self.push(jsonrpc.notification_message(method, params))
+
+    # --- what comes in
+
+    def line(self, line: bytes) -> None:
+        try:
+            if not line.isascii():
+                line.decode()
+            message = jsonrpc.read_envelope(line)
+        except UNREADABLE as error:
+            self._odd(line, error)
+            return
+        self._receive(message, self)
+
+    def oversized(self, head: bytes, tail: bytes, size: int) -> None:
+        fault = Fault(jsonrpc.INVALID_REQUEST, f"a message of {size} bytes is too large for this server")
+        self.finish(fault_message(None, fault), fault)
+
+    def _odd(self, line: bytes, error: Exception) -> None:
+        batch = _batch(line) if self._session is not None and self._session.client.version == BATCH_VERSION else None
+        if batch is None:
+            fault = Fault(jsonrpc.PARSE_ERROR, f"this is no JSON-RPC message: {error}")
+            self.finish(fault_message(None, fault), fault)
+            return
+        outlet = _Batch(self, sum(_is_request(message) for message in batch))
+        for message in batch:
+            self._receive(message, outlet)
+
+    def _receive(self, message: Envelope, outlet: "_Pipe | _Batch") -> None:
+        if message.method is UNSET:
+            if self._session is not None:
+                self._session.answered(message)
+        elif message.id is UNSET:
+            self._notified(message)
+        else:
+            try:
+                check_identifier(message)
+                self._request(message, read_params(message.params), outlet)
+            except Fault as fault:
+                outlet.finish(fault_message(message.id, fault), fault)
+
+    def _request(self, message: Envelope, read: tuple[Params, Meta], outlet: "_Pipe | _Batch") -> None:
+        modern = read[1].version is not ABSENT or message.method in ONLY_MODERN
+        if message.method == "initialize" and not modern:
+            self._keep(self._hello(message, outlet))
+        elif modern or self._session is None:
+            exchange = self._server.modern(message, read, self._caller, outlet)
+            self._running.add(exchange)
+            if exchange.task is not None:
+                exchange.task.add_done_callback(lambda _: self._running.done(exchange))
+        else:
+            self._server.legacy(message, self._session, outlet)
+
+    async def _hello(self, message: Envelope, outlet: "_Pipe | _Batch") -> None:
+        try:
+            session, answer = await self._server.hello(message, self._caller, self._tell)
+        except Fault as fault:
+            outlet.finish(fault_message(message.id, fault), fault)
+            return
+        before, self._session = self._session, session
+        outlet.finish(answer, None)
+        if before is not None:
+            await self._server.goodbye(before)
+
+    def _notified(self, message: Envelope) -> None:
+        if message.method == "notifications/cancelled":
+            self._running.cancel(message.params if message.params is not ABSENT else EMPTY_OBJECT)
+        if self._session is not None:
+            self._keep(self._server.notified(message, self._session))
+
+    def _keep(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def settle(self) -> None:
+        """The input ended: what is nearly answered still is."""
+        session = self._session.running.all() if self._session is not None else []
+        waiting = {
+            exchange.task
+            for exchange in (*self._running.all(), *session)
+            if exchange.task is not None and exchange.outlet is not None and exchange.method != "subscriptions/listen"
+        }
+        if waiting or self._tasks:
+            await asyncio.wait({*waiting, *self._tasks}, timeout=SETTLE_S)
+
+    async def close(self) -> None:
+        for exchange in self._running.all():
+            _drop(exchange)
+        if self._session is not None:
+            await self._server.goodbye(self._session)
+        for task in tuple(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+class _Batch:
+    """Gathers the answers to several messages that came in one."""
+
+    def __init__(self, pipe: _Pipe, expected: int) -> None:
+        self._pipe = pipe
+        self._expected = expected
+        self._answers: list[bytes] = []
+
+    def push(self, message: bytes) -> None:
+        self._pipe.push(message)
+
+    def finish(self, message: bytes, fault: Fault | None) -> None:
+        self._expected -= 1
+        if message:
+            self._answers.append(message)
+        if self._expected == 0 and self._answers:
+            self._pipe.push(b"[" + b",".join(self._answers) + b"]")
+
+
+def _drop(exchange: Exchange) -> None:
+    exchange.outlet = None
+    if exchange.task is not None:
+        exchange.task.cancel()
+
+
+def _is_request(message: Envelope) -> bool:
+    return message.method is not UNSET and message.id is not UNSET
+
+
+def _batch(line: bytes) -> list[Envelope] | None:
+    try:
+        return [jsonrpc.read_envelope(part) for part in msgspec.json.decode(line, type=list[Raw])] or None
+    except UNREADABLE:
+        return None
+
+
+async def serve_stdio(
+    server: Server, *, caller: Caller = LOCAL, read_from: int, write_to: int, stop: asyncio.Event | None = None
+) -> None:
+    """Serves until the input ends or `stop` is set. Owns both descriptors and closes them."""
+    ended = asyncio.Event()
+    os.set_blocking(write_to, False)
+    _widen(write_to)
+    writer = PipeWriter(write_to, ended.set)
+    pipe = _Pipe(server, caller, writer.write)
+    framer = LineFramer(server.options.max_body_bytes, pipe.line, pipe.oversized)
+    reading = _Reading(read_from, framer.feed, ended.set)
+    try:
+        await _either(ended, stop)
+    finally:
+        if stop is None or not stop.is_set():
+            await pipe.settle()
+        await server.end_subscriptions()
+        reading.close()
+        await pipe.close()
+        await server.aclose()
+        await _flushed(writer)
+        writer.close()
+
+
+def _widen(descriptor: int) -> None:
+    """A larger pipe takes a large answer in fewer steps. Where that is not to be had, it works all the same."""
+    with contextlib.suppress(OSError, AttributeError):
+        fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, PIPE_SIZE)
+
+
+async def _either(ended: asyncio.Event, stop: asyncio.Event | None) -> None:
+    waiting = {asyncio.ensure_future(event.wait()) for event in (ended, stop) if event is not None}
+    try:
+        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in waiting:
+            task.cancel()
+
+
+async def _flushed(writer: PipeWriter) -> None:
+    """What was answered in time still goes out, if the other end takes it."""
+    try:
+        async with asyncio.timeout(FLUSH_S):
+            await writer.empty()
+    except TimeoutError:
+        return
+
+
+class _Reading:
+    """Reads through the event loop where it can, and in a thread where it cannot, as from a file."""
+
+    def __init__(self, descriptor: int, feed: Callable[[bytes], None], ended: Callable[[], None]) -> None:
+        self._reader: PipeReader | None = None
+        self._task: asyncio.Task[None] | None = None
+        os.set_blocking(descriptor, False)
+        try:
+            self._reader = PipeReader(descriptor, feed, ended)
+        except OSError:
+            os.set_blocking(descriptor, True)
+            self._task = asyncio.ensure_future(_read_file(descriptor, feed, ended))
+
+    def close(self) -> None:
+        if self._reader is not None:
+            self._reader.close()
+        if self._task is not None:
+            self._task.cancel()
+
+
+async def _read_file(descriptor: int, feed: Callable[[bytes], None], ended: Callable[[], None]) -> None:
+    try:
+        while data := await asyncio.to_thread(os.read, descriptor, READ_SIZE):
+            feed(data)
+    finally:
+        os.close(descriptor)
+    ended()

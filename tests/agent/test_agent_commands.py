@@ -1,0 +1,72 @@
+"""Commands are read from whatever form a model gives them in, and what cannot be read says what would do."""
+
+import pytest
+
+from toolfold.agent.commands import BadCommand, Finish, Search, Single, UseTool, answer_schema, offers, read
+from toolfold.model import Reply, ToolUse
+
+ALL = ("search", "tool", "sandbox", "tool_output", "agent", "task_status", "batch", "finish", "fail")
+
+
+def commands(text: str, allowed: tuple[str, ...] = ALL) -> list[Single]:
+    return [command for _, command in read(Reply(text=text), allowed)]
+
+
+@pytest.mark.requirement("A-01")
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"type": "search", "query": "read a file"}',
+        'Let me look.\n```json\n{"type": "search", "query": "read a file"}\n```\nThen I go on.',
+        '```\n{"type": "search", "query": "read a file"}\n```',
+        'I will use {"type": "search", "query": "read a file"} now',
+        '<think>{"type": "fail", "reason": "no"}</think>{"type": "search", "query": "read a file"}',
+        '{"type": "search", "query": "read a file"} {"type": "search", "query": "another"}',
+        '{"query": "read a file", "type": "search", "unknown": 1}',
+    ],
+)
+def test_a_command_is_found_in_bare_fenced_and_surrounded_json(text: str) -> None:
+    assert commands(text) == [Search(query="read a file")]
+
+
+def test_a_batch_is_its_commands() -> None:
+    inner = '{"type": "tool", "tool_id": "a.b", "args": {"x": 1}}, {"type": "finish", "report": "r"}'
+    text = f'{{"type": "batch", "commands": [{inner}]}}'
+    assert commands(text) == [UseTool(tool_id="a.b", args={"x": 1}), Finish(report="r")]
+
+
+def test_native_calls_keep_the_ids_that_their_answers_need() -> None:
+    reply = Reply(uses=(ToolUse("1", "search", {"query": "a"}), ToolUse("2", "tool", {"tool_id": "t", "args": {}})))
+    assert read(reply, ALL) == (("1", Search(query="a")), ("2", UseTool(tool_id="t")))
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("I am done.", "no command"),
+        ("", "no command"),
+        ('{"type": "dance"}', "no command"),
+        ('{"type": "search"}', "query"),
+        ('{"type": "search", "query": 5}', "query"),
+        ('{"type": "batch", "commands": []}', "no command"),
+        ("[" * 100_000, "no command"),
+    ],
+)
+def test_what_is_no_command_is_told_with_one_that_would_do(text: str, says: str) -> None:
+    with pytest.raises(BadCommand) as told:
+        commands(text)
+    assert says in told.value.message
+    assert '"type": "search"' in told.value.next_action
+
+
+def test_a_command_that_is_not_there_in_this_turn_is_refused() -> None:
+    with pytest.raises(BadCommand, match="search"):
+        commands('{"type": "search", "query": "a"}', ("finish", "fail"))
+
+
+def test_offers_and_the_answer_schema_name_the_commands_of_the_turn() -> None:
+    assert [offer.name for offer in offers(("finish", "fail"))] == ["finish", "fail"]
+    assert [one["properties"]["type"]["const"] for one in answer_schema(("finish", "fail"))["anyOf"]] == [
+        "finish",
+        "fail",
+    ]

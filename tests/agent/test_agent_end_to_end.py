@@ -1,0 +1,193 @@
+"""The agent over real servers, with a scripted model: from search over an oversized result and a script to the report.
+
+And the same with a model that makes every mistake there is.
+"""
+
+import asyncio
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from toolfold import Gateway
+from toolfold.agent.planner import Report
+from toolfold.agent.record import comparable, read_record
+from toolfold.config import Settings
+from toolfold.config.values import Limits
+from toolfold.demo.data import demo_servers, make_demo_data
+from toolfold.model import Prompt, Reply, ToolUse
+from toolfold.testing.scripted import ScriptedModel
+
+needs_git = pytest.mark.skipif(shutil.which("git") is None, reason="the git program is not installed")
+
+SCRIPT = """
+import asyncio
+from runtime.discovery import use_tools
+
+use_tools("get the commit log of the repository", server="git")
+from servers.git import log
+
+
+async def main():
+    found = await log(limit=3)
+    return {"commits": len(found.commits)}
+
+
+asyncio.run(main())
+"""
+
+Plan = Callable[[Prompt], dict[str, Any] | str]
+
+
+def use(*commands: dict[str, Any]) -> Reply:
+    return Reply(
+        uses=tuple(
+            ToolUse(f"u{number}", one["type"], {key: value for key, value in one.items() if key != "type"})
+            for number, one in enumerate(commands)
+        )
+    )
+
+
+def last(prompt: Prompt) -> str:
+    return prompt.messages[-1].content
+
+
+def handle_in(prompt: Prompt) -> str:
+    found = re.findall(r'tool_output\(handle = "([^"]+)"', "\n".join(message.content for message in prompt.messages))
+    return str(found[-1])
+
+
+class Played:
+    """One run over the demo servers, and what is left of it."""
+
+    def __init__(self, folder: Path, steps: list[Callable[[Prompt], Reply]], **limits: Any) -> None:
+        data = make_demo_data(folder / "data")
+        self.settings = Settings(servers=tuple(demo_servers(data)), home=folder / "home", limits=Limits(**limits))
+        remaining = list(steps)
+
+        def answer(prompt: Prompt) -> Reply:
+            return remaining.pop(0)(prompt)
+
+        self.model = ScriptedModel(answer)
+        self.report: Report = asyncio.run(self._run())
+        self.file = next((folder / "home" / "runs").glob("*.jsonl"))
+        self.events = read_record(self.file)
+
+    async def _run(self) -> Report:
+        async with Gateway(self.settings) as gateway:
+            await gateway.build()
+            return await gateway.agent(model=self.model).run("How many commits are there?")
+
+    def results(self) -> list[dict[str, Any]]:
+        return [event["result"] for event in self.events if event["event"] == "command.done"]
+
+
+def say(*commands: dict[str, Any]) -> Callable[[Prompt], Reply]:
+    return lambda prompt: use(*commands)
+
+
+GOOD: list[Callable[[Prompt], Reply]] = [
+    say({"type": "search", "query": "show the commit history"}),
+    say(
+        {
+            "type": "tool",
+            "tool_id": "toolbox.inspect_tool_output",
+            "args": {"tool_id": "git.log", "field_path": "commits[]"},
+        }
+    ),
+    say({"type": "tool", "tool_id": "git.log", "args": {"limit": 20}}),
+    lambda prompt: use(
+        {"type": "tool_output", "handle": handle_in(prompt), "extract": "commits[0].subject"},
+        {"type": "tool_output", "handle": handle_in(prompt), "extract": "the author of the first commit"},
+    ),
+    say({"type": "sandbox", "code": SCRIPT}),
+    say({"type": "finish", "report": "There are commits.", "data": {"ok": True}}),
+]
+
+
+@needs_git
+@pytest.mark.requirement("A-01", "A-03", "A-05", "O-10")
+def test_a_task_goes_through_every_stage_over_real_servers(tmp_path: Path) -> None:
+    run = Played(tmp_path, GOOD, tool_response_max_bytes=600)
+    texts = [one["text"] for one in run.results()]
+    assert [one["ok"] for one in run.results()] == [True] * 6, texts
+    assert "git.log" in texts[0]
+    assert '"field_path":"commits[]"' in texts[1]
+    assert texts[2].startswith("Tool output is too large (")
+    assert texts[3].startswith("ABSTRACT FROM TOOL OUTPUT git.log WITH HANDLE ")
+    assert 'summary: {"commits":3}' in texts[5]
+    assert (run.report.ending, run.report.text, run.report.data) == ("finished", "There are commits.", {"ok": True})
+    assert run.file.stat().st_mode & 0o777 == 0o600
+
+
+@needs_git
+@pytest.mark.requirement("A-05")
+def test_replays_of_twenty_recorded_runs_are_the_same_event_for_event(tmp_path: Path) -> None:
+    run = Played(tmp_path, GOOD, tool_response_max_bytes=600)
+
+    async def again() -> list[bool]:
+        async with Gateway(msgspec.structs.replace(run.settings, servers=())) as gateway:
+            agent = gateway.agent(model="")
+            (first,) = [one["run"] for one in agent.runs()]
+            found = [await agent.replay(first) for _ in range(20)]
+            assert all(one.report.text == "There are commits." for one in found)
+            return [one.identical for one in found]
+
+    assert asyncio.run(again()) == [True] * 20
+
+
+MISTAKES: list[Callable[[Prompt], Reply]] = [
+    lambda prompt: Reply(text="I think I should begin."),
+    say({"type": "search", "query": "order a taxi to the airport"}),
+    say({"type": "search", "query": "show the commit history", "category_path": ["No", "Such", "Place"]}),
+    say({"type": "search", "query": "show the commit history"}),
+    say({"type": "tool", "tool_id": "git.lgo", "args": {}}),
+    say({"type": "tool", "tool_id": "git.log", "args": {"limit": "many"}}),
+    say(
+        {
+            "type": "tool",
+            "tool_id": "toolbox.inspect_tool_output",
+            "args": {"tool_id": "git.log", "field_path": "comits"},
+        }
+    ),
+    say({"type": "tool_output", "handle": "nothing", "extract": "x"}),
+    say({"type": "sandbox", "code": "from runtime.discovery import use_tools\nuse_tools(open('x').read())"}),
+    say({"type": "sandbox", "code": "1/0"}),
+    say({"type": "agent", "agent": "nobody", "task": "help"}),
+    lambda prompt: Reply(text='{"type": "finish"}'),
+    say({"type": "finish", "report": "at last"}),
+]
+
+
+@needs_git
+@pytest.mark.requirement("A-01", "A-02")
+def test_a_model_that_makes_every_mistake_is_told_each_and_can_still_finish(tmp_path: Path) -> None:
+    run = Played(tmp_path, MISTAKES)
+    assert (run.report.ending, run.report.text) == ("finished", "at last")
+    told = {}
+    for prompt in run.model.prompts[1:]:
+        found = re.search(r'"code":"([A-Z_]+)","message":"((?:[^"\\]|\\.)*)"', last(prompt))
+        if found:
+            told[found[1]] = found[2]
+    assert {
+        "BAD_COMMAND",
+        "NO_MATCH_IN_CATEGORY",
+        "UNKNOWN_PATH",
+        "REFUSED",
+        "INVALID_ARGUMENTS",
+        "UNKNOWN_FIELD",
+    } <= set(told)
+    assert {"SCRIPT_INVALID"} <= set(told)
+    texts = "\n".join(last(prompt) for prompt in run.model.prompts)
+    assert "ZeroDivisionError" in texts
+    assert comparable(run.events)[0]["event"] == "run.started"
+
+
+@needs_git
+def test_a_model_that_never_reports_ends_within_its_budget(tmp_path: Path) -> None:
+    run = Played(tmp_path, [say({"type": "task_status", "status": "busy"})] * 30)
+    assert (run.report.ending, run.report.synthetic, run.report.turns) == ("out_of_budget", True, 25)

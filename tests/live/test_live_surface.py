@@ -1,0 +1,74 @@
+"""The profile `live`: exactly three tools, one session for each caller, bounded in number and idle time."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from msgspec import Raw
+
+from toolfold import Gateway, Settings
+from toolfold.errors import ToolNotFound
+from toolfold.faces.surface.base import Ask
+from toolfold.faces.surface.live import LiveSurface
+from toolfold.gateway.living import Sessions
+from toolfold.types import LOCAL, Caller
+
+
+async def asked(surface: LiveSurface, name: str, caller: Caller = LOCAL, **arguments: Any) -> dict[str, Any]:
+    raw = await surface.call(Ask(name=name, arguments=Raw(msgspec.json.encode(arguments)), caller=caller))
+    result = msgspec.json.decode(raw)
+    answer: dict[str, Any] = msgspec.json.decode(result["content"][0]["text"])
+    assert result["isError"] is not answer["ok"]
+    return answer
+
+
+@pytest.mark.requirement("L-01", "L-02")
+def test_the_profile_shows_exactly_three_tools_and_answers_with_the_envelope(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with Gateway(Settings(home=tmp_path)) as gateway:
+            surface = LiveSurface(gateway)
+            tools = [msgspec.json.decode(tool) for tool in await surface.tools(LOCAL)]
+            assert [tool["name"] for tool in tools] == ["list_globals", "inspect", "eval_expr"]
+            assert "Prefer inspect" in await surface.instructions(LOCAL)
+            assert await asked(surface, "eval_expr", expr="(x := [1, 2])") == {
+                "ok": True,
+                "result": {"value_repr": "[1, 2]", "stdout": "", "stderr": ""},
+            }
+            assert (await asked(surface, "inspect", expr="x"))["result"]["size"] == {"len": 2}
+            assert (await asked(surface, "inspect"))["error"]["code"] == "invalid_arguments"
+            with pytest.raises(ToolNotFound, match="unknown_function"):
+                await surface.call(Ask(name="get_type"))
+
+    asyncio.run(main())
+
+
+def test_each_caller_and_client_has_a_session_of_its_own(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with Gateway(Settings(home=tmp_path)) as gateway:
+            surface = LiveSurface(gateway)
+            one, two = Caller(name="ann", session="1"), Caller(name="ann", session="2")
+            await asked(surface, "eval_expr", one, expr="(secret := 42)")
+            assert (await asked(surface, "list_globals", two))["result"] == {"globals": []}
+            assert (await asked(surface, "eval_expr", one, expr="secret"))["result"]["value_repr"] == "42"
+
+    asyncio.run(main())
+
+
+def test_sessions_are_bounded_in_number_and_idle_time(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with Gateway(Settings(home=tmp_path)) as gateway:
+            sessions = Sessions(gateway.living, most=2)
+            callers = [Caller(name=name) for name in ("ann", "bob", "cid")]
+            first = await sessions.of(callers[0])
+            for caller in callers[1:]:
+                await sessions.of(caller)
+            assert await sessions.of(callers[0]) is not first
+            await sessions.aclose()
+            brief = Sessions(gateway.living, idle_s=-1.0)
+            again = await brief.of(callers[0])
+            assert await brief.of(callers[0]) is not again
+            await brief.aclose()
+
+    asyncio.run(main())

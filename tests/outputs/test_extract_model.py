@@ -1,0 +1,70 @@
+"""One extraction end to end with a real language model on loopback. It proves the wire, not the wit."""
+
+import asyncio
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from extract_kit import ask, stored
+
+from toolfold.agent.openai_compatible import OpenAICompatible
+from toolfold.events import Event
+from toolfold.model import Message, Prompt
+
+pytestmark = [pytest.mark.model, pytest.mark.timeout(110)]
+SERVER = Path(__file__).with_name("model_server.py")
+
+
+@pytest.fixture(scope="module")
+def model() -> Iterator[OpenAICompatible]:
+    pytest.importorskip("xllamacpp", reason="the server of the real model is not installed")
+    process = subprocess.Popen(
+        [sys.executable, str(SERVER)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    with process:
+        try:
+            address = next(line.split()[1] for line in process.stdout if line.startswith("address "))
+            yield OpenAICompatible(
+                "smollm2", f"{address}/v1", context_tokens=2048, max_output_tokens=48, calls_tools=False, timeout_s=90
+            )
+        finally:
+            process.stdin.close()
+            try:
+                process.wait(10)
+            except subprocess.TimeoutExpired:
+                process.kill()
+
+
+@pytest.mark.requirement("O-07")
+def test_a_real_model_reads_every_chunk_over_the_wire(tmp_path: Path, model: OpenAICompatible) -> None:
+    heard: list[Event] = []
+    document = stored(tmp_path, "".join(f"ticket {number}: the printer is out of paper\n" for number in range(20)))
+    found = ask(document, "which tickets are about the printer", mode="full-chunked", model=model, heard=heard)
+    assert found.usage.input_tokens > document.tokens
+    assert 0 < found.usage.output_tokens <= 48
+    assert heard[-1].data["calls"] == 1
+    # So small a model may forget the wrapper; then, and only then, the strategy could not run.
+    assert found.strategy == "full-chunked" or "gave no final report for chunk 1" in found.warning
+    assert found.text.startswith(f"ABSTRACT FROM TOOL OUTPUT shop.list_orders WITH HANDLE {document.handle}, STRATEGY:")
+
+
+def test_a_real_model_answers_in_the_form_it_is_asked_for(model: OpenAICompatible) -> None:
+    schema = {
+        "type": "object",
+        "properties": {"colour": {"type": "string", "enum": ["red", "blue"]}},
+        "required": ["colour"],
+        "additionalProperties": False,
+    }
+    asked = Message(role="user", content="The sky is blue. Which colour is it? Answer in JSON.")
+    reply = asyncio.run(model.complete(Prompt(messages=(asked,), answer_schema=schema, max_output_tokens=32)))
+    found = json.loads(reply.text.strip().removeprefix("```json").removesuffix("```"))
+    assert found["colour"] in {"red", "blue"}

@@ -1,0 +1,37 @@
+"""`toolfold doctor` attacks a confined child for real and says what holds."""
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from toolfold.gateway.sandboxing import confinement
+
+
+@pytest.mark.requirement("U-10")
+def test_the_doctor_says_which_layers_stopped_the_attacks(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "toolfold", "--home", str(tmp_path), "-v", "doctor", "--json"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+        cwd=tmp_path,
+        env={**os.environ, "HOME": str(tmp_path)},
+    )
+    found = [each for each in json.loads(done.stdout)["findings"] if each["subject"] == "sandbox"]
+    assert {each["verdict"] for each in found} <= {"well", "mind"}
+    assert "attacks stopped by" in found[0]["text"]
+    assert "landlock" in found[0]["text"]
+    assert [each for each in found if each["text"].startswith("no script can connect over TCP")]
+
+
+def test_every_attack_of_the_doctor_is_stopped_with_and_without_namespaces() -> None:
+    for namespaces in (True, False):
+        report = asyncio.run(confinement(namespaces=namespaces))
+        assert report.holds, report
+        assert len(report.attacks) >= 14

@@ -1,0 +1,181 @@
+"""How children are confined here, and what happens where a layer is not to be had: the next way, or a refusal."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from sandbox_lab import CONFINED, Lab
+
+from toolfold.sandbox import bubblewrap, seatbelt
+from toolfold.sandbox.base import MIB, ChildLimits
+from toolfold.sandbox.reading import real_and_links
+
+X86_ONLY = pytest.mark.skipif(os.uname().machine != "x86_64", reason="the test forbids system calls by their numbers")
+
+FORBIDDING = """
+import asyncio, json, struct, sys
+import msgspec
+from toolfold.sandbox import libc, seccomp
+forbidden = json.loads(sys.argv[1])
+code = [(0x20, 0, 0, 0)]
+for number in forbidden:
+    code += [(0x15, 0, 1, number), (0x06, 0, 0, 0x00050000 | 38)]
+code.append((0x06, 0, 0, 0x7FFF0000))
+libc.prctl(libc.PR_SET_NO_NEW_PRIVS, 1)
+seccomp.install(b"".join(struct.pack("=HBBI", *each) for each in code))
+from toolfold.gateway.sandboxing import confinement
+report = asyncio.run(confinement())
+print(json.dumps({**msgspec.to_builtins(report), "holds": report.holds}))
+"""
+LANDLOCK, UNSHARE = [444, 445, 446], [272]
+
+
+def report_without(numbers: list[int], path: str = "") -> dict[str, object]:
+    """What a host finds whose kernel has none of these system calls."""
+    done = subprocess.run(
+        [sys.executable, "-c", FORBIDDING, json.dumps(numbers)],
+        env={**os.environ, "PATH": path},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    found: dict[str, object] = json.loads(done.stdout)
+    return found
+
+
+@pytest.mark.requirement("U-10")
+@pytest.mark.parametrize("way", CONFINED)
+def test_the_layers_that_must_hold_do(lab: Lab, way: str) -> None:
+    layers = lab.attack(way, "result = 1").layers
+    assert {"no_new_privs", "rlimits", "seccomp"} <= set(layers)
+    assert "landlock" in layers or way == "bubblewrap"
+
+
+@pytest.mark.requirement("U-10")
+@X86_ONLY
+def test_without_landlock_and_bubblewrap_it_refuses_and_says_what_to_do() -> None:
+    report = report_without(LANDLOCK)
+    assert report["layers"] == []
+    assert "there is no sandbox here: the kernel has no Landlock" in str(report["refusal"])
+    assert "bubblewrap" in str(report["next_action"])
+    assert "--unsafe" in str(report["next_action"])
+
+
+@X86_ONLY
+def test_without_namespaces_the_other_layers_hold_alone() -> None:
+    report = report_without(UNSHARE)
+    assert report["holds"], report
+    assert {"landlock", "seccomp", "rlimits"} <= set(report["layers"])  # type: ignore[call-overload]  # a list, from JSON
+    assert "namespaces" not in report["layers"]  # type: ignore[operator]  # as above
+    assert "no namespaces" in str(report["missing"])
+
+
+@X86_ONLY
+@pytest.mark.skipif("bubblewrap" not in CONFINED, reason="bubblewrap is not installed")
+def test_without_landlock_bubblewrap_does() -> None:
+    report = report_without(LANDLOCK, os.environ["PATH"])
+    assert report["holds"], report
+    assert {"bubblewrap", "seccomp", "rlimits"} <= set(report["layers"])  # type: ignore[call-overload]  # as above
+
+
+def test_unsafe_must_be_asked_for_and_is_told(lab: Lab) -> None:
+    outcome = lab.attack("unsafe", "result = len(open('/etc/passwd').read()) > 0")
+    assert outcome.layers == ()
+    assert outcome.answer == {"result": True}
+
+
+@pytest.mark.parametrize("way", CONFINED)
+def test_the_library_of_python_works_inside(lab: Lab, way: str) -> None:
+    code = """
+import asyncio, concurrent.futures, importlib, shutil, sqlite3, tempfile, zipfile, zoneinfo
+async def main():
+    await asyncio.sleep(0.001)
+    return await asyncio.gather(*(asyncio.to_thread(pow, n, 2) for n in range(4)))
+done = [asyncio.run(main())]
+with sqlite3.connect("data.sqlite") as database:
+    database.execute("create table t (x)")
+    database.execute("insert into t values (1)")
+    done.append(database.execute("select x from t").fetchone()[0])
+database.close()
+with tempfile.TemporaryDirectory() as folder:
+    with open(folder + "/a", "w") as file:
+        file.write("text")
+    shutil.copyfile(folder + "/a", "b")
+    os.rename("b", "c")
+    with zipfile.ZipFile("z.zip", "w") as archive:
+        archive.write("c")
+done += [open("c").read(), sorted(os.listdir(".")), str(zoneinfo.ZoneInfo("Europe/Berlin"))]
+with concurrent.futures.ThreadPoolExecutor(4) as pool:
+    done.append(sum(pool.map(len, ["a", "bb"])))
+for name in ("ssl", "csv", "decimal", "hashlib", "multiprocessing", "urllib.request", "numpy", "pydantic"):
+    importlib.import_module(name)
+done.append(len(os.urandom(4)))
+result = done
+"""
+    outcome = lab.attack(way, code)
+    expected = [[0, 1, 4, 9], 1, "text", ["c", "data.sqlite", "z.zip"], "Europe/Berlin", 3, 4]
+    assert outcome.answer == {"result": expected}, outcome
+
+
+def test_modes_can_be_changed_in_a_folder_of_its_own(lab: Lab) -> None:
+    code = "open('a', 'w').close(); os.chmod('a', 0o600); os.utime('a', (1, 1))\nresult = os.stat('a').st_mtime"
+    assert lab.attack("namespaces", code).answer == {"result": 1.0}
+
+
+def test_the_name_of_the_machine_stays_outside(lab: Lab) -> None:
+    assert lab.attack("namespaces", "result = os.uname().nodename").answer == {"result": "sandbox"}
+
+
+@pytest.mark.parametrize("way", ["namespaces", "plain"])
+def test_a_family_shares_its_memory_where_groups_can_be_made(lab: Lab, way: str) -> None:
+    code = """
+import time
+reading, writing = os.pipe()
+for _ in range(6):
+    if os.fork() == 0:
+        kept = b"x" * 100 * 2**20
+        os.write(writing, b".")
+        time.sleep(600)
+ended = os.wait()[1]
+result = os.waitstatus_to_exitcode(ended)
+"""
+    limits = ChildLimits(wall_s=20, memory_bytes=128 * MIB, scratch_bytes=MIB, may_fork=True)
+    outcome = lab.attack(way, code, limits=limits)
+    if "cgroups" not in outcome.layers:
+        pytest.skip("this user may make no control groups here")
+    assert outcome.answer == {"result": -9} or outcome.exit.ending in ("out_of_memory", "killed")
+
+
+def test_links_and_the_places_they_lead_to_are_told_apart(tmp_path: Path) -> None:
+    (tmp_path / "real" / "inner").mkdir(parents=True)
+    (tmp_path / "link").symlink_to("real")
+    (tmp_path / "far").symlink_to(tmp_path / "link" / "inner")
+    real, links = real_and_links([str(tmp_path / "far"), str(tmp_path / "link")])
+    assert [path for path in real if path.startswith(str(tmp_path))] == [str(tmp_path / "real")]
+    assert links == {str(tmp_path / "far"): str(tmp_path / "link" / "inner"), str(tmp_path / "link"): "real"}
+
+
+def test_bubblewrap_is_given_no_network_no_proc_no_environment_and_one_folder(tmp_path: Path) -> None:
+    command = bubblewrap.arguments("bwrap", str(tmp_path), [])
+    assert {"--unshare-net", "--unshare-pid", "--clearenv", "--die-with-parent", "--new-session"} <= set(command)
+    assert "--proc" not in command
+    assert [command[place + 1] for place, each in enumerate(command) if each == "--bind"] == [str(tmp_path)]
+    assert command[-1] == "--"
+
+
+def test_the_seatbelt_profile_denies_all_but_what_it_names() -> None:
+    text = seatbelt.profile("/private/tmp/scratch", ['/opt/py"thon', "/opt/lib"])
+    lines = text.splitlines()
+    assert lines[:3] == ["(version 1)", "(deny default)", "(deny network*)"]
+    assert [line for line in lines if "file-write" in line] == [
+        '(allow file-read* file-write* (subpath "/private/tmp/scratch"))',
+        '(allow file-write-data (literal "/dev/null"))',
+    ]
+    assert '(allow file-read* (subpath "/opt/py\\"thon"))' in lines
+    assert not [line for line in lines if line.startswith("(allow network")]
+    assert text.count("(") == text.count(")")
+    assert seatbelt.arguments("/f", [])[:2] == [seatbelt.PROGRAM, "-p"]
