@@ -152,10 +152,8 @@ def test_a_document_that_was_swapped_for_a_link_is_not_followed(tmp_path: Path) 
 @pytest.mark.parametrize("pattern", [r"(a+)+$", r"(a|a)*b", r"(.*a){25}", r"^(a?){60}a{60}$"])
 def test_no_regular_expression_hangs_the_search(tmp_path: Path, pattern: str) -> None:
     document = stored(tmp_path, "a" * 60 + "!\n" + "plain\n")
-    found = grep_file(document.path, pattern, seconds=1.0)
-    assert found.problem == "" or "was stopped" in found.problem
-    tools = Tools(document.path, seconds=1.0)
-    assert isinstance(tools.run("Grep", {"file": document.handle, "pattern": pattern}), str)
+    found = Tools(document.path, seconds=0.5).run("Grep", {"file": document.handle, "pattern": pattern})
+    assert "was stopped" in found or "fit" in found
 
 
 def test_a_wrong_pattern_is_explained(tmp_path: Path) -> None:

@@ -67,6 +67,7 @@ RANGE = re.compile(r"\[lines? (\d+)(?:-(\d+))?, bytes (\d+)-(\d+)\]")
         ),
         (DIFF, "what is the new limit in src/m217.py", "+    limit = 5217"),
         (DIFF, "which limit did run_88 have before", "-    limit = 88"),
+        (DIFF, "which files were changed?", "Exact count: 300 files are changed: src/m0.py, src/m1.py"),
     ],
 )
 def test_the_answer_is_found_without_a_model(tmp_path: Path, content: str, request_text: str, wanted: str) -> None:

@@ -112,7 +112,7 @@ def test_odd_json_in_arguments_is_a_bounded_error_and_reaches_no_server(tmp_path
     assert upstream.calls == []
 
 
-def test_a_million_keys_are_no_trouble_for_the_host(tmp_path: Path) -> None:
+def test_hundreds_of_thousands_of_keys_are_no_trouble_for_the_host(tmp_path: Path) -> None:
     code = f"""{RAW}
 frame({{'op': 'call', 'id': 1, 'tool': 'git.git_log', 'args': {{str(n): n for n in range(300_000)}}}})
 print(answer()['error']['code'])

@@ -49,7 +49,7 @@ class Task(Struct, frozen=True, kw_only=True):
         function = ast.parse(textwrap.dedent(inspect.getsource(self.plan))).body[0]
         assert isinstance(function, ast.AsyncFunctionDef)  # noqa: S101 - plans are written here, nobody else's
         function.returns = None
-        for argument in function.args.args:
+        for argument in [*function.args.args, *([function.args.vararg] if function.args.vararg else [])]:
             argument.annotation = None
         source = ast.unparse(function)
         imports = [f"import {name}" for name in ("asyncio", "json") if f"{name}." in source]

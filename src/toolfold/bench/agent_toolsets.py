@@ -54,9 +54,12 @@ class AllTools:
         if name not in self._targets:
             return f"There is no tool {name!r}."
         server, tool = self._targets[name]
-        async with self._lock:
-            if server not in self._open:
-                self._open[server] = await connect(target(self._servers[server]), options=OPTIONS)
+        try:
+            async with self._lock:
+                if server not in self._open:
+                    self._open[server] = await connect(target(self._servers[server]), options=OPTIONS)
+        except ToolfoldError as error:
+            return f"error: {error.message}"
         return await called(self._open[server], tool, arguments)
 
     async def aclose(self) -> None:
@@ -69,18 +72,20 @@ class Surface:
     def __init__(self, connection: Connection, without: frozenset[str] = frozenset()) -> None:
         self._connection = connection
         self._without = without
+        self._offers: tuple[ToolOffer, ...] = ()
 
     async def instructions(self) -> str:
         return self._connection.info.instructions
 
     async def offers(self) -> tuple[ToolOffer, ...]:
-        """Asked each turn: `tool_output` comes when something is stored, as for a client that hears of changes."""
-        listed = (msgspec.json.decode(raw) for raw in (await self._connection.list_tools()).tools)
-        return tuple(
-            ToolOffer(one["name"], one["description"], one["inputSchema"])
-            for one in listed
-            if one["name"] not in self._without
-        )
+        if not self._offers:
+            listed = (msgspec.json.decode(raw) for raw in (await self._connection.list_tools()).tools)
+            self._offers = tuple(
+                ToolOffer(one["name"], one["description"], one["inputSchema"])
+                for one in listed
+                if one["name"] not in self._without
+            )
+        return self._offers
 
     async def call(self, name: str, arguments: dict[str, Any]) -> str:
         return await called(self._connection, name, arguments)
@@ -98,11 +103,11 @@ async def all_tools(
 
 
 @asynccontextmanager
-async def surface(
-    config: Path, home: Path, *, without: frozenset[str] = frozenset()
-) -> AsyncIterator[Toolset]:
+async def surface(config: Path, home: Path, *, without: frozenset[str] = frozenset()) -> AsyncIterator[Toolset]:
     command = ("-P", "-m", "toolfold", "--config", str(config), "--home", str(home), "serve")
-    connection = await connect(StdioTarget(sys.executable, command, cwd=str(config.parent)), options=OPTIONS)
+    program = StdioTarget(sys.executable, command, cwd=str(config.parent))
+    # Most clients speak the handshake era; there the tools are the same from the first turn to the last.
+    connection = await connect(program, options=OPTIONS, era="legacy")
     try:
         yield Surface(connection, without)
     finally:

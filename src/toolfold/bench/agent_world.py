@@ -17,16 +17,22 @@ from typing import Any
 
 from msgspec import Struct
 
-from toolfold.bench.agent_workbook import cells
+from toolfold.bench.agent_workbook import cells, sheet_names
 from toolfold.demo.data import DemoData, demo_servers, make_demo_data
 from toolfold.demo.more import PUBLIC, install
+from toolfold.errors import ConfigError
 from toolfold.types import ServerSpec
 
 DELIVERIES = 1_500
 INSTALL_S = 300
 MEMORY = "@modelcontextprotocol/server-memory"
 SEEDED = (
-    {"type": "entity", "name": "Kartograf", "entityType": "supplier", "observations": ["delivers maps", "needs 7 days"]},
+    {
+        "type": "entity",
+        "name": "Kartograf",
+        "entityType": "supplier",
+        "observations": ["delivers maps", "needs 7 days"],
+    },
     {"type": "entity", "name": "Nordlicht", "entityType": "supplier", "observations": ["delivers fiction"]},
     {"type": "entity", "name": "Harbour Books", "entityType": "shop", "observations": ["stands at the harbour"]},
     {"type": "relation", "from": "Kartograf", "to": "Harbour Books", "relationType": "supplies"},
@@ -51,7 +57,7 @@ class World(Struct, frozen=True):
         shutil.rmtree(self.root / "data", ignore_errors=True)
         made = make_demo_data(self.data)
         if made.repository is None:
-            raise RuntimeError(made.notes[0])
+            raise ConfigError(made.notes[0], next_action="install git: a third of the tasks is about a repository")
         chance = random.Random(11)  # noqa: S311 - the same data each time is the point
         lines = [
             f"parcel {number:04d} to {chance.choice(('Husum', 'Leer', 'Emden', 'Stade', 'Kiel'))} "
@@ -59,6 +65,7 @@ class World(Struct, frozen=True):
             for number in range(1, DELIVERIES + 1)
         ]
         (self.data / "files/logs/deliveries.log").write_text("\n".join(lines) + "\n", encoding="utf-8")
+        shutil.copy(self.data / "shop.db", self.root / "before.db")
         (self.data / "memory.jsonl").write_text("\n".join(json.dumps(one) for one in SEEDED) + "\n", encoding="utf-8")
         return self
 
@@ -85,8 +92,9 @@ class World(Struct, frozen=True):
         return found.read_text(encoding="utf-8") if found.is_file() else ""
 
     def rows(self, sql: str, *parameters: Any) -> list[tuple[Any, ...]]:
-        """What a query finds; nothing where a table is missing."""
+        """What a query finds; nothing where a table is missing. The data as it was before the task is `before`."""
         with closing(sqlite3.connect(self.data / "shop.db")) as database:
+            database.execute("ATTACH ? AS before", (str(self.root / "before.db"),))
             try:
                 return database.execute(sql, parameters).fetchall()
             except sqlite3.OperationalError:
@@ -97,14 +105,15 @@ class World(Struct, frozen=True):
         return found[0][0] if found else None
 
     def git(self, *args: str) -> str:
-        done = subprocess.run(
-            ["git", *args], cwd=self.data / "repository", capture_output=True, check=True, timeout=30
-        )
+        done = subprocess.run(["git", *args], cwd=self.data / "repository", capture_output=True, check=True, timeout=30)
         return done.stdout.decode().strip()
 
     def cell(self, workbook: str, sheet: str, name: str) -> Any:
         """The value of a cell; `None` where workbook, sheet or cell is missing."""
         return cells(self.data / workbook, sheet).get(name)
+
+    def sheets(self, workbook: str) -> list[str]:
+        return sheet_names(self.data / workbook)
 
     def memory(self) -> list[dict[str, Any]]:
         lines = (self.data / "memory.jsonl").read_text(encoding="utf-8").splitlines()

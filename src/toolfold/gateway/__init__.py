@@ -24,6 +24,8 @@ from toolfold.gateway.upstreams import FRESHNESS_CHECK_S, Upstreams
 from toolfold.types import LOCAL, Caller, Listing, Outcome, ServerState
 
 if TYPE_CHECKING:
+    import asyncio
+
     from toolfold import BlockingGateway
     from toolfold.catalogue.build import Build as Build
     from toolfold.gateway.agents import Agent
@@ -201,6 +203,13 @@ class Gateway(Looking):
             "catalogue.built", generation=build.generation, tools=build.report.tools, changes=len(build.changes)
         )
         return build
+
+    def begin(self) -> "asyncio.Task[None]":
+        """Reads all servers in the background where the catalogue is missing, or is not of these servers. Whoever asks
+        for tools before there is any catalogue waits for it."""
+        from toolfold.gateway.beginning import begun
+
+        return begun(self, self.governor, self._open_store())
 
     async def call_tool(
         self,

@@ -67,6 +67,8 @@ class Governor:
         self._unsubscribe = events.subscribe(self._heard, only="catalogue.updated")
         self.truster = Truster(store, settings.trust)
         self.metrics = Metrics()
+        self.first_build: asyncio.Future[None] | None = None
+        """Where there is no catalogue yet: done when there is one. Whoever asks for a tool waits for it."""
         self._store = store
         self.trail = self.new_trail() if settings.audit.enabled else None
         self._tracing = _tracing(settings)
@@ -141,6 +143,8 @@ class Governor:
         scene = self.scene(caller)
 
         async def work() -> T:
+            if self.first_build is not None:
+                await asyncio.wait((self.first_build,))
             return await self._counted(name, do(scene))
 
         with contextlib.nullcontext() if self._tracing is None else self._tracing.step(name, caller, **asked):
@@ -158,6 +162,8 @@ class Governor:
 
     async def tool(self, tool_id: str, caller: Caller) -> Tool:
         """The tool that a call is about. A call of one that is not there is kept, too."""
+        if self.first_build is not None:
+            await asyncio.wait((self.first_build,))
         trail = self.trail
         if trail is not None and trail.chains.get(caller.name, caller.session) is None:
             await trail.recall(caller)

@@ -129,6 +129,7 @@ class Sessions:
         self._opening = asyncio.Lock()
 
     async def dispatch(self, caller: Caller, name: str, arguments: dict[str, Any]) -> Envelope:
+        """A model's call of one of the three tools, in the caller's session: see `LiveSession.dispatch`."""
         return await (await self.of(caller)).dispatch(name, arguments)
 
     async def of(self, caller: Caller) -> LiveSession:

@@ -121,7 +121,7 @@ class LiveSession:
         if name not in TOOLS:
             answer = failure(
                 "unknown_function",
-                f"there is no function {name!r}",
+                f"there is no function {name[:100]!r}",
                 hints=list(TOOLS),
                 next_action="call one of list_globals, inspect, eval_expr",
             )

@@ -4,9 +4,9 @@ import asyncio
 import hashlib
 import os
 import tempfile
-import threading
 import uuid
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -101,17 +101,5 @@ def in_own_loop(document: Document, request: str, mode: Mode, model: Model | Non
         asyncio.get_running_loop()
     except RuntimeError:
         return work()
-    done: list[Extract | BaseException] = []
-
-    def guarded() -> None:
-        try:
-            done.append(work())
-        except BaseException as error:  # noqa: BLE001 - handed to the caller's thread, which raises it
-            done.append(error)
-
-    thread = threading.Thread(target=guarded)
-    thread.start()
-    thread.join()
-    if isinstance(done[0], BaseException):
-        raise done[0]
-    return done[0]
+    with ThreadPoolExecutor(1) as threads:
+        return threads.submit(work).result()

@@ -6,9 +6,11 @@ Standard library only. Above: `surroundings.py`, and `nursery.py` to sweep. Belo
 
 import contextlib
 import os
+import time
 from typing import Any
 
 ROOT = "/sys/fs/cgroup"
+SWEEP_S = 2.0
 OPEN = os.O_DIRECTORY | os.O_RDONLY | os.O_CLOEXEC
 
 
@@ -69,14 +71,25 @@ class Groups:
                 os.rmdir(f"{self._prefix}{number}", dir_fd=parent)
 
     def sweep(self) -> None:
-        """Removes every group of this zygote, and lets go of the folders."""
+        """Removes every group of this zygote, and lets go of the folders. Those that were killed may take a moment."""
+        until = time.monotonic() + SWEEP_S
+        while self._left() and time.monotonic() < until:
+            time.sleep(0.005)
+        for _, parent in self._parents:
+            os.close(parent)
+        self._parents = []
+
+    def _left(self) -> int:
+        """Removes what can be removed, and counts the rest."""
+        left = 0
         for _, parent in self._parents:
             for name in os.listdir(parent):  # noqa: PTH208 - of a descriptor
                 if name.startswith(self._prefix):
-                    with contextlib.suppress(OSError):
+                    try:
                         os.rmdir(name, dir_fd=parent)
-            os.close(parent)
-        self._parents = []
+                    except OSError:
+                        left += 1
+        return left
 
 
 def _usable(kind: str, path: str, prefix: str) -> bool:

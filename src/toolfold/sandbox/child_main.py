@@ -15,6 +15,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable
+from types import TracebackType
 from typing import Any, NoReturn
 
 from toolfold.sandbox import confinement, control
@@ -139,22 +140,39 @@ def _environment(home: str) -> None:
 
 def run(entry: Entry) -> int:
     """Calls the entry; the number says to the shim how it went."""
-    channel = socket.socket(fileno=CHANNEL_FD)
-    try:
-        entry(channel)
-    except SystemExit as leaving:
-        code = leaving.code
-        if isinstance(code, str):
-            _say(code + "\n")
-        return code & 0xFF if isinstance(code, int) else int(code is not None)
-    except MemoryError:
-        return OUT_OF_MEMORY
-    except BaseException:  # noqa: BLE001 - this is the outermost frame: the traceback goes to standard error
-        _say(traceback.format_exc())
-        return FAILED
-    finally:
-        _flush()
-    return FINISHED
+    with Leaving() as leaving:
+        entry(socket.socket(fileno=CHANNEL_FD))
+    _flush()
+    return leaving.code
+
+
+class Leaving:
+    """The outermost frame of a child: nothing gets past it, and each way out has a number."""
+
+    code = FINISHED
+
+    def __enter__(self) -> "Leaving":
+        return self
+
+    def __exit__(self, _: object, error: BaseException | None, trace: TracebackType | None) -> bool:
+        if isinstance(error, SystemExit):
+            self.code = _wanted(error.code)
+        elif isinstance(error, MemoryError):
+            self.code = OUT_OF_MEMORY
+        elif error is not None:
+            self.code = FAILED
+            _say("".join(traceback.format_exception(error)))
+        return True
+
+
+def _wanted(code: object) -> int:
+    """What `sys.exit` was given, as the interpreter would take it."""
+    if code is None:
+        return 0
+    if isinstance(code, int):
+        return code & 0xFF
+    _say(f"{code}\n")
+    return FAILED
 
 
 def _say(text: str) -> None:

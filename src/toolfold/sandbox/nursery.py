@@ -74,6 +74,7 @@ class Nursery:
         except OSError as error:
             os.close(errors)
             self._control.close()
+            self._base.rmdir()
             raise SandboxError(
                 f"the interpreter {sys.executable} could not be started: {error}", next_action="run `toolfold doctor`"
             ) from error
@@ -188,7 +189,7 @@ class Nursery:
             self._process.kill()
             await asyncio.to_thread(self._process.wait)
         self._errors.close()
-        cgroups.Groups(f"toolfold-{self._process.pid}-").sweep()
+        await asyncio.to_thread(cgroups.Groups(f"toolfold-{self._process.pid}-").sweep)
         await asyncio.to_thread(remove_tree, str(self._base))
 
 

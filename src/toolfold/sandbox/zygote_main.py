@@ -37,9 +37,9 @@ def main() -> None:
     place = surroundings.enter(configuration)
     try:
         entry = load(configuration["entry"], configuration["preload"])
-    except BaseException:  # noqa: BLE001 - whatever the import raised, the host must be told before this process ends
+    except BaseException:
         send(control, {"event": "broken", "why": traceback.format_exc(limit=-3)})
-        return
+        raise
     place.imported()
     gc.collect()
     gc.freeze()

@@ -9,6 +9,7 @@ from typing import Any
 
 from toolfold.errors import ConfigError
 from toolfold.faces.cli.output import Output
+from toolfold.faces.cli.running import settings_of
 
 BENCHES = {
     "start": "many servers at once, and what the command line costs",
@@ -22,6 +23,7 @@ BENCHES = {
     "scripts": "starting scripts, calls inside them, wrappers, beside peers",
     "live": "looking into a live session, and starting one, beside an IPython kernel",
     "schemas": "folded output schemas beside whole ones",
+    "agent": "tasks with every tool in the prompt, with toolfold's surface, and with scripts",
     "outputs": "large results: storing, questions with known answers, counting tokens",
 }
 
@@ -45,9 +47,20 @@ def bench(arguments: argparse.Namespace, output: Output) -> int:
         options["ranked"] = Path(arguments.ranked)
     if arguments.peers and "peers" in _parameters(arguments.name):
         options["peers"] = Path(arguments.peers)
+    options |= _agent_options(arguments) if arguments.name == "agent" else {}
     module = import_module(f"toolfold.bench.{arguments.name}")
     output.data(module.run(**options))
     return 0
+
+
+def _agent_options(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Which model plays; none: scripted policies. The endpoint and key of `[model]` count, its name may be another."""
+    options: dict[str, Any] = {"only": arguments.only} if arguments.only else {}
+    if arguments.model:
+        from msgspec.structs import replace
+
+        options["model"] = replace(settings_of(arguments, require_servers=False).model, name=arguments.model)
+    return options
 
 
 def _parameters(name: str) -> Collection[str]:

@@ -258,6 +258,8 @@ def add_checking(command: Command) -> None:
     bench.add_argument("name", metavar="NAME", help="start, build, ontology, …; `toolfold bench list` names them")
     bench.add_argument("--data", metavar="DIR", help="a folder of recorded servers and sets to measure on")
     bench.add_argument("--peers", metavar="DIR", help="environments of peers to compare with: DIR/fastmcp, …")
+    bench.add_argument("--model", metavar="NAME", help="agent: which model plays; without one, scripted policies do")
+    bench.add_argument("--only", metavar="PATTERN", help="agent: only tasks whose name fits, such as 'sqlite-*'")
     bench.add_argument("--ranked", metavar="FILE", help="retrieval: write each query's ranking there")
 
 

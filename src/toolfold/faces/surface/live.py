@@ -10,10 +10,9 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
-from toolfold.errors import ToolNotFound
 from toolfold.faces.surface.base import Ask
 from toolfold.gateway import Gateway
-from toolfold.gateway.living import GUIDANCE, OFFERS, TOOLS
+from toolfold.gateway.living import GUIDANCE, OFFERS
 from toolfold.types import Caller
 
 TITLE = "A live Python session of your own, in a sandbox. Names you make with eval_expr stay until it ends."
@@ -50,12 +49,7 @@ class LiveSurface:
         return tool_objects()
 
     async def call(self, ask: Ask) -> Raw:
-        if ask.name not in TOOLS:
-            raise ToolNotFound(
-                f"unknown_function: there is no tool {ask.name[:100]!r} here",
-                hints=list(TOOLS),
-                next_action="call one of list_globals, inspect, eval_expr",
-            )
+        """A name that is none of the three is answered with the envelope's own `unknown_function`."""
         answer = await self._sessions.dispatch(ask.caller, ask.name, _arguments(ask.arguments))
         text = msgspec.json.encode(answer).decode()
         return Raw(msgspec.json.encode({"content": [{"type": "text", "text": text}], "isError": not answer["ok"]}))

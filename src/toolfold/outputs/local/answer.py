@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from toolfold import tokens
 from toolfold.outputs.local.aggregates import Found, aggregate
+from toolfold.outputs.local.changes import changed_files
 from toolfold.outputs.local.exact import answer_exactly
 from toolfold.outputs.local.index import Index, Indexes
 from toolfold.outputs.local.ranking import Ranked, Weighed, rank, weigh
@@ -70,7 +71,7 @@ def by_search(index: Index, asked: Asked, budget: int, lead: list[str]) -> Answe
     places, estimates = index.places_near(searched.terms) if near else (index.places(searched.terms), {})
     weighed = weigh(searched, places, index.units, allowed, estimates)
     ranked = ordered(index, searched, weighed, allowed, counted)
-    lead += counted.lines
+    lead += [*counted.lines, *changed_files(index, asked.text, budget // 3)]
     head = f"{MADE} {describe(index)}"
     room = budget - tokens.count(head) - tokens.count("\n".join(lead)) - 80
     if not ranked:

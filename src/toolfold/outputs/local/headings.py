@@ -8,8 +8,8 @@ from toolfold.outputs.local.source import BLOCK, Offsets, Source, distinct
 OUTER = (b"diff --git ", b"commit ", b"# ")
 """Those that head others."""
 INNER = (b"@@ -", b"## ", b"### ")
-BEFORE = (b"\n", b"\\n")
-"""A newline, also one that is escaped in a JSON string."""
+BEFORE = (b"\n", b"\\n", b'"')
+"""A newline, also one that is escaped in a JSON string, or the beginning of such a string."""
 
 
 def find_headings(source: Source, marks: tuple[bytes, ...]) -> Offsets:

@@ -132,17 +132,20 @@ def bounded(text: npt.NDArray[np.uint8], at: Offsets, term: Term, length: int) -
     first = text[at]
     after = text[np.minimum(at + length, len(text) - 1)]
     if term.kind == "number":
-        return every & ~DIGIT[before] & ~DIGIT[after]
+        every &= ~DIGIT[before] & ~DIGIT[after]
+        return every
     if term.kind == "identifier":
         # `svc-1` is not `svc-10`: where the edge is a digit, no digit may follow.
         last = text[np.minimum(at + length - 1, len(text) - 1)]
-        return every & ~(DIGIT[last] & DIGIT[after]) & ~(DIGIT[first] & DIGIT[before])
+        every &= ~(DIGIT[last] & DIGIT[after]) & ~(DIGIT[first] & DIGIT[before])
+        return every
     if not ALNUM[first].all():
         return every
     begins = ~ALNUM[before] | (LOWER[before] & UPPER[first]) | (DIGIT[before] != DIGIT[first])
     # An escaped newline or tab may stand before it.
     begins |= ((before == ord("n")) | (before == ord("t"))) & (text[np.maximum(at - 2, 0)] == ord("\\"))
     if length <= 2:
-        return every & begins & (~ALNUM[after] | UPPER[after] | DIGIT[after])
+        every &= begins & (~ALNUM[after] | UPPER[after] | DIGIT[after])
+        return every
     every &= begins | (length > 5)
     return every

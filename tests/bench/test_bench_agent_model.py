@@ -1,0 +1,60 @@
+"""`toolfold bench agent` with a real, tiny language model on loopback: it proves the wire, not the wit."""
+
+import asyncio
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from toolfold.agent.models import configured
+from toolfold.bench.agent import TASKS, Harness
+from toolfold.bench.agent_loop import Bounds
+from toolfold.config.values import Model as ModelSettings
+
+pytestmark = [
+    pytest.mark.model,
+    pytest.mark.timeout(110),
+    pytest.mark.skipif(shutil.which("git") is None, reason="the git program is not installed"),
+]
+SERVER = Path(__file__).parents[1] / "outputs" / "model_server.py"
+BOUNDS = Bounds(turns=2, seconds=40, answer_tokens=24)
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    pytest.importorskip("xllamacpp", reason="the server of the real model is not installed")
+    process = subprocess.Popen(
+        [sys.executable, str(SERVER)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    with process:
+        try:
+            yield next(line.split()[1] for line in process.stdout if line.startswith("address "))
+        finally:
+            process.stdin.close()
+            try:
+                process.wait(10)
+            except subprocess.TimeoutExpired:
+                process.kill()
+
+
+def test_a_real_model_plays_a_task_over_the_wire(tmp_path: Path, address: str) -> None:
+    settings = ModelSettings(name="smollm2", base_url=f"{address}/v1", context_tokens=2048, calls_tools=False)
+    (task,) = [one for one in TASKS if one.name == "sqlite-count"]
+    harness = Harness(tmp_path, {})
+    ran = asyncio.run(harness.run_all([task], model=configured(settings), settings=("surface",), bounds=BOUNDS))
+    found = ran[0].played
+    # So small a model does what it likes; what counts is that it was asked and answered, and what it took.
+    assert found.ending in {"answered", "out_of_turns", "out_of_time"} or "context" in found.ending
+    assert found.turns >= 1
+    assert found.billed_input_tokens > 1000
+    assert 0 < found.billed_output_tokens <= 48
+    assert found.input_tokens > 1000
