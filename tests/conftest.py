@@ -1,10 +1,19 @@
 """Fixtures that every test may use: the folder of real material, and nothing that is not needed everywhere."""
 
 import os
+import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
+
+if TYPE_CHECKING:
+    from sandbox_lab import Lab
+
+# What confines a process is Linux's own; other systems have other ways, which need other tests.
+collect_ignore = [] if sys.platform == "linux" else ["sandbox"]
 
 # Machines differ in speed, so no example is timed. Where a change is checked, the same examples are tried each time;
 # elsewhere new ones are.
@@ -21,3 +30,15 @@ def shared_data() -> Path:
     if not SHARED_DATA.is_dir():
         pytest.skip("the folder of recorded real material is not beside this checkout")
     return SHARED_DATA
+
+
+@pytest.fixture(scope="session")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[Lab]":
+    """One laboratory for all attacks on the sandbox, with its canaries, closed at the end."""
+    from sandbox_lab import Canaries, Lab
+
+    canaries = Canaries(tmp_path_factory.mktemp("host"))
+    laboratory = Lab(canaries)
+    yield laboratory
+    laboratory.close()
+    canaries.close()

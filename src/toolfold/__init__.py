@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from toolfold.disclosure.inspector import inspect_schema
     from toolfold.errors import ToolfoldError
     from toolfold.gateway import Gateway
-    from toolfold.outputs.asking import extract
     from toolfold.live.session import LiveSession
+    from toolfold.outputs.asking import extract
     from toolfold.scripts.outside import use_tools
 
 __version__ = "0.1.0"

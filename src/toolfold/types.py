@@ -247,8 +247,8 @@ class Call(Struct, frozen=True, kw_only=True):
     capabilities: Raw | None = None
     """What the client at the far end declared that it can answer; `None`: nothing. The gateway lends it none."""
     inputs: Raw | None = None
-    """For a client of the modern era that answers a server's wishes itself: the `inputResponses` and `requestState` that
-    it sent, or `{}`. A modern server's wish for input is then the result; without it, `on_input` answers."""
+    """For a client of the modern era that answers a server's wishes itself: the `inputResponses` and `requestState`
+    that it sent, or `{}`. A modern server's wish for input is then the result; without it, `on_input` answers."""
     may_spill: bool = False
     """A result that is too large to be held may come as `Outcome.spilled`."""
 

@@ -71,9 +71,7 @@ async def calls(client: Any) -> None:
     async def progressed(step: float, _total: float | None, _message: str | None) -> None:
         steps.append(step)
 
-    await text_of(
-        client, "trigger-long-running-operation", {"duration": 1, "steps": 3}, progress_callback=progressed
-    )
+    await text_of(client, "trigger-long-running-operation", {"duration": 1, "steps": 3}, progress_callback=progressed)
     expect(steps == [1, 2, 3], f"progress: {steps}")
     expect("Ann" in (said := await text_of(client, "trigger-elicitation-request", {})), said)
     said = await text_of(client, "trigger-sampling-request", {"prompt": "hello", "maxTokens": 5})

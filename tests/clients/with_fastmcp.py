@@ -30,9 +30,7 @@ class FastConnection:
 async def connect(target: Target) -> AsyncIterator[Connection]:
     # Kept alive, as is its default, the server would outlive the client.
     stdio = (
-        None
-        if target.url
-        else transports.StdioTransport(target.command[0], list(target.command[1:]), keep_alive=False)
+        None if target.url else transports.StdioTransport(target.command[0], list(target.command[1:]), keep_alive=False)
     )
     async with fastmcp.Client(stdio or target.url, cache=False) as client:
         yield FastConnection(client)

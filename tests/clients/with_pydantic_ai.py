@@ -51,9 +51,7 @@ class AgentConnection:
 @asynccontextmanager
 async def connect(target: Target) -> AsyncIterator[Connection]:
     stdio = (
-        None
-        if target.url
-        else transports.StdioTransport(target.command[0], list(target.command[1:]), keep_alive=False)
+        None if target.url else transports.StdioTransport(target.command[0], list(target.command[1:]), keep_alive=False)
     )
     async with mcp.MCPToolset(stdio or target.url, cache_tools=False, include_instructions=True) as toolset:
         yield AgentConnection(toolset)

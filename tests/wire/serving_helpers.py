@@ -83,6 +83,9 @@ class EchoApp:
     async def notified(self, client: Client, method: str, params: Raw) -> None:
         self.log.append(method)
 
+    async def left(self, caller: Caller) -> None:
+        self.log.append(f"left {caller.name}")
+
     async def watch_resource(self, uri: str) -> None:
         self.watched.append(uri)
 

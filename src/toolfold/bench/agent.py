@@ -19,6 +19,7 @@ from msgspec import Struct
 from toolfold.agent.models import configured
 from toolfold.bench import (
     agent_recorded,
+    agent_tasks_commits,
     agent_tasks_files,
     agent_tasks_git,
     agent_tasks_joint,
@@ -26,10 +27,11 @@ from toolfold.bench import (
     agent_tasks_sqlite,
 )
 from toolfold.bench.agent_loop import Bounds, Played, Toolset, play
+from toolfold.bench.agent_peers import found_programs
 from toolfold.bench.agent_policies import PlannedModel
 from toolfold.bench.agent_tasks import Task, usable
 from toolfold.bench.agent_toolsets import all_tools, config_text, definitions_of, surface
-from toolfold.bench.agent_world import World, found_programs
+from toolfold.bench.agent_world import World
 from toolfold.bench.common import environment, percentile
 from toolfold.config import Settings
 from toolfold.config.values import Model as ModelSettings
@@ -44,6 +46,7 @@ TASKS: tuple[Task, ...] = (
     *agent_tasks_git.TASKS,
     *agent_tasks_joint.TASKS,
     *agent_tasks_peers.TASKS,
+    *agent_tasks_commits.TASKS,
 )
 DEMO = frozenset({"files", "git", "sqlite"})
 
@@ -95,7 +98,7 @@ class Harness:
     """Plays tasks in a folder that it fills anew each time."""
 
     def __init__(self, root: Path, programs: dict[str, str]) -> None:
-        self.world = World(root, tuple(sorted(programs)), programs)
+        self.world = World(root, programs)
         self.definitions: dict[str, list[dict[str, Any]]] = {}
         self._config = root / "toolfold.toml"
         self._built = root / "built"

@@ -68,7 +68,7 @@ async def authors(log: Tool) -> Any:
 
 async def branch(status: Tool) -> Any:
     found = await status()
-    return found.branch + (" is clean" if found.clean else " has changes")
+    return [found.branch, *(entry.path for entry in found.entries)]
 
 
 async def largest(log: Tool, show: Tool) -> Any:
@@ -175,10 +175,10 @@ TASKS = (
     ),
     Task(
         name="git-status",
-        text="On which branch is the repository, and is its working tree clean? Name the branch, and say clean or not.",
+        text="On which branch is the repository, and which file in it is not committed yet?",
         needs={"git.status": "tell the current branch and the state of the working tree"},
         plan=branch,
-        check=answers(lambda world: [world.git("branch", "--show-current"), "clean"]),
+        check=answers(lambda world: [world.git("branch", "--show-current"), "NOTES.md"]),
     ),
     Task(
         name="git-largest",

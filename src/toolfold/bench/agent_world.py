@@ -1,7 +1,7 @@
 """The world of an agent's task: fresh data, the servers on it, and readers that see the data without any server.
 
-Three servers are always there (`toolfold.demo`); excel and memory are where `--peers` has them. The same folder is
-made anew for every task and setting, so that a catalogue of it can be kept.
+Three servers are always there (`toolfold.demo`), three others where `--peers` has them (`agent_peers.py`). The same
+folder is made anew for every task and setting, so that a catalogue of it can be kept.
 """
 
 import json
@@ -9,7 +9,6 @@ import random
 import shutil
 import sqlite3
 import subprocess
-import sys
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
@@ -19,13 +18,10 @@ from msgspec import Struct
 
 from toolfold.bench.agent_workbook import cells, sheet_names
 from toolfold.demo.data import DemoData, demo_servers, make_demo_data
-from toolfold.demo.more import PUBLIC, install
 from toolfold.errors import ConfigError
 from toolfold.types import ServerSpec
 
 DELIVERIES = 1_500
-INSTALL_S = 300
-MEMORY = "@modelcontextprotocol/server-memory"
 SEEDED = (
     {
         "type": "entity",
@@ -43,10 +39,8 @@ class World(Struct, frozen=True):
     """Where everything lies."""
 
     root: Path
-    extra: tuple[str, ...] = ()
-    """Which servers there are beside the demo's: a subset of excel, memory."""
     programs: dict[str, str] = {}
-    """What starts them."""
+    """What starts the servers beside the demo's: some of excel, memory, repo."""
 
     @property
     def data(self) -> Path:
@@ -65,22 +59,23 @@ class World(Struct, frozen=True):
             for number in range(1, DELIVERIES + 1)
         ]
         (self.data / "files/logs/deliveries.log").write_text("\n".join(lines) + "\n", encoding="utf-8")
+        (self.data / "repository/NOTES.md").write_text("Ask the harbour office about Leer.\n", encoding="utf-8")
         shutil.copy(self.data / "shop.db", self.root / "before.db")
         (self.data / "memory.jsonl").write_text("\n".join(json.dumps(one) for one in SEEDED) + "\n", encoding="utf-8")
         return self
 
     def servers(self) -> tuple[ServerSpec, ...]:
         found = demo_servers(DemoData(self.data / "repository", self.data / "files", self.data / "shop.db"))
-        return (*found, *(self._extra(name) for name in self.extra))
+        return (*found, *(self._extra(name) for name in sorted(self.programs)))
 
     def _extra(self, name: str) -> ServerSpec:
-        memory = name == "memory"
+        args = {"excel": ("stdio",), "repo": ("--repository", str(self.data / "repository"))}
         return ServerSpec(
             name=name,
             transport="stdio",
             command=self.programs[name],
-            args=() if memory else ("stdio",),
-            env={"MEMORY_FILE_PATH": str(self.data / "memory.jsonl")} if memory else {},
+            args=args.get(name, ()),
+            env={"MEMORY_FILE_PATH": str(self.data / "memory.jsonl")} if name == "memory" else {},
             cwd=str(self.root),
         )
 
@@ -108,6 +103,11 @@ class World(Struct, frozen=True):
         done = subprocess.run(["git", *args], cwd=self.data / "repository", capture_output=True, check=True, timeout=30)
         return done.stdout.decode().strip()
 
+    def branches(self) -> dict[str, str]:
+        """Name → hash."""
+        lines = self.git("for-each-ref", "--format=%(refname:short) %(objectname)", "refs/heads").splitlines()
+        return {line.split()[0]: line.split()[1] for line in lines}
+
     def cell(self, workbook: str, sheet: str, name: str) -> Any:
         """The value of a cell; `None` where workbook, sheet or cell is missing."""
         return cells(self.data / workbook, sheet).get(name)
@@ -122,44 +122,3 @@ class World(Struct, frozen=True):
     def observations(self, entity: str) -> Sequence[str]:
         found = [one["observations"] for one in self.memory() if one["type"] == "entity" and one["name"] == entity]
         return found[0] if found else ()
-
-
-def found_programs(peers: Path | None) -> tuple[dict[str, str], dict[str, str]]:
-    """What starts excel and memory, and why one is absent. Installs into `peers` what is missing there."""
-    if peers is None:
-        why = "absent: give --peers DIR, a folder for other projects' servers"
-        return {}, {"excel": why, "memory": why}
-    programs: dict[str, str] = {}
-    absent: dict[str, str] = {}
-    for name, find in (("excel", _excel), ("memory", _memory)):
-        program, problem = find(peers)
-        if problem:
-            absent[name] = f"absent: {problem}"
-        else:
-            programs[name] = str(program)
-    return programs, absent
-
-
-def _excel(peers: Path) -> tuple[Path, str]:
-    program = peers.resolve() / "excel" / ("Scripts" if sys.platform == "win32" else "bin") / "excel-mcp-server"
-    if program.exists():
-        return program, ""
-    problem = install(next(one for one in PUBLIC if one.name == "excel"), peers / "excel")
-    return program, problem or ("" if program.exists() else "its package brought no excel-mcp-server")
-
-
-def _memory(peers: Path) -> tuple[Path, str]:
-    folder = peers.resolve() / "node"
-    program = folder / "node_modules" / ".bin" / "mcp-server-memory"
-    npm = shutil.which("npm")
-    if program.exists():
-        return program, ""
-    if npm is None:
-        return program, "npm is not installed"
-    folder.mkdir(parents=True, exist_ok=True)
-    try:
-        command = [npm, "install", "--no-audit", "--no-fund", MEMORY]
-        subprocess.run(command, cwd=folder, capture_output=True, check=True, timeout=INSTALL_S)
-    except (OSError, subprocess.SubprocessError) as error:
-        return program, str(error)
-    return program, "" if program.exists() else "its package brought no mcp-server-memory"

@@ -276,6 +276,15 @@ class Gateway(Looking):
         """Answers a request from a stored output, as plain text. Raises `UnknownHandle`."""
         return await self.outputs.extract(handle, extract, mode, caller)
 
+    async def end_session(self, caller: Caller) -> None:
+        """A client's session is over: what was kept for it alone goes. The gateway's own session ends with it."""
+        if not caller.session:
+            return
+        if self._outputs is not None:
+            await self._outputs.end(caller)
+        if "living" in self.__dict__:
+            await self.living.sessions.end(caller)
+
     @property
     def scripts(self) -> "Scripts":
         """Scripts that declare their tools in plain words, and the confined processes they run in."""

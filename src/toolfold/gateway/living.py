@@ -148,6 +148,13 @@ class Sessions:
             self._open[key] = (session, time.monotonic())
             return session
 
+    async def end(self, caller: Caller) -> None:
+        """The caller's client is gone, and its session with it."""
+        async with self._opening:
+            held = self._open.pop((caller.name, caller.session), None)
+        if held is not None:
+            await held[0].aclose()
+
     async def aclose(self) -> None:
         async with self._opening:
             while self._open:

@@ -107,8 +107,7 @@ class HostedChild:
         if self._writer is None or self._ended.done():
             raise SandboxError("the child is gone", next_action="`wait()` says how it ended")
         try:
-            self._writer.write(LENGTH.pack(len(frame)))
-            self._writer.write(frame)
+            self._writer.write(LENGTH.pack(len(frame)) + frame)
             await self._writer.drain()
         except OSError as error:
             raise SandboxError("the child is gone", next_action="`wait()` says how it ended") from error

@@ -27,8 +27,9 @@ THREAD = 0x00010000
 UNIX, STREAM, TYPE_MASK = 1, 1, 0xF
 TERMINAL_QUESTIONS = (0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)
 """Is it a terminal, its size, bytes waiting, not blocking, close on exec or not."""
-PRCTL_HARMLESS = (1, 2, 3, 15, 16, 21, 23, 38, 39, 0x53564D41)
-"""The parent-death signal, whether it may dump, its name, its filter, its bounding set, no_new_privs, memory names."""
+PRCTL_HARMLESS = (1, 2, 3, 15, 16, 21, 23, 36, 38, 39, 0x53564D41)
+"""The parent-death signal, whether it may dump, its name, its filter, its bounding set, whether it takes in orphans of
+its own, no_new_privs, memory names."""
 FCNTL_DENIED = (8, 10, 15, 1024, 1026)
 """Who is signalled, by which signal, leases, notices of a folder: each reaches other processes or files."""
 

@@ -6,7 +6,6 @@ catalogue that is missing or old is read in the background: a client's handshake
 
 import argparse
 import asyncio
-import logging
 import os
 import signal
 import sys
@@ -15,7 +14,6 @@ from contextlib import asynccontextmanager, closing
 from typing import TYPE_CHECKING
 
 from toolfold.config import Settings
-from toolfold.errors import NotBuilt, ToolfoldError
 from toolfold.faces.cli.output import Output
 from toolfold.faces.cli.running import settings_of, with_gateway
 from toolfold.gateway import Gateway
@@ -24,11 +22,9 @@ from toolfold.types import Caller
 if TYPE_CHECKING:
     from toolfold.wire.serving import Server
 
-log = logging.getLogger("toolfold.serve")
-
 
 def serve(arguments: argparse.Namespace, output: Output) -> int:
-    settings = settings_of(arguments)
+    settings = settings_of(arguments, require_servers=arguments.profile != "live")
     if arguments.http is None:
         read_from, write_to = taken_pipes()
         serving = _Serving(arguments, settings, output)
@@ -94,23 +90,10 @@ class _Serving:
             loop.add_signal_handler(number, stop.set)
         options = ServeOptions(max_body_bytes=self._settings.limits.max_frame_bytes)
         async with opened_app(gateway, self._arguments.profile, self._arguments.server) as app:
-            reading = asyncio.ensure_future(keep_catalogue(gateway))
+            reading = gateway.begin()
             try:
                 yield Server(app, options), stop
             finally:
                 reading.cancel()
                 await asyncio.gather(reading, return_exceptions=True)
 
-
-async def keep_catalogue(gateway: Gateway) -> None:
-    """Reads all servers where there is no catalogue yet, else those that changed since."""
-    try:
-        try:
-            async with gateway.catalogue.snapshot() as view:
-                built = view.generation > 0
-        except NotBuilt:
-            built = False
-        if not built:
-            await gateway.build()
-    except ToolfoldError as error:
-        log.warning("the catalogue could not be read: %s", error.message)

@@ -39,7 +39,7 @@ async def opened_app(gateway: Gateway, profile: str, server: str | None = None) 
     from toolfold.faces.mcp_server.surface_app import SurfaceApp
 
     gateway.upstreams.handshake = BRIDGED
-    app = SurfaceApp(surface_of(gateway, profile))
+    app = SurfaceApp(surface_of(gateway, profile), left=gateway.end_session)
     try:
         yield app
     finally:
@@ -73,15 +73,6 @@ def surface_of(gateway: Gateway, profile: str) -> "Surface":
         from toolfold.faces.surface.auto import AutoSurface
 
         return AutoSurface(gateway)
-    return _live(gateway)
+    from toolfold.faces.surface.live import LiveSurface
 
-
-def _live(gateway: Gateway) -> "Surface":
-    """The profile of live sessions, where this build has one."""
-    from importlib import import_module
-    from importlib.util import find_spec
-
-    if find_spec("toolfold.faces.surface.live") is None:
-        raise ConfigError("the profile `live` is not part of this build", hints=[*PROFILES[:-1]])
-    surface: Surface = import_module("toolfold.faces.surface.live").LiveSurface(gateway)
-    return surface
+    return LiveSurface(gateway)

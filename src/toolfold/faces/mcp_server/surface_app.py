@@ -1,6 +1,6 @@
 """Any surface as an MCP server: its tools, its instructions, its calls. It has no prompts and no resources."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 import msgspec
 from msgspec import Raw, Struct
@@ -15,6 +15,10 @@ from toolfold.wire.serving import About, Client, Exchange, Fault, Hub
 from toolfold.wire.serving.hub import TOOLS_CHANGED
 
 TTL_MS = 300_000
+
+
+Left = Callable[[Caller], Awaitable[None]]
+"""Told of a caller whose session is over."""
 
 
 class Called(Struct):
@@ -40,8 +44,9 @@ def read_call(params: Raw) -> Called:
 class SurfaceApp:
     """Serves one surface."""
 
-    def __init__(self, surface: Surface, *, name: str = "toolfold") -> None:
+    def __init__(self, surface: Surface, *, name: str = "toolfold", left: Left | None = None) -> None:
         self.hub = Hub()
+        self._left = left
         self._surface = surface
         self._name = name
         self._stop: Callable[[], None] = surface.watch(self._changed)
@@ -87,6 +92,10 @@ class SurfaceApp:
 
     async def notified(self, client: Client, method: str, params: Raw) -> None:
         """Nothing that a client tells changes what is shown to it."""
+
+    async def left(self, caller: Caller) -> None:
+        if self._left is not None:
+            await self._left(caller)
 
     async def watch_resource(self, uri: str) -> None:
         raise Fault(METHOD_NOT_FOUND, "there are no resources here")

@@ -208,6 +208,9 @@ class TransparentApp:
         if method == "notifications/roots/list_changed":
             await self._passing.notify(method, params)
 
+    async def left(self, caller: Caller) -> None:
+        await self._gateway.end_session(caller)
+
     async def watch_resource(self, uri: str) -> None:
         await self._passing.watch(uri)
 

@@ -150,7 +150,9 @@ class Operations:
 
     async def _run_script(self, ask: Ask) -> Answer:
         given = arguments.read(arguments.RunScript, ask.arguments)
-        result = await self._gateway.run_script(given.code, caller=ask.caller, on_input=ask.on_input)
+        result = await self._gateway.run_script(
+            given.code, caller=ask.caller, on_input=ask.on_input, capabilities=ask.capabilities
+        )
         from toolfold.gateway.scripting import reports
 
         return Told(reports.as_dict(result), await self._fitting(reports.as_text(result), ask), not result.ok)

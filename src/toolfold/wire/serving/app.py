@@ -24,6 +24,9 @@ class App(Protocol):
     async def notified(self, client: Client, method: str, params: Raw) -> None:
         """A notification of a client that is not about the protocol itself."""
 
+    async def left(self, caller: Caller) -> None:
+        """A client of the legacy era is gone, and its session with it: nothing of that session is needed any more."""
+
     async def watch_resource(self, uri: str) -> None:
         """Somebody wants to be told of changes of a resource; as often as it is asked, `unwatch_resource` follows."""
 

@@ -237,6 +237,7 @@ class Server:
         watched, session.listener.resources = session.listener.resources, frozenset()
         for uri in watched:
             await self.app.unwatch_resource(uri)
+        await self.app.left(session.client.caller)
 
     async def notified(self, message: Envelope, session: Session) -> None:
         """A notification of a legacy client."""
