@@ -42,6 +42,10 @@ class Events:
 
         return unsubscribe
 
+    def heard(self, *names: str) -> bool:
+        """Whether anybody listens to events of these names: who asks first need not gather what nobody hears."""
+        return bool(self._listeners) or any(self._only.get(name) for name in names)
+
     def emit(self, name: str, **data: Any) -> None:
         only = self._only.get(name, ())
         if not self._listeners and not only:

@@ -16,11 +16,11 @@ from toolfold.config.values import Model as ModelSettings
 
 pytestmark = [
     pytest.mark.model,
-    pytest.mark.timeout(110),
+    pytest.mark.timeout(200),
     pytest.mark.skipif(shutil.which("git") is None, reason="the git program is not installed"),
 ]
 SERVER = Path(__file__).parents[1] / "outputs" / "model_server.py"
-BOUNDS = Bounds(turns=2, seconds=30, answer_tokens=24)
+BOUNDS = Bounds(turns=2, seconds=80, answer_tokens=24)
 
 
 @pytest.fixture(scope="module")
@@ -48,13 +48,13 @@ def address() -> Iterator[str]:
 
 def test_a_real_model_plays_tasks_over_the_wire(tmp_path: Path, address: str) -> None:
     settings = ModelSettings(name="smollm2", base_url=f"{address}/v1", context_tokens=2048, calls_tools=False)
-    tasks = [one for one in TASKS if one.name in {"sqlite-count", "files-count", "git-newest"}]
+    tasks = [one for one in TASKS if one.name in {"sqlite-count", "git-newest"}]
     harness = Harness(tmp_path, {})
     ran = asyncio.run(harness.run_all(tasks, model=configured(settings), settings=("surface",), bounds=BOUNDS))
-    assert [one.task for one in ran] == ["files-count", "sqlite-count", "git-newest"]
+    assert [one.task for one in ran] == ["sqlite-count", "git-newest"]
     for found in (one.played for one in ran):
         # So small a model does what it likes; what counts is that it was asked and answered, and what it took.
-        assert found.ending in {"answered", "out_of_turns"} or found.ending.startswith(("out_of_time", "model_error"))
+        assert found.ending in {"answered", "out_of_turns"} or "context" in found.ending, found.ending
         assert found.input_tokens > 1000
         assert found.billed_input_tokens > 1000
         assert 0 < found.billed_output_tokens <= BOUNDS.turns * 24

@@ -33,8 +33,8 @@ ANSWERS = {"elicitation_callback": elicited, "sampling_callback": sampled, "list
 
 @asynccontextmanager
 async def connected(mode: str, **answers: Any) -> AsyncIterator[Any]:
-    command, *args = [*job()["serve"], "--profile", "transparent"]
-    server = mcp.StdioServerParameters(command=command, args=args)
+    serve: list[str] = job()["serve"]
+    server = mcp.StdioServerParameters(command=serve[0], args=[*serve[1:], "--profile", "transparent"])
     async with mcp.Client(server, mode=mode, read_timeout_seconds=60, **answers) as client:
         expect(client.protocol_version == ERAS[mode], f"{mode} speaks {client.protocol_version}")
         yield client

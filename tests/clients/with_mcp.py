@@ -1,4 +1,4 @@
-"""The client of the official Python SDK, version 2: `with_mcp.py JOB auto` for the modern era, `legacy` for the other."""
+"""The client of the official Python SDK, version 2: `with_mcp.py JOB auto` for the modern era, else `legacy`."""
 
 import sys
 from collections.abc import AsyncIterator, Sequence

@@ -48,6 +48,8 @@ TASKS: tuple[Task, ...] = (
     *agent_tasks_peers.TASKS,
     *agent_tasks_commits.TASKS,
 )
+MAX_ANSWER = 500
+"""How much of a wrong answer is shown."""
 DEMO = frozenset({"files", "git", "sqlite"})
 
 
@@ -86,7 +88,14 @@ def run(
             "tokens_to_all_tools": compared(ran),
             "searches_missed": sorted({tool_id for one in ran for tool_id in one.missed}),
             "failures": [
-                {"task": one.task, "setting": one.setting, "problem": one.problem} for one in ran if one.problem
+                {
+                    "task": one.task,
+                    "setting": one.setting,
+                    "problem": one.problem,
+                    "answer": one.played.answer[:MAX_ANSWER],
+                }
+                for one in ran
+                if one.problem
             ],
             "by_task": by_task(ran),
         }

@@ -7,13 +7,14 @@ asked for one JSON object a turn.
 import asyncio
 import re
 import time
+from functools import cache
 from typing import Any, Protocol
 
 import msgspec
 from msgspec import Struct
 
 from toolfold import tokens
-from toolfold.errors import ModelError
+from toolfold.errors import ModelError, ToolfoldError
 from toolfold.model import Message, Model, Prompt, Reply, ToolOffer, ToolUse
 
 SYSTEM = "You do tasks with tools. Call tools until the task is done, then answer in one sentence without calling any."
@@ -74,6 +75,8 @@ async def play(model: Model, toolset: Toolset, task: str, bounds: Bounds) -> Pla
         played.ending = "out_of_time"
     except ModelError as error:
         played.ending = f"model_error: {error.message[:200]}"
+    except ToolfoldError as error:
+        played.ending = f"tools_error: {error.message[:200]}"
     played.seconds = time.perf_counter() - started
     return played
 
@@ -83,8 +86,9 @@ async def _turns(model: Model, toolset: Toolset, task: str, bounds: Bounds, play
     messages = [system, Message(role="user", content=task)]
     while played.turns < bounds.turns:
         prompt = as_prompt(model, messages, await toolset.offers(), bounds)
+        _count_sent(played, prompt)
         reply = await model.complete(prompt)
-        _count(played, prompt, reply)
+        _count_said(played, reply)
         uses, answer = (reply.uses, reply.text) if model.calls_tools else read_command(reply.text, played.turns)
         if not uses:
             played.answer = answer
@@ -128,19 +132,19 @@ def sent_tokens(prompt: Prompt) -> int:
     return sum(_message_tokens(one) for one in prompt.messages) + sum(_offer_tokens(one) for one in prompt.tools)
 
 
-def _count(played: Played, prompt: Prompt, reply: Reply) -> None:
+def _count_sent(played: Played, prompt: Prompt) -> None:
     sent = sent_tokens(prompt)
     played.turns += 1
     played.input_tokens += sent
     played.first_input_tokens = played.first_input_tokens or sent
+
+
+def _count_said(played: Played, reply: Reply) -> None:
     played.output_tokens += tokens.count(reply.text) + sum(_use_tokens(one) for one in reply.uses)
     played.billed_input_tokens += reply.usage.input_tokens
     played.billed_output_tokens += reply.usage.output_tokens
     if reply.usage.cost is not None:
         played.cost = (played.cost or 0.0) + reply.usage.cost
-
-
-_known: dict[bytes, int] = {}
 
 
 def _message_tokens(message: Message) -> int:
@@ -152,8 +156,10 @@ def _use_tokens(use: ToolUse) -> int:
 
 
 def _offer_tokens(offer: ToolOffer) -> int:
+    return _counted(msgspec.json.encode(offer))
+
+
+@cache
+def _counted(written: bytes) -> int:
     """Definitions are sent again each turn, so each is counted once."""
-    written = msgspec.json.encode(offer)
-    if written not in _known:
-        _known[written] = tokens.count(written.decode())
-    return _known[written]
+    return tokens.count(written.decode())

@@ -186,22 +186,23 @@ class Gateway(Looking):
         pool = await self.pool()
         listings: list[Listing] = []
         failures: dict[str, str] = {}
-        async for name, found in pool.listings(servers):
-            if isinstance(found, UpstreamError):
-                failures[name] = found.message
+        with self.upstreams.building():
+            async for name, found in pool.listings(servers):
+                if isinstance(found, UpstreamError):
+                    failures[name] = found.message
+                else:
+                    listings.append(found)
+                if on_server is not None:
+                    on_server(name, found)
+            if servers is None:
+                build = await self.catalogue.rebuild(listings, failures=failures)
             else:
-                listings.append(found)
-            if on_server is not None:
-                on_server(name, found)
-        if servers is None:
-            build = await self.catalogue.rebuild(listings, failures=failures)
-        else:
-            build = await self.catalogue.update(listings, failures=failures)
-        await self.catalogue.write_registry(registry or self.registry_path)
-        await self.governor.review()
-        self.events.emit(
-            "catalogue.built", generation=build.generation, tools=build.report.tools, changes=len(build.changes)
-        )
+                build = await self.catalogue.update(listings, failures=failures)
+            await self.catalogue.write_registry(registry or self.registry_path)
+            await self.governor.review()
+            self.events.emit(
+                "catalogue.built", generation=build.generation, tools=build.report.tools, changes=len(build.changes)
+            )
         return build
 
     def begin(self) -> "asyncio.Task[None]":

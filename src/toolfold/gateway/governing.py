@@ -138,13 +138,17 @@ class Governor:
 
         return Sight(self._whole, compiled, self._trust_stamp)
 
+    async def begun(self) -> None:
+        """Waits for the first catalogue where it is being made right now."""
+        if self.first_build is not None:
+            await asyncio.wait((self.first_build,))
+
     async def told(self, name: StepName, caller: Caller, do: Callable[[Scene], Awaitable[T]], **asked: Any) -> T:
         """Runs a step of finding a tool in the caller's scene, and keeps it."""
         scene = self.scene(caller)
 
         async def work() -> T:
-            if self.first_build is not None:
-                await asyncio.wait((self.first_build,))
+            await self.begun()
             return await self._counted(name, do(scene))
 
         with contextlib.nullcontext() if self._tracing is None else self._tracing.step(name, caller, **asked):
@@ -162,8 +166,7 @@ class Governor:
 
     async def tool(self, tool_id: str, caller: Caller) -> Tool:
         """The tool that a call is about. A call of one that is not there is kept, too."""
-        if self.first_build is not None:
-            await asyncio.wait((self.first_build,))
+        await self.begun()
         trail = self.trail
         if trail is not None and trail.chains.get(caller.name, caller.session) is None:
             await trail.recall(caller)

@@ -50,7 +50,9 @@ class Passing:
     async def open(self) -> None:
         """Starts to listen. The server itself is opened by the first request."""
         pool = await self._gateway.pool()
-        self._stops = [pool.listen(self._heard), self._gateway.events.subscribe(self._happened)]
+        events = self._gateway.events
+        names = (*CATALOGUE_CHANGED, "upstream.restarted")
+        self._stops = [pool.listen(self._heard), *(events.subscribe(self._happened, only=name) for name in names)]
 
     async def aclose(self) -> None:
         for stop in self._stops:

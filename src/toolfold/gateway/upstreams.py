@@ -5,7 +5,8 @@ Above: `Gateway`. Below: `upstream.pool` and the catalogue, which takes in what 
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from msgspec import Raw
@@ -54,6 +55,9 @@ class Upstreams:
         client of a call can is then looked at when its server asks."""
         self._pool: Pool | None = None
         self._rereading: dict[str, asyncio.Task[None]] = {}
+        self._builds = 0
+        self._settled = asyncio.Event()
+        self._settled.set()
         self._notes: set[asyncio.Task[None]] = set()
 
     async def aclose(self) -> None:
@@ -128,6 +132,7 @@ class Upstreams:
 
     async def reread(self, server: str) -> None:
         """Reads one server again and takes its tools in; a failure is noted and its earlier tools stay."""
+        await self._settled.wait()
         pool = await self.pool()
         while True:
             try:
@@ -139,6 +144,19 @@ class Upstreams:
             self._events.emit("catalogue.updated", server=server)
             if server not in pool.due():
                 return
+
+    @contextmanager
+    def building(self) -> Iterator[None]:
+        """While a build reads the servers, rereads wait: the build would write older lists over what they bring, and
+        a first one would find a catalogue of some servers."""
+        self._builds += 1
+        self._settled.clear()
+        try:
+            yield
+        finally:
+            self._builds -= 1
+            if not self._builds:
+                self._settled.set()
 
     async def refresh(self) -> Sequence[str]:
         """Reads again every server whose list is no longer fresh, and tells which those were."""

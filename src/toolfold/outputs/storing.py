@@ -26,7 +26,9 @@ from toolfold.outputs.message import too_large
 from toolfold.outputs.scanning import BytesSource, FileSource, Source
 from toolfold.outputs.store import OutputStore
 from toolfold.types import Caller, Outcome, Stored
+from toolfold.upstream.mcp import says_error
 from toolfold.upstream.threads import in_thread
+from toolfold.wire import jsonrpc
 
 log = logging.getLogger("toolfold.outputs")
 
@@ -64,8 +66,14 @@ class Storing:
                 return await handler(request)
             outcome = await handler(msgspec.structs.replace(request, may_spill=True))
             caps = self.caps(request.tool.tool_id)
-            if outcome.spilled is None and len(memoryview(outcome.result)) <= min(caps.max_bytes, caps.max_tokens):
+            # No text has more tokens than bytes, and no result more text than its message.
+            least = min(caps.max_bytes, caps.max_tokens)
+            if outcome.spilled is None and len(memoryview(outcome.result)) <= least:
                 return outcome
+            if outcome.spilled is not None and os.fstat(outcome.spilled.fileno()).st_size <= min(
+                least, caps.held_bytes
+            ):
+                return await in_thread(partial(_read_back, outcome.spilled))
             return await self._keep(request, outcome, caps)
 
         return stored
@@ -151,6 +159,13 @@ class Storing:
             expires_at=stored.expires_at,
             message=too_large(stored),
         )
+
+
+def _read_back(file: BinaryIO) -> Outcome:
+    """A result that is small enough after all, out of the message that it came in."""
+    with file:
+        result = jsonrpc.read_envelope(file.read()).result
+    return Outcome(result=result, is_error=says_error(result))
 
 
 def _descriptor(file: BinaryIO) -> int:

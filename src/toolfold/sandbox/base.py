@@ -11,6 +11,8 @@ from typing import Literal, Protocol, Self
 
 from msgspec import Struct
 
+from toolfold.errors import SandboxError
+
 MIB = 1024**2
 
 
@@ -71,6 +73,12 @@ class Child(Protocol):
 
     async def receive(self) -> bytes | None:
         """The next frame; `None` when the child closed its end. Raises `SandboxError` for a frame that is none."""
+
+    def listen(self, listener: Callable[[bytes | SandboxError | None], None]) -> None:
+        """Tells each frame as it comes, in the event loop, in place of `receive`; and once the end, as it would."""
+
+    def hold(self, held: bool) -> None:
+        """While held, nothing more is read of what the child sends."""
 
     def close_input(self) -> None:
         """No more frames will be sent: the child reads the end, and can still be heard."""

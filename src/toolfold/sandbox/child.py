@@ -16,13 +16,12 @@ from msgspec import Struct
 from toolfold.errors import SandboxError
 from toolfold.sandbox import control
 from toolfold.sandbox.base import ChildLimits, Ending, Exit
+from toolfold.sandbox.channel import Channel, OnFrame
 from toolfold.sandbox.draining import Drain
 from toolfold.sandbox.endings import ending_of
-from toolfold.sandbox.frames import LENGTH, FrameError, frame_length
 from toolfold.sandbox.lifeline import Lifeline
 from toolfold.sandbox.scratch import Scratch
 
-STREAM_BYTES = 256 * 1024
 LINGER_S = 2.0
 """How long after a child's end its pipes may stay open, where something it started could escape."""
 
@@ -47,14 +46,13 @@ class HostedChild:
         self._loop = asyncio.get_running_loop()
         self._limits = limits
         self._scratch = scratch
-        self._channel = ends.channel
+        self._socket = ends.channel
+        self._channel: Channel | None = None
         self._layers: tuple[str, ...] = ()
         self._reason: Ending | None = None
         self._clock: asyncio.TimerHandle | None = None
         self._linger: asyncio.TimerHandle | None = None
         self._began = self._loop.time()
-        self._reader: asyncio.StreamReader | None = None
-        self._writer: asyncio.StreamWriter | None = None
         self._closing: asyncio.Task[None] | None = None
         self.companion: Companion | None = None
         """What exists for this child alone and is closed with it."""
@@ -93,7 +91,7 @@ class HostedChild:
 
     async def begin(self) -> None:
         """Starts the clock: from here on somebody uses the child."""
-        self._reader, self._writer = await asyncio.open_connection(sock=self._channel, limit=STREAM_BYTES)
+        self._channel = Channel(self._socket, self._limits.frame_bytes, lambda: self.kill("protocol_violation"))
         self._began = self._loop.time()
         self._clock = self._loop.call_later(self._limits.wall_s, self.kill, "timed_out")
         self._scratch.watch(self.pid, self._limits, self.kill)
@@ -104,38 +102,31 @@ class HostedChild:
                 f"a frame of {len(frame)} bytes for a child that takes 1 to {self._limits.frame_bytes}",
                 next_action="send the data in smaller parts",
             )
-        if self._writer is None or self._ended.done():
+        if self._channel is None or self._ended.done():
             raise SandboxError("the child is gone", next_action="`wait()` says how it ended")
         try:
-            self._writer.write(LENGTH.pack(len(frame)) + frame)
-            await self._writer.drain()
+            await self._channel.send(frame)
         except OSError as error:
             raise SandboxError("the child is gone", next_action="`wait()` says how it ended") from error
 
     def close_input(self) -> None:
         """The child reads the end of its input; it can still be heard."""
-        if self._writer is not None and self._writer.can_write_eof() and not self._writer.is_closing():
-            self._writer.write_eof()
+        if self._channel is not None:
+            self._channel.shut()
 
     async def receive(self) -> bytes | None:
-        if self._reader is None:
-            return None
-        try:
-            header = await self._reader.readexactly(LENGTH.size)
-            return await self._reader.readexactly(frame_length(header, self._limits.frame_bytes))
-        except asyncio.IncompleteReadError as error:
-            if not error.partial and error.expected == LENGTH.size:
-                return None
-            raise SandboxError(
-                "the child left in the middle of a frame", next_action="`wait()` says how it ended"
-            ) from None
-        except FrameError as error:
-            self.kill("protocol_violation")
-            raise SandboxError(
-                f"the child sent {error}", next_action="it was ended; start again with a fresh child"
-            ) from None
-        except OSError:
-            return None
+        heard = await self._channel.receive() if self._channel is not None else None
+        if isinstance(heard, SandboxError):
+            raise heard
+        return heard
+
+    def listen(self, listener: OnFrame) -> None:
+        if self._channel is not None:
+            self._channel.listen(listener)
+
+    def hold(self, held: bool) -> None:
+        if self._channel is not None:
+            self._channel.hold(held)
 
     def on_output(self, listener: Callable[[str, bytes], None]) -> None:
         self._out.listen(lambda piece: listener("stdout", piece))
@@ -157,14 +148,9 @@ class HostedChild:
     async def _close(self) -> None:
         self.kill()
         await self.wait()
-        if self._writer is None:
+        if self._channel is not None:
             self._channel.close()
-        else:
-            self._writer.transport.abort()
-            try:
-                await self._writer.wait_closed()
-            except OSError:
-                self._reader = None  # the child went first: there is nothing to flush
+        self._socket.close()
         await self._scratch.remove()
         if self.companion is not None:
             await self.companion.aclose()

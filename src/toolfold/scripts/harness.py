@@ -8,6 +8,7 @@ the gateway, which gives the child, the tools and the way to call. Below: the sa
 import asyncio
 import logging
 import time
+from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -60,8 +61,11 @@ class Harness:
         self._limits = limits
         self._on_input = self._pausing(on_input) if on_input is not None else None
         self._granted = {spec.tool_id for spec in start.tools}
-        self._gate = asyncio.Semaphore(limits.calls_at_once)
+        self._loop = asyncio.get_running_loop()
         self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._leaving: set[asyncio.Task[None]] = set()
+        self._queue: deque[Frame] = deque()
+        self._over: asyncio.Future[None] = self._loop.create_future()
         self._records: list[CallRecord] = []
         self._kept: dict[int, str] = {}
         self._kept_bytes = 0
@@ -79,7 +83,8 @@ class Harness:
             try:
                 async with asyncio.timeout(self._limits.wall_s) as self._clock:
                     await self._child.send(_encode(self._start))
-                    await self._listen()
+                    self._child.listen(self._heard)
+                    await self._over
                     self._clock.reschedule(_soon(self._clock, LAST_WORDS_S))
                     ended = await self._child.wait()
             except TimeoutError:
@@ -90,51 +95,79 @@ class Harness:
             await self._stop_calls()
         return self._result(ended, time.perf_counter() - started)
 
-    async def _listen(self) -> None:
-        while self._done is None:
-            try:
-                data = await self._child.receive()
-                if data is None:
-                    return
-                await self._handle(protocol.read(data))
-            except (BadFrame, SandboxError) as error:
-                self._events.emit("script.violation", run=self._run, error=str(error)[:200])
-                self._child.kill("protocol_violation")
-                return
+    def _heard(self, data: bytes | SandboxError | None) -> None:
+        """What the child says, as it comes."""
+        if self._over.done():
+            return
+        if data is None:
+            self._over.set_result(None)
+            return
+        try:
+            if isinstance(data, SandboxError):
+                raise data
+            self._handle(protocol.read(data))
+        except (BadFrame, SandboxError) as error:
+            self._events.emit("script.violation", run=self._run, error=str(error)[:200])
+            self._child.kill("protocol_violation")
+            self._over.set_result(None)
 
-    async def _handle(self, frame: Frame) -> None:
-        if frame.op in {"call", "load"}:
-            if frame.id <= self._last_id:
-                raise BadFrame("a number that was used before")
-            self._last_id = frame.id
+    def _handle(self, frame: Frame) -> None:
         match frame.op:
-            case "call":
-                await self._take(frame)
-            case "load":
-                await self._load(frame)
+            case "call" | "load":
+                if frame.id <= self._last_id:
+                    raise BadFrame("a number that was used before")
+                self._last_id = frame.id
+                self._take(frame)
             case "cancel":
-                task = self._tasks.get(frame.id)
-                if task is not None:
-                    task.cancel()
+                self._cancel(frame.id)
             case _:
                 self._done = frame
+                self._over.set_result(None)
 
-    async def _take(self, frame: Frame) -> None:
-        self._calls += 1
-        # While so many run, nothing more is read: a child that asks for more has to wait.
-        await self._gate.acquire()
-        task = asyncio.create_task(self._answer(frame, self._calls))
-        self._tasks[frame.id] = task
-        task.add_done_callback(lambda _: self._finished(frame.id))
+    def _take(self, frame: Frame) -> None:
+        if self._is_full:
+            # While so many run, nothing more is read: a child that asks for more has to wait.
+            self._queue.append(frame)
+            self._child.hold(True)
+        else:
+            self._tasks[frame.id] = self._loop.create_task(self._serve(frame))
 
-    def _finished(self, number: int) -> None:
-        self._tasks.pop(number, None)
-        self._gate.release()
+    @property
+    def _is_full(self) -> bool:
+        return len(self._tasks) + len(self._leaving) >= self._limits.calls_at_once
 
-    async def _answer(self, frame: Frame, ordinal: int) -> None:
+    def _cancel(self, number: int) -> None:
+        task = self._tasks.pop(number, None)
+        if task is not None:
+            self._leaving.add(task)
+            task.add_done_callback(self._left)
+            task.cancel()
+
+    def _left(self, task: asyncio.Task[None]) -> None:
+        self._leaving.discard(task)
+        self._next()
+
+    def _next(self) -> None:
+        """There is room again, for what waits or for what was not read."""
+        while self._queue and not self._is_full:
+            self._take(self._queue.popleft())
+        if not self._queue:
+            self._child.hold(False)
+
+    async def _serve(self, frame: Frame) -> None:
+        try:
+            if frame.op == "call":
+                await self._answer(frame)
+            else:
+                await self._load(frame)
+        finally:
+            self._tasks.pop(frame.id, None)
+            self._next()
+
+    async def _answer(self, frame: Frame) -> None:
         started = time.perf_counter()
         try:
-            self._check(frame, ordinal)
+            self._check(frame)
             arguments = protocol.arguments(frame.tool, frame.args)
             outcome = await self._call(frame.tool, arguments, self._on_input)
             reply = self._reply(frame.id, outcome)
@@ -156,8 +189,9 @@ class Harness:
         self._record(frame, started, code="TOOL_FAILED" if outcome.is_error else "", size=size)
         await self._send(reply)
 
-    def _check(self, frame: Frame, ordinal: int) -> None:
-        if ordinal > self._limits.calls:
+    def _check(self, frame: Frame) -> None:
+        self._calls += 1
+        if self._calls > self._limits.calls:
             raise CallLimit(
                 f"a script may make {self._limits.calls:,} calls, and this one made them",
                 next_action="ask for more at once, or raise scripts.calls",
@@ -203,7 +237,9 @@ class Harness:
         self._events.emit("script.call", run=self._run, tool_id=tool_id, ok=not code, code=code, seconds=seconds)
 
     async def _stop_calls(self) -> None:
-        tasks = list(self._tasks.values())
+        self._over.cancel()
+        self._queue.clear()
+        tasks = [*self._tasks.values(), *self._leaving]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)

@@ -27,7 +27,7 @@ LOG_LINES = 12
 
 METHOD_NOT_FOUND = -32601
 
-_IS_ERROR = re.compile(rb'"isError"')
+_IS_ERROR = re.compile(rb'"isError"\s*:\s*true')
 
 
 class _Flag(Struct):
@@ -160,7 +160,7 @@ class McpUpstream:
             )
             if kept:
                 return Outcome(result=result, spilled=kept.pop())
-            return Outcome(result=result, is_error=_is_error(result))
+            return Outcome(result=result, is_error=says_error(result))
         except UpstreamError as error:
             raise named(error, self._spec) from None
         finally:
@@ -216,7 +216,7 @@ def _offers_tools(capabilities: Raw) -> bool:
         return False
 
 
-def _is_error(result: Raw) -> bool:
+def says_error(result: Raw) -> bool:
     """Whether the result says `isError: true` at its top. Most results never say it, and are not read for it."""
     view = memoryview(result)
     try:

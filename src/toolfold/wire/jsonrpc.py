@@ -107,6 +107,11 @@ def result_message(identifier: object, result: bytes) -> bytes:
     return b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (_identifier(identifier), result)
 
 
+def result_parts(identifier: object, result: bytes) -> tuple[bytes, ...]:
+    """The same in pieces, for a result that should not be copied."""
+    return b'{"jsonrpc":"2.0","id":%b,"result":' % _identifier(identifier), result, b"}"
+
+
 def error_message(identifier: object, code: int, text: str) -> bytes:
     return error_message_of(identifier, encode({"code": code, "message": text}))
 

@@ -4,12 +4,22 @@ Works the same on asyncio and uvloop. Above: `stdio.py`.
 """
 
 import asyncio
+import contextlib
+import fcntl
 import os
 from collections import deque
 from collections.abc import Callable
 
-READ_SIZE = 65536
+READ_SIZE = 1 << 16
+LARGEST_READ = 1 << 20
+PIPE_SIZE = 1 << 20
 HIGH_WATER = 1 << 20
+
+
+def widen(descriptor: int) -> None:
+    """A larger pipe takes a large message in fewer steps. Where that is not to be had, it works all the same."""
+    with contextlib.suppress(OSError, AttributeError):
+        fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, PIPE_SIZE)
 
 
 class PipeReader:
@@ -21,15 +31,18 @@ class PipeReader:
         self._on_data = on_data
         self._on_end = on_end
         self._open = True
+        self._size = READ_SIZE
         self._loop.add_reader(descriptor, self._read)
 
     def _read(self) -> None:
         try:
-            data = os.read(self._descriptor, READ_SIZE)
+            data = os.read(self._descriptor, self._size)
         except (BlockingIOError, InterruptedError):
             return
         except OSError:
             data = b""
+        # A message that fills one reading is large: the next takes more at once. Small ones keep small buffers.
+        self._size = min(self._size * 4, LARGEST_READ) if len(data) == self._size else READ_SIZE
         if data:
             self._on_data(data)
         elif self._open:

@@ -13,7 +13,7 @@ from toolfold.wire import jsonrpc
 from toolfold.wire.channel import Head
 from toolfold.wire.framing import LineFramer
 from toolfold.wire.peer import Peer, Pending
-from toolfold.wire.pipes import PipeReader, PipeWriter
+from toolfold.wire.pipes import PipeReader, PipeWriter, widen
 from toolfold.wire.process import Process
 from toolfold.wire.salvage import shorten
 from toolfold.wire.spill import Spill, Spiller
@@ -45,6 +45,7 @@ class StdioChannel:
         self._lines = LineFramer(
             self._limit, self._line, self._oversized, spiller=Spiller.of(options), on_spilled=self._spilled
         )
+        widen(self._process.stdout)
         self._stdout = PipeReader(self._process.stdout, self._lines.feed, self._output_ended)
         self._errors = LineFramer(STDERR_LINE_BYTES, self._error_line, self._long_error_line)
         self._stderr = PipeReader(self._process.stderr, self._errors.feed, self._last_error_line)

@@ -15,6 +15,21 @@ _LAST = re.compile(rb'((?:[,{]\s*"\w+"\s*:\s*(?:"\w*"|true|false|null|-?\d+)\s*)
 _MEMBER = re.compile(rb'"(\w+)"\s*:\s*("\w*"|true|false|null|-?\d+)')
 
 
+_COMPLETE = b'"resultType":"complete",'
+_NEIGHBOURS = (b'"structuredContent":', b'"_meta":', b'"isError":', b'"content":')
+
+
+def says_complete(text: bytes) -> bool:
+    """Whether a large result says that nothing is asked for: at its end, or right before another of the members that
+    only a result has. A quote that is no escaped one ends a string, so this never stands inside of a text."""
+    if len(text) < SMALL:
+        return False
+    at = text.find(_COMPLETE)
+    if at >= 0 and text.startswith(_NEIGHBOURS, at + len(_COMPLETE)):
+        return True
+    return last_members(text).get(b"resultType") == b'"complete"'
+
+
 def last_members(text: bytes | memoryview, *, least: int = SMALL) -> dict[bytes, bytes]:
     """The plain members at the end of a JSON object that is known to be valid, each as it is written."""
     if len(text) < least:

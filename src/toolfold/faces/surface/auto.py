@@ -19,17 +19,25 @@ MAX_TOKENS = int(WINDOW_TOKENS * SHARE)
 KEPT = 100
 MAX_BYTES_PER_TOKEN = 16
 """Definitions with more bytes than this for each token allowed are not even counted: they are too long."""
+BEGINNING = (
+    "Call the tools that are listed. Where `search_tool_by_category` is among them, they are an index over many more: "
+    "search, then `expand_tool`, then `call_tool`. A result that is too large to show is stored; tool_output reads it."
+)
+"""What is told while it is not known yet which of the two it will be."""
 
 
 class AutoSurface:
     """Either of two surfaces, by what the caller's tools would cost."""
 
     def __init__(self, gateway: Gateway) -> None:
+        self._gateway = gateway
         self._direct = DirectSurface(gateway)
         self._discovery = DiscoverySurface(gateway)
         self._fits: dict[int, tuple[Shown, bool]] = {}
 
     async def instructions(self, caller: Caller) -> str:
+        if self._gateway.governor.first_build is not None:  # a handshake waits for no server
+            return BEGINNING
         return await (await self.chosen(caller)).instructions(caller)
 
     async def tools(self, caller: Caller, *, listens: bool = False) -> tuple[Raw, ...]:

@@ -100,7 +100,8 @@ class DirectSurface:
         return end
 
     async def shown(self, caller: Caller) -> Shown:
-        """The tools that a caller may see, encoded once a generation."""
+        """The tools that a caller may see, encoded once a generation. Waits for the first catalogue."""
+        await self._gateway.governor.begun()
         async with self._gateway.catalogue.snapshot() as view:
             generation = view.generation
         key = (caller.name, caller.policy, caller.groups)

@@ -13,6 +13,7 @@ from toolfold.types import Caller
 
 MAX_TOKENS = 400
 MAX_NAME = 40
+MAX_UNREAD = 12
 TOOLBOX = "toolbox"
 """toolfold's own tools, which no server has."""
 
@@ -33,8 +34,19 @@ async def discovery_instructions(gateway: Gateway, caller: Caller) -> str:
     try:
         servers, categories = await inventory(gateway, caller)
     except NotBuilt:
-        return f"{RULES}\nThere is no catalogue yet: whoever runs toolfold has to build it."
+        return f"{RULES}\n{unread(gateway, caller)}"
     return fitted(servers, categories)
+
+
+def unread(gateway: Gateway, caller: Caller) -> str:
+    """What is said where there is no catalogue. Servers are named to those who may see all of them."""
+    if gateway.governor.first_build is None:
+        return "There is no catalogue yet: whoever runs toolfold has to build it."
+    seen = gateway.upstreams.specs() if gateway.governor.scene(caller) is gateway else ()
+    names = [_plain(spec.name) for spec in seen if spec.enabled]
+    more = f" and {len(names) - MAX_UNREAD:,} more" if len(names) > MAX_UNREAD else ""
+    shown = f": {', '.join(names[:MAX_UNREAD])}{more}" if names else ""
+    return f"The servers are being read right now{shown}. The first `list` or search waits for them."
 
 
 async def inventory(gateway: Gateway, caller: Caller) -> tuple[list[Counted], list[Counted]]:

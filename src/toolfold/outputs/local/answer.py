@@ -66,7 +66,7 @@ def by_search(index: Index, asked: Asked, budget: int, lead: list[str]) -> Answe
     elif allowed is not None:
         lead.append(f"Only what has a time of {window} was searched: {len(allowed)} units.")
     terms = [term for term in asked.terms if allowed is None or ":" not in term.text]
-    searched = Asked(asked.text, tuple(terms), asked.words)
+    searched = Asked(asked.text, tuple(terms), asked.words, asked.said)
     near = allowed is None and not ORDERED.search(asked.text)
     places, estimates = index.places_near(searched.terms) if near else (index.places(searched.terms), {})
     weighed = weigh(searched, places, index.units, allowed, estimates)

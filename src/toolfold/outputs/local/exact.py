@@ -9,6 +9,7 @@ from toolfold import tokens
 from toolfold.outputs.grepping import grep_file
 from toolfold.outputs.local import jsonpath
 from toolfold.outputs.local.index import Index
+from toolfold.outputs.local.literals import decode
 from toolfold.outputs.local.rendering import place, visible
 from toolfold.outputs.local.shape import shape_lines
 from toolfold.outputs.truncating import top_and_bottom
@@ -155,8 +156,8 @@ def value_text(index: Index, start: int, end: int, budget: int) -> str:
     if end - start <= budget * 8:
         raw = index.source.read(start, end).strip()
         try:
-            text = msgspec.json.encode(msgspec.json.decode(raw)).decode()
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            text = msgspec.json.encode(decode(raw)).decode()
+        except ValueError:
             text = raw.decode(errors="replace")
         if tokens.count(text) <= budget:
             return visible(text)

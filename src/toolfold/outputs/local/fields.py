@@ -19,6 +19,7 @@ from toolfold.outputs.local.source import BLOCK, Offsets
 SAMPLED = 120
 MOST_VALUES = 3_000_000
 LOGFMT = re.compile(rb"(?<![\w.-])([A-Za-z_][\w.-]{0,40})=(?=[^=\s])")
+LITERAL_KEY = re.compile(rb"['\"]([^'\"\\\n]{1,80})['\"]\s*:")
 JSON_KEY = re.compile(rb'"((?:[^"\\\n]|\\.){1,80})"\s*:')
 
 
@@ -39,7 +40,7 @@ def field_names(index: Index) -> list[str]:
 
 
 def sampled_names(index: Index) -> list[str]:
-    pattern = JSON_KEY if index.format.kind in {"json", "json-lines"} else LOGFMT
+    pattern = LITERAL_KEY if index.format.literal else JSON_KEY if index.format.kind in {"json", "json-lines"} else LOGFMT
     counted: Counter[str] = Counter()
     for raw in samples(index):
         counted.update({match[1].decode(errors="replace") for match in pattern.finditer(raw)})
@@ -79,7 +80,11 @@ def column(index: Index, name: str) -> Column:
 def keyed_column(index: Index, name: str) -> Column:
     """The values after `"name":` in JSON, or after `name=` elsewhere."""
     raw = re.escape(name.encode())
-    if index.format.kind in {"json", "json-lines"}:
+    if index.format.literal:
+        pattern = re.compile(
+            rb"['\"]" + raw + rb"['\"]\s*:\s*(?|'((?:[^'\\]|\\.){0,400}+)'|\"((?:[^\"\\]|\\.){0,400}+)\"|([^,\]}\s\"'{\[(]{1,60}))"
+        )
+    elif index.format.kind in {"json", "json-lines"}:
         pattern = re.compile(rb'"' + raw + rb'"\s*:\s*(?:"((?:[^"\\]|\\.){0,400}+)"|([^,\]}\s"{\[]{1,60}))')
     else:
         pattern = re.compile(rb"(?<![\w.-])" + raw + rb'=(?:"([^"\n]{0,400})"|([^\s,;"]{1,200}))')

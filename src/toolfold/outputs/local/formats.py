@@ -9,6 +9,7 @@ from typing import Literal
 
 from msgspec import Struct
 
+from toolfold.outputs.local.literals import looks_literal
 from toolfold.outputs.local.source import Source
 
 Kind = Literal["json", "json-lines", "table", "markdown-table", "diff", "log", "text", "binary"]
@@ -21,7 +22,7 @@ LEVEL = re.compile(rb"\b(TRACE|DEBUG|INFO|NOTICE|WARN|WARNING|ERROR|FATAL|CRITIC
 DIFF = re.compile(rb"^(diff --git |--- \S.*\n\+\+\+ |@@ -\d+(,\d+)? \+\d+)", re.MULTILINE)
 INTRODUCTION = re.compile(
     rb"\A(?:\xef\xbb\xbf)?\s*(?:[^\n{\[]{0,400}\n){0,4}[^\n{\[]{0,200}?"
-    rb"(?=[{\[]\s*(?:[\"\[{}\]]|-?\d|true|false|null))"
+    rb"(?=[{\[]\s*(?:[\"'(\[{}\]]|-?\d|true|false|null))"
 )
 
 
@@ -34,6 +35,8 @@ class Format(Struct, frozen=True):
     kind: Kind
     start: int = 0
     """For JSON: where it begins, after words of introduction."""
+    literal: bool = False
+    """For JSON: it is written as Python prints values, with single quotes."""
     delimiter: str = ""
     header: tuple[str, ...] = ()
     """For a table: the names of its columns."""
@@ -68,6 +71,8 @@ def as_json(source: Source, head: bytes) -> Format | None:
     full = lines[:-1] if len(head) == HEAD or len(lines) > 20 else lines
     if len(full) >= 2 and all(line.lstrip()[:1] == b"{" and line.rstrip()[-1:] == b"}" for line in full):
         return Format("json-lines", start)
+    if looks_literal(head[start : start + 4096], source.size):
+        return Format("json", start, literal=True)
     if b"'" in head[start : start + 3] or source.size - start < 2:
         return None
     # Brackets begin other texts, too: `[12:00] started`. JSON closes or goes on with a key or a value.

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from toolfold.outputs.local import formats, jsonpath
+from toolfold.outputs.local.blocks import Blocks, find_blocks
 from toolfold.outputs.local.formats import Format
 from toolfold.outputs.local.grams import Grams, build_grams
 from toolfold.outputs.local.headings import INNER, OUTER, find_headings
@@ -59,20 +60,29 @@ class Index:
 
     @cached_property
     def tape(self) -> Tape | None:
-        return build_tape(self.source, self.format.start) if self.format.kind == "json" else None
+        return build_tape(self.source, self.format.start, literal=self.format.literal) if self.format.kind == "json" else None
 
     @cached_property
     def units(self) -> Units:
         return json_units(self.source, self.tape) if self.tape and self.tape.levels else text_units(self.source)
 
     @cached_property
+    def blocks(self) -> Blocks | None:
+        """For plain text: its titles, definitions, sections or items; `None` for what is divided by other marks."""
+        return find_blocks(self.source) if self.format.kind == "text" else None
+
+    @cached_property
     def outer(self) -> Offsets:
-        """The units that head whole files of a diff, commits, chapters."""
+        """The units that head whole files of a diff, commits, chapters, items."""
+        if self.blocks is not None and self.blocks.kind != "plain":
+            return distinct(self.units.of(self.blocks.outer))
         return self._headings(OUTER)
 
     @cached_property
     def headings(self) -> Offsets:
         """All units that head what follows them: also those of a hunk or a section."""
+        if self.blocks is not None and self.blocks.kind != "plain":
+            return distinct(np.concatenate([self.outer, self.units.of(self.blocks.inner)]))
         return distinct(np.concatenate([self.outer, self._headings(INNER)]))
 
     def _headings(self, marks: tuple[bytes, ...]) -> Offsets:

@@ -10,6 +10,7 @@ import msgspec
 import numpy as np
 from msgspec import Struct
 
+from toolfold.outputs.local.literals import decode
 from toolfold.outputs.local.source import Source
 from toolfold.outputs.local.tape import Tape
 
@@ -19,7 +20,8 @@ Step = str | int | None
 STEP = re.compile(r"""\.?([A-Za-z_$@][\w$@-]*)|\[(\d+)\]|\[["']([^"'\]]+)["']\]|\[(\*?)\]|\.(\d+)|\.(\*)""")
 PLAIN = re.compile(r"[A-Za-z_$@][\w$@-]*")
 KEY_WINDOW = 1024
-STRING = re.compile(rb'"((?:[^"\\]|\\.)*)"\s*:\s*', re.DOTALL)
+COMMA = re.compile(rb"\"(?:[^\"\\]|\\.)*+\"|(?<![\w\"])'(?:[^'\\]|\\.)*+'|,", re.DOTALL)
+STRING = re.compile(rb"(\"(?:[^\"\\]|\\.)*+\"|'(?:[^'\\]|\\.)*+')\s*:\s*", re.DOTALL)
 SCALAR = re.compile(rb'"(?:[^"\\]|\\.)*"|[^,\]}\s]+', re.DOTALL)
 
 
@@ -113,7 +115,8 @@ def key_before(source: Source, offset: int) -> str | None:
 def opening_quote(text: bytes) -> int:
     """Where the string begins that ends `text`; -1 where it begins earlier."""
     at = len(text) - 1
-    while (at := text.rfind(b'"', 0, at)) >= 0:
+    quote = text[-1:] if text[-1:] in (b'"', b"'") else b'"'
+    while (at := text.rfind(quote, 0, at)) >= 0:
         before = text[:at]
         if (len(before) - len(before.rstrip(b"\\"))) % 2 == 0:
             return at
@@ -122,9 +125,9 @@ def opening_quote(text: bytes) -> int:
 
 def decode_string(raw: bytes) -> str:
     try:
-        return str(msgspec.json.decode(raw))
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return raw.strip(b'"').decode(errors="replace")
+        return str(decode(raw))
+    except ValueError:
+        return raw.strip(b"\"'").decode(errors="replace")
 
 
 def members(source: Source, tape: Tape, container: Container, depth: int) -> Iterator[tuple[Step, int, int]]:
@@ -138,7 +141,7 @@ def members(source: Source, tape: Tape, container: Container, depth: int) -> Ite
         raw = source.read(start, min(end, start + 8192))
         match = STRING.search(raw)
         if match:
-            yield decode_string(b'"' + match[1] + b'"'), start + match.end(), end
+            yield decode_string(match[1]), start + match.end(), end
 
 
 def member_borders(source: Source, tape: Tape, container: Container, depth: int) -> list[tuple[int, int]]:
@@ -173,4 +176,4 @@ def object_commas(source: Source, tape: Tape, container: Container, depth: int) 
 
 
 def commas_outside_strings(text: bytes, at: int) -> list[int]:
-    return [at + match.start() for match in re.finditer(rb'"(?:[^"\\]|\\.)*"|,', text, re.DOTALL) if match[0] == b","]
+    return [at + match.start() for match in COMMA.finditer(text) if match[0] == b","]

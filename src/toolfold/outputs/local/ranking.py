@@ -13,9 +13,11 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from toolfold.outputs.local.request import Asked, Term
+from toolfold.outputs.local.blocks import words_in
+from toolfold.outputs.local.request import Asked, Term, stem
 from toolfold.outputs.local.source import Offsets, distinct
 from toolfold.outputs.local.units import Units
+from toolfold.outputs.local.vocabulary import STOP
 
 CANDIDATES = 4000
 READ = 400
@@ -23,6 +25,12 @@ READ = 400
 NEAR = (1.0, 0.6, 0.5, 0.4, 0.3, 0.25, 0.2, 0.15, 0.1)
 """What a term counts that stands so many units away."""
 IN_HEADING = 0.6
+IN_BLOCK = 0.35
+LONGEST_BLOCK = 150
+"""Units of a block whose words count for all of it."""
+WHOLE_WORD, HEADS = 0.15, 0.5
+
+WORDS = re.compile(r"[^\W_]+(?:_[^\W_]+)*")
 
 Floats = npt.NDArray[np.float64]
 
@@ -91,6 +99,7 @@ def with_neighbours(chosen: Offsets, weighed: Sequence[Weighed], headings: Seque
         for level in headings:
             if len(level):
                 value = np.maximum(value, IN_HEADING * in_heading(chosen, item.units, level))
+                value = np.maximum(value, IN_BLOCK * in_block(chosen, item.units, level))
         score += item.weight * value
     return score
 
@@ -102,6 +111,17 @@ def in_heading(chosen: Offsets, held: Offsets, headings: Offsets) -> npt.NDArray
     at = np.searchsorted(held, heading)
     first = held[np.minimum(at, len(held) - 1)]
     found: npt.NDArray[np.bool_] = (index >= 0) & (first >= heading) & (first <= heading + 5) & (first <= chosen)
+    return found
+
+
+def in_block(chosen: Offsets, held: Offsets, headings: Offsets) -> npt.NDArray[np.bool_]:
+    """Whether the term stands anywhere between the heading before each unit and the next one."""
+    index = np.searchsorted(headings, chosen, side="right") - 1
+    start = headings[np.maximum(index, 0)]
+    ends = np.append(headings[1:], headings[-1] + LONGEST_BLOCK)
+    end = np.minimum(ends[np.maximum(index, 0)], start + LONGEST_BLOCK)
+    within = np.searchsorted(held, end) > np.searchsorted(held, start)
+    found: npt.NDArray[np.bool_] = (index >= 0) & within & (chosen < end)
     return found
 
 
@@ -122,6 +142,7 @@ def rank(
     order = np.argsort(-score, kind="stable")[:READ]
     top = float(score[order[0]])
     pairs = phrases(asked)
+    heads = {int(head) for level in headings for head in level[np.isin(level, chosen[order])]}
     ranked = []
     for index in order:
         unit, base = int(chosen[index]), float(score[index])
@@ -132,9 +153,30 @@ def rank(
             context = context_of(unit).lower()
             base += IN_HEADING * sum(w.weight for w in weighed if any(form in context for form in w.term.forms))
             text = f"{context} {text}"
+        base += whole_words(text, asked, weighed)
+        if unit in heads:
+            base += as_heading(text, asked, weighed)
         ranked.append(Ranked(unit, base + (bonus(text, pairs) * top * 0.04 if pairs else 0.0)))
     ranked.sort(key=lambda item: -item.score)
     return ranked
+
+
+def whole_words(text: str, asked: Asked, weighed: Sequence[Weighed]) -> float:
+    """`wraps` means `wraps` rather than `wrapper`, where both are there."""
+    low = text[:4000].lower()
+    own = set(WORDS.findall(low))
+    return WHOLE_WORD * sum(item.weight for item in weighed if asked.said.get(item.term.text, "") in own)
+
+
+def as_heading(text: str, asked: Asked, weighed: Sequence[Weighed]) -> float:
+    """More for a heading, the more of it the request names."""
+    names = {stem(word) for word in words_in(text[:400])} - STOP
+    if not names:
+        return 0.0
+    held = [item for item in weighed if item.term.text in names or item.term.kind in {"identifier", "phrase"}]
+    held = [item for item in held if any(form in text.lower() for form in item.term.forms)]
+    covered = len({item.term.text for item in held} & names) / len(names)
+    return HEADS * sum(item.weight for item in held) * (0.4 + covered)
 
 
 def phrases(asked: Asked) -> list[re.Pattern[str]]:

@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 
 from toolfold import tokens
+from toolfold.outputs.local.literals import decode
 from toolfold.outputs.local.jsonpath import Step, show_path
 
 LONG_VALUE = 600
@@ -14,8 +15,8 @@ LONG_VALUE = 600
 def render_record(raw: bytes, forms: Sequence[str], allowance: int) -> str:
     """`forms` are what the request looks for, lower case."""
     try:
-        value = msgspec.json.decode(raw)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        value = decode(raw)
+    except ValueError:
         return clipped(raw.decode(errors="replace"), allowance * 4)
     text = compact(value)
     if tokens.count(text) <= allowance:

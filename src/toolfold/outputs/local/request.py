@@ -45,6 +45,8 @@ class Asked(Struct, frozen=True):
     terms: tuple[Term, ...]
     words: tuple[str, ...]
     """The words that are no stop words, stemmed, in their order: pairs of them make phrases."""
+    said: dict[str, str] = {}
+    """Stem → the word as it was said."""
 
 
 def stem(word: str) -> str:
@@ -79,8 +81,11 @@ def read_request(text: str) -> Asked:
         add(Term(phrase, "phrase", spellings(phrase), 2.5))
     for day in DAY.finditer(text):
         add_day(day, add)
+    said: dict[str, str] = {}
     for piece in PIECE.findall(text):
         add_piece(piece, add, words)
+        plain = piece.lower().strip(".:-")
+        said.setdefault(stem(plain), plain)
     if len(terms) < FEW:
         # Words that say little are still better than none.
         for word in {piece.lower() for piece in re.findall(r"[A-Za-z]{4,}", text)} & (STOP - ASKING):
@@ -88,7 +93,7 @@ def read_request(text: str) -> Asked:
     for word in words:
         for hint in HINTS.get(word, ()):
             add(Term(hint, "hint", (hint,), 0.35))
-    return Asked(text, tuple(terms.values()), tuple(words))
+    return Asked(text, tuple(terms.values()), tuple(words), said)
 
 
 def quoted_in(text: str) -> list[str]:
@@ -112,7 +117,7 @@ def add_piece(piece: str, add: Callable[[Term], None], words: list[str]) -> None
         return
     parts = [part.lower() for part in PARTS.findall(piece)]
     if len(parts) > 1 or (not piece.isalpha() and piece.isascii()):
-        add(Term(low, "identifier", spellings(low), 1.6 if any(c.isdigit() for c in low) or len(parts) > 1 else 1.2))
+        add(Term(low, "identifier", written(low, parts), 1.6 if any(c.isdigit() for c in low) or len(parts) > 1 else 1.2))
         words.append(low)
         for part in parts:
             if part not in STOP and len(part) > 1:
@@ -122,6 +127,13 @@ def add_piece(piece: str, add: Callable[[Term], None], words: list[str]) -> None
     words.append(root)
     # A name in the midst of a sentence is worth more than a common word.
     add(Term(root, "word", spellings(root), 1.25 if piece[0].isupper() and not piece.isupper() else 1.0))
+
+
+def written(low: str, parts: list[str]) -> tuple[str, ...]:
+    """An identifier in the ways that programs write it: `helm-get`, `helm_get`, `helmGet`, `helm get`."""
+    if not 2 <= len(parts) <= 6 or not re.fullmatch(r"[a-z][a-z0-9]*(?:[_-][a-z0-9]+)*", low):
+        return spellings(low)
+    return tuple(dict.fromkeys([low, *(sign.join(parts) for sign in ("_", "-", "", " ", "."))]))
 
 
 def spellings(text: str) -> tuple[str, ...]:

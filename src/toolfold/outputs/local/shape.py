@@ -2,13 +2,12 @@
 
 from typing import Any
 
-import msgspec
-
 from toolfold.disclosure.fold import summarize_schema_for_llm
 from toolfold.disclosure.observed import observe
 from toolfold.disclosure.observed_schema import to_schema
 from toolfold.outputs.local import jsonpath
 from toolfold.outputs.local.index import Index
+from toolfold.outputs.local.literals import decode
 from toolfold.outputs.local.source import Source
 from toolfold.outputs.local.tape import Tape
 
@@ -49,6 +48,6 @@ def sample(source: Source, tape: Tape, container: jsonpath.Container, depth: int
 def decoded(raw: bytes) -> Any:
     """The value; a text where it was cut off or is no JSON."""
     try:
-        return msgspec.json.decode(raw.strip())
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return decode(raw.strip())
+    except ValueError:
         return "?"

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
+from toolfold.outputs.local import literals
 from toolfold.outputs.local.source import BLOCK, Offsets, Source
 
 DEEPEST = 48
@@ -38,9 +39,9 @@ class Tape(Struct, frozen=True):
     levels: tuple[Level, ...]
 
 
-def build_tape(source: Source, start: int = 0) -> Tape:
+def build_tape(source: Source, start: int = 0, *, literal: bool = False) -> Tape:
     """Reads the structure in one pass."""
-    where, what = structure(source, start)
+    where, what = literals.structure(source, start) if literal else structure(source, start)
     step = STRUCTURE[what]
     comma = step == 2
     change = np.where(comma, 0, step).astype(np.int32)

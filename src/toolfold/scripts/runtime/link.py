@@ -1,7 +1,8 @@
 """The child's way to the host: frames of JSON on one socket, answered in any order.
 
-Calls wait in the event loop of the script; a large result is loaded piece by piece when the script looks into it, which
-happens in plain attribute access and so waits without a loop. One thread at a time.
+Calls wait in the event loop of the script; where the loop has nothing else to do, the call waits on the spot, which
+spares the loop two turns. A large result is loaded piece by piece when the script looks into it, which happens in plain
+attribute access and so waits without a loop. One thread at a time.
 """
 
 import asyncio
@@ -11,6 +12,8 @@ from typing import Any
 
 from msgspec import DecodeError, Raw, Struct
 from msgspec.json import Decoder, encode
+
+from toolfold.scripts.runtime.idling import Idle
 
 _LENGTH = struct.Struct(">I")
 READ = 1 << 18
@@ -39,26 +42,55 @@ class Link:
         self._number = 0
         self._waiting: dict[int, asyncio.Future[Answer]] = {}
         self._early: dict[int, Answer] = {}
+        # Every read goes into one block: a fresh one for each would cost more than the read.
+        self._block = memoryview(bytearray(READ))
         self._buffer = bytearray()
         self._out = bytearray()
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._idle = Idle(channel.fileno())
         self._gate: asyncio.Semaphore | None = None
+        self._listening = False
         channel.setblocking(False)
 
     async def call(self, tool_id: str, arguments: Any) -> Answer:
         """Asks the host to call a tool. So many wait at once; the others queue here."""
-        gate = self._attached()
-        async with gate:
+        loop = asyncio.get_running_loop()
+        if self._loop is not loop or self._gate is None:
+            self._attach(loop)
+        if self._waiting or self._out or not self._idle.now():
+            return await self._in_turn(loop, tool_id, arguments)
+        number, frame = self._request({"op": "call", "tool": tool_id, "args": arguments})
+        self._send(frame)
+        return self._on_the_spot(number) or await self._answered(loop, number)
+
+    async def _in_turn(self, loop: asyncio.AbstractEventLoop, tool_id: str, arguments: Any) -> Answer:
+        assert self._gate is not None
+        async with self._gate:
             number, frame = self._request({"op": "call", "tool": tool_id, "args": arguments})
-            future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-            self._waiting[number] = future
             self._send(frame)
-            try:
-                return await future
-            finally:
-                self._waiting.pop(number, None)
-                if not future.done() or future.cancelled():
-                    self._send(_framed(encode({"id": number, "op": "cancel"})))
+            return await self._answered(loop, number)
+
+    def _on_the_spot(self, number: int) -> Answer | None:
+        """Waits as long as the loop would have nothing to do but wait. `None`: it has."""
+        if self._out:
+            return None
+        self._listen(False)
+        while self._idle.until_readable():
+            self._take(self._read(), keep=number)
+            if number in self._early:
+                return self._early.pop(number)
+        return None
+
+    async def _answered(self, loop: asyncio.AbstractEventLoop, number: int) -> Answer:
+        future: asyncio.Future[Answer] = loop.create_future()
+        self._waiting[number] = future
+        self._listen(True)
+        try:
+            return await future
+        finally:
+            self._waiting.pop(number, None)
+            if not future.done() or future.cancelled():
+                self._send(_framed(encode({"id": number, "op": "cancel"})))
 
     def ask(self, request: dict[str, Any]) -> Answer:
         """Asks and waits on the spot. Answers to others that come meanwhile are handed on."""
@@ -68,7 +100,7 @@ class Link:
             self._channel.sendall(bytes(self._out) + frame)
             self._out.clear()
             while number not in self._early:
-                self._take(self._channel.recv(READ), keep=number)
+                self._take(self._read(), keep=number)
             return self._early.pop(number)
         finally:
             self._channel.setblocking(False)
@@ -83,15 +115,21 @@ class Link:
         self._number += 1
         return self._number, _framed(encode({"id": self._number, **request}))
 
-    def _attached(self) -> asyncio.Semaphore:
-        """Listens in the loop that runs now: a script may run several, one after the other."""
-        loop = asyncio.get_running_loop()
-        if self._loop is not loop or self._gate is None:
-            self._loop = loop
-            self._gate = asyncio.Semaphore(self._at_once)
-            self._waiting.clear()
-            loop.add_reader(self._channel, self._readable)
-        return self._gate
+    def _attach(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Takes the loop that runs now: a script may run several, one after the other."""
+        self._loop = loop
+        self._gate = asyncio.Semaphore(self._at_once)
+        self._idle.attach(loop)
+        self._waiting.clear()
+        self._listening = False
+
+    def _listen(self, listening: bool) -> None:
+        if listening != self._listening and self._loop is not None:
+            self._listening = listening
+            if listening:
+                self._loop.add_reader(self._channel, self._readable)
+            else:
+                self._loop.remove_reader(self._channel)
 
     def _send(self, frame: bytes) -> None:
         if not self._out:
@@ -117,17 +155,19 @@ class Link:
 
     def _readable(self) -> None:
         try:
-            self._take(self._channel.recv(READ))
+            self._take(self._read())
         except BlockingIOError:
             return
         except (OSError, DecodeError) as error:
-            if self._loop is not None:
-                self._loop.remove_reader(self._channel)
+            self._listen(False)
             for future in self._waiting.values():
                 if not future.done():
                     future.set_exception(ConnectionError(f"the host cannot be understood: {error}"))
 
-    def _take(self, data: bytes, keep: int = 0) -> None:
+    def _read(self) -> memoryview:
+        return self._block[: self._channel.recv_into(self._block)]
+
+    def _take(self, data: memoryview, keep: int = 0) -> None:
         if not data:
             raise ConnectionError("the host closed the connection")
         self._buffer += data

@@ -31,6 +31,9 @@ class Outlet(Protocol):
     def finish(self, message: bytes, fault: Fault | None) -> None:
         """Sends the answer, which ends it."""
 
+    def finish_long(self, parts: tuple[bytes, ...]) -> None:
+        """The same for an answer that is too large to be copied together without need."""
+
 
 class Asker(Protocol):
     """Brings a question to the client of an exchange and its answer back."""

@@ -83,6 +83,9 @@ class Stream:
         self.done = self._expected <= 0
         self._signal()
 
+    def finish_long(self, parts: tuple[bytes, ...]) -> None:
+        self.finish(b"".join(parts), None)
+
     def end(self) -> None:
         self.done = True
         self._signal()

@@ -10,7 +10,7 @@ from msgspec import Raw, Struct
 
 from toolfold.errors import ProtocolViolation
 from toolfold.wire.jsonrpc import ABSENT, UNREADABLE
-from toolfold.wire.tail import last_members
+from toolfold.wire.tail import says_complete
 
 CACHEABLE = frozenset({"tools/list", "prompts/list", "resources/list", "resources/templates/list", "resources/read"})
 """Results that say how long they may be kept. `server/discover` is written where it is made."""
@@ -29,15 +29,16 @@ _said = msgspec.json.Decoder(_Said)
 
 
 def is_complete(text: bytes) -> bool:
-    """Whether the result says at its end that nothing is asked for. Many do; of the others this says nothing."""
-    return last_members(text).get(b"resultType") == b'"complete"'
+    """Whether a large result says that nothing is asked for. Of one that does not seem to, this says nothing."""
+    return says_complete(text)
 
 
-def modern(method: str, text: bytes) -> bytes:
-    """The result with the members that every modern result has. What is missing of them is put in front."""
+def modern(method: str, text: bytes, *, complete: bool = False) -> bytes:
+    """The result with the members that every modern result has. What is missing of them is put in front. `complete`: it
+    is known to say that nothing is asked for."""
     if method in CACHEABLE:
         return _with(text, _missing(method, text))
-    if is_complete(text) or _FIRST.match(text):
+    if complete or _FIRST.match(text):
         return text
     if _NAME not in text:
         return _with(text, [b'"resultType":"complete"'])

@@ -47,6 +47,9 @@ _LISTS = {
     "resourcesListChanged": hubs.RESOURCES_CHANGED,
 }
 
+LARGE = 1 << 16
+"""Answers over this size are not copied together."""
+
 
 class _Level(Struct):
     level: str
@@ -155,11 +158,12 @@ class Server:
 
     async def _run(self, exchange: Exchange, session: Session | None) -> None:
         fault: Fault | None
+        message: bytes | tuple[bytes, ...] = b""
         try:
             message = await self._answer(exchange, session)
             fault = None
         except asyncio.CancelledError:
-            message, fault = b"", None
+            fault = None
         except Fault as error:
             fault = error
         except RemoteError as error:
@@ -170,10 +174,16 @@ class Server:
             log.exception("answering %s failed", exchange.method)
             fault = Fault(jsonrpc.INTERNAL_ERROR, "the server failed at this; its log says more")
         outlet, exchange.outlet = exchange.outlet, None
-        if outlet is not None:
-            outlet.finish(fault_message(exchange.identifier, fault) if fault is not None else message, fault)
+        if outlet is None:
+            return
+        if fault is not None:
+            outlet.finish(fault_message(exchange.identifier, fault), fault)
+        elif isinstance(message, tuple):
+            outlet.finish_long(message)
+        else:
+            outlet.finish(message, None)
 
-    async def _answer(self, exchange: Exchange, session: Session | None) -> bytes:
+    async def _answer(self, exchange: Exchange, session: Session | None) -> bytes | tuple[bytes, ...]:
         method = exchange.method
         if session is not None:
             own = await self._legacy_own(exchange, session) if method in ONLY_LEGACY else None
@@ -184,9 +194,12 @@ class Server:
             result = await self._listen(exchange)
         else:
             found = bytes(await self.app.handle(exchange))
-            if method in inputs.METHODS and not results.is_complete(found) and WISH in found:
+            complete = results.is_complete(found)
+            if not complete and method in inputs.METHODS and WISH in found:
                 found = self._passed_on(exchange, found)
-            result = results.modern(method, found)
+            result = results.modern(method, found, complete=complete)
+        if len(result) > LARGE:
+            return jsonrpc.result_parts(exchange.identifier, jsonrpc.one_line(result))
         return jsonrpc.result_message(exchange.identifier, jsonrpc.one_line(result))
 
     def _passed_on(self, exchange: Exchange, result: bytes) -> bytes:

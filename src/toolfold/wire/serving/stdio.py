@@ -4,8 +4,6 @@ Nothing but messages is written. Above: the face that starts it. Below: `server.
 """
 
 import asyncio
-import contextlib
-import fcntl
 import os
 from collections.abc import Callable, Coroutine
 from typing import Any
@@ -17,7 +15,7 @@ from toolfold.types import EMPTY_OBJECT, LOCAL, Caller
 from toolfold.wire import jsonrpc
 from toolfold.wire.framing import LineFramer
 from toolfold.wire.jsonrpc import ABSENT, UNREADABLE, Envelope
-from toolfold.wire.pipes import PipeReader, PipeWriter
+from toolfold.wire.pipes import PipeReader, PipeWriter, widen
 from toolfold.wire.serving.exchange import Exchange, Meta, Params, read_params
 from toolfold.wire.serving.faults import check_identifier, fault_message
 from toolfold.wire.serving.server import ONLY_MODERN, Server
@@ -28,8 +26,6 @@ BATCH_VERSION = "2025-03-26"
 """The one version that knows several messages in one."""
 
 READ_SIZE = 1 << 16
-LARGE = 1 << 16
-PIPE_SIZE = 1 << 20
 SETTLE_S = 1.0
 FLUSH_S = 2.0
 
@@ -51,11 +47,12 @@ class _Pipe:
         self._write(message + b"\n")
 
     def finish(self, message: bytes, fault: Fault | None) -> None:
-        if len(message) > LARGE:
-            self._write(message)  # copying it once more would cost more than a second write
-            self._write(b"\n")
-        elif message:
+        if message:
             self._write(message + b"\n")
+
+    def finish_long(self, parts: tuple[bytes, ...]) -> None:
+        for part in (*parts, b"\n"):  # copying them together would cost more than further writes
+            self._write(part)
 
     def _tell(self, method: str, params: bytes) -> None:
         self.push(jsonrpc.notification_message(method, params))
@@ -172,6 +169,9 @@ class _Batch:
         if self._expected == 0 and self._answers:
             self._pipe.push(b"[" + b",".join(self._answers) + b"]")
 
+    def finish_long(self, parts: tuple[bytes, ...]) -> None:
+        self.finish(b"".join(parts), None)
+
 
 def _drop(exchange: Exchange) -> None:
     exchange.outlet = None
@@ -196,7 +196,7 @@ async def serve_stdio(
     """Serves until the input ends or `stop` is set. Owns both descriptors and closes them."""
     ended = asyncio.Event()
     os.set_blocking(write_to, False)
-    _widen(write_to)
+    widen(write_to)
     writer = PipeWriter(write_to, ended.set)
     pipe = _Pipe(server, caller, writer.write)
     framer = LineFramer(server.options.max_body_bytes, pipe.line, pipe.oversized)
@@ -212,12 +212,6 @@ async def serve_stdio(
         await server.aclose()
         await _flushed(writer)
         writer.close()
-
-
-def _widen(descriptor: int) -> None:
-    """A larger pipe takes a large answer in fewer steps. Where that is not to be had, it works all the same."""
-    with contextlib.suppress(OSError, AttributeError):
-        fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, PIPE_SIZE)
 
 
 async def _either(ended: asyncio.Event, stop: asyncio.Event | None) -> None:

@@ -1,0 +1,161 @@
+"""The lines of a text that head what follows them, by the kind of text: titles, definitions, sections, repeated items.
+
+Only for texts that are not too large; a diff, and what lies inside JSON strings, is divided by `headings`. A wrong
+guess costs little: a heading only lends its words to the lines below it, and is quoted with them.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+
+import numpy as np
+from msgspec import Struct
+
+from toolfold.outputs.local.source import Offsets, Source
+
+LARGEST = 24 << 20
+HEAD = 64 * 1024
+CODE = re.compile(
+    rb"^[ \t]*(?:@?\w+[ \t]+){0,4}(?:def|class|function|fn|func|struct|enum|interface|impl|trait|module|namespace|type)"
+    rb"[ \t]+\*?([A-Za-z_$][\w$]*)[^\n]*",
+    re.MULTILINE,
+)
+IMPORTS = re.compile(
+    rb"^(?:import |from \S+ import |#include|package |use |using |export |const |const\(|require)", re.MULTILINE
+)
+TITLE = re.compile(rb"^(#{1,6})[ \t]+\S[^\n]*", re.MULTILINE)
+FENCE = re.compile(rb"^[ \t]*(?:```|~~~)", re.MULTILINE)
+UNDERLINED = re.compile(rb"^(?!\s)[^\n|]{2,120}\n(={3,}|-{3,}|~{3,}|\^{3,}|\*{3,})[ \t]*$", re.MULTILINE)
+SECTION = re.compile(rb"^[ \t]*\[\[?[^\]\n=]{1,120}\]?\][ \t]*\r?$", re.MULTILINE)
+SETTING = re.compile(rb"^[ \t]*[\w.\"'-]+[ \t]*[=:]", re.MULTILINE)
+MARKED = re.compile(rb"<(h[1-6]|section|article|dt|summary)\b", re.IGNORECASE)
+TAG = re.compile(rb"^([ \t]*)<([A-Za-z][\w:.-]*)[\s>/]", re.MULTILINE)
+ITEM = re.compile(rb"^([ \t]*)(?:(- )|[\"']?[\w.$/@{}-][\w .$/@{}-]{0,80}[\"']?:[ \t]*$)", re.MULTILINE)
+YAML_LINE = re.compile(rb"^[ \t]*(?:- )?(?:[\"']?[\w.$/@{}-]+[\"']?:(?:[ \t]|$)|- )", re.MULTILINE)
+LISTED = re.compile(rb"(?:\A|\n\n)([^\s:|][^\n|]{0,300}:)[ \t]*\n(?=\S)")
+FEW = 3
+
+
+class Blocks(Struct, frozen=True):
+    """Where headings begin: those that head others, and the others."""
+
+    outer: Offsets
+    inner: Offsets
+    kind: str = "plain"
+
+
+def find_blocks(source: Source) -> Blocks:
+    """The headings of a text, as byte offsets."""
+    if source.size > LARGEST:
+        return blocks([], [])
+    text = source.read(0, source.size)
+    head = text[:HEAD]
+    for kind, read in KINDS:
+        found = read(text, head)
+        if found is not None:
+            return blocks(found[0], found[1], kind)
+    return blocks([], [])
+
+
+def blocks(outer: list[int], inner: list[int], kind: str = "plain") -> Blocks:
+    return Blocks(np.array(sorted(outer), dtype=np.int64), np.array(sorted(inner), dtype=np.int64), kind)
+
+
+Heads = tuple[list[int], list[int]]
+
+
+def as_markup(text: bytes, head: bytes) -> Heads | None:
+    """HTML by its headings; other XML by the tags that are repeated, outermost first."""
+    opening = head.lstrip()[:200].lower()
+    if not opening.startswith(b"<"):
+        return None
+    if b"<html" in head[:4000].lower() or opening.startswith(b"<!doctype html"):
+        heads = [(match.start(), match[1].lower()) for match in MARKED.finditer(text)]
+        outer = [at for at, name in heads if name in {b"h1", b"h2", b"section", b"article"}]
+        return outer, [at for at, name in heads if name not in {b"h1", b"h2", b"section", b"article"}]
+    by: dict[tuple[int, bytes], list[int]] = {}
+    for match in TAG.finditer(text):
+        by.setdefault((len(match[1].expandtabs(4)), match[2]), []).append(match.start() + len(match[1]))
+    repeated = sorted((key for key, places in by.items() if len(places) >= FEW), key=lambda key: (key[0], -len(by[key])))
+    if not repeated:
+        return [], []
+    depth = repeated[0][0]
+    outer = [at for key in repeated if key[0] == depth for at in by[key]]
+    return outer, []
+
+
+def as_code(text: bytes, head: bytes) -> Heads | None:
+    lines = head.count(b"\n") + 1
+    found = len(CODE.findall(head))
+    imports = len(IMPORTS.findall(head))
+    if found < FEW or found + imports < lines * 0.01 or len(re.findall(rb"^##+ \w", head, re.MULTILINE)) > found:
+        return None
+    if len(re.findall(rb"[{;:]\s*$", head, re.MULTILINE)) < lines * 0.08:
+        return None
+    places = [(match.start(), match[0][:1] not in b" \t") for match in CODE.finditer(text)]
+    return [at for at, top in places if top], [at for at, top in places if not top]
+
+
+def as_settings(text: bytes, head: bytes) -> Heads | None:
+    """INI and TOML."""
+    sections = len(SECTION.findall(head))
+    lines = sum(1 for line in head.split(b"\n") if line.strip() and line.lstrip()[:1] not in b"#;")
+    if sections < 2 or len(SETTING.findall(head)) + sections < lines * 0.5:
+        return None
+    return [match.start() for match in SECTION.finditer(text)], []
+
+
+def as_markdown(text: bytes, head: bytes) -> Heads | None:
+    if len(TITLE.findall(head)) + len(UNDERLINED.findall(head)) < 2:
+        return None
+    fences = np.array([match.start() for match in FENCE.finditer(text)], dtype=np.int64)
+
+    def outside(at: int) -> bool:
+        return int(np.searchsorted(fences, at)) % 2 == 0
+
+    titles = [(match.start(), len(match[1])) for match in TITLE.finditer(text) if outside(match.start())]
+    lined = [(match.start(), 1 if match[1][:1] == b"=" else 2) for match in UNDERLINED.finditer(text)]
+    heads = [*titles, *(head for head in lined if outside(head[0]))]
+    top = min((level for _, level in heads), default=1)
+    counted = Counter(level for _, level in heads)
+    edge = top if counted[top] > 1 else top + 1
+    return [at for at, level in heads if level <= edge], [at for at, level in heads if level > edge]
+
+
+def as_items(text: bytes, head: bytes) -> Heads | None:
+    """YAML: the outermost items that are repeated, and the keys with something below them."""
+    lines = sum(1 for line in head.split(b"\n") if line.strip())
+    if lines < 6 or len(YAML_LINE.findall(head)) < lines * 0.35:
+        return None
+    depths: dict[int, list[int]] = {}
+    for match in ITEM.finditer(text):
+        depths.setdefault(len(match[1]) * 2 + (match[2] is not None), []).append(match.start() + len(match[1]))
+    repeated = [depth for depth in sorted(depths) if len(depths[depth]) >= FEW]
+    if not repeated:
+        return None
+    outer = depths[repeated[0]]
+    return outer, depths[repeated[1]] if len(repeated) > 1 else []
+
+
+def as_listing(text: bytes, head: bytes) -> Heads | None:
+    """Groups under a line that ends in a colon: `ls -R`, help texts."""
+    if len(LISTED.findall(head)) < 2:
+        return None
+    return [match.start(1) for match in LISTED.finditer(text)], []
+
+
+KINDS = (
+    ("markup", as_markup),
+    ("code", as_code),
+    ("settings", as_settings),
+    ("markdown", as_markdown),
+    ("items", as_items),
+    ("listing", as_listing),
+)
+
+
+def words_in(heading: str) -> Iterator[str]:
+    """The words of a heading without its marks."""
+    plain = re.sub(r"<[^>]{0,300}>|&\w+;|https?://\S+", " ", heading)
+    for match in re.finditer(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\d_A-Za-z]+", plain):
+        yield match[0].lower()
