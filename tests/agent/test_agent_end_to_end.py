@@ -191,3 +191,34 @@ def test_a_model_that_makes_every_mistake_is_told_each_and_can_still_finish(tmp_
 def test_a_model_that_never_reports_ends_within_its_budget(tmp_path: Path) -> None:
     run = Played(tmp_path, [say({"type": "task_status", "status": "busy"})] * 30)
     assert (run.report.ending, run.report.synthetic, run.report.turns) == ("out_of_budget", True, 25)
+
+
+@needs_git
+@pytest.mark.requirement("A-04", "O-06")
+def test_an_agent_files_own_thresholds_hold_for_its_calls_and_its_extractions(tmp_path: Path) -> None:
+    data = make_demo_data(tmp_path / "data")
+    settings = Settings(servers=tuple(demo_servers(data)), home=tmp_path / "home", user_home=tmp_path)
+    (tmp_path / "agents").mkdir()
+    front = "thresholds: {tool_response_max_bytes: 300, max_chunks_for_full_mode: 7}"
+    (tmp_path / "agents" / "careful.md").write_text(f"---\n{front}\n---\nBe careful.")
+    plan = [
+        say({"type": "tool", "tool_id": "git.log", "args": {"limit": 5}}),
+        lambda prompt: use({"type": "tool_output", "handle": handle_in(prompt), "extract": "commits[0].author"}),
+        say({"type": "finish", "report": "done"}),
+    ]
+
+    def answer(prompt: Prompt) -> Reply:
+        return plan.pop(0)(prompt)
+
+    async def run() -> Report:
+        async with Gateway(settings) as gateway:
+            await gateway.build()
+            return await gateway.agent("careful", model=ScriptedModel(answer)).run("look")
+
+    report = asyncio.run(run())
+    events = read_record(next((tmp_path / "home" / "runs").glob("*.jsonl")))
+    texts = [event["result"]["text"] for event in events if event["event"] == "command.done"]
+    assert report.ending == "finished"
+    assert texts[0].startswith("Tool output is too large (")
+    assert texts[1].startswith("ABSTRACT FROM TOOL OUTPUT git.log")
+    assert events[0]["definition"]["thresholds"] == {"tool_response_max_bytes": 300, "max_chunks_for_full_mode": 7}

@@ -47,6 +47,7 @@ def test_a_file_without_front_matter_is_a_prompt_under_its_own_name(tmp_path: Pa
     [
         ("limits: {stepz: 3}", "stepz"),
         ("limits: {steps: 0}", "steps"),
+        ("thresholds: {max_bites: 3}", "max_bites"),
         ("tool: x", "tool"),
         ("tools: [1]", "str"),
         ("a: [", "flow"),

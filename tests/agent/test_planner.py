@@ -101,6 +101,9 @@ class SmallWorld:
     def holds_outputs(self) -> bool:
         return bool(self.kept)
 
+    def under(self, thresholds: Mapping[str, int]) -> "SmallWorld":
+        return self
+
 
 class Run:
     """One run, with what is left of it."""

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from toolfold.errors import ConfigError
+from toolfold.errors import ConfigError, InvalidArguments
 from toolfold.faces.cli.output import Output, fit, plain, safe
 
 
@@ -43,6 +43,13 @@ def test_an_error_is_json_on_standard_output_where_json_was_asked_for() -> None:
     assert err.getvalue() == ""
     Output(out=out, err=err).error(ConfigError("wrong", hints=["a"], next_action="right it"))
     assert err.getvalue() == "error: wrong\n  - a\nnext: right it\n"
+
+
+def test_a_wrong_field_is_told_once_and_in_words() -> None:
+    err = io.StringIO()
+    fields = [{"field": "path", "problem": "is required"}, {"field": "limit", "problem": "is no integer"}]
+    Output(out=io.StringIO(), err=err).error(InvalidArguments("they do not fit: path: is required", hints=fields))
+    assert err.getvalue() == "error: they do not fit: path: is required\n  - limit: is no integer\n"
 
 
 def test_tables_line_up_whatever_their_colours() -> None:

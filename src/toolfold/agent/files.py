@@ -23,9 +23,11 @@ from msgspec import Struct, field
 from toolfold.agent.budgets import Budgets
 from toolfold.agent.planner import Definition
 from toolfold.errors import ConfigError
+from toolfold.outputs.extraction import ExtractOptions
 
 FOLDER = Path(".toolfold") / "agents"
 MAX_BYTES = 1024 * 1024
+STORED = ("tool_response_max_bytes", "tool_response_max_tokens")
 
 
 class Front(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -68,7 +70,7 @@ def read_agent(file: Path) -> Definition:
         agents=front.agents,
         sandbox=front.sandbox,
         budgets=_budgets(file, front.limits),
-        thresholds=front.thresholds,
+        thresholds=_thresholds(file, front.thresholds),
     )
 
 
@@ -107,6 +109,16 @@ def _budgets(file: Path, limits: dict[str, float]) -> Budgets:
             raise _wrong(file, f"limits.{key} must be more than nothing")
     whole = {key: value if key in ("seconds", "cost") else int(value) for key, value in limits.items()}
     return Budgets(**whole)  # type: ignore[arg-type]  # checked above, key by key
+
+
+def _thresholds(file: Path, given: dict[str, int]) -> dict[str, int]:
+    known = (*STORED, *ExtractOptions.__struct_fields__)
+    for key, value in given.items():
+        if key not in known:
+            raise _wrong(file, f"thresholds.{key} is unknown; known are {', '.join(known)}")
+        if value < 0:
+            raise _wrong(file, f"thresholds.{key} must not be negative")
+    return given
 
 
 def _wrong(file: Path, problem: str) -> ConfigError:

@@ -98,6 +98,7 @@ class Planner:
         self._definition = definition
         self._around = around
         self._path = path
+        self._world = around.world.under(definition.thresholds)
         self._model = around.model_for(definition.model)
         self.spent = Spent(definition.budgets)
         self._holds = False
@@ -122,7 +123,7 @@ class Planner:
 
     async def _opened(self) -> Opened:
         """What a run begins with."""
-        world, known = self._around.world, self._around.agents
+        world, known = self._world, self._around.agents
         inventory = await world.inventory()
         return Opened(
             model=self._model.name,
@@ -135,7 +136,7 @@ class Planner:
 
     async def _loop(self, state: State) -> Report:
         performer = Performer(
-            self._around.world,
+            self._world,
             state,
             self.spent,
             tools=self._definition.tools,
@@ -222,14 +223,14 @@ class Planner:
         report = await child.run(command.task)
         self.spent.include(child.spent)
         ok = report.ending == "finished"
-        return Result(ok=ok, text=report.text, data=report.data, holds_outputs=around.world.holds_outputs())
+        return Result(ok=ok, text=report.text, data=report.data, holds_outputs=self._world.holds_outputs())
 
     async def _fit(self, state: State, turn: int) -> None:
         kept = iter(self._around.memory.stored(self._path, turn))
         messages: list[str] = []
 
         async def store(name: str, arguments: str, text: str) -> str:
-            messages.append(next(kept, "") or await self._around.world.store(name, arguments, text))
+            messages.append(next(kept, "") or await self._world.store(name, arguments, text))
             return messages[-1]
 
         if await state.fit(self._definition.budgets.history_tokens, store):

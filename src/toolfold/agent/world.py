@@ -48,3 +48,6 @@ class World(Protocol):
         """Stores a text that finds no more room, and gives the message with its handle."""
 
     def holds_outputs(self) -> bool: ...
+
+    def under(self, thresholds: Mapping[str, int]) -> "World":
+        """The same world for an agent with thresholds of its own: when results are stored, how they are asked."""

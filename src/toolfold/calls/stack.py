@@ -22,6 +22,8 @@ class Request(Struct, frozen=True, kw_only=True):
     """What the client at the far end declared; see `Call.capabilities`."""
     inputs: Raw | None = None
     """See `Call.inputs`."""
+    max_response: tuple[int | None, int | None] = (None, None)
+    """Over how many bytes, and tokens, the result is stored, where the caller has limits of its own."""
     whole: bool = False
     """The outcome goes to a program, not to a model: it is given whole, however large."""
     may_spill: bool = False

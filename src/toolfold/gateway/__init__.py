@@ -226,12 +226,13 @@ class Gateway(Looking):
         capabilities: Raw | None = None,
         whole: bool = False,
         confirmed: bool = False,
+        max_response: tuple[int | None, int | None] = (None, None),
     ) -> Outcome:
         """Calls a tool with arguments that fit its schema. The outcome is the server's result, undecoded.
 
         `expect_version` is the version that `expand_tool` showed: a tool that changed since raises `ToolChanged`.
         `whole` is for programs: a result too large for a model is then given as it is. `confirmed` is for faces with a
-        person in front of them who has said yes.
+        person in front of them who has said yes. `max_response` are a caller's own limits in bytes and tokens.
         """
         from toolfold.calls import Request
         from toolfold.gateway.calling import encoded
@@ -248,6 +249,7 @@ class Gateway(Looking):
             capabilities=capabilities,
             whole=whole,
             confirmed=confirmed,
+            max_response=max_response,
         )
         return await self.calls.call(request, expect_version=expect_version)
 

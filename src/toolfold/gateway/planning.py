@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from msgspec import structs
+
 from toolfold.agent.world import Descriptor
 from toolfold.calls.reading import text_of
 from toolfold.types import Caller
@@ -14,10 +16,14 @@ if TYPE_CHECKING:
 class GatewayWorld:
     """See `toolfold.agent.world.World`."""
 
-    def __init__(self, gateway: "Gateway", caller: Caller) -> None:
+    def __init__(self, gateway: "Gateway", caller: Caller, thresholds: Mapping[str, int] | None = None) -> None:
         self._gateway = gateway
         self._caller = caller
+        self._thresholds = dict(thresholds or {})
         self._holds = False
+
+    def under(self, thresholds: Mapping[str, int]) -> "GatewayWorld":
+        return GatewayWorld(self._gateway, self._caller, thresholds) if thresholds else self
 
     async def inventory(self) -> Mapping[str, Sequence[str]]:
         return await self._gateway.inventory(caller=self._caller)
@@ -32,7 +38,8 @@ class GatewayWorld:
         return tuple([await gateway.descriptor(tool_id, caller=caller) for tool_id in ids])
 
     async def call(self, tool_id: str, args: dict[str, Any]) -> tuple[bool, str]:
-        outcome = await self._gateway.call_tool(tool_id, args, caller=self._caller)
+        own = (self._thresholds.get("tool_response_max_bytes"), self._thresholds.get("tool_response_max_tokens"))
+        outcome = await self._gateway.call_tool(tool_id, args, caller=self._caller, max_response=own)
         self._holds = self._holds or outcome.stored is not None
         return not outcome.is_error, text_of(outcome.result)
 
@@ -41,12 +48,18 @@ class GatewayWorld:
 
         result = await self._gateway.run_script(code, caller=self._caller)
         text = reports.as_text(result)
-        if len(text.encode()) > self._gateway.settings.limits.tool_response_max_bytes:
+        most = self._thresholds.get("tool_response_max_bytes", self._gateway.settings.limits.tool_response_max_bytes)
+        if len(text.encode()) > most:
             text = await self.store("run_script", "{}", text)
         return result.ok, text
 
     async def extract(self, handle: str, extract: str, mode: str) -> str:
-        return await self._gateway.tool_output(handle, extract, mode=mode, caller=self._caller)
+        outputs = self._gateway.outputs
+        known = set(outputs.options.__struct_fields__)
+        own = {key: value for key, value in self._thresholds.items() if key in known}
+        return await outputs.extract(
+            handle, extract, mode, self._caller, options=structs.replace(outputs.options, **own)
+        )
 
     async def store(self, name: str, arguments: str, text: str) -> str:
         from toolfold.outputs.message import too_large

@@ -7,7 +7,8 @@ import asyncio
 import itertools
 import os
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import Raw, Struct
@@ -142,7 +143,9 @@ class Scripts:
                 run,
                 child,
                 start,
-                call=self._calling(caller, capabilities, confirmed),
+                call=partial(
+                    self._gateway.call_tool, caller=caller, capabilities=capabilities, confirmed=confirmed, whole=True
+                ),
                 events=events,
                 limits=limits,
                 on_input=on_input,
@@ -191,22 +194,6 @@ class Scripts:
                 )
                 self._zygotes[unsafe] = Zygote(ENTRY, limits=limits, ready=settings.ready, unsafe=unsafe)
             return self._zygotes[unsafe]
-
-    def _calling(
-        self, caller: Caller, capabilities: Raw | None, confirmed: bool
-    ) -> "Callable[[str, Raw, OnInput | None], Awaitable[Outcome]]":
-        async def call(tool_id: str, arguments: Raw, on_input: "OnInput | None") -> Outcome:
-            return await self._gateway.call_tool(
-                tool_id,
-                arguments,
-                caller=caller,
-                on_input=on_input,
-                capabilities=capabilities,
-                confirmed=confirmed,
-                whole=True,
-            )
-
-        return call
 
     async def _resolve(self, wanted: Declared, caller: Caller, locked: Lock | None) -> tuple[Need, Tool | None]:
         if locked is not None and (known := locked.find(wanted.query, wanted.server)) is not None:

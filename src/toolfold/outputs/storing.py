@@ -66,6 +66,13 @@ class Storing:
                 return await handler(request)
             outcome = await handler(msgspec.structs.replace(request, may_spill=True))
             caps = self.caps(request.tool.tool_id)
+            if request.max_response != (None, None):
+                size, tokens = request.max_response
+                caps = msgspec.structs.replace(
+                    caps,
+                    max_bytes=caps.max_bytes if size is None else size,
+                    max_tokens=caps.max_tokens if tokens is None else tokens,
+                )
             # No text has more tokens than bytes, and no result more text than its message.
             least = min(caps.max_bytes, caps.max_tokens)
             if outcome.spilled is None and len(memoryview(outcome.result)) <= least:

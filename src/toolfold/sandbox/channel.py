@@ -80,8 +80,11 @@ class Channel:
             self.hold(False)
         return heard
 
-    async def send(self, frame: bytes) -> None:
-        """Writes a frame; waits where much is waiting already. Raises `OSError` when nobody reads any more."""
+    def post(self, frame: bytes) -> bool:
+        """Writes a frame, or keeps what the socket does not take. True: so much waits that the sender should `drain`.
+
+        Raises `OSError` when nobody reads any more.
+        """
         if self._broken or self._shutting:
             raise BrokenPipeError("nothing can be sent any more")
         data: bytes | memoryview = LENGTH.pack(len(frame)) + frame
@@ -91,10 +94,14 @@ class Channel:
             except BlockingIOError:
                 sent = 0
             if sent == len(data):
-                return
+                return False
             data = memoryview(data)[sent:]
             self._loop.add_writer(self._descriptor, self._writable)
         self._out += data
+        return len(self._out) > WAITING_BYTES
+
+    async def drain(self) -> None:
+        """Waits until less waits to be sent. Raises `OSError` when nobody reads any more."""
         while len(self._out) > WAITING_BYTES and not self._broken:
             if self._drained is None:
                 self._drained = self._loop.create_future()
@@ -144,7 +151,7 @@ class Channel:
         try:
             while len(rest) - at >= LENGTH.size and not self._held and not self._ended:
                 start = at + LENGTH.size
-                end = start + frame_length(rest[at:start], self._limit)
+                end = start + frame_length(bytes(rest[at:start]), self._limit)
                 if len(rest) < end:
                     break
                 at = end

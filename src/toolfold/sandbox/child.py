@@ -105,7 +105,8 @@ class HostedChild:
         if self._channel is None or self._ended.done():
             raise SandboxError("the child is gone", next_action="`wait()` says how it ended")
         try:
-            await self._channel.send(frame)
+            if self._channel.post(frame):
+                await self._channel.drain()
         except OSError as error:
             raise SandboxError("the child is gone", next_action="`wait()` says how it ended") from error
 

@@ -9,8 +9,8 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable
-from typing import Any
+from collections.abc import Awaitable
+from typing import Any, Protocol
 
 import msgspec
 from msgspec import Raw
@@ -28,8 +28,12 @@ PIECE_CHARS = 1 << 20
 LAST_WORDS_S = 2.0
 """How long a child may take to leave once it said that it is done."""
 
-Call = Callable[[str, Raw, OnInput | None], Awaitable[Outcome]]
-"""Calls a tool of the catalogue, whole, with a way to ask the person behind the script."""
+
+class Call(Protocol):
+    """Calls a tool of the catalogue, whole, with a way to ask the person behind the script."""
+
+    def __call__(self, tool_id: str, args: Raw, *, on_input: OnInput | None) -> Awaitable[Outcome]: ...
+
 
 log = logging.getLogger("toolfold.scripts")
 
@@ -105,36 +109,33 @@ class Harness:
         try:
             if isinstance(data, SandboxError):
                 raise data
-            self._handle(protocol.read(data))
+            frame = protocol.read(data)
+            if frame.op in {"call", "load"}:
+                self._take(frame)
+            elif frame.op == "cancel":
+                self._cancel(frame.id)
+            else:
+                self._done = frame
+                self._over.set_result(None)
         except (BadFrame, SandboxError) as error:
             self._events.emit("script.violation", run=self._run, error=str(error)[:200])
             self._child.kill("protocol_violation")
             self._over.set_result(None)
 
-    def _handle(self, frame: Frame) -> None:
-        match frame.op:
-            case "call" | "load":
-                if frame.id <= self._last_id:
-                    raise BadFrame("a number that was used before")
-                self._last_id = frame.id
-                self._take(frame)
-            case "cancel":
-                self._cancel(frame.id)
-            case _:
-                self._done = frame
-                self._over.set_result(None)
-
     def _take(self, frame: Frame) -> None:
-        if self._is_full:
+        if frame.id <= self._last_id:
+            raise BadFrame("a number that was used before")
+        self._last_id = frame.id
+        if len(self._tasks) + len(self._leaving) >= self._limits.calls_at_once:
             # While so many run, nothing more is read: a child that asks for more has to wait.
             self._queue.append(frame)
             self._child.hold(True)
         else:
-            self._tasks[frame.id] = self._loop.create_task(self._serve(frame))
+            self._start_task(frame)
 
-    @property
-    def _is_full(self) -> bool:
-        return len(self._tasks) + len(self._leaving) >= self._limits.calls_at_once
+    def _start_task(self, frame: Frame) -> None:
+        work = self._answer(frame) if frame.op == "call" else self._load(frame)
+        self._tasks[frame.id] = asyncio.Task(work, loop=self._loop)
 
     def _cancel(self, number: int) -> None:
         task = self._tasks.pop(number, None)
@@ -149,45 +150,39 @@ class Harness:
 
     def _next(self) -> None:
         """There is room again, for what waits or for what was not read."""
-        while self._queue and not self._is_full:
-            self._take(self._queue.popleft())
+        while self._queue and len(self._tasks) + len(self._leaving) < self._limits.calls_at_once:
+            self._start_task(self._queue.popleft())
         if not self._queue:
             self._child.hold(False)
 
-    async def _serve(self, frame: Frame) -> None:
-        try:
-            if frame.op == "call":
-                await self._answer(frame)
-            else:
-                await self._load(frame)
-        finally:
-            self._tasks.pop(frame.id, None)
+    def _finished(self, frame: Frame) -> None:
+        self._tasks.pop(frame.id, None)
+        if self._queue:
             self._next()
 
     async def _answer(self, frame: Frame) -> None:
         started = time.perf_counter()
+        code, size = "CANCELLED", 0
         try:
-            self._check(frame)
-            arguments = protocol.arguments(frame.tool, frame.args)
-            outcome = await self._call(frame.tool, arguments, self._on_input)
-            reply = self._reply(frame.id, outcome)
-        except ToolfoldError as error:
-            self._record(frame, started, code=error.code)
-            await self._send(_encode({"id": frame.id, "error": error.as_dict()}, enc_hook=str))
-            return
-        except asyncio.CancelledError:
-            self._record(frame, started, code="CANCELLED")
-            self._events.emit("script.call_cancelled", run=self._run, tool_id=frame.tool[:200])
-            raise
-        except Exception:
-            # A bug of ours: the script must not wait for it for ever, and nobody else may suffer.
-            log.exception("a call of %s inside a script failed", frame.tool[:200])
-            self._record(frame, started, code="INTERNAL")
-            await self._send(_encode({"id": frame.id, "error": {"code": "INTERNAL", "message": "the host failed"}}))
-            return
-        size = len(memoryview(outcome.result))
-        self._record(frame, started, code="TOOL_FAILED" if outcome.is_error else "", size=size)
-        await self._send(reply)
+            try:
+                self._check(frame)
+                arguments = protocol.arguments(frame.tool, frame.args)
+                outcome = await self._call(frame.tool, arguments, on_input=self._on_input)
+                size = len(memoryview(outcome.result))
+                reply = self._reply(frame.id, outcome, size)
+                code = "TOOL_FAILED" if outcome.is_error else ""
+            except ToolfoldError as error:
+                code, reply = error.code, _encode({"id": frame.id, "error": error.as_dict()}, enc_hook=str)
+            except Exception:
+                # A bug of ours: the script must not wait for it for ever, and nobody else may suffer.
+                log.exception("a call of %s inside a script failed", frame.tool[:200])
+                code = "INTERNAL"
+                reply = _encode({"id": frame.id, "error": {"code": code, "message": "the host failed"}})
+            finally:
+                self._record(frame, started, code, size)
+            await self._send(reply)
+        finally:
+            self._finished(frame)
 
     def _check(self, frame: Frame) -> None:
         self._calls += 1
@@ -203,10 +198,9 @@ class Harness:
                 next_action="declare it with use_tools, and call the function that this gives",
             )
 
-    def _reply(self, number: int, outcome: Outcome) -> bytes:
-        size = len(memoryview(outcome.result))
+    def _reply(self, number: int, outcome: Outcome, size: int) -> bytes:
         if size <= self._limits.inline_bytes:
-            return b'{"id":%d,"result":%b}' % (number, bytes(outcome.result))
+            return b'{"id":%d,"result":%b}' % (number, outcome.result)
         self._kept_bytes += size
         if self._kept_bytes > self._limits.kept_bytes:
             raise CallLimit(
@@ -217,12 +211,15 @@ class Harness:
         return _encode({"id": number, "ref": number, "size": size})
 
     async def _load(self, frame: Frame) -> None:
-        text = self._kept.get(frame.ref)
-        if text is None:
-            error = NotDeclared("there is no such result", next_action="call the tool again")
-            await self._send(_encode({"id": frame.id, "error": error.as_dict()}))
-            return
-        await self._send(_encode({"id": frame.id, "piece": text[frame.offset : frame.offset + PIECE_CHARS]}))
+        try:
+            text = self._kept.get(frame.ref)
+            if text is None:
+                error = NotDeclared("there is no such result", next_action="call the tool again")
+                await self._send(_encode({"id": frame.id, "error": error.as_dict()}))
+            else:
+                await self._send(_encode({"id": frame.id, "piece": text[frame.offset : frame.offset + PIECE_CHARS]}))
+        finally:
+            self._finished(frame)
 
     async def _send(self, frame: bytes) -> None:
         try:
@@ -230,7 +227,9 @@ class Harness:
         except SandboxError:
             return  # It is gone: how it went is told by its end.
 
-    def _record(self, frame: Frame, started: float, *, code: str = "", size: int = 0) -> None:
+    def _record(self, frame: Frame, started: float, code: str, size: int) -> None:
+        if code == "CANCELLED":
+            self._events.emit("script.call_cancelled", run=self._run, tool_id=frame.tool[:200])
         seconds = round(time.perf_counter() - started, 6)
         tool_id = frame.tool[:200]
         self._records.append(CallRecord(tool_id=tool_id, ok=not code, seconds=seconds, code=code, result_bytes=size))

@@ -56,10 +56,12 @@ def arguments(tool_id: str, raw: Raw) -> Raw:
     could mean one thing here and another at the server.
     """
     try:
-        value = msgspec.json.decode(raw)
-        _refuse_depth(value)
+        given = bytes(raw)
+        value = msgspec.json.decode(given)
+        if given.count(b"{") + given.count(b"[") > MAX_DEPTH:
+            _refuse_depth(value)
         made = msgspec.json.encode(value)
-        if made != bytes(raw):
+        if made != given:
             _refuse_twins(raw)
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise InvalidArguments(

@@ -14,6 +14,7 @@ from toolfold.demo.data import demo_servers, make_demo_data
 from toolfold.errors import NoMatchInCategory
 from toolfold.faces.cli.browsing import drawn, show_page
 from toolfold.faces.cli.building import counted, read_servers, show_servers, tell_failure
+from toolfold.faces.cli.demo_more import large_result, script, show_large, show_script
 from toolfold.faces.cli.output import Output
 from toolfold.faces.cli.running import with_gateway
 from toolfold.gateway import Gateway, Tree
@@ -69,17 +70,25 @@ async def walk(gateway: Gateway, servers: Sequence[ServerSpec], output: Output) 
     tree = await gateway.tree(depth=2)
     pages = await descent(gateway)
     answers = [await answer(gateway, query) for query in QUESTIONS]
+    large = await large_result(gateway) if "sqlite" not in failed else None
+    many = await script(gateway) if not {"sqlite", "git"} & set(failed) else None
     if not output.as_json:
         for name, error in failed.items():
             tell_failure(name, error, output)
         show_walk(states, tree, pages, made.report.nodes, output)
         show_answers(answers, output)
+        if large is not None:
+            show_large(large, output)
+        if many is not None:
+            show_script(many, output)
     return {
         "servers": [{"name": state.name, "tools": state.tools, "status": state.status} for state in states],
         "tools": made.report.tools,
         "nodes": made.report.nodes,
         "pages": pages,
         "searches": answers,
+        "large_result": large,
+        "script": many,
         "failed": {name: error.as_dict() for name, error in failed.items()},
     }
 
@@ -137,8 +146,8 @@ def heading(text: str, output: Output) -> str:
 def say_what_is_next(arguments: argparse.Namespace, folder: Path, output: Output) -> None:
     output.line(heading("Now with your own servers", output))
     output.line("   toolfold import    take over what Claude, Cursor, VS Code, Codex or Gemini CLI have configured")
-    output.line("   toolfold build     connect to all of them and build the catalogue")
-    output.line("   toolfold tree      look at it")
+    output.line("   toolfold serve     be the one MCP server of your client; --http for many clients")
+    output.line("   toolfold build     connect to all of them and build the catalogue; then: tree, search, call")
     if arguments.keep:
         output.line()
         output.line(f"kept: {folder}; look around with: toolfold tree --home {folder / 'home'}")

@@ -71,7 +71,9 @@ class Output:
             return
         self.note(f"{self.style('error:', 'red', 'bold', stream=self.err)} {error.message}")
         for hint in error.hints:
-            self.note(f"  - {hint if isinstance(hint, str) else shown(hint)}")
+            text = hint_text(hint)
+            if text not in error.message:
+                self.note(f"  - {text}")
         if error.next_action:
             self.note(f"{self.style('next:', 'cyan', stream=self.err)} {error.next_action}")
 
@@ -105,6 +107,13 @@ class Output:
         with RichProgress(*columns, console=Console(file=self.err), transient=True) as bar:
             task = bar.add_task(title, total=total)
             yield lambda label: bar.update(task, advance=1, description=f"{title}: {label}")
+
+
+def hint_text(hint: Any) -> str:
+    """A hint on one line: text as it is, a wrong field as an error says it, all else as JSON."""
+    if isinstance(hint, dict) and hint.keys() == {"field", "problem"}:
+        return f"{hint['field']}: {hint['problem']}"
+    return hint if isinstance(hint, str) else shown(hint)
 
 
 def plain(text: str) -> str:

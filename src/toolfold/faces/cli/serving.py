@@ -22,10 +22,18 @@ from toolfold.types import Caller
 if TYPE_CHECKING:
     from toolfold.wire.serving import Server
 
+AT_A_TERMINAL = (
+    "waiting for an MCP client on standard input, which clients start by themselves; to end it press Ctrl-D\n"
+    "for clients that connect to an address: toolfold serve --http 127.0.0.1:8080"
+)
+"""Told to a person: nothing else would be seen here."""
+
 
 def serve(arguments: argparse.Namespace, output: Output) -> int:
     settings = settings_of(arguments, require_servers=arguments.profile != "live")
     if arguments.http is None:
+        if sys.stdin.isatty():
+            output.note(AT_A_TERMINAL)
         read_from, write_to = taken_pipes()
         serving = _Serving(arguments, settings, output)
         with_gateway(settings, lambda gateway: serving.on_stdio(gateway, read_from, write_to), fast=True)
@@ -96,4 +104,3 @@ class _Serving:
             finally:
                 reading.cancel()
                 await asyncio.gather(reading, return_exceptions=True)
-

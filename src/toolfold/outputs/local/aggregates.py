@@ -16,6 +16,7 @@ from toolfold.outputs.local.index import Index
 from toolfold.outputs.local.levels import level_asked, units_of_level
 from toolfold.outputs.local.request import Asked
 from toolfold.outputs.local.source import Offsets, distinct
+from toolfold.outputs.local.tallies import extreme, tally
 from toolfold.outputs.local.times import DAY, Times, Window, inside
 
 COUNT = re.compile(r"\bhow many\b|\bhow often\b|\bnumber of\b|\bcount\b|\btotal number\b", re.IGNORECASE)
@@ -48,10 +49,16 @@ def aggregate(index: Index, asked: Asked, window: Window | None, times: Times | 
         kind = "records" if index.format.kind in {"json", "json-lines"} else "rows" if index.format.header else "lines"
         lines.append(f"Exact count: {len(scope)} {kind} with {' and '.join(words)}.")
     elif COUNT.search(text):
-        lines += totals(index)
+        counted, units = tally(index, asked)
+        lines += [*totals(index), *counted]
+        best += [] if units is None else [int(unit) for unit in units[:3]]
     named = mentioned(index, text)[:4]
     for name in named if wants_numbers else ():
         made, unit = numbers(column(index, name), scope if words else None, text)
+        lines += made
+        best += unit
+    if wants_numbers and not best and not index.format.header and (MOST.search(text) or LEAST.search(text)):
+        made, unit = extreme(index, asked, most=MOST.search(text) is not None)
         lines += made
         best += unit
     if DISTRIBUTION.search(text) or (COUNT.search(text) and not words):

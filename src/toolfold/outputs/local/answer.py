@@ -14,6 +14,9 @@ from toolfold.outputs.local.aggregates import Found, aggregate
 from toolfold.outputs.local.changes import changed_files
 from toolfold.outputs.local.exact import answer_exactly
 from toolfold.outputs.local.index import Index, Indexes
+from toolfold.outputs.local.keyed import by_keys
+from toolfold.outputs.local.meaning import by_meaning
+from toolfold.outputs.local.ordinals import by_ordinal
 from toolfold.outputs.local.ranking import Ranked, Weighed, rank, weigh
 from toolfold.outputs.local.rendering import render_records, render_text, visible, within
 from toolfold.outputs.local.request import Asked, read_request
@@ -71,6 +74,8 @@ def by_search(index: Index, asked: Asked, budget: int, lead: list[str]) -> Answe
     places, estimates = index.places_near(searched.terms) if near else (index.places(searched.terms), {})
     weighed = weigh(searched, places, index.units, allowed, estimates)
     ranked = ordered(index, searched, weighed, allowed, counted)
+    lead += by_ordinal(index, asked.text, [form for term in asked.terms for form in term.forms], budget // 3)
+    lead += by_keys(index, searched, budget * 2 // 5)
     lead += [*counted.lines, *changed_files(index, asked.text, budget // 3)]
     head = f"{MADE} {describe(index)}"
     room = budget - tokens.count(head) - tokens.count("\n".join(lead)) - 80
@@ -107,6 +112,8 @@ def ordered(
         front = [Ranked(int(unit), 1e6 - number) for number, unit in enumerate(counted.units[:100])]
         known = {item.unit for item in front}
         return [*front, *(item for item in ranked if item.unit not in known)]
+    if ranked and not ORDERED.search(asked.text):
+        return by_meaning(index, asked, ranked, weighed)
     if ranked and ((last := ORDER_LAST.search(asked.text)) or ORDER_FIRST.search(asked.text)):
         tier = [item for item in ranked if item.score >= ranked[0].score * TIER]
         tier.sort(key=lambda item: -item.unit if last else item.unit)

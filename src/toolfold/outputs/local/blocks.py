@@ -123,7 +123,7 @@ def as_markdown(text: bytes, head: bytes) -> Heads | None:
 
 
 def as_items(text: bytes, head: bytes) -> Heads | None:
-    """YAML: the outermost items that are repeated, and the keys with something below them."""
+    """YAML: the outermost items, or keys with something below them, that are repeated."""
     lines = sum(1 for line in head.split(b"\n") if line.strip())
     if lines < 6 or len(YAML_LINE.findall(head)) < lines * 0.35:
         return None
@@ -133,8 +133,7 @@ def as_items(text: bytes, head: bytes) -> Heads | None:
     repeated = [depth for depth in sorted(depths) if len(depths[depth]) >= FEW]
     if not repeated:
         return None
-    outer = depths[repeated[0]]
-    return outer, depths[repeated[1]] if len(repeated) > 1 else []
+    return depths[repeated[0]], []
 
 
 def as_listing(text: bytes, head: bytes) -> Heads | None:

@@ -35,7 +35,7 @@ WORDED = (
 IS = r"\s*(?:==?|:|\b(?:is|was|equals?|of|set to|named)\b)?\s*"
 VALUE = r"(?:\"([^\"]+)\"|'([^']+)'|`([^`]+)`|([\w@./:+-]+(?: [\w@./:+-]+){0,4}))"
 NUMBER = r"(-?\d[\d,]*(?:\.\d+)?)"
-PAIR = re.compile(r"\"?([\w.-]{1,80})\"?\s*[:=]\s*\"?([^\",}\s][^\",}\n]{0,60})")
+PAIR = re.compile(r"[\"']?([\w.-]{1,80})[\"']?\s*[:=]\s*[\"']?([^\"',}\s][^\"',}\n]{0,60})")
 FEW = 400
 """A field with more different values than this is none whose values a request would name in passing."""
 

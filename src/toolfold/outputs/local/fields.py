@@ -81,9 +81,8 @@ def keyed_column(index: Index, name: str) -> Column:
     """The values after `"name":` in JSON, or after `name=` elsewhere."""
     raw = re.escape(name.encode())
     if index.format.literal:
-        pattern = re.compile(
-            rb"['\"]" + raw + rb"['\"]\s*:\s*(?|'((?:[^'\\]|\\.){0,400}+)'|\"((?:[^\"\\]|\\.){0,400}+)\"|([^,\]}\s\"'{\[(]{1,60}))"
-        )
+        quoted = rb"(?:'((?:[^'\\]|\\.){0,400}+)'|(\"(?:[^\"\\]|\\.){0,400}+\"|[^,\]}\s\"'{\[(]{1,60}))"
+        pattern = re.compile(rb"['\"]" + raw + rb"['\"]\s*:\s*" + quoted)
     elif index.format.kind in {"json", "json-lines"}:
         pattern = re.compile(rb'"' + raw + rb'"\s*:\s*(?:"((?:[^"\\]|\\.){0,400}+)"|([^,\]}\s"{\[]{1,60}))')
     else:
@@ -95,7 +94,7 @@ def keyed_column(index: Index, name: str) -> Column:
         for match in pattern.finditer(block):
             if match.start() >= BLOCK or len(values) >= MOST_VALUES:
                 break
-            values.append((match[1] if match[1] is not None else match[2]).decode(errors="replace"))
+            values.append((match[1] if match[1] is not None else match[2].strip(b'"')).decode(errors="replace"))
             places.append(at + match.start())
     return Column(name, tuple(values), index.units.of(np.array(places, dtype=np.int64)))
 

@@ -22,7 +22,7 @@ PLAIN = re.compile(r"[A-Za-z_$@][\w$@-]*")
 KEY_WINDOW = 1024
 COMMA = re.compile(rb"\"(?:[^\"\\]|\\.)*+\"|(?<![\w\"])'(?:[^'\\]|\\.)*+'|,", re.DOTALL)
 STRING = re.compile(rb"(\"(?:[^\"\\]|\\.)*+\"|'(?:[^'\\]|\\.)*+')\s*:\s*", re.DOTALL)
-SCALAR = re.compile(rb'"(?:[^"\\]|\\.)*"|[^,\]}\s]+', re.DOTALL)
+SCALAR = re.compile(rb"\"(?:[^\"\\]|\\.)*+\"|'(?:[^'\\]|\\.)*+'|[^,\]}\s]+", re.DOTALL)
 
 
 class Container(Struct, frozen=True):
@@ -110,6 +110,12 @@ def key_before(source: Source, offset: int) -> str | None:
         if window > offset or window > 1 << 20:
             return None
         window *= 8
+
+
+def scalar_at(source: Source, offset: int) -> bytes:
+    """The text, number or name that begins at `offset`."""
+    match = SCALAR.match(source.read(offset, offset + (1 << 16)))
+    return match[0] if match else b""
 
 
 def opening_quote(text: bytes) -> int:

@@ -1,5 +1,6 @@
 """What was found, as text: each passage with its lines and bytes, the best first, inside a budget of tokens."""
 
+import html
 import re
 from collections.abc import Sequence
 
@@ -8,6 +9,7 @@ import numpy as np
 from msgspec import Struct
 
 from toolfold import tokens
+from toolfold.outputs.local.around import neighbours, parents
 from toolfold.outputs.local.index import Index
 from toolfold.outputs.local.ranking import Ranked
 from toolfold.outputs.local.records import render_record
@@ -20,8 +22,11 @@ OVERHEAD = 18
 """Tokens of a passage's first line."""
 HEADING = 45
 """Tokens of the headings it stands under, where there are any."""
+LEADS = re.compile(r"<(?:a|img|link)\b[^>]{0,400}?\b(?:href|src)=[\"']([^\"'#>][^\"'>]{3,300})[\"'][^>]{0,400}>", re.IGNORECASE)
+CELL_END = re.compile(r"</t[dh]>\s*(?=<t[dh])", re.IGNORECASE)
+TAG = re.compile(r"</?[A-Za-z!][^<>]{0,2000}>")
+BLANKS = re.compile(r"[ \t]*\n\s*\n")
 OWN_KEY = re.compile(r'"(?:[^"\\]|\\.){0,200}"\s*:\s*$')
-DIFF_LINE = re.compile(r"@@ -\d|diff --git ")
 
 
 class Passage(Struct):
@@ -54,6 +59,19 @@ def unescaped(text: str) -> str:
         return text.replace("\\n", "\n").replace('\\"', '"').replace("\\t", "\t").replace("\\/", "/")
 
 
+def is_page(index: Index) -> bool:
+    """Whether the document is an HTML page, which is quoted without its tags."""
+    return index.blocks is not None and index.blocks.kind == "markup" and b"<html" in index.source.read(0, 4000).lower()
+
+
+def untagged(text: str) -> str:
+    """HTML as it reads, without tags; where its links and pictures lead to stands at the end."""
+    leads = list(dict.fromkeys(match[1] for match in LEADS.finditer(text)))
+    bare = html.unescape(TAG.sub("", CELL_END.sub(" | ", text)))
+    links = f"\n(links: {' '.join(leads)})" if leads else ""
+    return BLANKS.sub("\n", bare).strip() + links or text
+
+
 def trimmed(index: Index, start: int, end: int) -> tuple[int, int]:
     """The same bytes without blanks at both ends."""
     raw = index.source.read(start, end)
@@ -65,19 +83,22 @@ def render_text(index: Index, ranked: Sequence[Ranked], budget: int, *, escaped:
     passages = gather(index, ranked, budget)
     headings = index.headings
     shown: list[str] = []
+    plain = is_page(index)
     for passage in passages:
         start, end = index.units.span(passage.first)[0], index.units.span(passage.last)[1]
         start, end = trimmed(index, start, end)
         text = visible(index.source.read(start, end).decode(errors="replace"))
         above = heading_above(index, passage.first, headings)
         path = f"{index.path(start)} " if escaped and index.tape else ""
-        text = unescaped(text) if escaped else text
+        text = unescaped(text) if escaped else untagged(text) if plain else text
         shown.append(f"{path}{place(index, start, end)}\n{above}{text}")
     return within(shown, budget)
 
 
 def heading_above(index: Index, unit: int, headings: "np.typing.NDArray[np.int64]") -> str:
     """The heading that the passage stands under, and the one above that, with their lines."""
+    if above := parents(index, unit):
+        return "".join(heading_line(index, line) for line in above)
     at = int(np.searchsorted(headings, unit, side="right")) - 1
     if at < 0 or int(headings[at]) == unit:
         return ""
@@ -87,12 +108,15 @@ def heading_above(index: Index, unit: int, headings: "np.typing.NDArray[np.int64
             if not index.text(int(headings[other])).startswith("@@"):
                 found.insert(0, int(headings[other]))
                 break
-    lines = []
-    for heading in found:
-        start = index.units.span(heading)[0]
-        text = visible(index.text(heading)).strip()[:200].replace("\\n", "")
-        lines.append(f"(under line {index.source.line_at(start)}: {text})\n")
-    return "".join(lines)
+    return "".join(heading_line(index, heading) for heading in found)
+
+
+def heading_line(index: Index, heading: int) -> str:
+    start = index.units.span(heading)[0]
+    text = visible(index.text(heading)).strip()[:200].replace("\\n", "")
+    if index.blocks is not None and index.blocks.kind == "markup":
+        text = untagged(text)
+    return f"(under line {index.source.line_at(start)}: {text})\n"
 
 
 def gather(index: Index, ranked: Sequence[Ranked], budget: int) -> list[Passage]:
@@ -117,39 +141,6 @@ def gather(index: Index, ranked: Sequence[Ranked], budget: int) -> list[Passage]
         if spent > budget * 0.97:
             break
     return merged(taken)
-
-
-def neighbours(index: Index, unit: int, order: int) -> list[int]:
-    """The units to quote with one: what it heads, the changes of its hunk, those around it; fewer for lower ranks."""
-    reach = 3 if order < 3 else 1 if order < 8 else 0
-    if not reach:
-        return []
-    count, headings = len(index.units), index.headings
-    around = [unit + sign * step for step in range(1, reach + 1) for sign in (1, -1)]
-    at = int(np.searchsorted(headings, unit, side="right")) - 1
-    if at >= 0:
-        end = block_end(index, at)
-        block = range(int(headings[at]), min(end, int(headings[at]) + 60))
-        if int(headings[at]) == unit:
-            around = [*range(unit + 1, min(end, unit + 3 * reach)), *around]
-        if DIFF_LINE.match(index.text(block.start)):
-            around = [*sorted(changed(index, block), key=lambda line: abs(line - unit))[: reach * 6], *around]
-    return [other for other in dict.fromkeys(around) if 0 <= other < count]
-
-
-def block_end(index: Index, at: int) -> int:
-    """Where what a heading heads ends: at the next one; the head of a file in a diff heads its hunks, too."""
-    headings = index.headings
-    following = at + 1
-    if index.text(int(headings[at])).startswith("diff --git "):
-        while following < min(len(headings), at + 12) and index.text(int(headings[following])).startswith("@@"):
-            following += 1
-    return int(headings[following]) if following < len(headings) else len(index.units)
-
-
-def changed(index: Index, block: range) -> list[int]:
-    """The lines of a hunk that were added or taken away."""
-    return [line for line in block if re.match(r"[+-](?![+-]{2} )", index.text(line))]
 
 
 def within(parts: list[str], budget: int) -> list[str]:

@@ -4,12 +4,12 @@ import inspect
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from msgspec.json import decode
 from pydantic import BaseModel, ValidationError
 
 from toolfold import errors
 from toolfold.scripts.runtime.link import Answer, Link
 from toolfold.scripts.runtime.models import Models, dump
+from toolfold.scripts.runtime.quick import Quick
 from toolfold.scripts.runtime.results import LazyResult, Reader, Warn
 from toolfold.scripts.values import Need, ToolSpec
 
@@ -25,6 +25,7 @@ class Bound:
         self._models = Models(spec.models, f"servers.{spec.module}")
         self._reader = Reader(spec, self._models, warn)
         self._function: Function | None = None
+        self._quick = Quick(spec)
         self._results = _result_names(spec)
 
     @property
@@ -41,12 +42,13 @@ class Bound:
         return self._function
 
     async def call(self, given: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-        answer = await self._link.call(self.spec.tool_id, self.arguments(given, keywords))
+        quick = None if given else self._quick.arguments(keywords)
+        answer = await self._link.call(self.spec.tool_id, self.arguments(given, keywords) if quick is None else quick)
         if answer.error is not None:
             raise error_of(answer.error)
         if answer.ref is not None:
             return self._lazy(answer)
-        return self._reader.read(decode(answer.result))
+        return self._reader.read(answer.result)
 
     def arguments(self, given: tuple[Any, ...], keywords: dict[str, Any]) -> dict[str, Any]:
         """The JSON object to send: from a model, a dictionary, keywords, or the first with the last on top."""
@@ -110,8 +112,8 @@ class Binding:
     def function(self) -> Function:
         return self._bound.function
 
-    async def __call__(self, /, *given: Any, **keywords: Any) -> Any:
-        return await self._bound.call(given, keywords)
+    def __call__(self, /, *given: Any, **keywords: Any) -> Awaitable[Any]:
+        return self._bound.call(given, keywords)
 
     def __repr__(self) -> str:
         return f"{self.need!r} -> {self.tool_id} ({self.confidence:.2f}): {self.import_path}; {self.signature}"

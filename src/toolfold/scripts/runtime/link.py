@@ -10,7 +10,7 @@ import socket
 import struct
 from typing import Any
 
-from msgspec import DecodeError, Raw, Struct
+from msgspec import DecodeError, Struct
 from msgspec.json import Decoder, encode
 
 from toolfold.scripts.runtime.idling import Idle
@@ -23,7 +23,7 @@ class Answer(Struct, frozen=True):
     """What the host says to a request: a result, a reference to a large one, a piece of it, or an error."""
 
     id: int
-    result: Raw = Raw(b"{}")
+    result: dict[str, Any] = {}
     ref: int | None = None
     size: int = 0
     piece: str | None = None
@@ -48,35 +48,39 @@ class Link:
         self._out = bytearray()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._idle = Idle(channel.fileno())
-        self._gate: asyncio.Semaphore | None = None
+        self._gate = asyncio.Semaphore(at_once)
         self._listening = False
         channel.setblocking(False)
 
     async def call(self, tool_id: str, arguments: Any) -> Answer:
         """Asks the host to call a tool. So many wait at once; the others queue here."""
         loop = asyncio.get_running_loop()
-        if self._loop is not loop or self._gate is None:
+        if self._loop is not loop:
             self._attach(loop)
         if self._waiting or self._out or not self._idle.now():
-            return await self._in_turn(loop, tool_id, arguments)
-        number, frame = self._request({"op": "call", "tool": tool_id, "args": arguments})
-        self._send(frame)
+            async with self._gate:
+                return await self._answered(loop, self._called(tool_id, arguments))
+        number = self._called(tool_id, arguments)
         return self._on_the_spot(number) or await self._answered(loop, number)
 
-    async def _in_turn(self, loop: asyncio.AbstractEventLoop, tool_id: str, arguments: Any) -> Answer:
-        assert self._gate is not None
-        async with self._gate:
-            number, frame = self._request({"op": "call", "tool": tool_id, "args": arguments})
-            self._send(frame)
-            return await self._answered(loop, number)
+    def _called(self, tool_id: str, arguments: Any) -> int:
+        self._number = number = self._number + 1
+        self._send(_framed(encode({"op": "call", "id": number, "tool": tool_id, "args": arguments})))
+        return number
 
     def _on_the_spot(self, number: int) -> Answer | None:
         """Waits as long as the loop would have nothing to do but wait. `None`: it has."""
         if self._out:
             return None
-        self._listen(False)
+        if self._listening:
+            self._listen(False)
         while self._idle.until_readable():
-            self._take(self._read(), keep=number)
+            data = self._read()
+            if not self._buffer and len(data) > 4 and _LENGTH.unpack_from(data)[0] == len(data) - 4:
+                answer = _answer.decode(data[4:])
+                if answer.id == number:
+                    return answer
+            self._take(data, keep=number)
             if number in self._early:
                 return self._early.pop(number)
         return None
@@ -84,7 +88,8 @@ class Link:
     async def _answered(self, loop: asyncio.AbstractEventLoop, number: int) -> Answer:
         future: asyncio.Future[Answer] = loop.create_future()
         self._waiting[number] = future
-        self._listen(True)
+        if not self._listening:
+            self._listen(True)
         try:
             return await future
         finally:
@@ -94,7 +99,8 @@ class Link:
 
     def ask(self, request: dict[str, Any]) -> Answer:
         """Asks and waits on the spot. Answers to others that come meanwhile are handed on."""
-        number, frame = self._request(request)
+        self._number = number = self._number + 1
+        frame = _framed(encode({"id": number, **request}))
         self._channel.setblocking(True)
         try:
             self._channel.sendall(bytes(self._out) + frame)
@@ -110,10 +116,6 @@ class Link:
         self._channel.setblocking(True)
         self._channel.sendall(bytes(self._out) + _framed(encode(message)))
         self._out.clear()
-
-    def _request(self, request: dict[str, Any]) -> tuple[int, bytes]:
-        self._number += 1
-        return self._number, _framed(encode({"id": self._number, **request}))
 
     def _attach(self, loop: asyncio.AbstractEventLoop) -> None:
         """Takes the loop that runs now: a script may run several, one after the other."""

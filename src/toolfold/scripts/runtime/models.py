@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar, ForwardRef, Literal, Union
 from msgspec import UNSET
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, create_model
 
-from toolfold.scripts.runtime.records import Record, wrap
+from toolfold.scripts.runtime.records import Record, text_of, wrap
 from toolfold.scripts.values import FieldSpec, ModelSpec, Type
 
 _PLAIN: dict[str, Any] = {"str": str, "int": int, "num": int | float, "bool": bool, "null": None, "any": Any}
@@ -43,7 +43,8 @@ class Result(BaseModel):
         if name == "raw":
             return self.__dict__.get("__raw__") or dump(self)
         if name in {"text", "content"}:
-            return self.__dict__.get(f"__{name}__", "" if name == "text" else [])
+            content = self.__dict__.get("__content__", [])
+            return content if name == "content" else text_of(content)
         known = ", ".join([*type(self).model_fields, *extra])
         raise AttributeError(f"{type(self).__name__} has no {name!r}; it has: {known}")
 

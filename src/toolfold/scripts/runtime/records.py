@@ -51,3 +51,8 @@ def wrap(value: Any) -> Any:
     if type(value) is list:
         return [wrap(item) for item in value]
     return value
+
+
+def text_of(content: list[Any]) -> str:
+    """What the text blocks of a result say, one after the other."""
+    return "\n".join([block.get("text", "") for block in content if block.get("type") == "text"])

@@ -9,7 +9,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from toolfold.errors import ToolFailed
 from toolfold.scripts.runtime.models import Models, Result
-from toolfold.scripts.runtime.records import Record, Records, TextResult, wrap
+from toolfold.scripts.runtime.records import Record, Records, TextResult, text_of, wrap
 from toolfold.scripts.values import ToolSpec, Type
 
 PIECE = 1 << 20
@@ -27,16 +27,17 @@ class Reader:
 
     def read(self, result: dict[str, Any]) -> Any:
         content = result.get("content") or []
-        text = "\n".join(block.get("text", "") for block in content if block.get("type") == "text")
         if result.get("isError"):
-            raise ToolFailed(text or f"{self._spec.tool_id} failed", next_action="read the message, and call it again")
+            message = text_of(content) or f"{self._spec.tool_id} failed"
+            raise ToolFailed(message, next_action="read the message, and call it again")
         data = result.get("structuredContent")
-        if data is None and self._spec.result is not None:
-            data = _json(text)
         if data is None:
-            return _text(text, content, result)
+            text = text_of(content)
+            data = _json(text) if self._spec.result is not None else None
+            if data is None:
+                return _text(text, content, result)
         made = wrap(data) if self._spec.result is None else self._validated(data)
-        return _with(made, data, text, content)
+        return _with(made, data, content)
 
     def _validated(self, data: Any) -> Any:
         kind = self._spec.result
@@ -99,9 +100,9 @@ def _text(text: str, content: list[Any], result: dict[str, Any]) -> TextResult:
     return made
 
 
-def _with(made: Any, data: Any, text: str, content: list[Any]) -> Any:
+def _with(made: Any, data: Any, content: list[Any]) -> Any:
     if isinstance(made, Result):
-        made.__dict__.update({"__raw__": data, "__text__": text, "__content__": content})
+        made.__dict__.update({"__raw__": data, "__content__": content})
     elif type(made) is list:
         return Records(made)
     return made

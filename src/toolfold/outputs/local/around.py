@@ -1,0 +1,117 @@
+"""What is quoted with a unit: what it heads, what is indented below it, the rest of its log event, its neighbours.
+
+And what it stands under: the heading above, or the lines of less indentation that lead to it. Above: `rendering`.
+"""
+
+import re
+
+import numpy as np
+
+from toolfold.outputs.local.formats import LEVEL, TIME
+from toolfold.outputs.local.index import Index
+
+DIFF_LINE = re.compile(r"@@ -\d|diff --git ")
+EVENT, BELOW, PARENTS, BACK = 40, 16, 3, 600
+INDENTED = frozenset({"items", "code", "markup"})
+
+
+def neighbours(index: Index, unit: int, order: int) -> list[int]:
+    """The units to quote with one, the nearest first; fewer for lower ranks."""
+    reach = 3 if order < 3 else 1 if order < 8 else 0
+    if not reach:
+        return []
+    count = len(index.units)
+    around = [unit + sign * step for step in range(1, reach + 1) for sign in (1, -1)]
+    if index.format.kind == "log":
+        around = [*event(index, unit), *around]
+    elif index.format.kind == "text":
+        around = [*below(index, unit, BELOW * reach // 3), *around]
+    around = [*headed(index, unit, reach), *around]
+    return [other for other in dict.fromkeys(around) if 0 <= other < count and other != unit]
+
+
+def headed(index: Index, unit: int, reach: int) -> list[int]:
+    """What a heading heads, and of a hunk the changes."""
+    headings = index.headings
+    at = int(np.searchsorted(headings, unit, side="right")) - 1
+    if at < 0:
+        return []
+    end = block_end(index, at)
+    block = range(int(headings[at]), min(end, int(headings[at]) + 60))
+    found: list[int] = []
+    if int(headings[at]) == unit:
+        found = list(range(unit + 1, min(end, unit + 4 * reach + 2)))
+    if DIFF_LINE.match(index.text(block.start)):
+        found = [*sorted(changed(index, block), key=lambda line: abs(line - unit))[: reach * 6], *found]
+    return found
+
+
+def block_end(index: Index, at: int) -> int:
+    """Where what a heading heads ends: at the next one; the head of a file in a diff heads its hunks, too."""
+    headings = index.headings
+    following = at + 1
+    if index.text(int(headings[at])).startswith("diff --git "):
+        while following < min(len(headings), at + 12) and index.text(int(headings[following])).startswith("@@"):
+            following += 1
+    return int(headings[following]) if following < len(headings) else len(index.units)
+
+
+def changed(index: Index, block: range) -> list[int]:
+    """The lines of a hunk that were added or taken away."""
+    return [line for line in block if re.match(r"[+-](?![+-]{2} )", index.text(line))]
+
+
+def begins_event(text: str) -> bool:
+    """Whether a line of a log opens an event: it carries a time or a level near its beginning."""
+    raw = text[:100].encode(errors="replace")
+    return TIME.search(raw) is not None or (LEVEL.search(raw[:40]) is not None and not raw[:1].isspace())
+
+
+def event(index: Index, unit: int) -> list[int]:
+    """The other lines of a log event: from the line with the time to before the next such line."""
+    first = unit
+    while first > 0 and unit - first < EVENT and not begins_event(index.text(first)):
+        first -= 1
+    last = unit + 1
+    while last < len(index.units) and last - unit < EVENT and not begins_event(index.text(last)):
+        last += 1
+    return sorted((line for line in range(first, last) if line != unit), key=lambda line: abs(line - unit))
+
+
+def depth(text: str) -> int:
+    bare = text.lstrip(" \t")
+    if not bare.strip():
+        return -1
+    own = len(text[: len(text) - len(bare)].expandtabs(4))
+    # What stands below `- name: x` is indented as far as `name`.
+    return own + (1 if bare.startswith("- ") else 0)
+
+
+def below(index: Index, unit: int, most: int) -> list[int]:
+    """The lines right below that are indented deeper."""
+    own = depth(index.text(unit))
+    if own < 0:
+        return []
+    found = []
+    for line in range(unit + 1, min(len(index.units), unit + 1 + most)):
+        other = depth(index.text(line))
+        if 0 <= other <= own:
+            break
+        found.append(line)
+    return found if any(index.text(line).strip() for line in found) else []
+
+
+def parents(index: Index, unit: int) -> list[int]:
+    """The lines that lead to one, by indentation: the keys above it in YAML, the class of a method. Outermost first."""
+    if index.blocks is None or index.blocks.kind not in INDENTED:
+        return []
+    own = depth(index.text(unit))
+    found: list[int] = []
+    for line in range(unit - 1, max(-1, unit - BACK), -1):
+        other = depth(index.text(line))
+        if 0 <= other < own:
+            found.insert(0, line)
+            own = other
+        if own == 0:
+            break
+    return found[-PARENTS:]

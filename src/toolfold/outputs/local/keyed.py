@@ -1,0 +1,148 @@
+"""Values by the names of their keys: `the default of page_size`, `description of affinity`, in JSON of any nesting.
+
+Where a request names a key that stands in few places, the value is quoted with its path from each of them, the member
+that the request names besides first. Above: `answer`. It adds to the passages and takes nothing from them.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from msgspec import Struct
+
+from toolfold import tokens
+from toolfold.outputs.local import jsonpath
+from toolfold.outputs.local.fields import JSON_KEY, LITERAL_KEY
+from toolfold.outputs.local.index import Index
+from toolfold.outputs.local.records import render_record
+from toolfold.outputs.local.rendering import place, visible
+from toolfold.outputs.local.request import PARTS, Asked, stem
+from toolfold.outputs.local.source import BLOCK
+
+LARGEST = 24 << 20
+FEW, ONE, WHOLE = 60, 160, 420
+"""Places of a key that are looked at; tokens of a value, and of the only or best one."""
+DEEP = 2
+SHARE = 0.6
+"""So much of the request must be names of keys."""
+
+
+class Hit(Struct, frozen=True):
+    """A value: its bytes, its path, and how much of the request its path names."""
+
+    start: int
+    end: int
+    path: list[jsonpath.Step]
+    fit: float
+
+
+def by_keys(index: Index, asked: Asked, budget: int) -> list[str]:
+    """Lines with paths and values; nothing where the request names no key that stands in few places."""
+    if index.tape is None or not index.tape.levels or index.source.size > LARGEST:
+        return []
+    said = [stem(part.lower()) for part in PARTS.findall(asked.text)]
+    counts = index.kept("keys", lambda: all_keys(index))
+    named = named_keys(counts, said)
+    rare = [key for key in named if counts[key] <= FEW]
+    if not rare:
+        return []
+    most = max(len(parts_of(key)) for key in rare)
+    anchors = [key for key in rare if len(parts_of(key)) == most][:4]
+    others = [key for key in named if key not in anchors]
+    content = [word for word in asked.words if len(word) > 1]
+    covered = {part for key in (*anchors, *others) for part in parts_of(key)}
+    told = sum(1 for word in content if set(parts_of(word)) & covered)
+    if (most == 1 and not others) or told < SHARE * len(content):
+        return []
+    hits = sorted(found_at(index, anchors, others, set(said)), key=lambda hit: -hit.fit)
+    forms = [form for term in asked.terms for form in term.forms]
+    return shown(index, hits, forms, budget)
+
+
+def parts_of(key: str) -> tuple[str, ...]:
+    return tuple(stem(part.lower()) for part in PARTS.findall(key))
+
+
+def all_keys(index: Index) -> Counter[str]:
+    """Every key of the document with the number of its places."""
+    pattern = LITERAL_KEY if index.format.literal else JSON_KEY
+    counted: Counter[bytes] = Counter()
+    for at in range(0, index.source.size, BLOCK):
+        counted.update(match[1] for match in pattern.finditer(index.source.read(at, at + BLOCK)))
+    return Counter({key.decode(errors="replace"): count for key, count in counted.items()})
+
+
+def named_keys(counts: Counter[str], said: Sequence[str]) -> list[str]:
+    """The keys whose words stand in the request side by side, those with more words first."""
+    runs = {tuple(said[at : at + size]) for size in range(1, 7) for at in range(len(said) - size + 1)}
+    found = [(parts, key) for key in counts if (parts := parts_of(key)) and parts in runs]
+    return [key for parts, key in sorted(found, key=lambda item: (-len(item[0]), counts[item[1]], item[1]))]
+
+
+def found_at(index: Index, anchors: Sequence[str], others: Sequence[str], said: set[str]) -> Iterator[Hit]:
+    for key in anchors:
+        for start in value_starts(index, key):
+            yield from hits_from(index, key, start, others, said)
+
+
+def value_starts(index: Index, key: str) -> list[int]:
+    """Where the values of a key begin."""
+    pattern = re.compile(rb"[\"']" + re.escape(key.encode()) + rb"[\"']\s*:\s*(?=\S)")
+    found = []
+    for at in range(0, index.source.size, BLOCK):
+        found += [at + match.end() for match in pattern.finditer(index.source.read(at, at + BLOCK + 512))]
+    return sorted(set(found))[: FEW * 2]
+
+
+def hits_from(index: Index, key: str, start: int, others: Sequence[str], said: set[str]) -> Iterator[Hit]:
+    """The members that the request names inside the value; else the value itself."""
+    assert index.tape is not None  # noqa: S101  `by_keys` has looked
+    around = jsonpath.chain(index.source, index.tape, start)
+    own = around[-1] if around and around[-1].start == start else None
+    above = around[:-1] if own is not None else around
+    path: list[jsonpath.Step] = [*(container.step for container in above[1:]), key]
+    fit = float(sum(1 for step in path if isinstance(step, str) and set(parts_of(step)) & said))
+    if own is None:
+        end = start + len(jsonpath.scalar_at(index.source, start))
+        yield Hit(start, end, path, fit - 0.5 * bool(others))
+        return
+    inner = list(wanted(index, own, len(around) - 1, path, others, DEEP))
+    for begin, end, steps in inner[:3]:
+        yield Hit(begin, end, steps, fit + 1)
+    if not inner:
+        yield Hit(own.start, own.end + 1, path, fit)
+
+
+def wanted(
+    index: Index, own: jsonpath.Container, depth: int, path: list[jsonpath.Step], names: Sequence[str], deep: int
+) -> Iterator[tuple[int, int, list[jsonpath.Step]]]:
+    """Members with one of the names, in the container or a little deeper."""
+    assert index.tape is not None  # noqa: S101  `by_keys` has looked
+    if own.end - own.start > 1 << 20:
+        return
+    inside = []
+    for step, start, end in jsonpath.members(index.source, index.tape, own, depth):
+        if step in names:
+            yield start, start + len(index.source.read(start, end).rstrip()), [*path, step]
+        elif deep > 1:
+            inside.append((step, start))
+    for step, start in inside[:40]:
+        around = jsonpath.chain(index.source, index.tape, start)
+        if around and around[-1].start == start:
+            yield from wanted(index, around[-1], len(around) - 1, [*path, step], names, deep - 1)
+
+
+def shown(index: Index, hits: Sequence[Hit], forms: Sequence[str], budget: int) -> list[str]:
+    lines: list[str] = []
+    spent = 0
+    for number, hit in enumerate(hits):
+        raw = index.source.read(hit.start, hit.end)
+        text = visible(render_record(raw, forms, WHOLE if not number and len(hits) < 3 else ONE))
+        line = f"{jsonpath.show_path(hit.path)} {place(index, hit.start, hit.end)}\n{text}"
+        spent += tokens.count(line) + 1
+        if spent > budget:
+            if number:
+                lines.append(f"({len(hits) - number} further places of these keys are not shown)")
+            break
+        lines.append(line)
+    return ["By the names of keys:\n" + "\n".join(lines)] if lines else []
