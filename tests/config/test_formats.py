@@ -107,6 +107,7 @@ k = "\\"[x]\\""
 @given(text=st.text(alphabet="[]{}\"'=.,#a1 \n\\", max_size=60))
 @example("a=[}")
 @example("a={b=[}]")
+@example('"\\1"=1')
 def test_any_text_can_be_scanned_for_places(text: str) -> None:
     TomlPlaces(text)
 

@@ -177,6 +177,9 @@ def _unquoted(key: str) -> str:
     if key[0] == '"':
         import tomllib
 
-        value = tomllib.loads(f"key = {key}")["key"]
+        try:
+            value = tomllib.loads(f"key = {key}")["key"]
+        except tomllib.TOMLDecodeError as error:
+            raise _Lost from error
         return value if isinstance(value, str) else key
     return key
