@@ -75,8 +75,8 @@ SERVERS = (
         {"repo_path": "{data}/repository", "max_count": 1},
         "Aylin",
         "show the latest commits",
-        "server-git",
-        ("mcp-server-git",),
+        "server-reference",
+        ("mcp-server-git", "mcp-server-time"),
         ("--repository", "{data}/repository"),
     ),
     RealServer(
@@ -86,8 +86,8 @@ SERVERS = (
         {"timezone": "Europe/Berlin"},
         "Europe/Berlin",
         "what time is it in Berlin",
-        "server-time",
-        ("mcp-server-time",),
+        "server-reference",
+        ("mcp-server-git", "mcp-server-time"),
         ("--local-timezone", "UTC"),
     ),
     RealServer(

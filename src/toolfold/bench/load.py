@@ -18,7 +18,7 @@ import msgspec
 
 from toolfold.bench.common import environment
 from toolfold.bench.peers import BARE_SERVER, STARLETTE_ECHO
-from toolfold.bench.processes import cpu_seconds, find, memory_mb
+from toolfold.bench.processes import cpu_seconds, memory_mb
 from toolfold.errors import ConfigError
 
 CLIENTS = 1000
@@ -133,8 +133,7 @@ def _free_port() -> int:
 
 
 def _cpu(pid: int) -> float:
-    found = find(pid, "serve") if sys.platform == "linux" else None
-    return cpu_seconds(found) if found else 0.0
+    return cpu_seconds(pid) if sys.platform == "linux" else 0.0
 
 
 def _allow_files(clients: int) -> None:

@@ -242,5 +242,7 @@ def _unknown(handle: str, known: list[str]) -> UnknownHandle:
     return UnknownHandle(
         f"there is no stored output {handle[:80]!r} in this session",
         hints=known[-10:],
-        next_action=NOTHING if not known else "use one of the handles in the hints, or call the tool again",
+        next_action=NOTHING
+        if not known
+        else "use one of the handles in the hints, or call the tool again; handles live as long as their client's session",
     )

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 MAX_BODY_BYTES = 16 * 1024 * 1024
+WATCHED_AFTER_S = 0.05
 
 
 def check_origin(origin: str | None, allowed: Collection[str]) -> None:
@@ -91,18 +92,33 @@ async def body_of(request: "Request") -> Raw:
 
 
 async def until_gone(request: "Request", work: Coroutine[Any, Any, T]) -> T:
-    """Does the work while somebody waits for it. It is cancelled when the client goes away, as for any tool call."""
-    working = asyncio.ensure_future(work)
-    leaving = asyncio.ensure_future(_gone(request))
+    """Does the work while somebody waits for it. It is cancelled when the client goes away, as for any tool call.
+
+    Work that is done at once is not watched: most of it is, and watching costs as much as the work.
+    """
+    task = asyncio.current_task()
+    if task is None:
+        return await work
+    watchers: list[asyncio.Task[None]] = []
+    left = False
+
+    async def watch() -> None:
+        nonlocal left
+        await _gone(request)
+        left = True
+        task.cancel()
+
+    timer = task.get_loop().call_later(WATCHED_AFTER_S, lambda: watchers.append(asyncio.ensure_future(watch())))
     try:
-        await asyncio.wait((working, leaving), return_when=asyncio.FIRST_COMPLETED)
-        if not working.done():
-            raise Refused(499, "CLIENT_GONE", "nobody waits for the answer", next_action="ask again and wait")
-        return working.result()
+        return await work
+    except asyncio.CancelledError:
+        if not left or task.uncancel() > 0:
+            raise
+        raise Refused(499, "CLIENT_GONE", "nobody waits for the answer", next_action="ask again and wait") from None
     finally:
-        for task in (working, leaving):
-            task.cancel()
-        await asyncio.gather(working, leaving, return_exceptions=True)
+        timer.cancel()
+        for watcher in watchers:
+            watcher.cancel()
 
 
 async def _gone(request: "Request") -> None:

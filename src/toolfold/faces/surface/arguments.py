@@ -6,6 +6,7 @@ decoded: they go to the tool as they came.
 """
 
 import re
+from functools import cache
 from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
@@ -78,7 +79,7 @@ T = TypeVar("T", bound=Struct)
 def read(kind: type[T], arguments: Raw) -> T:
     """The arguments as a value of `kind`. Raises `InvalidArguments` that names each wrong key."""
     given = _object(arguments)
-    known = {field.name: field for field in msgspec.structs.fields(kind)}
+    known = _fields(kind)
     for other, name in ALSO_CALLED.items():
         if other in given and name in known and name not in given and other not in known:
             given[name] = given.pop(other)
@@ -91,6 +92,12 @@ def read(kind: type[T], arguments: Raw) -> T:
         if value is not UNSET:
             found[name] = value if name == "args" else _converted(name, value, field.type)
     return kind(**found)
+
+
+@cache
+def _fields(kind: type[Struct]) -> dict[str, "msgspec.structs.FieldInfo"]:
+    """Reading the annotations of a value costs more than reading the value."""
+    return {field.name: field for field in msgspec.structs.fields(kind)}
 
 
 def _object(arguments: Raw) -> dict[str, Raw]:
