@@ -28,7 +28,7 @@ from toolfold.wire.spill import no_room
 Key = tuple[str, str]
 """A caller's name and session: whose folder it is."""
 
-NOTHING = "nothing is stored in this session: call the tool, or call it again"
+NOTHING = "call the tool again, and use the handle in the same session: it lives as long as its client is connected"
 
 
 class OutputStore:
@@ -242,7 +242,5 @@ def _unknown(handle: str, known: list[str]) -> UnknownHandle:
     return UnknownHandle(
         f"there is no stored output {handle[:80]!r} in this session",
         hints=known[-10:],
-        next_action=NOTHING
-        if not known
-        else "use one of the handles in the hints, or call the tool again; handles live as long as their client's session",
+        next_action=NOTHING if not known else "use one of the handles in the hints, or call the tool again",
     )
