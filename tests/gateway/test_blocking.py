@@ -123,6 +123,7 @@ def test_an_interrupted_wait_cancels_the_work(tmp_path: Path) -> None:
     cancelled = threading.Event()
     waiting = threading.main_thread().ident
     assert waiting is not None
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever runs the tests may ignore it
 
     async def forever() -> None:
         try:
@@ -134,6 +135,7 @@ def test_an_interrupted_wait_cancels_the_work(tmp_path: Path) -> None:
     with BlockingGateway(Settings(home=tmp_path)) as gateway:
         with pytest.raises(KeyboardInterrupt):
             gateway.run(forever())
+        signal.signal(signal.SIGINT, before)
         assert cancelled.wait(30)
         with pytest.raises(NotBuilt):
             gateway.list()

@@ -70,6 +70,7 @@ def test_guarded_calls_are_judged_by_their_arguments(arch: int) -> None:
     assert judge(code, arch, calls["prlimit64"], 1) == EPERM
     assert judge(code, arch, calls["prctl"], 15) == ALLOW
     assert [judge(code, arch, calls["prctl"], option) for option in (4, 22, 24, 35, 36, 47)] == [EPERM] * 6
+    assert judge(program(arch, pid=7, may_fork=True), arch, calls["prctl"], 36) == ALLOW
     assert judge(code, arch, calls["ioctl"], 1, 0x5401) == ALLOW
     assert judge(code, arch, calls["ioctl"], 1, 0x5412) == REFUSE | errno.ENOTTY
     assert judge(code, arch, calls["fcntl"], 3, 2) == ALLOW

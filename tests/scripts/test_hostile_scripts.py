@@ -3,6 +3,7 @@
 import asyncio
 import os
 import resource
+import tempfile
 from collections import Counter
 from pathlib import Path
 
@@ -44,6 +45,9 @@ HOSTILE = {
     "nul": "x = 1\0",
     "return": "return 1",
     "calls": "log, = use_tools('git.git_log')\nimport asyncio\nawait asyncio.gather(*(log() for _ in range(3000)))",
+    "far too many": "log, = use_tools('git.git_log')\nimport asyncio\n"
+    "await asyncio.gather(*(log() for _ in range(100_000)))",
+    "far too deep": "log, = use_tools('git.git_log')\nx = 1\nfor _ in range(50_000): x = [x]\nawait log(max_count=x)",
     "cancelled": "log, = use_tools('git.git_log')\nimport asyncio\nx = asyncio.create_task(log())\n1 / 0",
     "fine": "log, = use_tools('git.git_log')\nlen((await log(max_count=2)).commits)",
 }
@@ -57,6 +61,12 @@ def children() -> set[int]:
     return found
 
 
+def files(folder: Path) -> set[str]:
+    """All that lies below, but for what a database keeps beside itself."""
+    found = (str(path.relative_to(folder)) for path in folder.rglob("*"))
+    return {name for name in found if not name.endswith(("-wal", "-shm", "-journal"))}
+
+
 def descriptors() -> int:
     folder = Path("/proc/self/fd")
     return len(list(folder.iterdir())) if folder.is_dir() else 0
@@ -64,7 +74,11 @@ def descriptors() -> int:
 
 @pytest.mark.requirement("U-10")
 @pytest.mark.timeout(900)
-def test_hundreds_of_hostile_scripts_hurt_nobody_and_leave_nothing(tmp_path: Path) -> None:
+def test_hundreds_of_hostile_scripts_hurt_nobody_and_leave_nothing(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    temporary = tmp_path_factory.mktemp("temporary")
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
     endings: Counter[tuple[str, str]] = Counter()
     answered = 0
 
@@ -91,6 +105,7 @@ def test_hundreds_of_hostile_scripts_hurt_nobody_and_leave_nothing(tmp_path: Pat
         async with opened(tmp_path, [git()], settings) as gateway:
             await gateway.run_script("pass")
             before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+            kept = files(tmp_path)
             done = asyncio.Event()
             others = asyncio.create_task(other_callers(gateway, done))
             gate = asyncio.Semaphore(6)
@@ -101,10 +116,15 @@ def test_hundreds_of_hostile_scripts_hurt_nobody_and_leave_nothing(tmp_path: Pat
             assert last.answer == 2
             grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
             assert grown < 200_000, "KiB of memory more than before"
+            assert files(tmp_path) == kept
+            scratch = [path for base in temporary.iterdir() for path in base.iterdir()]
+            assert len(scratch) <= settings.ready + 1, "folders of those that are over"
+            assert not [path for folder in scratch for path in folder.iterdir()]
 
     open_before, children_before = descriptors(), children()
     asyncio.run(main())
     assert children() <= children_before
+    assert files(temporary) == set()
     assert descriptors() <= open_before + 2
     assert sum(endings.values()) == ROUNDS * len(HOSTILE)
     assert answered > ROUNDS

@@ -10,6 +10,7 @@ import statistics
 import tempfile
 import time
 from collections import defaultdict
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from toolfold import tokens
 from toolfold.bench.common import environment, percentile
 from toolfold.bench.outputs_documents import KINDS, Question, write
 from toolfold.bench.outputs_real import questions_about, recorded_texts
+from toolfold.bench.outputs_sources import questions_about_source, source_texts
 from toolfold.outputs.local.answer import answer
 from toolfold.outputs.local.index import Indexes
 from toolfold.outputs.local.vocabulary import STOP
@@ -40,6 +42,7 @@ def run(
         metrics["recorded"] = (
             recorded(folder, data) if data is not None else "give --data to measure on recorded results"
         )
+        metrics["sources"] = asked_about(folder, source_texts(), questions_about_source)
         metrics["counting"] = counting()
     return {"name": "outputs", "metrics": metrics, "environment": environment("numpy", "rs-bpe", "msgspec")}
 
@@ -138,14 +141,23 @@ def generated(folder: Path, sizes: dict[int, int]) -> tuple[dict[str, Any], dict
 
 
 def recorded(folder: Path, data: Path) -> dict[str, Any]:
+    return asked_about(folder, recorded_texts(data), questions_about)
+
+
+def asked_about(
+    folder: Path,
+    texts: Iterable[tuple[str, str]],
+    make: Callable[[str, random.Random, int], list[Question]],
+) -> dict[str, Any]:
+    """Shares over texts that are there, with questions made from random places in them."""
     shares: dict[str, Any] = {}
     total = Tally()
-    for name, text in recorded_texts(data):
+    for name, text in texts:
         rng = random.Random(SEED)  # noqa: S311 - a fixed seed is the point
         path = folder / "recorded"
         path.write_text(text, encoding="utf-8")
         tally, indexes = Tally(), Indexes()
-        for question in questions_about(text, rng, 30):
+        for question in make(text, rng, 30):
             tally.ask(indexes, path, question)
         shares[name] = tally.shares()
         total.asked += tally.asked

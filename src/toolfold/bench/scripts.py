@@ -11,9 +11,10 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Coroutine
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from toolfold.bench.common import environment, percentile, recorded_servers
 from toolfold.bench.recorded import own_server, recorded_listings
@@ -23,6 +24,8 @@ from toolfold.config.values import Scripts
 from toolfold.gateway import Gateway
 from toolfold.testing.misbehaving import misbehaving_spec
 from toolfold.types import Listing, ServerSpec, Tool
+
+T = TypeVar("T")
 
 STARTS = 30
 CALLS = 200
@@ -43,11 +46,15 @@ from servers.box import EchoParams, SleepParams, BigParams
 LOOP = """
 import time
 echo, = use_tools("box.echo")
-await echo(text="warm")
-started = time.perf_counter()
+for _ in range(5):
+    await echo(text="warm")
+times = []
+spent = time.process_time()
 for _ in range({calls}):
+    started = time.perf_counter()
     await echo(text="x")
-(time.perf_counter() - started) / {calls}
+    times.append(time.perf_counter() - started)
+[times, time.process_time() - spent]
 """
 
 GATHER = """
@@ -75,10 +82,10 @@ def run(data: Path | None = None) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="toolfold-bench-") as folder:
         home = Path(folder)
         metrics: dict[str, Any] = {
-            "first_line": asyncio.run(first_lines(home / "start")),
+            "first_line": fast(first_lines(home / "start")),
             "bare_interpreter_with_pydantic_ms": bare_start(),
             "calls": [
-                asyncio.run(calls(home / f"{tools}-{kind}", tools, kind, spec, data))
+                fast(calls(home / f"{tools}-{kind}", tools, kind, spec, data))
                 for kind, spec in servers().items()
                 for tools in TOOLS
             ],
@@ -87,6 +94,15 @@ def run(data: Path | None = None) -> dict[str, Any]:
             "repetitions": {"starts": STARTS, "calls": CALLS * BATCHES, "gathered": GATHERED},
         }
     return {"name": "scripts", "metrics": metrics, "environment": environment("pydantic", "msgspec", "uvloop")}
+
+
+def fast(work: Coroutine[Any, Any, T]) -> T:
+    """On the event loop that the command line takes, too."""
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.run(work)
+    return uvloop.run(work)
 
 
 async def first_lines(home: Path) -> dict[str, Any]:
@@ -143,10 +159,11 @@ async def calls(home: Path, tools: int, kind: str, spec: ServerSpec, data: Path 
         others = [Listing(server=f"other-{one.server}", tools=one.tools, info=one.info) for one in listings]
         await gateway.catalogue.rebuild([own, *others])
         await gateway.run_script(LOOP.format(calls=5))
-        inside, plain, gathered, gathered_plain = [], [], [], []
+        inside, plain = Series(), Series()
+        gathered, gathered_plain = [], []
         for _ in range(BATCHES):
-            plain.append(await _plain_calls(gateway))
-            inside.append((await gateway.run_script(LOOP.format(calls=CALLS))).answer)
+            await _plain_calls(gateway, plain)
+            await _inside_calls(gateway, inside)
             started = time.perf_counter()
             await asyncio.gather(*(gateway.call_tool("box.echo", {"text": "x"}) for _ in range(GATHERED)))
             gathered_plain.append(time.perf_counter() - started)
@@ -155,19 +172,54 @@ async def calls(home: Path, tools: int, kind: str, spec: ServerSpec, data: Path 
             "server": kind,
             "tools": max(tools, len(own.tools)),
             "tools_are": source,
-            "inside_ms": round(percentile(inside, 0.5) * 1000, 4),
-            "plain_ms": round(percentile(plain, 0.5) * 1000, 4),
-            "inside_to_plain": round(percentile([a / b for a, b in zip(inside, plain, strict=True)], 0.5), 3),
+            "inside_ms": inside.spread(),
+            "plain_ms": plain.spread(),
+            "inside_to_plain": round(inside.at(0.5) / plain.at(0.5), 3),
+            "inside_to_plain_p10": round(inside.at(0.1) / plain.at(0.1), 3),
+            "cpu_us": {"inside_host": inside.cpu(), "inside_child": inside.child_cpu(), "plain_host": plain.cpu()},
             "gather_100_inside_ms": round(percentile(gathered, 0.5) * 1000, 3),
             "gather_100_plain_ms": round(percentile(gathered_plain, 0.5) * 1000, 3),
         }
 
 
-async def _plain_calls(gateway: Gateway) -> float:
-    started = time.perf_counter()
+class Series:
+    """Calls one after the other: how long each took, and what they cost the processes."""
+
+    def __init__(self) -> None:
+        self.seconds: list[float] = []
+        self.host_s = self.child_s = 0.0
+
+    def at(self, fraction: float) -> float:
+        return percentile(self.seconds, fraction)
+
+    def spread(self) -> dict[str, float]:
+        return {f"p{part}": round(self.at(part / 100) * 1000, 4) for part in (10, 50, 95)}
+
+    def cpu(self) -> float:
+        return round(self.host_s / len(self.seconds) * 1e6, 1)
+
+    def child_cpu(self) -> float:
+        return round(self.child_s / len(self.seconds) * 1e6, 1)
+
+
+async def _plain_calls(gateway: Gateway, series: Series) -> None:
+    spent = time.process_time()
     for _ in range(CALLS):
+        started = time.perf_counter()
         await gateway.call_tool("box.echo", {"text": "x"})
-    return (time.perf_counter() - started) / CALLS
+        series.seconds.append(time.perf_counter() - started)
+    series.host_s += time.process_time() - spent
+
+
+async def _inside_calls(gateway: Gateway, series: Series) -> None:
+    """What a script costs without any call is taken off."""
+    empty = time.process_time()
+    await gateway.run_script(LOOP.format(calls=0))
+    spent = time.process_time()
+    times, child_s = (await gateway.run_script(LOOP.format(calls=CALLS))).answer
+    series.host_s += time.process_time() - spent - (spent - empty)
+    series.child_s += child_s
+    series.seconds += times
 
 
 def wrappers(data: Path | None) -> dict[str, Any]:

@@ -16,6 +16,9 @@ from toolfold.errors import InvalidArguments
 from toolfold.types import Outcome, Tool
 
 MAX_PROBLEMS = 8
+MAX_TEXT = 300
+MAX_EXAMPLE = 2_000
+"""Of the arguments that an error shows: what was given may be huge."""
 KEPT = 256
 
 
@@ -38,16 +41,22 @@ class Checker:
         validator = self._validator(tool)
         if validator is None:
             return
-        if validator.is_valid(given):
-            return
-        schema = msgspec.json.decode(tool.definition.input_schema)
-        problems = list(_problems(validator, given, _names(schema)))
+        try:
+            if validator.is_valid(given):
+                return
+            schema = msgspec.json.decode(tool.definition.input_schema)
+            problems = list(_problems(validator, given, _names(schema)))
+            advice = _advice(schema, given) if problems else ""
+        except (
+            ValueError,
+            RecursionError,
+        ) as error:  # values that the validator cannot take in, such as very deep ones
+            raise _unreadable(tool, error) from None
         if problems:
-            corrected = msgspec.json.encode(example_for(schema, given)).decode()
             raise InvalidArguments(
                 f"the arguments do not fit {tool.tool_id}: {problems[0]['field']}: {problems[0]['problem']}",
                 hints=problems,
-                next_action=f"call it again with arguments like {corrected}",
+                next_action=advice,
             )
 
     def _validator(self, tool: Tool) -> Any:
@@ -62,6 +71,8 @@ def decoded(tool: Tool, arguments: Raw) -> Any:
     """The arguments as a value. Raises `InvalidArguments` for what is no JSON object."""
     try:
         given = msgspec.json.decode(arguments)
+    except RecursionError as error:
+        raise _unreadable(tool, error) from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise InvalidArguments(
             f"the arguments of {tool.tool_id} are no JSON: {error}", next_action="give one JSON object"
@@ -73,13 +84,29 @@ def decoded(tool: Tool, arguments: Raw) -> Any:
     return given
 
 
+def _unreadable(tool: Tool, error: Exception) -> InvalidArguments:
+    return InvalidArguments(
+        f"the arguments of {tool.tool_id} cannot be checked: {_cut(str(error) or 'they are nested too deep')}",
+        next_action="give plain JSON: less deep, and numbers that fit",
+    )
+
+
+def _advice(schema: Any, given: Any) -> str:
+    """Arguments that would do, as near to those given as is short enough to be read."""
+    for near in (given, None):
+        corrected = msgspec.json.encode(example_for(schema, near)).decode()
+        if len(corrected) <= MAX_EXAMPLE:
+            return f"call it again with arguments like {corrected}"
+    return "call it again with arguments that fit its schema, which expand_tool shows"
+
+
 def made_validator(schema: Raw) -> Any:
     """A validator, or `None` where the schema cannot be checked against."""
     import jsonschema_rs
 
     try:
         return jsonschema_rs.validator_for(msgspec.json.decode(schema), offline=True)
-    except ValueError:  # no schema, or one that leads out of itself
+    except (ValueError, RecursionError):  # no schema, one that leads out of itself, or one without end
         return None
 
 
@@ -94,9 +121,9 @@ def _problems(validator: Any, given: Any, known: list[str]) -> Iterator[dict[str
             return
         if error.kind.name == "additionalProperties" and not error.instance_path:
             takes = f"; it takes {', '.join(known[:20])}" if known else "; it takes none"
-            yield {"field": ", ".join(error.kind.unexpected), "problem": f"is unknown{takes}"}
+            yield {"field": _cut(", ".join(error.kind.unexpected)), "problem": _cut(f"is unknown{takes}", MAX_EXAMPLE)}
         else:
-            yield {"field": _field(error), "problem": _told(error)}
+            yield {"field": _cut(_field(error)), "problem": _told(error)}
 
 
 def _field(error: Any) -> str:
@@ -113,5 +140,8 @@ def _field(error: Any) -> str:
 def _told(error: Any) -> str:
     if error.kind.name == "required":
         return "is required"
-    message = str(error.message)
-    return message if len(message) <= 300 else message[:299] + "…"
+    return _cut(str(error.message))
+
+
+def _cut(text: str, limit: int = MAX_TEXT) -> str:
+    return text if len(text) <= limit else text[: limit - 1] + "…"

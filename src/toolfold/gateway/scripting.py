@@ -164,7 +164,8 @@ class Scripts:
         """Everything that can be known before the script runs. Raises `ScriptError` and `LockMismatch`."""
         source = declare.read_source(code)
         wanted = declare.declared(declare.parse(source, name))
-        pairs = [await self._resolve(one, caller, locked) for one in wanted]
+        seen = await self._seen(caller) if wanted else None
+        pairs = [await self._resolve(one, caller, locked, seen) for one in wanted]
         return Prepared(source, tuple(need for need, _ in pairs), await self._described([tool for _, tool in pairs]))
 
     async def stubs(
@@ -173,8 +174,9 @@ class Scripts:
         """What the needs become, and the stub files for it by name. Raises `ToolNotFound` for one that nothing fits."""
         found: list[Need] = []
         tools: list[Tool | None] = []
+        seen = await self._seen(caller)
         for query in needs:
-            tool, confidence = await self._find(Declared(query, server), caller)
+            tool, confidence = await self._find(Declared(query, server), caller, seen)
             found.append(_need(Declared(query, server), tool, confidence))
             tools.append(tool)
         return tuple(found), package(await self._described(tools))
@@ -195,11 +197,13 @@ class Scripts:
                 self._zygotes[unsafe] = Zygote(ENTRY, limits=limits, ready=settings.ready, unsafe=unsafe)
             return self._zygotes[unsafe]
 
-    async def _resolve(self, wanted: Declared, caller: Caller, locked: Lock | None) -> tuple[Need, Tool | None]:
+    async def _resolve(
+        self, wanted: Declared, caller: Caller, locked: Lock | None, seen: int | None
+    ) -> tuple[Need, Tool | None]:
         if locked is not None and (known := locked.find(wanted.query, wanted.server)) is not None:
             return await self._unlocked(wanted, known, caller)
         try:
-            tool, confidence = await self._find(wanted, caller)
+            tool, confidence = await self._find(wanted, caller, seen)
         except (ToolNotFound, NotAuthorized) as error:
             need = Need(
                 query=wanted.query,
@@ -223,13 +227,19 @@ class Scripts:
             raise locks.mismatch(known, f"which changed since: {known.fingerprint} is now {tool.fingerprint}")
         return _need(wanted, tool, known.confidence), tool
 
-    async def _find(self, wanted: Declared, caller: Caller) -> tuple[Tool, float]:
+    async def _seen(self, caller: Caller) -> int | None:
+        """The catalogue's generation; `None` for somebody who may not see everything: what that is changes any time."""
+        if self._gateway.governor.scene(caller) is not self._gateway:
+            return None
+        async with self._gateway.catalogue.snapshot() as view:
+            return view.generation
+
+    async def _find(self, wanted: Declared, caller: Caller, seen: int | None) -> tuple[Tool, float]:
         """By id where the need is one, else by search. What was found stays true as long as the catalogue does."""
         scene = self._gateway.governor.scene(caller)
-        if scene is not self._gateway:  # somebody who may not see everything: what that is may change at any time
+        if seen is None:
             return await _search(scene, wanted)
-        async with self._gateway.catalogue.snapshot() as view:
-            key = (Declared(wanted.query, wanted.server), view.generation)
+        key = (Declared(wanted.query, wanted.server), seen)
         if key not in self._found:
             if len(self._found) >= KEPT_NEEDS:
                 self._found.clear()

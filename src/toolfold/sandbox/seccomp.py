@@ -27,9 +27,10 @@ THREAD = 0x00010000
 UNIX, STREAM, TYPE_MASK = 1, 1, 0xF
 TERMINAL_QUESTIONS = (0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)
 """Is it a terminal, its size, bytes waiting, not blocking, close on exec or not."""
-PRCTL_HARMLESS = (1, 2, 3, 15, 16, 21, 23, 36, 38, 39, 0x53564D41)
-"""The parent-death signal, whether it may dump, its name, its filter, its bounding set, whether it takes in orphans of
-its own, no_new_privs, memory names."""
+PRCTL_HARMLESS = (1, 2, 3, 15, 16, 21, 23, 38, 39, 0x53564D41)
+"""The parent-death signal, whether it may dump, its name, its filter, its bounding set, no_new_privs, memory names."""
+PRCTL_OF_PARENTS = (36,)
+"""For those who may have children: taking in orphans among their own descendants, so that none is left unburied."""
 FCNTL_DENIED = (8, 10, 15, 1024, 1026)
 """Who is signalled, by which signal, leases, notices of a folder: each reaches other processes or files."""
 
@@ -107,7 +108,7 @@ def guards(*, pid: int, may_fork: bool, may_signal: bool, may_change_modes: bool
         "kill": to_itself,
         "tgkill": to_itself,
         "tkill": refuse,
-        "prctl": _only(0, PRCTL_HARMLESS, _refuse()),
+        "prctl": _only(0, (*PRCTL_HARMLESS, *(PRCTL_OF_PARENTS if may_fork else ())), _refuse()),
         "ioctl": _only(1, TERMINAL_QUESTIONS, _refuse(errno.ENOTTY)),
         "prlimit64": _only(0, [0, pid], _refuse()),
         "sendto": _without_address(),

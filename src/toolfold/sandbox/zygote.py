@@ -22,6 +22,8 @@ from toolfold.sandbox.nursery import Nursery
 from toolfold.sandbox.ways import Way, WayName, choose
 
 ATTEMPTS = 3
+REFILL_S = 0.01
+"""How long after a child was taken the next is made: the first moments belong to the one that was taken."""
 DEFAULT_LIMITS = ChildLimits()
 
 
@@ -95,7 +97,7 @@ class Zygote:
                 except BaseException:
                     await child.aclose()
                     raise
-                self._refill()
+                asyncio.get_running_loop().call_later(REFILL_S, self._refill)
                 return child
             await child.aclose()  # it waited, and its zygote died meanwhile
         raise SandboxError(
