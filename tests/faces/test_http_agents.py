@@ -2,10 +2,6 @@
 
 import json
 import socket
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +9,7 @@ import httpx2
 import pytest
 from four_faces import http_server, make_project, settings_of
 from msgspec.structs import replace
+from playing_model import playing
 
 from toolfold import Settings
 from toolfold.config.values import Model
@@ -21,42 +18,6 @@ SAYS: list[dict[str, Any]] = [
     {"type": "search", "query": "rename a symbol across the codebase"},
     {"type": "finish", "report": "found it", "data": {"tool": "refactor.rename_symbol"}},
 ]
-
-
-@contextmanager
-def playing(says: list[dict[str, Any]]) -> Iterator[str]:
-    """An endpoint that answers chat completions with one command after the other."""
-    remaining = list(says)
-
-    class Endpoint(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            self.rfile.read(int(self.headers["content-length"]))
-            command = dict(remaining.pop(0))
-            name = command.pop("type")
-            call = {"id": "1", "type": "function", "function": {"name": name, "arguments": json.dumps(command)}}
-            message = {"role": "assistant", "content": None, "tool_calls": [call]}
-            usage = {"prompt_tokens": 10, "completion_tokens": 5}
-            body = json.dumps(
-                {"choices": [{"message": message, "finish_reason": "tool_calls"}], "usage": usage}
-            ).encode()
-            self.send_response(200)
-            self.send_header("content-type", "application/json")
-            self.send_header("content-length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *args: Any) -> None:
-            """Quiet."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Endpoint)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}/v1"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
 
 
 @pytest.fixture(scope="module")
