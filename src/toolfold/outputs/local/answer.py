@@ -125,7 +125,12 @@ def index_context(index: Index) -> Callable[[int], str] | None:
     """For JSON: the path of a unit, whose names count as if they stood in it."""
     if index.tape is None:
         return None
-    return lambda unit: index.path(index.units.span(unit)[0])
+
+    def context(unit: int) -> str:
+        start = index.units.span(unit)[0]
+        return f"{index.path(start)} {' '.join(index.named(start))}"
+
+    return context
 
 
 def render(index: Index, ranked: list[Ranked], room: int, asked: Asked, weighed: list[Weighed]) -> list[str]:

@@ -12,6 +12,9 @@ from toolfold.outputs.local.index import Index
 
 DIFF_LINE = re.compile(r"@@ -\d|diff --git ")
 EVENT, BELOW, PARENTS, BACK = 40, 16, 3, 600
+WHOLE, BLOCK = 2, 45
+"""Of the best so many units the whole item is quoted, as far as so many units of it."""
+RECORDS = frozenset({"items", "markup", "settings"})
 INDENTED = frozenset({"items", "code", "markup"})
 
 
@@ -27,6 +30,8 @@ def neighbours(index: Index, unit: int, order: int) -> list[int]:
     elif index.format.kind == "text":
         around = [*below(index, unit, BELOW * reach // 3), *around]
     around = [*headed(index, unit, reach), *around]
+    if order < WHOLE and index.blocks is not None and index.blocks.kind in RECORDS:
+        around += block_of(index, unit)
     return [other for other in dict.fromkeys(around) if 0 <= other < count and other != unit]
 
 
@@ -44,6 +49,16 @@ def headed(index: Index, unit: int, reach: int) -> list[int]:
     if DIFF_LINE.match(index.text(block.start)):
         found = [*sorted(changed(index, block), key=lambda line: abs(line - unit))[: reach * 6], *found]
     return found
+
+
+def block_of(index: Index, unit: int) -> list[int]:
+    """The item, element or section that holds a unit, from its beginning."""
+    at = int(np.searchsorted(index.outer, unit, side="right")) - 1
+    if at < 0:
+        return []
+    start = int(index.outer[at])
+    end = int(index.outer[at + 1]) if at + 1 < len(index.outer) else len(index.units)
+    return list(range(start, min(end, start + BLOCK)))
 
 
 def block_end(index: Index, at: int) -> int:
@@ -78,7 +93,12 @@ def event(index: Index, unit: int) -> list[int]:
     return sorted((line for line in range(first, last) if line != unit), key=lambda line: abs(line - unit))
 
 
-def depth(text: str) -> int:
+def depth(index: Index, unit: int) -> int:
+    """How far a line is indented; -1 for a blank one, and for a further piece of a long line."""
+    start = index.units.span(unit)[0]
+    if start and index.source.read(start - 1, start) != b"\n":
+        return -1
+    text = index.text(unit)
     bare = text.lstrip(" \t")
     if not bare.strip():
         return -1
@@ -89,12 +109,12 @@ def depth(text: str) -> int:
 
 def below(index: Index, unit: int, most: int) -> list[int]:
     """The lines right below that are indented deeper."""
-    own = depth(index.text(unit))
+    own = depth(index, unit)
     if own < 0:
         return []
     found = []
     for line in range(unit + 1, min(len(index.units), unit + 1 + most)):
-        other = depth(index.text(line))
+        other = depth(index, line)
         if 0 <= other <= own:
             break
         found.append(line)
@@ -105,10 +125,10 @@ def parents(index: Index, unit: int) -> list[int]:
     """The lines that lead to one, by indentation: the keys above it in YAML, the class of a method. Outermost first."""
     if index.blocks is None or index.blocks.kind not in INDENTED:
         return []
-    own = depth(index.text(unit))
+    own = depth(index, unit)
     found: list[int] = []
     for line in range(unit - 1, max(-1, unit - BACK), -1):
-        other = depth(index.text(line))
+        other = depth(index, line)
         if 0 <= other < own:
             found.insert(0, line)
             own = other

@@ -29,6 +29,7 @@ UNDERLINED = re.compile(rb"^(?!\s)[^\n|]{2,120}\n(={3,}|-{3,}|~{3,}|\^{3,}|\*{3,
 SECTION = re.compile(rb"^[ \t]*\[\[?[^\]\n=]{1,120}\]?\][ \t]*\r?$", re.MULTILINE)
 SETTING = re.compile(rb"^[ \t]*[\w.\"'-]+[ \t]*[=:]", re.MULTILINE)
 MARKED = re.compile(rb"<(h[1-6]|section|article|dt|summary)\b", re.IGNORECASE)
+CHAPTERS = frozenset({b"h1", b"h2", b"section", b"article"})
 TAG = re.compile(rb"^([ \t]*)<([A-Za-z][\w:.-]*)[\s>/]", re.MULTILINE)
 ITEM = re.compile(rb"^([ \t]*)(?:(- )|[\"']?[\w.$/@{}-][\w .$/@{}-]{0,80}[\"']?:[ \t]*$)", re.MULTILINE)
 YAML_LINE = re.compile(rb"^[ \t]*(?:- )?(?:[\"']?[\w.$/@{}-]+[\"']?:(?:[ \t]|$)|- )", re.MULTILINE)
@@ -64,19 +65,26 @@ def blocks(outer: list[int], inner: list[int], kind: str = "plain") -> Blocks:
 Heads = tuple[list[int], list[int]]
 
 
-def as_markup(text: bytes, head: bytes) -> Heads | None:
-    """HTML by its headings; other XML by the tags that are repeated, outermost first."""
+def as_page(text: bytes, head: bytes) -> Heads | None:
+    """HTML, by its headings."""
     opening = head.lstrip()[:200].lower()
-    if not opening.startswith(b"<"):
+    if not opening.startswith(b"<") or (b"<html" not in head[:4000].lower() and b"<!doctype html" not in opening):
         return None
-    if b"<html" in head[:4000].lower() or opening.startswith(b"<!doctype html"):
-        heads = [(match.start(), match[1].lower()) for match in MARKED.finditer(text)]
-        outer = [at for at, name in heads if name in {b"h1", b"h2", b"section", b"article"}]
-        return outer, [at for at, name in heads if name not in {b"h1", b"h2", b"section", b"article"}]
+    heads = [(match.start(), match[1].lower()) for match in MARKED.finditer(text)]
+    outer = [at for at, name in heads if name in CHAPTERS]
+    return outer, [at for at, name in heads if name not in CHAPTERS]
+
+
+def as_markup(text: bytes, head: bytes) -> Heads | None:
+    """XML, by the outermost tags that are repeated."""
+    if not head.lstrip().startswith(b"<"):
+        return None
     by: dict[tuple[int, bytes], list[int]] = {}
     for match in TAG.finditer(text):
         by.setdefault((len(match[1].expandtabs(4)), match[2]), []).append(match.start() + len(match[1]))
-    repeated = sorted((key for key, places in by.items() if len(places) >= FEW), key=lambda key: (key[0], -len(by[key])))
+    repeated = sorted(
+        (key for key, places in by.items() if len(places) >= FEW), key=lambda key: (key[0], -len(by[key]))
+    )
     if not repeated:
         return [], []
     depth = repeated[0][0]
@@ -144,6 +152,7 @@ def as_listing(text: bytes, head: bytes) -> Heads | None:
 
 
 KINDS = (
+    ("page", as_page),
     ("markup", as_markup),
     ("code", as_code),
     ("settings", as_settings),

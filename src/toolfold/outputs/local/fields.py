@@ -12,6 +12,7 @@ from collections.abc import Iterator
 import numpy as np
 from msgspec import Struct
 
+from toolfold.outputs.local.formats import NARROW, WIDE, columns_of
 from toolfold.outputs.local.index import Index
 from toolfold.outputs.local.request import PARTS, stem
 from toolfold.outputs.local.source import BLOCK, Offsets
@@ -40,7 +41,9 @@ def field_names(index: Index) -> list[str]:
 
 
 def sampled_names(index: Index) -> list[str]:
-    pattern = LITERAL_KEY if index.format.literal else JSON_KEY if index.format.kind in {"json", "json-lines"} else LOGFMT
+    pattern = (
+        LITERAL_KEY if index.format.literal else JSON_KEY if index.format.kind in {"json", "json-lines"} else LOGFMT
+    )
     counted: Counter[str] = Counter()
     for raw in samples(index):
         counted.update({match[1].decode(errors="replace") for match in pattern.finditer(raw)})
@@ -107,6 +110,12 @@ def rows(index: Index) -> Iterator[tuple[int, list[str]]]:
             for number, line in enumerate(file, 1):
                 if number > fmt.header_lines and line.strip().startswith("|"):
                     yield number, [cell.strip() for cell in line.strip().strip("|").split("|")]
+        return
+    if fmt.delimiter in {WIDE, NARROW}:
+        with index.source.path.open(encoding="utf-8", errors="replace", newline="") as file:
+            for number, line in enumerate(file, 1):
+                if number > fmt.header_lines and line.strip():
+                    yield number, columns_of(line, fmt.delimiter, len(fmt.header))
         return
     with index.source.path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
         reader = csv.reader((line.replace("\0", "") for line in file), delimiter=fmt.delimiter)

@@ -26,6 +26,8 @@ INTRODUCTION = re.compile(
 )
 
 
+WIDE, NARROW = "  ", " "
+"""Delimiters of tables that are aligned by blanks: at least two, or any number."""
 RULE = re.compile(r"[\s|:-]*-[\s|:-]*\|[\s|:-]*|[\s|:-]*\|[\s|:-]*-[\s|:-]*")
 
 
@@ -102,7 +104,32 @@ def as_table(head: bytes) -> Format | None:
             if names(header):
                 cells = tuple(cell.strip() for cell in header)
                 return Format("table", delimiter=delimiter, header=cells, header_lines=1)
+    return as_columns(rows)
+
+
+def as_columns(rows: list[str]) -> Format | None:
+    """A table that is aligned by blanks, as `ps`, `docker ps` and `pip list` print it."""
+    ruled = bool(re.fullmatch(r"[-=\s+]{5,}", rows[1])) and "-" in rows[1]
+    body = rows[2:] if ruled else rows[1:]
+    lines = 2 if ruled else 1
+    wide = columns_of(rows[0], WIDE)
+    if len(wide) >= (2 if ruled else 3) and names(wide) and aligned(body, WIDE, len(wide)):
+        return Format("table", delimiter=WIDE, header=tuple(wide), header_lines=lines)
+    narrow = columns_of(rows[0], NARROW)
+    loud = all(re.fullmatch(r"[A-Z%#][A-Z0-9_%#/().-]*", cell) for cell in narrow) or ruled
+    if len(narrow) >= (2 if ruled else 4) and loud and names(narrow) and aligned(body, NARROW, len(narrow)):
+        return Format("table", delimiter=NARROW, header=tuple(narrow), header_lines=lines)
     return None
+
+
+def columns_of(line: str, delimiter: str, most: int = 0) -> list[str]:
+    """The cells of a line that is aligned by blanks: cut at two or more of them, or at each run."""
+    return re.split(r"\s{2,}|\t" if delimiter == WIDE else r"\s+", line.strip(), maxsplit=max(0, most - 1))
+
+
+def aligned(rows: list[str], delimiter: str, width: int) -> bool:
+    widths = [len(columns_of(row, delimiter, width)) for row in rows]
+    return len(widths) >= 2 and sum(1 for other in widths if other == width) >= len(widths) * 0.9
 
 
 def names(cells: list[str]) -> bool:

@@ -60,7 +60,11 @@ class Index:
 
     @cached_property
     def tape(self) -> Tape | None:
-        return build_tape(self.source, self.format.start, literal=self.format.literal) if self.format.kind == "json" else None
+        return (
+            build_tape(self.source, self.format.start, literal=self.format.literal)
+            if self.format.kind == "json"
+            else None
+        )
 
     @cached_property
     def units(self) -> Units:
@@ -134,6 +138,10 @@ class Index:
     def path(self, offset: int) -> str:
         """For JSON: the path of the innermost container around a byte."""
         return jsonpath.show_path(jsonpath.path_of(self.source, self.tape, offset)) if self.tape else ""
+
+    def named(self, offset: int) -> list[str]:
+        """For JSON: what the objects around a byte call themselves, the outermost first."""
+        return jsonpath.names_above(self.source, self.tape, offset) if self.tape else []
 
 
 class Indexes:

@@ -20,6 +20,11 @@ Step = str | int | None
 STEP = re.compile(r"""\.?([A-Za-z_$@][\w$@-]*)|\[(\d+)\]|\[["']([^"'\]]+)["']\]|\[(\*?)\]|\.(\d+)|\.(\*)""")
 PLAIN = re.compile(r"[A-Za-z_$@][\w$@-]*")
 KEY_WINDOW = 1024
+NAMED_WITHIN = 600
+NAMING = re.compile(
+    rb"[\"'](?:name|title|id|label|path|key|file|filename|slug|login)[\"']\s*:\s*"
+    rb"(\"(?:[^\"\\]|\\.){1,120}\"|'(?:[^'\\]|\\.){1,120}'|-?\d+)"
+)
 COMMA = re.compile(rb"\"(?:[^\"\\]|\\.)*+\"|(?<![\w\"])'(?:[^'\\]|\\.)*+'|,", re.DOTALL)
 STRING = re.compile(rb"(\"(?:[^\"\\]|\\.)*+\"|'(?:[^'\\]|\\.)*+')\s*:\s*", re.DOTALL)
 SCALAR = re.compile(rb"\"(?:[^\"\\]|\\.)*+\"|'(?:[^'\\]|\\.)*+'|[^,\]}\s]+", re.DOTALL)
@@ -93,6 +98,18 @@ def chain(source: Source, tape: Tape, offset: int) -> list[Container]:
 def path_of(source: Source, tape: Tape, offset: int) -> list[Step]:
     """The path of the innermost container around a byte."""
     return [container.step for container in chain(source, tape, offset)[1:]]
+
+
+def names_above(source: Source, tape: Tape, offset: int) -> list[str]:
+    """What the objects around a byte call themselves: a `name`, `title` or `id` near their beginning."""
+    found = []
+    for container in chain(source, tape, offset):
+        if not container.is_array and container.start != offset:
+            head = source.read(container.start + 1, min(offset, container.start + NAMED_WITHIN))
+            own = re.split(rb"[\[{]", head, maxsplit=1)[0]
+            if match := NAMING.search(own):
+                found.append(decode_string(match[1]))
+    return found
 
 
 def key_before(source: Source, offset: int) -> str | None:

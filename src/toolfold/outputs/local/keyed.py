@@ -40,6 +40,8 @@ def by_keys(index: Index, asked: Asked, budget: int) -> list[str]:
     """Lines with paths and values; nothing where the request names no key that stands in few places."""
     if index.tape is None or not index.tape.levels or index.source.size > LARGEST:
         return []
+    if any(term.kind == "phrase" for term in asked.terms):
+        return []
     said = [stem(part.lower()) for part in PARTS.findall(asked.text)]
     counts = index.kept("keys", lambda: all_keys(index))
     named = named_keys(counts, said)
@@ -106,7 +108,7 @@ def hits_from(index: Index, key: str, start: int, others: Sequence[str], said: s
         end = start + len(jsonpath.scalar_at(index.source, start))
         yield Hit(start, end, path, fit - 0.5 * bool(others))
         return
-    inner = list(wanted(index, own, len(around) - 1, path, others, DEEP))
+    inner = list(wanted(index, own, path, others, DEEP))
     for begin, end, steps in inner[:3]:
         yield Hit(begin, end, steps, fit + 1)
     if not inner:
@@ -114,12 +116,13 @@ def hits_from(index: Index, key: str, start: int, others: Sequence[str], said: s
 
 
 def wanted(
-    index: Index, own: jsonpath.Container, depth: int, path: list[jsonpath.Step], names: Sequence[str], deep: int
+    index: Index, own: jsonpath.Container, path: list[jsonpath.Step], names: Sequence[str], deep: int
 ) -> Iterator[tuple[int, int, list[jsonpath.Step]]]:
     """Members with one of the names, in the container or a little deeper."""
     assert index.tape is not None  # noqa: S101  `by_keys` has looked
     if own.end - own.start > 1 << 20:
         return
+    depth = len(jsonpath.chain(index.source, index.tape, own.start)) - 1
     inside = []
     for step, start, end in jsonpath.members(index.source, index.tape, own, depth):
         if step in names:
@@ -129,7 +132,7 @@ def wanted(
     for step, start in inside[:40]:
         around = jsonpath.chain(index.source, index.tape, start)
         if around and around[-1].start == start:
-            yield from wanted(index, around[-1], len(around) - 1, [*path, step], names, deep - 1)
+            yield from wanted(index, around[-1], [*path, step], names, deep - 1)
 
 
 def shown(index: Index, hits: Sequence[Hit], forms: Sequence[str], budget: int) -> list[str]:

@@ -41,7 +41,7 @@ def decode(raw: bytes) -> Any:
         return msgspec.json.decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         pass
-    if len(raw) > LONGEST or b"'" not in raw and not raw.startswith(b"("):
+    if len(raw) > LONGEST or (b"'" not in raw and not raw.startswith(b"(")):
         raise ValueError("neither JSON nor a Python literal")
     try:
         value = ast.literal_eval(raw.decode().strip())

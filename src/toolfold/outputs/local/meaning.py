@@ -19,8 +19,10 @@ from toolfold.search.encoder import Encoder
 PASSAGES = 48
 SURE = 0.7
 """The share of the request's weight that the best passage holds, from which on the words are trusted."""
-SHARE = 0.8
+SHARE = 0.5
 """What nearness counts beside the words."""
+FEW = 6
+"""A name or number that stands in so few units says where to look."""
 NEAR, LENGTH = 3, 420
 KINDS = frozenset({"text", "json", "json-lines", "table", "markdown-table"})
 MARKS = re.compile(r"[\s{}\[\]\"|<>=*`#_\\]+")
@@ -34,7 +36,7 @@ def encoder() -> Encoder:
 
 def by_meaning(index: Index, asked: Asked, ranked: list[Ranked], weighed: Sequence[Weighed]) -> list[Ranked]:
     """The same units; the best ones in the order of words and meaning together."""
-    if index.format.kind not in KINDS or len(ranked) < 2 or not unsure(index, asked, ranked[0], weighed):
+    if index.format.kind not in KINDS or len(ranked) < 2 or not unsure(asked, ranked[0], weighed):
         return ranked
     chosen = apart(ranked)
     texts = [passage(index, item.unit) for item in chosen]
@@ -48,16 +50,21 @@ def by_meaning(index: Index, asked: Asked, ranked: list[Ranked], weighed: Sequen
     if spread <= 0:
         return ranked
     top = chosen[0].score
-    scores = [item.score + SHARE * top * float(one - near.min()) / spread for item, one in zip(chosen, near, strict=True)]
+    scores = [
+        item.score + SHARE * top * float(one - near.min()) / spread for item, one in zip(chosen, near, strict=True)
+    ]
     order = sorted(range(len(chosen)), key=lambda at: (-scores[at], at))
     best = [Ranked(chosen[at].unit, scores[at]) for at in order]
     known = {item.unit for item in best}
     return [*best, *(item for item in ranked if item.unit not in known)]
 
 
-def unsure(index: Index, asked: Asked, best: Ranked, weighed: Sequence[Weighed]) -> bool:
+def unsure(asked: Asked, best: Ranked, weighed: Sequence[Weighed]) -> bool:
     """Whether much of the request is missing from the best unit and its surroundings."""
     terms = [term for term in asked.terms if term.kind != "hint" and not term.of]
+    telling = [item for item in weighed if item.term.kind in {"identifier", "phrase", "number"} and not item.term.of]
+    if any(len(item.units) <= FEW and best.unit in item.units for item in telling):
+        return False
     weights = {item.term.text: item for item in weighed}
     most = max((item.weight for item in weighed), default=1.0)
     total = held = 0.0
@@ -66,7 +73,6 @@ def unsure(index: Index, asked: Asked, best: Ranked, weighed: Sequence[Weighed])
         total += item.weight if item is not None else most * 0.7 * term.weight
         if item is not None and bool((np.abs(item.units - best.unit) <= NEAR).any()):
             held += item.weight
-    del index
     return total > 0 and held < SURE * total
 
 

@@ -15,6 +15,7 @@ from toolfold.outputs.local.index import Index
 from toolfold.outputs.local.records import render_record
 from toolfold.outputs.local.rendering import place, visible
 from toolfold.outputs.local.request import PARTS, stem
+from toolfold.outputs.local.vocabulary import words
 
 WORDS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
 TENS = ("eleventh", "twelfth", "thirteenth", "fourteenth", "fifteenth", "sixteenth", "seventeenth", "eighteenth")
@@ -26,7 +27,7 @@ ASKED = re.compile(
     re.IGNORECASE,
 )
 GENERIC = frozenset(
-    stem(word) for word in "entry item record element result object row member value line match hit document".split()
+    stem(word) for word in words("entry item record element result object row member value line match hit document")
 )
 LEVELS, ARRAYS = 8, 60
 

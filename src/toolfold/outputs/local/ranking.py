@@ -28,7 +28,8 @@ IN_HEADING = 0.6
 IN_BLOCK = 0.35
 LONGEST_BLOCK = 150
 """Units of a block whose words count for all of it."""
-WHOLE_WORD, HEADS = 0.15, 0.5
+WHOLE_WORD, HEADS, MOSTLY = 0.15, 0.5, 0.5
+LINE = 200
 
 WORDS = re.compile(r"[^\W_]+(?:_[^\W_]+)*")
 
@@ -153,7 +154,7 @@ def rank(
             context = context_of(unit).lower()
             base += IN_HEADING * sum(w.weight for w in weighed if any(form in context for form in w.term.forms))
             text = f"{context} {text}"
-        base += whole_words(text, asked, weighed)
+        base += whole_words(text, asked, weighed) + mostly(text, weighed)
         if unit in heads:
             base += as_heading(text, asked, weighed)
         ranked.append(Ranked(unit, base + (bonus(text, pairs) * top * 0.04 if pairs else 0.0)))
@@ -166,6 +167,19 @@ def whole_words(text: str, asked: Asked, weighed: Sequence[Weighed]) -> float:
     low = text[:4000].lower()
     own = set(WORDS.findall(low))
     return WHOLE_WORD * sum(item.weight for item in weighed if asked.said.get(item.term.text, "") in own)
+
+
+def mostly(text: str, weighed: Sequence[Weighed]) -> float:
+    """More for a short text that is little else than the name that was asked for: `name: x`."""
+    size = len(text.strip())
+    if size > LINE:
+        return 0.0
+    low = text.lower()
+    names = [item for item in weighed if item.term.kind in {"identifier", "phrase"} and not item.term.of]
+    shares = [
+        item.weight * max((len(form) for form in item.term.forms if form in low), default=0) / size for item in names
+    ]
+    return MOSTLY * max(shares, default=0.0)
 
 
 def as_heading(text: str, asked: Asked, weighed: Sequence[Weighed]) -> float:

@@ -6,8 +6,8 @@ from typing import Any
 import msgspec
 
 from toolfold import tokens
-from toolfold.outputs.local.literals import decode
 from toolfold.outputs.local.jsonpath import Step, show_path
+from toolfold.outputs.local.literals import decode
 
 LONG_VALUE = 600
 
@@ -25,15 +25,16 @@ def render_record(raw: bytes, forms: Sequence[str], allowance: int) -> str:
     own = [score(leaf, forms) for leaf in leaves]
     near = [value + 0.4 * max(own[max(0, at - 3) : at + 4]) for at, value in enumerate(own)]
     scored = sorted(range(len(leaves)), key=lambda at: (-near[at], at))
+    longest = min(LONG_VALUE, allowance * 2)
     kept: list[int] = []
     spent = 0
     for at in scored:
-        cost = tokens.count(leaves[at][0]) + tokens.count(leaves[at][1][:LONG_VALUE]) + 3
+        cost = tokens.count(leaves[at][0]) + tokens.count(leaves[at][1][:longest]) + 3
         if spent + cost > allowance:
             continue
         spent += cost
         kept.append(at)
-    lines = [f"{leaves[at][0]}: {around(leaves[at][1], forms)}" for at in sorted(kept)]
+    lines = [f"{leaves[at][0]}: {around(leaves[at][1], forms, longest)}" for at in sorted(kept)]
     if len(kept) < len(leaves):
         lines.append(f"({len(leaves) - len(kept)} more values in this record)")
     return "\n".join(lines)
@@ -52,14 +53,14 @@ def clipped(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[:most]} … ({len(text) - most} more characters)"
 
 
-def around(text: str, forms: Sequence[str]) -> str:
+def around(text: str, forms: Sequence[str], longest: int = LONG_VALUE) -> str:
     """A long value, cut around the first thing that the request looks for."""
-    if len(text) <= LONG_VALUE:
+    if len(text) <= longest:
         return text
     low = text.lower()
     at = min((low.find(form) for form in forms if form in low), default=0)
-    start = max(0, at - LONG_VALUE // 3)
-    return f"{'… ' if start else ''}{text[start : start + LONG_VALUE]} … ({len(text)} characters in all)"
+    start = max(0, at - longest // 3)
+    return f"{'… ' if start else ''}{text[start : start + longest]} … ({len(text)} characters in all)"
 
 
 def walk(value: Any, steps: list[Step]) -> Iterator[tuple[list[Step], Any]]:

@@ -16,13 +16,16 @@ from toolfold.outputs.local.records import render_record
 from toolfold.outputs.truncating import top_and_bottom
 
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
-FIRST_RECORD, OTHER_RECORD = 900, 280
-"""Tokens that one record may take: the best, and each other."""
+FIRST_RECORD, OTHER_RECORD, LATE_RECORD = 900, 280, 140
+"""Tokens that one record may take: the best, the next ones, and each after those."""
+NEXT = 4
 OVERHEAD = 18
 """Tokens of a passage's first line."""
 HEADING = 45
 """Tokens of the headings it stands under, where there are any."""
-LEADS = re.compile(r"<(?:a|img|link)\b[^>]{0,400}?\b(?:href|src)=[\"']([^\"'#>][^\"'>]{3,300})[\"'][^>]{0,400}>", re.IGNORECASE)
+LEADS = re.compile(
+    r"<(?:a|img|link)\b[^>]{0,400}?\b(?:href|src)=[\"']([^\"'#>][^\"'>]{3,300})[\"'][^>]{0,400}>", re.IGNORECASE
+)
 CELL_END = re.compile(r"</t[dh]>\s*(?=<t[dh])", re.IGNORECASE)
 TAG = re.compile(r"</?[A-Za-z!][^<>]{0,2000}>")
 BLANKS = re.compile(r"[ \t]*\n\s*\n")
@@ -61,7 +64,7 @@ def unescaped(text: str) -> str:
 
 def is_page(index: Index) -> bool:
     """Whether the document is an HTML page, which is quoted without its tags."""
-    return index.blocks is not None and index.blocks.kind == "markup" and b"<html" in index.source.read(0, 4000).lower()
+    return index.blocks is not None and index.blocks.kind == "page"
 
 
 def untagged(text: str) -> str:
@@ -114,7 +117,7 @@ def heading_above(index: Index, unit: int, headings: "np.typing.NDArray[np.int64
 def heading_line(index: Index, heading: int) -> str:
     start = index.units.span(heading)[0]
     text = visible(index.text(heading)).strip()[:200].replace("\\n", "")
-    if index.blocks is not None and index.blocks.kind == "markup":
+    if is_page(index):
         text = untagged(text)
     return f"(under line {index.source.line_at(start)}: {text})\n"
 
@@ -179,7 +182,7 @@ def render_records(index: Index, ranked: Sequence[Ranked], budget: int, forms: S
             text = next(texts, "")
         else:
             open_at = int(opens[item.unit])
-            text = one_record(index, item.unit, open_at, forms, OTHER_RECORD if shown else FIRST_RECORD)
+            text = one_record(index, item.unit, open_at, forms, allowance(len(shown)))
         cost = tokens.count(text) + 2 if text else 0
         if not text or spent + cost > budget:
             if spent > budget * 0.9:
@@ -190,14 +193,21 @@ def render_records(index: Index, ranked: Sequence[Ranked], budget: int, forms: S
     return shown
 
 
-def one_record(index: Index, unit: int, open_at: int, forms: Sequence[str], allowance: int) -> str:
+def allowance(number: int) -> int:
+    """Tokens for a record with so many before it."""
+    return FIRST_RECORD if not number else OTHER_RECORD if number <= NEXT else LATE_RECORD
+
+
+def one_record(index: Index, unit: int, open_at: int, forms: Sequence[str], most: int) -> str:
     start = index.units.span(unit)[0]
     close = closing(index, open_at)
     raw = index.source.read(open_at, close + 1)
     before = OWN_KEY.sub("", index.source.read(start, open_at).decode(errors="replace")).strip(" \r\n\t,")
     lead = f"{before}\n" if before else ""
     head = f"{index.path(open_at)} {place(index, open_at, close + 1)}"
-    return f"{head}\n{visible(lead)}{visible(render_record(raw, forms, allowance))}"
+    above = index.named(open_at)
+    inside = f"(inside {' / '.join(above)})\n" if above else ""
+    return f"{head}\n{visible(inside)}{visible(lead)}{visible(render_record(raw, forms, most))}"
 
 
 def closing(index: Index, open_at: int) -> int:

@@ -54,7 +54,7 @@ def stem(word: str) -> str:
     if len(word) <= 3 or not word.isascii():
         return word
     for suffix in SUFFIXES:
-        if word.endswith(suffix) and len(word) - len(suffix) >= (3 if len(suffix) < 3 else 4):
+        if word.endswith(suffix) and len(word) - len(suffix) >= (3 if len(suffix) < 3 or suffix == "ers" else 4):
             if suffix == "s" and word.endswith("ss"):
                 return word
             root = word[: -len(suffix)]
@@ -82,8 +82,10 @@ def read_request(text: str) -> Asked:
     for day in DAY.finditer(text):
         add_day(day, add)
     said: dict[str, str] = {}
-    for piece in PIECE.findall(text):
-        add_piece(piece, add, words)
+    for number, piece in enumerate(PIECE.findall(text)):
+        # `Field` in the midst of a sentence is a name, though `field` says nothing.
+        named = number > 0 and piece[0].isupper() and piece[1:].islower() and piece.lower() not in ASKING
+        add_piece(piece, add, words, named=named)
         plain = piece.lower().strip(".:-")
         said.setdefault(stem(plain), plain)
     if len(terms) < FEW:
@@ -102,12 +104,12 @@ def quoted_in(text: str) -> list[str]:
     return [phrase.strip().lower() for phrase in found if len(phrase.strip()) > 1]
 
 
-def add_piece(piece: str, add: Callable[[Term], None], words: list[str]) -> None:
+def add_piece(piece: str, add: Callable[[Term], None], words: list[str], *, named: bool = False) -> None:
     """One run without blanks: a number, an identifier with its parts, or a word."""
     piece = re.sub(r"'[a-z]{1,2}$", "", piece).strip(".:-\u2013\u2014=*/\\&" if not piece.startswith("/") else ".:,")
     piece = piece[:MAX_TERM]
     low = piece.lower()
-    if not low or low in STOP:
+    if not low or (low in STOP and not named):
         return
     if NUMBER.fullmatch(piece):
         plain = low.strip("+%")
@@ -117,7 +119,11 @@ def add_piece(piece: str, add: Callable[[Term], None], words: list[str]) -> None
         return
     parts = [part.lower() for part in PARTS.findall(piece)]
     if len(parts) > 1 or (not piece.isalpha() and piece.isascii()):
-        add(Term(low, "identifier", written(low, parts), 1.6 if any(c.isdigit() for c in low) or len(parts) > 1 else 1.2))
+        add(
+            Term(
+                low, "identifier", written(low, parts), 1.6 if any(c.isdigit() for c in low) or len(parts) > 1 else 1.2
+            )
+        )
         words.append(low)
         for part in parts:
             if part not in STOP and len(part) > 1:
@@ -131,7 +137,7 @@ def add_piece(piece: str, add: Callable[[Term], None], words: list[str]) -> None
 
 def written(low: str, parts: list[str]) -> tuple[str, ...]:
     """An identifier in the ways that programs write it: `helm-get`, `helm_get`, `helmGet`, `helm get`."""
-    if not 2 <= len(parts) <= 6 or not re.fullmatch(r"[a-z][a-z0-9]*(?:[_-][a-z0-9]+)*", low):
+    if not 2 <= len(parts) <= 12 or not re.fullmatch(r"[a-z][a-z0-9]*(?:[_-][a-z0-9]+)*", low):
         return spellings(low)
     return tuple(dict.fromkeys([low, *(sign.join(parts) for sign in ("_", "-", "", " ", "."))]))
 

@@ -12,7 +12,7 @@ from toolfold.outputs.local.index import Index
 from toolfold.outputs.local.request import Asked, Term
 from toolfold.outputs.local.source import BLOCK, Offsets, distinct
 
-COUNTING = frozenset("number count how often total amount many exist there".split())
+COUNTING = frozenset(["number", "count", "how", "often", "total", "amount", "many", "exist", "there"])
 MARK = re.compile(r"\s*(#{1,6}|<[\w:.-]+|- |\[\[?|(?:async )?\w+)")
 MEASURED = re.compile(
     r"(?:\b([A-Za-z_][\w.-]*)[\s:=(]{1,3})?(?<![\w.:/-])(-?\d+(?:\.\d+)?)(?![\d:/-])\s?"
@@ -59,11 +59,13 @@ def repeated(index: Index, asked: Asked) -> list[str]:
     for unit in index.headings[:50_000]:
         text = index.text(int(unit))[:80]
         mark = MARK.match(text)
-        counted[mark[1].strip() if mark and index.blocks.kind in {"markdown", "markup", "items", "code"} else ""] += 1
+        counted[
+            mark[1].strip() if mark and index.blocks.kind in {"markdown", "markup", "page", "items", "code"} else ""
+        ] += 1
     lines = []
-    if index.blocks.kind == "markup":
+    if index.blocks.kind in {"markup", "page"}:
         lines = [line for term in worth(asked)[:4] if (line := tags(index, term))]
-    named = {"items": "items", "markup": "elements", "code": "definitions", "markdown": "headings"}
+    named = {"items": "items", "markup": "elements", "page": "elements", "code": "definitions", "markdown": "headings"}
     what = named.get(index.blocks.kind, "sections")
     shown = [f"{count} {what}{f' that begin with {mark!r}' if mark else ''}" for mark, count in counted.most_common(5)]
     outer = len(index.outer)
@@ -104,6 +106,5 @@ def extreme(index: Index, asked: Asked, *, most: bool) -> tuple[list[str], list[
     value, unit = pick(good[word, measure], key=lambda item: item[0])
     name = f"`{word} … {measure}`".replace(" … `", "`") if word else f"`… {measure}`"
     plain = f"{value:g}" if value != int(value) else str(int(value))
-    return [
-        f"{'Greatest' if most else 'Least'} number in {name} of {len(good[word, measure])} lines: {plain}, quoted below."
-    ], [unit]
+    rank, count = "Greatest" if most else "Least", len(good[word, measure])
+    return [f"{rank} number in {name} of {count} lines: {plain}, quoted below."], [unit]
