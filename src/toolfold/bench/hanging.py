@@ -20,7 +20,7 @@ from toolfold.types import ServerSpec
 DEADLINE_S = 2.0
 HUNG_CALLS = 50
 TURNS = 3
-CALLS = 300
+CALLS = 3000
 
 
 async def hung_beside_others(folder: Path) -> dict[str, Any]:
@@ -36,11 +36,11 @@ async def hung_beside_others(folder: Path) -> dict[str, Any]:
     ends: list[float] = []
     async with Gateway(Settings(servers=specs, home=folder / "home-hung")) as gateway:
         await gateway.build()
-        await _timed(gateway, [], CALLS // 3)
+        await _timed(gateway, [], CALLS // 10)
         for _ in range(TURNS):
             await _timed(gateway, alone, CALLS)
             waiting = [asyncio.create_task(_ended(gateway, ends)) for _ in range(HUNG_CALLS)]
-            await _timed(gateway, [], CALLS // 10)  # by then all of them have been sent
+            await _timed(gateway, [], CALLS // 100)  # by then all of them have been sent
             await _timed(gateway, beside, CALLS)
             await asyncio.gather(*waiting)
     return {
