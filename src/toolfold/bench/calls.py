@@ -2,10 +2,12 @@
 
 One client, the same for all, holds a connection to each over stdio; calls go round them in turn, so that noise falls on
 all alike. The server is built with the official SDK, as most are; a second one costs next to nothing, so that the
-gateway's own time shows. CPU is that of the gateway's or proxy's process alone.
+gateway's own time shows. The client is our own, which costs next to nothing; the official one is measured beside it.
+CPU is that of the gateway's or proxy's process alone.
 """
 
 import asyncio
+import subprocess
 import sys
 import tempfile
 import time
@@ -13,11 +15,20 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from msgspec import Raw
 
 from toolfold.bench.common import environment, percentile
 from toolfold.bench.hanging import hung_beside_others
-from toolfold.bench.peers import BARE_SERVER, FASTMCP_PROXY, SDK_SERVER, can_import, peer_python, peer_version
+from toolfold.bench.peers import (
+    BARE_SERVER,
+    FASTMCP_PROXY,
+    SDK_CLIENT,
+    SDK_SERVER,
+    can_import,
+    peer_python,
+    peer_version,
+)
 from toolfold.bench.processes import cpu_seconds, find
 from toolfold.errors import ConfigError
 from toolfold.wire import Connection, StdioTarget, WireOptions, connect
@@ -65,6 +76,8 @@ async def _measured(folder: Path, sdk: str, python: Path | None) -> dict[str, An
         script = folder / f"{name}.py"
         script.write_text(text, encoding="utf-8")
         routes = _routes(folder, name, program, script, python)
+        if name == "sdk_server":
+            found["sdk_server_sdk_client"] = await asyncio.to_thread(_with_sdk_client, folder, sdk, name, routes)
         found[name] = await _around(name, routes, SIZES if name == "sdk_server" else {"1KB": SIZES["1KB"]})
     found["hung_server"] = await hung_beside_others(folder)
     return found
@@ -108,6 +121,24 @@ async def _around(server: str, routes: list[Route], sizes: dict[str, tuple[int, 
         await asyncio.gather(*(connection.aclose() for connection in opened.values()))
 
 
+def _with_sdk_client(folder: Path, sdk: str, server: str, routes: list[Route]) -> dict[str, Any]:
+    """The same with the official client in place of ours, which costs more by itself."""
+    script = folder / "sdk_client.py"
+    script.write_text(SDK_CLIENT, encoding="utf-8")
+    ways = {
+        name: (
+            target.command,
+            target.args,
+            "call_tool" if name == "discovery" else "echo",
+            f"{server}.echo" if name == "discovery" else "",
+        )
+        for name, target, _ in routes
+    }
+    work = msgspec.json.encode({"routes": ways, "sizes": SIZES}).decode()
+    done = subprocess.run([sdk, script, work], stdout=subprocess.PIPE, check=True, timeout=600)
+    return {label: _compared(times) for label, times in msgspec.json.decode(done.stdout).items()}
+
+
 Caller = Callable[[int], Any]
 
 
@@ -135,6 +166,10 @@ async def _round_robin(call: dict[str, Caller], size: int, count: int) -> dict[s
                 raise ConfigError(f"{name} gave back {len(memoryview(result))} bytes instead of {size}")
             if number >= min(WARM_UP, count // 3):
                 times[name].append(taken)
+    return _compared(times)
+
+
+def _compared(times: dict[str, list[float]]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, values in times.items():
         paired = [one / direct for one, direct in zip(values, times["direct"], strict=True)]

@@ -85,6 +85,45 @@ uvicorn.run(app, host="127.0.0.1", port=int(sys.argv[1]), log_level="error", acc
 """
 """The least that a Python service of this kind can be: reads JSON, writes JSON."""
 
+SDK_CLIENT = """\
+import asyncio
+import contextlib
+import json
+import sys
+import time
+
+from mcp import Client, StdioServerParameters
+
+work = json.loads(sys.argv[1])
+
+
+async def main():
+    async with contextlib.AsyncExitStack() as stack:
+        opened = {}
+        for name, (command, args, tool, wrap) in work["routes"].items():
+            client = Client(StdioServerParameters(command=command, args=args))
+            opened[name] = (await stack.enter_async_context(client), tool, wrap)
+        found = {}
+        for label, (size, count) in work["sizes"].items():
+            times = {name: [] for name in opened}
+            warm = min(20, count // 3)
+            for number in range(count + warm):
+                for name, (client, tool, wrap) in opened.items():
+                    given = {"size": size} if not wrap else {"tool_id": wrap, "args": {"size": size}}
+                    started = time.perf_counter()
+                    result = await client.call_tool(tool, given)
+                    taken = time.perf_counter() - started
+                    assert not result.is_error and len(result.content[0].text) >= size, result
+                    if number >= warm:
+                        times[name].append(taken)
+            found[label] = times
+        print(json.dumps(found))
+
+
+asyncio.run(main())
+"""
+"""The client that most programs use, timing the same calls over several ways in turn."""
+
 FASTMCP_PROXY = """\
 import sys
 from fastmcp.client.transports import StdioTransport
