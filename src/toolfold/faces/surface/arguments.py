@@ -50,7 +50,7 @@ class ExpandTool(Struct, frozen=True):
     tool_id: str
 
 
-class CallTool(Struct, frozen=True):
+class CallTool(Struct, frozen=True, forbid_unknown_fields=True):
     tool_id: str
     args: Raw = EMPTY_OBJECT
     expect_version: int | None = None
@@ -74,6 +74,18 @@ class RunScript(Struct, frozen=True):
 
 
 T = TypeVar("T", bound=Struct)
+
+
+_plain_call = msgspec.json.Decoder(CallTool)
+
+
+def read_call(arguments: Raw) -> CallTool:
+    """`read` for a call, which is what most requests are: one that is just as it should be is read in one step."""
+    try:
+        found = _plain_call.decode(arguments)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return read(CallTool, arguments)
+    return found if _starts(found.args, b"{") else read(CallTool, arguments)
 
 
 def read(kind: type[T], arguments: Raw) -> T:

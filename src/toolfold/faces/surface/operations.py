@@ -101,7 +101,7 @@ class Operations:
         )
 
     async def _call_tool(self, ask: Ask) -> Answer:
-        given = arguments.read(arguments.CallTool, ask.arguments)
+        given = arguments.read_call(ask.arguments)
         if self._gateway.settings.discovery.strict:
             await self._refuse_unexpanded(given.tool_id, ask)
         try:
