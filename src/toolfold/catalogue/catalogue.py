@@ -81,6 +81,7 @@ class Catalogue:
         self._clock = clock
         self._writing = asyncio.Lock()
         self._known: dict[str, tuple[float, Tool]] = {}
+        self._reading: dict[str, asyncio.Future[Tool]] = {}
         self._through: Through | None = None
         self._limited: WeakSet[Catalogue] = WeakSet()
         self.commits = 0
@@ -194,14 +195,29 @@ class Catalogue:
         key, now = tool_id.casefold(), self._clock()
         if key in self._known and 0 <= now - self._known[key][0] < KNOWN_S:
             return self._known[key][1]
+        # Of many calls that come at once, one reads and all wait for it: else each would wait for the others' reading.
+        reading = self._reading.get(key)
+        if reading is None:
+            reading = self._reading[key] = asyncio.ensure_future(self._read(key, tool_id, now))
+            reading.add_done_callback(lambda done: self._was_read(key, done))
+        return await asyncio.shield(reading)
+
+    async def _read(self, key: str, tool_id: str, now: float) -> Tool:
+        commits = self.commits
         async with self.snapshot() as view:
             found = await view.tool(tool_id)
             if found is None:
                 raise await tool_not_found(view, tool_id)
-        while len(self._known) >= KNOWN_TOOLS:
-            self._known.pop(next(iter(self._known)))
-        self._known[key] = (now, found)
+        if commits == self.commits:
+            while len(self._known) >= KNOWN_TOOLS:
+                self._known.pop(next(iter(self._known)))
+            self._known[key] = (now, found)
         return found
+
+    def _was_read(self, key: str, done: "asyncio.Future[Tool]") -> None:
+        self._reading.pop(key, None)
+        if not done.cancelled():
+            done.exception()  # whoever waited has it; that nobody did is no news
 
     async def versions(self, tool_id: str) -> tuple[Version, ...]:
         """Every kept version of a tool, oldest first, of a removed one too."""

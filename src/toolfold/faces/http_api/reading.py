@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 MAX_BODY_BYTES = 16 * 1024 * 1024
-WATCHED_AFTER_S = 0.05
+WATCHED_AFTER_S = 0.25
 
 
 def check_origin(origin: str | None, allowed: Collection[str]) -> None:

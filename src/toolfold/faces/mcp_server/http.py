@@ -24,6 +24,7 @@ Figures = Callable[[], Awaitable[tuple[str, bytes]]]
 
 ENDPOINT = "/mcp"
 METRICS = "/metrics"
+ACCEPTED_A_TURN = 32
 END_GRACE_S = 3
 
 
@@ -131,9 +132,12 @@ async def run(site: Asgi, bound: socket.socket, stop: asyncio.Event) -> None:
         await stop.wait()
         server.should_exit = True
 
+    # The event loop takes one new connection from a socket in each turn. A turn may answer hundreds of requests, so a
+    # crowd that arrives at once would wait for seconds; the same socket under several numbers lets in several a turn.
+    further = [bound.dup() for _ in range(ACCEPTED_A_TURN - 1)]
     watching = asyncio.ensure_future(watch())
     try:
-        await server.serve(sockets=[bound])
+        await server.serve(sockets=[bound, *further])
     finally:
         watching.cancel()
         with contextlib.suppress(asyncio.CancelledError):
