@@ -52,11 +52,14 @@ async def extract_chunked(
         async with gate:
             return await report(spending, nonce, system, prompts.as_data(chunk.text, what), f"chunk {number}")
 
+    failed: BaseException | None = None
     try:
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(ask(number, chunk)) for number, chunk in enumerate(chunks, 1)]
     except* ModelError as failures:
-        raise failures.exceptions[0] from None
+        failed = failures.exceptions[0]
+    if failed is not None:  # raised in there, some versions of Python would wrap it in a group again
+        raise failed from None
     answers = [task.result() for task in tasks]
     return answers[0] if len(answers) == 1 else await joined(document, request, spending, nonce, answers, room=room)
 
