@@ -1,6 +1,7 @@
 """Fixtures that every test may use: the folder of real material, and nothing that is not needed everywhere."""
 
 import os
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -42,3 +43,28 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[Lab]":
     yield laboratory
     laboratory.close()
     canaries.close()
+
+
+@pytest.fixture(scope="session")
+def real_model() -> Iterator[str]:
+    """The address of a real, tiny language model on loopback. It proves the wire, not the wit."""
+    pytest.importorskip("xllamacpp", reason="the server of the real model is not installed")
+    server = Path(__file__).with_name("outputs") / "model_server.py"
+    process = subprocess.Popen(
+        [sys.executable, str(server)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    with process:
+        try:
+            yield next(line.split()[1] for line in process.stdout if line.startswith("address "))
+        finally:
+            process.stdin.close()
+            try:
+                process.wait(10)
+            except subprocess.TimeoutExpired:
+                process.kill()

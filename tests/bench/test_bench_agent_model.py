@@ -2,9 +2,6 @@
 
 import asyncio
 import shutil
-import subprocess
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,35 +16,11 @@ pytestmark = [
     pytest.mark.timeout(200),
     pytest.mark.skipif(shutil.which("git") is None, reason="the git program is not installed"),
 ]
-SERVER = Path(__file__).parents[1] / "outputs" / "model_server.py"
 BOUNDS = Bounds(turns=2, seconds=80, answer_tokens=24)
 
 
-@pytest.fixture(scope="module")
-def address() -> Iterator[str]:
-    pytest.importorskip("xllamacpp", reason="the server of the real model is not installed")
-    process = subprocess.Popen(
-        [sys.executable, str(SERVER)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-    )
-    assert process.stdin is not None
-    assert process.stdout is not None
-    with process:
-        try:
-            yield next(line.split()[1] for line in process.stdout if line.startswith("address "))
-        finally:
-            process.stdin.close()
-            try:
-                process.wait(10)
-            except subprocess.TimeoutExpired:
-                process.kill()
-
-
-def test_a_real_model_plays_tasks_over_the_wire(tmp_path: Path, address: str) -> None:
-    settings = ModelSettings(name="smollm2", base_url=f"{address}/v1", context_tokens=2048, calls_tools=False)
+def test_a_real_model_plays_tasks_over_the_wire(tmp_path: Path, real_model: str) -> None:
+    settings = ModelSettings(name="smollm2", base_url=f"{real_model}/v1", context_tokens=2048, calls_tools=False)
     tasks = [one for one in TASKS if one.name in {"sqlite-count", "git-newest"}]
     harness = Harness(tmp_path, {})
     ran = asyncio.run(harness.run_all(tasks, model=configured(settings), settings=("surface",), bounds=BOUNDS))

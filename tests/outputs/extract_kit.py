@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from toolfold import tokens
+from toolfold.config.values import Extraction
 from toolfold.events import Event, Events
 from toolfold.model import Model, Prompt
 from toolfold.outputs.document import Document
-from toolfold.outputs.extraction import Extract, ExtractOptions, Mode, extract_from
+from toolfold.outputs.extraction import Extract, Mode, extract_from
 
 
 def stored(folder: Path, content: str | bytes, *, tool: str = "shop.list_orders") -> Document:
@@ -38,7 +39,7 @@ def ask(
     if heard is not None:
         events.subscribe(heard.append)
     return asyncio.run(
-        extract_from(document, request, mode=mode, model=model, options=ExtractOptions(**options), events=events)
+        extract_from(document, request, mode=mode, model=model, options=Extraction(**options), events=events)
     )
 
 

@@ -2,9 +2,6 @@
 
 import asyncio
 import json
-import subprocess
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,33 +12,13 @@ from toolfold.events import Event
 from toolfold.model import Message, Prompt
 
 pytestmark = [pytest.mark.model, pytest.mark.timeout(110)]
-SERVER = Path(__file__).with_name("model_server.py")
 
 
 @pytest.fixture(scope="module")
-def model() -> Iterator[OpenAICompatible]:
-    pytest.importorskip("xllamacpp", reason="the server of the real model is not installed")
-    process = subprocess.Popen(
-        [sys.executable, str(SERVER)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
+def model(real_model: str) -> OpenAICompatible:
+    return OpenAICompatible(
+        "smollm2", f"{real_model}/v1", context_tokens=2048, max_output_tokens=48, calls_tools=False, timeout_s=90
     )
-    assert process.stdin is not None
-    assert process.stdout is not None
-    with process:
-        try:
-            address = next(line.split()[1] for line in process.stdout if line.startswith("address "))
-            yield OpenAICompatible(
-                "smollm2", f"{address}/v1", context_tokens=2048, max_output_tokens=48, calls_tools=False, timeout_s=90
-            )
-        finally:
-            process.stdin.close()
-            try:
-                process.wait(10)
-            except subprocess.TimeoutExpired:
-                process.kill()
 
 
 @pytest.mark.requirement("O-07")

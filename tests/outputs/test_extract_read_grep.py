@@ -9,6 +9,7 @@ import pytest
 from extract_kit import ask, nonce_of, stored
 
 from toolfold.model import Prompt, Reply, ToolUse
+from toolfold.outputs.extraction import READ_GREP_TURNS
 from toolfold.outputs.grepping import grep_file
 from toolfold.outputs.reading import OFFERS, Tools
 from toolfold.testing.scripted import ScriptedModel
@@ -69,10 +70,10 @@ def test_without_a_report_of_its_own_the_sub_agent_has_failed(tmp_path: Path) ->
         ScriptedModel(lambda _: "I think it is row 5."),
         ScriptedModel(lambda _: Reply(uses=(ToolUse("u", "Grep", {"file": document.handle, "pattern": "x"}),))),
     ):
-        found = ask(document, "x", mode="read-grep", model=model, max_turns=5)
+        found = ask(document, "x", mode="read-grep", model=model)
         assert found.strategy == "truncate"
         assert "gave no final report" in found.warning
-        assert len(model.prompts) <= 5
+        assert len(model.prompts) <= READ_GREP_TURNS
 
 
 def tricks(handle: str, secret: str) -> list[str]:

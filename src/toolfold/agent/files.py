@@ -22,8 +22,8 @@ from msgspec import Struct, field
 
 from toolfold.agent.budgets import Budgets
 from toolfold.agent.planner import Definition
+from toolfold.config.values import Extraction
 from toolfold.errors import ConfigError
-from toolfold.outputs.extraction import ExtractOptions
 
 FOLDER = Path(".toolfold") / "agents"
 MAX_BYTES = 1024 * 1024
@@ -112,7 +112,7 @@ def _budgets(file: Path, limits: dict[str, float]) -> Budgets:
 
 
 def _thresholds(file: Path, given: dict[str, int]) -> dict[str, int]:
-    known = (*STORED, *ExtractOptions.__struct_fields__)
+    known = (*STORED, *Extraction.__struct_fields__)
     for key, value in given.items():
         if key not in known:
             raise _wrong(file, f"thresholds.{key} is unknown; known are {', '.join(known)}")

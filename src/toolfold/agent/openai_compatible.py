@@ -43,13 +43,14 @@ class OpenAICompatible:
             raise ConfigError(
                 "[model] base_url is no address", next_action="write one such as http://127.0.0.1:8080/v1"
             )
+        self.name = f"openai-compatible:{name}"
         self._name = name
         self._url = f"{base_url.rstrip('/')}/chat/completions"
         self._host = parts.hostname
         self._key = key
-        self._context_tokens = context_tokens
-        self._max_output_tokens = max_output_tokens
-        self._calls_tools = calls_tools
+        self.context_tokens = context_tokens
+        self.max_output_tokens = max_output_tokens
+        self.calls_tools = calls_tools
         self._timeout_s = timeout_s
 
     @classmethod
@@ -63,22 +64,6 @@ class OpenAICompatible:
             max_output_tokens=settings.max_output_tokens,
             calls_tools=settings.calls_tools,
         )
-
-    @property
-    def name(self) -> str:
-        return f"openai-compatible:{self._name}"
-
-    @property
-    def context_tokens(self) -> int:
-        return self._context_tokens
-
-    @property
-    def max_output_tokens(self) -> int:
-        return self._max_output_tokens
-
-    @property
-    def calls_tools(self) -> bool:
-        return self._calls_tools
 
     def count_tokens(self, text: str) -> int:
         """By the o200k table: near enough for budgets, and offline."""

@@ -31,24 +31,10 @@ class PydanticModel:
         max_output_tokens: int = MAX_OUTPUT_TOKENS,
     ) -> None:
         self._model = _inferred(model) if isinstance(model, str) else model
-        self._context_tokens = context_tokens
-        self._max_output_tokens = max_output_tokens
-
-    @property
-    def name(self) -> str:
-        return f"{self._model.system}:{self._model.model_name}"
-
-    @property
-    def context_tokens(self) -> int:
-        return self._context_tokens
-
-    @property
-    def max_output_tokens(self) -> int:
-        return self._max_output_tokens
-
-    @property
-    def calls_tools(self) -> bool:
-        return True
+        self.name = f"{self._model.system}:{self._model.model_name}"
+        self.context_tokens = context_tokens
+        self.max_output_tokens = max_output_tokens
+        self.calls_tools = True
 
     def count_tokens(self, text: str) -> int:
         """By the o200k table: near enough for budgets, and offline."""
@@ -89,7 +75,7 @@ class PydanticModel:
             raise _told(error, self.name) from error
 
     def _settings(self, prompt: Prompt) -> Any:
-        settings: dict[str, Any] = {"max_tokens": prompt.max_output_tokens or self._max_output_tokens}
+        settings: dict[str, Any] = {"max_tokens": prompt.max_output_tokens or self.max_output_tokens}
         if prompt.stop:
             settings["stop_sequences"] = list(prompt.stop)
         return settings

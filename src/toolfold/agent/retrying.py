@@ -33,25 +33,13 @@ class Retrying:
         on_retry: Callable[[ModelError], None] | None = None,
     ) -> None:
         self._model = model
+        self.name = model.name
+        self.context_tokens = model.context_tokens
+        self.max_output_tokens = model.max_output_tokens
+        self.calls_tools = model.calls_tools
         self._attempts = attempts
         self._first_pause_s = first_pause_s
         self._on_retry = on_retry
-
-    @property
-    def name(self) -> str:
-        return self._model.name
-
-    @property
-    def context_tokens(self) -> int:
-        return self._model.context_tokens
-
-    @property
-    def max_output_tokens(self) -> int:
-        return self._model.max_output_tokens
-
-    @property
-    def calls_tools(self) -> bool:
-        return self._model.calls_tools
 
     def count_tokens(self, text: str) -> int:
         return self._model.count_tokens(text)

@@ -27,14 +27,9 @@ class Limits(Struct, frozen=True, kw_only=True):
     parallel_starts: int = 32
 
 
-class Outputs(Struct, frozen=True, kw_only=True):
-    """Where large results are kept, and how they are cut for extraction."""
+class Extraction(Struct, frozen=True, kw_only=True):
+    """How a question is asked of a large document: thresholds and budgets, of one extraction each."""
 
-    directory: str = "/tmp"  # noqa: S108 - the documented default; each session makes a private folder inside
-    lifetime_s: float = 86_400.0
-    """How long a stored result can be read, if its session does not end before."""
-    reference_max_bytes: int = 16 * MIB
-    """How much of a stored result may stand in for `{"$output": …}` in the arguments of one call."""
     max_chunks_for_full_mode: int = 1
     average_line_bytes: int = 1000
     chunk_overlap_percent: int = 10
@@ -48,7 +43,17 @@ class Outputs(Struct, frozen=True, kw_only=True):
     extract_max_tokens: int = 0
     """Tokens that the model calls of one extraction may take together; 0: no bound."""
     extract_max_cost: float = 0.0
-    """US dollars, the same way."""
+    """US dollars, the same way. Only models that tell their price can be held to it."""
+
+
+class Outputs(Extraction, frozen=True, kw_only=True):
+    """Where large results are kept, and how they are extracted from."""
+
+    directory: str = "/tmp"  # noqa: S108 - the documented default; each session makes a private folder inside
+    lifetime_s: float = 86_400.0
+    """How long a stored result can be read, if its session does not end before."""
+    reference_max_bytes: int = 16 * MIB
+    """How much of a stored result may stand in for `{"$output": …}` in the arguments of one call."""
 
 
 class Discovery(Struct, frozen=True, kw_only=True):

@@ -5,7 +5,6 @@ from typing import Any
 
 from toolfold.config import Settings
 from toolfold.outputs.asking import extract_blocking
-from toolfold.outputs.extraction import ExtractOptions
 
 
 def extract_file(settings: Settings, document: Path | bytes, request: str, mode: Any) -> dict[str, Any]:
@@ -15,9 +14,7 @@ def extract_file(settings: Settings, document: Path | bytes, request: str, mode:
         from toolfold.agent.models import configured
 
         model = configured(settings.model)
-    known = {name: getattr(settings.outputs, name) for name in settings.outputs.__struct_fields__}
-    options = ExtractOptions(**{key: value for key, value in known.items() if key in ExtractOptions.__struct_fields__})
-    found = extract_blocking(document, request, mode=mode, model=model, options=options)
+    found = extract_blocking(document, request, mode=mode, model=model, options=settings.outputs)
     return {
         "text": found.text,
         "strategy": found.strategy,

@@ -4,6 +4,7 @@
 is told to the governor, who keeps it. Below: the catalogue, search, disclosure.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -23,27 +24,27 @@ Names = list[str]
 Descriptors = list[dict[str, Any]]
 
 
-class Looking:
+class Looking(ABC):
     """What can be asked about tools. Whoever is made from this has the parts that the questions go to."""
 
     settings: Settings
     expansions: Expansions
 
     @property
-    def catalogue(self) -> Catalogue:
-        raise NotImplementedError
+    @abstractmethod
+    def catalogue(self) -> Catalogue: ...
 
     @property
-    def finder(self) -> Finder:
-        raise NotImplementedError
+    @abstractmethod
+    def finder(self) -> Finder: ...
 
     @property
-    def describer(self) -> "Describer":
-        raise NotImplementedError
+    @abstractmethod
+    def describer(self) -> "Describer": ...
 
     @property
-    def governor(self) -> "Governor":
-        raise NotImplementedError
+    @abstractmethod
+    def governor(self) -> "Governor": ...
 
     async def list(
         self,

@@ -7,6 +7,7 @@ from msgspec import structs
 
 from toolfold.agent.world import Descriptor
 from toolfold.calls.reading import text_of
+from toolfold.config.values import Extraction
 from toolfold.types import Caller
 
 if TYPE_CHECKING:
@@ -54,12 +55,9 @@ class GatewayWorld:
         return result.ok, text
 
     async def extract(self, handle: str, extract: str, mode: str) -> str:
-        outputs = self._gateway.outputs
-        known = set(outputs.options.__struct_fields__)
-        own = {key: value for key, value in self._thresholds.items() if key in known}
-        return await outputs.extract(
-            handle, extract, mode, self._caller, options=structs.replace(outputs.options, **own)
-        )
+        own = {key: value for key, value in self._thresholds.items() if key in Extraction.__struct_fields__}
+        options = structs.replace(self._gateway.settings.outputs, **own)
+        return await self._gateway.outputs.extract(handle, extract, mode, self._caller, options=options)
 
     async def store(self, name: str, arguments: str, text: str) -> str:
         from toolfold.outputs.message import too_large

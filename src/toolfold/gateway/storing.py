@@ -14,6 +14,7 @@ from toolfold.calls import Wrap
 from toolfold.config import Settings
 from toolfold.errors import InvalidArguments
 from toolfold.events import Events
+from toolfold.outputs import definition as tool_output
 from toolfold.outputs.keeping import Origin
 from toolfold.outputs.references import References
 from toolfold.outputs.store import OutputStore
@@ -21,8 +22,11 @@ from toolfold.outputs.storing import Storing
 from toolfold.types import LOCAL, Caller, Stored
 
 if TYPE_CHECKING:
+    from toolfold.config.values import Extraction
     from toolfold.model import Model
-    from toolfold.outputs.extraction import ExtractOptions, Mode
+    from toolfold.outputs.extraction import Mode
+
+__all__ = ["MODES", "NOTE", "OnChanged", "StoredOutputs", "tool_output"]
 
 log = logging.getLogger("toolfold.outputs")
 
@@ -155,7 +159,7 @@ class StoredOutputs:
         caller: Caller,
         *,
         model: "Model | None" = None,
-        options: "ExtractOptions | None" = None,
+        options: "Extraction | None" = None,
     ) -> str:
         """Answers from one output, as plain text. `model` and `options` stand in for the configured ones, as an agent's
         own do. Raises `UnknownHandle`."""
@@ -170,18 +174,10 @@ class StoredOutputs:
             request,
             mode=chosen,
             model=model if model is not None else self._configured(),
-            options=options if options is not None else self.options,
+            options=options if options is not None else self._settings.outputs,
             events=self._events,
         )
         return answer.text
-
-    @property
-    def options(self) -> "ExtractOptions":
-        from toolfold.outputs.extraction import ExtractOptions
-
-        outputs = self._settings.outputs
-        known = set(ExtractOptions.__struct_fields__)
-        return ExtractOptions(**{key: getattr(outputs, key) for key in outputs.__struct_fields__ if key in known})
 
     def _configured(self) -> "Model | None":
         """The model of the configuration, where it names one."""

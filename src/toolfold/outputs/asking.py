@@ -10,11 +10,12 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
+from toolfold.config.values import Extraction
 from toolfold.errors import ConfigError, OutputError
 from toolfold.model import Model
 from toolfold.outputs.counting import Lines, count_tokens
 from toolfold.outputs.document import Document
-from toolfold.outputs.extraction import DEFAULTS, Extract, ExtractOptions, Mode, extract_from
+from toolfold.outputs.extraction import DEFAULTS, Extract, Mode, extract_from
 from toolfold.outputs.plainfile import open_plain
 
 BLOCK = 1 << 20
@@ -41,7 +42,7 @@ def extract_blocking(
     *,
     mode: Mode = "auto",
     model: Model | None = None,
-    options: ExtractOptions = DEFAULTS,
+    options: Extraction = DEFAULTS,
 ) -> Extract:
     """The same with its facts: strategy, failure, use of the model."""
     if mode not in MODES:
@@ -91,7 +92,7 @@ def identity(known_as: str) -> uuid.UUID:
     return uuid.uuid5(uuid.NAMESPACE_URL, f"toolfold:{known_as}")
 
 
-def in_own_loop(document: Document, request: str, mode: Mode, model: Model | None, options: ExtractOptions) -> Extract:
+def in_own_loop(document: Document, request: str, mode: Mode, model: Model | None, options: Extraction) -> Extract:
     """Runs the extraction to its end, in a thread of its own where this one already runs a loop."""
 
     def work() -> Extract:

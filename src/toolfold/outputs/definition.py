@@ -5,9 +5,8 @@ from typing import Any
 NAME = "tool_output"
 
 DESCRIPTION = (
-    "Extract what you need from a tool result that was too large to show. "
-    "Give the handle from the tool-result message and say precisely what to extract. "
-    "A path (`orders[3].email`), a range (`lines 100-140`) or a `/regex/` is answered exactly."
+    "Extract what you need from a tool result that was too large to show and was stored under a handle. A path "
+    "(`orders[3].email`), a range (`lines 100-140`) or a `/regex/` is answered exactly."
 )
 
 SCHEMA: dict[str, Any] = {

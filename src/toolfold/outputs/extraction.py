@@ -12,6 +12,7 @@ from typing import Literal
 
 from msgspec import Struct
 
+from toolfold.config.values import Extraction
 from toolfold.errors import ModelError
 from toolfold.events import Events
 from toolfold.model import Model, Usage
@@ -31,27 +32,6 @@ log = logging.getLogger("toolfold.outputs")
 Mode = Literal["auto", "full-chunked", "read-grep", "truncate"]
 
 
-class ExtractOptions(Struct, frozen=True, kw_only=True):
-    """Thresholds and budgets. The defaults are those of `[outputs]` in the configuration."""
-
-    max_chunks_for_full_mode: int = 1
-    average_line_bytes: int = 1000
-    chunk_overlap_percent: int = 10
-    max_chunks: int = 64
-    """Over so many chunks a model is not asked: the document is searched instead."""
-    answer_tokens: int = 2000
-    """What an answer that was made without a model, or by truncation, may take."""
-    extract_parallel: int = 4
-    """Chunks in flight at once."""
-    extract_timeout_s: float = 120.0
-    extract_max_tokens: int = 0
-    """Tokens that all model calls of one extraction may take together; 0: no bound."""
-    extract_max_cost: float = 0.0
-    """US dollars, the same way. Only models that tell their price can be held to it."""
-    max_turns: int = 24
-    """Turns of the read-grep sub-agent."""
-
-
 class Extract(Struct, frozen=True, kw_only=True):
     """The whole answer. `text` carries the success or failure header."""
 
@@ -62,7 +42,9 @@ class Extract(Struct, frozen=True, kw_only=True):
     warning: str = ""
 
 
-DEFAULTS = ExtractOptions()
+DEFAULTS = Extraction()
+READ_GREP_TURNS = 24
+"""Turns of the read-grep sub-agent."""
 
 INDEXES = Indexes()
 """What is known of documents that were asked lately. Empty at import; `forget` lets go of one."""
@@ -80,7 +62,7 @@ async def extract_from(
     *,
     mode: Mode = "auto",
     model: Model | None = None,
-    options: ExtractOptions = DEFAULTS,
+    options: Extraction = DEFAULTS,
     events: Events | None = None,
 ) -> Extract:
     """Answers `request` from the document. Never raises for what the document or the model does."""
@@ -118,9 +100,7 @@ async def extract_from(
     return found
 
 
-def chosen(
-    document: Document, request: str, mode: Mode, spending: Spending | None, options: ExtractOptions
-) -> Strategy:
+def chosen(document: Document, request: str, mode: Mode, spending: Spending | None, options: Extraction) -> Strategy:
     if mode != "auto":
         return mode
     chunks = None
@@ -136,7 +116,7 @@ def chosen(
 
 
 async def run(
-    document: Document, request: str, strategy: Strategy, spending: Spending | None, options: ExtractOptions
+    document: Document, request: str, strategy: Strategy, spending: Spending | None, options: Extraction
 ) -> str:
     """The answer of one strategy."""
     budget = options.answer_tokens
@@ -151,7 +131,7 @@ async def run(
     nonce = new_nonce()
     if strategy == "read-grep":
         return await extract_read_grep(
-            document, request, spending, nonce, turns=options.max_turns, tool_seconds=options.extract_timeout_s / 4
+            document, request, spending, nonce, turns=READ_GREP_TURNS, tool_seconds=options.extract_timeout_s / 4
         )
     try:
         return await extract_chunked(
@@ -167,7 +147,7 @@ async def run(
         return (await asyncio.to_thread(answer, INDEXES, document.path, request, budget)).text
 
 
-async def fallen_back(document: Document, options: ExtractOptions, warning: str) -> tuple[Strategy, str, bool]:
+async def fallen_back(document: Document, options: Extraction, warning: str) -> tuple[Strategy, str, bool]:
     """The truncated document under the warning; where not even that can be read, the failure."""
     hint = (
         "Below are the top and the bottom of the document. Ask again, or name a path, `lines 10-20` or a /regex/, "

@@ -24,29 +24,13 @@ class ScriptedModel:
         price: float | None = None,
     ) -> None:
         self._answers = answers if callable(answers) else iter(list(answers))
-        self._name = name
-        self._context_tokens = context_tokens
-        self._max_output_tokens = max_output_tokens
-        self._calls_tools = calls_tools
+        self.name = name
+        self.context_tokens = context_tokens
+        self.max_output_tokens = max_output_tokens
+        self.calls_tools = calls_tools
         self._price = price
         self.prompts: list[Prompt] = []
         """Every prompt it was given, in order."""
-
-    @property
-    def name(self) -> str:
-        return self._name
-
-    @property
-    def context_tokens(self) -> int:
-        return self._context_tokens
-
-    @property
-    def max_output_tokens(self) -> int:
-        return self._max_output_tokens
-
-    @property
-    def calls_tools(self) -> bool:
-        return self._calls_tools
 
     async def complete(self, prompt: Prompt) -> Reply:
         self.prompts.append(prompt)

@@ -10,6 +10,8 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
+from toolfold.gateway.storing import tool_output
+
 
 class Definition(Struct, frozen=True, kw_only=True):
     """One operation."""
@@ -109,38 +111,10 @@ INSPECT_TOOL_OUTPUT = Definition(
 )
 
 TOOL_OUTPUT = Definition(
-    name="tool_output",
-    description=(
-        "Extract what you need from a tool result that was too large to show and was stored under a handle. A path "
-        "(`orders[3].email`), a range (`lines 100-140`) or a `/regex/` is answered exactly."
-    ),
-    properties={
-        "handle": {
-            "type": "string",
-            "minLength": 1,
-            "description": (
-                "UUID handle of the stored tool output (provided in the tool-result message: tool_output(handle = "
-                '"<uuid>", ...)).'
-            ),
-        },
-        "extract": {
-            "type": "string",
-            "minLength": 1,
-            "description": (
-                "Provide precise, detailed instructions about what you need from the tool output (be specific, include "
-                "keys/fields/sections if known)."
-            ),
-        },
-        "mode": {
-            "type": "string",
-            "enum": ["auto", "full-chunked", "read-grep", "truncate"],
-            "description": (
-                "Optional override. auto=module decides; full-chunked=LLM chunk+reduce; read-grep=dynamic sub-agent "
-                "with Read/Grep; truncate=keeps top and bottom, truncates in the middle."
-            ),
-        },
-    },
-    required=("handle", "extract"),
+    name=tool_output.NAME,
+    description=tool_output.DESCRIPTION,
+    properties=tool_output.SCHEMA["properties"],
+    required=tuple(tool_output.SCHEMA["required"]),
 )
 
 RUN_SCRIPT = Definition(
