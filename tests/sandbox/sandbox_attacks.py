@@ -146,6 +146,20 @@ s = socket.socketpair()[0]; s.bind("\\0toolfold-escape"); result = "bound"
 result = socket.getaddrinfo("localhost", 80, type=socket.SOCK_STREAM) and socket.getaddrinfo("example.com", 80)
 # asks a name server
 s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.sendto(b"\\0" * 12, ("127.0.0.53", 53)); result = "asked"
+# sends out of band to itself !
+a, b = socket.socketpair(); result = a.send(b"x", socket.MSG_OOB)
+# has the kernel look for bytes out of band !
+try:
+    socket.socketpair()[0].recv(1, socket.MSG_OOB)
+except OSError as error:
+    result = error.errno != errno.EPERM
+# has the kernel look for a message out of band !
+try:
+    socket.socketpair()[0].recvmsg(1, 0, socket.MSG_OOB)
+except OSError as error:
+    result = error.errno != errno.EPERM
+# sends descriptors to itself !
+a, b = socket.socketpair(); result = socket.send_fds(a, [b"x"], [1])
 # opens a raw socket
 result = socket.socket(socket.AF_INET, socket.SOCK_RAW, 1).fileno()
 # opens a packet socket

@@ -59,11 +59,21 @@ def test_guarded_calls_are_judged_by_their_arguments(arch: int) -> None:
     thread = 0x3D0F00
     assert judge(code, arch, calls["clone"], thread) == ALLOW
     assert judge(code, arch, calls["clone"], 17) == EPERM
+    apart = thread & ~0x400
+    assert judge(code, arch, calls["clone"], apart) == EPERM
+    assert judge(program(arch, pid=7, may_fork=True), arch, calls["clone"], apart) == EPERM
     assert judge(code, arch, calls["clone3"]) == ENOSYS
     assert judge(code, arch, calls["socketpair"], 1, 1 | 0o2000000) == ALLOW
     assert [judge(code, arch, calls["socketpair"], *pair) for pair in ((1, 2), (1, 5), (2, 1))] == [EPERM] * 3
     assert judge(code, arch, calls["sendto"], 3, 1, 1, 0, 0, 0) == ALLOW
     assert [judge(code, arch, calls["sendto"], 3, 1, 1, 0, at, 9) for at in (1, 2**32)] == [EPERM] * 2
+    more, out_of_band, on_exec, unshared = 0x8000, 0x1, 0x4, 0x2
+    assert judge(code, arch, calls["sendto"], 3, 1, 1, more) == ALLOW
+    assert judge(code, arch, calls["sendto"], 3, 1, 1, more | out_of_band) == EPERM
+    assert [judge(code, arch, calls["recvfrom"], 3, 1, 1, flags) for flags in (more, out_of_band)] == [ALLOW, EPERM]
+    assert [judge(code, arch, calls["recvmsg"], 3, 1, flags) for flags in (more, out_of_band)] == [ALLOW, EPERM]
+    assert [judge(code, arch, calls["close_range"], 9, 9, flags) for flags in (on_exec, unshared)] == [ALLOW, EPERM]
+    assert {"sendmsg", "sendmmsg", "recvmmsg"}.isdisjoint({*calls, *ALLOWED[arch]})
     assert judge(code, arch, calls["kill"], 7, 9) == ALLOW
     assert [judge(code, arch, calls["kill"], pid, 0) for pid in (1, 0, -1, -7, 8)] == [EPERM] * 5
     assert judge(code, arch, calls["prlimit64"], 0) == ALLOW

@@ -134,8 +134,14 @@ def test_one_huge_file_is_stopped(lab: Lab, way: str) -> None:
         "import time\nkept = []\nwhile True:\n    kept.append(open('x', 'wb', buffering=0)); os.unlink('x')\n"
         "    kept[-1].write(bytes(2**20)); time.sleep(0.02)",
         "f = open('x', 'wb'); os.unlink('x')\nf.seek(2**40); f.write(b'x'); f.flush()",
+        "import time\nlibc.mmap.argtypes = [ctypes.c_size_t] * 6\nwhile True:\n"
+        "    with open('x', 'w+b', buffering=0) as f:\n        os.unlink('x'); f.write(bytes(2**20))\n"
+        "        libc.mmap(0, 4096, 1, 1, f.fileno(), 0); time.sleep(0.02)",
     ],
-    ids=["many files", "empty files", "folders", "links", "a deep folder", "files without a name", "a sparse file"],
+    ids=[
+        *("many files", "empty files", "folders", "links", "a deep folder", "files without a name", "a sparse file"),
+        "files that are only mapped",
+    ],
 )
 def test_a_full_folder_stops_the_child(lab: Lab, way: str, code: str) -> None:
     outcome = lab.attack(way, code, limits=SMALL)

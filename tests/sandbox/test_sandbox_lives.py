@@ -289,17 +289,3 @@ def test_a_closed_zygote_says_so() -> None:
             await zygote.take()
 
     asyncio.run(main())
-
-
-def test_output_is_heard_as_it_is_printed() -> None:
-    async def main() -> None:
-        heard: list[tuple[str, bytes]] = []
-        async with Zygote(ENTRY) as zygote, await zygote.take() as child:
-            child.on_output(lambda name, piece: heard.append((name, piece)))
-            await ask(child, "import os, sys\nos.write(1, b'one'); os.write(2, b'two')")
-            child.close_input()
-            end = await child.wait()
-        assert sorted(heard) == [("stderr", b"two"), ("stdout", b"one")]
-        assert (end.stdout, end.stderr) == (b"one", b"two")
-
-    asyncio.run(main())

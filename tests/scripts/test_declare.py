@@ -5,11 +5,11 @@ import textwrap
 import pytest
 
 from toolfold.errors import ScriptError
-from toolfold.scripts.declare import declared, parse, read_source
+from toolfold.scripts.declare import parse, read, read_source
 
 
 def needs(code: str) -> list[tuple[str, str | None, int]]:
-    found = declared(parse(read_source(textwrap.dedent(code).strip("\n"))))
+    _, found = read(textwrap.dedent(code).strip("\n"))
     return [(need.query, need.server, need.line) for need in found]
 
 
@@ -62,7 +62,8 @@ def test_needs_are_found_in_branches_that_may_never_run_and_each_counts_once() -
     ("code", "line", "says"),
     [
         ('x = "log"\nuse_tools(x)', 2, "literal strings only, not x"),
-        ('use_tools(f"get {1}")', 1, "literal strings only"),
+        ('use_tools(f"get {1}")', 1, 'not f"get {1}"'),
+        ("use_tools(" + "+".join("x" * 600) + ")", 1, "not x+x+x"),
         ('use_tools("a" + "b")', 1, "literal strings only"),
         ('use_tools(*["a"])', 1, "literal strings only"),
         ("use_tools(7)", 1, "literal strings only"),
@@ -100,10 +101,11 @@ def test_what_is_no_python_is_told_with_its_line() -> None:
         ("# " + "x\n# " * 200_000, "bytes"),
         ("(" * 100_000 + ")" * 100_000, "nested too deep|characters"),
         ("x = (\n" * 50_000, "nested too deep|bytes"),
-        ("-" * 50_000 + "1", "nested too deep"),
+        ("-" * 29_000 + "1", "nested too deep"),
+        ("a\n" * 31_000, "31,000 words and signs; 30,000 is the most"),
         (b"x = '\xff'", "not UTF-8"),
     ],
-    ids=["nul", "surrogate", "long line", "large", "parentheses", "open lines", "operators", "latin-1"],
+    ids=["nul", "surrogate", "long line", "large", "parentheses", "open lines", "operators", "words", "latin-1"],
 )
 def test_sources_that_could_hurt_a_parser_are_refused_before_it(source: str | bytes, says: str) -> None:
     with pytest.raises(ScriptError, match=says):
@@ -121,5 +123,5 @@ def test_nesting_that_passes_the_first_look_is_a_clear_error_or_fine(depth: int)
 
 def test_a_coding_line_means_nothing() -> None:
     smuggled = b"# coding: utf-7\n'+AAo-use_tools(secret)+AAo-'\n"
-    assert declared(parse(read_source(smuggled))) == ()
+    assert read(smuggled)[1] == ()
     assert read_source(b"\xef\xbb\xbfx = 1") == "x = 1"

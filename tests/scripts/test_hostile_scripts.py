@@ -14,8 +14,17 @@ from toolfold import Gateway
 from toolfold.config.values import Scripts
 from toolfold.errors import ScriptError
 
-ROUNDS = int(os.environ.get("TOOLFOLD_HOSTILE_ROUNDS", "8"))
-"""Each runs every script once. 34 make a thousand."""
+ROUNDS = int(os.environ.get("TOOLFOLD_HOSTILE_ROUNDS", "6"))
+"""Each runs every script once. 25 make a thousand."""
+RAW = """
+import os
+log, = use_tools('git.git_log')
+os.set_blocking(3, True)
+def say(*bodies):
+    data = memoryview(b''.join(len(body).to_bytes(4, 'big') + body for body in bodies))
+    while data:
+        data = data[os.write(3, data):]
+"""
 HOSTILE = {
     "loop": "while True: pass",
     "sleep": "import time\ntime.sleep(1000)",
@@ -48,6 +57,15 @@ HOSTILE = {
     "far too many": "log, = use_tools('git.git_log')\nimport asyncio\n"
     "await asyncio.gather(*(log() for _ in range(100_000)))",
     "far too deep": "log, = use_tools('git.git_log')\nx = 1\nfor _ in range(50_000): x = [x]\nawait log(max_count=x)",
+    "huge frame": RAW + "say(b'x' * 15_000_000)",
+    "large error": RAW + """say(b'{"op":"done","outcome":"failed","error":{"x":[' + b'[],' * 1_000_000 + b'1]}}')""",
+    "large arguments": RAW
+    + """say(b'{"op":"call","id":1,"tool":"git.git_log","args":[' + b'[],' * 1_000_000 + b'1]}')""",
+    "frame flood": RAW + """say(*(b'{"op":"call","id":%d}' % n for n in range(1, 300_000)))""",
+    "cancel flood": RAW + """while True: say(*[b'{"op":"cancel","id":1}'] * 5000)""",
+    "control characters": "import os\nfor fd in (1, 2): os.write(fd, bytes(1 << 20))",
+    "terminal codes": "import os\nfor fd in (1, 2): os.write(fd, b'\\x1b[' * (1 << 19))",
+    "many words": "a\n" * 29_000,
     "cancelled": "log, = use_tools('git.git_log')\nimport asyncio\nx = asyncio.create_task(log())\n1 / 0",
     "fine": "log, = use_tools('git.git_log')\nlen((await log(max_count=2)).commits)",
 }
@@ -90,7 +108,7 @@ def test_hundreds_of_hostile_scripts_hurt_nobody_and_leave_nothing(
                 endings[name, "refused"] += 1
             else:
                 endings[name, result.outcome] += 1
-                assert len(result.stdout) <= 100_000
+                assert len(result.stdout) <= 200_000, "50,000 bytes, each written out"
 
     async def other_callers(gateway: Gateway, done: asyncio.Event) -> None:
         nonlocal answered

@@ -48,6 +48,8 @@ VIOLATIONS = [
     "frame({'op': 'done', 'outcome': 'as I like it'})",
     "[frame({'op': 'call', 'id': 9, 'tool': 'git.git_log', 'args': {}}) for _ in range(50)]",
     'frame(b\'{"op":"load","id":1,"ref":1,"offset":\' + b\'9\' * 5000 + b\'}\')',
+    "frame(b' ' * 5_000_000)",
+    "[frame({'op': 'cancel', 'id': 1}) for _ in range(121_000)]",
 ]
 
 
@@ -114,7 +116,7 @@ def test_odd_json_in_arguments_is_a_bounded_error_and_reaches_no_server(tmp_path
 
 def test_hundreds_of_thousands_of_keys_are_no_trouble_for_the_host(tmp_path: Path) -> None:
     code = f"""{RAW}
-frame({{'op': 'call', 'id': 1, 'tool': 'git.git_log', 'args': {{str(n): n for n in range(300_000)}}}})
+frame({{'op': 'call', 'id': 1, 'tool': 'git.git_log', 'args': {{str(n): n for n in range(200_000)}}}})
 print(answer()['error']['code'])
 """
     result = ran(tmp_path, code)

@@ -45,7 +45,7 @@ def bound_to(schema: dict[str, Any]) -> tuple[Bound, Quick]:
     spec = describe(Tool(tool_id="s.do", server="s", definition=definition, fingerprint="f"), None)
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        return Bound(spec, Link(ours, 1), lambda _: None), Quick(spec)
+        return Bound(spec, Link(ours, 1, 1 << 20), lambda _: None), Quick(spec)
 
 
 @given(

@@ -7,7 +7,8 @@ import asyncio
 import itertools
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -16,14 +17,14 @@ from msgspec import Raw, Struct
 from toolfold.config import Settings
 from toolfold.disclosure.descriptor import decoded
 from toolfold.disclosure.observed_schema import result_schema
-from toolfold.errors import NotAuthorized, ToolNotFound
+from toolfold.errors import NotAuthorized, SandboxError, ToolNotFound
 from toolfold.events import Events
 from toolfold.gateway.sight import Scene
 from toolfold.sandbox.base import ChildLimits
 from toolfold.scripts import declare
 from toolfold.scripts import lock as locks
 from toolfold.scripts import report as reports
-from toolfold.scripts.harness import Harness
+from toolfold.scripts.harness import Call, Harness
 from toolfold.scripts.lock import Lock
 from toolfold.scripts.stubs import package
 from toolfold.scripts.tools import Describer as ScriptDescriber
@@ -42,6 +43,9 @@ ENTRY = "toolfold.scripts.child:main"
 CONFIRMATION_S = 3_600.0
 """How much longer than a script's own time its process may live, while a person thinks."""
 KEPT_NEEDS = 1_000
+HEARD_BYTES = 4 << 20
+SHORT_SOURCE = 8 * 1024
+"""What is longer is read in a thread."""
 
 
 class Prepared(Struct, frozen=True):
@@ -84,6 +88,8 @@ class Scripts:
         self._zygotes: dict[bool, Zygote] = {}
         self._starting = asyncio.Lock()
         self._numbers = itertools.count(1)
+        self._turns = asyncio.Semaphore(self._settings.at_once)
+        self._heard_bytes = max(HEARD_BYTES, 2 * self._settings.output_bytes)
         self._found: dict[tuple[Declared, int], tuple[Tool, float]] = {}
 
     async def aclose(self) -> None:
@@ -110,11 +116,12 @@ class Scripts:
         on_input: "OnInput | None" = None,
         capabilities: Raw | None = None,
         confirmed: bool = False,
+        allowed: Callable[[str], bool] | None = None,
     ) -> ScriptResult:
         """Runs a script to its end, whatever that is. Raises `ScriptError` only for one that cannot be started.
 
         `on_input` and `capabilities` reach the person behind the script, as in `call_tool`: while they think, the
-        script's clock stands still. `confirmed` says yes for all its calls.
+        script's clock stands still. `confirmed` says yes for all its calls. Calls of tools that are not `allowed` fail.
         """
         events, settings = self._gateway.events, self._settings
         run = f"run-{os.getpid():x}-{time.time_ns():x}-{next(self._numbers)}"
@@ -135,19 +142,28 @@ class Scripts:
             args=tuple(args),
             calls_at_once=limits.calls_at_once,
             answer_bytes=limits.answer_bytes,
+            heard_bytes=self._heard_bytes,
         )
-        events.emit("script.started", run=run, caller=caller.name, needs=[_told(need) for need in prepared.needs])
         zygote = await self._zygote(unsafe or settings.unsafe)
-        async with await zygote.take() as child:
+        async with self._turn(limits.wall_s), await zygote.take() as child:
+            events.emit("script.started", run=run, caller=caller.name, needs=[_told(need) for need in prepared.needs])
             harness = Harness(
                 run,
                 child,
                 start,
-                call=partial(
-                    self._gateway.call_tool, caller=caller, capabilities=capabilities, confirmed=confirmed, whole=True
+                call=_only(
+                    allowed,
+                    partial(
+                        self._gateway.call_tool,
+                        caller=caller,
+                        capabilities=capabilities,
+                        confirmed=confirmed,
+                        whole=True,
+                    ),
                 ),
                 events=events,
                 limits=limits,
+                refused=partial(self._gateway.governor.refused, caller),
                 on_input=on_input,
             )
             try:
@@ -158,12 +174,30 @@ class Scripts:
         events.emit("script.finished", run=run, outcome=result.outcome, calls=len(result.calls), seconds=result.seconds)
         return result
 
+    @asynccontextmanager
+    async def _turn(self, wall_s: float) -> AsyncIterator[None]:
+        """One of the scripts that may run at once. It is waited for as long as the script itself could take."""
+        try:
+            async with asyncio.timeout(wall_s):
+                await self._turns.acquire()
+        except TimeoutError:
+            raise SandboxError(
+                f"{self._settings.at_once} scripts run already, and none of them ended within {wall_s:g} s",
+                next_action="run it again later, or raise scripts.at_once",
+            ) from None
+        try:
+            yield
+        finally:
+            self._turns.release()
+
     async def prepare(
         self, code: str | bytes, *, caller: Caller = LOCAL, locked: Lock | None = None, name: str = "script.py"
     ) -> Prepared:
         """Everything that can be known before the script runs. Raises `ScriptError` and `LockMismatch`."""
-        source = declare.read_source(code)
-        wanted = declare.declared(declare.parse(source, name))
+        if len(code) > SHORT_SOURCE:
+            source, wanted = await asyncio.to_thread(declare.read, code, name)
+        else:
+            source, wanted = declare.read(code, name)
         seen = await self._seen(caller) if wanted else None
         pairs = [await self._resolve(one, caller, locked, seen) for one in wanted]
         return Prepared(source, tuple(need for need, _ in pairs), await self._described([tool for _, tool in pairs]))
@@ -193,6 +227,7 @@ class Scripts:
                     memory_bytes=settings.memory_bytes,
                     scratch_bytes=settings.scratch_bytes,
                     output_bytes=settings.output_bytes,
+                    heard_bytes=self._heard_bytes,
                 )
                 self._zygotes[unsafe] = Zygote(ENTRY, limits=limits, ready=settings.ready, unsafe=unsafe)
             return self._zygotes[unsafe]
@@ -253,6 +288,21 @@ class Scripts:
             output = result_schema(decoded(tool.definition.output_schema), seen)
             described.append((tool, self._describer.describe(tool, output), output))
         return distinct(described)
+
+
+def _only(allowed: Callable[[str], bool] | None, call: Call) -> Call:
+    """The same way to call, for some tools only."""
+    if allowed is None:
+        return call
+
+    async def checked(tool_id: str, args: Raw, *, on_input: "OnInput | None") -> Outcome:
+        if not allowed(tool_id):
+            raise NotAuthorized(
+                f"this script may not use {tool_id}", next_action="declare a tool that may be used here"
+            )
+        return await call(tool_id, args, on_input=on_input)
+
+    return checked
 
 
 async def _search(scene: Scene, wanted: Declared) -> tuple[Tool, float]:

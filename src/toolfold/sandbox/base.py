@@ -28,6 +28,8 @@ class ChildLimits(Struct, frozen=True, kw_only=True):
     output_bytes: int = MIB
     """Of standard output and of standard error, each; more is dropped and told."""
     frame_bytes: int = 64 * MIB
+    heard_bytes: int = 64 * MIB
+    """The longest frame that the host sends, and the longest that it takes from the child."""
     threads: int = 64
     may_fork: bool = False
     """Live sessions fork to inspect. Their children die with them."""
@@ -82,9 +84,6 @@ class Child(Protocol):
 
     def close_input(self) -> None:
         """No more frames will be sent: the child reads the end, and can still be heard."""
-
-    def on_output(self, listener: Callable[[str, bytes], None]) -> None:
-        """Told `("stdout" | "stderr", piece)` as the child prints."""
 
     def kill(self, ending: Ending = "killed") -> None:
         """Ends it and all it started, at once."""

@@ -14,18 +14,31 @@ SWEEP_S = 2.0
 OPEN = os.O_DIRECTORY | os.O_RDONLY | os.O_CLOEXEC
 
 
-def parents() -> list[tuple[str, str]]:
-    """Folders in which groups could be made: `(kind, path)`, with kind `both`, `memory` or `pids`."""
+def parents(root: str = ROOT, listed: str = "/proc/self/cgroup") -> list[tuple[str, str]]:
+    """Folders in which groups could be made: `(kind, path)`, with kind `both`, `memory` or `pids`.
+
+    They lie within this process's own group, or within the one around it where that was handed to us: anywhere else
+    children would be out of the limits that somebody set for us.
+    """
     try:
-        with open("/proc/self/cgroup", encoding="utf-8") as file:  # noqa: PTH123 - no pathlib in the zygote
+        with open(listed, encoding="utf-8") as file:  # noqa: PTH123 - no pathlib in the zygote
             own = {kinds: path for _, kinds, path in (line.rstrip("\n").split(":", 2) for line in file)}
     except (OSError, ValueError):
         return []
-    if os.path.exists(f"{ROOT}/cgroup.controllers"):  # noqa: PTH110 - as above
-        place = own.get("", "/").strip("/")
-        steps = [place.rsplit("/", cut)[0] if cut else place for cut in range(place.count("/") + 1)]
-        return [("both", f"{ROOT}/{step}".rstrip("/")) for step in dict.fromkeys([*steps, ""])]
-    return [(kind, f"{ROOT}/{kind}{own[kind]}".rstrip("/")) for kind in ("memory", "pids") if kind in own]
+    if os.path.exists(f"{root}/cgroup.controllers"):  # noqa: PTH110 - as above
+        place = own.get("", "/").rstrip("/")
+        around = f"{root}{place.rpartition('/')[0]}"
+        return [("both", f"{root}{place}"), *([("both", around)] if place and _handed_over(around) else [])]
+    return [(kind, f"{root}/{kind}{own[kind]}".rstrip("/")) for kind in ("memory", "pids") if kind in own]
+
+
+def _handed_over(path: str) -> bool:
+    """Whether systemd marked the group as delegated (`Delegate=yes`)."""
+    for name in ("user.delegate", "trusted.delegate"):
+        with contextlib.suppress(OSError):
+            if os.getxattr(path, name) == b"1":
+                return True
+    return False
 
 
 class Groups:
@@ -101,9 +114,17 @@ def _usable(kind: str, path: str, prefix: str) -> bool:
     except OSError:
         return False
     try:
+        if kind == "both" and not os.path.exists(f"{trial}/memory.max"):  # noqa: PTH110 - as above
+            _enable(path)
         return all(os.access(f"{trial}/{file}", os.W_OK) for file in (*files, "cgroup.procs"))
     finally:
         os.rmdir(trial)  # noqa: PTH106 - as above
+
+
+def _enable(path: str) -> None:
+    """Has the groups in a folder count. Refused where the folder holds processes of its own."""
+    with contextlib.suppress(OSError), open(f"{path}/cgroup.subtree_control", "w", encoding="ascii") as file:  # noqa: PTH123 - as above
+        file.write("+memory +pids")
 
 
 def _write(parent: int, name: str, value: int) -> None:

@@ -7,7 +7,6 @@ Above: `zygote.py`, which hands children out. Below: `nursery.py`, which asked f
 import asyncio
 import os
 import socket
-from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol, Self
 
@@ -91,7 +90,7 @@ class HostedChild:
 
     async def begin(self) -> None:
         """Starts the clock: from here on somebody uses the child."""
-        self._channel = Channel(self._socket, self._limits.frame_bytes, lambda: self.kill("protocol_violation"))
+        self._channel = Channel(self._socket, self._limits.heard_bytes, lambda: self.kill("protocol_violation"))
         self._began = self._loop.time()
         self._clock = self._loop.call_later(self._limits.wall_s, self.kill, "timed_out")
         self._scratch.watch(self.pid, self._limits, self.kill)
@@ -128,10 +127,6 @@ class HostedChild:
     def hold(self, held: bool) -> None:
         if self._channel is not None:
             self._channel.hold(held)
-
-    def on_output(self, listener: Callable[[str, bytes], None]) -> None:
-        self._out.listen(lambda piece: listener("stdout", piece))
-        self._err.listen(lambda piece: listener("stderr", piece))
 
     def kill(self, ending: Ending = "killed") -> None:
         if self.running:

@@ -24,17 +24,11 @@ class Drain:
         self._descriptor = descriptor
         self._limit = limit
         self._on_close = on_close
-        self._listeners: list[Callable[[bytes], None]] = []
         self._closed = False
         self.kept = bytearray()
         self.dropped = 0
         os.set_blocking(descriptor, False)
         loop.add_reader(descriptor, self._read)
-
-    def listen(self, listener: Callable[[bytes], None]) -> None:
-        if self.kept:
-            listener(bytes(self.kept))
-        self._listeners.append(listener)
 
     def close(self) -> None:
         if self._closed:
@@ -61,9 +55,6 @@ class Drain:
         self.dropped += len(data) - len(piece)
         if len(self.kept) >= self._limit:
             self._widen()
-        if piece:
-            for listener in self._listeners:
-                listener(piece)
         return len(data)
 
     def _drop(self) -> int:

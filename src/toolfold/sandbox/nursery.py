@@ -107,10 +107,6 @@ class Nursery:
     def alive(self) -> bool:
         return not self._over.is_set()
 
-    @property
-    def pid(self) -> int:
-        return self._process.pid
-
     def fork(self) -> HostedChild:
         """Asks for a child; its `ready` tells when it is there."""
         self._count += 1

@@ -5,6 +5,7 @@ child. Elsewhere it is a folder of the host, which the host measures a few times
 """
 
 import asyncio
+import contextlib
 import os
 import stat
 from collections.abc import Callable
@@ -16,6 +17,7 @@ from toolfold.sandbox.removing import remove_tree
 
 LOOK_S = 0.1
 MAX_DEPTH = 64
+ENDLESS = 1 << 62
 
 
 class Scratch:
@@ -63,30 +65,57 @@ class Scratch:
             self._folder = None
 
 
-def unlinked(pid: int) -> int:
-    """The bytes of files without a name that a process and its descendants hold open."""
-    used = 0
+def nameless(pid: int, folder: str) -> dict[int, int]:
+    """Files of the folder without a name that a process and its descendants hold: their bytes, by inode.
+
+    One that is mapped but not open can be measured by root only. Python keeps open what it maps, so nobody honest has
+    such a file, and it counts as too large.
+    """
+    found: dict[int, int] = {}
     pending, seen = [pid], set()
     while pending:
         current = pending.pop()
         if current in seen:
             continue
         seen.add(current)
-        try:
-            found = Path(f"/proc/{current}/task/{current}/children").read_text(encoding="ascii")
-            pending += [int(each) for each in found.split()]
-            for entry in Path(f"/proc/{current}/fd").iterdir():
-                held = entry.stat()
-                if stat.S_ISREG(held.st_mode) and held.st_nlink == 0:
-                    used += held.st_blocks * 512
-        except OSError:
+        process = Path(f"/proc/{current}")
+        with contextlib.suppress(OSError):
+            first = _opened(process)
+            # Looked at twice, or a file that was opened meanwhile would seem to be mapped only.
+            found |= _mapped(process, folder) | first | _opened(process)
+            for task in (process / "task").iterdir():
+                with contextlib.suppress(OSError):
+                    pending += map(int, (task / "children").read_text(encoding="ascii").split())
+    return found
+
+
+def _opened(process: Path) -> dict[int, int]:
+    found = {}
+    for entry in (process / "fd").iterdir():
+        with contextlib.suppress(OSError):
+            held = entry.stat()
+            if stat.S_ISREG(held.st_mode) and held.st_nlink == 0:
+                found[held.st_ino] = held.st_blocks * 512
+    return found
+
+
+def _mapped(process: Path, folder: str) -> dict[int, int]:
+    found = {}
+    for line in (process / "maps").read_text(encoding="utf-8", errors="replace").split("\n"):
+        if not line.endswith(" (deleted)"):
             continue
-    return used
+        where, _, _, _, inode, path = line.split(maxsplit=5)
+        if path.startswith(f"{folder}/"):
+            try:
+                found[int(inode)] = (process / "map_files" / where).stat().st_blocks * 512
+            except OSError:
+                found[int(inode)] = ENDLESS
+    return found
 
 
 def within(folder: Path, pid: int, max_bytes: int, max_files: int) -> bool:
     """Whether all that lies in a folder stays within the limits. It changes while we look, and that is no error."""
-    files, used = 0, unlinked(pid)
+    files, used = 0, nameless(pid, os.path.realpath(folder))
     pending = [(os.fspath(folder), 0)]
     while pending:
         path, depth = pending.pop()
@@ -102,11 +131,9 @@ def within(folder: Path, pid: int, max_bytes: int, max_files: int) -> bool:
                         found = entry.stat(follow_symlinks=False)
                     except OSError:
                         continue
-                    used += found.st_blocks * 512
+                    used[found.st_ino] = found.st_blocks * 512
                     if stat.S_ISDIR(found.st_mode):
                         pending.append((entry.path, depth + 1))
         except OSError:
             continue
-        if used > max_bytes:
-            return False
-    return True
+    return sum(used.values()) <= max_bytes

@@ -23,7 +23,11 @@ X32 = 0x40000000
 NEWEST_GROUP = 424
 """Calls from here on are young: a C library tries them and falls back when they are said not to exist."""
 NAMESPACE_FLAGS = 0x7E020080
-THREAD = 0x00010000
+THREAD, SAME_FILES = 0x00010000, 0x00000400
+UNSHARE = 0x2
+"""Of `close_range`: descriptors of a thread's own, where nobody would look for them."""
+OUT_OF_BAND = 0x1
+"""Of sends and receives: a part of Unix sockets that nothing needs, and that was a way into the kernel before."""
 UNIX, STREAM, TYPE_MASK = 1, 1, 0xF
 TERMINAL_QUESTIONS = (0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)
 """Is it a terminal, its size, bytes waiting, not blocking, close on exec or not."""
@@ -69,10 +73,17 @@ def _not(place: int, values: Sequence[int]) -> list[Instruction]:
     return [*body, _return(ALLOW)]
 
 
+def _without(place: int, bits: int, then: Sequence[Instruction] = ()) -> list[Instruction]:
+    """Refused when the argument has any of the bits; else allowed, or as `then` says."""
+    return [_argument(place), (JUMP_ANY_BIT, 0, 1, bits), _refuse(), *(then or [_return(ALLOW)])]
+
+
 def _clone(*, may_fork: bool) -> list[Instruction]:
-    """Threads always; processes where they are allowed; namespaces never."""
-    body = [_argument(0), (JUMP_ANY_BIT, 0, 1, NAMESPACE_FLAGS), _refuse()]
-    return [*body, _return(ALLOW)] if may_fork else [*body, (JUMP_ANY_BIT, 0, 1, THREAD), _return(ALLOW), _refuse()]
+    """Threads that share their descriptors always; processes where they are allowed; namespaces never."""
+    kind: Instruction = (AND, 0, 0, THREAD | SAME_FILES)
+    if may_fork:
+        return _without(0, NAMESPACE_FLAGS, [kind, (JUMP_EQUAL, 0, 1, THREAD), _refuse(), _return(ALLOW)])
+    return _without(0, NAMESPACE_FLAGS, [kind, (JUMP_EQUAL, 0, 1, THREAD | SAME_FILES), _return(ALLOW), _refuse()])
 
 
 def _socketpair() -> list[Instruction]:
@@ -88,9 +99,10 @@ def _socketpair() -> list[Instruction]:
     ]
 
 
-def _without_address() -> list[Instruction]:
-    body = [_argument(4), (JUMP_EQUAL, 0, 3, 0), _argument(4, high=True), (JUMP_EQUAL, 0, 1, 0)]
-    return [*body, _return(ALLOW), _refuse()]
+def _send() -> list[Instruction]:
+    """To the peer alone, not to an address."""
+    nowhere = [_argument(4), (JUMP_EQUAL, 0, 3, 0), _argument(4, high=True), (JUMP_EQUAL, 0, 1, 0)]
+    return _without(3, OUT_OF_BAND, [*nowhere, _return(ALLOW), _refuse()])
 
 
 def guards(*, pid: int, may_fork: bool, may_signal: bool, may_change_modes: bool) -> dict[str, list[Instruction]]:
@@ -111,7 +123,10 @@ def guards(*, pid: int, may_fork: bool, may_signal: bool, may_change_modes: bool
         "prctl": _only(0, (*PRCTL_HARMLESS, *(PRCTL_OF_PARENTS if may_fork else ())), _refuse()),
         "ioctl": _only(1, TERMINAL_QUESTIONS, _refuse(errno.ENOTTY)),
         "prlimit64": _only(0, [0, pid], _refuse()),
-        "sendto": _without_address(),
+        "sendto": _send(),
+        "recvfrom": _without(3, OUT_OF_BAND),
+        "recvmsg": _without(2, OUT_OF_BAND),
+        "close_range": _without(2, UNSHARE),
         "fcntl": _not(1, FCNTL_DENIED),
         **dict.fromkeys(
             ("chmod", "fchmod", "fchmodat", "fchmodat2", "utime", "utimes", "utimensat", "futimesat"), modes

@@ -23,10 +23,9 @@ from toolfold.scripts.runtime import telling
 from toolfold.scripts.runtime.link import Link
 from toolfold.scripts.runtime.models import dump
 from toolfold.scripts.runtime.modules import Declarations
-from toolfold.scripts.values import Start
+from toolfold.scripts.values import MAX_WARNING, MAX_WARNINGS, Start
 
 FIRST_FRAME = 64 << 20
-MAX_WARNINGS = 20
 VALUE = "__toolfold_value__"
 
 _start = Decoder(Start)
@@ -53,7 +52,7 @@ class Script:
 
     def __init__(self, start: Start, channel: socket.socket) -> None:
         self._start = start
-        self._link = Link(channel, start.calls_at_once)
+        self._link = Link(channel, start.calls_at_once, start.heard_bytes)
         self._warnings: list[str] = []
         self._returned: Any = None
         self._last: Any = None
@@ -86,7 +85,7 @@ class Script:
 
     def _warn(self, text: str) -> None:
         if text not in self._warnings and len(self._warnings) < MAX_WARNINGS:
-            self._warnings.append(text[:500])
+            self._warnings.append(text[:MAX_WARNING])
 
     def _execute(self) -> None:
         try:

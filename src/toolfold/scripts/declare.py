@@ -6,6 +6,8 @@ the sandbox's work.
 """
 
 import ast
+import re
+import threading
 from collections.abc import Iterator
 
 from toolfold.errors import ScriptError
@@ -16,6 +18,9 @@ MAX_LINE_CHARS = 100_000
 MAX_OPEN = 2_000
 """Brackets open at once, those in strings and comments counted too. CPython's own parser stops at 200 real ones."""
 MAX_OPERATORS_IN_A_ROW = 2_000
+MAX_WORDS = 30_000
+"""Words and signs, those in strings and comments counted too. The parser is one call that nothing else runs beside, and
+its time goes by these: so many take it a tenth of a second."""
 MAX_NEEDS = 100
 MAX_NEED_CHARS = 500
 
@@ -23,7 +28,15 @@ USE_TOOLS = "use_tools"
 HOMES = frozenset({"runtime.discovery", "runtime", "toolfold"})
 """Modules that `use_tools` may be imported from."""
 
+_WORDS = re.compile(r"\w+|[^\w\s]")
+_quiet = threading.Lock()
 _LITERALS = 'write the need as a plain string: use_tools("a tool to get the git commit log")'
+
+
+def read(code: str | bytes, name: str = "script.py") -> tuple[str, tuple[Declared, ...]]:
+    """The text of a script, and what it needs. Raises `ScriptError`. It may run in any thread."""
+    source = read_source(code)
+    return source, declared(parse(source, name), source)
 
 
 def read_source(source: str | bytes) -> str:
@@ -62,6 +75,12 @@ def _check_size(source: str) -> None:
     for number, line in enumerate(source.split("\n"), 1):
         if len(line) > MAX_LINE_CHARS:
             raise _at(number, f"the line has {len(line):,} characters", f"keep lines under {MAX_LINE_CHARS:,}")
+    words = sum(1 for _ in _WORDS.finditer(source))
+    if words > MAX_WORDS:
+        raise ScriptError(
+            f"the script has {words:,} words and signs; {MAX_WORDS:,} is the most",
+            next_action="keep data out of it: let the tools bring it",
+        )
     _check_nesting(source)
 
 
@@ -85,7 +104,7 @@ def parse(source: str, name: str = "script.py") -> ast.Module:
     import warnings
 
     try:
-        with warnings.catch_warnings():
+        with _quiet, warnings.catch_warnings():  # the filters are one for all threads
             warnings.simplefilter("ignore")
             # The text goes in as a string: a coding line then means nothing.
             return ast.parse(source, name)
@@ -103,33 +122,34 @@ def parse(source: str, name: str = "script.py") -> ast.Module:
         ) from None
 
 
-def declared(tree: ast.Module) -> tuple[Declared, ...]:
+def declared(tree: ast.Module, source: str) -> tuple[Declared, ...]:
     """Every need of every `use_tools` call, each once, in the order of the text."""
-    names, modules = _aliases(tree)
+    nodes = list(ast.walk(tree))
+    names, modules = _aliases(nodes)
     calls: list[ast.Call] = []
     called: set[int] = set()
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Call) and _means_use_tools(node.func, names, modules):
             calls.append(node)
             called.add(id(node.func))
-    for node in ast.walk(tree):
+    for node in nodes:
         if id(node) not in called and _means_use_tools(node, names, modules) and _is_read(node):
             line = getattr(node, "lineno", 0)
             raise _at(line, "use_tools is passed on instead of called", "call it by its own name, where it is needed")
     calls.sort(key=lambda call: (call.lineno, call.col_offset))
     found: dict[tuple[str, str | None], Declared] = {}
     for call in calls:
-        for need in _needs_of(call):
+        for need in _needs_of(call, source):
             found.setdefault((need.query, need.server), need)
     if len(found) > MAX_NEEDS:
         raise ScriptError(f"{len(found)} needs are declared; {MAX_NEEDS} is the most", next_action="split the script")
     return tuple(found.values())
 
 
-def _aliases(tree: ast.Module) -> tuple[set[str], set[str]]:
+def _aliases(nodes: list[ast.AST]) -> tuple[set[str], set[str]]:
     """The names that mean `use_tools`, and the dotted names of modules that hold it."""
     names, modules = {USE_TOOLS}, set(HOMES)
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.ImportFrom) and node.module in HOMES:
             for alias in node.names:
                 if alias.name == USE_TOOLS:
@@ -159,7 +179,7 @@ def _dotted(node: ast.AST) -> str:
     return ".".join([node.id, *reversed(parts)]) if isinstance(node, ast.Name) else ""
 
 
-def _needs_of(call: ast.Call) -> Iterator[Declared]:
+def _needs_of(call: ast.Call, source: str) -> Iterator[Declared]:
     server: str | None = None
     for given in call.keywords:
         if given.arg != "server":
@@ -173,7 +193,7 @@ def _needs_of(call: ast.Call) -> Iterator[Declared]:
         raise _at(call.lineno, "use_tools declares nothing", _LITERALS)
     for argument in call.args:
         if not isinstance(argument, ast.Constant) or not isinstance(argument.value, str):
-            shown = ast.unparse(argument)[:80]
+            shown = (ast.get_source_segment(source, argument) or "")[:80]
             raise _at(argument.lineno, f"use_tools takes literal strings only, not {shown}", _LITERALS)
         query = argument.value.strip()
         if not query or len(query) > MAX_NEED_CHARS:

@@ -9,7 +9,7 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
 import msgspec
@@ -24,7 +24,12 @@ from toolfold.scripts.values import CallRecord, Limits, OutcomeName, ScriptResul
 from toolfold.types import Outcome
 from toolfold.wire.values import OnInput
 
-PIECE_CHARS = 1 << 20
+PIECE_BYTES = 1 << 20
+LARGE_BYTES = 64 * 1024
+"""What is longer is read in a thread."""
+FLOOD = 100_000
+"""How many frames a script may send over two for each call that it may make: one that asks for far too much at once
+reads its refusals, and one that goes on is ended."""
 LAST_WORDS_S = 2.0
 """How long a child may take to leave once it said that it is done."""
 
@@ -34,6 +39,9 @@ class Call(Protocol):
 
     def __call__(self, tool_id: str, args: Raw, *, on_input: OnInput | None) -> Awaitable[Outcome]: ...
 
+
+Refused = Callable[[str, ToolfoldError], None]
+"""Told the id of the tool, and why it was not called."""
 
 log = logging.getLogger("toolfold.scripts")
 
@@ -55,6 +63,7 @@ class Harness:
         call: Call,
         events: Events,
         limits: Limits,
+        refused: Refused,
         on_input: OnInput | None = None,
     ) -> None:
         self._run = run
@@ -63,6 +72,7 @@ class Harness:
         self._call = call
         self._events = events
         self._limits = limits
+        self._refused = refused
         self._on_input = self._pausing(on_input) if on_input is not None else None
         self._granted = {spec.tool_id for spec in start.tools}
         self._loop = asyncio.get_running_loop()
@@ -71,9 +81,10 @@ class Harness:
         self._queue: deque[Frame] = deque()
         self._over: asyncio.Future[None] = self._loop.create_future()
         self._records: list[CallRecord] = []
-        self._kept: dict[int, str] = {}
+        self._kept: dict[int, bytes] = {}
         self._kept_bytes = 0
         self._calls = 0
+        self._frames = 0
         self._last_id = 0
         self._done: Frame | None = None
         self._clock: asyncio.Timeout | None = None
@@ -85,19 +96,26 @@ class Harness:
         started = time.perf_counter()
         try:
             try:
-                async with asyncio.timeout(self._limits.wall_s) as self._clock:
+                async with asyncio.timeout(self._limits.wall_s) as clock:
+                    self._clock = clock
                     await self._child.send(_encode(self._start))
                     self._child.listen(self._heard)
                     await self._over
-                    self._clock.reschedule(_soon(self._clock, LAST_WORDS_S))
+                    self._clock = None  # a person who answers from here on has nothing to set going
+                    clock.reschedule(_soon(clock, LAST_WORDS_S))
                     ended = await self._child.wait()
             except TimeoutError:
                 self._child.kill("timed_out")
                 ended = await self._child.wait()
         finally:
+            self._clock = None
             self._child.kill()
             await self._stop_calls()
-        return self._result(ended, time.perf_counter() - started)
+        seconds = time.perf_counter() - started
+        said = len(memoryview(self._done.answer)) if self._done is not None else 0
+        if len(ended.stdout) + len(ended.stderr) + said > LARGE_BYTES:
+            return await asyncio.to_thread(self._result, ended, seconds)
+        return self._result(ended, seconds)
 
     def _heard(self, data: bytes | SandboxError | None) -> None:
         """What the child says, as it comes."""
@@ -107,9 +125,7 @@ class Harness:
             self._over.set_result(None)
             return
         try:
-            if isinstance(data, SandboxError):
-                raise data
-            frame = protocol.read(data)
+            frame = self._read(data)
             if frame.op in {"call", "load"}:
                 self._take(frame)
             elif frame.op == "cancel":
@@ -119,8 +135,17 @@ class Harness:
                 self._over.set_result(None)
         except (BadFrame, SandboxError) as error:
             self._events.emit("script.violation", run=self._run, error=str(error)[:200])
+            self._refused("", _nonsense(error))
             self._child.kill("protocol_violation")
             self._over.set_result(None)
+
+    def _read(self, data: bytes | SandboxError) -> Frame:
+        if isinstance(data, SandboxError):
+            raise data
+        self._frames += 1
+        if self._frames > 2 * self._limits.calls + FLOOD:
+            raise BadFrame("far more frames than a script may send")
+        return protocol.read(data)
 
     def _take(self, frame: Frame) -> None:
         if frame.id <= self._last_id:
@@ -163,10 +188,11 @@ class Harness:
     async def _answer(self, frame: Frame) -> None:
         started = time.perf_counter()
         code, size = "CANCELLED", 0
+        self._calls += 1
+        over = self._calls - self._limits.calls
         try:
             try:
-                self._check(frame)
-                arguments = protocol.arguments(frame.tool, frame.args)
+                arguments = await self._admitted(frame, over)
                 outcome = await self._call(frame.tool, arguments, on_input=self._on_input)
                 size = len(memoryview(outcome.result))
                 reply = self._reply(frame.id, outcome, size)
@@ -179,14 +205,26 @@ class Harness:
                 code = "INTERNAL"
                 reply = _encode({"id": frame.id, "error": {"code": code, "message": "the host failed"}})
             finally:
-                self._record(frame, started, code, size)
+                if over <= 1:
+                    self._record(frame, started, code, size)
             await self._send(reply)
         finally:
             self._finished(frame)
 
-    def _check(self, frame: Frame) -> None:
-        self._calls += 1
-        if self._calls > self._limits.calls:
+    async def _admitted(self, frame: Frame, over: int) -> Raw:
+        """The arguments of a call that may be made. Of those over the limit only the first is kept."""
+        try:
+            self._check(frame, over)
+            if len(memoryview(frame.args)) > LARGE_BYTES:
+                return await asyncio.to_thread(protocol.arguments, frame.tool, frame.args)
+            return protocol.arguments(frame.tool, frame.args)
+        except ToolfoldError as error:
+            if over <= 1:
+                self._refused(frame.tool[:200], error)
+            raise
+
+    def _check(self, frame: Frame, over: int) -> None:
+        if over > 0:
             raise CallLimit(
                 f"a script may make {self._limits.calls:,} calls, and this one made them",
                 next_action="ask for more at once, or raise scripts.calls",
@@ -207,17 +245,18 @@ class Harness:
                 f"the results of this script are over {self._limits.kept_bytes:,} bytes",
                 next_action="ask the tools for less, or do the work in several scripts",
             )
-        self._kept[number] = bytes(outcome.result).decode("utf-8", "replace")
+        self._kept[number] = bytes(outcome.result)
         return _encode({"id": number, "ref": number, "size": size})
 
     async def _load(self, frame: Frame) -> None:
         try:
-            text = self._kept.get(frame.ref)
-            if text is None:
+            kept = self._kept.get(frame.ref)
+            if kept is None:
                 error = NotDeclared("there is no such result", next_action="call the tool again")
                 await self._send(_encode({"id": frame.id, "error": error.as_dict()}))
             else:
-                await self._send(_encode({"id": frame.id, "piece": text[frame.offset : frame.offset + PIECE_CHARS]}))
+                piece, after = _piece(kept, frame.offset)
+                await self._send(_encode({"id": frame.id, "piece": piece, "after": after}))
         finally:
             self._finished(frame)
 
@@ -270,6 +309,10 @@ class Harness:
 
     def _result(self, ended: Exit, seconds: float) -> ScriptResult:
         done = self._done
+        warnings = protocol.warnings(done.warnings) if done is not None else ()
+        if self._calls > self._limits.calls:
+            over = self._calls - self._limits.calls
+            warnings += (f"calls over the limit of {self._limits.calls:,}, which were refused: {over:,}",)
         stdout = output.shown(ended.stdout)
         answer: Any = None
         if done is not None and len(memoryview(done.answer)) <= self._limits.answer_bytes:
@@ -285,7 +328,7 @@ class Harness:
             error=protocol.problem(done.error) if done is not None else None,
             needs=self._start.needs,
             calls=tuple(self._records),
-            warnings=tuple(output.shown(text)[:500] for text in done.warnings[: protocol.MAX_WARNINGS]) if done else (),
+            warnings=warnings,
             seconds=round(seconds, 6),
             layers=self._child.layers,
             unsafe=not self._child.layers,
@@ -296,6 +339,22 @@ def _soon(clock: asyncio.Timeout, seconds: float) -> float:
     soon = asyncio.get_running_loop().time() + seconds
     until = clock.when()
     return soon if until is None else min(soon, until)
+
+
+def _nonsense(error: Exception) -> SandboxError:
+    return SandboxError(
+        f"a script's process wrote nonsense on its channel: {str(error)[:200]}",
+        next_action="use the functions that use_tools gives, and leave descriptor 3 alone",
+    )
+
+
+def _piece(kept: bytes, offset: int) -> tuple[str, int]:
+    """The text from there on, whole characters only, and where the next piece begins."""
+    end = min(offset + PIECE_BYTES, len(kept))
+    for _ in range(3):
+        if end < len(kept) and kept[end] & 0xC0 == 0x80:
+            end -= 1
+    return kept[offset:end].decode("utf-8", "replace"), end
 
 
 def _outcome(done: Frame | None, ended: Exit) -> OutcomeName:

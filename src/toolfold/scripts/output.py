@@ -6,16 +6,22 @@ from typing import Any
 import msgspec
 
 MAX_JSON_LINE = 1 << 20
+PIECE = 1 << 16
 
 _CODES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
-_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]")
+_RANGES = ((0, 8), (0xB, 0x1F), (0x7F, 0x9F), (0x61C, 0x61C), (0x200E, 0x200F), (0x202A, 0x202E), (0x2066, 0x2069))
+_WRITTEN = {n: ascii(chr(n))[1:-1] for first, last in (*_RANGES, (0xFEFF, 0xFEFF)) for n in range(first, last + 1)}
+_CONTROL = re.compile(f"[{re.escape(''.join(map(chr, _WRITTEN)))}]")
 
 
 def shown(data: bytes | str) -> str:
     """The text with terminal codes taken out and other control characters written out."""
     text = data.decode("utf-8", "replace") if isinstance(data, bytes) else data
     text = _CODES.sub("", text.replace("\r\n", "\n").replace("\r", "\n"))
-    return _CONTROLS.sub(lambda found: ascii(found.group())[1:-1], text)
+    if _CONTROL.search(text) is None:
+        return text
+    # Each piece is one call into C; between two of them other threads have their turn.
+    return "".join([text[at : at + PIECE].translate(_WRITTEN) for at in range(0, len(text), PIECE)])
 
 
 def last_json(text: str) -> Any:

@@ -1,5 +1,10 @@
-"""What a child may say, read strictly. A frame that is none of these ends the run: an honest child sends no other."""
+"""What a child may say, read strictly. A frame that is none of these ends the run: an honest child sends no other.
 
+A frame is read in the event loop and may have megabytes, so only its outline is: what it carries is looked into later,
+as far as it is of a size that an honest child sends.
+"""
+
+import re
 from typing import Any
 
 import msgspec
@@ -7,10 +12,13 @@ from msgspec import Raw, Struct
 
 from toolfold.errors import InvalidArguments
 from toolfold.scripts.output import shown
-from toolfold.scripts.values import Problem
+from toolfold.scripts.values import MAX_WARNING, MAX_WARNINGS, Problem
 
 MAX_TEXT = 8_000
-MAX_WARNINGS = 20
+MAX_TOLD_BYTES = 128 * 1024
+"""Of the account of an error, or of all warnings. The longest texts that a child keeps need less, however written."""
+MAX_PARTS = 100_000
+"""Values in arguments. What makes them costly is how many there are, not how long."""
 MAX_DEPTH = 64
 """Of arguments. Real ones need a tenth of it; a validator that recurses stands far more."""
 
@@ -27,8 +35,8 @@ class Frame(Struct, frozen=True):
     outcome: str = ""
     answer: Raw = Raw(b"null")
     code: int | None = None
-    error: dict[str, Any] | None = None
-    warnings: list[str] = []
+    error: Raw = Raw(b"null")
+    warnings: Raw = Raw(b"[]")
 
 
 class BadFrame(Exception):
@@ -36,7 +44,10 @@ class BadFrame(Exception):
 
 
 _decode = msgspec.json.Decoder(Frame).decode
+_texts = msgspec.json.Decoder(list[str]).decode
+_object = msgspec.json.Decoder(dict[str, Any] | None).decode
 OPS = frozenset({"call", "load", "cancel", "done"})
+_STRINGS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 
 
 def read(data: bytes) -> Frame:
@@ -57,6 +68,7 @@ def arguments(tool_id: str, raw: Raw) -> Raw:
     """
     try:
         given = bytes(raw)
+        _refuse_crowd(given)
         value = msgspec.json.decode(given)
         if given.count(b"{") + given.count(b"[") > MAX_DEPTH:
             _refuse_depth(value)
@@ -66,9 +78,16 @@ def arguments(tool_id: str, raw: Raw) -> Raw:
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise InvalidArguments(
             f"the arguments of {tool_id} cannot be read: {str(error) or 'nested too deep'}",
-            next_action="send plain JSON: less deep, numbers that fit, each key once",
+            next_action="send plain JSON: less deep, fewer values, numbers that fit, each key once",
         ) from None
     return Raw(made)
+
+
+def _refuse_crowd(given: bytes) -> None:
+    if len(given) > MAX_PARTS:
+        plain = _STRINGS.sub(b"", given)
+        if plain.count(b",") + plain.count(b"[") + plain.count(b"{") > MAX_PARTS:
+            raise ValueError(f"they have over {MAX_PARTS:,} values")
 
 
 def _refuse_depth(value: Any) -> None:
@@ -96,8 +115,26 @@ def _refuse_twins(raw: Raw) -> None:
     json.loads(bytes(raw), object_pairs_hook=unique)
 
 
-def problem(told: dict[str, Any] | None) -> Problem | None:
+def warnings(raw: Raw) -> tuple[str, ...]:
+    """What the child warns of, cut to size."""
+    try:
+        return tuple(shown(text[:MAX_WARNING]) for text in _texts(_bounded(raw))[:MAX_WARNINGS])
+    except (msgspec.DecodeError, RecursionError):
+        return ("what the script was to be warned of cannot be read",)
+
+
+def _bounded(raw: Raw) -> bytes:
+    if len(memoryview(raw)) > MAX_TOLD_BYTES:
+        raise msgspec.DecodeError("too long")
+    return bytes(raw)
+
+
+def problem(raw: Raw) -> Problem | None:
     """The child's account of an error, cut to size: it may be a lie, and is never more than text."""
+    try:
+        told = _object(_bounded(raw))
+    except (msgspec.DecodeError, RecursionError):
+        return Problem(type="Error", message="what the script told of its error cannot be read")
     if told is None:
         return None
 

@@ -4,6 +4,10 @@ from typing import Any, Literal
 
 from msgspec import UNSET, Struct, UnsetType
 
+MAX_WARNINGS = 20
+MAX_WARNING = 500
+"""How many warnings a run may have, and characters each."""
+
 Type = Any
 """A type as plain JSON: `"str"`, `"int"`, `"num"`, `"bool"`, `"null"`, `"any"`, `["list", T]`, `["map", T]`,
 `["lit", [values]]`, `["or", [T, …]]`, or `["obj", name]`, a model of the same tool."""
@@ -81,6 +85,8 @@ class Start(Struct, frozen=True, kw_only=True, omit_defaults=True):
     calls_at_once: int = 16
     answer_bytes: int = 1 << 20
     """The longest final JSON summary."""
+    heard_bytes: int = 4 << 20
+    """The longest frame that the host takes."""
 
 
 class Limits(Struct, frozen=True, kw_only=True):

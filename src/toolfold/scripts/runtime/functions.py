@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Awaitable, Callable
+from functools import cache
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
@@ -71,11 +72,11 @@ class Bound:
         return made
 
     def _lazy(self, answer: Answer) -> LazyResult:
-        def fetch(offset: int) -> str:
+        def fetch(offset: int) -> tuple[str, int]:
             found = self._link.ask({"op": "load", "ref": answer.ref, "offset": offset})
             if found.error is not None:
                 raise error_of(found.error)
-            return found.piece or ""
+            return found.piece or "", found.after
 
         return LazyResult(answer.size, fetch, self._reader.read)
 
@@ -153,7 +154,7 @@ def _unfit(spec: ToolSpec, error: ValidationError) -> errors.InvalidArguments:
 
 def error_of(told: dict[str, Any]) -> errors.ToolfoldError:
     """The host's error as the exception of its own kind."""
-    kind = _kinds().get(str(told.get("code")), errors.ToolfoldError)
+    kind = kinds().get(str(told.get("code")), errors.ToolfoldError)
     made = kind.__new__(kind)
     errors.ToolfoldError.__init__(
         made,
@@ -164,7 +165,9 @@ def error_of(told: dict[str, Any]) -> errors.ToolfoldError:
     return made
 
 
-def _kinds() -> dict[str, type[errors.ToolfoldError]]:
+@cache
+def kinds() -> dict[str, type[errors.ToolfoldError]]:
+    """Every error that there is, by its code."""
     found = {errors.ToolfoldError.code: errors.ToolfoldError}
     stack = [errors.ToolfoldError]
     while stack:

@@ -7,15 +7,15 @@ attribute access and so waits without a loop. One thread at a time.
 
 import asyncio
 import socket
-import struct
 from typing import Any
 
 from msgspec import DecodeError, Struct
 from msgspec.json import Decoder, encode
 
+from toolfold.errors import InvalidArguments
+from toolfold.sandbox.frames import LENGTH
 from toolfold.scripts.runtime.idling import Idle
 
-_LENGTH = struct.Struct(">I")
 READ = 1 << 18
 
 
@@ -27,6 +27,8 @@ class Answer(Struct, frozen=True):
     ref: int | None = None
     size: int = 0
     piece: str | None = None
+    after: int = 0
+    """Where the next piece begins."""
     error: dict[str, Any] | None = None
 
 
@@ -36,9 +38,11 @@ _answer = Decoder(Answer)
 class Link:
     """One per child."""
 
-    def __init__(self, channel: socket.socket, at_once: int) -> None:
+    def __init__(self, channel: socket.socket, at_once: int, most: int) -> None:
+        """`most` is the longest frame that the host takes."""
         self._channel = channel
         self._at_once = at_once
+        self._most = most
         self._number = 0
         self._waiting: dict[int, asyncio.Future[Answer]] = {}
         self._early: dict[int, Answer] = {}
@@ -65,7 +69,13 @@ class Link:
 
     def _called(self, tool_id: str, arguments: Any) -> int:
         self._number = number = self._number + 1
-        self._send(_framed(encode({"op": "call", "id": number, "tool": tool_id, "args": arguments})))
+        frame = encode({"op": "call", "id": number, "tool": tool_id, "args": arguments})
+        if len(frame) > self._most:
+            raise InvalidArguments(
+                f"the arguments of {tool_id} have {len(frame):,} bytes; {self._most:,} is the most",
+                next_action="send less at once",
+            )
+        self._send(_framed(frame))
         return number
 
     def _on_the_spot(self, number: int) -> Answer | None:
@@ -76,7 +86,7 @@ class Link:
             self._listen(False)
         while self._idle.until_readable():
             data = self._read()
-            if not self._buffer and len(data) > 4 and _LENGTH.unpack_from(data)[0] == len(data) - 4:
+            if not self._buffer and len(data) > 4 and LENGTH.unpack_from(data)[0] == len(data) - 4:
                 answer = _answer.decode(data[4:])
                 if answer.id == number:
                     return answer
@@ -124,6 +134,8 @@ class Link:
         self._idle.attach(loop)
         self._waiting.clear()
         self._listening = False
+        if self._out:  # what the loop before did not get to send
+            loop.add_writer(self._channel, self._writable)
 
     def _listen(self, listening: bool) -> None:
         if listening != self._listening and self._loop is not None:
@@ -174,7 +186,7 @@ class Link:
             raise ConnectionError("the host closed the connection")
         self._buffer += data
         while len(self._buffer) >= 4:
-            (length,) = _LENGTH.unpack_from(self._buffer)
+            (length,) = LENGTH.unpack_from(self._buffer)
             if len(self._buffer) < 4 + length:
                 return
             answer = _answer.decode(memoryview(self._buffer)[4 : 4 + length].tobytes())
@@ -187,4 +199,4 @@ class Link:
 
 
 def _framed(body: bytes) -> bytes:
-    return _LENGTH.pack(len(body)) + body
+    return LENGTH.pack(len(body)) + body

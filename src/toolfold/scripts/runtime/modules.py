@@ -1,13 +1,13 @@
 """The modules that a script imports: `runtime.discovery`, `runtime.exceptions`, `servers.<name>`. In the child only."""
 
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
 import toolfold
 from toolfold import errors
-from toolfold.scripts.runtime.functions import Binding, Bound
+from toolfold.scripts.runtime.functions import Binding, Bound, kinds
 from toolfold.scripts.runtime.link import Link
 from toolfold.scripts.values import Need, Start
 
@@ -88,7 +88,7 @@ class Declarations:
         runtime.__path__ = []
         discovery = ModuleType("runtime.discovery", "Declares which tools a script needs.")
         exceptions = ModuleType("runtime.exceptions", "What can go wrong with tools.")
-        for kind in _exceptions():
+        for kind in kinds().values():
             setattr(exceptions, kind.__name__, kind)
         for module in (discovery, runtime, toolfold):
             module.use_tools = self.use_tools  # type: ignore[attr-defined]  # modules take any name
@@ -120,11 +120,3 @@ def _not_declared(name: str) -> Any:
 
 def _missing(name: str) -> ImportError:
     return ImportError(f"servers.{name} is not there yet: call use_tools with what you need of it first", name=name)
-
-
-def _exceptions() -> Iterable[type[errors.ToolfoldError]]:
-    stack: list[type[errors.ToolfoldError]] = [errors.ToolfoldError]
-    while stack:
-        kind = stack.pop()
-        yield kind
-        stack.extend(kind.__subclasses__())

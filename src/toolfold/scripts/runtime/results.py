@@ -12,7 +12,6 @@ from toolfold.scripts.runtime.models import Models, Result
 from toolfold.scripts.runtime.records import Record, Records, TextResult, text_of, wrap
 from toolfold.scripts.values import ToolSpec, Type
 
-PIECE = 1 << 20
 Warn = Callable[[str], None]
 
 
@@ -111,7 +110,10 @@ def _with(made: Any, data: Any, content: list[Any]) -> Any:
 class LazyResult:
     """A large result that is still with the host. It loads when the script looks into it."""
 
-    def __init__(self, size: int, fetch: Callable[[int], str], read: Callable[[dict[str, Any]], Any]) -> None:
+    def __init__(
+        self, size: int, fetch: Callable[[int], tuple[str, int]], read: Callable[[dict[str, Any]], Any]
+    ) -> None:
+        """`fetch` gives the piece at a place, and the place of the next."""
         self.size = size
         """Bytes of JSON."""
         self._fetch = fetch
@@ -127,9 +129,9 @@ class LazyResult:
     def pieces(self) -> Iterator[str]:
         """The JSON text of the whole result, piece by piece, for what is larger than the memory at hand."""
         offset = 0
-        while piece := self._fetch(offset):
+        while offset < self.size:
+            piece, offset = self._fetch(offset)
             yield piece
-            offset += len(piece)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):

@@ -54,7 +54,7 @@ def problem(error: BaseException, start: Start) -> dict[str, Any]:
         "line": line,
         "source": _whole(source[:300]),
         "traceback": _whole("".join(shown)[-MAX_TRACEBACK:]),
-        "next_action": error.next_action if isinstance(error, ToolfoldError) else "",
+        "next_action": _whole(error.next_action[:MAX_MESSAGE]) if isinstance(error, ToolfoldError) else "",
     }
 
 
