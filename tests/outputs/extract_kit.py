@@ -12,7 +12,8 @@ from toolfold.config.values import Extraction
 from toolfold.events import Event, Events
 from toolfold.model import Model, Prompt
 from toolfold.outputs.document import Document
-from toolfold.outputs.extraction import Extract, Mode, extract_from
+from toolfold.outputs.extraction import Extract, extract_from
+from toolfold.outputs.routing import Mode
 
 
 def stored(folder: Path, content: str | bytes, *, tool: str = "shop.list_orders") -> Document:

@@ -14,7 +14,7 @@ from toolfold.model import Prompt, Reply
 from toolfold.outputs import prompts
 from toolfold.outputs.chunks import balanced_size, chunks_needed, cut_into
 from toolfold.outputs.definition import SCHEMA
-from toolfold.outputs.extraction import Mode
+from toolfold.outputs.routing import Mode
 from toolfold.outputs.wrapper import final_report
 from toolfold.testing.scripted import ScriptedModel
 

@@ -10,9 +10,9 @@ from extract_kit import ask, stored
 import toolfold
 from toolfold import tokens
 from toolfold.bench.outputs_documents import KINDS, write
-from toolfold.outputs.extraction import Mode
 from toolfold.outputs.local.answer import answer
 from toolfold.outputs.local.index import Indexes
+from toolfold.outputs.routing import Mode
 
 ORDERS = {
     "total": 400,
@@ -177,7 +177,7 @@ def test_most_questions_to_generated_documents_are_answered(tmp_path: Path, kind
     path = tmp_path / "document"
     questions = write(kind, path, 300_000, 5, 12)
     indexes = Indexes()
-    texts = [answer(indexes, path, question.request, 2000).text for question in questions]
+    texts = [answer(indexes, path, question.request, 2000) for question in questions]
     held = [
         q for q, text in zip(questions, texts, strict=True) if q.answer in text or q.answer in text.replace('": ', '":')
     ]

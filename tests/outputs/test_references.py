@@ -1,17 +1,22 @@
 """A stored output as an argument of another call: the host puts the value in, checked like any other argument."""
 
 import json
+import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from storing_scene import TOOLS, Scene, large_spec, read, run, settings, text_result
 
-from toolfold import Gateway
+from toolfold import Gateway, extract
 from toolfold.config import Outputs
 from toolfold.errors import InvalidArguments, ToolfoldError, UnknownField, UnknownHandle
-from toolfold.outputs.paths import at_path, near_paths, read_path
+from toolfold.outputs.paths import Step, at_path, near_paths, read_path, show_path
+from toolfold.outputs.references import MOST_REFERENCES
 from toolfold.types import Caller, Outcome
 
 ANNA = Caller(name="anna", session="one")
@@ -166,6 +171,123 @@ def test_a_large_result_moves_between_real_servers_without_passing_through_the_m
             assert found["length"] > 4_000_000
 
     run(main())
+
+
+@pytest.mark.requirement("O-16")
+def test_many_references_to_one_output_read_it_once_and_are_bounded_in_number(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main() -> None:
+        async with Referring(tmp_path) as scene:
+            one = {"$output": scene.handle, "path": "orders[3].id"}
+            reads: list[str] = []
+            own = Path.read_bytes
+
+            def read_bytes(path: Path) -> bytes:
+                reads.append(path.name)
+                return own(path)
+
+            monkeypatch.setattr(Path, "read_bytes", read_bytes)
+            assert await scene.refer({"deep": [one] * MOST_REFERENCES}) == {"deep": [3] * MOST_REFERENCES}
+            assert reads == [scene.handle]
+            with pytest.raises(InvalidArguments, match=str(MOST_REFERENCES)) as caught:
+                await scene.refer({"deep": [one] * (MOST_REFERENCES + 1)})
+            assert caught.value.next_action
+
+    run(main())
+
+
+@pytest.mark.requirement("O-16")
+def test_each_reference_is_told_with_a_path_or_without(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with Referring(tmp_path) as scene:
+            whole, part = {"$output": scene.handle}, {"$output": scene.handle, "path": "orders[3].id"}
+            await scene.refer({"deep": [whole, part]})
+            told = [event.data for event in scene.told if event.name == "output.referenced"]
+            assert [(data["handle"], data["path"], data["bytes"]) for data in told] == [
+                (scene.handle, None, len(json.dumps(ORDERS))),
+                (scene.handle, "orders[3].id", 1),
+            ]
+
+    run(main())
+
+
+ODD = {
+    "orders": [{"id": 1, "e-mail": "a@x"}, {"id": 2, "e-mail": "b@x"}],
+    "odd key": {'q"x': 1, "it's": 2, "": 3, "a.b": 4, "[0]": 5, "\\": 6},
+    "1st": {"x": 7},
+    "$": 8,
+    "$ref": 9,
+    "*": 10,
+    "0": 11,
+    "ünï": {"漢": 12},
+}
+
+
+@pytest.mark.requirement("O-16")
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("orders[*].id", [1, 2]),
+        ("orders[].id", [1, 2]),
+        ("orders.*.id", [1, 2]),
+        ("orders[-1].id", 2),
+        ("orders.0.id", 1),
+        ("orders.1.e-mail", "b@x"),
+        ('[\'odd key\']["q\\"x"]', 1),
+        ("['odd key']['it\\'s']", 2),
+        ("['odd key']['']", 3),
+        ("1st.x", 7),
+        ("$ref", 9),
+        ("$.$ref", 9),
+        ("['*']", 10),
+        ("$[0]", 11),
+        ("ünï.漢", 12),
+    ],
+)
+def test_every_form_of_a_path_means_the_same_to_tool_output_and_to_a_reference(
+    tmp_path: Path, path: str, value: Any
+) -> None:
+    steps = read_path(path)
+    assert steps is not None
+    assert at_path(ODD, steps) == value
+    document = tmp_path / "odd.json"
+    document.write_text(json.dumps(ODD, ensure_ascii=False))
+    text = extract(document, path)
+    for one in value if isinstance(value, list) else [value]:
+        assert f"]\n{json.dumps(one)}" in text
+
+
+def leaves(value: Any, at: tuple[Step, ...] = ()) -> Iterator[tuple[tuple[Step, ...], Any]]:
+    if isinstance(value, dict | list):
+        for step, inner in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from leaves(inner, (*at, step))
+    else:
+        yield at, value
+
+
+@pytest.mark.requirement("O-16")
+def test_whatever_path_tool_output_prints_works_in_a_reference(tmp_path: Path) -> None:
+    document = tmp_path / "odd.json"
+    document.write_text(json.dumps(ODD))
+    for steps, value in leaves(ODD):
+        printed = re.search(r"^(\S.*) \[line \d+, bytes \d+-\d+\]$", extract(document, show_path(steps)), re.MULTILINE)
+        assert printed, steps
+        read_back = read_path(printed[1])
+        assert read_back == list(steps)
+        assert at_path(ODD, read_back) == value
+
+
+@given(st.lists(st.text(max_size=12) | st.integers(-99, 99) | st.none(), max_size=6))
+def test_a_written_path_is_read_back_as_it_was(steps: list[Step]) -> None:
+    assert read_path(show_path(steps)) == steps
+
+
+def test_words_that_only_look_like_a_path_are_searched_for(tmp_path: Path) -> None:
+    document = tmp_path / "files.json"
+    document.write_text(json.dumps([{"file": "src/main.py", "host": "10.0.0.1"}] * 3))
+    for asked in ("src/main.py", "10.0.0.1"):
+        assert "There is nothing at" not in extract(document, asked)
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ SOURCE = Path(__file__).resolve().parents[2] / "src" / "toolfold"
 ON_THE_WAY = (
     *("wire/framing.py", "wire/sse.py", "wire/spill.py", "wire/connection.py", "wire/inputs.py", "wire/http.py"),
     *("wire/http_client.py", "wire/http_events.py", "wire/stdio.py", "wire/pipes.py"),
-    *("upstream/pool.py", "calls/invoking.py", "calls/bounding.py", "calls/recording.py", "calls/stack.py"),
+    *("upstream/pool.py", "calls/invoking.py", "calls/bounding.py", "calls/stack.py"),
     *("outputs/keeping.py", "outputs/storing.py", "outputs/layout.py", "outputs/message.py", "outputs/store.py"),
     *("outputs/unescaping.py", "outputs/scanning.py", "gateway/calling.py", "gateway/storing.py"),
 )

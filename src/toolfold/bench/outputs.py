@@ -65,7 +65,7 @@ class Tally:
 
     def ask(self, indexes: Indexes, path: Path, question: Question) -> None:
         started = time.perf_counter()
-        text = answer(indexes, path, question.request, BUDGET).text
+        text = answer(indexes, path, question.request, BUDGET)
         self.seconds.append(time.perf_counter() - started)
         self.asked += 1
         ways = {

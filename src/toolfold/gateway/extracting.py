@@ -4,16 +4,13 @@ from pathlib import Path
 from typing import Any
 
 from toolfold.config import Settings
+from toolfold.gateway.storing import configured_model
 from toolfold.outputs.asking import extract_blocking
 
 
 def extract_file(settings: Settings, document: Path | bytes, request: str, mode: Any) -> dict[str, Any]:
     """The answer and its facts."""
-    model = None
-    if settings.model.name:
-        from toolfold.agent.models import configured
-
-        model = configured(settings.model)
+    model = configured_model(settings)
     found = extract_blocking(document, request, mode=mode, model=model, options=settings.outputs)
     return {
         "text": found.text,

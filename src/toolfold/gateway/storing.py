@@ -10,13 +10,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from toolfold.calls import Wrap
+from toolfold.calls import Check, Wrap
 from toolfold.config import Settings
-from toolfold.errors import InvalidArguments
+from toolfold.errors import InvalidArguments, OutputError
 from toolfold.events import Events
 from toolfold.outputs import definition as tool_output
 from toolfold.outputs.keeping import Origin
 from toolfold.outputs.references import References
+from toolfold.outputs.routing import MODES, Mode
 from toolfold.outputs.store import OutputStore
 from toolfold.outputs.storing import Storing
 from toolfold.types import LOCAL, Caller, Stored
@@ -24,7 +25,6 @@ from toolfold.types import LOCAL, Caller, Stored
 if TYPE_CHECKING:
     from toolfold.config.values import Extraction
     from toolfold.model import Model
-    from toolfold.outputs.extraction import Mode
 
 __all__ = ["MODES", "NOTE", "OnChanged", "StoredOutputs", "tool_output"]
 
@@ -36,7 +36,15 @@ NOTE = "outputs-session"
 LOOK_S = 60.0
 """How often an open gateway looks for outputs that outlived their time."""
 
-MODES = ("auto", "full-chunked", "read-grep", "truncate")
+
+def configured_model(settings: Settings) -> "Model | None":
+    """The model of the configuration, where it names one."""
+    if not settings.model.name:
+        return None
+    from toolfold.agent.models import configured
+
+    return configured(settings.model)
+
 
 OnChanged = Callable[[Caller, bool], None]
 """Told a caller, and whether its session holds outputs now, each time that changes."""
@@ -58,13 +66,14 @@ class StoredOutputs:
         self._listeners: list[OnChanged] = []
         self._holding: dict[tuple[str, str], Caller] = {}
         self._model: Model | None = None
+        self._asked = False
         self._sweeping: asyncio.Task[None] | None = None
         self._swept = asyncio.Event()
 
     @property
-    def wraps(self) -> tuple[Wrap, Wrap]:
-        """The handlers for the stack of calls: the one that stores results, then the one that resolves references."""
-        return self._storing.wrap, self._references.wrap
+    def wraps(self) -> tuple[Wrap, Check]:
+        """For the stack of calls: the handler that stores results, and the check that resolves references."""
+        return self._storing.wrap, self._references.check
 
     def start(self) -> None:
         """Clears away in the background what dead processes left, and from then on what outlived its time."""
@@ -74,17 +83,21 @@ class StoredOutputs:
             log.debug("stored outputs are looked at without a running loop, so nothing is cleared away yet")
 
     async def _stay_clear(self) -> None:
-        try:
-            await self._sweep()
-        finally:
-            self._swept.set()
+        work = self._sweep
         while True:
+            try:
+                await work()
+            except (OutputError, OSError) as error:  # what fails now may work in the next round
+                log.warning("stored outputs could not be cleared away: %s", error)
+            finally:
+                self._swept.set()
+            work = self.purge
             await asyncio.sleep(min(self._settings.outputs.lifetime_s, LOOK_S))
-            await self.purge()
 
     async def purge(self) -> None:
         """Removes what outlived its time, in every session."""
         await asyncio.to_thread(self.store.purge)
+        await self._let_go_of_gone()
         for caller in tuple(self._holding.values()):
             await self(caller)
 
@@ -119,6 +132,10 @@ class StoredOutputs:
     async def keep_text(self, text: str, *, tool_id: str, arguments: str = "{}", caller: Caller = LOCAL) -> Stored:
         """Stores a text that no tool returned, such as what a script printed; `tool_id` is the name it goes by."""
         return await self._storing.keep_text(text, Origin(caller, tool_id, arguments))
+
+    async def fitting(self, text: str, *, tool_id: str, arguments: str = "{}", caller: Caller = LOCAL) -> str:
+        """Such a text itself where it is as small as a result may be, else the message about where it is kept."""
+        return await self._storing.fitting(text, Origin(caller, tool_id, arguments))
 
     def on_changed(self, listener: OnChanged) -> Callable[[], None]:
         """Tells the listener when a session gets its first output or loses its last; the result ends that."""
@@ -167,8 +184,9 @@ class StoredOutputs:
 
         if mode not in MODES:
             raise InvalidArguments(f"there is no mode {mode!r}", hints=MODES, next_action=f"use {' or '.join(MODES)}")
-        chosen: Mode = mode  # type: ignore[assignment]  # checked just above
+        chosen: Mode = mode
         document = await asyncio.to_thread(self.store.document, handle, caller)
+        self._asked = True
         answer = await extract_from(
             document,
             request,
@@ -180,11 +198,8 @@ class StoredOutputs:
         return answer.text
 
     def _configured(self) -> "Model | None":
-        """The model of the configuration, where it names one."""
-        if self._model is None and self._settings.model.name:
-            from toolfold.agent.models import configured
-
-            self._model = configured(self._settings.model)
+        if self._model is None:
+            self._model = configured_model(self._settings)
         return self._model
 
     # --- the end
@@ -192,6 +207,7 @@ class StoredOutputs:
     async def end(self, caller: Caller) -> None:
         """A caller's session is over: what was stored for it is removed."""
         await asyncio.to_thread(self.store.end, caller)
+        await self._let_go_of_gone()
         self._emptied(caller)
 
     async def aclose(self) -> None:
@@ -202,3 +218,11 @@ class StoredOutputs:
             await asyncio.gather(self._sweeping, return_exceptions=True)
             self._sweeping = None
         await asyncio.shield(asyncio.to_thread(self.store.close))
+        await self._let_go_of_gone()
+
+    async def _let_go_of_gone(self) -> None:
+        """What extraction remembers of documents goes with them."""
+        if self._asked:
+            from toolfold.outputs.extraction import INDEXES
+
+            await asyncio.to_thread(INDEXES.drop_gone)

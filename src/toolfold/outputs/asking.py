@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+import math
 import os
 import tempfile
 import uuid
@@ -15,11 +16,13 @@ from toolfold.errors import ConfigError, OutputError
 from toolfold.model import Model
 from toolfold.outputs.counting import Lines, count_tokens
 from toolfold.outputs.document import Document
-from toolfold.outputs.extraction import DEFAULTS, Extract, Mode, extract_from
+from toolfold.outputs.extraction import DEFAULTS, Extract, extract_from
+from toolfold.outputs.local.formats import HEAD, is_binary
 from toolfold.outputs.plainfile import open_plain
+from toolfold.outputs.routing import MODES, Mode
 
 BLOCK = 1 << 20
-MODES = ("auto", "full-chunked", "read-grep", "truncate")
+BINARY = "application/octet-stream"
 
 
 def extract(
@@ -79,12 +82,16 @@ def describe_path(given: Path, *, exact: bool) -> Document:
 
 def describe(path: Path, name: str, known_as: str, *, exact: bool) -> Document:
     """The file with its counts. Tokens are counted only where a model needs them; else they are estimated."""
-    lines = Lines()
+    lines, handle = Lines(), str(identity(known_as))
     with open_plain(path) as file:
+        binary = is_binary(file.read(HEAD))
+        file.seek(0)
         while block := file.read(BLOCK):
             lines.add(block)
-        tokens = count_tokens(file.fileno(), lines.bytes, lambda: None) if exact else lines.bytes // 4
-    return Document(path, name, "{}", str(identity(known_as)), lines.bytes, lines.lines, tokens)
+        if binary:
+            return Document(path, name, "{}", handle, lines.bytes, 0, 0, BINARY)
+        tokens = count_tokens(file.fileno(), lines.bytes, lambda: None) if exact else math.ceil(lines.bytes / 4)
+    return Document(path, name, "{}", handle, lines.bytes, lines.lines, tokens)
 
 
 def identity(known_as: str) -> uuid.UUID:

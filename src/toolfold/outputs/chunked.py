@@ -1,6 +1,7 @@
 """Full-chunked: every chunk of the document is read by the model, several at once; one more call joins the answers."""
 
 import asyncio
+from functools import partial
 
 from toolfold.errors import ModelError
 from toolfold.model import Message, Prompt
@@ -8,6 +9,7 @@ from toolfold.outputs import prompts
 from toolfold.outputs.chunks import Chunk, chunks_needed, cut_chunks, room_for_chunk
 from toolfold.outputs.document import Document
 from toolfold.outputs.spending import Spending
+from toolfold.outputs.turns import in_turn
 from toolfold.outputs.wrapper import final_report
 
 MARGIN = 160
@@ -39,8 +41,8 @@ async def extract_chunked(
     if needed > most:
         raise TooManyChunks(f"the document takes {needed} chunks, and {most} are allowed")
     count = spending.model.count_tokens
-    chunks = await asyncio.to_thread(
-        cut_chunks, document.path, needed, overlap, room=room, count_tokens=count, most=most
+    chunks = await in_turn(
+        partial(cut_chunks, document.path, needed, overlap, room=room, count_tokens=count, most=most)
     )
     if chunks is None:
         raise TooManyChunks(f"the document takes more than {most} chunks")

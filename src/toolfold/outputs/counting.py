@@ -119,7 +119,7 @@ def _count_apart(
     """Counted by other processes; `None` where that did not work."""
     number = max(1, min(MOST_PROCESSES, os.cpu_count() or 1))
     cuts = sorted({0, size, *(next_cut(read, size * part // number, size) for part in range(1, number))})
-    command = [sys.executable, "-m", "toolfold.outputs.counting"]
+    command = [sys.executable, "-P", "-m", "toolfold.outputs.counting"]
     children: list[subprocess.Popen[bytes]] = []
     try:
         for start, end in pairwise(cuts):

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from toolfold.outputs.routing import MODES
+
 NAME = "tool_output"
 
 DESCRIPTION = (
@@ -32,7 +34,7 @@ SCHEMA: dict[str, Any] = {
         },
         "mode": {
             "type": "string",
-            "enum": ["auto", "full-chunked", "read-grep", "truncate"],
+            "enum": list(MODES),
             "description": (
                 "Optional override. auto=module decides; full-chunked=LLM chunk+reduce; read-grep=dynamic sub-agent "
                 "with Read/Grep; truncate=keeps top and bottom, truncates in the middle."

@@ -20,3 +20,8 @@ class Document(Struct, frozen=True):
     lines: int
     tokens: int
     media_type: str = "text/plain"
+
+    @property
+    def binary(self) -> bool:
+        """Whether it is no text at all, so that a language model could make nothing of it: no tokens were counted."""
+        return self.bytes > 0 and self.tokens == 0

@@ -8,7 +8,7 @@ with a warning when a strategy could not run, and writes the exact header. Above
 import asyncio
 import logging
 import time
-from typing import Literal
+from functools import partial
 
 from msgspec import Struct
 
@@ -22,14 +22,13 @@ from toolfold.outputs.document import Document
 from toolfold.outputs.local.answer import answer, exact_answer
 from toolfold.outputs.local.index import Indexes
 from toolfold.outputs.readgrep import extract_read_grep
-from toolfold.outputs.routing import Strategy, route
+from toolfold.outputs.routing import Mode, Strategy, route
 from toolfold.outputs.spending import Spending
 from toolfold.outputs.truncating import truncate_file
+from toolfold.outputs.turns import in_turn
 from toolfold.outputs.wrapper import new_nonce
 
 log = logging.getLogger("toolfold.outputs")
-
-Mode = Literal["auto", "full-chunked", "read-grep", "truncate"]
 
 
 class Extract(Struct, frozen=True, kw_only=True):
@@ -47,7 +46,7 @@ READ_GREP_TURNS = 24
 """Turns of the read-grep sub-agent."""
 
 INDEXES = Indexes()
-"""What is known of documents that were asked lately. Empty at import; `forget` lets go of one."""
+"""What is known of documents that were asked lately. Empty at import; `drop_gone` lets go of those that are gone."""
 
 
 def header(document: Document, strategy: str, *, failed: bool = False) -> str:
@@ -68,6 +67,7 @@ async def extract_from(
     """Answers `request` from the document. Never raises for what the document or the model does."""
     started = time.monotonic()
     request = request.encode(errors="replace").decode()  # halves of characters cannot be searched or sent
+    model = None if document.binary else model
     spending = Spending(model, options.extract_max_tokens, options.extract_max_cost) if model is not None else None
     strategy: Strategy = "full-chunked" if mode == "auto" else mode
     warning = problem = body = ""
@@ -121,13 +121,15 @@ async def run(
     """The answer of one strategy."""
     budget = options.answer_tokens
     if strategy == "truncate":
-        return await asyncio.to_thread(truncate_file, document.path, budget)
+        return await in_turn(partial(truncate_file, document.path, budget))
+    binary = document.media_type if document.binary else ""
+    searched = partial(answer, INDEXES, document.path, request, budget, binary=binary)
     if spending is None:
-        return (await asyncio.to_thread(answer, INDEXES, document.path, request, budget)).text
+        return await in_turn(searched)
     # What the request names exactly costs no call of a model.
-    exact = await asyncio.to_thread(exact_answer, INDEXES, document.path, request, budget)
+    exact = await in_turn(partial(exact_answer, INDEXES, document.path, request, budget))
     if exact is not None:
-        return exact.text
+        return exact
     nonce = new_nonce()
     if strategy == "read-grep":
         return await extract_read_grep(
@@ -144,7 +146,7 @@ async def run(
             most=options.max_chunks,
         )
     except TooManyChunks:
-        return (await asyncio.to_thread(answer, INDEXES, document.path, request, budget)).text
+        return await in_turn(searched)
 
 
 async def fallen_back(document: Document, options: Extraction, warning: str) -> tuple[Strategy, str, bool]:
@@ -154,7 +156,7 @@ async def fallen_back(document: Document, options: Extraction, warning: str) -> 
         "which need no language model."
     )
     try:
-        text = await asyncio.to_thread(truncate_file, document.path, options.answer_tokens)
+        text = await in_turn(partial(truncate_file, document.path, options.answer_tokens))
     except OSError as error:
         return "truncate", f"{warning} The document cannot be read: {error.strerror or error}.", True
     return "truncate", f"{warning} {hint}\n\n{text}", False

@@ -1,11 +1,12 @@
-"""The process that searches one file for a regular expression. Standard library only; ended from outside.
+"""The process that searches one file for a regular expression, in linear time whatever the pattern: by ripgrep or RE2.
 
-It reads what to do as JSON from its input and writes what it found as JSON. It is run as a file, never imported.
+It reads what to do as JSON from its input and writes what it found as JSON. It is run as a file, never imported, and
+ended from outside.
 """
 
+import contextlib
 import json
 import os
-import re
 import stat
 import subprocess
 import sys
@@ -14,29 +15,44 @@ from typing import Any, BinaryIO
 MEMORY = 1 << 30
 CPU_SECONDS = 120
 
+NEITHER = (
+    "Look-around, back-references and repetitions of over 1000 are not known here: they cannot be bounded in time."
+)
+
 
 def main() -> None:
     limit()
     asked = json.load(sys.stdin)
-    found = by_ripgrep(asked) if asked["rg"] else None
-    json.dump(found or by_python(asked), sys.stdout)
+    try:
+        found = (by_ripgrep(asked) if asked["rg"] else None) or by_re2(asked)
+    except MemoryError:
+        found = {"problem": f"the search for {asked['pattern']!r} took too much memory: the file has a line too long"}
+    json.dump(found, sys.stdout)
 
 
 def limit() -> None:
-    """Bounds on what a pattern can take, besides the deadline that the parent keeps."""
+    """Bounds on what a search can take, besides the deadline that the parent keeps."""
     try:
         import resource
     except ImportError:
         return
-    resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    bounds = ((resource.RLIMIT_CPU, CPU_SECONDS), (resource.RLIMIT_CORE, 0), (resource.RLIMIT_AS, MEMORY))
+    for what, most in bounds:
+        with contextlib.suppress(ValueError, OSError):  # a lower bound stands already, or the system knows none
+            resource.setrlimit(what, (most, most))
 
 
-def by_python(asked: dict[str, Any]) -> dict[str, Any]:
+def by_re2(asked: dict[str, Any]) -> dict[str, Any]:
+    import re2  # type: ignore[import-untyped]  # it carries no types
+
+    options = re2.Options()
+    options.log_errors = False
+    options.case_sensitive = not asked["ignore_case"]
     try:
-        pattern = re.compile(asked["pattern"].encode(), re.IGNORECASE if asked["ignore_case"] else 0)
-    except (re.error, RecursionError, OverflowError) as error:
-        return {"problem": f"{asked['pattern']!r} is no regular expression: {error}"}
+        pattern = re2.compile(asked["pattern"], options)
+    except re2.error as error:
+        why = error.args[0].decode(errors="replace")
+        return {"problem": f"{asked['pattern']!r} is no regular expression that can be used: {why}. {NEITHER}"}
     with open_plain(asked["path"]) as file:
         return search(file, pattern, asked["most"], asked["clip"])
 
@@ -49,15 +65,16 @@ def open_plain(path: str) -> BinaryIO:
     return os.fdopen(descriptor, "rb")
 
 
-def search(file: BinaryIO, pattern: "re.Pattern[bytes]", most: int, clip: int) -> dict[str, Any]:
+def search(file: BinaryIO, pattern: Any, most: int, clip: int) -> dict[str, Any]:
     hits: list[dict[str, Any]] = []
     count = offset = 0
     for number, line in enumerate(file, 1):
-        match = pattern.search(line.rstrip(b"\r\n"))
+        text = line.rstrip(b"\r\n")
+        match = pattern.search(text)
         if match:
             count += 1
             if len(hits) < most:
-                hits.append(hit(number, offset, line.rstrip(b"\r\n"), match.span(), clip))
+                hits.append(hit(number, offset, text, match.span(), clip))
         offset += len(line)
     return {"hits": hits, "count": count}
 
@@ -72,7 +89,7 @@ def hit(number: int, offset: int, line: bytes, spot: tuple[int, int], clip: int)
 
 
 def by_ripgrep(asked: dict[str, Any]) -> dict[str, Any] | None:
-    """`None` where ripgrep does not know the pattern: Python is asked then."""
+    """`None` where ripgrep does not know the pattern: RE2 is asked then, and says why."""
     command = [asked["rg"], "--no-config", "--json", "--text", "--no-mmap", "--encoding", "none"]
     command += ["--ignore-case"] if asked["ignore_case"] else []
     # Only the hits that are wanted are read; the rest is counted.

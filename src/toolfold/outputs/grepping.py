@@ -1,7 +1,7 @@
 """Regular expressions over a file that cannot hang anything: another process searches, and is ended at a deadline.
 
-ripgrep where it is installed, since its engine takes linear time; else, and for patterns that only Python knows, a
-small Python program. Both read the one file they are given and nothing else. Lines are searched one by one.
+ripgrep where it is installed, else RE2: both take linear time whatever the pattern. They read the one file they are
+given and nothing else. Lines are searched one by one.
 """
 
 import contextlib
@@ -35,7 +35,6 @@ class Hits(Struct, frozen=True):
 
     hits: tuple[Hit, ...] = ()
     count: int = 0
-    complete: bool = True
     problem: str = ""
 
 
@@ -48,7 +47,7 @@ def grep_file(path: Path, pattern: str, *, ignore_case: bool = False, most: int 
     )
     # A group of its own, so that at the deadline whatever it started ends with it.
     process = subprocess.Popen(
-        [sys.executable, "-I", "-S", str(WORKER)],
+        [sys.executable, "-I", str(WORKER)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
@@ -60,8 +59,8 @@ def grep_file(path: Path, pattern: str, *, ignore_case: bool = False, most: int 
         except subprocess.TimeoutExpired:
             end(process)
             return Hits(
-                problem=f"the search for {pattern!r} took over {seconds:g} s and was stopped. Use a simpler pattern, "
-                "without repetitions inside repetitions."
+                problem=f"the search for {pattern!r} took over {seconds:g} s and was stopped: the file is too "
+                "large for it. Ask in words, or for lines 1-1000."
             )
         except BaseException:
             end(process)

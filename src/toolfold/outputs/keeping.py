@@ -7,7 +7,8 @@ file with a handle of its own. Nothing is cut and nothing is dropped. All of thi
 """
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 
 import msgspec
 from msgspec import Raw, Struct
@@ -75,17 +76,29 @@ class Keeping:
         """The result that goes on, and what was stored of it."""
         layout = laid_out(self._source, enveloped=enveloped)
         parts = self._parts(layout)
-        try:
+        with self._all_or_nothing(parts):
             stored = self._stored(parts, caps)
-        finally:
-            for part in parts:
-                if part.draft is not None:
-                    part.draft.discard()
-        if not stored:
-            return Outcome(result=self._all(layout, caps), is_error=layout.is_error), ()
-        result = self._result(layout, parts, stored)
+            result = self._result(layout, parts, stored) if stored else self._all(layout, caps)
+        _discard(part for number, part in enumerate(parts) if number not in stored)
         records = tuple(stored.values())
-        return Outcome(result=result, is_error=layout.is_error, stored=records[0]), records
+        return Outcome(result=result, is_error=layout.is_error, stored=records[0] if records else None), records
+
+    def keep_text(self, size: int) -> Stored:
+        """Stores the source as it is: a text that is no tool's result, such as what a script printed."""
+        part = Part("the text", TEXT, size, lambda: raw(self._source, 0, size))
+        with self._all_or_nothing([part]):
+            self._write(part)
+            return self._finish(part)
+
+    @contextmanager
+    def _all_or_nothing(self, parts: list[Part]) -> Iterator[None]:
+        """What fails, or is stopped, takes back what was stored before."""
+        try:
+            yield
+            self._going_on()
+        except BaseException:
+            _discard(parts)
+            raise
 
     # --- the parts
 
@@ -175,28 +188,20 @@ class Keeping:
         self._going_on()
         if part.draft is None:
             self._write_binary(part)
-        draft, part.draft = part.draft, None
-        if draft is None:
+        if part.draft is None:
             raise ValueError("a part that was not written cannot be stored")
-        try:
-            return draft.finish(
-                part.counts,
-                tool_id=self._origin.tool_id,
-                arguments=self._origin.arguments,
-                media_type=part.media_type,
-            )
-        except BaseException:
-            draft.discard()
-            raise
+        origin = self._origin
+        return part.draft.finish(
+            part.counts, tool_id=origin.tool_id, arguments=origin.arguments, media_type=part.media_type
+        )
 
     def _write_binary(self, part: Part) -> None:
         """As bytes where it is Base64, as promised; else as the text it is."""
         try:
             self._write(part)
         except ProtocolViolation:
-            if part.draft is not None:
-                part.draft.discard()
-                part.draft = None
+            _discard([part])
+            part.draft = None
             body = part.blocks[0].body or part.blocks[0].whole
             part.pieces = lambda: unescaped(self._source, *body)
             self._write(part)
@@ -235,20 +240,10 @@ class Keeping:
         return self._source.read(span[0], span[1] - span[0])
 
 
-def keep_text(store: OutputStore, origin: Origin, text: str) -> Stored:
-    """Stores a text that is no tool's result, such as what a script printed."""
-    data = text.encode("utf-8", "replace")
-    lines = Lines()
-    lines.add(data)
-    draft = store.draft(origin.caller)
-    try:
-        draft.write(data)
-        counts = Counts(lines.bytes, lines.lines, count_tokens(draft.descriptor, lines.bytes, lambda: None))
-        media = JSON if looks_like_json(draft.descriptor, lines.bytes) else TEXT
-        return draft.finish(counts, tool_id=origin.tool_id, arguments=origin.arguments, media_type=media)
-    except BaseException:
-        draft.discard()
-        raise
+def _discard(parts: Iterable[Part]) -> None:
+    for part in parts:
+        if part.draft is not None:
+            part.draft.discard()
 
 
 def looks_like_json(descriptor: int, size: int) -> bool:
@@ -266,11 +261,15 @@ def looks_like_json(descriptor: int, size: int) -> bool:
 def _fit(parts: list[Part], caps: Caps) -> bool:
     """Whether parts that are not much larger than they may be fit once their escapes are resolved."""
     room = caps.max_bytes - sum(part.bound for part in parts if part.binary)
-    data = [b"".join(part.pieces()) for part in parts if not part.binary]
-    size = sum(map(len, data))
-    if size > room or size <= caps.max_tokens:
-        return size <= room
-    return sum(tokens.count(text.decode("utf-8", "replace")) for text in data) <= caps.max_tokens
+    return fit([b"".join(part.pieces()) for part in parts if not part.binary], room, caps.max_tokens)
+
+
+def fit(texts: Sequence[bytes], max_bytes: int, max_tokens: int) -> bool:
+    """Whether texts are within both limits together. No text has more tokens than bytes."""
+    size = sum(map(len, texts))
+    if size > max_bytes or size <= max_tokens:
+        return size <= max_bytes
+    return sum(tokens.count(text.decode("utf-8", "replace")) for text in texts) <= max_tokens
 
 
 def _size(part: Part) -> int:

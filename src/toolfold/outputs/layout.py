@@ -1,7 +1,7 @@
 """Where everything stands in a tool result: its texts, its structured content, pictures, and the rest. Nothing decoded.
 
 A result is read as it came, bare or inside its JSON-RPC answer. What does not have the protocol's form is kept as JSON,
-so that nothing is lost. Above: `sorting.py`. Below: `scanning.py`.
+so that nothing is lost. Above: `keeping.py`. Below: `scanning.py`.
 """
 
 from typing import Literal

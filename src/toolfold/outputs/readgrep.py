@@ -4,8 +4,8 @@ Models that call tools do so; others answer with JSON commands. The report must 
 gives none to the end, the strategy has failed, and nobody makes one up for it.
 """
 
-import asyncio
 import json
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -17,6 +17,7 @@ from toolfold.outputs.chunked import output_tokens
 from toolfold.outputs.document import Document
 from toolfold.outputs.reading import OFFERS, Tools
 from toolfold.outputs.spending import Spending
+from toolfold.outputs.turns import in_turn
 from toolfold.outputs.wrapper import final_report
 
 FRUITLESS = 3
@@ -68,7 +69,7 @@ async def answered(tools: Tools, reply: Reply, uses: tuple[ToolUse, ...], *, nat
         return [turn, Message(role="user", content=prompts.GO_ON)]
     found = []
     for use in uses:
-        text = await asyncio.to_thread(tools.run, use.name, use.arguments)
+        text = await in_turn(partial(tools.run, use.name, use.arguments))
         marked = prompts.as_data(text, f"what {use.name[:20]} found in the document")
         role: Any = "tool" if native else "user"
         found.append(Message(role=role, content=marked, use_id=use.id if native else ""))

@@ -5,11 +5,11 @@ from the one name that counts. The file is opened without following links, and m
 """
 
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from toolfold.model import ToolOffer
 from toolfold.outputs.grepping import grep_file
-from toolfold.outputs.plainfile import open_plain, refused
+from toolfold.outputs.plainfile import open_plain
 
 MOST_BYTES = 16_000
 MOST_LINES = 400
@@ -60,10 +60,11 @@ class Tools:
         file = arguments.get("file", self._path.name)
         if file != self._path.name:
             return f"{file!r} cannot be opened. The only file is {self._path.name!r}."
-        problem = refused(self._path)
-        if problem:
-            return problem
-        return self._read(arguments) if name == "Read" else self._grep(arguments)
+        try:
+            with open_plain(self._path) as opened:
+                return self._read(opened, arguments) if name == "Read" else self._grep(arguments)
+        except OSError as error:
+            return f"The file cannot be opened: {error.strerror or error}."
 
     def _grep(self, arguments: dict[str, Any]) -> str:
         pattern = arguments.get("pattern")
@@ -84,38 +85,33 @@ class Tools:
             lines.append(f"({found.count - len(lines) + 1} more lines fit: use a narrower pattern.)")
         return "\n".join(lines)
 
-    def _read(self, arguments: dict[str, Any]) -> str:
-        with open_plain(self._path) as file:
-            if "first_byte" in arguments:
-                start = whole_number(arguments.get("first_byte"), 0)
-                file.seek(start)
-                raw = file.read(min(whole_number(arguments.get("bytes"), MOST_BYTES), MOST_BYTES))
-                return (
-                    f"[bytes {start}-{start + len(raw) - 1}]\n{raw.decode(errors='replace')}"
-                    if raw
-                    else "Past the end."
+    def _read(self, file: BinaryIO, arguments: dict[str, Any]) -> str:
+        if "first_byte" in arguments:
+            start = whole_number(arguments.get("first_byte"), 0)
+            file.seek(start)
+            raw = file.read(min(whole_number(arguments.get("bytes"), MOST_BYTES), MOST_BYTES))
+            return f"[bytes {start}-{start + len(raw) - 1}]\n{raw.decode(errors='replace')}" if raw else "Past the end."
+        first = max(1, whole_number(arguments.get("first_line"), 1))
+        count = min(max(1, whole_number(arguments.get("lines"), 100)), MOST_LINES)
+        shown, size, offset = [], 0, 0
+        number = 0
+        while number < first + count - 1 and size < MOST_BYTES and (line := file.readline(MOST_BYTES + 1)):
+            number += 1
+            long = len(line) > MOST_BYTES
+            begin, offset = offset, offset + len(line)
+            while long and not line.endswith(b"\n") and (rest := file.readline(MOST_BYTES)):
+                offset += len(rest)
+                if rest.endswith(b"\n"):
+                    break
+            if number >= first:
+                part = line[:2000].decode(errors="replace").rstrip("\n")
+                cut = (
+                    f" … (a long line of bytes {begin}-{offset - 1}: read it with first_byte)"
+                    if offset - begin > 2000
+                    else ""
                 )
-            first = max(1, whole_number(arguments.get("first_line"), 1))
-            count = min(max(1, whole_number(arguments.get("lines"), 100)), MOST_LINES)
-            shown, size, offset = [], 0, 0
-            number = 0
-            while number < first + count - 1 and size < MOST_BYTES and (line := file.readline(MOST_BYTES + 1)):
-                number += 1
-                long = len(line) > MOST_BYTES
-                begin, offset = offset, offset + len(line)
-                while long and not line.endswith(b"\n") and (rest := file.readline(MOST_BYTES)):
-                    offset += len(rest)
-                    if rest.endswith(b"\n"):
-                        break
-                if number >= first:
-                    part = line[:2000].decode(errors="replace").rstrip("\n")
-                    cut = (
-                        f" … (a long line of bytes {begin}-{offset - 1}: read it with first_byte)"
-                        if offset - begin > 2000
-                        else ""
-                    )
-                    shown.append(f"{number}: {part}{cut}")
-                    size += len(part)
+                shown.append(f"{number}: {part}{cut}")
+                size += len(part)
         return "\n".join(shown) if shown else f"Past the end: the file has {number} lines."
 
 

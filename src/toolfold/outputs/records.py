@@ -16,7 +16,10 @@ RECORD = ".about-"
 DRAFT = ".draft-"
 
 _HANDLE = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
-_MOST = 64 << 20
+_MOST = 1 << 20
+MOST_ARGUMENTS = 64 << 10
+"""Longer arguments are not kept: a record stays small."""
+
 _decode = msgspec.json.Decoder(Stored).decode
 
 
@@ -24,16 +27,23 @@ def is_handle(text: str) -> bool:
     return _HANDLE.fullmatch(text) is not None
 
 
+def kept_arguments(arguments: str) -> str:
+    """The arguments as a record holds them, JSON in any case."""
+    if len(arguments) <= MOST_ARGUMENTS:
+        return arguments
+    return f'"(arguments of {len(arguments)} characters, too long to keep)"'
+
+
 def read_record(file: Path) -> Stored | None:
-    """The record, or nothing where there is none that can be read."""
+    """The record; nothing where there is none, or none of ours. Raises `OSError` where nobody can tell just now."""
     try:
         descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except OSError:
+    except FileNotFoundError:
         return None
     with os.fdopen(descriptor, "rb") as opened:
         try:
             return _decode(opened.read(_MOST))
-        except (msgspec.MsgspecError, UnicodeDecodeError, OSError):
+        except (msgspec.MsgspecError, UnicodeDecodeError):
             return None
 
 

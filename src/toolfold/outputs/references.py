@@ -6,23 +6,30 @@ Without `path` the value is the text (Base64, if it is binary); with it, the JSO
 stack of handlers. Below: `store.py`.
 """
 
-import asyncio
 import base64
+import re
+from collections.abc import Awaitable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import msgspec
 from msgspec import Raw
 
-from toolfold.calls import Handler, Request
+from toolfold.calls import Request
 from toolfold.errors import InvalidArguments, UnknownField
 from toolfold.events import Events
 from toolfold.outputs.paths import at_path, near_paths, read_path
 from toolfold.outputs.store import OutputStore
-from toolfold.types import Caller, Outcome, Stored
+from toolfold.outputs.turns import in_turn
+from toolfold.types import Caller, Stored
 
 MARK = "$output"
 _KEYS = frozenset({MARK, "path"})
+MOST_REFERENCES = 100
+"""In one call."""
+
+_holds_mark = re.compile(re.escape(MARK).encode()).search
 
 
 class References:
@@ -35,14 +42,13 @@ class References:
         self._held = held
         self._events = events
 
-    def wrap(self, handler: Handler) -> Handler:
-        async def resolved(request: Request) -> Outcome:
-            if MARK.encode() not in bytes(request.arguments):
-                return await handler(request)
-            arguments = await asyncio.to_thread(self.resolve, request.arguments, request.caller)
-            return await handler(msgspec.structs.replace(request, arguments=arguments))
+    def check(self, request: Request) -> Awaitable[Request] | None:
+        """For the stack of handlers: the request with the values in place, where it holds references."""
+        return None if _holds_mark(memoryview(request.arguments)) is None else self._resolved(request)
 
-        return resolved
+    async def _resolved(self, request: Request) -> Request:
+        arguments = await in_turn(partial(self.resolve, request.arguments, request.caller))
+        return msgspec.structs.replace(request, arguments=arguments)
 
     def resolve(self, arguments: Raw, caller: Caller) -> Raw:
         """The arguments with every reference replaced. What is no JSON is left to the check of the arguments."""
@@ -50,53 +56,23 @@ class References:
             given = msgspec.json.decode(arguments)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return arguments
-        filling = _Filling(self, caller)
+        filling = _Filling(self._store, caller, most=self._most, held=self._held)
         value = filling.fill(given)
+        for used in filling.used:
+            self._events.emit("output.referenced", **used)
         return Raw(msgspec.json.encode(value)) if filling.used else arguments
-
-    def value(self, handle: Any, path: Any, caller: Caller, room: int) -> tuple[Any, int]:
-        """What a reference stands for, and its size."""
-        if not isinstance(handle, str) or not (path is None or isinstance(path, str)):
-            raise InvalidArguments(
-                f"a reference is {{'{MARK}': handle, 'path': 'a.b[0]'}}, both texts",
-                next_action="give the handle from the tool-result message, and a path or none",
-            )
-        stored, file = self._store.find(handle, caller)
-        if path is None:
-            self._fits(stored.bytes, stored, room)
-            return _text(stored, file), stored.bytes
-        if stored.bytes > self._held:
-            raise InvalidArguments(
-                f"the stored output {handle} has {stored.bytes} bytes: too large to be read for a path, "
-                f"which takes up to {self._held}",
-                next_action="get the part with tool_output, or raise limits.max_frame_bytes",
-            )
-        found = _found(stored, file, path)
-        size = len(msgspec.json.encode(found))
-        self._fits(size, stored, room)
-        self._events.emit("output.referenced", handle=handle, tool_id=stored.tool_id, path=path, bytes=size)
-        return found, size
-
-    def _fits(self, size: int, stored: Stored, room: int) -> None:
-        if size > room:
-            raise InvalidArguments(
-                f"the value of {stored.handle} has {size} bytes, and {room} of {self._most} are left in this call",
-                next_action="name a part with `path`, or raise outputs.reference_max_bytes",
-            )
-
-    @property
-    def most(self) -> int:
-        return self._most
 
 
 class _Filling:
-    """One call's arguments."""
+    """One call's arguments. Each output is read once, however many references name it."""
 
-    def __init__(self, references: References, caller: Caller) -> None:
-        self._references = references
+    def __init__(self, store: OutputStore, caller: Caller, *, most: int, held: int) -> None:
+        self._store = store
         self._caller = caller
-        self._left = references.most
-        self.used = False
+        self._most = self._left = most
+        self._held = held
+        self._documents: dict[str, Any] = {}
+        self.used: list[dict[str, Any]] = []
 
     def fill(self, value: Any) -> Any:
         if isinstance(value, list):
@@ -104,11 +80,58 @@ class _Filling:
         if not isinstance(value, dict):
             return value
         if MARK in value and value.keys() <= _KEYS:
-            self.used = True
-            found, size = self._references.value(value[MARK], value.get("path"), self._caller, self._left)
-            self._left -= size
-            return found
+            return self._value(value[MARK], value.get("path"))
         return {key: self.fill(item) for key, item in value.items()}
+
+    def _value(self, handle: Any, path: Any) -> Any:
+        """What a reference stands for."""
+        if not isinstance(handle, str) or not (path is None or isinstance(path, str)):
+            raise InvalidArguments(
+                f"a reference is {{'{MARK}': handle, 'path': 'a.b[0]'}}, both texts",
+                next_action="give the handle from the tool-result message, and a path or none",
+            )
+        if len(self.used) >= MOST_REFERENCES:
+            raise InvalidArguments(
+                f"a call may hold {MOST_REFERENCES} references", next_action="name all items at once with a[].b"
+            )
+        stored, file = self._store.find(handle, self._caller)
+        if path is None:
+            self._spend(stored.bytes, stored)
+            found: Any = _text(stored, file)
+            size = stored.bytes
+        else:
+            found = _found(stored, self._document(stored, file, path), path)
+            size = len(msgspec.json.encode(found))
+            self._spend(size, stored)
+        self.used.append({"handle": handle, "tool_id": stored.tool_id, "path": path, "bytes": size})
+        return found
+
+    def _document(self, stored: Stored, file: Path, path: str) -> Any:
+        """The output as JSON."""
+        if stored.handle not in self._documents:
+            if stored.bytes > self._held:
+                raise InvalidArguments(
+                    f"the stored output {stored.handle} has {stored.bytes} bytes: too large to be read for a path, "
+                    f"which takes up to {self._held}",
+                    next_action="get the part with tool_output, or raise limits.max_frame_bytes",
+                )
+            try:
+                self._documents[stored.handle] = msgspec.json.decode(file.read_bytes())
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+                raise InvalidArguments(
+                    f"the stored output {stored.handle} is no JSON, so nothing is at {path!r}",
+                    next_action=f"leave `path` out for its whole text, or get the part with tool_output ({error})",
+                ) from error
+        return self._documents[stored.handle]
+
+    def _spend(self, size: int, stored: Stored) -> None:
+        if size > self._left:
+            raise InvalidArguments(
+                f"the value of {stored.handle} has {size} bytes, and {self._left} of {self._most} "
+                "are left in this call",
+                next_action="name a part with `path`, or raise outputs.reference_max_bytes",
+            )
+        self._left -= size
 
 
 def _text(stored: Stored, file: Path) -> str:
@@ -118,14 +141,7 @@ def _text(stored: Stored, file: Path) -> str:
     return data.decode("utf-8", "replace")
 
 
-def _found(stored: Stored, file: Path, path: str) -> Any:
-    try:
-        document = msgspec.json.decode(file.read_bytes())
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise InvalidArguments(
-            f"the stored output {stored.handle} is no JSON, so nothing is at {path!r}",
-            next_action=f"leave `path` out for its whole text, or get the part with tool_output ({error})",
-        ) from error
+def _found(stored: Stored, document: Any, path: str) -> Any:
     steps = read_path(path)
     if steps is None:
         raise InvalidArguments(

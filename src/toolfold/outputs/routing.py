@@ -4,11 +4,15 @@ Whole documents that fit the model in few chunks, and documents of long lines, a
 Read and Grep there. All others are searched. Without a model there is no window, so only the lines decide.
 """
 
-from typing import Literal
+from typing import Literal, get_args
 
 from toolfold.outputs.document import Document
 
 Strategy = Literal["full-chunked", "read-grep", "truncate"]
+Mode = Literal["auto", Strategy]
+"""What a caller may ask for."""
+
+MODES: tuple[Mode, ...] = get_args(Mode)
 
 
 def route(document: Document, *, chunks: int | None, max_chunks: int, average_line_bytes: int) -> Strategy:

@@ -20,8 +20,8 @@ from toolfold.errors import OutputError, UnknownHandle
 from toolfold.outputs.counting import Counts
 from toolfold.outputs.document import Document
 from toolfold.outputs.folders import Folder, make_folder, remembered
-from toolfold.outputs.records import DRAFT, RECORD, expired, is_handle, read_record
-from toolfold.outputs.sweeping import clear_expired, is_empty, sweep
+from toolfold.outputs.records import DRAFT, RECORD, expired, is_handle, kept_arguments, read_record
+from toolfold.outputs.sweeping import clear_expired, files_in, is_empty, sweep
 from toolfold.types import Caller, Stored
 from toolfold.wire.spill import no_room
 
@@ -53,7 +53,7 @@ class OutputStore:
         if folder is None:
             return []
         clear_expired(folder.path, time.time())
-        records = [read_record(file) for file in folder.path.glob(f"{RECORD}*")]
+        records = [_read(file) for file in files_in(folder.path) if file.name.startswith(RECORD)]
         whole = [found for found in records if found is not None and (folder.path / found.handle).is_file()]
         return sorted((found for found in whole if _belongs(found, caller)), key=lambda found: (found.at, found.handle))
 
@@ -62,7 +62,7 @@ class OutputStore:
         folder = self._known(caller)
         found = None
         if folder is not None and is_handle(handle):
-            found = read_record(folder.path / f"{RECORD}{handle}")
+            found = _read(folder.path / f"{RECORD}{handle}")
         if folder is None or found is None or not _belongs(found, caller) or found.handle != handle:
             raise _unknown(handle, [one.handle for one in self.all(caller)])
         if expired(found, time.time()):
@@ -114,8 +114,7 @@ class OutputStore:
     def purge(self) -> None:
         """Removes what outlived its time in any session, and folders that hold nothing any more."""
         for key, folder in tuple(self._folders.items()):
-            if folder.path.is_dir():
-                clear_expired(folder.path, time.time())
+            clear_expired(folder.path, time.time())
             with self._lock:
                 if self._folders.get(key) is folder and is_empty(folder.path):
                     del self._folders[key]
@@ -147,7 +146,10 @@ class OutputStore:
             if self._closed:
                 raise OutputError("the gateway is closed, so nothing can be stored", next_action="open it again")
             known = self._folders.get(_key(caller))
-            if known is None or not known.path.is_dir():
+            if known is not None and not known.path.is_dir():
+                known.release()  # somebody took the folder away
+                known = None
+            if known is None:
                 kept = self._note if self._outlives(caller) else None
                 known = make_folder(self.base) if kept is None else remembered(kept, self.base)
                 self._folders[_key(caller)] = known
@@ -192,13 +194,13 @@ class Draft:
             bytes=counts.bytes,
             lines=counts.lines,
             tokens=counts.tokens,
-            arguments=arguments,
+            arguments=kept_arguments(arguments),
             media_type=media_type,
             at=now,
             expires_at=now + self._lifetime,
         )
         self._attempt(lambda: self._name(msgspec.json.encode(stored)))
-        os.close(self.descriptor)
+        self._close()
         return stored
 
     def _name(self, record: bytes) -> int:
@@ -214,10 +216,15 @@ class Draft:
         return 0
 
     def discard(self) -> None:
-        """It is not wanted, or could not be written."""
-        for path in (self._path, self._about):
+        """It is not wanted, or could not be written. Safe to call twice, and after `finish`."""
+        for path in (self._path, self._about, self._folder / self.handle):
             path.unlink(missing_ok=True)
-        os.close(self.descriptor)
+        self._close()
+
+    def _close(self) -> None:
+        descriptor, self.descriptor = self.descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
 
     def _attempt(self, work: Callable[[], int]) -> int:
         try:
@@ -232,6 +239,15 @@ class Draft:
 
 def _key(caller: Caller) -> Key:
     return (caller.name, caller.session)
+
+
+def _read(file: Path) -> Stored | None:
+    try:
+        return read_record(file)
+    except OSError as error:
+        raise OutputError(
+            f"the stored outputs cannot be read: {error.strerror or error}", next_action="try again a little later"
+        ) from error
 
 
 def _belongs(stored: Stored, caller: Caller) -> bool:

@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Sequence
 from fnmatch import translate
 from functools import partial
-from typing import BinaryIO
+from typing import BinaryIO, TypeVar
 
 import msgspec
 
@@ -21,7 +21,7 @@ from toolfold.calls import Handler, Request
 from toolfold.config.values import Limits, MetadataRule
 from toolfold.errors import OutputError, UpstreamError
 from toolfold.events import Events
-from toolfold.outputs.keeping import Caps, Keeping, Origin, keep_text
+from toolfold.outputs.keeping import Caps, Keeping, Origin, fit
 from toolfold.outputs.message import too_large
 from toolfold.outputs.scanning import BytesSource, FileSource, Source
 from toolfold.outputs.store import OutputStore
@@ -34,6 +34,11 @@ log = logging.getLogger("toolfold.outputs")
 
 AT_ONCE = 8
 """How many results are stored at once. Each takes a thread of its own, so that nothing else waits for it."""
+
+T = TypeVar("T")
+
+GoingOn = Callable[[], None]
+"""Called now and then by what works in a thread; raises once nobody waits for it."""
 
 Told = Callable[[Caller, Sequence[Stored]], None]
 """Told what was stored for whom, on the event loop."""
@@ -64,7 +69,7 @@ class Storing:
         async def stored(request: Request) -> Outcome:
             if request.whole:
                 return await handler(request)
-            outcome = await handler(msgspec.structs.replace(request, may_spill=True))
+            outcome = await handler(request)
             caps = self.caps(request.tool.tool_id)
             if request.max_response != (None, None):
                 size, tokens = request.max_response
@@ -101,30 +106,55 @@ class Storing:
 
     async def _keep(self, request: Request, outcome: Outcome, caps: Caps) -> Outcome:
         origin = Origin(request.caller, request.tool.tool_id, bytes(request.arguments).decode("utf-8", "replace"))
-        stop = threading.Event()
-        begun = False
+        given_up = outcome.spilled.close if outcome.spilled is not None else None
         try:
-            async with self._turns:
-                begun = True
-                kept, stored = await in_thread(partial(self._kept, origin, outcome, caps, stop))
+            kept, stored = await self._in_turn(origin, partial(self._kept, origin, outcome, caps), given_up)
         except UpstreamError as error:
             error.server = error.server or request.tool.server
             raise
+        self._told(request.caller, stored)
+        return kept
+
+    async def fitting(self, text: str, origin: Origin) -> str:
+        """A text that is no tool's result where it fits the limits, else the message about where it is kept."""
+        caps = self.caps(origin.tool_id)
+        if fit([text.encode("utf-8", "replace")], caps.max_bytes, caps.max_tokens):
+            return text
+        return too_large(await self.keep_text(text, origin))
+
+    async def keep_text(self, text: str, origin: Origin) -> Stored:
+        """Stores a text that is no tool's result. Raises `OutputError`."""
+        data = text.encode("utf-8", "replace")
+
+        def kept(going_on: GoingOn) -> Stored:
+            return Keeping(BytesSource(data), self._store, origin, going_on).keep_text(len(data))
+
+        stored = await self._in_turn(origin, kept)
+        self._told(origin.caller, (stored,))
+        return stored
+
+    async def _in_turn(
+        self, origin: Origin, work: Callable[[GoingOn], T], given_up: Callable[[], None] | None = None
+    ) -> T:
+        """Works in a thread, a few at once. `given_up` is called where the call was cancelled before its turn came."""
+        stop = threading.Event()
+        begun = False
+
+        def going_on() -> None:
+            if stop.is_set():
+                raise OutputError("the call was cancelled while its result was being stored")
+
+        try:
+            async with self._turns:
+                begun = True
+                return await in_thread(partial(work, going_on))
         except OutputError as error:
             self._events.emit("output.failed", tool_id=origin.tool_id, code=error.code, error=error.message)
             raise
         finally:
             stop.set()
-            if not begun and outcome.spilled is not None:
-                outcome.spilled.close()
-        self._told(request.caller, stored)
-        return kept
-
-    async def keep_text(self, text: str, origin: Origin) -> Stored:
-        """Stores a text that is no tool's result. Raises `OutputError`."""
-        stored = await asyncio.to_thread(keep_text, self._store, origin, text)
-        self._told(origin.caller, (stored,))
-        return stored
+            if not begun and given_up is not None:
+                given_up()
 
     def _told(self, caller: Caller, stored: Sequence[Stored]) -> None:
         for record in stored:
@@ -133,12 +163,8 @@ class Storing:
             self._on_stored(caller, stored)
 
     def _kept(
-        self, origin: Origin, outcome: Outcome, caps: Caps, stop: threading.Event
+        self, origin: Origin, outcome: Outcome, caps: Caps, going_on: GoingOn
     ) -> tuple[Outcome, tuple[Stored, ...]]:
-        def going_on() -> None:
-            if stop.is_set():
-                raise OutputError("the call was cancelled while its result was being stored")
-
         if outcome.spilled is None:
             kept, stored = self._from(BytesSource(outcome.result), origin, going_on, caps, enveloped=False)
             return (kept if stored else outcome), stored
@@ -147,7 +173,7 @@ class Storing:
             return self._from(FileSource(_descriptor(file)), origin, going_on, caps, enveloped=True)
 
     def _from(
-        self, source: Source, origin: Origin, going_on: Callable[[], None], caps: Caps, *, enveloped: bool
+        self, source: Source, origin: Origin, going_on: GoingOn, caps: Caps, *, enveloped: bool
     ) -> tuple[Outcome, tuple[Stored, ...]]:
         return Keeping(source, self._store, origin, going_on).keep(caps, enveloped=enveloped)
 

@@ -65,15 +65,26 @@ def _swept_marked(path: Path, mark: int, now: float) -> bool:
 
 def is_empty(path: Path) -> bool:
     """Whether a session's folder holds nothing but its mark."""
-    return not path.is_dir() or all(file.name == MARK for file in path.iterdir())
+    return all(file.name == MARK for file in files_in(path))
+
+
+def files_in(path: Path) -> list[Path]:
+    """What lies in a folder; nothing where the folder is gone, as a cleaner of temporary files may have taken it."""
+    try:
+        return list(path.iterdir())
+    except FileNotFoundError:
+        return []
 
 
 def clear_expired(path: Path, now: float) -> None:
     """Removes outputs whose time is over, and drafts that nobody writes any more."""
-    for file in path.iterdir():
+    for file in files_in(path):
         name = file.name
         if name.startswith(RECORD):
-            found = read_record(file)
+            try:
+                found = read_record(file)
+            except OSError:  # too many open files, say: whether its time is over is looked at again later
+                continue
             if found is None or expired(found, now):
                 (path / name.removeprefix(RECORD)).unlink(missing_ok=True)
                 file.unlink(missing_ok=True)

@@ -3,6 +3,8 @@
 It runs when a caller asks for it, and when a strategy could not run. Nothing else cuts a result.
 """
 
+import os
+from collections.abc import Callable
 from pathlib import Path
 
 from toolfold import tokens
@@ -12,41 +14,37 @@ BYTES_PER_TOKEN = 16
 """What is read for one token of answer, at most: more would not fit."""
 
 
+BLOCK = 1 << 20
+
+Read = Callable[[int, int], bytes]
+"""Gives the bytes from one place to before another."""
+
+
 def top_and_bottom(raw: bytes, budget: int) -> str:
     """The two ends of `raw` in at most `budget` tokens, and between them how much is missing."""
-    text = raw.decode(errors="replace")
-    if len(raw) <= budget * 64 and tokens.count(text) <= budget:
-        return text
-    half = max(1, (budget - 40) // 2)
-    top = leading(raw[: half * BYTES_PER_TOKEN], half)
-    bottom = trailing(raw[max(0, len(raw) - half * BYTES_PER_TOKEN) :], half)
-    return joined(top, bottom, len(raw), raw.count(b"\n"))
+    return ends_of(lambda start, end: raw[start:end], len(raw), budget)
 
 
 def truncate_file(path: Path, budget: int) -> str:
-    """The same for a file, of which only the ends are read."""
+    """The same for a file."""
+    with open_plain(path) as file:
+        descriptor = file.fileno()
+        return ends_of(lambda start, end: os.pread(descriptor, end - start, start), file.seek(0, 2), budget)
+
+
+def ends_of(read: Read, size: int, budget: int) -> str:
+    """The same for what can be read anywhere. Only the ends are held; between them newlines are counted in passing."""
+    if size <= budget * 64:
+        text = read(0, size).decode(errors="replace")
+        if tokens.count(text) <= budget:
+            return text
     reach = max(64, budget * BYTES_PER_TOKEN)
     half = max(1, (budget - 40) // 2)
-    with open_plain(path) as file:
-        size = file.seek(0, 2)
-        file.seek(0)
-        if size <= 2 * reach:
-            return top_and_bottom(file.read(), budget)
-        top = leading(file.read(reach), half)
-        file.seek(size - reach)
-        bottom = trailing(file.read(reach), half)
-        file.seek(len(top))
-        left, newlines = size - len(top) - len(bottom), 0
-        while left > 0 and (block := file.read(min(left, 1 << 20))):
-            newlines += block.count(b"\n")
-            left -= len(block)
-    return joined(top, bottom, size, newlines + top.count(b"\n") + bottom.count(b"\n"))
-
-
-def joined(top: bytes, bottom: bytes, size: int, newlines: int) -> str:
-    cut = size - len(top) - len(bottom)
-    lines = newlines - top.count(b"\n") - bottom.count(b"\n")
-    note = f"[... {cut} bytes ({lines} lines) are missing here: bytes {len(top)}-{size - len(bottom) - 1} ...]"
+    top = leading(read(0, min(reach, size)), half)
+    bottom = trailing(read(max(len(top), size - reach), size), half)
+    border = size - len(bottom)
+    lines = sum(read(at, min(at + BLOCK, border)).count(b"\n") for at in range(len(top), border, BLOCK))
+    note = f"[... {border - len(top)} bytes ({lines} lines) are missing here: bytes {len(top)}-{border - 1} ...]"
     return f"{top.decode(errors='replace').rstrip()}\n\n{note}\n\n{bottom.decode(errors='replace').lstrip()}"
 
 

@@ -137,7 +137,7 @@ def numbers(values: Column, scope: Offsets | None, text: str) -> tuple[list[str]
 
 
 def plain(number: float) -> str:
-    return str(int(number)) if number == int(number) and abs(number) < 1e15 else f"{number:.6f}".rstrip("0").rstrip(".")
+    return str(int(number)) if abs(number) < 1e15 and number == int(number) else f"{number:.6f}".rstrip("0").rstrip(".")
 
 
 def distribution(values: Column, scope: Offsets | None) -> list[str]:

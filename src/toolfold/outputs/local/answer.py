@@ -7,8 +7,6 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from msgspec import Struct
-
 from toolfold import tokens
 from toolfold.outputs.local.aggregates import Found, aggregate
 from toolfold.outputs.local.changes import changed_files
@@ -32,34 +30,26 @@ TIER = 0.75
 """Units of at least this share of the best score count as equally good when a request asks for the first or last."""
 
 
-class Answer(Struct, frozen=True):
-    """The text, and whether anything was found."""
-
-    text: str
-    found: bool
-
-
-def answer(indexes: Indexes, path: Path, request: str, budget: int) -> Answer:
-    """Answers one request about one file inside `budget` tokens."""
+def answer(indexes: Indexes, path: Path, request: str, budget: int, *, binary: str = "") -> str:
+    """Answers one request about one file inside `budget` tokens. `binary`: the type of what is known to be no text."""
     with indexes.of(path) as index:
         if not index.source.size:
-            return Answer(f"{MADE}\n\nThe document is empty.", found=False)
+            return f"{MADE}\n\nThe document is empty."
         exact = answer_exactly(index, request, budget - 60)
         if exact is not None and exact.whole:
-            return Answer(visible(f"{MADE}\n\n" + "\n".join(exact.lines)), found=True)
+            return visible(f"{MADE}\n\n" + "\n".join(exact.lines))
         lead = list(exact.lines) if exact is not None else []
-        found = by_search(index, read_request(request), budget, lead)
-        return Answer(visible(found.text), found.found)
+        return visible(by_search(index, read_request(request), budget, lead, binary))
 
 
-def exact_answer(indexes: Indexes, path: Path, request: str, budget: int) -> Answer | None:
+def exact_answer(indexes: Indexes, path: Path, request: str, budget: int) -> str | None:
     """Only what the request names by path, range or pattern; `None` where it names nothing, or more than that."""
     with indexes.of(path) as index:
         exact = answer_exactly(index, request, budget - 60) if index.source.size else None
-        return Answer(visible(f"{MADE}\n\n" + "\n".join(exact.lines)), found=True) if exact and exact.whole else None
+        return visible(f"{MADE}\n\n" + "\n".join(exact.lines)) if exact and exact.whole else None
 
 
-def by_search(index: Index, asked: Asked, budget: int, lead: list[str]) -> Answer:
+def by_search(index: Index, asked: Asked, budget: int, lead: list[str], binary: str) -> str:
     times, window = times_for(index, asked.text)
     counted = aggregate(index, asked, window, times)
     allowed = inside(times, window) if times is not None and window is not None else None
@@ -77,15 +67,15 @@ def by_search(index: Index, asked: Asked, budget: int, lead: list[str]) -> Answe
     lead += by_ordinal(index, asked.text, [form for term in asked.terms for form in term.forms], budget // 3)
     lead += by_keys(index, searched, budget * 2 // 5)
     lead += [*counted.lines, *changed_files(index, asked.text, budget // 3)]
-    head = f"{MADE} {describe(index)}"
+    head = f"{MADE} {describe(index, binary)}"
     room = budget - tokens.count(head) - tokens.count("\n".join(lead)) - 80
     if not ranked:
-        return Answer("\n\n".join([head, *lead, not_found(index, searched, room)]), found=bool(lead))
-    shown = within(render(index, ranked, room, searched, weighed), room)
+        return "\n\n".join([head, *lead, not_found(index, searched, room)])
+    shown = within(render(index, ranked, room, weighed), room)
     named = [term.text for term in searched.terms if term.kind != "hint" and not term.of]
     absent = [text for text in named if not len(places[text])]
     note = f"Not in the document: {', '.join(absent[:8])}." if absent else ""
-    return Answer("\n\n".join(part for part in (head, *lead, note, *shown) if part), found=True)
+    return "\n\n".join(part for part in (head, *lead, note, *shown) if part)
 
 
 def times_for(index: Index, request: str) -> tuple[Times | None, Window | None]:
@@ -133,7 +123,7 @@ def index_context(index: Index) -> Callable[[int], str] | None:
     return context
 
 
-def render(index: Index, ranked: list[Ranked], room: int, asked: Asked, weighed: list[Weighed]) -> list[str]:
+def render(index: Index, ranked: list[Ranked], room: int, weighed: list[Weighed]) -> list[str]:
     if index.tape is not None and index.tape.levels:
         order = sorted(weighed, key=lambda item: -item.weight)
         forms = [form for item in order for form in item.term.forms]
@@ -145,13 +135,14 @@ def render(index: Index, ranked: list[Ranked], room: int, asked: Asked, weighed:
         header = [f"Header [line 1]\n{names}"]
         room -= tokens.count(header[0])
         ranked = [item for item in ranked if index.units.span(item.unit)[0] > 0]
-    del asked
     return [*header, *render_text(index, ranked, room)]
 
 
-def describe(index: Index) -> str:
+def describe(index: Index, binary: str = "") -> str:
     """One sentence on what the document is."""
     fmt, source = index.format, index.source
+    if binary:
+        return f"The document is no text but binary data ({binary}) of {source.size} bytes."
     names = {"json": "JSON", "json-lines": "lines of JSON", "table": "a table", "markdown-table": "a table in Markdown"}
     kind = names.get(fmt.kind, {"diff": "a diff", "log": "a log", "binary": "binary data"}.get(fmt.kind, "text"))
     return f"The document is {kind} of {source.size} bytes and {source.lines} lines."

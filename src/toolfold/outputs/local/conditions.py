@@ -32,7 +32,7 @@ WORDED = (
     (r">", ">"),
     (r"<", "<"),
 )
-IS = r"\s*(?:==?|:|\b(?:is|was|equals?|of|set to|named)\b)?\s*"
+IS = r"\s{0,9}(?:==?|:|\b(?:is|was|equals?|of|set to|named)\b)?\s{0,9}"
 VALUE = r"(?:\"([^\"]+)\"|'([^']+)'|`([^`]+)`|([\w@./:+-]+(?: [\w@./:+-]+){0,4}))"
 NUMBER = r"(-?\d[\d,]*(?:\.\d+)?)"
 PAIR = re.compile(r"[\"']?([\w.-]{1,80})[\"']?\s*[:=]\s*[\"']?([^\"',}\s][^\"',}\n]{0,60})")
@@ -76,7 +76,7 @@ def spelled(name: str) -> str:
 
 def compared(index: Index, name: str, request: str) -> Condition | None:
     for words, sign in WORDED:
-        pattern = spelled(name) + r"\s*(?:of|is|was|value)?\s*(?:" + words + r")\s*[$€£]?\s*" + NUMBER
+        pattern = spelled(name) + r"\s{0,9}(?:of|is|was|value)?\s{0,9}(?:" + words + r")\s{0,9}[$€£]?\s{0,9}" + NUMBER
         match = re.search(pattern, request, re.IGNORECASE)
         if match:
             bound = float(match[1].replace(",", ""))

@@ -11,18 +11,31 @@ from toolfold.outputs.local import jsonpath
 from toolfold.outputs.local.index import Index
 from toolfold.outputs.local.literals import decode
 from toolfold.outputs.local.rendering import place, visible
+from toolfold.outputs.local.request import MAX_REQUEST
 from toolfold.outputs.local.shape import shape_lines
-from toolfold.outputs.truncating import top_and_bottom
+from toolfold.outputs.paths import Step, as_place, read_path, show_path
+from toolfold.outputs.truncating import ends_of
 
-LINES = re.compile(r"\blines?\s+(\d+)(?:\s*(?:-|to|\.\.|through)\s*(?:line\s+)?(\d+))?", re.IGNORECASE)
-BYTES = re.compile(r"\bbytes?\s+(\d+)\s*(?:-|to|\.\.|through)\s*(\d+)", re.IGNORECASE)
-ENDS = re.compile(r"\b(first|last|top|bottom|head|tail)\s+(\d+)\s+(?:lines?|rows?|entries|records)\b", re.IGNORECASE)
+LINES = re.compile(r"\blines?\s+(\d{1,18})(?:\s*(?:-|to|\.\.|through)\s*(?:line\s+)?(\d{1,18}))?", re.IGNORECASE)
+BYTES = re.compile(r"\bbytes?\s+(\d{1,18})\d*\s*(?:-|to|\.\.|through)\s*(\d{1,18})", re.IGNORECASE)
+ENDS = re.compile(
+    r"\b(first|last|top|bottom|head|tail)\s+(\d{1,18})\s+(?:lines?|rows?|entries|records)\b", re.IGNORECASE
+)
 REGEX = re.compile(
-    r"(?:^|\b(?:regex|regexp|pattern|matching|matches|match|grep)\s*:?\s+)/(.+)/([imsx]*)\s*[.?]?$",
+    r"(?:^|\b(?:regex|regexp|pattern|matching|matches|match|grep)(?:\s*:)?\s+)/(.+)/([imsx]*)\s*[.?]?$",
     re.IGNORECASE | re.DOTALL,
 )
-PATHLIKE = re.compile(r"""\$?[\w$@-]*(?:\.[A-Za-z_$@][\w$@-]*|\[(?:\d+|\*|["'][^"'\]]+["'])?\]|\.\d+)+|\$(?=\s|$)""")
+PATHLIKE = re.compile(
+    r"""(?<![\w$@-])(?!\d)[\w$@-]*+"""
+    r"""(?:\.(?:[A-Za-z_$@][\w$@-]*+|\d++|\*)|\[(?:-?\d++|\*|"(?:[^"\\]|\\.)*+"|'(?:[^'\\]|\\.)*+')?\])+"""
+    r"""|(?<![\w$@-])\$(?=\s|$)"""
+)
+"""What is surely meant as a path. What is one, too, but may be words (`src/main.py`) is only tried."""
 MOST_ELEMENTS = 200
+
+Member = tuple[Step, int, int]
+"""A step, and where its value begins and ends."""
+
 REGEX_SECONDS = 20.0
 
 
@@ -35,7 +48,7 @@ class Exact(Struct, frozen=True):
 
 def answer_exactly(index: Index, request: str, budget: int) -> Exact | None:
     """The exact answer, or `None` where the request names nothing that can be looked up."""
-    text = request.strip()
+    text = request.strip()[:MAX_REQUEST]
     if match := REGEX.search(text):
         return by_regex(index, match[1], match[2], budget)
     if match := BYTES.search(text):
@@ -72,26 +85,25 @@ def by_end(index: Index, word: str, count: int, budget: int) -> Exact | None:
 
 def quoted(index: Index, start: int, end: int, budget: int) -> str:
     """The bytes as text, whole where they fit."""
-    raw = index.source.read(start, min(end, start + (budget + 64) * 64))
-    text = visible(raw.decode(errors="replace"))
-    if end - start > len(raw) or tokens.count(text) > budget:
-        text = top_and_bottom(index.source.read(start, end), budget)
-    return f"{place(index, start, end)}\n{text}"
+    return f"{place(index, start, end)}\n{ends(index, start, end, budget)}"
+
+
+def ends(index: Index, start: int, end: int, budget: int) -> str:
+    return visible(ends_of(lambda first, last: index.source.read(start + first, start + last), end - start, budget))
 
 
 def by_regex(index: Index, pattern: str, flags: str, budget: int) -> Exact:
     found = grep_file(index.source.path, pattern, ignore_case="i" in flags, most=2000, seconds=REGEX_SECONDS)
     if found.problem:
         return Exact((found.problem,))
-    more = "" if found.complete else " or more"
-    count = f"{found.count}{more} lines fit" if found.count else "No line fits"
+    count = f"{found.count} lines fit" if found.count else "No line fits"
     lines = [f"{count} /{pattern}/{flags}."]
     spent = 0
     for number, hit in enumerate(found.hits):
         text = f"[line {hit.line}, bytes {hit.start}-{max(hit.start, hit.end - 1)}] {visible(hit.text)}"
         spent += tokens.count(text) + 1
         if spent > budget:
-            lines.append(f"({found.count - number}{more} further lines are not shown)")
+            lines.append(f"({found.count - number} further lines are not shown)")
             break
         lines.append(text)
     return Exact(tuple(lines))
@@ -101,19 +113,21 @@ def by_path(index: Index, request: str, budget: int) -> Exact | None:
     """Every path in the request that leads somewhere."""
     if index.tape is None or not index.tape.levels:
         return None
-    alone = jsonpath.read_path(request) if not re.search(r"\s", request) else None
+    alone = read_path(request) if not re.search(r"\s", request) else None
     if alone is not None:
         found = look_up(index, request, alone, budget)
-        return Exact(tuple(found)) if found else missing(index, request, alone)
+        if found:
+            return Exact(tuple(found))
+        return missing(index, request, alone) if PATHLIKE.fullmatch(request) else None
     lines: list[str] = []
     for match in PATHLIKE.finditer(request.replace("`", " ")):
-        steps = jsonpath.read_path(match[0].rstrip("."))
+        steps = read_path(match[0].rstrip("."))
         if steps:
             lines += look_up(index, match[0], steps, budget // 2)
     return Exact(tuple(lines), whole=False) if lines else None
 
 
-def missing(index: Index, request: str, steps: list[jsonpath.Step]) -> Exact | None:
+def missing(index: Index, request: str, steps: list[Step]) -> Exact | None:
     """How far the path leads; `None` for a single word, which may be no path at all."""
     if len(steps) < 2:
         return None
@@ -121,7 +135,7 @@ def missing(index: Index, request: str, steps: list[jsonpath.Step]) -> Exact | N
         spans = resolve(index, steps[:length])
         if spans:
             keys = names_at(index, spans[0][0], spans[0][1])
-            at = jsonpath.show_path(steps[:length])
+            at = show_path(steps[:length])
             return Exact((f"There is nothing at {request}. {at} is there and holds: {keys}",))
     return None
 
@@ -136,13 +150,13 @@ def names_at(index: Index, start: int, end: int) -> str:
     return ", ".join(str(step) for step in found[:40]) + (f" and {len(found) - 40} more" if len(found) > 40 else "")
 
 
-def look_up(index: Index, written: str, steps: list[jsonpath.Step], budget: int) -> list[str]:
+def look_up(index: Index, written: str, steps: list[Step], budget: int) -> list[str]:
     spans = resolve(index, steps)
     lines = [f"{written} leads to {len(spans)} values."] if len(spans) > 1 else []
     spent = 0
     for number, (start, end, path) in enumerate(spans):
         text = value_text(index, start, end, max(40, budget - spent))
-        line = f"{jsonpath.show_path(path)} {place(index, start, end)}\n{text}"
+        line = f"{show_path(path)} {place(index, start, end)}\n{text}"
         spent += tokens.count(line)
         if spent > budget and number:
             lines.append(f"({len(spans) - number} further values are not shown)")
@@ -166,26 +180,34 @@ def value_text(index: Index, start: int, end: int, budget: int) -> str:
         return f"({names_at(index, start, end)}; {end - start} bytes, too large to show; its shape)\n" + "\n".join(
             shape
         )
-    return top_and_bottom(index.source.read(start, end), budget)
+    return ends(index, start, end, budget)
 
 
-def resolve(index: Index, steps: list[jsonpath.Step]) -> list[tuple[int, int, list[jsonpath.Step]]]:
+def resolve(index: Index, steps: list[Step]) -> list[tuple[int, int, list[Step]]]:
     """The bytes that a path leads to; several where it holds `[]`."""
     if index.tape is None or not index.tape.levels:
         return []
     root = index.tape.levels[0]
     start, end = int(root.opens[0]), int(root.closes[0]) + 1
-    spans: list[tuple[int, int, list[jsonpath.Step]]] = [(start, end, [])]
+    spans: list[tuple[int, int, list[Step]]] = [(start, end, [])]
     for step in steps:
-        following: list[tuple[int, int, list[jsonpath.Step]]] = []
+        following: list[tuple[int, int, list[Step]]] = []
         for begin, _, path in spans:
             around = jsonpath.chain(index.source, index.tape, begin)
             if not around or around[-1].start != begin:
                 continue
-            for own, first, last in jsonpath.members(index.source, index.tape, around[-1], len(around) - 1):
-                if step is None or own == step or (isinstance(own, str) and str(step) == own):
-                    following.append((first, last, [*path, own]))
-                    if len(following) >= MOST_ELEMENTS or (step is not None):
-                        break
+            members = list(jsonpath.members(index.source, index.tape, around[-1], len(around) - 1))
+            for own, first, last in picked(members, step, is_array=around[-1].is_array):
+                following.append((first, last, [*path, own]))
         spans = following[:MOST_ELEMENTS]
-    return [(first, first + len(index.source.read(first, last).rstrip()), path) for first, last, path in spans]
+    return [(first, jsonpath.trimmed_end(index.source, first, last), path) for first, last, path in spans]
+
+
+def picked(members: list[Member], step: Step, *, is_array: bool) -> list[Member]:
+    """The members of a container that a step leads to."""
+    if step is None:
+        return members[:MOST_ELEMENTS]
+    if not is_array:
+        return [member for member in members if member[0] == str(step)][:1]
+    place = as_place(step)
+    return [members[place]] if place is not None and -len(members) <= place < len(members) else []

@@ -31,6 +31,9 @@ class Column(Struct, frozen=True):
     values: tuple[str, ...]
     units: Offsets
 
+    def __len__(self) -> int:
+        return len(self.values)
+
     def counter(self) -> Counter[str]:
         return Counter(self.values)
 
@@ -58,8 +61,9 @@ def samples(index: Index) -> Iterator[bytes]:
         yield index.source.read(at, at + 8192)
 
 
-def parts_of(name: str) -> list[str]:
-    return [stem(part.lower()) for part in PARTS.findall(name)]
+def parts_of(name: str) -> tuple[str, ...]:
+    """The words that a name is made of."""
+    return tuple(stem(part.lower()) for part in PARTS.findall(name))
 
 
 def mentioned(index: Index, request: str) -> list[str]:

@@ -21,14 +21,15 @@ TIME = re.compile(
 LEVEL = re.compile(rb"\b(TRACE|DEBUG|INFO|NOTICE|WARN|WARNING|ERROR|FATAL|CRITICAL)\b", re.IGNORECASE)
 DIFF = re.compile(rb"^(diff --git |--- \S.*\n\+\+\+ |@@ -\d+(,\d+)? \+\d+)", re.MULTILINE)
 INTRODUCTION = re.compile(
-    rb"\A(?:\xef\xbb\xbf)?\s*(?:[^\n{\[]{0,400}\n){0,4}[^\n{\[]{0,200}?"
+    rb"\A(?:\xef\xbb\xbf)?\s*+(?:[^\n{\[]{0,400}\n){0,4}[^\n{\[]{0,200}?"
     rb"(?=[{\[]\s*(?:[\"'(\[{}\]]|-?\d|true|false|null))"
 )
 
 
 WIDE, NARROW = "  ", " "
 """Delimiters of tables that are aligned by blanks: at least two, or any number."""
-RULE = re.compile(r"[\s|:-]*-[\s|:-]*\|[\s|:-]*|[\s|:-]*\|[\s|:-]*-[\s|:-]*")
+RULE = re.compile(r"(?=[^-]*-)(?=[^|]*\|)[\s|:-]*")
+"""The line under the header of a table in Markdown."""
 
 
 class Format(Struct, frozen=True):
@@ -47,7 +48,7 @@ class Format(Struct, frozen=True):
 
 def detect(source: Source) -> Format:
     head = source.read(0, HEAD)
-    if head.count(b"\0") > len(head) // 100:
+    if is_binary(head):
         return Format("binary")
     if found := as_json(source, head):
         return found
@@ -61,6 +62,10 @@ def detect(source: Source) -> Format:
     if len(sample) >= 3 and stamped >= len(sample) * 0.5:
         return Format("log")
     return Format("text")
+
+
+def is_binary(head: bytes) -> bool:
+    return head.count(b"\0") > len(head) // 100
 
 
 def as_json(source: Source, head: bytes) -> Format | None:

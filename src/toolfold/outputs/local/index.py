@@ -6,7 +6,7 @@ anew. Questions to one document run one after the other.
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Sized
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -24,12 +24,15 @@ from toolfold.outputs.local.scan import estimate, find_around, find_terms
 from toolfold.outputs.local.source import Offsets, Source, distinct
 from toolfold.outputs.local.tape import Tape, build_tape
 from toolfold.outputs.local.units import Units, json_units, text_units
+from toolfold.outputs.paths import show_path
 
 T = TypeVar("T")
 
 MOST_PLACES = 8_000_000
 """Places of terms that are kept of one document: 64 MB."""
 
+MOST_NOTED = 4_000_000
+"""Values that are kept of one document, those of all columns that were asked for together."""
 
 LARGE = 8 << 20
 COMMON = 20_000
@@ -44,14 +47,15 @@ class Index:
     def __init__(self, path: Path) -> None:
         self.source = Source(path)
         self.lock = threading.Lock()
-        self._notes: dict[str, Any] = {}
+        self._notes: OrderedDict[str, Any] = OrderedDict()
         self._places: OrderedDict[tuple[str, str], Offsets] = OrderedDict()
 
     def kept(self, key: str, make: Callable[[], T]) -> T:
         """What another step made of the document, made once: a column that was read, the times of all lines."""
-        if key not in self._notes:
-            self._notes[key] = make()
-        found: T = self._notes[key]
+        found: T = self._notes.pop(key) if key in self._notes else make()
+        self._notes[key] = found
+        while len(self._notes) > 1 and sum(map(_size, self._notes.values())) > MOST_NOTED:
+            self._notes.popitem(last=False)
         return found
 
     @cached_property
@@ -137,7 +141,7 @@ class Index:
 
     def path(self, offset: int) -> str:
         """For JSON: the path of the innermost container around a byte."""
-        return jsonpath.show_path(jsonpath.path_of(self.source, self.tape, offset)) if self.tape else ""
+        return show_path(jsonpath.path_of(self.source, self.tape, offset)) if self.tape else ""
 
     def named(self, offset: int) -> list[str]:
         """For JSON: what the objects around a byte call themselves, the outermost first."""
@@ -160,10 +164,23 @@ class Indexes:
         with self._lock:
             index = self._kept.pop(key, None) or Index(path)
             self._kept[key] = index
-            for other in [other for other in self._kept if other != key]:
-                if other[0] == key[0] or not Path(other[0]).exists():
-                    del self._kept[other]
+            for other in [other for other in self._kept if other != key and other[0] == key[0]]:
+                del self._kept[other]
+            self._drop_gone()
             while len(self._kept) > self._most:
                 self._kept.popitem(last=False)
         with index.lock, index.source:
             yield index
+
+    def drop_gone(self) -> None:
+        """Lets go of documents whose file is gone."""
+        with self._lock:
+            self._drop_gone()
+
+    def _drop_gone(self) -> None:
+        for known in [known for known in self._kept if not Path(known[0]).exists()]:
+            del self._kept[known]
+
+
+def _size(note: Any) -> int:
+    return len(note) if isinstance(note, Sized) else 1

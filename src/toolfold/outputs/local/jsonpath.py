@@ -1,32 +1,29 @@
 """Paths in a JSON text: which path leads to a byte, and which bytes a path leads to. Works on the tape, not on objects.
 
-A path is written as in JavaScript: `orders[3].email`, `a["odd key"][0]`; `$` or nothing is the root.
+How a path is written is said in `outputs/paths.py`.
 """
 
 import re
 from collections.abc import Iterator
 
-import msgspec
 import numpy as np
 from msgspec import Struct
 
 from toolfold.outputs.local.literals import decode
 from toolfold.outputs.local.source import Source
 from toolfold.outputs.local.tape import Tape
+from toolfold.outputs.paths import Step
 
-Step = str | int | None
-"""A key, an index, or `None` for every element."""
-
-STEP = re.compile(r"""\.?([A-Za-z_$@][\w$@-]*)|\[(\d+)\]|\[["']([^"'\]]+)["']\]|\[(\*?)\]|\.(\d+)|\.(\*)""")
-PLAIN = re.compile(r"[A-Za-z_$@][\w$@-]*")
 KEY_WINDOW = 1024
 NAMED_WITHIN = 600
+TAIL = 4096
 NAMING = re.compile(
     rb"[\"'](?:name|title|id|label|path|key|file|filename|slug|login)[\"']\s*:\s*"
     rb"(\"(?:[^\"\\]|\\.){1,120}\"|'(?:[^'\\]|\\.){1,120}'|-?\d+)"
 )
-COMMA = re.compile(rb"\"(?:[^\"\\]|\\.)*+\"|(?<![\w\"])'(?:[^'\\]|\\.)*+'|,", re.DOTALL)
-STRING = re.compile(rb"(\"(?:[^\"\\]|\\.)*+\"|'(?:[^'\\]|\\.)*+')\s*:\s*", re.DOTALL)
+COMMA = re.compile(rb"\"(?:[^\"\\]|\\.?)*+(?:\"|\Z)|(?<![\w\"])'(?:[^'\\]|\\.?)*+(?:'|\Z)|,", re.DOTALL)
+"""Strings, so that commas in them do not count. One that does not end reaches to the end: nothing is read twice."""
+STRING = re.compile(rb"\s*+(\"(?:[^\"\\]|\\.)*+\"|'(?:[^'\\]|\\.)*+')\s*+:\s*+", re.DOTALL)
 SCALAR = re.compile(rb"\"(?:[^\"\\]|\\.)*+\"|'(?:[^'\\]|\\.)*+'|[^,\]}\s]+", re.DOTALL)
 
 
@@ -37,42 +34,6 @@ class Container(Struct, frozen=True):
     end: int
     is_array: bool
     step: Step
-
-
-def read_path(text: str) -> list[Step] | None:
-    """The steps of a written path, or `None` where it is none."""
-    text = text.strip()
-    text = text.removeprefix("$")
-    steps: list[Step] = []
-    at = 0
-    while at < len(text):
-        match = STEP.match(text, at)
-        if match is None or (match[1] and at and text[at] != "."):
-            return None
-        key, index, quoted, _star, dotted, _every = match.groups()
-        if key or quoted:
-            steps.append(key or quoted)
-        elif index or dotted:
-            steps.append(int(index or dotted))
-        else:
-            steps.append(None)
-        at = match.end()
-    return steps
-
-
-def show_path(steps: list[Step]) -> str:
-    """The written form."""
-    text = ""
-    for step in steps:
-        if step is None:
-            text += "[]"
-        elif isinstance(step, int):
-            text += f"[{step}]"
-        elif PLAIN.fullmatch(step):
-            text += f".{step}" if text else step
-        else:
-            text += f"[{msgspec.json.encode(step).decode()}]"
-    return text or "$"
 
 
 def chain(source: Source, tape: Tape, offset: int) -> list[Container]:
@@ -162,7 +123,7 @@ def members(source: Source, tape: Tape, container: Container, depth: int) -> Ite
             yield number, start + len(raw) - len(raw.lstrip()), end
             continue
         raw = source.read(start, min(end, start + 8192))
-        match = STRING.search(raw)
+        match = STRING.match(raw)
         if match:
             yield decode_string(match[1]), start + match.end(), end
 
@@ -178,9 +139,20 @@ def member_borders(source: Source, tape: Tape, container: Container, depth: int)
     starts = [container.start + 1, *(cut + 1 for cut in cuts)]
     ends = [*cuts, container.end]
     spans = list(zip(starts, ends, strict=True))
-    if len(spans) == 1 and not source.read(*spans[0]).strip():
+    if len(spans) == 1 and trimmed_end(source, *spans[0]) == spans[0][0]:
         return []
     return spans
+
+
+def trimmed_end(source: Source, start: int, end: int) -> int:
+    """Where the text from `start` to `end` ends without the blanks behind it. Reads only those."""
+    while end > start:
+        tail = source.read(max(start, end - TAIL), end)
+        kept = len(tail.rstrip())
+        if kept or not tail:
+            return end - len(tail) + kept
+        end -= len(tail)
+    return start
 
 
 def object_commas(source: Source, tape: Tape, container: Container, depth: int) -> list[int]:

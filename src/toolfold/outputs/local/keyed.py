@@ -12,12 +12,13 @@ from msgspec import Struct
 
 from toolfold import tokens
 from toolfold.outputs.local import jsonpath
-from toolfold.outputs.local.fields import JSON_KEY, LITERAL_KEY
+from toolfold.outputs.local.fields import JSON_KEY, LITERAL_KEY, parts_of
 from toolfold.outputs.local.index import Index
 from toolfold.outputs.local.records import render_record
 from toolfold.outputs.local.rendering import place, visible
-from toolfold.outputs.local.request import PARTS, Asked, stem
+from toolfold.outputs.local.request import Asked
 from toolfold.outputs.local.source import BLOCK
+from toolfold.outputs.paths import Step, show_path
 
 LARGEST = 24 << 20
 FEW, ONE, WHOLE = 60, 160, 420
@@ -32,7 +33,7 @@ class Hit(Struct, frozen=True):
 
     start: int
     end: int
-    path: list[jsonpath.Step]
+    path: list[Step]
     fit: float
 
 
@@ -42,7 +43,7 @@ def by_keys(index: Index, asked: Asked, budget: int) -> list[str]:
         return []
     if any(term.kind == "phrase" for term in asked.terms):
         return []
-    said = [stem(part.lower()) for part in PARTS.findall(asked.text)]
+    said = parts_of(asked.text)
     counts = index.kept("keys", lambda: all_keys(index))
     named = named_keys(counts, said)
     rare = [key for key in named if counts[key] <= FEW]
@@ -59,10 +60,6 @@ def by_keys(index: Index, asked: Asked, budget: int) -> list[str]:
     hits = sorted(found_at(index, anchors, others, set(said)), key=lambda hit: -hit.fit)
     forms = [form for term in asked.terms for form in term.forms]
     return shown(index, hits, forms, budget)
-
-
-def parts_of(key: str) -> tuple[str, ...]:
-    return tuple(stem(part.lower()) for part in PARTS.findall(key))
 
 
 def all_keys(index: Index) -> Counter[str]:
@@ -102,7 +99,7 @@ def hits_from(index: Index, key: str, start: int, others: Sequence[str], said: s
     around = jsonpath.chain(index.source, index.tape, start)
     own = around[-1] if around and around[-1].start == start else None
     above = around[:-1] if own is not None else around
-    path: list[jsonpath.Step] = [*(container.step for container in above[1:]), key]
+    path: list[Step] = [*(container.step for container in above[1:]), key]
     fit = float(sum(1 for step in path if isinstance(step, str) and set(parts_of(step)) & said))
     if own is None:
         end = start + len(jsonpath.scalar_at(index.source, start))
@@ -116,8 +113,8 @@ def hits_from(index: Index, key: str, start: int, others: Sequence[str], said: s
 
 
 def wanted(
-    index: Index, own: jsonpath.Container, path: list[jsonpath.Step], names: Sequence[str], deep: int
-) -> Iterator[tuple[int, int, list[jsonpath.Step]]]:
+    index: Index, own: jsonpath.Container, path: list[Step], names: Sequence[str], deep: int
+) -> Iterator[tuple[int, int, list[Step]]]:
     """Members with one of the names, in the container or a little deeper."""
     assert index.tape is not None  # noqa: S101  `by_keys` has looked
     if own.end - own.start > 1 << 20:
@@ -126,7 +123,7 @@ def wanted(
     inside = []
     for step, start, end in jsonpath.members(index.source, index.tape, own, depth):
         if step in names:
-            yield start, start + len(index.source.read(start, end).rstrip()), [*path, step]
+            yield start, jsonpath.trimmed_end(index.source, start, end), [*path, step]
         elif deep > 1:
             inside.append((step, start))
     for step, start in inside[:40]:
@@ -141,7 +138,7 @@ def shown(index: Index, hits: Sequence[Hit], forms: Sequence[str], budget: int) 
     for number, hit in enumerate(hits):
         raw = index.source.read(hit.start, hit.end)
         text = visible(render_record(raw, forms, WHOLE if not number and len(hits) < 3 else ONE))
-        line = f"{jsonpath.show_path(hit.path)} {place(index, hit.start, hit.end)}\n{text}"
+        line = f"{show_path(hit.path)} {place(index, hit.start, hit.end)}\n{text}"
         spent += tokens.count(line) + 1
         if spent > budget:
             if number:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from toolfold.outputs.local.source import Offsets, Source
 
 LARGEST = 48 << 20
-TOKEN = re.compile(rb"'(?:[^'\\]|\\.)*+'|\"(?:[^\"\\]|\\.)*+\"|[{}\[\](),]", re.DOTALL)
+TOKEN = re.compile(rb"'(?:[^'\\]|\\.?)*+(?:'|\Z)|\"(?:[^\"\\]|\\.?)*+(?:\"|\Z)|[{}\[\](),]", re.DOTALL)
 OPENING = re.compile(rb"[\[{(]\s*(?:[\[{(]\s*)?(?:'|\d+\s*,\s*'|\"(?:[^\"\\]|\\.){0,200}\"\s*,\s*')")
 QUOTED = re.compile(rb"'(?:[^'\\\n]|\\.){0,200}'\s*[:,\]})]")
 AS_JSON = bytes.maketrans(b"()", b"[]")

@@ -16,14 +16,15 @@ from toolfold.outputs.local.records import render_record
 from toolfold.outputs.local.rendering import place, visible
 from toolfold.outputs.local.request import PARTS, stem
 from toolfold.outputs.local.vocabulary import words
+from toolfold.outputs.paths import show_path
 
 WORDS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
 TENS = ("eleventh", "twelfth", "thirteenth", "fourteenth", "fifteenth", "sixteenth", "seventeenth", "eighteenth")
 NUMBERED = {word: number for number, word in enumerate((*WORDS, *TENS, "nineteenth", "twentieth"), 1)}
 ASKED = re.compile(
-    r"\b(?:the\s+)?(?P<word>" + "|".join(NUMBERED) + r"|last|final|penultimate|(?P<digits>\d+)(?:st|nd|rd|th))"
+    r"\b(?:the\s+)?(?P<word>" + "|".join(NUMBERED) + r"|last|final|penultimate|(?P<digits>\d{1,9})(?:st|nd|rd|th))"
     r"(?P<back>[ -](?:to|from|but)[ -](?:the )?(?:last|end|one))?\s+(?P<noun>[a-z][\w-]*(?:\s+[a-z][\w-]*){0,2})"
-    r"|\b(?P<noun2>[a-z][\w-]*)\s+(?:number|no\.?|#|at position|at index)\s*(?P<digits2>\d+)\b",
+    r"|(?<![\w-])(?P<noun2>[a-z][\w-]*+)\s+(?:number|no\.?|#|at position|at index)\s*(?P<digits2>\d{1,9})\b",
     re.IGNORECASE,
 )
 GENERIC = frozenset(
@@ -79,7 +80,7 @@ def from_lists(index: Index, match: re.Match[str], nouns: list[str], forms: list
     start, end = borders[number]
     raw = index.source.read(start, end)
     start, end = start + len(raw) - len(raw.lstrip()), end - (len(raw) - len(raw.rstrip()))
-    path = jsonpath.show_path([*(container.step for container in parent[1:]), number])
+    path = show_path([*(container.step for container in parent[1:]), number])
     text = visible(render_record(raw.strip(), forms, budget))
     return [f"By its place in the list, {number + 1} of {found.count}: {path} {place(index, start, end)}\n{text}"]
 

@@ -6,8 +6,8 @@ from typing import Any
 import msgspec
 
 from toolfold import tokens
-from toolfold.outputs.local.jsonpath import Step, show_path
 from toolfold.outputs.local.literals import decode
+from toolfold.outputs.paths import Step, show_path
 
 LONG_VALUE = 600
 

@@ -28,7 +28,7 @@ LEADS = re.compile(
 )
 CELL_END = re.compile(r"</t[dh]>\s*(?=<t[dh])", re.IGNORECASE)
 TAG = re.compile(r"</?[A-Za-z!][^<>]{0,2000}>")
-BLANKS = re.compile(r"[ \t]*\n\s*\n")
+BLANKS = re.compile(r"(?<![ \t])[ \t]*+\n\s*\n")
 OWN_KEY = re.compile(r'"(?:[^"\\]|\\.){0,200}"\s*:\s*$')
 
 

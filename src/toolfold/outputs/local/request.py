@@ -16,7 +16,6 @@ Kind = Literal["word", "number", "identifier", "phrase", "hint"]
 QUOTED = re.compile(r"\"([^\"\n]{2,200})\"|`([^`\n]{2,200})`|“([^”\n]{2,200})”|(?<![\w'])'([^'\n]{2,200})'(?!\w)")
 PIECE = re.compile(r"[^\s,;()\[\]{}\"'`?!<>|\u201c\u201d\u2018\u2019]+(?:'[a-z]{1,2}\b)?")
 PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\d_A-Za-z]+")
-CAMEL = re.compile(r"[a-z][A-Z]|[A-Z][a-z]+[A-Z]")
 NUMBER = re.compile(r"[-+]?\d+(?:[.,]\d+)*%?")
 DAY = re.compile(
     r"\b([A-Za-z]{3,9})\.? (\d{1,2})(?:st|nd|rd|th)?,? (\d{4})\b|\b(\d{1,2})\.? ([A-Za-z]{3,9})\.?,? (\d{4})\b"

@@ -3,7 +3,6 @@
 The file is never held whole in Python objects. Positions are byte offsets from 0; lines count from 1.
 """
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, Self
 
@@ -56,11 +55,6 @@ class Source:
             parts.append(part)
             start += len(part)
         return parts[0] if len(parts) == 1 else b"".join(parts)
-
-    def blocks(self, start: int = 0) -> Iterator[tuple[int, bytes]]:
-        """Offset and bytes of each block; a block is followed by `MARGIN` bytes of the next one."""
-        for at in range(start, self.size, BLOCK):
-            yield at, self.read(at, at + BLOCK + MARGIN)
 
     @property
     def newlines(self) -> Offsets:

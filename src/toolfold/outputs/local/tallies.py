@@ -15,7 +15,7 @@ from toolfold.outputs.local.source import BLOCK, Offsets, distinct
 COUNTING = frozenset(["number", "count", "how", "often", "total", "amount", "many", "exist", "there"])
 MARK = re.compile(r"\s*(#{1,6}|<[\w:.-]+|- |\[\[?|(?:async )?\w+)")
 MEASURED = re.compile(
-    r"(?:\b([A-Za-z_][\w.-]*)[\s:=(]{1,3})?(?<![\w.:/-])(-?\d+(?:\.\d+)?)(?![\d:/-])\s?"
+    r"(?:\b([A-Za-z_][\w.-]{0,80}+)[\s:=(]{1,3})?(?<![\w.:/-])(-?\d{1,40}(?:\.\d+)?)(?![\d:/-])\s?"
     r"(ms|µs|us|ns|seconds|secs?|s|minutes|min|hours|bytes|[KMG]i?B|kb|mb|gb|%)?(?![\w.-])"
 )
 MOST_READ = 20_000
