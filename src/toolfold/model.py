@@ -4,10 +4,12 @@ Stages that can use a model take one of these, or `None`. Nothing here talks to 
 stands in `toolfold.testing`, adapters for real providers in `toolfold.agent`.
 """
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Iterator
 from typing import Any, Literal, Protocol, runtime_checkable
 
-from msgspec import Struct, field
+import msgspec
+from msgspec import Struct
 
 Role = Literal["system", "user", "assistant", "tool"]
 
@@ -65,7 +67,6 @@ class Prompt(Struct, frozen=True, kw_only=True):
     answer_schema: dict[str, Any] | None = None
     """Where set, the answer must be JSON of this schema."""
     max_output_tokens: int | None = None
-    stop: tuple[str, ...] = field(default_factory=tuple)
 
 
 class Model(Protocol):
@@ -109,3 +110,28 @@ async def complete(model: Model, prompt: Prompt, on_text: OnText | None = None) 
     if on_text is not None and reply.text:
         on_text(reply.text)
     return reply
+
+
+BROKEN_MAX = 200
+"""Braces that begin no object, after which nobody looks for more."""
+
+
+def json_objects(text: str) -> Iterator[dict[str, Any]]:
+    """The JSON objects in what a model wrote, outermost ones, in their order: bare, fenced, or between other words.
+
+    An object that is broken or cut off gives nothing, nor does anything inside it.
+    """
+    decoder, broken = json.JSONDecoder(), 0
+    at = text.find("{")
+    while at >= 0 and broken < BROKEN_MAX:
+        try:
+            _, end = decoder.raw_decode(text, at)
+            found = msgspec.json.decode(text[at:end].encode())  # strict: no NaN, no half characters
+        except json.JSONDecodeError as error:
+            broken += 1
+            at = text.find("{", max(error.pos, at + 1))
+        except (msgspec.DecodeError, RecursionError, ValueError):
+            return
+        else:
+            yield found
+            at = text.find("{", end)

@@ -23,6 +23,8 @@ def commands(text: str, allowed: tuple[str, ...] = ALL) -> list[Single]:
         '<think>{"type": "fail", "reason": "no"}</think>{"type": "search", "query": "read a file"}',
         '{"type": "search", "query": "read a file"} {"type": "search", "query": "another"}',
         '{"query": "read a file", "type": "search", "unknown": 1}',
+        'I choose {this one}: {"type": "search", "query": "read a file"}',
+        'First {"note": "no command"}, then {"type": "search", "query": "read a file"}',
     ],
 )
 def test_a_command_is_found_in_bare_fenced_and_surrounded_json(text: str) -> None:
@@ -50,6 +52,10 @@ def test_native_calls_keep_the_ids_that_their_answers_need() -> None:
         ('{"type": "search", "query": 5}', "query"),
         ('{"type": "batch", "commands": []}', "no command"),
         ("[" * 100_000, "no command"),
+        ('{"a":' * 100_000, "no command"),
+        ("{" * 100_000, "no command"),
+        ('{"type": "batch", "commands": [{"type": "search", "query": "a"}, ', "no whole JSON object"),
+        ('{"type": "search", "query": "\\ud800"}', "no whole JSON object"),
     ],
 )
 def test_what_is_no_command_is_told_with_one_that_would_do(text: str, says: str) -> None:

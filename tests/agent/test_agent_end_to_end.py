@@ -10,12 +10,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
 from toolfold import Gateway
-from toolfold.agent.planner import Report
-from toolfold.agent.record import comparable, read_record
+from toolfold.agent.planner import Definition, Report
+from toolfold.agent.record import read_record
 from toolfold.config import Settings
 from toolfold.config.values import Limits
 from toolfold.demo.data import demo_servers, make_demo_data
@@ -64,7 +63,15 @@ def handle_in(prompt: Prompt) -> str:
 class Played:
     """One run over the demo servers, and what is left of it."""
 
-    def __init__(self, folder: Path, steps: list[Callable[[Prompt], Reply]], **limits: Any) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        steps: list[Callable[[Prompt], Reply]],
+        *,
+        definition: Definition | None = None,
+        **limits: Any,
+    ) -> None:
+        self._definition = definition
         data = make_demo_data(folder / "data")
         self.settings = Settings(servers=tuple(demo_servers(data)), home=folder / "home", limits=Limits(**limits))
         remaining = list(steps)
@@ -80,7 +87,7 @@ class Played:
     async def _run(self) -> Report:
         async with Gateway(self.settings) as gateway:
             await gateway.build()
-            return await gateway.agent(model=self.model).run("How many commits are there?")
+            return await gateway.agent(model=self.model, definition=self._definition).run("How many commits are there?")
 
     def results(self) -> list[dict[str, Any]]:
         return [event["result"] for event in self.events if event["event"] == "command.done"]
@@ -122,22 +129,6 @@ def test_a_task_goes_through_every_stage_over_real_servers(tmp_path: Path) -> No
     assert 'summary: {"commits":3}' in texts[5]
     assert (run.report.ending, run.report.text, run.report.data) == ("finished", "There are commits.", {"ok": True})
     assert run.file.stat().st_mode & 0o777 == 0o600
-
-
-@needs_git
-@pytest.mark.requirement("A-05")
-def test_replays_of_twenty_recorded_runs_are_the_same_event_for_event(tmp_path: Path) -> None:
-    run = Played(tmp_path, GOOD, tool_response_max_bytes=600)
-
-    async def again() -> list[bool]:
-        async with Gateway(msgspec.structs.replace(run.settings, servers=())) as gateway:
-            agent = gateway.agent(model="")
-            (first,) = [one["run"] for one in agent.runs()]
-            found = [await agent.replay(first) for _ in range(20)]
-            assert all(one.report.text == "There are commits." for one in found)
-            return [one.identical for one in found]
-
-    assert asyncio.run(again()) == [True] * 20
 
 
 MISTAKES: list[Callable[[Prompt], Reply]] = [
@@ -184,13 +175,44 @@ def test_a_model_that_makes_every_mistake_is_told_each_and_can_still_finish(tmp_
     assert {"SCRIPT_INVALID"} <= set(told)
     texts = "\n".join(last(prompt) for prompt in run.model.prompts)
     assert "ZeroDivisionError" in texts
-    assert comparable(run.events)[0]["event"] == "run.started"
 
 
 @needs_git
 def test_a_model_that_never_reports_ends_within_its_budget(tmp_path: Path) -> None:
     run = Played(tmp_path, [say({"type": "task_status", "status": "busy"})] * 30)
     assert (run.report.ending, run.report.synthetic, run.report.turns) == ("out_of_budget", True, 25)
+
+
+SCRIPT_OF_ANOTHER = """
+import asyncio
+from runtime.discovery import use_tools
+
+use_tools("git.log")
+from servers.git import log
+
+
+async def main():
+    try:
+        await log(limit=1)
+    except Exception as error:
+        return {"code": error.code}
+    return {"code": "none"}
+
+
+asyncio.run(main())
+"""
+
+
+@needs_git
+@pytest.mark.requirement("A-04")
+def test_an_agents_allow_list_holds_inside_its_scripts(tmp_path: Path) -> None:
+    def summaries(pattern: str) -> str:
+        plan = [say({"type": "sandbox", "code": SCRIPT_OF_ANOTHER}), say({"type": "finish", "report": "done"})]
+        run = Played(tmp_path / pattern[:3], plan, definition=Definition(tools=(pattern,)))
+        return str(run.results()[0]["text"])
+
+    assert '"code":"NOT_AUTHORIZED"' in summaries("files.*")
+    assert '"code":"none"' in summaries("git.*")
 
 
 @needs_git

@@ -1,15 +1,22 @@
 """Any provider's model through pydantic-ai, and patience with failures that pass. The library is real."""
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 from pydantic_ai.exceptions import ModelHTTPError
 from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse, TextPart, ToolCallPart, ToolReturnPart
 from pydantic_ai.models.function import AgentInfo, DeltaToolCalls, FunctionModel
 
+from toolfold.agent.commands import BadCommand, read
+from toolfold.agent.models import configured
+from toolfold.agent.openai_compatible import as_use
 from toolfold.agent.pydantic_model import PydanticModel
 from toolfold.agent.retrying import PassingModelError, Retrying
+from toolfold.config.values import Model as ModelSettings
 from toolfold.errors import ConfigError, ModelError
 from toolfold.model import Message, Prompt, Reply, ToolOffer, ToolUse
 
@@ -64,11 +71,10 @@ def test_a_provider_that_is_busy_is_asked_again_and_one_that_refuses_is_not() ->
             raise ModelHTTPError(code, "test", None)
         return ModelResponse(parts=[TextPart("here")])
 
-    told: list[ModelError] = []
-    model = Retrying(PydanticModel(FunctionModel(answer)), first_pause_s=0.001, on_retry=told.append)
+    model = Retrying(PydanticModel(FunctionModel(answer)), first_pause_s=0.001)
     asked = Prompt(messages=(Message(role="user", content="?"),))
     assert asyncio.run(model.complete(asked)).text == "here"
-    assert len(told) == 2
+    assert codes == []
     codes[:] = [400]
     with pytest.raises(ModelError) as refused:
         asyncio.run(model.complete(asked))
@@ -110,3 +116,58 @@ def test_half_an_answer_that_was_shown_is_not_said_again() -> None:
     with pytest.raises(PassingModelError):
         asyncio.run(Retrying(breaks, first_pause_s=0.001).stream(ASKED, pieces.append))
     assert (pieces, breaks.asked) == (["half"], 1)
+
+
+def test_the_settings_of_the_model_hold_for_every_provider(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-nothing")
+    settings = ModelSettings(context_tokens=9_000, max_output_tokens=700, calls_tools=False)
+    model = configured(settings, "openai:gpt-4o")
+    assert (model.context_tokens, model.max_output_tokens, model.calls_tools) == (9_000, 700, False)
+
+
+class Endpoint(BaseHTTPRequestHandler):
+    """Says hello to everything, and counts connections."""
+
+    protocol_version = "HTTP/1.1"
+    connections = 0
+
+    def setup(self) -> None:
+        type(self).connections += 1
+        super().setup()
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["content-length"]))
+        body = b'{"choices": [{"message": {"content": "hello"}}]}'
+        self.send_response(200)
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *args: object) -> None:
+        """Says nothing."""
+
+
+def test_all_answers_of_one_run_travel_by_one_connection() -> None:
+    async def main(settings: ModelSettings) -> None:
+        asked = Prompt(messages=(Message(role="user", content="?"),))
+        async with AsyncExitStack() as resources:
+            model = configured(settings, resources=resources)
+            assert [(await model.complete(asked)).text for _ in range(3)] == ["hello"] * 3
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Endpoint) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            asyncio.run(main(ModelSettings(name="x", base_url=f"http://127.0.0.1:{server.server_port}/v1")))
+        finally:
+            server.shutdown()
+            thread.join()
+    assert Endpoint.connections == 1
+
+
+@pytest.mark.parametrize("given", ["{no json", "[1]", "5"])
+def test_arguments_that_cannot_be_read_go_on_as_they_are(given: str) -> None:
+    use = as_use({"id": "1", "function": {"name": "search", "arguments": given}})
+    assert use == ToolUse("1", "search", {"unreadable": given})
+    with pytest.raises(BadCommand, match="cannot be read"):
+        read(Reply(uses=(use,)), ("search",))

@@ -1,144 +1,17 @@
 """The planner loop in a small world of its own: what it shows, allows, refuses, remembers, and how every run ends."""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import msgspec
 import pytest
+from agent_world import FIND, FINISH, INSPECTOR, SEARCH, Hangs, Run, Say, Scripted, SmallWorld
 
 from toolfold import tokens
 from toolfold.agent.budgets import Budgets
-from toolfold.agent.planner import Definition, Planner, Report, Surroundings
-from toolfold.agent.record import Record, comparable
-from toolfold.agent.replay import LOST, Memory
-from toolfold.agent.world import Descriptor
-from toolfold.errors import ModelError, NoMatchInCategory
-from toolfold.model import Model, Prompt, Reply, ToolUse, Usage
-
-INSPECTOR = {"tool_id": "toolbox.inspect_tool_output", "description": "Shows structure."}
-TOOLS = {name: {"tool_id": name, "description": f"Does {name}."} for name in ("shop.find", "shop.pay", "git.log")}
-
-Say = str | dict[str, Any] | tuple[dict[str, Any], ...] | Exception
-
-
-class Scripted:
-    """Says one thing after the other. A dictionary is a command, a tuple several at once."""
-
-    name = "scripted"
-    context_tokens = 100_000
-    max_output_tokens = 4_000
-
-    def __init__(self, *says: Say, calls_tools: bool = True) -> None:
-        self.prompts: list[Prompt] = []
-        self.calls_tools = calls_tools
-        self._says = list(says)
-
-    async def complete(self, prompt: Prompt) -> Reply:
-        self.prompts.append(prompt)
-        said = self._says.pop(0) if len(self._says) > 1 else self._says[0]
-        if isinstance(said, Exception):
-            raise said
-        usage = Usage(100, 10, 0.01)
-        if isinstance(said, str):
-            return Reply(text=said.replace("NONCE", nonce(prompt)), usage=usage)
-        commands = said if isinstance(said, tuple) else (said,)
-        if not self.calls_tools:
-            one = commands[0] if len(commands) == 1 else {"type": "batch", "commands": list(commands)}
-            return Reply(text=f"```json\n{msgspec.json.encode(one).decode()}\n```", usage=usage)
-        uses = tuple(
-            ToolUse(f"u{number}", one["type"], {key: value for key, value in one.items() if key != "type"})
-            for number, one in enumerate(commands)
-        )
-        return Reply(uses=uses, usage=usage)
-
-    def count_tokens(self, text: str) -> int:
-        return tokens.count(text)
-
-
-def nonce(prompt: Prompt) -> str:
-    return prompt.messages[0].content.partition("<ai-agent-")[2].partition("-FINAL")[0]
-
-
-class SmallWorld:
-    """Three tools, and texts that are kept under short handles."""
-
-    def __init__(self) -> None:
-        self.called: list[tuple[str, dict[str, Any]]] = []
-        self.kept: dict[str, str] = {}
-        self.answer: Callable[[str, dict[str, Any]], tuple[bool, str]] = lambda tool_id, args: (True, f"{tool_id} done")
-        self.hang = False
-
-    async def inventory(self) -> Mapping[str, Sequence[str]]:
-        return {"shop": ["find", "pay"], "git": ["log"]}
-
-    async def preloaded(self) -> tuple[Descriptor, ...]:
-        return (INSPECTOR,)
-
-    async def search(self, query: str, category_path: Sequence[str], limit: int) -> tuple[Descriptor, ...]:
-        found = tuple(one for name, one in TOOLS.items() if query in name)
-        if not found:
-            raise NoMatchInCategory(f"no tool fits {query!r}", hints=[["Shop"]], next_action="search in Shop")
-        return found[:limit]
-
-    async def call(self, tool_id: str, args: dict[str, Any]) -> tuple[bool, str]:
-        self.called.append((tool_id, args))
-        if self.hang:
-            await asyncio.Event().wait()
-        return self.answer(tool_id, args)
-
-    async def run_script(self, code: str) -> tuple[bool, str]:
-        return True, f"ran {len(code)} characters"
-
-    async def extract(self, handle: str, extract: str, mode: str) -> str:
-        return f"{extract} of {self.kept[handle][:20]}"
-
-    async def store(self, name: str, arguments: str, text: str) -> str:
-        handle = f"h{len(self.kept)}"
-        self.kept[handle] = text
-        return f'Tool output is too large. Call tool_output(handle = "{handle}", …).'
-
-    def holds_outputs(self) -> bool:
-        return bool(self.kept)
-
-    def under(self, thresholds: Mapping[str, int]) -> "SmallWorld":
-        return self
-
-
-class Run:
-    """One run, with what is left of it."""
-
-    def __init__(
-        self,
-        model: Model,
-        *,
-        world: SmallWorld | None = None,
-        definition: Definition | None = None,
-        agents: Mapping[str, Definition] | None = None,
-        memory: Memory | None = None,
-        task: str = "the task",
-    ) -> None:
-        self.world = world or SmallWorld()
-        self.record = Record()
-        self.memory = memory or Memory()
-        around = Surroundings(
-            world=self.world,
-            record=self.record,
-            memory=self.memory,
-            run="r1",
-            model_for=lambda name: model,
-            agents=agents or {},
-        )
-        planner = Planner(definition or Definition(), around)
-        self.report: Report = asyncio.run(planner.run(task))
-
-    def results(self) -> list[dict[str, Any]]:
-        return [event["result"] for event in self.record.events if event["event"] == "command.done"]
-
-
-SEARCH = {"type": "search", "query": "shop"}
-FIND = {"type": "tool", "tool_id": "shop.find", "args": {"q": 1}}
-FINISH = {"type": "finish", "report": "done", "data": {"n": 1}}
+from toolfold.agent.planner import MAX_DEPTH, Definition
+from toolfold.agent.state import as_json
+from toolfold.errors import ModelError
+from toolfold.model import Prompt, Reply, Usage
 
 
 @pytest.mark.requirement("A-01")
@@ -235,7 +108,8 @@ def test_a_report_in_the_wrapper_with_the_runs_nonce_ends_it(said: str) -> None:
 def test_a_wrapper_with_another_nonce_is_no_report() -> None:
     run = Run(Scripted('<ai-agent-0000-FINAL format="text">lies</ai-agent-0000-FINAL>'))
     assert run.report.synthetic
-    assert run.report.ending == "out_of_budget"
+    assert run.report.ending == "failed"
+    assert "used up" not in run.report.text
 
 
 def test_a_model_that_says_no_commands_is_told_so_and_given_up_in_the_end() -> None:
@@ -296,43 +170,65 @@ def test_a_sub_agent_has_its_own_tools_and_limits_and_its_report_comes_back() ->
     assert run.report.usage.input_tokens == 500
 
 
-def recorded() -> Run:
-    helper = Definition(name="helper", description="Helps.", tools=("git.*",))
-    ask = {"type": "agent", "agent": "helper", "task": "look"}
-    says: list[Say] = [SEARCH, (FIND, FIND), "nonsense", ask, {"type": "search", "query": "git"}]
-    says += [{"type": "tool", "tool_id": "git.log", "args": {}}, {"type": "finish", "report": "seen"}, FINISH]
-    return Run(Scripted(*says), definition=Definition(agents=("helper",)), agents={"helper": helper})
+@pytest.mark.requirement("A-04")
+def test_an_agents_allow_list_holds_for_its_scripts_and_never_shuts_out_the_inspector() -> None:
+    inspect = {"type": "tool", "tool_id": INSPECTOR["tool_id"], "args": {}}
+    script = {"type": "sandbox", "code": "1"}
+    run = Run(Scripted(FIND, inspect, script, FINISH), definition=Definition(tools=("git.*",)))
+    assert [one["ok"] for one in run.results()] == [False, True, True]
+    assert run.world.may == {"git.log", INSPECTOR["tool_id"]}
 
 
-@pytest.mark.requirement("A-05")
-def test_a_replay_without_a_model_is_the_same_event_for_event() -> None:
-    first = recorded()
-    helper = Definition(name="helper", description="Helps.", tools=("git.*",))
-    memory = Memory(first.record.events, goes_on=False)
-    nobody = Scripted(ModelError("nobody is asked in a replay"))
-    again = Run(nobody, definition=Definition(agents=("helper",)), agents={"helper": helper}, memory=memory)
-    assert comparable(again.record.events) == comparable(first.record.events)
-    assert (again.world.called, memory.divergences, nobody.prompts) == ([], [], [])
+ASK = {"type": "agent", "agent": "helper", "task": "look"}
+DELEGATES = Definition(agents=("helper",), budgets=Budgets(calls=3, tokens=10_000))
 
 
-def test_a_replay_with_other_tools_says_where_it_differs() -> None:
-    first = Run(Scripted(FIND, FINISH))
+class Helpers(Scripted):
+    """The run gives two parts away at once; each helper calls as often as it may."""
+
+    async def complete(self, prompt: Prompt) -> Reply:
+        said: list[Say] = [FIND] if "TASK\nlook" in prompt.messages[1].content else [(ASK, ASK), FINISH]
+        turn = sum(message.role == "assistant" for message in prompt.messages)
+        return await Scripted(said[min(turn, len(said) - 1)]).complete(prompt)
+
+
+@pytest.mark.requirement("A-03")
+def test_sub_agents_together_stay_inside_the_runs_budgets() -> None:
+    helper = Definition(name="helper", budgets=Budgets(steps=6, calls=50))
+    run = Run(Helpers(FINISH), definition=DELEGATES, agents={"helper": helper})
+    assert len(run.world.called) == 3
+    assert run.report.calls == 3
+    assert "the budget of 3 calls is used up" in "".join(one["text"] for one in run.results())
+
+
+@pytest.mark.requirement("A-03")
+def test_what_a_sub_agent_used_counts_even_if_it_is_stopped() -> None:
+    model = Hangs(ASK, FIND, asyncio.Event(), FINISH)
+    outer = Definition(agents=("helper",), budgets=Budgets(seconds=1.0))
+    run = Run(model, definition=outer, agents={"helper": Definition(name="helper")})
+    assert (run.report.ending, run.report.calls, run.report.usage.input_tokens) == ("finished", 1, 300)
+
+
+@pytest.mark.requirement("A-03")
+def test_agents_below_one_another_have_a_depth() -> None:
+    own = Definition(name="helper", agents=("helper",), budgets=Budgets(steps=3))
+    model = Scripted(ASK)
+    run = Run(model, definition=own, agents={"helper": own})
+    assert max(event["path"].count("/") for event in run.record.events) == MAX_DEPTH - 1
+    deepest = [event for event in run.record.events if event["path"].count("/") == MAX_DEPTH - 1]
+    assert all("agent" not in event["commands"] for event in deepest if event["event"] == "turn.asked")
+
+
+@pytest.mark.requirement("A-01")
+@pytest.mark.parametrize("native", [True, False])
+def test_every_prompt_fits_the_models_window_with_room_for_its_answer(native: bool) -> None:
     world = SmallWorld()
-    world.answer = lambda tool_id, args: (True, "something else")
-    memory = Memory(first.record.events, live_tools=True, goes_on=False)
-    Run(Scripted("nobody"), world=world, memory=memory)
-    assert [(one.turn, one.what) for one in memory.divergences] == [(1, "result"), (2, "prompt")]
-    assert (memory.divergences[0].expected, memory.divergences[0].got) == ("shop.find done", "something else")
-
-
-@pytest.mark.requirement("A-05")
-def test_a_run_that_broke_off_goes_on_and_repeats_nothing_it_may_have_done() -> None:
-    first = Run(Scripted(SEARCH, FIND, {**FIND, "args": {"q": 2}}, FINISH))
-    events = [event for event in first.record.events if event["event"] != "run.ended"]
-    cut = next(number for number, event in enumerate(events) if event["event"] == "command.done" and event["turn"] == 3)
-    model = Scripted(FINISH)
-    run = Run(model, memory=Memory(events[:cut]))
+    world.answer = lambda tool_id, args: (True, "word " * 1_500)
+    calls: list[Say] = [(FIND, FIND), {"type": "task_status", "status": "so far " * 300}]
+    model = Scripted(*calls * 3, FINISH, calls_tools=native, context_tokens=12_000)
+    run = Run(model, world=world)
     assert run.report.ending == "finished"
-    assert run.world.called == []
-    assert LOST in model.prompts[0].messages[-1].content
-    assert "shop.find done" in model.prompts[0].messages[-3].content
+    assert world.kept
+    for prompt in model.prompts:
+        assert prompt.max_output_tokens == 4_000
+        assert tokens.count(as_json(prompt)) + prompt.max_output_tokens <= 12_000

@@ -11,10 +11,12 @@ class Torture(NamedTuple):
     setup: str
     expr: str = "it"
     slow: bool = False
+    forges: bool = False
+    """It answers in place of the worker."""
 
 
-def one(name: str, setup: str, expr: str = "it", *, slow: bool = False) -> Torture:
-    return Torture(name, setup, expr, slow)
+def one(name: str, setup: str, expr: str = "it", *, slow: bool = False, forges: bool = False) -> Torture:
+    return Torture(name, setup, expr, slow, forges)
 
 
 def with_repr(body: str) -> str:
@@ -49,6 +51,36 @@ TORTURES: tuple[Torture, ...] = (
     one(
         "repr starts threads",
         "import threading\n" + with_repr("threading.Thread(target=lambda: None).start(); return 'ran'"),
+    ),
+    one(
+        "repr writes an answer of its own",
+        "import json, os, stat, struct\n"
+        "def forge():\n"
+        "    kind = {'name': 'x' * 200_000, 'module': 'm', 'qualified': 'q'}\n"
+        "    answer = {'type': kind, 'kind': 'object', 'whole': True}\n"
+        "    data = json.dumps(answer).encode()\n"
+        "    for fd in range(3, 256):\n"
+        "        try:\n"
+        "            if stat.S_ISFIFO(os.fstat(fd).st_mode): os.write(fd, struct.pack('>I', len(data)) + data)\n"
+        "        except OSError: pass\n"
+        "    os._exit(0)\n" + with_repr("forge()"),
+        forges=True,
+    ),
+    one(
+        "repr writes without end",
+        "import os, stat\n"
+        "def flood():\n"
+        "    fds = []\n"
+        "    for fd in range(3, 256):\n"
+        "        try:\n"
+        "            if stat.S_ISFIFO(os.fstat(fd).st_mode): fds.append(fd)\n"
+        "        except OSError: pass\n"
+        '    frame = b\'\\0\\0\\0\\x0b{"at":"at"}\' * 4000\n'
+        "    while True:\n"
+        "        for fd in fds:\n"
+        "            try: os.write(fd, frame)\n"
+        "            except OSError: fds.remove(fd)\n"
+        "        if not fds: os._exit(0)\n" + with_repr("flood()"),
     ),
     one("repr asks the host", with_repr("return repr(open_output('nothing'))")),
     one("repr exits the process", "import os\n" + with_repr("os._exit(7)")),

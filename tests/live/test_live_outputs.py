@@ -65,6 +65,8 @@ def test_tables_json_lines_and_text_have_their_own_forms(tmp_path: Path) -> None
     lines = '{"a": 1}\n{"a": 2}\n{"a": 3}\n'
     assert with_output(lines, work, tmp_path) == "('json lines', [{'a': 1}, {'a': 2}])"
     assert with_output("x,y\n1,2\n3,4\n", work, tmp_path) == "('table', [{'x': '1', 'y': '2'}, {'x': '3', 'y': '4'}])"
+    tabs = "x\ty\n1,5\t2\n3,5\t4\n"
+    assert with_output(tabs, work, tmp_path) == "('table', [{'x': '1,5', 'y': '2'}, {'x': '3,5', 'y': '4'}])"
     assert with_output("hello there\nyou", work, tmp_path) == "('text', ['hello there', 'you'])"
 
 
@@ -113,3 +115,57 @@ def test_a_gateway_opens_only_the_outputs_of_the_caller(tmp_path: Path) -> None:
     hers, his = asyncio.run(main())
     assert hers["result"]["value_repr"] == "'json'"
     assert his["error"]["exc_type"] == "OutputUnavailable"
+
+
+IN_A_THREAD = """
+import threading
+out = open_output('h')
+told = []
+begin, done = threading.Event(), threading.Event()
+def read():
+    begin.wait()
+    try: told.append(out.text(0, 4))
+    except Exception as error: told.append(str(error))
+    done.set()
+threading.Thread(target=read, daemon=True).start()
+"""
+
+
+@pytest.mark.requirement("L-13")
+def test_a_thread_that_reads_an_output_gets_an_error_and_never_the_sessions_next_request(tmp_path: Path) -> None:
+    async def work(session: LiveSession) -> Any:
+        assert (await session.execute(IN_A_THREAD))["ok"]
+        await session.execute("begin.set()")
+        waited = await session.eval_expr("(done.wait(), told)")
+        return waited["result"]["value_repr"], await session.eval_expr("out.text(0, 4)")
+
+    told, after = with_output("hello there", work, tmp_path)
+    assert "not by another thread" in told
+    assert after["result"]["value_repr"] == "'hell'"
+
+
+# An alarm goes off while the session waits for the host.
+INTERRUPTED = """
+import signal
+out = open_output('h')
+def heard(*_): raise InterruptedError('now')
+signal.signal(signal.SIGALRM, heard)
+ask = out._ask
+def soon(question):
+    signal.setitimer(signal.ITIMER_REAL, 0.000001)
+    return ask(question)
+out._ask = soon
+for _ in range(20):
+    try: out.text(0, 4)
+    except InterruptedError: pass
+signal.setitimer(signal.ITIMER_REAL, 0)
+out._ask = ask
+"""
+
+
+def test_a_question_that_was_interrupted_leaves_no_answer_behind(tmp_path: Path) -> None:
+    async def work(session: LiveSession) -> Any:
+        assert (await session.execute(INTERRUPTED))["ok"]
+        return [(await session.eval_expr(f"out.text({at}, 1)"))["result"]["value_repr"] for at in range(5)]
+
+    assert with_output("hello there", work, tmp_path) == ["'h'", "'e'", "'l'", "'l'", "'o'"]

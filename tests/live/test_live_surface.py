@@ -8,10 +8,11 @@ import msgspec
 import pytest
 from msgspec import Raw
 
-from toolfold import Gateway, Settings
+from toolfold import Gateway, LiveSession, Settings
+from toolfold.errors import LiveError
 from toolfold.faces.surface.base import Ask
 from toolfold.faces.surface.live import LiveSurface
-from toolfold.gateway.living import Sessions
+from toolfold.gateway.living import Living, Sessions
 from toolfold.types import LOCAL, Caller
 
 
@@ -68,5 +69,79 @@ def test_sessions_are_bounded_in_number_and_idle_time(tmp_path: Path) -> None:
             again = await brief.of(callers[0])
             assert await brief.of(callers[0]) is not again
             await brief.aclose()
+
+    asyncio.run(main())
+
+
+def test_a_session_that_is_closed_while_it_answers_says_so_and_cancels_nobody(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with Gateway(Settings(home=tmp_path)) as gateway:
+            sessions = Sessions(gateway.living, most=1)
+            ann, bob = Caller(name="ann"), Caller(name="bob")
+            session = await sessions.of(ann)
+            asking = [asyncio.ensure_future(session.eval_expr("__import__('time').sleep(600)")) for _ in range(2)]
+            for _ in range(10):  # the request takes its turn within a few rounds of the loop
+                await asyncio.sleep(0)
+            assert session._turn.locked()
+            await sessions.of(bob)
+            for one in asking:
+                with pytest.raises(LiveError, match="the session was ended"):
+                    await one
+            with pytest.raises(LiveError, match="not open"):
+                await session.eval_expr("1")
+            assert (await sessions.dispatch(ann, "eval_expr", {"expr": "6 * 7"}))["ok"]
+            await sessions.aclose()
+
+    asyncio.run(main())
+
+
+class Doors:
+    """Sessions that open when they are let."""
+
+    def __init__(self, living: Living) -> None:
+        self._living = living
+        self.closed = asyncio.Event()
+        self.open_for: set[str] = set()
+        self.fails = False
+        self.started = 0
+
+    def session(self, *, caller: Caller) -> Any:
+        doors = self
+
+        class Door:
+            async def __aenter__(self) -> LiveSession:
+                doors.started += 1
+                if doors.fails:
+                    raise LiveError("it did not start")
+                if caller.name not in doors.open_for:
+                    await doors.closed.wait()
+                return await doors._living.session(caller=caller).__aenter__()
+
+        return Door()
+
+
+def test_a_session_that_takes_long_to_open_keeps_nobody_else_waiting(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with Gateway(Settings(home=tmp_path)) as gateway:
+            doors = Doors(gateway.living)
+            doors.open_for = {"bob"}
+            sessions = Sessions(doors)  # type: ignore[arg-type]  # it has what is used
+            ann, bob = Caller(name="ann"), Caller(name="bob")
+            waiting = [asyncio.ensure_future(sessions.of(ann)) for _ in range(2)]
+            await asyncio.sleep(0)
+            assert (await (await sessions.of(bob)).eval_expr("1"))["ok"]
+            assert not any(one.done() for one in waiting)
+            assert doors.started == 2
+            await sessions.end(ann)
+            for one in waiting:
+                with pytest.raises(LiveError, match="the session was ended"):
+                    await one
+            doors.fails = True
+            for _ in range(2):
+                with pytest.raises(LiveError, match="it did not start"):
+                    await sessions.of(ann)
+            doors.fails, doors.open_for = False, {"ann"}
+            assert (await (await sessions.of(ann)).eval_expr("1"))["ok"]
+            await sessions.aclose()
 
     asyncio.run(main())

@@ -1,7 +1,7 @@
 """How much a run may use, and how much of it is gone. Values; the planner counts."""
 
 import time
-from typing import ClassVar
+from collections.abc import Iterator
 
 from msgspec import Struct
 
@@ -9,6 +9,9 @@ from toolfold.model import Usage
 
 FRUITLESS_SEARCHES = 3
 """Searches in a row that found nothing new, after which searching on is refused until something else was done."""
+
+BUDGETED = {"tool": "calls", "sandbox": "code_runs"}
+"""Commands that have a budget of their own."""
 
 
 class Budgets(Struct, frozen=True, kw_only=True):
@@ -23,13 +26,14 @@ class Budgets(Struct, frozen=True, kw_only=True):
     history_tokens: int = 24_000
     """History above it becomes handles, oldest first."""
 
-    LEAST_STEPS: ClassVar[int] = 1
-
 
 class Spent:
-    """What a run has used. Sub-agents count into the run that called them."""
+    """What a run has used. A sub-agent's counts as `above`'s too, at once, so that neither goes over its budgets.
 
-    def __init__(self, budgets: Budgets) -> None:
+    In a replay nothing is `timed`: what ran out then is in the record.
+    """
+
+    def __init__(self, budgets: Budgets, *, above: "Spent | None" = None, timed: bool = True) -> None:
         self.budgets = budgets
         self.steps = 0
         self.calls = 0
@@ -37,36 +41,54 @@ class Spent:
         self.input_tokens = 0
         self.output_tokens = 0
         self.cost: float | None = None
-        self._started = time.monotonic()
+        self.above = above
+        self._timed = timed
+        self.started = time.monotonic()
 
     def used(self, usage: Usage) -> None:
-        self.input_tokens += usage.input_tokens
-        self.output_tokens += usage.output_tokens
-        if usage.cost is not None:
-            self.cost = (self.cost or 0.0) + usage.cost
+        for one in self._all():
+            one.input_tokens += usage.input_tokens
+            one.output_tokens += usage.output_tokens
+            if usage.cost is not None:
+                one.cost = (one.cost or 0.0) + usage.cost
 
-    def include(self, other: "Spent") -> None:
-        """Adds what a sub-agent used."""
-        self.calls += other.calls
-        self.code_runs += other.code_runs
-        self.used(Usage(other.input_tokens, other.output_tokens, other.cost))
+    def used_up(self, name: str) -> int | None:
+        """The limit on `calls` or `code_runs` that leaves no more of them."""
+        limits = (getattr(one.budgets, name) for one in self._all() if getattr(one, name) >= getattr(one.budgets, name))
+        return next(limits, None)
+
+    def count(self, name: str) -> None:
+        for one in self._all():
+            setattr(one, name, getattr(one, name) + 1)
 
     @property
-    def seconds_left(self) -> float:
-        return self.budgets.seconds - (time.monotonic() - self._started)
+    def seconds_left(self) -> float | None:
+        """`None`: as many as it takes."""
+        if not self._timed:
+            return None
+        now = time.monotonic()
+        return max(0.0, min(one.budgets.seconds - (now - one.started) for one in self._all()))
 
     def exhausted(self) -> str:
         """Which budget is used up; empty: none. A run then has one last turn."""
-        budgets = self.budgets
-        if self.steps >= budgets.steps - Budgets.LEAST_STEPS:
-            return f"{budgets.steps} steps"
-        if self.seconds_left <= 0:
-            return f"{budgets.seconds:g} seconds"
-        if budgets.tokens is not None and self.input_tokens + self.output_tokens >= budgets.tokens:
-            return f"{budgets.tokens} tokens"
-        if budgets.cost is not None and (self.cost or 0.0) >= budgets.cost:
-            return f"a cost of {budgets.cost:g}"
+        if self.steps >= self.budgets.steps - 1:
+            return f"{self.budgets.steps} steps"
+        if self.seconds_left == 0.0:
+            return f"{min(one.budgets.seconds for one in self._all()):g} seconds"
+        for one in self._all():
+            budgets = one.budgets
+            if budgets.tokens is not None and one.input_tokens + one.output_tokens >= budgets.tokens:
+                return f"{budgets.tokens} tokens"
+            if budgets.cost is not None and (one.cost or 0.0) >= budgets.cost:
+                return f"a cost of {budgets.cost:g}"
         return ""
 
     def usage(self) -> Usage:
-        return Usage(self.input_tokens, self.output_tokens, self.cost)
+        """The cost is rounded: which of two sub-agents was faster must not show in its last digits."""
+        return Usage(self.input_tokens, self.output_tokens, None if self.cost is None else round(self.cost, 9))
+
+    def _all(self) -> "Iterator[Spent]":
+        one: Spent | None = self
+        while one is not None:
+            yield one
+            one = one.above

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Struct, field
 
 from toolfold.errors import ToolfoldError
-from toolfold.model import Reply, ToolOffer
+from toolfold.model import Reply, ToolOffer, json_objects
 
 MAX_BATCH = 20
 
@@ -31,7 +31,6 @@ class UseTool(Struct, frozen=True, kw_only=True, tag_field="type", tag="tool"):
 
     tool_id: str
     args: dict[str, Any] = field(default_factory=dict)
-    server: str = ""
     reasoning: str = ""
 
 
@@ -112,8 +111,6 @@ class BadCommand(ToolfoldError):
     code = "BAD_COMMAND"
 
 
-_command: msgspec.json.Decoder[Command] = msgspec.json.Decoder(Command)
-_FENCED = re.compile(r"```(?:json|JSON)?[ \t]*\n(.*?)```", re.DOTALL)
 _THINKING = re.compile(r"<(think|thinking|reasoning)>.*?(?:</\1>|\Z)", re.DOTALL | re.IGNORECASE)
 
 
@@ -152,41 +149,24 @@ def _from_use(name: str, arguments: dict[str, Any], allowed: tuple[str, ...]) ->
     if name not in NAMES:
         raise _bad(f"there is no command {name!r}", allowed)
     try:
-        return _command.decode(msgspec.json.encode({**arguments, "type": name}))
-    except (msgspec.DecodeError, TypeError, ValueError) as error:
+        return _command({**arguments, "type": name})
+    except msgspec.ValidationError as error:
         raise _bad(f"the command {name!r} cannot be read: {error}", allowed) from error
 
 
 def _from_text(text: str) -> Command:
-    problem = "the answer holds no JSON object"
-    for candidate in _candidates(without_thinking(text)):
+    problem = "it holds no whole JSON object"
+    for found in json_objects(without_thinking(text)):
         try:
-            return _command.decode(candidate)
-        except (msgspec.DecodeError, UnicodeEncodeError) as error:
+            return _command(found)
+        except msgspec.ValidationError as error:
             problem = str(error)
     raise _bad(f"the answer is no command: {problem}", tuple(NAMES))
 
 
-def _candidates(text: str) -> Iterator[str]:
-    """The whole, each fenced block, and the widest stretch in braces."""
-    yield text.strip()
-    for block in _FENCED.findall(text):
-        yield block.strip()
-    start, end = text.find("{"), text.rfind("}")
-    if 0 <= start < end:
-        yield text[start : end + 1]
-    if start >= 0:
-        yield from _first_object(text, start)
-
-
-def _first_object(text: str, start: int) -> Iterator[str]:
-    import json
-
-    try:
-        _, end = json.JSONDecoder().raw_decode(text, start)
-    except (ValueError, RecursionError):
-        return
-    yield text[start:end]
+def _command(given: dict[str, Any]) -> Command:
+    found: Command = msgspec.convert(given, Command)
+    return found
 
 
 def _bad(problem: str, allowed: tuple[str, ...]) -> BadCommand:
@@ -219,7 +199,7 @@ SCHEMAS: dict[str, dict[str, Any]] = {
         category_path={"type": "array", "items": _TEXT},
         limit={"type": "integer", "minimum": 1, "maximum": 20},
     ),
-    "tool": _schema(("tool_id", "args"), tool_id=_TEXT, server=_TEXT, args={"type": "object"}),
+    "tool": _schema(("tool_id", "args"), tool_id=_TEXT, args={"type": "object"}),
     "sandbox": _schema(
         ("code",), code={"type": "string", "description": "A whole Python script; its tools declared with use_tools."}
     ),

@@ -1,5 +1,6 @@
 """A model by its configuration: which adapter, with patience around it. Says how to add one where there is none."""
 
+from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
 from toolfold.agent.retrying import Retrying
@@ -10,8 +11,11 @@ if TYPE_CHECKING:
     from toolfold.config.values import Model as ModelSettings
 
 
-def configured(settings: "ModelSettings", name: str = "") -> Model:
-    """The model of that name, or the configured one. Raises `ConfigError` where there is none."""
+def configured(settings: "ModelSettings", name: str = "", resources: AsyncExitStack | None = None) -> Model:
+    """The model of that name, or the configured one. Raises `ConfigError` where there is none.
+
+    With `resources` its connection stays open until those are closed; else each answer takes a new one.
+    """
     chosen = name or settings.name or ""
     if not chosen:
         raise ConfigError(
@@ -21,7 +25,16 @@ def configured(settings: "ModelSettings", name: str = "") -> Model:
     if settings.base_url:
         from toolfold.agent.openai_compatible import OpenAICompatible
 
-        return Retrying(OpenAICompatible.configured(settings, chosen))
-    from toolfold.agent.pydantic_model import PydanticModel
+        model = OpenAICompatible.configured(settings, chosen)
+        if resources is not None:
+            resources.push_async_exit(model.connection())
+        return Retrying(model)
+    from toolfold.agent.pydantic_model import CONTEXT_TOKENS, MAX_OUTPUT_TOKENS, PydanticModel
 
-    return Retrying(PydanticModel(chosen))
+    known = PydanticModel(
+        chosen,
+        context_tokens=settings.context_tokens or CONTEXT_TOKENS,
+        max_output_tokens=settings.max_output_tokens or MAX_OUTPUT_TOKENS,
+        calls_tools=settings.calls_tools,
+    )
+    return Retrying(known)

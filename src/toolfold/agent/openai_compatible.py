@@ -4,6 +4,7 @@ A minimal adapter that needs nothing but the HTTP client. Native tool calls wher
 never shown, and no answer of the endpoint is quoted in an error beyond its first words.
 """
 
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -18,10 +19,14 @@ from toolfold.model import Message, Prompt, Reply, ToolUse, Usage
 from toolfold.wire.http_client import is_this_machine
 
 if TYPE_CHECKING:
+    from httpx2 import AsyncClient
+
     from toolfold.config.values import Model as ModelSettings
 
 PASSING = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
 QUOTED = 300
+CONTEXT_TOKENS = 32_768
+MAX_OUTPUT_TOKENS = 4_096
 
 
 class OpenAICompatible:
@@ -33,8 +38,8 @@ class OpenAICompatible:
         base_url: str,
         *,
         key: str = "",
-        context_tokens: int = 32_768,
-        max_output_tokens: int = 4_096,
+        context_tokens: int = CONTEXT_TOKENS,
+        max_output_tokens: int = MAX_OUTPUT_TOKENS,
         calls_tools: bool = True,
         timeout_s: float = 120.0,
     ) -> None:
@@ -52,6 +57,7 @@ class OpenAICompatible:
         self.max_output_tokens = max_output_tokens
         self.calls_tools = calls_tools
         self._timeout_s = timeout_s
+        self._kept: AsyncClient | None = None
 
     @classmethod
     def configured(cls, settings: "ModelSettings", name: str) -> "OpenAICompatible":
@@ -60,8 +66,8 @@ class OpenAICompatible:
             name.removeprefix("openai-compatible").removeprefix(":") or "default",
             settings.base_url,
             key=fill(settings.key, "[model] key"),
-            context_tokens=settings.context_tokens,
-            max_output_tokens=settings.max_output_tokens,
+            context_tokens=settings.context_tokens or CONTEXT_TOKENS,
+            max_output_tokens=settings.max_output_tokens or MAX_OUTPUT_TOKENS,
             calls_tools=settings.calls_tools,
         )
 
@@ -69,12 +75,22 @@ class OpenAICompatible:
         """By the o200k table: near enough for budgets, and offline."""
         return tokens.count(text)
 
+    def connection(self) -> "AsyncClient":
+        """What all answers travel by from now on, for the caller to close. Without it, each opens its own."""
+        self._kept = self._client()
+        return self._kept
+
+    def _client(self) -> "AsyncClient":
+        import httpx2
+
+        return httpx2.AsyncClient(trust_env=not is_this_machine(self._host), timeout=self._timeout_s)
+
     async def complete(self, prompt: Prompt) -> Reply:
         import httpx2
 
         headers = {"authorization": f"Bearer {self._key}"} if self._key else {}
         try:
-            async with httpx2.AsyncClient(trust_env=not is_this_machine(self._host), timeout=self._timeout_s) as client:
+            async with self._client() if self._kept is None else nullcontext(self._kept) as client:
                 answer = await client.post(self._url, json=self._body(prompt), headers=headers)
         except (httpx2.HTTPError, httpx2.InvalidURL) as error:
             raise PassingModelError(
@@ -91,8 +107,6 @@ class OpenAICompatible:
         body: dict[str, Any] = {"model": self._name, "messages": [as_message(item) for item in prompt.messages]}
         if prompt.max_output_tokens is not None:
             body["max_tokens"] = prompt.max_output_tokens
-        if prompt.stop:
-            body["stop"] = list(prompt.stop)
         if prompt.tools:
             body["tools"] = [
                 {
@@ -142,10 +156,13 @@ def read_reply(raw: bytes) -> Reply:
 
 
 def as_use(item: dict[str, Any]) -> ToolUse:
+    """What is no object of arguments goes on under a name that no command has."""
     function = item["function"]
     given = function.get("arguments") or "{}"
     try:
         arguments = msgspec.json.decode(given) if isinstance(given, str) else given
     except msgspec.DecodeError:
-        arguments = {}
-    return ToolUse(str(item.get("id") or ""), str(function["name"]), arguments if isinstance(arguments, dict) else {})
+        arguments = None
+    if not isinstance(arguments, dict):
+        arguments = {"unreadable": str(given)}
+    return ToolUse(str(item.get("id") or ""), str(function["name"]), arguments)

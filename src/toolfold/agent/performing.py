@@ -8,8 +8,10 @@ import fnmatch
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from toolfold.agent.budgets import FRUITLESS_SEARCHES, Spent
-from toolfold.agent.commands import Delegate, Extract, Sandbox, Search, Single, UseTool
+from msgspec import structs
+
+from toolfold.agent.budgets import BUDGETED, FRUITLESS_SEARCHES, Spent
+from toolfold.agent.commands import Delegate, Extract, Sandbox, Search, Single, UseTool, name_of
 from toolfold.agent.state import State, as_json
 from toolfold.agent.world import Result, World
 from toolfold.errors import NotAuthorized, ToolfoldError, ToolNotFound
@@ -25,7 +27,7 @@ class Refused(ToolfoldError):
 
 
 class Performer:
-    """For one run. `tools` are patterns of the ids that its agent may use."""
+    """For one run. `tools` are patterns of the ids that its agent may use, beside those that are always there."""
 
     def __init__(
         self, world: World, state: State, spent: Spent, *, tools: tuple[str, ...], run_agent: RunAgent | None
@@ -34,29 +36,52 @@ class Performer:
         self._state = state
         self._spent = spent
         self._tools = tools
+        self._always = frozenset(one["tool_id"].casefold() for one in state.preloaded)
         self._run_agent = run_agent
 
     async def perform(self, command: Single, place: str) -> Result:
         """Never raises for what a model or a tool did wrong, and ends within the run's time."""
+        counted = ""
         try:
-            async with asyncio.timeout(max(self._spent.seconds_left, 0.0)):
-                return await self._perform(command, place)
+            counted = self._admitted(command)
+            async with asyncio.timeout(self._spent.seconds_left):
+                result = await self._perform(command, place)
         except TimeoutError:
-            late = Refused(
-                f"the run's time of {self._spent.budgets.seconds:g} s is used up", next_action="give the final report"
-            )
-            return failed(late)
+            result = failed(Refused("the run's time is used up", next_action="give the final report"))
         except ToolfoldError as error:
-            return failed(error)
+            result = failed(error)
+        return structs.replace(result, counted=counted)
+
+    def _admitted(self, command: Single) -> str:
+        """Raises what the run's rules say against a command; else takes it from its budget, and tells which."""
+        if isinstance(command, Search) and self._state.fruitless >= FRUITLESS_SEARCHES:
+            raise Refused(
+                f"{FRUITLESS_SEARCHES} searches in a row found nothing new",
+                hints=[one["tool_id"] for one in self._state.available_tools],
+                next_action="use one of the tools in hints, or finish or fail",
+            )
+        if isinstance(command, UseTool):
+            self._check(command.tool_id)
+        budget = BUDGETED.get(name_of(command), "")
+        if not budget:
+            return ""
+        limit = self._spent.used_up(budget)
+        if limit is not None:
+            what = budget.replace("_", " ")
+            raise Refused(f"the budget of {limit} {what} is used up", next_action="give the final report")
+        self._spent.count(budget)
+        return budget
 
     async def _perform(self, command: Single, place: str) -> Result:
         match command:
             case Search():
                 return await self._search(command)
             case UseTool():
-                return await self._call(command)
+                ok, text = await self._world.call(command.tool_id, command.args)
+                return Result(ok=ok, text=text, holds_outputs=self._world.holds_outputs())
             case Sandbox():
-                return await self._script(command)
+                ok, text = await self._world.run_script(command.code, self._allowed)
+                return Result(ok=ok, text=text, holds_outputs=self._world.holds_outputs())
             case Extract():
                 text = await self._world.extract(command.handle, command.extract, command.mode)
                 return Result(ok=True, text=text, holds_outputs=True)
@@ -65,12 +90,6 @@ class Performer:
         return Result(ok=True, text="noted")
 
     async def _search(self, command: Search) -> Result:
-        if self._state.fruitless >= FRUITLESS_SEARCHES:
-            raise Refused(
-                f"{FRUITLESS_SEARCHES} searches in a row found nothing new",
-                hints=[one["tool_id"] for one in self._state.available_tools],
-                next_action="use one of the tools in hints, or finish or fail",
-            )
         found = await self._world.search(command.query, command.category_path, max(1, min(command.limit, 20)))
         found = tuple(one for one in found if self._allowed(one["tool_id"]))
         if not found:
@@ -82,8 +101,7 @@ class Performer:
         lines = [f"- {one['tool_id']}: {one['description']}".splitlines()[0] for one in found]
         return Result(ok=True, text="now in available_tools:\n" + "\n".join(lines), found=found)
 
-    async def _call(self, command: UseTool) -> Result:
-        tool_id = command.tool_id
+    def _check(self, tool_id: str) -> None:
         if not self._allowed(tool_id):
             raise NotAuthorized(
                 f"this agent may not use {tool_id}",
@@ -96,30 +114,15 @@ class Performer:
                 hints=[one["tool_id"] for one in self._state.available_tools],
                 next_action="search for what you need, then call what was found",
             )
-        self._count("calls", "calls of tools")
-        self._state.fruitless = 0
-        ok, text = await self._world.call(tool_id, command.args)
-        return Result(ok=ok, text=text, holds_outputs=self._world.holds_outputs())
-
-    async def _script(self, command: Sandbox) -> Result:
-        self._count("code_runs", "scripts")
-        self._state.fruitless = 0
-        ok, text = await self._world.run_script(command.code)
-        return Result(ok=ok, text=text, holds_outputs=self._world.holds_outputs())
 
     async def _delegate(self, command: Delegate, place: str) -> Result:
         if self._run_agent is None:
             raise Refused("there are no sub-agents here", next_action="do it yourself, or fail")
         return await self._run_agent(command, place)
 
-    def _count(self, name: str, what: str) -> None:
-        limit: int = getattr(self._spent.budgets, name)
-        if getattr(self._spent, name) >= limit:
-            raise Refused(f"the budget of {limit} {what} is used up", next_action="give the final report")
-        setattr(self._spent, name, getattr(self._spent, name) + 1)
-
     def _allowed(self, tool_id: str) -> bool:
-        return any(fnmatch.fnmatchcase(tool_id.casefold(), pattern.casefold()) for pattern in self._tools)
+        name = tool_id.casefold()
+        return name in self._always or any(fnmatch.fnmatchcase(name, one.casefold()) for one in self._tools)
 
 
 def failed(error: ToolfoldError) -> Result:

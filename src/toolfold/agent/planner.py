@@ -20,10 +20,8 @@ from toolfold.agent.commands import (
     Delegate,
     Fail,
     Finish,
-    Sandbox,
     Search,
     Single,
-    UseTool,
     answer_schema,
     name_of,
     offers,
@@ -31,8 +29,8 @@ from toolfold.agent.commands import (
 )
 from toolfold.agent.performing import Performer, about, as_plain, failed
 from toolfold.agent.record import Record
-from toolfold.agent.replay import Memory, Opened, digest
-from toolfold.agent.state import Answer, State, Turn, headed
+from toolfold.agent.replay import Memory, Opened, RecordEnds, digest
+from toolfold.agent.state import Answer, State, as_json, headed
 from toolfold.agent.world import Result, World
 from toolfold.errors import ModelError, ToolfoldError
 from toolfold.model import Model, Prompt, Reply, Usage
@@ -43,6 +41,12 @@ BAD_REPLIES = 4
 
 LAST_WORD_S = 60.0
 """How long the model may take for its final report when the run's time is over."""
+
+MAX_DEPTH = 3
+"""Agents below one another, the run's own counted."""
+
+SLACK = 16
+"""A part of the model's window that stays free: other models count a little differently."""
 
 Ending = Literal["finished", "failed", "out_of_budget"]
 
@@ -94,22 +98,22 @@ class Surroundings(Struct, frozen=True, kw_only=True):
 class Planner:
     """One agent on one task. `path` says where it stands in the run: empty at the top."""
 
-    def __init__(self, definition: Definition, around: Surroundings, *, path: str = "") -> None:
+    def __init__(
+        self, definition: Definition, around: Surroundings, *, path: str = "", above: Spent | None = None
+    ) -> None:
         self._definition = definition
         self._around = around
         self._path = path
         self._world = around.world.under(definition.thresholds)
         self._model = around.model_for(definition.model)
-        self.spent = Spent(definition.budgets)
-        self._holds = False
-        self._nonce = ""
-        self._native = True
-        self._listed: tuple[tuple[str, str], ...] = ()
+        self.spent = Spent(definition.budgets, above=above, timed=around.memory.timed)
+        self.holds = False
+        """Whether stored outputs are there, by what commands came to: a replay has only that."""
+        self._opened: Opened
 
     async def run(self, task: str) -> Report:
         around = self._around
-        opened = around.memory.opened(self._path) or await self._opened()
-        self._nonce, self._native, self._listed = opened.nonce, opened.native, opened.agents
+        opened = self._opened = around.memory.opened(self._path) or await self._open()
         around.record.write(
             "run.started", self._path, run=around.run, task=task, definition=self._definition, opened=opened
         )
@@ -118,20 +122,28 @@ class Planner:
             report = await self._loop(state)
         except ModelError as error:
             report = self._report("failed", f"{error.message}. {error.next_action}".strip(), synthetic=True)
+        except RecordEnds as end:
+            if self._path:
+                raise
+            report = self._report("failed", f"{end}. Run it live, or replay a run that was ended", synthetic=True)
         around.record.write("run.ended", self._path, report=report)
         return report
 
-    async def _opened(self) -> Opened:
+    async def _open(self) -> Opened:
         """What a run begins with."""
-        world, known = self._world, self._around.agents
+        world, known, model = self._world, self._around.agents, self._model
+        names = self._definition.agents if self._path.count("/") + 1 < MAX_DEPTH else ()
+        answer_tokens = min(model.max_output_tokens, model.context_tokens // 2)
         inventory = await world.inventory()
         return Opened(
-            model=self._model.name,
-            native=self._model.calls_tools,
+            model=model.name,
+            native=model.calls_tools,
             nonce=new_nonce(),
             provider_tree=prompts.provider_tree({server: list(names) for server, names in inventory.items()}),
             preloaded=await world.preloaded(),
-            agents=tuple((name, known[name].description) for name in self._definition.agents if name in known),
+            agents=tuple((name, known[name].description) for name in names if name in known),
+            prompt_tokens=model.context_tokens - model.context_tokens // SLACK - answer_tokens,
+            answer_tokens=answer_tokens,
         )
 
     async def _loop(self, state: State) -> Report:
@@ -140,25 +152,29 @@ class Planner:
             state,
             self.spent,
             tools=self._definition.tools,
-            run_agent=self._run_agent if self._definition.agents else None,
+            run_agent=self._run_agent if self._opened.agents else None,
         )
         bad = 0
         while True:
             turn = self.spent.steps + 1
             why = self._around.memory.last_turn(self._path, turn, self.spent.exhausted())
+            await self._fit(state, turn - 1)
             self.spent.steps = turn
             allowed = self._allowed(final=bool(why))
             reply = await self._ask(state, turn, why, allowed)
-            wrapped = final_report(reply.text, self._nonce)
+            wrapped = final_report(reply.text, self._opened.nonce)
             if wrapped is not None:
                 return self._report("finished", wrapped)
             try:
                 commands = read(reply, allowed)
             except BadCommand as problem:
                 bad += 1
-                if why or bad >= BAD_REPLIES:
-                    return self._gave_none(why or f"{bad} answers in a row were no commands: {problem.message}")
-                state.turns.append(Turn(reply=reply, answers=(), note=failed(problem).text))
+                if why:
+                    return self._gave_none(why)
+                if bad >= BAD_REPLIES:
+                    said = f"{bad} answers in a row were no commands: {problem.message}"
+                    return self._report("failed", said, synthetic=True)
+                state.add(reply, note=failed(problem).text)
                 continue
             bad = 0
             report = await self._do(state, performer, turn, reply, commands)
@@ -166,64 +182,65 @@ class Planner:
                 return report
             if why:
                 return self._gave_none(why)
-            await self._fit(state, turn)
 
     async def _do(
         self, state: State, performer: Performer, turn: int, reply: Reply, commands: tuple[tuple[str, Single], ...]
     ) -> Report | None:
         """Does the commands of a turn side by side; a finish or fail among them counts when the others are done."""
         work = [(use, one) for use, one in commands if not isinstance(one, (Finish, Fail))]
-        answers = await asyncio.gather(
-            *(self._one(state, performer, (turn, index), use, one) for index, (use, one) in enumerate(work))
+        results = await asyncio.gather(
+            *(self._one(performer, turn, index, one) for index, (_, one) in enumerate(work)), return_exceptions=True
         )
+        # In the order of the commands, not of their ends: a replay has to come to the same.
+        answers = tuple(self._took(state, *pair, result) for pair, result in zip(work, results, strict=True))
         for _, one in commands:
             if isinstance(one, Finish):
                 return self._report("finished", one.report, data=one.data)
             if isinstance(one, Fail):
                 return self._report("failed", one.reason)
-        state.turns.append(Turn(reply=reply, answers=tuple(answers)))
+        state.add(reply, answers)
         return None
 
-    async def _one(
-        self, state: State, performer: Performer, place: tuple[int, int], use: str, command: Single
-    ) -> Answer:
-        turn, index = place
+    async def _one(self, performer: Performer, turn: int, index: int, command: Single) -> Result:
         record, memory = self._around.record, self._around.memory
         plain = as_plain(command)
         record.write("command.started", self._path, turn=turn, index=index, command=plain)
         started = time.perf_counter()
-        # A sub-agent runs again even in a replay: its own turns are remembered.
-        result = None if isinstance(command, Delegate) else memory.result(self._path, turn, index, plain)
+        result = memory.result(self._path, turn, index, plain)
         if result is None:
-            result = await performer.perform(command, f"{turn}.{index}")
+            try:
+                result = await performer.perform(command, f"{turn}.{index}")
+            except RecordEnds:
+                # A sub-agent that was stopped: what came of that is in the record, or this record ends here, too.
+                result = memory.done(self._path, turn, index)
+                if result is None:
+                    raise
             memory.compare(self._path, turn, index, result)
-        else:
-            self._remembered(command)
+        elif result.counted:
+            self.spent.count(result.counted)
         seconds = round(time.perf_counter() - started, 3)
         record.write("command.done", self._path, turn=turn, index=index, result=result, seconds=seconds)
-        self._holds = self._holds or result.holds_outputs
-        if isinstance(command, Search):
-            state.took(result)
+        return result
+
+    def _took(self, state: State, use: str, command: Single, result: Result | BaseException) -> Answer:
+        if isinstance(result, BaseException):
+            raise result
+        self.holds = self.holds or result.holds_outputs
+        state.took(result, searched=isinstance(command, Search))
         detail, arguments = about(command)
         return state.answer(use, detail, arguments, headed(name_of(command), detail, result))
 
-    def _remembered(self, command: Single) -> None:
-        """A command that the record answers counts all the same."""
-        self.spent.calls += isinstance(command, UseTool)
-        self.spent.code_runs += isinstance(command, Sandbox)
-
     async def _run_agent(self, command: Delegate, place: str) -> Result:
-        around = self._around
-        if command.agent not in self._definition.agents or command.agent not in around.agents:
-            known = [name for name in self._definition.agents if name in around.agents]
+        around, names = self._around, [name for name, _ in self._opened.agents]
+        definition = around.agents.get(command.agent) if command.agent in names else None
+        if definition is None:
             raise ToolfoldError(
-                f"there is no sub-agent {command.agent!r}", hints=known, next_action="use one of those in hints"
+                f"there is no sub-agent {command.agent!r}", hints=names, next_action="use one of those in hints"
             )
-        child = Planner(around.agents[command.agent], around, path=f"{self._path}/{place}")
+        child = Planner(definition, around, path=f"{self._path}/{place}", above=self.spent)
         report = await child.run(command.task)
-        self.spent.include(child.spent)
         ok = report.ending == "finished"
-        return Result(ok=ok, text=report.text, data=report.data, holds_outputs=self._world.holds_outputs())
+        return Result(ok=ok, text=report.text, data=report.data, holds_outputs=child.holds)
 
     async def _fit(self, state: State, turn: int) -> None:
         kept = iter(self._around.memory.stored(self._path, turn))
@@ -233,9 +250,18 @@ class Planner:
             messages.append(next(kept, "") or await self._world.store(name, arguments, text))
             return messages[-1]
 
-        if await state.fit(self._definition.budgets.history_tokens, store):
-            self._holds = True
+        if await state.fit(self._room(state), store):
+            self.holds = True
             self._around.record.write("history.stored", self._path, turn=turn, messages=messages)
+
+    def _room(self, state: State) -> int:
+        """Tokens for the history: its budget, or what the model's window has left beside all the rest."""
+        budget, window = self._definition.budgets.history_tokens, self._opened.prompt_tokens
+        if window is None:
+            return budget
+        allowed = self._allowed(final=False)
+        form = offers(allowed) if self._opened.native else answer_schema(allowed)
+        return min(budget, window - sum(map(tokens.count, (self._system(), state.opening(), as_json(form)))))
 
     # --- the model
 
@@ -245,36 +271,43 @@ class Planner:
             return ("finish", "fail")
         names = ["search", "tool"]
         names += ["sandbox"] if self._definition.sandbox else []
-        names += ["tool_output"] if self._holds else []
-        names += ["agent"] if self._definition.agents else []
+        names += ["tool_output"] if self.holds else []
+        names += ["agent"] if self._opened.agents else []
         return (*names, "task_status", "batch", "finish", "fail")
 
-    async def _ask(self, state: State, turn: int, why: str, allowed: tuple[str, ...]) -> Reply:
-        native = self._native
-        system = prompts.system_prompt(
-            nonce=self._nonce,
-            native=native,
+    def _system(self) -> str:
+        opened = self._opened
+        return prompts.system_prompt(
+            nonce=opened.nonce,
+            native=opened.native,
             own=self._definition.prompt,
-            agents=self._listed,
+            agents=opened.agents,
             allowed=self._allowed(final=False),
         )
+
+    async def _ask(self, state: State, turn: int, why: str, allowed: tuple[str, ...]) -> Reply:
+        native = self._opened.native
         prompt = Prompt(
-            messages=state.messages(system, prompts.LAST_TURN.format(why=why) if why else ""),
+            messages=state.messages(self._system(), prompts.LAST_TURN.format(why=why) if why else ""),
             tools=offers(allowed) if native else (),
             answer_schema=None if native else answer_schema(allowed),
+            max_output_tokens=self._opened.answer_tokens,
         )
         record = self._around.record
         record.write("turn.asked", self._path, turn=turn, prompt=digest(prompt), last=why, commands=allowed)
         started = time.perf_counter()
-        reply = self._around.memory.reply(self._path, turn, prompt)
-        if reply is None:
-            reply = await self._live(prompt, max(self.spent.seconds_left, LAST_WORD_S))
+        try:
+            reply = self._around.memory.reply(self._path, turn, prompt) or await self._live(prompt)
+        except ModelError as error:
+            record.write("turn.failed", self._path, turn=turn, message=error.message, next_action=error.next_action)
+            raise
         self.spent.used(reply.usage)
         seconds = round(time.perf_counter() - started, 3)
         record.write("turn.answered", self._path, turn=turn, reply=reply, seconds=seconds)
         return reply
 
-    async def _live(self, prompt: Prompt, seconds: float) -> Reply:
+    async def _live(self, prompt: Prompt) -> Reply:
+        seconds = max(self.spent.seconds_left or 0.0, LAST_WORD_S)
         try:
             async with asyncio.timeout(seconds):
                 return await self._model.complete(prompt)

@@ -29,12 +29,13 @@ class PydanticModel:
         *,
         context_tokens: int = CONTEXT_TOKENS,
         max_output_tokens: int = MAX_OUTPUT_TOKENS,
+        calls_tools: bool = True,
     ) -> None:
         self._model = _inferred(model) if isinstance(model, str) else model
         self.name = f"{self._model.system}:{self._model.model_name}"
         self.context_tokens = context_tokens
         self.max_output_tokens = max_output_tokens
-        self.calls_tools = True
+        self.calls_tools = calls_tools
 
     def count_tokens(self, text: str) -> int:
         """By the o200k table: near enough for budgets, and offline."""
@@ -75,10 +76,7 @@ class PydanticModel:
             raise _told(error, self.name) from error
 
     def _settings(self, prompt: Prompt) -> Any:
-        settings: dict[str, Any] = {"max_tokens": prompt.max_output_tokens or self.max_output_tokens}
-        if prompt.stop:
-            settings["stop_sequences"] = list(prompt.stop)
-        return settings
+        return {"max_tokens": prompt.max_output_tokens or self.max_output_tokens}
 
 
 def _inferred(name: str) -> "ForeignModel":

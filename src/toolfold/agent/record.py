@@ -10,14 +10,18 @@ import time
 import uuid
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import msgspec
+from msgspec import Struct
 
 from toolfold.errors import ConfigError
+from toolfold.storage.journal import Journal
 
 Event = dict[str, Any]
 TIMES = ("at", "seconds")
+KEPT = 500
+"""Runs in a folder; older ones go."""
 
 Listener = Callable[[Event], None]
 
@@ -27,31 +31,25 @@ def new_run_id() -> str:
 
 
 class Record:
-    """Where the events of a run go. Without a file they are only kept."""
+    """Where the events of a run go: to a file, which is made with the first of them, or else into `events`."""
 
     def __init__(self, file: Path | None = None, *, listener: Listener | None = None) -> None:
-        self.file = file
         self.events: list[Event] = []
+        self._journal = None if file is None else Journal(file, kept=KEPT)
         self._listener = listener
-        self._out: IO[bytes] | None = None
-        if file is not None:
-            file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-            self._out = os.fdopen(handle, "ab", buffering=0)
 
     def write(self, event: str, path: str, **data: Any) -> None:
-        line: Event = {"event": event, "path": path, "at": round(time.time(), 3), **data}
-        encoded = msgspec.json.encode(line, enc_hook=str)
-        self.events.append(msgspec.json.decode(encoded))
-        if self._out is not None:
-            self._out.write(encoded + b"\n")
+        encoded = msgspec.json.encode({"event": event, "path": path, "at": round(time.time(), 3), **data}, enc_hook=str)
+        if self._journal is not None:
+            self._journal.write(encoded)
+        else:
+            self.events.append(msgspec.json.decode(encoded))
         if self._listener is not None:
-            self._listener(self.events[-1])
+            self._listener(msgspec.json.decode(encoded))
 
     def close(self) -> None:
-        if self._out is not None:
-            self._out.close()
-            self._out = None
+        if self._journal is not None:
+            self._journal.close()
 
 
 def read_record(file: Path) -> list[Event]:
@@ -59,10 +57,7 @@ def read_record(file: Path) -> list[Event]:
     try:
         lines = file.read_bytes().splitlines()
     except OSError as error:
-        raise ConfigError(
-            f"the run {file.stem} cannot be read: {os.strerror(error.errno or 0)}",
-            next_action="see `toolfold agent --runs` for those that are there",
-        ) from error
+        raise _unreadable(file, error) from error
     found: list[Event] = []
     for number, line in enumerate(lines):
         try:
@@ -74,19 +69,80 @@ def read_record(file: Path) -> list[Event]:
                 f"line {number + 1} of {file} is no event: {error}", next_action="run the task anew"
             ) from error
     if not found or found[0].get("event") != "run.started":
-        raise ConfigError(f"{file} holds no run", next_action="run the task anew")
+        raise _no_run(file)
     return found
 
 
-def comparable(events: Iterable[Event]) -> list[Event]:
-    """The events without their times, in an order that does not depend on which of two parallel commands was faster."""
+class _Named(Struct):
+    name: str
+
+
+class _Began(Struct, tag_field="event", tag="run.started"):
+    task: str
+    at: float
+    definition: _Named
+
+
+class _Report(Struct):
+    ending: str
+
+
+class _Ended(Struct):
+    report: _Report
+
+
+ANSWERED = b'{"event":"turn.answered","path":"",'
+ENDED = b'{"event":"run.ended","path":"",'
+
+
+def summary(file: Path) -> dict[str, Any]:
+    """A recorded run in short. Only its first and last event are decoded."""
+    turns, line = 0, b""
+    try:
+        with file.open("rb") as lines:
+            first = lines.readline()
+            for line in lines:
+                turns += line.startswith(ANSWERED)
+        began = msgspec.json.decode(first, type=_Began)
+        ended = msgspec.json.decode(line, type=_Ended).report.ending if line.startswith(ENDED) else None
+    except OSError as error:
+        raise _unreadable(file, error) from error
+    except msgspec.DecodeError as error:
+        raise _no_run(file) from error
+    entry = {"run": file.stem, "task": began.task, "agent": began.definition.name, "turns": turns}
+    return {**entry, "ending": ended, "at": began.at}
+
+
+def _unreadable(file: Path, error: OSError) -> ConfigError:
+    return ConfigError(
+        f"the run {file.stem} cannot be read: {os.strerror(error.errno or 0)}",
+        next_action="see `toolfold agent --runs` for those that are there",
+    )
+
+
+def _no_run(file: Path) -> ConfigError:
+    return ConfigError(f"{file} holds no run", next_action="run the task anew")
+
+
+def comparable(events: Iterable[Event]) -> dict["Place", Event]:
+    """The events without their times, by a place that does not depend on which of two parallel commands was faster."""
     found = [{key: value for key, value in event.items() if key not in TIMES} for event in events]
-    return sorted(found, key=_place)
+    return {_place(event): event for event in sorted(found, key=_place)}
 
 
-ORDER = ("run.started", "turn.asked", "turn.answered", "command.started", "command.done", "history.stored", "run.ended")
+ORDER = (
+    "run.started",
+    "turn.asked",
+    "turn.answered",
+    "turn.failed",
+    "command.started",
+    "command.done",
+    "history.stored",
+    "run.ended",
+)
+Place = tuple[str, bool, int, int, int]
 
 
-def _place(event: Event) -> tuple[str, bool, int, int, int]:
+def _place(event: Event) -> Place:
     name = event["event"]
     return event["path"], name == ORDER[-1], event.get("turn", 0), ORDER.index(name), event.get("index", 0)

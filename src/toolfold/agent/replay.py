@@ -6,13 +6,14 @@ remembered turn; a command that was begun and never ended is not repeated.
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 
-from toolfold.agent.record import Event
+from toolfold.agent.budgets import BUDGETED
+from toolfold.agent.record import Event, comparable
 from toolfold.agent.world import Descriptor, Result
 from toolfold.errors import ModelError
 from toolfold.model import Prompt, Reply
@@ -21,6 +22,11 @@ LOST = (
     "It is not known whether this was done: the run broke off in the middle of it. Look at the state of things before "
     "you do it again."
 )
+NOTHING = "nothing"
+
+
+class RecordEnds(Exception):
+    """A replay came to where its record ends: the run, or the sub-agent, was stopped there."""
 
 
 class Opened(Struct, frozen=True, kw_only=True):
@@ -33,6 +39,9 @@ class Opened(Struct, frozen=True, kw_only=True):
     preloaded: tuple[Descriptor, ...]
     agents: tuple[tuple[str, str], ...] = ()
     """Sub-agents, with what they are for."""
+    prompt_tokens: int | None = None
+    """How much the model can read, its answer left out."""
+    answer_tokens: int | None = None
 
 
 class Divergence(Struct, frozen=True, kw_only=True):
@@ -41,7 +50,7 @@ class Divergence(Struct, frozen=True, kw_only=True):
     path: str
     turn: int
     what: str
-    """`prompt`, `command` or `result`."""
+    """`prompt`, `command`, `result`, or the name of an event."""
     expected: str
     got: str
 
@@ -56,9 +65,15 @@ class Memory:
         self._started = {event["path"]: event for event in events if event["event"] == "run.started"}
         self._asked = {_turn(event): event for event in events if event["event"] == "turn.asked"}
         self._answered = {_turn(event): event for event in events if event["event"] == "turn.answered"}
+        self._failed = {_turn(event): event for event in events if event["event"] == "turn.failed"}
         self._begun = {_place(event): event for event in events if event["event"] == "command.started"}
         self._done = {_place(event): event for event in events if event["event"] == "command.done"}
         self._stored = [event for event in events if event["event"] == "history.stored"]
+
+    @property
+    def timed(self) -> bool:
+        """Whether time counts: in a replay from the record alone, what ran out of time is recorded."""
+        return self._goes_on or self.live_tools
 
     def opened(self, path: str) -> Opened | None:
         """What the run at this path began with."""
@@ -72,38 +87,46 @@ class Memory:
         return now if asked is None else str(asked["last"])
 
     def reply(self, path: str, turn: int, prompt: Prompt) -> Reply | None:
-        """What the model said in this turn; `None`: it has to be asked."""
-        answered = self._answered.get((path, turn))
-        if answered is None:
-            if not self._goes_on:
-                raise ModelError(
-                    f"the record ends before turn {turn}", next_action="run it live, or replay a run that was ended"
-                )
-            return None
+        """What the model said in this turn; `None`: it has to be asked. Raises the `ModelError` that it failed with."""
         asked = self._asked.get((path, turn), {})
-        if asked.get("prompt") != digest(prompt):
+        if asked and asked.get("prompt") != digest(prompt):
             self._differs(path, turn, "prompt", str(asked.get("prompt")), digest(prompt))
-        return msgspec.convert(answered["reply"], Reply)
+        failed = self._failed.get((path, turn))
+        if failed is not None:
+            raise ModelError(failed["message"], next_action=failed["next_action"])
+        answered = self._answered.get((path, turn))
+        if answered is not None:
+            return msgspec.convert(answered["reply"], Reply)
+        if self._over(path):
+            raise RecordEnds(f"the record ends in turn {turn}")
+        return None
 
     def result(self, path: str, turn: int, index: int, command: Any) -> Result | None:
-        """What a command came to; `None`: it has to be done."""
+        """What a command came to; `None`: it has to be done. A sub-agent runs again: its own turns are remembered."""
         place = (path, turn, index)
-        begun, done = self._begun.get(place), self._done.get(place)
+        begun = self._begun.get(place)
         if begun is not None and begun["command"] != command:
             self._differs(path, turn, "command", _text(begun["command"]), _text(command))
-        if self.live_tools:
+        if self.live_tools or f"{path}/{turn}.{index}" in self._started:
             return None
-        if done is not None:
-            return msgspec.convert(done["result"], Result)
-        return Result(ok=False, text=LOST) if begun is not None else None
+        if place in self._done:
+            return self.done(path, turn, index)
+        if self._over(path):
+            raise RecordEnds(f"the record ends in turn {turn}")
+        if begun is None or command["type"] == "agent":
+            return None
+        return Result(ok=False, text=LOST, counted=BUDGETED.get(command["type"], ""))
+
+    def done(self, path: str, turn: int, index: int) -> Result | None:
+        """What a command came to, in the record."""
+        done = self._done.get((path, turn, index))
+        return None if done is None else msgspec.convert(done["result"], Result)
 
     def compare(self, path: str, turn: int, index: int, result: Result) -> None:
         """A command was done again: was it what the record says?"""
-        done = self._done.get((path, turn, index))
-        if done is not None and self.live_tools:
-            before = msgspec.convert(done["result"], Result)
-            if before != result:
-                self._differs(path, turn, "result", before.text, result.text)
+        before = self.done(path, turn, index) if self.live_tools else None
+        if before is not None and before != result:
+            self._differs(path, turn, "result", before.text, result.text)
 
     def stored(self, path: str, turn: int) -> list[str]:
         """The handle messages that stood in for history in this turn."""
@@ -114,8 +137,33 @@ class Memory:
             for message in event["messages"]
         ]
 
+    def _over(self, path: str) -> bool:
+        """Whether nothing comes after the record at this path: a replay, or a sub-agent that was stopped."""
+        above, _, place = path.rpartition("/")
+        if not self._goes_on or not place:
+            return not self._goes_on
+        turn, _, index = place.partition(".")
+        return (above, int(turn), int(index)) in self._done or self._over(above)
+
     def _differs(self, path: str, turn: int, what: str, expected: str, got: str) -> None:
         self.divergences.append(Divergence(path=path, turn=turn, what=what, expected=expected, got=got))
+
+
+def differences(recorded: Sequence[Event], now: Sequence[Event]) -> Iterator[Divergence]:
+    """Every event that is not the same in both, with the parts of it that differ."""
+    before, after = comparable(recorded), comparable(now)
+    for place in sorted(before.keys() | after.keys()):
+        old, new = before.get(place, {}), after.get(place, {})
+        keys = [key for key in {**old, **new} if old.get(key) != new.get(key)]
+        if keys:
+            expected, got = ({key: event[key] for key in keys if key in event} for event in (old, new))
+            yield Divergence(
+                path=place[0],
+                turn=place[2],
+                what=(old or new)["event"],
+                expected=_text(expected) if old else NOTHING,
+                got=_text(got) if new else NOTHING,
+            )
 
 
 def digest(prompt: Prompt) -> str:

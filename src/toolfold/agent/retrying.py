@@ -2,7 +2,6 @@
 
 import asyncio
 import random
-from collections.abc import Callable
 from typing import TypeVar
 
 from toolfold.errors import ModelError
@@ -22,16 +21,9 @@ class PassingModelError(ModelError):
 
 
 class Retrying:
-    """Wraps a model. `on_retry` is told each failure that is not the last."""
+    """Wraps a model."""
 
-    def __init__(
-        self,
-        model: Model,
-        *,
-        attempts: int = ATTEMPTS,
-        first_pause_s: float = FIRST_PAUSE_S,
-        on_retry: Callable[[ModelError], None] | None = None,
-    ) -> None:
+    def __init__(self, model: Model, *, attempts: int = ATTEMPTS, first_pause_s: float = FIRST_PAUSE_S) -> None:
         self._model = model
         self.name = model.name
         self.context_tokens = model.context_tokens
@@ -39,7 +31,6 @@ class Retrying:
         self.calls_tools = model.calls_tools
         self._attempts = attempts
         self._first_pause_s = first_pause_s
-        self._on_retry = on_retry
 
     def count_tokens(self, text: str) -> int:
         return self._model.count_tokens(text)
@@ -62,12 +53,10 @@ class Retrying:
         for attempt in range(1, self._attempts + 1):
             try:
                 return await complete(self._model, prompt, told if on_text is not None else None)
-            except PassingModelError as error:
+            except PassingModelError:
                 # Half an answer was shown already: saying it anew would show it twice.
                 if attempt == self._attempts or said:
                     raise
-                if self._on_retry is not None:
-                    self._on_retry(error)
             pause = min(self._first_pause_s * 2 ** (attempt - 1), LONGEST_PAUSE_S)
             await asyncio.sleep(pause * random.uniform(0.75, 1.25))  # noqa: S311 - spreads retries, guards nothing
         raise ModelError("no attempt was made", next_action="allow at least one")

@@ -38,6 +38,12 @@ class Turn(Struct, frozen=True, kw_only=True):
     answers: tuple[Answer, ...]
     note: str = ""
     """Where the reply held no command: what was wrong with it."""
+    said_tokens: int = 0
+    """How many tokens the reply and the note take, which stay whatever becomes of the answers."""
+
+    @property
+    def tokens(self) -> int:
+        return self.said_tokens + sum(answer.tokens for answer in self.answers)
 
 
 class State:
@@ -51,21 +57,25 @@ class State:
         self.turns: list[Turn] = []
         self.searched = False
         self.fruitless = 0
-        self._preloaded = preloaded
+        self.preloaded = preloaded
         self._found: dict[str, Descriptor] = {}
         self._count = count
 
     @property
     def available_tools(self) -> tuple[Descriptor, ...]:
         """The inspector first, then every tool found, in the order of finding."""
-        own = {descriptor["tool_id"] for descriptor in self._preloaded}
-        return (*self._preloaded, *(one for tool_id, one in self._found.items() if tool_id not in own))
+        own = {descriptor["tool_id"] for descriptor in self.preloaded}
+        return (*self.preloaded, *(one for tool_id, one in self._found.items() if tool_id not in own))
 
     def knows(self, tool_id: str) -> bool:
         return any(descriptor["tool_id"].casefold() == tool_id.casefold() for descriptor in self.available_tools)
 
-    def took(self, result: Result) -> None:
-        """A search came back: its tools are available from now on. One that found nothing new was fruitless."""
+    def took(self, result: Result, *, searched: bool) -> None:
+        """A command came back. What a search found is available from now on; one that found nothing new was fruitless.
+        Searching is worth it again after something that counts."""
+        self.fruitless = 0 if result.counted else self.fruitless
+        if not searched:
+            return
         self.searched = True
         new = [one for one in result.found if one["tool_id"] not in self._found]
         for descriptor in new:
@@ -75,12 +85,14 @@ class State:
     def answer(self, use_id: str, name: str, arguments: str, text: str) -> Answer:
         return Answer(use_id=use_id, name=name, arguments=arguments, text=text, tokens=self._count(text))
 
+    def add(self, reply: Reply, answers: tuple[Answer, ...] = (), note: str = "") -> None:
+        """A turn is over."""
+        said = self._count(reply.text) + sum(self._count(as_json(use)) for use in reply.uses) + self._count(note)
+        self.turns.append(Turn(reply=reply, answers=answers, note=note, said_tokens=said))
+
     def messages(self, system: str, last: str = "") -> tuple[Message, ...]:
         """The whole conversation. `last` is said at its end."""
-        found = [
-            Message(role="system", content=system),
-            Message(role="user", content=prompts.opening(self.task, self.tree, self.available_tools)),
-        ]
+        found = [Message(role="system", content=system), Message(role="user", content=self.opening())]
         for turn in self.turns:
             found.append(Message(role="assistant", content=turn.reply.text, uses=turn.reply.uses))
             found += _answers(turn)
@@ -88,11 +100,15 @@ class State:
             found.append(Message(role="user", content=last))
         return tuple(found)
 
+    def opening(self) -> str:
+        """The task and what is there."""
+        return prompts.opening(self.task, self.tree, self.available_tools)
+
     async def fit(self, budget: int, store: Store) -> int:
         """Stores what does not fit, oldest first, and tells how many results that were."""
-        total = sum(answer.tokens for turn in self.turns for answer in turn.answers)
+        total = sum(turn.tokens for turn in self.turns)
         moved = 0
-        for at, turn in enumerate(self.turns[:-1]):
+        for at, turn in enumerate(self.turns):
             if total <= budget:
                 break
             answers = []

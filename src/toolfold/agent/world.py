@@ -4,7 +4,7 @@ The gateway is the real world; a record is another (`replay.py`). Everything tha
 a model may read.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from msgspec import Struct
@@ -23,6 +23,8 @@ class Result(Struct, frozen=True, kw_only=True):
     holds_outputs: bool = False
     """Whether stored outputs are there afterwards."""
     data: Any = None
+    counted: str = ""
+    """The budget that it took from, whether it went well or not; empty: none."""
 
 
 class World(Protocol):
@@ -40,7 +42,8 @@ class World(Protocol):
     async def call(self, tool_id: str, args: dict[str, Any]) -> tuple[bool, str]:
         """Whether the tool succeeded, and its text or the message that stands in for it."""
 
-    async def run_script(self, code: str) -> tuple[bool, str]: ...
+    async def run_script(self, code: str, allowed: Callable[[str], bool]) -> tuple[bool, str]:
+        """Runs a script whose calls of tools that are not allowed fail with `NotAuthorized`."""
 
     async def extract(self, handle: str, extract: str, mode: str) -> str: ...
 

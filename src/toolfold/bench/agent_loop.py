@@ -5,7 +5,6 @@ asked for one JSON object a turn.
 """
 
 import asyncio
-import re
 import time
 from functools import cache
 from typing import Any, Protocol
@@ -15,7 +14,7 @@ from msgspec import Struct
 
 from toolfold import tokens
 from toolfold.errors import ModelError, ToolfoldError
-from toolfold.model import Message, Model, Prompt, Reply, ToolOffer, ToolUse
+from toolfold.model import Message, Model, Prompt, Reply, ToolOffer, ToolUse, json_objects
 
 SYSTEM = "You do tasks with tools. Call tools until the task is done, then answer in one sentence without calling any."
 COMMANDS = """\
@@ -116,11 +115,7 @@ def as_prompt(model: Model, messages: list[Message], offers: tuple[ToolOffer, ..
 
 def read_command(text: str, turn: int) -> tuple[tuple[ToolUse, ...], str]:
     """The call or the answer in a text; what is neither is taken for an answer, as people would read it."""
-    found = re.search(r"\{.*\}", text, re.DOTALL)
-    try:
-        command = msgspec.json.decode(found[0]) if found else {}
-    except msgspec.DecodeError:
-        command = {}
+    command = next(json_objects(text), {})
     name, arguments = command.get("tool"), command.get("arguments")
     if isinstance(name, str) and name:
         return (ToolUse(f"turn-{turn}", name, arguments if isinstance(arguments, dict) else {}),), ""

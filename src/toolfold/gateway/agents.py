@@ -3,7 +3,10 @@
 `Agent` is public. It owns nothing but its record: servers, outputs and scripts are the gateway's.
 """
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,8 +17,8 @@ from toolfold import tokens
 from toolfold.agent.files import FOLDER, read_agents
 from toolfold.agent.models import configured
 from toolfold.agent.planner import Definition, Planner, Report, Surroundings
-from toolfold.agent.record import Event, Record, comparable, new_run_id, read_record
-from toolfold.agent.replay import Divergence, Memory
+from toolfold.agent.record import Event, Record, new_run_id, read_record, summary
+from toolfold.agent.replay import Divergence, Memory, differences
 from toolfold.errors import ConfigError, ModelError
 from toolfold.gateway.planning import GatewayWorld
 from toolfold.model import Model, Prompt, Reply
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
     from toolfold import Gateway
 
 RUNS = "runs"
+log = logging.getLogger("toolfold.gateway")
 
 
 class Replayed(Struct, frozen=True, kw_only=True):
@@ -96,44 +100,37 @@ class Agent:
             agents={one.name: one for one in definitions},
         )
         report = await Planner(definitions[0], around).run(started[0]["task"])
-        same = comparable(kept.events) == comparable(record)
-        return Replayed(report=report, identical=same, events=len(kept.events), divergences=tuple(memory.divergences))
+        found = tuple(memory.divergences) or tuple(differences(record, kept.events))
+        return Replayed(report=report, identical=not found, events=len(kept.events), divergences=found)
 
     def runs(self) -> list[dict[str, Any]]:
-        """The recorded runs, the newest first."""
+        """The recorded runs, the newest first. What cannot be read is told in the log and left out."""
         found = []
         for file in sorted(self._folder.glob("*.jsonl"), reverse=True):
-            events = read_record(file)
-            ended = next((one["report"] for one in events if one["event"] == "run.ended" and not one["path"]), None)
-            turns = sum(one["event"] == "turn.answered" and not one["path"] for one in events)
-            entry = {
-                "run": file.stem,
-                "task": events[0]["task"],
-                "agent": events[0]["definition"]["name"],
-                "turns": turns,
-            }
-            found.append({**entry, "ending": ended["ending"] if ended else None, "at": events[0]["at"]})
+            try:
+                found.append(summary(file))
+            except ConfigError as error:
+                log.warning("%s", error.message)
         return found
 
     async def _run(self, task: str, run: str, memory: Memory, definition: Definition | None = None) -> Report:
-        definition = definition or self._definition()
-        around = Surroundings(
-            world=GatewayWorld(self._gateway, self._caller),
-            record=Record(self._folder / f"{run}.jsonl", listener=self._listener),
-            memory=memory,
-            run=run,
-            model_for=self._model_for,
-            agents=self._agents(),
-        )
-        try:
-            return await Planner(definition, around).run(task)
-        finally:
-            around.record.close()
+        async with AsyncExitStack() as resources:
+            record = Record(self._folder / f"{run}.jsonl", listener=self._listener)
+            resources.callback(record.close)
+            around = Surroundings(
+                world=GatewayWorld(self._gateway, self._caller),
+                record=record,
+                memory=memory,
+                run=run,
+                model_for=cache(partial(self._model_for, resources=resources)),
+                agents=self._agents(),
+            )
+            return await Planner(definition or self._definition(), around).run(task)
 
-    def _model_for(self, name: str) -> Model:
+    def _model_for(self, name: str, resources: AsyncExitStack | None = None) -> Model:
         if self._model and not isinstance(self._model, str):
             return self._model
-        return configured(self._gateway.settings.model, name or str(self._model))
+        return configured(self._gateway.settings.model, name or str(self._model), resources)
 
     def _definition(self) -> Definition:
         if self._given is not None:

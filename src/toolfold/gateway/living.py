@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from toolfold.config import Settings
 from toolfold.live.assistant import Assistant, Watcher, compact
 from toolfold.live.prompts import GUIDANCE, OFFERS
-from toolfold.live.session import ENTRY, Envelope, LiveSession, child_limits
+from toolfold.live.session import ENTRY, Envelope, LiveSession, child_limits, unless_ended
 from toolfold.live.traces import Trace
 from toolfold.live.values import TOOLS, LiveLimits
 from toolfold.model import Model
@@ -118,15 +118,22 @@ class Living:
         return await self._gateway.outputs.file(handle, caller)
 
 
+Key = tuple[str, str]
+Opening = asyncio.Future[LiveSession]
+
+
 class Sessions:
-    """One live session for each caller and client session, opened with its first request."""
+    """One live session for each caller and client session, opened with its first request.
+
+    A session that opens or closes keeps nobody waiting but those who use it.
+    """
 
     def __init__(self, living: "Living", *, most: int = SESSIONS_MAX, idle_s: float = IDLE_S) -> None:
         self._living = living
         self._most = most
         self._idle_s = idle_s
-        self._open: OrderedDict[tuple[str, str], tuple[LiveSession, float]] = OrderedDict()
-        self._opening = asyncio.Lock()
+        self._open: OrderedDict[Key, tuple[Opening, float]] = OrderedDict()
+        self._closing: set[asyncio.Task[None]] = set()
 
     async def dispatch(self, caller: Caller, name: str, arguments: dict[str, Any]) -> Envelope:
         """A model's call of one of the three tools, in the caller's session: see `LiveSession.dispatch`."""
@@ -134,36 +141,49 @@ class Sessions:
 
     async def of(self, caller: Caller) -> LiveSession:
         """The caller's session. The one that was idle longest goes where there are too many."""
-        key = (caller.name, caller.session)
-        async with self._opening:
-            await self._drop_idle()
-            held = self._open.pop(key, None)
-            if held is None:
-                while len(self._open) >= self._most:
-                    _, (oldest, _) = self._open.popitem(last=False)
-                    await oldest.aclose()
-                session = await self._living.session(caller=caller).__aenter__()
-            else:
-                session = held[0]
-            self._open[key] = (session, time.monotonic())
-            return session
+        key, now = (caller.name, caller.session), time.monotonic()
+        for other, (_, used) in tuple(self._open.items()):
+            if used < now - self._idle_s:
+                self._close(other)
+        held = self._open.pop(key, None)
+        opening = held[0] if held is not None else asyncio.ensure_future(self._opened(key, caller))
+        while len(self._open) >= self._most:
+            self._close(next(iter(self._open)))
+        self._open[key] = (opening, now)
+        return await unless_ended(opening)
 
     async def end(self, caller: Caller) -> None:
         """The caller's client is gone, and its session with it."""
-        async with self._opening:
-            held = self._open.pop((caller.name, caller.session), None)
-        if held is not None:
-            await held[0].aclose()
+        closing = self._close((caller.name, caller.session))
+        if closing is not None:
+            await asyncio.shield(closing)
 
     async def aclose(self) -> None:
-        async with self._opening:
-            while self._open:
-                _, (session, _) = self._open.popitem()
-                await session.aclose()
+        for key in tuple(self._open):
+            self._close(key)
+        await asyncio.gather(*self._closing)
 
-    async def _drop_idle(self) -> None:
-        limit = time.monotonic() - self._idle_s
-        for key, (session, used) in tuple(self._open.items()):
-            if used < limit:
-                del self._open[key]
-                await session.aclose()
+    async def _opened(self, key: Key, caller: Caller) -> LiveSession:
+        try:
+            return await self._living.session(caller=caller).__aenter__()
+        except BaseException:
+            held = self._open.get(key)
+            if held is not None and held[0] is asyncio.current_task():
+                del self._open[key]  # the next request tries again
+            raise
+
+    def _close(self, key: Key) -> "asyncio.Task[None] | None":
+        held = self._open.pop(key, None)
+        if held is None:
+            return None
+        closing = asyncio.ensure_future(_close(held[0]))
+        self._closing.add(closing)
+        closing.add_done_callback(self._closing.discard)
+        return closing
+
+
+async def _close(opening: Opening) -> None:
+    opening.cancel()
+    await asyncio.wait([opening])
+    if not opening.cancelled() and opening.exception() is None:
+        await opening.result().aclose()

@@ -1,6 +1,6 @@
 """The planner's world made of the gateway's operations, for one caller. Everything that comes out is folded already."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
@@ -44,10 +44,10 @@ class GatewayWorld:
         self._holds = self._holds or outcome.stored is not None
         return not outcome.is_error, text_of(outcome.result)
 
-    async def run_script(self, code: str) -> tuple[bool, str]:
+    async def run_script(self, code: str, allowed: Callable[[str], bool]) -> tuple[bool, str]:
         from toolfold.gateway.scripting import reports
 
-        result = await self._gateway.run_script(code, caller=self._caller)
+        result = await self._gateway.run_script(code, caller=self._caller, allowed=allowed)
         text = reports.as_text(result)
         most = self._thresholds.get("tool_response_max_bytes", self._gateway.settings.limits.tool_response_max_bytes)
         if len(text.encode()) > most:

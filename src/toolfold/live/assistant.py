@@ -10,7 +10,7 @@ import msgspec
 
 from toolfold.live.prompts import COMMANDS, OFFERS, SYSTEM
 from toolfold.live.session import Envelope, LiveSession
-from toolfold.model import Message, Model, Prompt, Reply, ToolUse, complete
+from toolfold.model import Message, Model, Prompt, Reply, ToolUse, complete, json_objects
 
 ROUNDS = 8
 CONTEXT_CHARS = 4000
@@ -59,7 +59,7 @@ class Assistant:
         if not tools:
             system += "\n\nNo more tools now: give your answer."
         prompt = Prompt(
-            messages=(Message(role="system", content=system), *self._fitting(exchange)),
+            messages=(Message(role="system", content=system), *self._fitting()),
             tools=OFFERS if native and tools else (),
             max_output_tokens=min(ANSWER_TOKENS, self.model.max_output_tokens),
         )
@@ -69,7 +69,7 @@ class Assistant:
             self._watcher.text(self._said(reply))
         return reply
 
-    def _fitting(self, exchange: list[Message]) -> list[Message]:
+    def _fitting(self) -> list[Message]:
         """The conversation from the first whole exchange that still fits in half of the model's window."""
         room = self.model.context_tokens // 2
         while len(self._exchanges) > 1:
@@ -82,8 +82,8 @@ class Assistant:
     def _uses(self, reply: Reply) -> tuple[ToolUse, ...]:
         if self.model.calls_tools:
             return reply.uses
-        command = _command(reply.text)
-        if command is None or not isinstance(command.get("tool"), str):
+        command = next(json_objects(reply.text), {})
+        if not isinstance(command.get("tool"), str):
             return ()
         arguments = command.get("arguments")
         return (ToolUse("command", command["tool"], arguments if isinstance(arguments, dict) else {}),)
@@ -91,8 +91,7 @@ class Assistant:
     def _said(self, reply: Reply) -> str:
         if self.model.calls_tools:
             return reply.text
-        command = _command(reply.text)
-        return str(command["answer"]) if command is not None and "answer" in command else reply.text
+        return str(next(json_objects(reply.text), {}).get("answer", reply.text))
 
     async def _used(self, use: ToolUse) -> Message:
         answer = await self._session.dispatch(use.name, use.arguments)
@@ -101,18 +100,6 @@ class Assistant:
         if self.model.calls_tools:
             return Message(role="tool", content=text, use_id=use.id)
         return Message(role="user", content=f"Result of {use.name}:\n{text}")
-
-
-def _command(text: str) -> dict[str, Any] | None:
-    """The JSON object in a model's answer, which may stand between other words."""
-    start, end = text.find("{"), text.rfind("}")
-    if start < 0 or end < start:
-        return None
-    try:
-        found = msgspec.json.decode(text[start : end + 1].encode("utf-8", "replace"))
-    except msgspec.DecodeError:
-        return None
-    return found if isinstance(found, dict) else None
 
 
 def compact(name: str, arguments: dict[str, Any], answer: Envelope, width: int = 100) -> str:

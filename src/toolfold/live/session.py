@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import msgspec
 
@@ -25,6 +25,7 @@ from toolfold.sandbox.base import Child, ChildLimits, Children
 ENTRY = "toolfold.live.worker.supervisor:main"
 ANSWER_SLACK_S = 15.0
 Envelope = dict[str, Any]
+T = TypeVar("T")
 
 
 def child_limits(limits: LiveLimits) -> ChildLimits:
@@ -62,19 +63,23 @@ class LiveSession:
         self._resources = AsyncExitStack()
         self._child: Child | TrustedChild | None = None
         self._turn = asyncio.Lock()
+        self._entered = False
+        self._untold: Envelope | None = None
         self._count = 0
         self._running: set[asyncio.Future[Envelope]] = set()
         self._busy_with: object = None
 
     async def __aenter__(self) -> Self:
         await self._open()
+        self._entered = True
         return self
 
     async def __aexit__(self, *exc_info: object) -> None:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Ends the session and all it started. Safe to call twice."""
+        """Ends the session and all it started; whoever waits for an answer is told. Safe to call twice."""
+        self._entered = False
         for exchange in tuple(self._running):
             exchange.cancel()
         await asyncio.gather(*self._running, return_exceptions=True)
@@ -139,19 +144,25 @@ class LiveSession:
         return answer
 
     async def _open(self) -> None:
+        try:
+            self._child = await self._opened()
+        except BaseException:
+            await self._resources.aclose()
+            raise
+
+    async def _opened(self) -> "Child | TrustedChild":
         child = await self._taken()
         self._resources.push_async_callback(child.aclose)
         options = {"commit_max_bytes": self.limits.commit_max_bytes, "in_place": self._terminal}
         await child.send(msgspec.json.encode({"op": "open", "options": options}))
         opened = await self._received(child, 30.0)
-        if opened is None or "opened" not in opened:
-            exit_ = await child.wait()
-            await self._resources.aclose()
-            raise LiveError(
-                f"the session's process did not start: {exit_.ending} {exit_.stderr.decode('utf-8', 'replace')[-500:]}",
-                next_action="run `toolfold doctor`",
-            )
-        self._child = child
+        if opened is not None and "opened" in opened:
+            return child
+        exit_ = await child.wait()
+        raise LiveError(
+            f"the session's process did not start: {exit_.ending} {exit_.stderr.decode('utf-8', 'replace')[-500:]}",
+            next_action="run `toolfold doctor`",
+        )
 
     async def _taken(self) -> "Child | TrustedChild":
         if self._trusted:
@@ -169,7 +180,7 @@ class LiveSession:
         self._running.add(exchange)
         exchange.add_done_callback(self._running.discard)
         try:
-            return await asyncio.shield(exchange)
+            return await unless_ended(exchange)
         except asyncio.CancelledError:
             if not exchange.done() and self._busy_with is exchange:
                 await self.interrupt()
@@ -177,8 +188,13 @@ class LiveSession:
 
     async def _exchange(self, operation: str, deadline_s: float, fields: dict[str, str]) -> Envelope:
         async with self._turn:
-            if self._child is None:
+            if not self._entered:
                 raise LiveError("the session is not open", next_action="use it as: async with LiveSession() as session")
+            if self._untold is not None and operation != "complete":
+                untold, self._untold = self._untold, None
+                return untold
+            if self._child is None:  # it was lost, and no new one could be started then
+                return await self._start_over()
             self._busy_with = asyncio.current_task()
             self._count += 1
             frame = {"id": self._count, "op": operation, "deadline_s": deadline_s, **fields}
@@ -190,7 +206,10 @@ class LiveSession:
                 self.events.emit("live.broken", message=error.message)
             finally:
                 self._busy_with = None
-            return await self._start_over() if answer is None else checked(operation, answer)
+            answer = await self._start_over() if answer is None else checked(operation, answer)
+            if operation == "complete" and not answer["ok"] and answer["error"]["code"] == "session_lost":
+                self._untold = answer  # completing shows no errors: the next request does
+            return answer
 
     async def _answered(self, child: "Child | TrustedChild", number: int, within_s: float) -> Envelope | None:
         while True:
@@ -199,10 +218,11 @@ class LiveSession:
                 return None
             if "ask" in frame:
                 told = await self._outputs.answer(frame)
-                await child.send(msgspec.json.encode({"op": "told", "answer": told}))
+                answer = {**told, "asked": frame.get("asked")}
+                await child.send(msgspec.json.encode({"op": "told", "answer": answer}))
             elif frame.get("id") == number and isinstance(frame.get("answer"), dict):
-                answer: Envelope = frame["answer"]
-                return answer
+                envelope: Envelope = frame["answer"]
+                return envelope
 
     async def _received(self, child: "Child | TrustedChild", within_s: float) -> dict[str, Any] | None:
         """A frame from the other side, which is not to be trusted; `None` when it is gone, or sends what is none."""
@@ -233,6 +253,19 @@ class LiveSession:
         self._child = None
         await self._open()
         return session_lost(ending)
+
+
+async def unless_ended(work: asyncio.Future[T]) -> T:
+    """What comes of work that goes on without us. Raises `LiveError` where somebody ended the session meanwhile."""
+    try:
+        return await asyncio.shield(work)
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        if work.cancelled() and not (task and task.cancelling()):
+            raise LiveError(
+                "the session was ended", next_action="open a new one; a gateway does when it is asked again"
+            ) from None
+        raise
 
 
 def _sayable(frame: dict[str, Any]) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 Required keys are checked strictly, everything else is left as it is: a section that is missing or new breaks nothing.
 """
 
+import json
 from typing import Any
 
 from toolfold.live.worker.answers import failure
@@ -15,6 +16,8 @@ KINDS = frozenset(
 )
 ANSWER_MAX = 256 * 1024
 """Bytes of one answer on its way to the host."""
+LOOKED_MAX = 32 * 1024
+"""Characters of what a look brings back, as JSON in its widest form."""
 
 
 def checked(operation: str, answer: dict[str, Any]) -> dict[str, Any]:
@@ -31,6 +34,8 @@ def checked(operation: str, answer: dict[str, Any]) -> dict[str, Any]:
 
 
 def _wrong(operation: str, answer: dict[str, Any]) -> str:
+    if operation in {"inspect", "list_globals"} and (size := len(json.dumps(answer))) > LOOKED_MAX:
+        return f"{size} characters, where {LOOKED_MAX} are allowed"
     ok = answer.get("ok")
     if not isinstance(ok, bool):
         return "no envelope"

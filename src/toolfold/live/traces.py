@@ -8,6 +8,7 @@ from typing import Self
 import msgspec
 
 from toolfold.events import Event, Events
+from toolfold.storage.journal import Journal
 
 KEPT = 50
 
@@ -16,13 +17,8 @@ class Trace:
     """Writes every event of a session to `folder/<time>-<pid>.jsonl`; old traces are removed."""
 
     def __init__(self, folder: Path, events: Events) -> None:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        for old in sorted(folder.glob("*.jsonl"))[: -(KEPT - 1)]:
-            old.unlink(missing_ok=True)
         name = time.strftime("%Y%m%dT%H%M%S", time.gmtime())
-        self.path = folder / f"{name}-{os.getpid()}.jsonl"
-        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
-        self._file = os.open(self.path, flags, 0o600)
+        self._journal = Journal(folder / f"{name}-{os.getpid()}.jsonl", kept=KEPT)
         self._unsubscribe = events.subscribe(self._write)
 
     def __enter__(self) -> Self:
@@ -30,8 +26,8 @@ class Trace:
 
     def __exit__(self, *exc_info: object) -> None:
         self._unsubscribe()
-        os.close(self._file)
+        self._journal.close()
 
     def _write(self, event: Event) -> None:
         line = {"event": event.name, "at": event.at, **event.data}
-        os.write(self._file, msgspec.json.encode(line, enc_hook=str) + b"\n")
+        self._journal.write(msgspec.json.encode(line, enc_hook=str))

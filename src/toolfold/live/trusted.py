@@ -7,16 +7,14 @@ import asyncio
 import os
 import signal
 import socket
-import struct
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Self
 
 from toolfold.errors import SandboxError
 from toolfold.sandbox.base import Ending, Exit
+from toolfold.sandbox.frames import LENGTH, FrameError, frame_length
 
-_LENGTH = struct.Struct(">I")
 FRAME_MAX = 64 * 1024**2
 LEAVE_S = 5.0
 
@@ -75,23 +73,20 @@ class TrustedChild:
 
     async def send(self, frame: bytes) -> None:
         try:
-            self._writer.write(_LENGTH.pack(len(frame)) + frame)
+            self._writer.write(LENGTH.pack(len(frame)) + frame)
             await self._writer.drain()
         except OSError as error:
             raise SandboxError("the session's process is gone", next_action="start a new session") from error
 
     async def receive(self) -> bytes | None:
         try:
-            (length,) = _LENGTH.unpack(await self._reader.readexactly(_LENGTH.size))
-            if length > FRAME_MAX:
-                self.kill("protocol_violation")
-                raise SandboxError(f"the session sent a frame of {length} bytes", next_action="start a new session")
+            length = frame_length(await self._reader.readexactly(LENGTH.size), FRAME_MAX)
             return await self._reader.readexactly(length)
+        except FrameError as error:
+            self.kill("protocol_violation")
+            raise SandboxError(f"the session sent {error}", next_action="start a new session") from error
         except (asyncio.IncompleteReadError, OSError):
             return None
-
-    def on_output(self, listener: Callable[[str, bytes], None]) -> None:
-        """Its output goes to the terminal it shares, or nowhere."""
 
     def kill(self, ending: Ending = "killed") -> None:
         self._ending = self._ending or ending

@@ -111,17 +111,17 @@ class Head:
         return found
 
 
-def fold(text: str, *, whole: bool) -> tuple[str, list[str]]:
-    """The form (`json`, `json lines`, `table` or `text`) and its shape, one line a field."""
+def fold(text: str, *, whole: bool) -> tuple[str, list[str], str]:
+    """The form (`json`, `json lines`, `table` or `text`), its shape, a line a field, and the mark between columns."""
     start = text.lstrip()[:1]
     if start and start in "{[":
-        return _json(text, whole=whole)
+        return (*_json(text, whole=whole), "")
     first = text.split("\n", 1)[0]
     rows = [line for line in text.split("\n")[1:5] if line.strip()][:3]
     for mark in ("\t", ","):
         if first.count(mark) >= 1 and rows and all(row.count(mark) == first.count(mark) for row in rows):
-            return "table", [f"{name.strip()}: column" for name in first.split(mark)][:FIELDS]
-    return "text", [f"first line: {first[:200]}"]
+            return "table", [f"{name.strip()}: column" for name in first.split(mark)][:FIELDS], mark
+    return "text", [f"first line: {first[:200]}"], ""
 
 
 def _json(text: str, *, whole: bool) -> tuple[str, list[str]]:

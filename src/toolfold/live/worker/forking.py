@@ -133,14 +133,15 @@ class Looker:
         """In the parent: everything the child sends until it ends."""
         until = _monotonic() + deadline_s
         frames: list[dict[str, Any]] = []
-        reader = Reader(CHILD_BYTES_MAX)
+        reader, room = Reader(CHILD_BYTES_MAX), CHILD_BYTES_MAX
         poller = _poll()
         poller.register(self._reading, select.POLLIN)
         while (left := until - _monotonic()) > 0:
             if not poller.poll(min(left, 0.5) * 1000 + 1):
                 continue
             data = _read(self._reading, 65536)
-            if not data:
+            room -= len(data)
+            if not data or room < 0:
                 break
             try:
                 frames += reader.feed(data)

@@ -31,7 +31,6 @@ class StoredOutput:
     def __init__(self, handle: str, ask: Ask, facts: dict[str, Any]) -> None:
         self.handle = handle
         self.bytes = int(facts.get("bytes", 0))
-        self.media_type = str(facts.get("media_type", "text/plain"))
         self._ask = ask
         self._file = -1
         path = facts.get("path")
@@ -39,7 +38,7 @@ class StoredOutput:
             self._file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
             self.bytes = os.fstat(self._file).st_size
         head = self.read(0, HEAD)
-        self.form, self.shape = fold(head.decode("utf-8", "replace"), whole=len(head) >= self.bytes)
+        self.form, self.shape, self._mark = fold(head.decode("utf-8", "replace"), whole=len(head) >= self.bytes)
 
     def read(self, offset: int = 0, size: int = PIECE) -> bytes:
         """Some bytes, at most half a megabyte at a time."""
@@ -82,11 +81,11 @@ class StoredOutput:
         return json.loads(b"".join(self.pieces()))
 
     def rows(self) -> Iterator[Any]:
-        """The rows of a table: objects of JSON lines or of a JSON array, or dicts of a CSV file."""
+        """The rows of a table: objects of JSON lines or of a JSON array, or dicts of a CSV or TSV file."""
         if self.form == "table":
             import csv
 
-            yield from csv.DictReader(self.lines(), delimiter="\t" if "tab-separated" in self.media_type else ",")
+            yield from csv.DictReader(self.lines(), delimiter=self._mark)
         elif self.form == "json lines":
             yield from (json.loads(line) for line in self.lines() if line.strip())
         else:

@@ -8,7 +8,6 @@ raises `NeedsFork`.
 import collections
 import types
 from collections.abc import Callable, Iterator
-from itertools import islice
 from typing import Any
 
 from toolfold.live.worker.keep import BUILTINS, Attempt, NeedsFork
@@ -366,7 +365,3 @@ def error_text(error: BaseException | None, limit: int = 300) -> str:
         message = str.__getitem__(said, slice(0, limit))
         return f"{name}: {message}" if message else name
     return name
-
-
-def first(items: Iterator[Any], count: int) -> list[Any]:
-    return list(islice(items, count))

@@ -20,7 +20,6 @@ from toolfold.live.worker.static import derives, has, module_of
 globals()["__builtins__"] = BUILTINS
 
 _SHAPED = frozenset({"numpy", "pandas", "torch", "polars", "xarray", "scipy", "jax", "jaxlib", "cupy", "tensorflow"})
-_LEN_MAX = 2**63
 _len = len
 
 

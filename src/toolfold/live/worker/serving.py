@@ -10,6 +10,7 @@ import os
 import socket
 import sys
 import types
+from _thread import get_ident
 from typing import Any
 
 from toolfold.live.worker import answers
@@ -28,6 +29,11 @@ from toolfold.live.worker.streams import Streams
 
 globals()["__builtins__"] = BUILTINS
 
+NOT_NOW = (
+    "stored outputs are opened and read only by the code that is being evaluated: not by another thread, and not while "
+    "an object is inspected. Read what you need first, then hand it on"
+)
+
 
 class Session:
     """One session, from its first name to its end."""
@@ -40,7 +46,9 @@ class Session:
         self._waiting: list[dict[str, Any]] = []
         self._commit_max = int(options.get("commit_max_bytes", 0))
         self._in_place = bool(options.get("in_place", False))
-        self._looking = False
+        self._asker = 0
+        """The thread that evaluates and waits for nothing: only it may ask the host."""
+        self._asked = 0
         main = types.ModuleType("__main__")
         main.__dict__["__builtins__"] = builtins
         sys.modules["__main__"] = main
@@ -51,6 +59,8 @@ class Session:
     def serve(self) -> None:
         signals.signal(SIGINT, signals.SIG_IGN)
         while (request := self._next()) is not None:
+            if "op" not in request:
+                continue  # the answer to a question that was interrupted
             answer = self._answer(request)
             if answer is not None:
                 self._send({"answer": answer, "id": request.get("id")})
@@ -67,11 +77,18 @@ class Session:
         self._link.sendall(packed(frame))
 
     def _ask(self, question: dict[str, Any]) -> dict[str, Any]:
-        """Something only the host can tell. Nobody may ask while an object is looked at."""
-        if self._looking:
-            return {"error": "an object that is being inspected cannot ask for anything"}
-        self._send(question)
-        answer = self._next()
+        """Something only the host can tell. Anybody else would take the session's next request for the answer."""
+        asker = self._asker
+        if asker != get_ident():
+            return {"error": NOT_NOW}
+        self._asker = 0
+        self._asked += 1
+        try:
+            self._send({**question, "asked": self._asked})
+            while (answer := self._next()) is not None and answer.get("asked") != self._asked:
+                pass
+        finally:
+            self._asker = asker
         return {"error": "the session is ending"} if answer is None else answer
 
     def _answer(self, request: dict[str, Any]) -> dict[str, Any] | None:
@@ -123,7 +140,6 @@ class Session:
 
     def _be_looked_through(self, child: Looker, expression: str) -> None:
         """Never returns."""
-        self._looking = True
         attempt = Attempt()
         with attempt:
             become_looker(self._null)
@@ -207,9 +223,11 @@ class Session:
         signals.signal(SIGINT, self._on_interrupt)
         attempt = Attempt()
         answer: dict[str, Any] | None = None
+        self._asker = get_ident()
         with attempt:
             run = {"eval_expr": self._evaluator.evaluate, "execute": self._evaluator.execute}
             answer = run.get(operation, self._evaluator.interact)(text)
+        self._asker = 0
         self._on_interrupt = signals.getsignal(SIGINT)
         signals.signal(SIGINT, signals.SIG_IGN)
         if answer is not None:
@@ -225,7 +243,6 @@ def run_session(link: socket.socket, side: socket.socket, options: dict[str, Any
     """Never returns: the body of a session's first process."""
     attempt = Attempt()
     with attempt:
-        os.environ["TOOLFOLD_LIVE"] = str(getpid())
         Session(link, side, options, null).serve()
     if attempt.error is not None:
         os.write(2, f"live session: {error_of(attempt.error)}\n".encode("utf-8", "backslashreplace"))

@@ -49,6 +49,8 @@ class Supervisor:
         self._from_host = Reader(64 * 1024 * 1024)
         self._null = _null()
         self._busy: Request | None = None
+        self._gone = ""
+        """How a session ended that nobody had asked anything then: the next request is told."""
         self._pid = 0
         self._link: socket.socket
         self._side: socket.socket
@@ -96,17 +98,14 @@ class Supervisor:
             return False
         for frame in self._from_host.feed(data):
             operation = frame.get("op")
-            if operation == "close":
-                return False
             if operation == "interrupt":
                 if self._busy is not None:
                     self._signal(SIGINT)
             elif operation == "told":
                 self._hand_on(frame.get("answer") or {})
-            elif operation == "reset":
-                self._end_session()
-                self._begin()
-                self._tell({"id": frame.get("id"), "answer": answers.success({"reset": True})})
+            elif self._gone:
+                self._tell({"id": frame.get("id"), "answer": answers.session_lost(self._gone)})
+                self._gone = ""
             else:
                 self._busy = Request(frame)
                 self._hand_on(frame)
@@ -192,7 +191,7 @@ class Supervisor:
         if busy is not None:
             self._tell({"id": busy.id, "answer": answers.session_lost(why or ending)})
         else:
-            self._tell({"lost": why or ending})
+            self._gone = why or ending
 
     def _end_session(self) -> str:
         """Ends the session's processes; how the last one went, in words."""
