@@ -14,7 +14,9 @@ from hypothesis import strategies as st
 from toolfold.catalogue.catalogue import Branch, Catalogue, Page
 from toolfold.catalogue.cursor import Position, cursor_for, position_in
 from toolfold.catalogue.near import edit_distance, near
+from toolfold.catalogue.visible import Shown, VisibleView
 from toolfold.errors import BadCursor, NotBuilt, ToolNotFound, UnknownPath
+from toolfold.storage.base import View
 from toolfold.storage.sqlite import SqliteStore
 from toolfold.types import Node, ServerInfo, Tool
 
@@ -263,6 +265,28 @@ def test_a_catalogue_that_was_never_built_says_so(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
+@pytest.mark.requirement("G-05")
+def test_who_sees_a_part_of_the_catalogue_is_told_of_no_other_server_count_or_warning(tmp_path: Path) -> None:
+    async def through(view: View) -> View:
+        tools = [tool for tool in await view.tools() if tool.tool_id == "git.log"]
+        return VisibleView(view, Shown(tools, await view.nodes()))
+
+    async def main() -> None:
+        async with catalogue_in(tmp_path) as whole:
+            seen = whole.limited(through)
+            assert (await seen.servers(), await seen.generations()) == ((), ())
+            await whole.rebuild([listing("git", "log", "push", "push"), listing("bank", "pay")])
+            assert [(one.name, one.tools, bool(one.warnings)) for one in await whole.servers()] == [
+                ("bank", 1, False),
+                ("git", 2, True),
+            ]
+            assert [(one.name, one.tools, one.warnings) for one in await seen.servers()] == [("git", 1, ())]
+            assert [one.tools for one in await whole.generations()] == [3]
+            assert [(one.tools, one.servers) for one in await seen.generations()] == [(1, 0)]
+
+    asyncio.run(main())
+
+
 def test_looking_at_a_catalogue_loads_nothing_of_building_one(tmp_path: Path) -> None:
     async def main() -> None:
         async with catalogue_in(tmp_path, listing("git", "get_log")):
@@ -306,6 +330,16 @@ def test_the_edit_distance_is_a_distance(one: str, other: str, third: str) -> No
     assert edit_distance(one, other) == edit_distance(other, one)
     assert edit_distance(one, third) <= edit_distance(one, other) + edit_distance(other, third)
     assert abs(len(one) - len(other)) <= edit_distance(one, other) <= max(len(one), len(other))
+    assert edit_distance(one, other) == _by_the_table(one, other)
+
+
+def _by_the_table(one: str, other: str) -> int:
+    row = list(range(len(other) + 1))
+    for i, letter in enumerate(one, 1):
+        before, row[0] = row[0], i
+        for j, against in enumerate(other, 1):
+            before, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, before + (letter != against))
+    return row[-1]
 
 
 def test_the_nearest_words_come_best_first_and_strangers_not_at_all() -> None:

@@ -198,18 +198,6 @@ def test_a_server_that_was_read_again_and_changed_nothing_moves_nothing(tmp_path
     asyncio.run(main())
 
 
-def test_servers_whose_list_is_no_longer_fresh_are_named(tmp_path: Path) -> None:
-    async def main() -> None:
-        clock = Clock()
-        servers = listing("always", "x"), listing("minute", "y", ttl_ms=60_000), listing("never", "z", ttl_ms=0)
-        async with catalogue_in(tmp_path, *servers, clock=clock) as catalogue:
-            assert await catalogue.expired() == ("never",)
-            clock.now += 60
-            assert await catalogue.expired() == ("minute", "never")
-
-    asyncio.run(main())
-
-
 def test_two_processes_that_update_at_once_both_get_in(tmp_path: Path) -> None:
     async def main() -> None:
         async with (

@@ -1,20 +1,19 @@
-"""`tool_registry.json`: exact, the same every time, replaced in one step, and good to build from."""
+"""`tool_registry.json`: exact, the same every time, replaced in one step."""
 
 import asyncio
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
-from catalogue_kit import catalogue_in, definition, listing
+from catalogue_kit import catalogue_in, listing
 from msgspec import Raw
 from msgspec.json import decode
-from msgspec.structs import replace
 
-from toolfold.catalogue.registry import read_registry
 from toolfold.errors import CatalogueError
 from toolfold.schema import fingerprint
 from toolfold.storage.definitions import parse_definition
-from toolfold.upstream.definitions import read_definition, read_definitions
+from toolfold.upstream.definitions import read_definitions
 
 LOG = (
     b'{ "name":"log" , "description": "Shows \\u2018commits\\u2019, one a line.\\n\\tNewest first \\/ last.",'
@@ -34,6 +33,20 @@ def written(folder: Path, *raws: bytes, server: str = "git") -> Path:
 
     asyncio.run(main())
     return folder / "tool_registry.json"
+
+
+def sent_again(entry: dict[str, Any]) -> bytes:
+    """The tool object as its server sent it, made from what the file says."""
+    shown = {
+        "name": "name",
+        "description": "description",
+        "inputSchema": "input_schema",
+        "outputSchema": "output_schema",
+    }
+    known = {key: entry[field] for key, field in shown.items() if key not in entry["absent"]}
+    if known["outputSchema"] is None:
+        del known["outputSchema"]
+    return json.dumps(known | entry["more"]).encode()
 
 
 @pytest.mark.requirement("U-01")
@@ -82,33 +95,9 @@ def test_an_empty_catalogue_gives_a_registry_without_tools(tmp_path: Path) -> No
 
 @pytest.mark.requirement("U-01")
 @pytest.mark.parametrize("raw", [LOG, BARE, ODD, WRONG])
-def test_a_tool_read_back_is_the_tool_that_was_written(raw: bytes, tmp_path: Path) -> None:
-    (tool,) = read_registry(written(tmp_path, raw)).tools
-    assert fingerprint(tool.definition.raw) == tool.fingerprint == fingerprint(raw)
-    assert replace(tool.definition, raw=Raw(raw)) == read_definition(Raw(raw))[0]
-    assert tool.paths[0][0] == "By verb"
-
-
-@pytest.mark.requirement("U-01")
-def test_a_catalogue_opened_from_a_registry_has_the_same_ids_and_versions(tmp_path: Path) -> None:
-    async def main() -> None:
-        (tmp_path / "other").mkdir()
-        first = listing("git", "Log", definition("log", description="Old."))
-        async with catalogue_in(tmp_path, first) as catalogue:
-            await catalogue.rebuild([listing("git", definition("log", description="New."))])
-            await catalogue.write_registry(tmp_path / "tool_registry.json")
-            (tool,) = (await catalogue.list(("By server", "git"))).tools
-            assert tool.tool_id != "git.log"
-            assert tool.version == 2
-        async with catalogue_in(tmp_path / "other") as copy:
-            made = await copy.load_registry(tmp_path / "tool_registry.json")
-            assert [(one.tool_id, one.version, one.fingerprint) for one in made.tools] == [
-                (tool.tool_id, tool.version, tool.fingerprint)
-            ]
-            await copy.write_registry(tmp_path / "again.json")
-        assert (tmp_path / "again.json").read_bytes() == (tmp_path / "tool_registry.json").read_bytes()
-
-    asyncio.run(main())
+def test_nothing_that_a_server_sent_is_lost(raw: bytes, tmp_path: Path) -> None:
+    (entry,) = json.loads(written(tmp_path, raw).read_bytes())["tools"]
+    assert fingerprint(sent_again(entry)) == entry["fingerprint"] == fingerprint(raw)
 
 
 def test_a_registry_that_cannot_be_written_leaves_the_old_one_and_nothing_else(tmp_path: Path) -> None:
@@ -123,25 +112,6 @@ def test_a_registry_that_cannot_be_written_leaves_the_old_one_and_nothing_else(t
 
     asyncio.run(main())
     assert sorted(one.name for one in tmp_path.iterdir()) == ["catalogue.db", "taken.json"]
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (None, "cannot be read"),
-        (b"", "not a tool registry"),
-        (b"[]", "not a tool registry"),
-        (b'{"version": 2, "tools": []}', "the form 2"),
-        (b'{"version": 1, "tools": [{"tool_id": 3}]}', "not a tool registry"),
-    ],
-)
-def test_what_is_no_registry_is_refused_with_the_way_out(content: bytes | None, message: str, tmp_path: Path) -> None:
-    path = tmp_path / "tool_registry.json"
-    if content is not None:
-        path.write_bytes(content)
-    with pytest.raises(CatalogueError, match=message) as caught:
-        read_registry(path)
-    assert "toolfold build" in caught.value.next_action
 
 
 @pytest.mark.requirement("U-01")
@@ -167,5 +137,4 @@ def test_every_recorded_tool_survives_the_registry(shared_data: Path, tmp_path: 
             assert entry["input_schema"] == sent["inputSchema"]
             assert entry["output_schema"] == sent.get("outputSchema")
             assert bytes(decode(raw, type=dict[str, Raw])["inputSchema"]) in content
-    for tool in read_registry(tmp_path / "tool_registry.json").tools:
-        assert fingerprint(tool.definition.raw) == tool.fingerprint
+            assert fingerprint(sent_again(entry)) == entry["fingerprint"]

@@ -1,10 +1,14 @@
 """A person's `ontology.toml` wins over the automatic placement, and says what is wrong with itself."""
 
+import asyncio
+from functools import partial
 from pathlib import Path
 
 import pytest
+from catalogue_kit import catalogue_in, listing
 from msgspec import Raw
 
+from toolfold.catalogue.committing import place_by_capability
 from toolfold.catalogue.ontology import Ontology, Overrides, build_ontology
 from toolfold.errors import ConfigError
 from toolfold.types import Tool, ToolDefinition
@@ -78,6 +82,36 @@ def test_hidden_tools_and_categories_are_not_shown(tmp_path: Path) -> None:
 
 
 @pytest.mark.requirement("D-10")
+@pytest.mark.parametrize(
+    "rules",
+    [
+        '[[move]]\ntools = ["files.*"]\nto = ["coding"]\nsummary = "Mine"\n',
+        '[[move]]\npath = ["files"]\nto = ["coding"]\nsummary = "Mine"\n',
+        '[[rename]]\npath = ["FILES"]\nto = "CODING"\nsummary = "Mine"\n',
+        '[[add]]\ntools = ["files.*"]\nto = ["coding"]\nsummary = "Mine"\n[[hide]]\npath = ["fileS"]\n',
+    ],
+)
+def test_letter_case_does_not_count_in_a_path(tmp_path: Path, rules: str) -> None:
+    ontology = built(tmp_path, rules)
+    assert [(node.path, node.tools, node.summary) for node in ontology.nodes if len(node.path) == 1] == [
+        (("Coding",), 6, "Mine"),
+        (("Servers",), 6, "All tools by the server they come from"),
+    ]
+    assert ontology.warnings == ()
+
+
+@pytest.mark.requirement("D-10")
+def test_a_category_is_renamed_to_other_letters_and_its_parts_join_those_of_the_same_name(tmp_path: Path) -> None:
+    ontology = built(
+        tmp_path,
+        '[[rename]]\npath = ["servers", "git"]\nto = "GIT"\n[[rename]]\npath = ["coding"]\nto = "CODING"\n'
+        '[[move]]\ntools = ["files.*"]\nto = ["Work", "git"]\n[[move]]\npath = ["Servers"]\nto = ["work"]\n',
+    )
+    assert ontology.placements["git.git_log"] == (("CODING",), ("Work", "git"))
+    assert [node.path for node in ontology.nodes] == [("CODING",), ("Work",), ("Work", "files"), ("Work", "git")]
+
+
+@pytest.mark.requirement("D-10")
 def test_a_rule_that_fits_nothing_is_a_warning_with_its_place(tmp_path: Path) -> None:
     ontology = built(tmp_path, '\n[[move]]\ntools = ["nobody.*"]\nto = ["X"]\n[[rename]]\npath = ["Nope"]\nto = "Y"\n')
     assert len(ontology.warnings) == 2
@@ -126,5 +160,29 @@ def test_a_mistake_names_the_file_the_place_and_the_fix(tmp_path: Path, rules: s
 
 
 def test_a_file_that_is_not_there_says_so(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="cannot be read"):
+    with pytest.raises(ConfigError, match="there is no file"):
         Overrides.load(tmp_path / "none.toml")
+
+
+@pytest.mark.requirement("D-10")
+def test_a_path_in_other_letters_makes_one_category_and_no_news_at_the_next_build(tmp_path: Path) -> None:
+    file = tmp_path / "ontology.toml"
+    file.write_text(
+        '[[move]]\ntools = ["files.*"]\nto = ["coding", "mine"]\n[[rename]]\npath = ["servers"]\nto = "SERVERS"\n'
+    )
+    listings = [listing("git", "git_log", "git_status"), listing("files", "read_file", "write_file")]
+
+    async def main() -> None:
+        async with catalogue_in(tmp_path, *listings, place=place_by_capability) as catalogue:
+            pass
+        place = partial(place_by_capability, overrides=Overrides.load(file))
+        async with catalogue_in(tmp_path, *listings, place=place) as catalogue:
+            assert [branch.node.path for branch in (await catalogue.tree(depth=1)).branches] == [
+                ("Coding",),
+                ("SERVERS",),
+            ]
+            generations = await catalogue.generations()
+            await catalogue.rebuild(listings)
+            assert await catalogue.generations() == generations
+
+    asyncio.run(main())

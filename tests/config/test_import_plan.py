@@ -136,6 +136,30 @@ def test_secrets_move_to_variables_on_request_and_a_second_import_finds_nothing_
     assert {item.action for item in plan_import(machine.discover(), loaded).items} == {"identical"}
 
 
+@pytest.mark.requirement("G-06")
+def test_all_secrets_of_one_text_move_and_none_is_shown(machine: Machine) -> None:
+    address = "https://me:sesame-1@x.example/?api_key=sesame-long-2&token=sesame-3"
+    machine.write("~/.cursor/mcp.json", servers(web={"url": address}))
+    kept = plan_import(machine.discover())
+    assert "sesame" not in f"{kept.preview()} {kept.items}"
+    moved = plan_import(machine.discover(), secrets="env")
+    apply(moved, machine.project / "toolfold.toml")
+    assert moved.variables == ("WEB_URL_PASSWORD", "WEB_API_KEY", "WEB_TOKEN")
+    expected = "https://me:${WEB_URL_PASSWORD}@x.example/?api_key=${WEB_API_KEY}&token=${WEB_TOKEN}"
+    assert machine.load().server("web").url == expected
+
+
+@pytest.mark.requirement("G-06")
+def test_a_new_file_with_values_that_may_be_secrets_is_for_its_owner_alone(machine: Machine) -> None:
+    machine.write("~/.cursor/mcp.json", servers(web={"command": "x", "env": {"DOOR": "opens"}}))
+    done = apply(plan_import(machine.discover()), machine.project / "toolfold.toml")
+    assert not done.private
+    assert stat.S_IMODE(done.target.stat().st_mode) == 0o600
+    machine.write("~/.cursor/mcp.json", servers(web={"command": "x", "env": {"DOOR": "${DOOR}"}}))
+    done = apply(plan_import(machine.discover()), machine.project / "other.toml")
+    assert stat.S_IMODE(done.target.stat().st_mode) == 0o644
+
+
 def test_secrets_move_to_the_keyring_on_request(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     import keyring
     from keyring.backend import KeyringBackend

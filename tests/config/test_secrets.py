@@ -9,9 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolfold.config import Settings, mask, missing, resolve
-from toolfold.config.plaintext import find_plain, is_secret_name
+from toolfold.config.plaintext import find_plain, hide, is_secret_name
 from toolfold.config.secrets import input_variable, parse_env_file
+from toolfold.config.values import Model
 from toolfold.errors import SecretNotFound
+from toolfold.gateway.shapes import Masker
 from toolfold.types import ServerSpec
 
 
@@ -108,11 +110,20 @@ def test_reading_settings_imports_nothing_heavy() -> None:
 
 
 def test_an_env_file_is_read_when_needed_and_env_wins_over_it(tmp_path: Path) -> None:
-    (tmp_path / ".env").write_text("# a comment\nexport API_KEY='abc 123456'\nLEVEL=debug # loud\nnonsense\nA=file\n")
+    (tmp_path / ".env").write_text(
+        "# a comment\nexport API_KEY='abc 123456'\nLEVEL=debug # loud\nnonsense\nA=file\n"
+        "DOOR=open-sesame\nHOME=/home/somebody\n"
+    )
     spec = ServerSpec(name="a", transport="stdio", command="x", env={"A": "own"}, env_file=str(tmp_path / ".env"))
     filled = resolve(spec, environ={})
-    assert filled.env == {"API_KEY": "abc 123456", "LEVEL": "debug", "A": "own"}
-    assert filled.secrets == ("abc 123456",)
+    assert filled.env == {
+        "API_KEY": "abc 123456",
+        "LEVEL": "debug",
+        "A": "own",
+        "DOOR": "open-sesame",
+        "HOME": "/home/somebody",
+    }
+    assert filled.secrets == ("abc 123456", "open-sesame")
     with pytest.raises(SecretNotFound, match="cannot be read"):
         resolve(ServerSpec(name="a", transport="stdio", command="x", env_file=str(tmp_path / "no")), environ={})
 
@@ -141,6 +152,8 @@ def test_printing_settings_shows_no_plain_secret(tmp_path: Path) -> None:
         [servers.b]
         url = "https://x.example/mcp?api_key=sesame-5"
         bearer_token = "sesame-6"
+        [model]
+        key = "sesame-7"
         """
     )
     settings = Settings.load(environ={"HOME": str(tmp_path / "h")}, cwd=tmp_path)
@@ -152,10 +165,35 @@ def test_printing_settings_shows_no_plain_secret(tmp_path: Path) -> None:
         assert "GITHUB_TOKEN" in text
     assert set(settings.servers[0].secrets) == {"sesame-1", "sesame-2", "sesame-3", "sesame-4"}
     assert set(settings.servers[1].secrets) == {"sesame-5", "sesame-6"}
+    masker = Masker(settings, {"SPARE": "spare-1"}.items())
+    assert masker.text("sesame-1 and sesame-7") == "*** and ***"
+    spare = Settings(model=Model(key="${SPARE}"))
+    assert Masker(spare, {"SPARE": "spare-1"}.items()).text("spare-1") == "***"
 
 
 @pytest.mark.parametrize(
-    "name", ["GITHUB_TOKEN", "apiKey", "X-API-Key", "--api-key", "DB_PASS", "password", "AUTH", "OPENAI_APIKEY", "PAT"]
+    "name",
+    [
+        "GITHUB_TOKEN",
+        "apiKey",
+        "X-API-Key",
+        "--api-key",
+        "DB_PASS",
+        "password",
+        "AUTH",
+        "OPENAI_APIKEY",
+        "PAT",
+        "PGPASSWORD",
+        "SSHPASS",
+        "GITHUBTOKEN",
+        "authtoken",
+        "accesstoken",
+        "clientsecret",
+        "API_TOKENS",
+        "PASSWORDS",
+        "SECRETS",
+        "auth_tokens",
+    ],
 )
 def test_a_telling_name_is_a_secrets(name: str) -> None:
     assert is_secret_name(name)
@@ -163,7 +201,25 @@ def test_a_telling_name_is_a_secrets(name: str) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["MAX_TOKENS", "KEY_FILE", "PWD", "AUTH_TYPE", "PUBLIC_KEY", "ACCESS_KEY_ID", "KEYBOARD", "COMPASS", "", "--"],
+    [
+        "MAX_TOKENS",
+        "KEY_FILE",
+        "PWD",
+        "AUTH_TYPE",
+        "PUBLIC_KEY",
+        "ACCESS_KEY_ID",
+        "KEYBOARD",
+        "COMPASS",
+        "",
+        "--",
+        "max_output_tokens",
+        "maxtokens",
+        "tokens_limit",
+        "prompt-tokens",
+        "num_tokens",
+        "tokenizer",
+        "secretary",
+    ],
 )
 def test_a_harmless_name_is_not(name: str) -> None:
     assert not is_secret_name(name)
@@ -176,6 +232,54 @@ def test_a_token_of_known_form_is_found_whatever_its_name() -> None:
         "env": {"OTHER": token, "SSH_KEY": "/home/me/id"},
     }
     assert {plain.place for plain in find_plain(table)} == {("args", 2), ("env", "OTHER")}
+
+
+@pytest.mark.requirement("G-06")
+def test_every_secret_of_one_text_is_found_and_each_once() -> None:
+    token = "ghp_" + "a1B2" * 9
+    url = f"https://me:sesame-1@x.example/mcp?api_key=sesame-2&page=1&token=sesame-3&x={token}&secret={token}"
+    values = ["sesame-1", "sesame-2", "sesame-3", token, token]
+    for key in ("url", "base_url", "openapi", "command"):
+        found = find_plain({key: url})
+        assert [plain.value for plain in found] == [url[plain.start : plain.end] for plain in found] == values
+        assert [plain.label for plain in found] == ["URL_PASSWORD", "api_key", "token", "TOKEN", "secret"]
+    assert hide(url) == "https://me:***@x.example/mcp?api_key=***&page=1&token=***&x=***&secret=***"
+
+
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize(
+    "part",
+    [
+        "a",
+        "eyJ",
+        "eyJ-",
+        "://",
+        "a://b:c",
+        "a@",
+        "sk-",
+        "SG.",
+        "SG.aaaaaaaaaaaaaaaaa",
+        "?a",
+        "&a=",
+        "Bearer ",
+        "bearer",
+        "A",
+        "eyJaaaaaaaaaa.",
+        "ghp_",
+        "xoxb-",
+        " ",
+        "a:",
+        "pypi-",
+        "token",
+        "?token=",
+        "://a:",
+    ],
+)
+def test_no_text_makes_hiding_slow(part: str) -> None:
+    """Where work grows with the square of the length, this takes minutes; else a moment."""
+    text = part * (300_000 // len(part))
+    for end in ("", " ://", "@", "!"):
+        hide(text + end)
 
 
 @given(secret=st.text(min_size=4).filter(lambda text: len(text.strip()) >= 4), before=st.text(), after=st.text())

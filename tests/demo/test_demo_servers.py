@@ -191,7 +191,7 @@ def test_files_are_listed_read_searched_drawn_and_written(tmp_path: Path) -> Non
             ("tree", {"depth": 1}),
             ("write", {"path": "new/folder/a.txt", "text": "grün"}),
             ("write", {"path": "new/folder/a.txt", "text": "other"}),
-            ("write", {"path": "new/folder/a.txt", "text": "other", "overwrite": True}),
+            ("write", {"path": "new/folder/a.txt", "text": "new", "overwrite": True}),
         ],
     )
     assert [entry["name"] for entry in listed["entries"]] == ["README.md", "config", "logs", "notes", "prices.csv"]
@@ -203,7 +203,7 @@ def test_files_are_listed_read_searched_drawn_and_written(tmp_path: Path) -> Non
     assert written == {"path": "new/folder/a.txt", "bytes": 5, "created": True}
     assert "set overwrite to replace it" in refused
     assert replaced["created"] is False
-    assert (data.files / "new/folder/a.txt").read_text() == "other"
+    assert (data.files / "new/folder/a.txt").read_text() == "new"
 
 
 def test_files_never_leave_their_folder(tmp_path: Path) -> None:
@@ -214,7 +214,7 @@ def test_files_never_leave_their_folder(tmp_path: Path) -> None:
     (data.files / "out").symlink_to(tmp_path)
     (data.files / "inside.txt").symlink_to(data.files / "README.md")
     os.mkfifo(data.files / "pipe")
-    *refused, found, tree, inside, pipe = ask(
+    *refused, found, tree, inside, pipe, written = ask(
         server(data, "files"),
         [
             ("read", {"path": "../secret.txt"}),
@@ -232,6 +232,7 @@ def test_files_never_leave_their_folder(tmp_path: Path) -> None:
             ("tree", {}),
             ("read", {"path": "inside.txt"}),
             ("read", {"path": "pipe"}),
+            ("write", {"path": "pipe", "text": "x", "overwrite": True}),
         ],
     )
     assert all("is outside the served folder" in text for text in refused), refused
@@ -239,6 +240,7 @@ def test_files_never_leave_their_folder(tmp_path: Path) -> None:
     assert "secret.txt" not in tree["text"]
     assert inside["text"].startswith("# Harbour Books")
     assert "is no file" in pipe
+    assert "is no file" in written
     assert secret.read_text() == "secret words"
     assert not (tmp_path / "new.txt").exists()
 

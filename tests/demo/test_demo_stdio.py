@@ -11,6 +11,7 @@ import pytest
 
 from toolfold.demo.stdio import StdioServer
 
+DEEP = "[" * 100_000 + "]" * 100_000
 META = {
     "io.modelcontextprotocol/protocolVersion": "2026-07-28",
     "io.modelcontextprotocol/clientCapabilities": {},
@@ -84,6 +85,8 @@ def test_modern_requests_need_no_handshake_and_are_marked_complete() -> None:
         ("[]", -32600),
         ("17", -32600),
         ('{"id": 1, "method": 5}', -32600),
+        ('{"id": 1, "method": "ping", "params": ' + "[" * 100_000, -32700),
+        ('{"id": 1, "method": "ping", "params": {"_meta": ' + DEEP + "}}", -32700),
         (request("no/such"), -32601),
         (request("ping", {"_meta": META}), -32601),  # The modern era has no ping.
         (request("tools/call", {"name": "nothing"}), -32602),

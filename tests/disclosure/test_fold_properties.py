@@ -10,7 +10,7 @@ from schema_oracle import leaves
 
 from toolfold.disclosure.fold import flatten_schema_fields, summarize_schema_for_llm
 from toolfold.disclosure.inspector import inspect_schema
-from toolfold.disclosure.tiers import is_tier_1
+from toolfold.disclosure.tiers import rank
 from toolfold.errors import UnknownField
 
 KEYS = st.one_of(
@@ -89,8 +89,8 @@ def test_root_keys_are_all_listed_or_counted_and_tier_1_first(properties: dict[s
     last = mark_of(lines[-1])
     assert last is not None
     assert last.number + len(lines) - 1 == len(properties)
-    important = sum(is_tier_1(key) for key in properties)
-    shown = sum(is_tier_1(line.partition(": ")[0]) for line in lines[:-1])
+    important = sum(rank(key) < 2 for key in properties)
+    shown = sum(rank(line.partition(": ")[0]) < 2 for line in lines[:-1])
     assert shown >= min(important, 7)
 
 

@@ -288,3 +288,35 @@ def test_the_work_stays_within_what_is_asked_for() -> None:
     assert len(document.root.steps) == 20
     assert document.visits < 5
     assert len(summarize_schema_for_llm(schema)[0]) == 30
+
+
+@pytest.mark.requirement("S-09")
+def test_an_address_that_is_none_leads_nowhere_and_breaks_nothing() -> None:
+    schema = {
+        "$id": "http://[z",
+        **an_object(
+            a={"$ref": "#/$defs/x"},
+            b={"$ref": "http://[z#/a"},
+            c={"$id": "http://[q", **an_object(d={"$ref": "y"})},
+            e={"$ref": "#w"},
+        ),
+        "$defs": {"x": STRING, "w": {"$anchor": "w", **INTEGER}},
+    }
+    lines, _ = summarize_schema_for_llm(schema)
+    assert [line.partition(" (")[0] for line in lines] == [
+        "a: string",
+        "b: unknown",
+        "c: object",
+        "e: integer",
+        "c.d: unknown",
+    ]
+    assert "http://[z#/a leads out" in inspect_schema(schema, "b")["note"]
+
+
+@pytest.mark.timeout(60)
+def test_alternatives_of_one_name_are_numbered_in_one_pass() -> None:
+    """Were the numbers tried from the first one on for each, this would take minutes."""
+    alternatives = [{"title": "Item", **an_object(**{f"k{number}": STRING})} for number in range(30_000)]
+    assert label({"anyOf": alternatives}) == "union<Item|Item2|Item3|Item4|+29996>"
+    taken = [{"title": name, **an_object(**{name: STRING})} for name in ("Item2", "Item", "Item3")]
+    assert label({"anyOf": [*taken, *alternatives[:1]]}) == "union<Item2|Item|Item3|Item4>"

@@ -47,8 +47,6 @@ class Previous(Struct, frozen=True, kw_only=True):
     servers: tuple[ServerRecord, ...] = ()
     numbers: dict[str, dict[str, int]] = {}
     """Version numbers by folded tool id and fingerprint, of removed tools too."""
-    ids: dict[Key, str] = {}
-    """Ids to keep for tools that are not among `tools`."""
 
 
 class ServerReport(Struct, frozen=True, kw_only=True):
@@ -107,7 +105,7 @@ def build(
     before = previous or Previous()
     servers = _servers({listing.server: listing for listing in listings}, failures or {}, before, at, partial)
     definitions = _definitions(servers, before)
-    assigned = assign(definitions, {**before.ids, **{(tool.server, tool.name): tool.tool_id for tool in before.tools}})
+    assigned = assign(definitions, {(tool.server, tool.name): tool.tool_id for tool in before.tools})
     known = {tool.tool_id: tool for tool in before.tools}
     unplaced = [
         _tool(

@@ -111,21 +111,7 @@ class Catalogue:
         """Notes that a server could not be read; its tools stay, marked as stale."""
         return await self.update((), failures={server: reason})
 
-    async def load_registry(self, path: FilePath) -> "Build":
-        """Takes everything from a registry file in place of what is here; ids and version numbers are the file's."""
-        from toolfold.catalogue.registry import read_registry
-
-        registry = await asyncio.to_thread(read_registry, path)
-        return await self._commit(registry.listings(), {}, partial=False, known=registry.tools)
-
-    async def _commit(
-        self,
-        listings: Sequence[Listing],
-        failures: Mapping[str, str],
-        *,
-        partial: bool,
-        known: Sequence[Tool] = (),
-    ) -> "Build":
+    async def _commit(self, listings: Sequence[Listing], failures: Mapping[str, str], *, partial: bool) -> "Build":
         from toolfold.catalogue.committing import commit
 
         async with self._writing:
@@ -137,12 +123,16 @@ class Catalogue:
                 rules=self._rules,
                 clock=self._clock,
                 partial=partial,
-                known=known,
             )
-            self.commits += 1
             for seen in (self, *self._limited):
-                seen._known.clear()  # noqa: SLF001 - as above
+                seen._forget()  # noqa: SLF001 - catalogues that it made itself
             return made
+
+    def _forget(self) -> None:
+        """Something was committed: what was read before, or is being read right now, is not given to anybody new."""
+        self.commits += 1
+        self._known.clear()
+        self._reading.clear()
 
     @asynccontextmanager
     async def snapshot(self) -> AsyncIterator[View]:
@@ -150,7 +140,10 @@ class Catalogue:
         async with self._store.snapshot() as view:
             if not view.generation:
                 raise NotBuilt("there is no catalogue yet", next_action="run `toolfold build`")
-            yield view if self._through is None else await self._through(view)
+            yield await self._seen(view)
+
+    async def _seen(self, view: View) -> View:
+        return view if self._through is None else await self._through(view)
 
     async def tree(self, path: Path = (), depth: int | None = None) -> Tree:
         """The nodes below a path, at most `depth` steps down."""
@@ -190,11 +183,17 @@ class Catalogue:
             seen = known[: len(known) - len(nodes) + len(shown)]
             return Page(path=place, nodes=shown, tools=tools, next_cursor=_next(path, tags, seen, tools, more))
 
+    def known(self, tool_id: str) -> Tool | None:
+        """A tool that was just looked up. It stands on the way of every call, and is not read again for each."""
+        known = self._known.get(tool_id.casefold())
+        return known[1] if known is not None and 0 <= self._clock() - known[0] < KNOWN_S else None
+
     async def tool(self, tool_id: str) -> Tool:
-        """One tool. It stands on the way of every call, so what was just looked up is not read again."""
+        """One tool. Raises `ToolNotFound` with what is near."""
+        known = self.known(tool_id)
+        if known is not None:
+            return known
         key, now = tool_id.casefold(), self._clock()
-        if key in self._known and 0 <= now - self._known[key][0] < KNOWN_S:
-            return self._known[key][1]
         # Of many calls that come at once, one reads and all wait for it: else each would wait for the others' reading.
         reading = self._reading.get(key)
         if reading is None:
@@ -215,7 +214,8 @@ class Catalogue:
         return found
 
     def _was_read(self, key: str, done: "asyncio.Future[Tool]") -> None:
-        self._reading.pop(key, None)
+        if self._reading.get(key) is done:
+            del self._reading[key]
         if not done.cancelled():
             done.exception()  # whoever waited has it; that nobody did is no news
 
@@ -228,17 +228,14 @@ class Catalogue:
             return tuple(found)
 
     async def servers(self) -> tuple[ServerRecord, ...]:
+        """Each server as it was last read; none before the first build."""
         async with self._store.snapshot() as view:
-            return tuple(await view.servers())
-
-    async def expired(self) -> tuple[str, ...]:
-        """Servers whose list is older than they said it may be: time to read them again."""
-        now = self._clock()
-        return tuple(one.name for one in await self.servers() if _expires(one) <= now)
+            return tuple(await (await self._seen(view)).servers()) if view.generation else ()
 
     async def generations(self) -> tuple[Generation, ...]:
+        """The builds that are still known; none before the first."""
         async with self._store.snapshot() as view:
-            return tuple(await view.generations())
+            return tuple(await (await self._seen(view)).generations()) if view.generation else ()
 
     async def diff(self, before: int | None = None, after: int | None = None) -> tuple[Change, ...]:
         """What changed from one generation to another; without numbers, in the last step."""
@@ -327,9 +324,3 @@ def _branches(nodes: Iterable[Node], path: Path, depth: int | None) -> tuple[Bra
 
     root = folded(path)
     return grow(root, -1 if depth is None else depth, frozenset({root}))
-
-
-def _expires(server: ServerRecord) -> float:
-    if server.read_at is None or server.ttl_ms is None:
-        return float("inf")
-    return server.read_at + server.ttl_ms / 1000

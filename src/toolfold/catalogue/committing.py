@@ -31,14 +31,12 @@ async def commit(
     rules: Sequence[MetadataRule],
     clock: Callable[[], float],
     partial: bool,
-    known: Sequence[Tool] = (),
 ) -> Build:
-    """Builds and commits. `known` are tools whose ids and version numbers count where the store has none of its own."""
     make = bound(
         build, listings, place=place or place_by_capability, failures=failures, rules=Rules(rules), partial=partial
     )
     for attempt in range(ATTEMPTS):
-        before = await read_previous(store, known)
+        before = await read_previous(store)
         made = await asyncio.to_thread(make, before, at=clock())
         try:
             return replace(made, generation=await store.commit(made.update))
@@ -48,18 +46,14 @@ async def commit(
     raise AssertionError("the last attempt returns or raises")
 
 
-async def read_previous(store: Store, known: Sequence[Tool] = ()) -> Previous:
+async def read_previous(store: Store) -> Previous:
     async with store.snapshot() as view:
-        numbers = await view.version_numbers()
-        for tool in known:
-            numbers.setdefault(tool.tool_id.casefold(), {}).setdefault(tool.fingerprint, tool.version)
         return Previous(
             generation=view.generation,
             tools=tuple(await view.tools()),
             nodes=tuple(await view.nodes()),
             servers=tuple(await view.servers()),
-            numbers=numbers,
-            ids={(tool.server, tool.name): tool.tool_id for tool in known},
+            numbers=await view.version_numbers(),
         )
 
 

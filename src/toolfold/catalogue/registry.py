@@ -1,4 +1,4 @@
-"""`tool_registry.json`: the whole catalogue as one file for other programs, and back.
+"""`tool_registry.json`: the whole catalogue as one file for other programs.
 
 Schemas and descriptions stand in it byte for byte as the servers sent them. The same catalogue always gives the same
 file: tools in the order of their ids, one a line, no times. The file is replaced in one step, so a reader finds the old
@@ -10,15 +10,14 @@ import os
 from collections.abc import AsyncIterable, Iterable
 from contextlib import suppress
 from pathlib import Path as FilePath
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 from msgspec import MsgspecError, Raw, Struct, field
-from msgspec.json import Decoder, Encoder, decode
+from msgspec.json import Encoder, decode
 
 from toolfold.errors import CatalogueError
 from toolfold.storage.definitions import NULL
-from toolfold.types import Listing, Path, Tool, ToolDefinition
-from toolfold.upstream.definitions import read_definition
+from toolfold.types import Path, Tool, ToolDefinition
 
 FORM = 1
 
@@ -45,11 +44,6 @@ class Entry(Struct, frozen=True, kw_only=True):
     """The other fields of the tool object: title, annotations, `_meta`, …"""
     absent: tuple[str, ...] = field(default=())
     """Those of `description` and `inputSchema` that the server did not send at all."""
-
-
-class _File(Struct):
-    version: int
-    tools: tuple[Entry, ...]
 
 
 async def write_registry(path: FilePath, tools: AsyncIterable[Iterable[Tool]]) -> int:
@@ -132,72 +126,4 @@ def _fields(raw: Raw) -> dict[str, Raw]:
         return {}
 
 
-class Registry(Struct, frozen=True):
-    """A registry file that was read: a catalogue can be built from it without any server."""
-
-    tools: tuple[Tool, ...]
-
-    def listings(self) -> list[Listing]:
-        by_server: dict[str, list[ToolDefinition]] = {}
-        for tool in self.tools:
-            by_server.setdefault(tool.server, []).append(tool.definition)
-        return [Listing(server=server, tools=tuple(tools)) for server, tools in sorted(by_server.items())]
-
-
-def read_registry(path: FilePath) -> Registry:
-    try:
-        file = _decode(path.read_bytes())
-    except OSError as error:
-        raise CatalogueError(
-            f"the registry {path} cannot be read: {error.strerror or error}", next_action="run `toolfold build`"
-        ) from error
-    except (MsgspecError, ValueError) as error:
-        raise CatalogueError(f"{path} is not a tool registry: {error}", next_action="run `toolfold build`") from error
-    if file.version != FORM:
-        raise CatalogueError(
-            f"the registry {path} has the form {file.version}; this toolfold reads {FORM}",
-            next_action="write it again with `toolfold build`, or upgrade toolfold",
-        )
-    return Registry(tuple(_tool(entry) for entry in file.tools))
-
-
-def _tool(entry: Entry) -> Tool:
-    sent: dict[str, Any] = {"name": entry.name}
-    if "description" not in entry.absent:
-        sent["description"] = entry.description
-    if "inputSchema" not in entry.absent:
-        sent["inputSchema"] = entry.input_schema
-    if entry.output_schema != NULL:
-        sent["outputSchema"] = entry.output_schema
-    sent.update(entry.more)
-    return Tool(
-        tool_id=entry.tool_id,
-        server=entry.server,
-        definition=_definition(entry, Raw(_encode(sent))),
-        fingerprint=entry.fingerprint,
-        version=entry.version,
-        summary=entry.summary,
-        tags=entry.tags,
-        risks=entry.risks,
-        cost=entry.cost,
-        access=entry.access,
-        paths=entry.paths,
-    )
-
-
-def _definition(entry: Entry, raw: Raw) -> ToolDefinition:
-    """Read as a server's answer is read, so that a tool from the file is the tool that was written."""
-    definition, _ = read_definition(raw)
-    if definition is not None:
-        return definition
-    return ToolDefinition(
-        name=entry.name,
-        raw=raw,
-        description=decode(entry.description, type=str),
-        input_schema=entry.input_schema,
-        output_schema=None if entry.output_schema == NULL else entry.output_schema,
-    )
-
-
 _encode = Encoder().encode
-_decode = Decoder(_File).decode

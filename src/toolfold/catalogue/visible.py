@@ -207,8 +207,10 @@ class VisibleView:
         ]
 
     async def servers(self) -> list[ServerRecord]:
+        """Those with a tool that may be seen. Their warnings are left out: they may name tools that may not."""
         counts = self._shown.servers
-        return [replace(one, tools=counts[one.name]) for one in await self._view.servers() if one.name in counts]
+        found = await self._view.servers()
+        return [replace(one, tools=counts[one.name], warnings=()) for one in found if one.name in counts]
 
     async def versions(self, tool_id: str) -> list[Version]:
         return await self._view.versions(tool_id) if self._shown.sees(tool_id) else []

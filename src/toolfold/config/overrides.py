@@ -44,6 +44,4 @@ def _parsed(text: str, bounds: Bounds) -> Any:
             return int(text) if bounds.kind is int else float(text)
     if bounds.kind is bool and text.casefold() in {"true", "false", "1", "0"}:
         return text.casefold() in {"true", "1"}
-    if bounds.kind is bool and text.casefold() in {"true", "false"}:
-        return text.casefold() == "true"
     return text

@@ -5,8 +5,8 @@ the import offers to replace them with references. It cannot find a secret that 
 """
 
 import re
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
 
 from msgspec import Struct
 
@@ -16,7 +16,24 @@ SHORTEST = 6
 
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _SECRET_WORDS = {"apikey", "auth", "authorization", "bearer", "cookie", "credential", "credentials", "dsn", "jwt"}
-_SECRET_WORDS |= {"key", "pass", "passphrase", "passwd", "password", "pat", "pwd", "secret", "token"}
+_SECRET_WORDS |= {"key", "pass", "passphrase", "passwd", "password", "pat", "pwd", "secret", "sshpass", "token"}
+_SECRET_ENDS = ("apikey", "passwd", "password", "secret", "token")
+"""How a word may end that runs together with the one before it: `PGPASSWORD`, `authtoken`."""
+_COUNTING = {
+    "budget",
+    "completion",
+    "count",
+    "input",
+    "limit",
+    "max",
+    "min",
+    "num",
+    "output",
+    "prompt",
+    "total",
+    "used",
+}
+"""Beside one of these, `tokens` are what a model reads, and no secrets."""
 _HARMLESS_WORDS = frozenset({"public"})
 _HARMLESS_ENDS = {"algorithm", "count", "dir", "directory", "endpoint", "expiry", "file", "format", "header", "host"}
 _HARMLESS_ENDS |= {"id", "length", "limit", "max", "mode", "name", "path", "prefix", "region", "size", "ttl", "type"}
@@ -24,12 +41,13 @@ _HARMLESS_ENDS |= {"uri", "url"}
 _TOKEN = re.compile(
     r"""(?:gh[opsur]_[A-Za-z0-9]{20,} | github_pat_\w{20,} | glpat-[\w-]{16,} | sk-[A-Za-z0-9_-]{16,}
     | [sr]k_(?:live|test)_\w{10,} | xox[abeoprs]-[\w-]{10,} | xapp-[\w-]{10,} | A[KS]IA[0-9A-Z]{16} | AIza[\w-]{30,}
-    | ya29\.[\w-]{20,} | eyJ[\w-]{10,}\.[\w-]{4,}\.[\w-]* | hf_[A-Za-z0-9]{20,} | npm_[A-Za-z0-9]{20,}
+    | ya29\.[\w-]{20,} | (?<![\w-])eyJ[\w-]{10,}\.[\w-]{4,}\.[\w-]* | hf_[A-Za-z0-9]{20,} | npm_[A-Za-z0-9]{20,}
     | pypi-[\w-]{20,} | lin_api_\w{20,} | ntn_\w{20,} | sntry[su]_[\w=+/-]{20,} | figd_[\w-]{20,} | tvly-[\w-]{10,}
     | SG\.[\w-]{16,}\.[\w-]{16,} | dop_v1_\w{20,})""",
     re.VERBOSE,
 )
-_URL_PASSWORD = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s/:@]*:([^\s/@]+)@")
+# Callers choose the texts: no pattern may start again inside what another start has read to the end.
+_URL_PASSWORD = re.compile(r"://[^\s/:@]*:([^\s/@]+)@")
 _URL_PARAMETER = re.compile(r"[?&]([A-Za-z0-9_.-]+)=([^&#\s]+)")
 _ASSIGNMENT = re.compile(r"-{0,2}([A-Za-z][A-Za-z0-9_-]*)=(.+)", re.DOTALL)
 _HEADER = re.compile(r"([A-Za-z][A-Za-z0-9-]*):\s*(.+)", re.DOTALL)
@@ -63,7 +81,7 @@ def find_plain(table: Mapping[str, Any]) -> list[Plain]:
         value = table.get(key)
         if isinstance(value, str):
             found += _whole((key,), value, "TOKEN")
-    for key in ("url", "openapi", "command"):
+    for key in ("url", "base_url", "openapi", "command"):
         value = table.get(key)
         if isinstance(value, str):
             found += _inside((key,), value)
@@ -75,22 +93,24 @@ def is_secret_name(name: str) -> bool:
     words = [word.casefold() for word in _WORDS.findall(name)]
     if not words or words == ["pwd"] or words[-1] in _HARMLESS_ENDS or _HARMLESS_WORDS.intersection(words):
         return False
-    return bool(_SECRET_WORDS.intersection(words)) or "apikey" in "".join(words)
+    counts = bool(_COUNTING.intersection(words))
+    return "apikey" in "".join(words) or any(_is_secret_word(word, counts) for word in words)
+
+
+def _is_secret_word(word: str, counts: bool) -> bool:
+    if word.endswith("tokens") and (counts or word.removesuffix("tokens") in _COUNTING):
+        return False
+    return word in _SECRET_WORDS or word.removesuffix("s").endswith(_SECRET_ENDS)
 
 
 def hide(text: str, replacement: str = "***") -> str:
     """A text without what looks like a secret by its form: tokens, passwords and keys in addresses, `Bearer …`."""
-    text = _TOKEN.sub(replacement, text)
-    if "://" in text:
-        text = _URL_PASSWORD.sub(lambda match: match.group().replace(match.group(1) + "@", replacement + "@"), text)
-    if "=" in text:
-        text = _URL_PARAMETER.sub(lambda match: _hidden_parameter(match, replacement), text)
-    return _BEARER.sub(lambda match: match.group(1) + replacement, text)
-
-
-def _hidden_parameter(match: re.Match[str], replacement: str) -> str:
-    hidden = is_secret_name(match.group(1)) and _could_be_secret(match.group(2))
-    return match.group().replace(match.group(2), replacement) if hidden else match.group()
+    found = [*_spans(text), *(_Span(match.end(1), match.end(), "") for match in _BEARER.finditer(text))]
+    parts, end = [], 0
+    for span in _joined(found):
+        parts += [text[end : span.start], replacement]
+        end = span.end
+    return "".join((*parts, text[end:]))
 
 
 def _in_map(table: Mapping[str, Any], key: str) -> Iterator[Plain]:
@@ -131,30 +151,48 @@ def _whole(place: KeyPath, text: str, label: str, start: int = 0) -> Iterator[Pl
     scheme = _SCHEME.match(text, start)
     start = scheme.end() if scheme else start
     value = text[start:]
-    if _could_be_secret(value):
+    if could_be_secret(value):
         yield Plain(place=place, start=start, end=len(text), value=value, label=label)
 
 
 def _inside(place: KeyPath, text: str, label: str = "") -> Iterator[Plain]:
-    """A password in an address, a telling parameter of one, or a token of a known form."""
-    match = _URL_PASSWORD.search(text)
-    if match and "${" not in match.group(1):
-        yield _plain(place, match, 1, label or "URL_PASSWORD")
-        return
+    """Every part of a text that looks like a secret by its form, in order."""
+    for span in _joined(_spans(text, label)):
+        value = text[span.start : span.end]
+        if "${" not in value:
+            yield Plain(place=place, start=span.start, end=span.end, value=value, label=span.label)
+
+
+class _Span(NamedTuple):
+    start: int
+    end: int
+    label: str
+
+
+def _spans(text: str, label: str = "") -> Iterator[_Span]:
+    """Passwords in addresses, telling parameters of them, and tokens of a known form. They may overlap."""
+    for match in _URL_PASSWORD.finditer(text):
+        yield _Span(*match.span(1), label or "URL_PASSWORD")
     for match in _URL_PARAMETER.finditer(text):
-        if is_secret_name(match.group(1)) and _could_be_secret(match.group(2)):
-            yield _plain(place, match, 2, match.group(1))
-            return
-    match = _TOKEN.search(text)
-    if match:
-        yield _plain(place, match, 0, label or "TOKEN")
+        if is_secret_name(match.group(1)) and could_be_secret(match.group(2)):
+            yield _Span(*match.span(2), match.group(1))
+    for match in _TOKEN.finditer(text):
+        yield _Span(*match.span(), label or "TOKEN")
 
 
-def _plain(place: KeyPath, match: re.Match[str], group: int, label: str) -> Plain:
-    return Plain(place=place, start=match.start(group), end=match.end(group), value=match.group(group), label=label)
+def _joined(spans: Iterable[_Span]) -> list[_Span]:
+    """In order, those that overlap as one."""
+    joined: list[_Span] = []
+    for span in sorted(spans, key=lambda one: one.start):
+        if joined and span.start < joined[-1].end:
+            joined[-1] = joined[-1]._replace(end=max(span.end, joined[-1].end))
+        else:
+            joined.append(span)
+    return joined
 
 
-def _could_be_secret(value: str) -> bool:
+def could_be_secret(value: str) -> bool:
+    """Whether a value may be one at all: not a reference, a yes or no, a small number, a path."""
     text = value.strip()
     if len(text) < SHORTEST or "${" in text or text.casefold() in {"true", "false"}:
         return False

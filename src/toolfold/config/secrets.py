@@ -14,7 +14,7 @@ from typing import Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from toolfold.config.plaintext import find_plain
+from toolfold.config.plaintext import could_be_secret, find_plain
 from toolfold.errors import SecretNotFound
 from toolfold.masking import mask
 from toolfold.types import ServerSpec
@@ -83,7 +83,7 @@ def resolve(
         document=filler.fill(spec.document),
     )
     filler.raise_missing(f"server '{spec.name}'")
-    return replace(filled, secrets=tuple(dict.fromkeys([*spec.secrets, *filler.secrets, *_plain_secrets(filled)])))
+    return replace(filled, secrets=tuple(dict.fromkeys([*spec.secrets, *filler.secrets, *plain_secrets(filled)])))
 
 
 def fill(
@@ -96,8 +96,10 @@ def fill(
     return filled
 
 
-def _plain_secrets(spec: ServerSpec) -> list[str]:
+def plain_secrets(spec: ServerSpec) -> list[str]:
+    """What looks like a secret in plain text anywhere in a server."""
     table = {"env": spec.env, "headers": spec.headers, "args": list(spec.args), "url": spec.url}
+    table |= {"openapi": spec.document, "command": spec.command}
     return [plain.value for plain in find_plain(table)]
 
 
@@ -142,11 +144,13 @@ class _Filler:
             return {}
         path = Path(self.fill(spec.env_file)).expanduser()
         try:
-            return parse_env_file(path.read_text("utf-8-sig"))
+            values = parse_env_file(path.read_text("utf-8-sig"))
         except (OSError, ValueError):
             fix = f"Write the file {path} with NAME=value lines, or remove env_file."
             self._missing.append(_Missing(f"the file {path}, which cannot be read", fix))
             return {}
+        self.secrets += [value for name, value in values.items() if name not in PUBLIC and could_be_secret(value)]
+        return values
 
     def raise_missing(self, owner: str) -> None:
         if not self._missing:

@@ -79,6 +79,8 @@ class Scripts(Struct, frozen=True, kw_only=True):
     """A larger tool result stays with the host until the script looks into it."""
     kept_bytes: int = 256 * MIB
     """Of such results together."""
+    at_once: int = 16
+    """Scripts that run at the same time; others wait, each as long as it may itself take."""
     ready: int = 2
     """Children that are confined and waiting before a script needs one."""
     unsafe: bool = False
@@ -92,13 +94,17 @@ class Model(Struct, frozen=True, kw_only=True):
     base_url: str = ""
     """An endpoint with OpenAI's chat completions; empty: the provider that the name says."""
     key: str = ""
-    context_tokens: int = 32_768
-    max_output_tokens: int = 4_096
+    context_tokens: int | None = None
+    """Without it 32,768 for an endpoint and 128,000 for a provider; of these, 4,096 and 8,192 for an answer."""
+    max_output_tokens: int | None = None
     calls_tools: bool = True
     """Whether the endpoint knows tool calls; else the model is asked for JSON commands."""
 
     def __repr__(self) -> str:
         return f"Model(name={self.name!r}, base_url={self.base_url!r})"
+
+    def __rich_repr__(self) -> list[tuple[str, object]]:
+        return [("name", self.name), ("base_url", self.base_url)]
 
 
 class Policy(Struct, frozen=True, kw_only=True):
@@ -221,6 +227,7 @@ SECTIONS: dict[str, dict[str, Bounds]] = {
         "calls_at_once": Bounds(int, 1, 1000, "calls"),
         "inline_bytes": Bounds(int, KIB, GIB, "bytes"),
         "kept_bytes": Bounds(int, MIB, 64 * GIB, "bytes"),
+        "at_once": Bounds(int, 1, 1000, "scripts"),
         "ready": Bounds(int, 0, 64, "processes"),
         "unsafe": Bounds(bool),
     },

@@ -4,13 +4,14 @@ Every path is taken from the folder and must stay in it, links included: a path 
 by step without following links, so that one that is swapped meanwhile leads nowhere.
 """
 
+import errno
 import os
 import stat as modes
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, BinaryIO, Literal
 
 from msgspec import Meta, Struct
 
@@ -191,8 +192,9 @@ class FileTools:
         existed = target.exists()
         if existed and not overwrite:
             raise FileExistsError(f"{path} is there already; set overwrite to replace it")
-        flags = os.O_WRONLY | os.O_CREAT | (os.O_TRUNC if overwrite else os.O_EXCL)
-        with os.fdopen(self._descriptor(target, flags, make_folders=True), "wb") as file:
+        flags = os.O_WRONLY | os.O_CREAT | (0 if overwrite else os.O_EXCL)
+        with self._file(path, target, flags, make_folders=True) as file:
+            file.truncate()
             file.write(content)
         return Written(self._relative(target), len(content), not existed)
 
@@ -221,13 +223,21 @@ class FileTools:
         finally:
             os.close(at)
 
-    def _content(self, path: str) -> bytes:
-        # Not blocking: a pipe in the folder must not hold this server up.
-        descriptor = self._descriptor(self._inside(path), os.O_RDONLY | os.O_NONBLOCK)
+    def _file(self, path: str, resolved: Path, flags: int, *, make_folders: bool = False) -> BinaryIO:
+        """A plain file, and nothing else. Not blocking: a pipe in the folder must not hold this server up."""
+        try:
+            descriptor = self._descriptor(resolved, flags | os.O_NONBLOCK, make_folders=make_folders)
+        except OSError as error:
+            if error.errno != errno.ENXIO:  # a pipe that nobody reads, or a socket
+                raise
+            raise ValueError(f"{path} is no file") from None
         if not modes.S_ISREG(os.fstat(descriptor).st_mode):
             os.close(descriptor)
             raise ValueError(f"{path} is no file")
-        with os.fdopen(descriptor, "rb") as file:
+        return os.fdopen(descriptor, "rb" if flags & os.O_ACCMODE == os.O_RDONLY else "wb")
+
+    def _content(self, path: str) -> bytes:
+        with self._file(path, self._inside(path), os.O_RDONLY) as file:
             content = file.read(MAX_FILE + 1)
         if len(content) > MAX_FILE:
             raise ValueError(f"{path} is over {MAX_FILE} bytes")

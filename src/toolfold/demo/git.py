@@ -1,10 +1,12 @@
 """A small real MCP server for a git repository: `python -m toolfold.demo.git DIRECTORY`.
 
-It runs the `git` executable and only reads. Nothing of the repository's own configuration is allowed to start
-programs, and an argument can never be taken for an option.
+It runs the `git` executable and only reads. A repository's configuration can name programs: to make diffs, to check
+signatures, to convert files, to fetch what is missing, as hooks. None of them is started, those of submodules neither.
+An argument can never be taken for an option.
 """
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -175,7 +177,7 @@ class GitTools:
     @tool(title="Working tree status", read_only=True, open_world=False)
     def status(self) -> Status:
         """Tell the current branch and which files differ from the last commit."""
-        text = self._git("status", "--porcelain=v2", "--branch", "--untracked-files=all", "-z")
+        text = self._git("status", "--porcelain=v2", "--branch", "--untracked-files=all", _NO_SUBMODULES, "-z")
         status = Status("", "", True, [])
         parts = iter(text.split("\0"))
         for part in parts:
@@ -214,7 +216,7 @@ class GitTools:
             lines: How many lines at most.
         """
         span = f"-L{max(start, 1)},+{lines}"
-        text = self._git("blame", "--line-porcelain", span, _safe(revision), "--", path)
+        text = self._git("blame", "--line-porcelain", "--no-textconv", span, _safe(revision), "--", path)
         return _blame_lines(text)
 
     @tool(title="Search in files", read_only=True, open_world=False)
@@ -243,14 +245,28 @@ class GitTools:
 
     def _git(self, *args: str, none: int | None = None) -> str:
         """The output of a git command. `none`: the exit status that means "nothing found"."""
+        return self._run([*_SETTINGS, *self._without_filters()], args, none)
+
+    def _without_filters(self) -> list[str]:
+        """Settings that switch off each program that converts files on their way into git or out of it."""
+        keys = self._run([], ("config", "-z", "--name-only", "--get-regexp", r"^filter\."), none=1).split("\0")
+        names = sorted({key.rpartition(".")[0] for key in keys if key})
+        odd = [name for name in names if "=" in name]
+        if odd:
+            raise RuntimeError(f"this repository has a filter that cannot be switched off: {odd[0]}")
+        off = ("clean=", "smudge=", "process=", "required=false")
+        return [part for name in names for key in off for part in ("-c", f"{name}.{key}")]
+
+    def _run(self, settings: Sequence[str], args: Sequence[str], none: int | None) -> str:
         import os
         import subprocess
 
         environment = {key: os.environ[key] for key in ("PATH", "HOME", "SYSTEMROOT") if key in os.environ}
         environment |= {"LC_ALL": "C.UTF-8", "GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0"}
+        environment |= {"GIT_NO_LAZY_FETCH": "1", "GIT_ALLOW_PROTOCOL": ""}
         try:
             done = subprocess.run(
-                ["git", "-c", "core.fsmonitor=false", "-c", "core.quotePath=false", "--no-pager", *args],
+                ["git", *settings, "--no-pager", *args],
                 cwd=self._directory,
                 env=environment,
                 stdin=subprocess.DEVNULL,
@@ -267,8 +283,10 @@ class GitTools:
         return done.stdout.decode("utf-8", "replace")
 
 
-# A repository can name programs that make its diffs; these say no to them.
-_PLAIN = ("--no-ext-diff", "--no-textconv", "--no-color")
+_SETTINGS = ["-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "-c", "log.showSignature=false"]
+_SETTINGS += ["-c", "core.quotePath=false"]
+_NO_SUBMODULES = "--ignore-submodules=dirty"
+_PLAIN = ("--no-ext-diff", "--no-textconv", "--no-color", "--submodule=short", _NO_SUBMODULES)
 
 
 def _safe(revision: str) -> str:

@@ -94,7 +94,7 @@ class StdioServer:
     def _handle(self, line: bytes) -> None:
         try:
             message = _message.decode(line)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             code = _REQUEST if isinstance(error, msgspec.ValidationError) else _PARSE
             self._send_error(b"null", _Refused(code, f"this message cannot be read: {error}"))
             return
@@ -220,7 +220,7 @@ def _called(tool: FunctionTool, arguments: Raw) -> Raw:
 def _read_params(message: _Message) -> _Params:
     try:
         return _params.decode(message.params)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise _Refused(_PARAMS, f"the params of {message.method} cannot be read: {error}") from None
 
 

@@ -20,7 +20,3 @@ def rank(key: str) -> int:
     if _BASE.match(key):
         return 0
     return 1 if _ADDED.match(key) else 2
-
-
-def is_tier_1(key: str) -> bool:
-    return rank(key) < 2

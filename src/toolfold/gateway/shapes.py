@@ -4,15 +4,15 @@ A name counts as told only where the tool's own schema names it; any other may i
 whatever is kept: values that the configuration names, and what looks like one by its name or form.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
 import msgspec
 from msgspec import Raw
 
 from toolfold.config import Settings
-from toolfold.config.plaintext import find_plain, hide, is_secret_name
-from toolfold.config.secrets import PUBLIC, references
+from toolfold.config.plaintext import hide, is_secret_name
+from toolfold.config.secrets import PUBLIC, plain_secrets, references
 from toolfold.masking import MASK, mask
 from toolfold.types import Tool
 
@@ -26,24 +26,25 @@ KEPT_TOOLS = 1024
 
 
 class Masker:
-    """Takes secrets out of text. Knows those that the configuration names in the environment or in plain text."""
+    """Takes secrets out of text. Knows those that the configuration names in the environment or in plain text.
+    `looked_up` grows by what a keyring or a file gave when a server was opened."""
 
-    def __init__(self, settings: Settings, environ: Iterable[tuple[str, str]]) -> None:
+    def __init__(self, settings: Settings, environ: Iterable[tuple[str, str]], looked_up: Collection[str] = ()) -> None:
         known = dict(environ)
-        found: list[str] = [key.key for key in settings.callers if "${" not in key.key]
-        texts = [key.key for key in settings.callers]
+        texts = [settings.model.key, *(caller.key for caller in settings.callers)]
+        found = [key for key in texts if "${" not in key]
         for spec in settings.servers:
-            table = {"env": spec.env, "headers": spec.headers, "args": list(spec.args), "url": spec.url}
-            found += [*spec.secrets, *(plain.value for plain in find_plain(table))]
+            found += [*spec.secrets, *plain_secrets(spec)]
             texts += [spec.url, *spec.args, *spec.env.values(), *spec.headers.values()]
         for text in texts:
             named = (one.variable for one in references(text) if one.kind in {"env", "input"})
             found += [known[name] for name in named if name in known and name not in PUBLIC]
         self._secrets = tuple(dict.fromkeys(found))
+        self._looked_up = looked_up
         self.names = Names()
 
     def text(self, text: str) -> str:
-        return hide(mask(text, self._secrets) if self._secrets else text)
+        return hide(mask(text, (*self._secrets, *self._looked_up)))
 
     def value(self, value: Any, *, whole: bool, depth: int = 0) -> Any:
         """A JSON value without its secrets; cut unless it is wanted `whole`."""
@@ -67,14 +68,12 @@ class Masker:
         }
 
 
-def shown_arguments(settings: Settings, arguments: Raw) -> str:
+def shown_arguments(masker: Masker, arguments: Raw) -> str:
     """The arguments as a person reads them who is asked to confirm a call."""
-    import os
-
     if len(memoryview(arguments)) > MAX_BYTES:
         return f"{len(memoryview(arguments)):,} bytes"
     given = msgspec.json.decode(arguments)
-    return msgspec.json.encode(Masker(settings, os.environ.items()).value(given, whole=False)).decode()
+    return msgspec.json.encode(masker.value(given, whole=False)).decode()
 
 
 class Names:

@@ -155,14 +155,15 @@ def _look(facts: Facts[Any]) -> tuple[object, ...] | None:
 def _labelled(found: list[tuple[str, N]]) -> list[tuple[str, N]]:
     """Gives each alternative a label that no other has: its name, or its type, with a number where needed."""
     taken: set[str] = set()
+    following: dict[str, int] = {}
     labelled = []
     for name, node in found:
         facts = node.facts
         named = name if facts.is_container() else ""
         label = base = named or re.sub(r"[<|]", "_", facts.label.rstrip("?").rstrip(">"))
-        number = 2
         while label in taken:
-            label, number = f"{base}{number}", number + 1
+            number = following.get(base, 2)
+            label, following[base] = f"{base}{number}", number + 1
         taken.add(label)
         labelled.append((label, node))
     return labelled

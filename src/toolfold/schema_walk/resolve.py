@@ -29,8 +29,17 @@ def home_of(schema: Any, outer: Home) -> Home:
     if isinstance(schema, dict) and schema is not outer.root:
         name = schema.get("$id")
         if isinstance(name, str) and not name.startswith("#"):
-            return Home(schema, urljoin(outer.uri, name))
+            uri = _joined(outer.uri, name)
+            return outer if uri is None else Home(schema, uri)
     return outer
+
+
+def _joined(base: str, address: str) -> str | None:
+    """The address as seen from `base`, without its fragment; `None` where one of them is none."""
+    try:
+        return urldefrag(urljoin(base, address))[0]
+    except ValueError:
+        return None
 
 
 class Resolver:
@@ -38,7 +47,7 @@ class Resolver:
 
     def __init__(self, schema: Any) -> None:
         name = schema.get("$id") if isinstance(schema, dict) else None
-        self.home = Home(schema, name if isinstance(name, str) else "")
+        self.home = Home(schema, (_joined("", name) or "") if isinstance(name, str) else "")
         self._known: dict[tuple[int, str, bool], Part | None] = {}
         self._index: _Index | None = None
 
@@ -52,7 +61,8 @@ class Resolver:
     def _find(self, reference: str, home: Home, dynamic: bool) -> Part | None:
         address, _, fragment = reference.partition("#")
         if address:
-            found = self._resource(urljoin(home.uri, address), home)
+            uri = _joined(home.uri, address)
+            found = None if uri is None else self._resource(uri, home)
             if found is None:
                 return None
             home = found
@@ -66,7 +76,7 @@ class Resolver:
 
     def _resource(self, uri: str, home: Home) -> Home | None:
         for near in (home, self.home):
-            if near.uri and urldefrag(near.uri)[0] == uri:
+            if near.uri and near.uri == uri:
                 return near
         return self._table().homes.get(uri)
 
@@ -108,7 +118,7 @@ class _Index:
     def _note(self, schema: dict[str, Any], outer: Home) -> Home:
         inside = home_of(schema, outer)
         if inside is not outer:
-            self.homes.setdefault(urldefrag(inside.uri)[0], inside)
+            self.homes.setdefault(inside.uri, inside)
         name = schema.get("$id")
         if isinstance(name, str) and name.startswith("#"):  # draft-07 wrote anchors as ids
             self.anchors.setdefault((inside.uri, name[1:]), (schema, inside))

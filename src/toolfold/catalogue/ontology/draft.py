@@ -4,12 +4,13 @@ The builders (capabilities, servers), then a person's rules, write into it; `nod
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
 from toolfold.catalogue.ontology.dividing import Group, Item, label
 from toolfold.catalogue.words import plural
+from toolfold.storage.base import folded
 from toolfold.types import Path, Tool
 
 
@@ -38,17 +39,22 @@ class Draft:
 
     def replace_prefix(self, old: Path, new: Path) -> bool:
         """Moves a category with everything below it; says whether there was one."""
+        names = {folded(path): path[-1] for path in self.node_paths() if path[: len(old)] != old}
+
+        def replaced(path: Path) -> Path:
+            return _spelled((*new, *path[len(old) :]), names) if path[: len(old)] == old else path
+
         changed = False
         for tool_id, paths in self.paths.items():
-            moved = [_replaced(path, old, new) for path in paths]
-            changed = changed or moved != paths
-            self.paths[tool_id] = list(dict.fromkeys(moved))
-        self.about = {_replaced(path, old, new): about for path, about in self.about.items()}
-        self.parents = {
-            _replaced(path, old, new): [_replaced(parent, old, new) for parent in parents]
-            for path, parents in self.parents.items()
-        }
+            changed = changed or any(path[: len(old)] == old for path in paths)
+            self.paths[tool_id] = list(dict.fromkeys(map(replaced, paths)))
+        self.about = {replaced(path): about for path, about in self.about.items()}
+        self.parents = {replaced(path): list(map(replaced, parents)) for path, parents in self.parents.items()}
         return changed
+
+    def spelled(self, path: Path) -> Path:
+        """A path that a person wrote, in the letters of the categories that are there: letter case does not count."""
+        return _spelled(path, {folded(known): known[-1] for known in self.node_paths()})
 
     def tools_at(self) -> dict[Path, list[str]]:
         found: dict[Path, list[str]] = {}
@@ -64,8 +70,8 @@ class Draft:
         )
 
 
-def _replaced(path: Path, old: Path, new: Path) -> Path:
-    return (*new, *path[len(old) :]) if path[: len(old)] == old else path
+def _spelled(path: Path, names: Mapping[str, str]) -> Path:
+    return tuple(names.get(folded(path[: end + 1]), name) for end, name in enumerate(path))
 
 
 def group_about(group: Group, above: str) -> About:

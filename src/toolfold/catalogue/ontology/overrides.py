@@ -6,19 +6,19 @@
 `tools` are ids or globs over ids. Rules apply in the order rename, move, add, hide, so the later ones see new names.
 """
 
-import tomllib
 from collections.abc import Callable, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path as FilePath
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from toolfold.catalogue.ontology.draft import About, Draft
 from toolfold.config.check import known_keys
-from toolfold.config.locate import TomlPlaces
-from toolfold.config.problems import KeyPath, Report, kind_of, syntax_error
-from toolfold.errors import ConfigError
+from toolfold.config.problems import KeyPath, Report, kind_of
+from toolfold.config.reader import parse_toml, toml_locator
+from toolfold.config.text import read_text
 from toolfold.types import Path
 
 _KEYS = {
@@ -48,18 +48,9 @@ class Overrides(Struct, frozen=True):
     @classmethod
     def load(cls, path: FilePath) -> "Overrides":
         """Reads the file. Raises a `ConfigError` that names the file, the line, the key and the fix."""
-        try:
-            text = path.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-            raise ConfigError(
-                f"{path} cannot be read: {reason}", next_action=f"Make {path} readable, or take it out of the settings."
-            ) from None
-        try:
-            content = tomllib.loads(text)
-        except tomllib.TOMLDecodeError as error:
-            raise syntax_error(str(path), str(error)) from None
-        report = Report(str(path), TomlPlaces(text).locate)
+        text = read_text(path)
+        content = parse_toml(path, text)
+        report = Report(str(path), toml_locator(text))
         known_keys(content, _KEYS, report, ())
         rules = [rule for kind in _KEYS for rule in _read_kind(content, kind, report)]
         report.raise_errors()
@@ -68,13 +59,14 @@ class Overrides(Struct, frozen=True):
     def apply(self, draft: Draft) -> None:
         """Changes the draft; a rule that fits nothing becomes a warning."""
         for rule in self.rules:
-            if not _APPLY[rule.kind](draft, rule):
+            if not _APPLY[rule.kind](draft, replace(rule, path=draft.spelled(rule.path))):
                 meant = ", ".join(rule.tools) if rule.tools else str(list(rule.path))
                 what = "tool" if rule.tools else "category"
                 draft.warnings.append(f"{rule.place}: [[{rule.kind}]] fits no {what}: {meant}")
             elif rule.to and (rule.summary or rule.tags):
-                before = draft.about.get(rule.to)
-                draft.about[rule.to] = About(
+                to = draft.spelled(rule.to)
+                before = draft.about.get(to)
+                draft.about[to] = About(
                     rule.summary or (before.summary if before else ""), rule.tags or (before.tags if before else ())
                 )
 
@@ -149,23 +141,23 @@ def _matching(draft: Draft, patterns: Sequence[str]) -> list[str]:
 def _rename_or_move(draft: Draft, rule: Rule) -> bool:
     if rule.path:
         return draft.replace_prefix(rule.path, rule.to)
-    found = _matching(draft, rule.tools)
+    found, to = _matching(draft, rule.tools), draft.spelled(rule.to)
     for tool_id in found:
-        others = [path for path in draft.paths[tool_id][1:] if path != rule.to]
-        draft.paths[tool_id] = [rule.to, *others]
+        others = [path for path in draft.paths[tool_id][1:] if path != to]
+        draft.paths[tool_id] = [to, *others]
     return bool(found)
 
 
 def _add(draft: Draft, rule: Rule) -> bool:
+    to = draft.spelled(rule.to)
     if rule.path:
-        present = set(draft.node_paths())
-        if rule.path not in present or rule.to not in present:
+        if not {rule.path, to} <= set(draft.node_paths()):
             return False
-        draft.parents.setdefault(rule.path, []).append(rule.to)
+        draft.parents.setdefault(rule.path, []).append(to)
         return True
     found = _matching(draft, rule.tools)
     for tool_id in found:
-        draft.put(tool_id, rule.to)
+        draft.put(tool_id, to)
     return bool(found)
 
 

@@ -48,7 +48,10 @@ def apply(plan: ImportPlan, target: str | os.PathLike[str], *, now: float | None
     new = _with_servers(old, plan)
     after = _checked(path, before, new, plan)
     private = any(find_plain(server) for server in after["servers"].values())
-    mode = PRIVATE if private else (path.stat().st_mode & 0o777 if exists else READABLE)
+    if private or (not exists and _has_literals(plan)):
+        mode = PRIVATE
+    else:
+        mode = path.stat().st_mode & 0o777 if exists else READABLE
     if plan.secrets == "keyring":
         _store(plan)
     backup = back_up(path, now=now) if exists else None
@@ -94,6 +97,12 @@ def _checked(path: Path, before: dict[str, Any], text: str, plan: ImportPlan) ->
             next_action="Write each server there as its own table, [servers.NAME], and run the import again.",
         )
     return after
+
+
+def _has_literals(plan: ImportPlan) -> bool:
+    """Whether a value of `env` or `headers` stands there in plain text: it may be a secret that nothing tells."""
+    tables = (item.table.get(key) or {} for item in plan.additions for key in ("env", "headers"))
+    return any("${" not in str(value) for table in tables for value in table.values())
 
 
 def _store(plan: ImportPlan) -> None:

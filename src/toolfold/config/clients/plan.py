@@ -171,8 +171,8 @@ class _Planner:
         plains = find_plain(table)
         planned = tuple(self._secret(plain, name) for plain in plains)
         if self._mode != "keep":
-            references = {plain.place: secret.reference for plain, secret in zip(plains, planned, strict=True)}
-            table = substitute(table, plains, lambda plain: references[plain.place])
+            references = {(one.place, one.start): secret.reference for one, secret in zip(plains, planned, strict=True)}
+            table = substitute(table, plains, lambda plain: references[plain.place, plain.start])
         action: Action = "add" if name == server.name else "rename"
         reason = "" if action == "add" else f"`{server.name}` is taken by a different server"
         return _item(action, config, server, name=name, reason=reason, secrets=planned, table=table)
@@ -225,7 +225,7 @@ def _item(
 def substitute(table: dict[str, Any], plains: Iterable[Plain], text: Callable[[Plain], str]) -> dict[str, Any]:
     """The table with each plain secret replaced by the text."""
     result = {key: _copied(value) for key, value in table.items()}
-    for plain in plains:
+    for plain in sorted(plains, key=lambda one: one.start, reverse=True):  # so that earlier places stay true
         holder: Any = result
         for part in plain.place[:-1]:
             holder = holder[part]
