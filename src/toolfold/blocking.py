@@ -11,7 +11,8 @@ import asyncio
 import inspect
 import threading
 from collections.abc import Callable, Coroutine, Iterable
-from concurrent.futures import Future
+from concurrent.futures import Future, InvalidStateError
+from contextlib import suppress
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Self, TypeVar
 
@@ -59,6 +60,9 @@ class BlockingGateway:
         """The gateway itself. It lives in the loop's thread: use it through `run`."""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
+        self._lock = threading.RLock()
+        """Held while something is handed to the loop, so that it is still there."""
+        self._works: set[_Work[Any]] = set()
 
     build = waiting(Gateway.build)
     list = waiting(Gateway.list)
@@ -123,29 +127,39 @@ class BlockingGateway:
 
     def run(self, work: Coroutine[Any, Any, R]) -> R:
         """Runs a coroutine in the gateway's loop and waits for it. Stopping the wait, as Ctrl-C does, cancels it."""
-        loop, thread = self._loop, self._thread
-        if loop is None or thread is None:
-            work.close()
-            raise StoreError(
-                "the gateway is not open", next_action="use it as: with BlockingGateway(settings) as gateway"
-            )
-        if threading.get_ident() == thread.ident:
-            work.close()
-            raise StoreError(
-                "a call from inside the gateway's own loop would wait for itself",
-                next_action="call from another thread, or await the methods of `.gateway`",
-            )
-        waiting_for = _Work(work, loop)
+        waiting_for = _Work(work)
         try:
-            loop.call_soon_threadsafe(waiting_for.start)
+            self._hand(waiting_for)
             return waiting_for.result.result()
-        except BaseException:
-            loop.call_soon_threadsafe(waiting_for.cancel)
-            raise
+        finally:
+            with self._lock:
+                self._works.discard(waiting_for)
+                if self._loop is not None and not waiting_for.result.done():
+                    self._loop.call_soon_threadsafe(waiting_for.cancel)
+
+    def _hand(self, work: "_Work[Any]") -> None:
+        with self._lock:
+            if self._loop is None or self._thread is None:
+                work.close()
+                raise StoreError(
+                    "the gateway is not open", next_action="use it as: with BlockingGateway(settings) as gateway"
+                )
+            if threading.get_ident() == self._thread.ident:
+                work.close()
+                raise StoreError(
+                    "a call from inside the gateway's own loop would wait for itself",
+                    next_action="call from another thread, or await the methods of `.gateway`",
+                )
+            self._works.add(work)
+            self._loop.call_soon_threadsafe(work.start)
 
     def _end(self) -> None:
-        loop, thread = self._loop, self._thread
-        self._loop = self._thread = None
+        """Ends the thread. Whoever waits in another one hears so."""
+        with self._lock:
+            loop, thread = self._loop, self._thread
+            self._loop = self._thread = None
+            for work in self._works:
+                work.end()
         if loop is not None and thread is not None:
             loop.call_soon_threadsafe(loop.stop)
             thread.join()
@@ -155,28 +169,38 @@ class _Work(Generic[R]):
     """A coroutine on its way through the loop. It is there before the loop knows of it, so that an interrupt at any
     moment finds something to cancel."""
 
-    def __init__(self, work: Coroutine[Any, Any, R], loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, work: Coroutine[Any, Any, R]) -> None:
         self.result: Future[R] = Future()
+        self.close = work.close
         self._work = work
-        self._loop = loop
         self._task: asyncio.Task[R] | None = None
 
     def start(self) -> None:
-        self._task = self._loop.create_task(self._work)
+        self._task = asyncio.get_running_loop().create_task(self._work)
         self._task.add_done_callback(self._done)
 
     def cancel(self) -> None:
         if self._task is not None:
             self._task.cancel()
 
+    def end(self) -> None:
+        """The gateway is closed: whoever waits need not wait for the loop."""
+        with suppress(InvalidStateError):  # it has just ended by itself
+            self.result.set_exception(
+                StoreError(
+                    "the gateway was closed before this was done", next_action="close it when nobody asks any more"
+                )
+            )
+
     def _done(self, task: "asyncio.Task[R]") -> None:
         error = None if task.cancelled() else task.exception()
-        if task.cancelled():
-            self.result.cancel()
-        elif error is not None:
-            self.result.set_exception(error)
-        else:
-            self.result.set_result(task.result())
+        with suppress(InvalidStateError):  # nobody waits any more
+            if task.cancelled():
+                self.result.cancel()
+            elif error is not None:
+                self.result.set_exception(error)
+            else:
+                self.result.set_result(task.result())
 
 
 def _served(loop: asyncio.AbstractEventLoop) -> None:

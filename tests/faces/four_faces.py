@@ -225,7 +225,7 @@ def http_server(settings: Settings, upstreams: Iterable[Any] = (), *, build: boo
         async with Gateway(settings, upstreams=upstreams) as gateway:
             if build:
                 await gateway.build()
-            app = make_app(gateway, settings, identify=Identities(settings).identify)
+            app = make_app(gateway, Identities(settings).guard)
             server = uvicorn.Server(uvicorn.Config(app, log_level="warning", lifespan="off"))
             serving = asyncio.ensure_future(server.serve([listening]))
             await asyncio.to_thread(stop.wait)

@@ -85,3 +85,13 @@ def test_a_client_that_goes_away_ends_the_run(settings: Settings, tmp_path: Path
                 while connection.recv(65536):
                     pass  # the model's connection ends: nobody waits for its answer any more
     assert first == "event: run.started"
+
+
+def test_a_body_that_cannot_be_read_is_refused(settings: Settings) -> None:
+    bodies = (b'{"expr": "\xff", "task": "\xff"}', b"[" * 100_000, b'"text"', b"{")
+    with http_server(settings) as address, httpx2.Client(base_url=address, timeout=60) as client:
+        for path in ("/v1/live/inspect", "/v1/agents/runs"):
+            for body in bodies:
+                answer = client.post(path, content=body, headers={"content-type": "application/json"})
+                assert answer.status_code in {400, 422}, answer.text
+                assert answer.json()["error"]["next_action"]

@@ -238,3 +238,27 @@ def test_two_functions_of_one_name_are_refused() -> None:
 
     with pytest.raises(ConfigError, match="two functions would both be the tool 'same'"):
         FunctionsUpstream.of("own", [make(), make()])
+
+
+def test_a_thread_that_cannot_be_started_costs_no_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many calls as there are turns fail for want of a thread; the next one runs."""
+
+    def sum_of(a: int, b: int) -> int:
+        """Adds."""
+        return a + b
+
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    async def main() -> tuple[list[Outcome], Outcome]:
+        upstream = FunctionsUpstream.of("f", [sum_of])
+        await upstream.open()
+        call = Call(tool="sum_of", arguments=Raw(b'{"a": 1, "b": 2}'), timeout_s=5)
+        with monkeypatch.context() as patched:
+            patched.setattr(threading.Thread, "start", refuse)
+            failed = [await upstream.call(call) for _ in range(MAX_THREADS)]
+        return failed, await upstream.call(call)
+
+    failed, worked = asyncio.run(main())
+    assert all("can't start new thread" in text_of(one) for one in failed)
+    assert text_of(worked) == "3"

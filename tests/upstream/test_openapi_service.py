@@ -17,6 +17,7 @@ from shop_service import DOCUMENT, TOKEN, Shop, running_shop
 from toolfold.errors import FrameTooLarge, ServerClosed, ServerTimeout, ServerUnavailable
 from toolfold.types import Annotations, Call, Listing, Outcome, ServerSpec
 from toolfold.upstream.openapi import OpenApiUpstream
+from toolfold.wire import WireOptions
 
 Scene = Callable[[OpenApiUpstream, Shop], Awaitable[Any]]
 
@@ -32,7 +33,7 @@ def service() -> Iterator[None]:
         _running.clear()
 
 
-def play(scene: Scene, *, max_response_bytes: int = 1_000_000, **changes: Any) -> Any:
+def play(scene: Scene, *, wire: WireOptions | None = None, **changes: Any) -> Any:
     """Runs a scene with the service and an upstream of it."""
     shop = _running[0]
     settings: dict[str, Any] = {
@@ -44,7 +45,7 @@ def play(scene: Scene, *, max_response_bytes: int = 1_000_000, **changes: Any) -
     spec = ServerSpec(name="shop", transport="openapi", **(settings | changes))
 
     async def main() -> Any:
-        upstream = OpenApiUpstream(spec, max_response_bytes=max_response_bytes)
+        upstream = OpenApiUpstream(spec, wire)
         try:
             await upstream.open()
             return await scene(upstream, shop)
@@ -242,7 +243,7 @@ def test_redirects_stay_in_the_origin_and_change_nothing() -> None:
 
 def test_an_answer_over_the_cap_is_refused() -> None:
     with pytest.raises(FrameTooLarge, match="over 100000 bytes"):
-        ask("huge", max_response_bytes=100_000)
+        ask("huge", wire=WireOptions(max_frame_bytes=100_000))
 
 
 def test_an_answer_that_breaks_off_is_a_closed_server() -> None:

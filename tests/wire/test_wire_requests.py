@@ -147,7 +147,7 @@ def test_a_changed_list_of_tools_is_told(era: str) -> None:
             told.append(method)
 
         async with opened(misbehaving("--era", era), handlers=Handlers(on_notification=listen)) as connection:
-            await connection.watch_tools()
+            connection.watch_tools()
             if era == "modern":
                 await until(lambda: "notifications/subscriptions/acknowledged" in told)
             await connection.call_tool("change", raw({}))

@@ -16,9 +16,7 @@ from toolfold.config import Settings, fill
 from toolfold.config.callers import LOCAL_NAME, MIN_KEY
 from toolfold.errors import ConfigError, NotAuthorized
 from toolfold.types import LOCAL, Caller
-
-CHALLENGE = 'Bearer realm="toolfold"'
-"""What a face answers in `WWW-Authenticate` beside a 401."""
+from toolfold.wire.serving.http_guard import Guard
 
 LONGEST = 4096
 """A longer header is refused unread."""
@@ -50,6 +48,11 @@ class Identities:
     def open(self) -> bool:
         """Whether no key is asked for."""
         return not self._known
+
+    @property
+    def guard(self) -> Guard:
+        """Who may come in over HTTP. Without keys only what this machine itself sends."""
+        return Guard(any_host=not self.open, identify=self.identify)
 
     def identify(self, headers: Mapping[str, str], *, session: str = "") -> Caller:
         """The caller that a request's headers name. Raises `NotAuthorized` without a key that is known."""

@@ -14,7 +14,7 @@ def make_upstream(spec: ServerSpec, hooks: Hooks) -> Upstream:
         case "openapi":
             from toolfold.upstream.openapi import OpenApiUpstream
 
-            return OpenApiUpstream(spec, max_response_bytes=hooks.wire.max_frame_bytes)
+            return OpenApiUpstream(spec, hooks.wire)
         case "stdio" | "http":
             from toolfold.upstream.mcp import McpUpstream
 

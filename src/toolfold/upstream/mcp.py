@@ -10,22 +10,21 @@ from collections.abc import Callable
 from typing import BinaryIO
 
 import msgspec
-from msgspec import UNSET, Raw, Struct, UnsetType
+from msgspec import Raw, Struct
 from msgspec.json import Decoder
 
-from toolfold.errors import ProtocolViolation, RemoteError, ServerClosed, UpstreamError
+from toolfold.errors import ProtocolViolation, ServerClosed, UpstreamError
 from toolfold.masking import mask
 from toolfold.types import Call, Listing, Outcome, ServerInfo, ServerSpec
 from toolfold.upstream.base import Hooks, OnInput, OnProgress, Question
 from toolfold.upstream.definitions import read_definitions
 from toolfold.upstream.faults import named, secrets_of
-from toolfold.wire import Connection, Handlers, HttpTarget, StdioTarget, ToolList, connect
+from toolfold.wire import Connection, Handlers, HttpTarget, StdioTarget, connect
 from toolfold.wire.tail import last_members
+from toolfold.wire.values import TOOLS_CHANGED
 
 LOG_LINES = 12
 """How much of what a server wrote beside the protocol is kept, to explain why it died."""
-
-METHOD_NOT_FOUND = -32601
 
 _IS_ERROR = re.compile(rb'"isError"\s*:\s*true')
 
@@ -34,12 +33,7 @@ class _Flag(Struct):
     is_error: object = msgspec.field(name="isError", default=False)
 
 
-class _Capabilities(Struct):
-    tools: Raw | UnsetType = UNSET
-
-
 _flag = Decoder(_Flag)
-_capabilities = Decoder(_Capabilities)
 
 
 class McpUpstream:
@@ -87,14 +81,7 @@ class McpUpstream:
         except UpstreamError as error:
             raise named(error, spec, hints=self.log) from None
         self._connection = connection
-        try:
-            await connection.watch_tools()
-        except RemoteError as error:
-            # A server that offers a subscription and refuses it still has tools.
-            self._logged(f"no notice of changed tools: {error.message}")
-        except UpstreamError as error:
-            await self.aclose()
-            raise named(error, spec, hints=self.log) from None
+        connection.watch_tools()
         if hooks.remember_era is not None and connection.info.era is not None:
             hooks.remember_era(spec.name, connection.info.era)
         return connection.info
@@ -102,7 +89,7 @@ class McpUpstream:
     def _notified(self, method: str, params: Raw) -> None:
         if self._hooks.on_notification is not None:
             self._hooks.on_notification(self._spec.name, method, params)
-        if method == "notifications/tools/list_changed" and self._hooks.on_changed is not None:
+        if method == TOOLS_CHANGED and self._hooks.on_changed is not None:
             self._hooks.on_changed(self._spec.name)
 
     def _logged(self, line: str) -> None:
@@ -126,13 +113,11 @@ class McpUpstream:
         connection = self._open_connection()
         try:
             listed = await connection.list_tools()
-        except RemoteError as error:
-            if error.rpc_code != METHOD_NOT_FOUND or _offers_tools(connection.capabilities):
-                raise named(error, self._spec) from None
-            listed = ToolList(tools=(), ttl_ms=None, warnings=("this server has no tools",))
         except UpstreamError as error:
             raise named(error, self._spec, hints=self.log) from None
         tools, warnings = read_definitions(listed.tools)
+        if refused := connection.unwatched:
+            warnings = (*warnings, f"it does not tell when its tools change: {mask(refused, self._secrets)}")
         return Listing(
             server=self._spec.name,
             tools=tools,
@@ -207,13 +192,6 @@ class McpUpstream:
         connection, self._connection = self._connection, None
         if connection is not None:
             await connection.aclose()
-
-
-def _offers_tools(capabilities: Raw) -> bool:
-    try:
-        return _capabilities.decode(capabilities).tools is not UNSET
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return False
 
 
 def says_error(result: Raw) -> bool:

@@ -6,9 +6,10 @@ anything. What a server was doing when it died is lost and never repeated. On le
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Mapping
 from functools import partial
 from types import TracebackType
+from typing import Any
 
 from msgspec import Raw
 
@@ -130,11 +131,6 @@ class Pool:
             if name in self._changed or (slot.list_due_at is not None and slot.list_due_at <= now)
         ]
 
-    def next_due_s(self) -> float | None:
-        """How long until `due` names a server because its time has passed; `None`: never."""
-        times = [slot.list_due_at for slot in self._slots.values() if slot.list_due_at is not None]
-        return max(0.0, min(times) - time.monotonic()) if times else None
-
     async def ensure(self, name: str) -> Upstream:
         """The open upstream of that name, opened now if need be. Raises an `UpstreamError`."""
         slot = self._slot(name)
@@ -144,10 +140,19 @@ class Pool:
             self._owners[name] = asyncio.create_task(slot.own(self._gate), name=f"toolfold-own-{name}")
         return await slot.ensure()
 
-    async def call(
+    def call(
         self, name: str, call: Call, *, on_progress: OnProgress | None = None, on_input: OnInput | None = None
-    ) -> Outcome:
+    ) -> Coroutine[Any, Any, Outcome]:
         """Calls a tool of a server. Never repeats one: a server that dies meanwhile raises `ServerClosed`."""
+        slot = self._slots.get(name)
+        upstream = slot.ready if slot is not None and not self._closed else None
+        if upstream is None:
+            return self._opened_call(name, call, on_progress, on_input)
+        return upstream.call(call, on_progress=on_progress, on_input=on_input)
+
+    async def _opened_call(
+        self, name: str, call: Call, on_progress: OnProgress | None, on_input: OnInput | None
+    ) -> Outcome:
         upstream = await self.ensure(name)
         return await upstream.call(call, on_progress=on_progress, on_input=on_input)
 

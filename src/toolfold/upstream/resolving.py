@@ -4,8 +4,9 @@ A missing secret is then the trouble of the one server that needs it, and a keyr
 else. It wraps whatever `make_upstream` makes; the pool stands above.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Iterable
 from functools import partial
+from typing import Any
 
 from msgspec import Raw
 
@@ -18,11 +19,15 @@ from toolfold.upstream.threads import in_thread
 
 
 class ResolvingUpstream:
-    """Fills the references of `spec` in, then is the upstream that the filled spec describes."""
+    """Fills the references of `spec` in, then is the upstream that the filled spec describes. `on_secrets` is told what
+    was looked up, before anything is sent."""
 
-    def __init__(self, spec: ServerSpec, hooks: Hooks) -> None:
+    def __init__(
+        self, spec: ServerSpec, hooks: Hooks, *, on_secrets: Callable[[Iterable[str]], None] | None = None
+    ) -> None:
         self._spec = spec
         self._hooks = hooks
+        self._on_secrets = on_secrets
         self._inner: Upstream | None = None
 
     @property
@@ -40,6 +45,8 @@ class ResolvingUpstream:
             raise ServerUnavailable(
                 error.message, server=self._spec.name, hints=error.hints, next_action=error.next_action
             ) from error
+        if self._on_secrets is not None:
+            self._on_secrets(filled.secrets)
         inner = make_upstream(filled, self._hooks)
         info = await inner.open()
         self._inner = inner
@@ -55,10 +62,10 @@ class ResolvingUpstream:
     async def listing(self) -> Listing:
         return await self._open_one().listing()
 
-    async def call(
+    def call(
         self, call: Call, *, on_progress: OnProgress | None = None, on_input: OnInput | None = None
-    ) -> Outcome:
-        return await self._open_one().call(call, on_progress=on_progress, on_input=on_input)
+    ) -> Coroutine[Any, Any, Outcome]:
+        return self._open_one().call(call, on_progress=on_progress, on_input=on_input)
 
     def _passing(self) -> PassesOn:
         inner = passing(self._open_one())

@@ -108,10 +108,16 @@ class Slot:
         self._reason = reason
         self._gone.set()
 
+    @property
+    def ready(self) -> Upstream | None:
+        """The open upstream, where there is one right now."""
+        return self.upstream if self.status == "ready" and not self._gone.is_set() else None
+
     async def ensure(self) -> Upstream:
         """The open upstream, opened now if need be. Raises the `UpstreamError` that keeps it from opening."""
-        if self.status == "ready" and self.upstream is not None and not self._gone.is_set():
-            return self.upstream
+        ready = self.ready
+        if ready is not None:
+            return ready
         if self.status == "disabled":
             raise ServerUnavailable(
                 f"{self.spec.name} is disabled in the configuration",

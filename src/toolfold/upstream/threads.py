@@ -45,5 +45,10 @@ async def in_thread(function: Callable[[], T], *, ended: Callable[[], None] | No
         with contextlib.suppress(RuntimeError):  # The loop has ended: nobody waits any more.
             loop.call_soon_threadsafe(tell, value, fault)
 
-    threading.Thread(target=work, name=f"toolfold-{getattr(function, '__name__', 'tool')}", daemon=True).start()
+    try:
+        threading.Thread(target=work, name=f"toolfold-{getattr(function, '__name__', 'tool')}", daemon=True).start()
+    except RuntimeError:  # There are too many threads: it never began, so it has ended.
+        if ended is not None:
+            ended()
+        raise
     return await done

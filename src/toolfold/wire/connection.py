@@ -7,6 +7,7 @@ that is for whoever holds it. Any task may call it, and any other may close it. 
 
 import asyncio
 import itertools
+from collections.abc import Awaitable
 
 from msgspec import Raw
 
@@ -15,10 +16,11 @@ from toolfold.types import Era, ServerInfo
 from toolfold.wire import inputs as asking
 from toolfold.wire import jsonrpc, listing
 from toolfold.wire.channel import NO_HEADERS, Channel, Head
+from toolfold.wire.deadlines import Deadlines
 from toolfold.wire.headers import NAMED, ParameterHeaders
 from toolfold.wire.meta import MetaWriter, members, split_meta, with_meta
 from toolfold.wire.peer import Peer, Pending, capability_names
-from toolfold.wire.values import OnInput, OnProgress, OnSpilled, ToolList, WireOptions
+from toolfold.wire.values import NO_LIMIT, OnInput, OnProgress, OnSpilled, ToolList, WireOptions
 from toolfold.wire.watch import Watch
 
 LATE_ANSWERS = 1000
@@ -37,6 +39,7 @@ class Connection:
         self._meta = MetaWriter(options)
         self._numbers = itertools.count(1)
         self._loop = asyncio.get_running_loop()
+        self._deadlines = Deadlines()
         self._modern = False
         self._headers = ParameterHeaders()
         self._watch = Watch(self)
@@ -80,15 +83,18 @@ class Connection:
         head = Head(method, self._name(method, params))
         able = None if capabilities is None else capability_names(capabilities)
 
-        async def once(answered: Raw | None) -> Raw:
+        def once(answered: Raw | None) -> Awaitable[Raw]:
             number = next(self._numbers)
             meta = self._meta.write(self._modern, number if on_progress else None, extra, capabilities)
             body = with_meta(asking.joined(rest, answered), meta)
-            return await self.exchange(
+            return self.exchange(
                 number, method, body, head, timeout_s=timeout_s, on_progress=on_progress, on_input=on_input, able=able
             )
 
-        return await self._with_inputs(method, once, on_input, able, inputs)
+        result = await once(self._brought(inputs))
+        if self._asks(method, result, inputs):
+            return await self._rounds(method, result, once, on_input, able)
+        return result
 
     async def call_tool(
         self,
@@ -110,12 +116,12 @@ class Connection:
         fixed = b'{"name":%b,"arguments":%b' % (jsonrpc.quoted(name), jsonrpc.one_line(arguments))
         able = None if capabilities is None else capability_names(capabilities)
 
-        async def once(answered: Raw | None) -> Raw:
+        def once(answered: Raw | None) -> Awaitable[Raw]:
             number = next(self._numbers)
             written = self._meta.write(self._modern, number if on_progress else None, meta, capabilities)
             body = fixed + (b',"_meta":' + written if written else b"") + asking.appended(answered) + b"}"
             head = Head("tools/call", name, self._mirrored(name, arguments))
-            return await self.exchange(
+            return self.exchange(
                 number,
                 "tools/call",
                 body,
@@ -127,14 +133,18 @@ class Connection:
                 able=able,
             )
 
+        brought = self._brought(inputs)
         try:
-            return await self._with_inputs("tools/call", once, on_input, able, inputs)
+            result = await once(brought)
         except RemoteError as error:
             if error.rpc_code != jsonrpc.HEADER_MISMATCH or not self._mirrors or name in self._headers:
                 raise
-        # The server wants parameters in headers and refused before doing anything; its list says which.
-        await self.list_tools()
-        return await self._with_inputs("tools/call", once, on_input, able, inputs)
+            # The server wants parameters in headers and refused before doing anything; its list says which.
+            await self.list_tools()
+            result = await once(brought)
+        if self._asks("tools/call", result, inputs):
+            return await self._rounds("tools/call", result, once, on_input, able)
+        return result
 
     async def notify(self, method: str, params: Raw | None = None) -> None:
         self._peer.check_open(method)
@@ -162,7 +172,7 @@ class Connection:
         pending = Pending(number, method, self._loop.create_future(), on_progress, on_input, able=able)
         pending.on_spilled = on_spilled
         peer.pending[number] = pending
-        timer = self._loop.call_later(limit, pending.expire) if limit != NO_LIMIT else None
+        deadline = self._deadlines.start(limit, pending.expire) if limit != NO_LIMIT else None
         try:
             if channel.congested:
                 await _room(channel, pending.future)
@@ -175,8 +185,8 @@ class Connection:
             self._abandon(pending, "it took too long", quiet)
             raise _too_late(method, limit) from None
         finally:
-            if timer is not None:
-                timer.cancel()
+            if deadline is not None:
+                deadline.stop()
             peer.pending.pop(number, None)
             channel.finish(pending)
 
@@ -189,19 +199,20 @@ class Connection:
         if not quiet:
             self._channel.abandon(pending, reason)
 
-    async def _with_inputs(
-        self,
-        method: str,
-        once: asking.Once,
-        on_input: OnInput | None,
-        able: frozenset[str] | None,
-        passed: Raw | None,
+    def _brought(self, inputs: Raw | None) -> Raw | None:
+        """What goes with the first message of a request."""
+        return inputs if self._modern and inputs is not None and bytes(inputs) != b"{}" else None
+
+    def _asks(self, method: str, result: Raw, inputs: Raw | None) -> bool:
+        """Whether a modern server may ask for input with this result, and that is not passed on."""
+        if inputs is not None or not self._modern or method not in asking.METHODS:
+            return False
+        return asking.may_be_required(result)
+
+    async def _rounds(
+        self, method: str, result: Raw, once: asking.Once, on_input: OnInput | None, able: frozenset[str] | None
     ) -> Raw:
-        """Repeats a modern request with the answers to what the server asked for, unless that is passed on."""
-        result = await once(passed if self._modern and passed is not None and bytes(passed) != b"{}" else None)
-        passes = passed is not None or not self._modern or method not in asking.METHODS
-        if passes or not asking.may_be_required(result):
-            return result
+        """Repeats a modern request with the answers to what the server asked for."""
 
         def who(wanted: str) -> OnInput | None:
             if not self._peer.may_ask(wanted, able):
@@ -215,7 +226,7 @@ class Connection:
         if key is None or params is None or not self._mirrors:
             return None
         value = members(params).get(key)
-        return listing.text_of(value) if value is not None else None
+        return jsonrpc.text_of(value) if value is not None else None
 
     @property
     def _mirrors(self) -> bool:
@@ -231,7 +242,12 @@ class Connection:
         found = await listing.list_tools(self.request, self._options, self.capabilities)
         return self._headers.learn(found) if self._mirrors else found
 
-    async def watch_tools(self) -> None:
+    @property
+    def unwatched(self) -> str:
+        """Why a server that offers to tell changes of its tools does not; nothing where it does, or never offered."""
+        return self._watch.refused
+
+    def watch_tools(self) -> None:
         """Asks a modern server to tell when its tools change. A legacy server does so unasked."""
         if self._modern and listing.tells_changes(self.capabilities):
             self._watch.start()
@@ -255,6 +271,9 @@ class Connection:
         """Tells the handlers of a notification that we made ourselves."""
         self._peer.tell(self._peer.handlers.on_notification, method, params)
 
+    def noise(self, text: str) -> None:
+        self._peer.noise(text)
+
     # --- the end
 
     def opened(self) -> None:
@@ -275,9 +294,6 @@ class Connection:
         for watch in (self._watch, *self._watches):
             watch.stop()
         await self._channel.aclose()
-
-
-NO_LIMIT = float("inf")
 
 
 async def _room(channel: Channel, answer: "asyncio.Future[Raw]") -> None:

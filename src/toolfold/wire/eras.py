@@ -15,12 +15,11 @@ from msgspec import Raw, Struct
 from toolfold.errors import RemoteError, ServerClosed, ServerUnavailable, UpstreamError
 from toolfold.types import Era, ServerInfo
 from toolfold.wire.channel import Head
-from toolfold.wire.connection import NO_LIMIT, Connection
+from toolfold.wire.connection import Connection
 from toolfold.wire.jsonrpc import UNREADABLE, UNSUPPORTED_VERSION, encode, one_line
+from toolfold.wire.meta import SERVER_KEY
 from toolfold.wire.peer import unreadable
-from toolfold.wire.values import LEGACY_VERSIONS, MODERN_VERSION, WireOptions
-
-_INFO_KEY = "io.modelcontextprotocol/serverInfo"
+from toolfold.wire.values import LEGACY_VERSIONS, MODERN_VERSION, NO_LIMIT, WireOptions
 
 
 class Plan(Struct, frozen=True):
@@ -212,7 +211,7 @@ def _read(result: Raw) -> dict[str, Any]:
 
 def _info(found: dict[str, Any], version: str, era: Era) -> ServerInfo:
     meta = found.get("_meta")
-    info = found.get("serverInfo") or (meta.get(_INFO_KEY) if isinstance(meta, dict) else None)
+    info = found.get("serverInfo") or (meta.get(SERVER_KEY) if isinstance(meta, dict) else None)
     info = info if isinstance(info, dict) else {}
 
     def text(value: object) -> str:

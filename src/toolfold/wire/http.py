@@ -16,7 +16,7 @@ from toolfold.wire.channel import Head
 from toolfold.wire.headers import header_value
 from toolfold.wire.http_client import JSON_TYPE, STREAM_TYPE, Http, TooLarge, content_type, read_message
 from toolfold.wire.http_legacy import LegacySession, events
-from toolfold.wire.jsonrpc import UNREADABLE, notification_message, read_envelope
+from toolfold.wire.jsonrpc import UNREADABLE, cancelled_message, read_envelope
 from toolfold.wire.peer import Peer, Pending, too_large, unreadable
 from toolfold.wire.spill import Spiller
 from toolfold.wire.values import MODERN_VERSION, WireOptions
@@ -66,8 +66,7 @@ class StreamableChannel:
 
     def abandon(self, pending: Pending, reason: str) -> None:
         if self._era == "legacy":
-            params = b'{"requestId":%d,"reason":"%b"}' % (pending.number, reason.encode())
-            self.post(notification_message("notifications/cancelled", params))
+            self.post(cancelled_message(pending.number, reason))
 
     def finish(self, pending: Pending) -> None:
         future = pending.future

@@ -6,8 +6,9 @@ header or more of the address than its origin. Above: `http.py`, `http_events.py
 
 import contextlib
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextvars import ContextVar
+from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
 from toolfold.errors import ProtocolViolation, ServerClosed, ServerUnavailable, UpstreamError
@@ -32,6 +33,9 @@ _ours: ContextVar[bool] = ContextVar("_ours", default=False)
 def _not_ours(record: logging.LogRecord) -> bool:
     """`httpx2` logs whole addresses, and an address may hold a key: our own requests are kept out of its log."""
     return not _ours.get()
+
+
+Rewrite = Callable[[bytes], bytes]
 
 
 class TooLarge(Exception):
@@ -170,8 +174,11 @@ class Http:
 
 
 def is_this_machine(host: str | None) -> bool:
-    """A proxy that the environment names is for the world outside, not for servers on this machine."""
-    return host in {"localhost", "127.0.0.1", "::1"}
+    """Whether a name or an address is this machine's own: no other machine is reached by it, and none needs a proxy."""
+    try:
+        return host == "localhost" or ip_address(host or "").is_loopback
+    except ValueError:
+        return False
 
 
 async def read_body(response: "httpx2.Response", limit: int) -> bytes:
@@ -185,21 +192,43 @@ async def read_body(response: "httpx2.Response", limit: int) -> bytes:
     return b"".join(parts)
 
 
-async def read_message(response: "httpx2.Response", limit: int, spiller: Spiller | None) -> bytes | Spill:
-    """The same for a message; one that is too large to be held goes to a file, where there is a place for it."""
+async def read_start(response: "httpx2.Response", most: int) -> bytes:
+    """The beginning of a body; the rest is left unread."""
+    parts, size = [], 0
+    async for part in response.aiter_bytes():
+        parts.append(part)
+        size += len(part)
+        if size >= most:
+            break
+    return b"".join(parts)[:most]
+
+
+async def read_message(
+    response: "httpx2.Response", limit: int, spiller: Spiller | None, rewrite: Rewrite | None = None
+) -> bytes | Spill:
+    """The same for a message; one that is too large to be held goes to a file, where there is a place for it.
+
+    With `rewrite` the file holds what that makes of the pieces; it is called with nothing at the end.
+    """
     if spiller is None:
         return await read_body(response, limit)
     parts: list[bytes] = []
     size, spill = 0, None
     try:
         async for part in response.aiter_bytes():
+            if not part:
+                continue
             size += len(part)
             if spill is not None:
-                spill.write(part)
+                spill.write(part if rewrite is None else rewrite(part))
+                if spill.size > spiller.most:
+                    return spill
                 continue
             parts.append(part)
             if size > spiller.threshold:
-                spill, parts = spiller.open(parts), []
+                spill, parts = spiller.open(parts if rewrite is None else map(rewrite, parts)), []
+        if spill is not None and rewrite is not None:
+            spill.write(rewrite(b""))
     except BaseException:
         if spill is not None:
             spill.close()

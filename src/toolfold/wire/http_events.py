@@ -12,7 +12,7 @@ from toolfold.types import Era
 from toolfold.wire.channel import Head
 from toolfold.wire.http_client import JSON_TYPE, STREAM_TYPE, Http, content_type
 from toolfold.wire.http_legacy import events
-from toolfold.wire.jsonrpc import notification_message
+from toolfold.wire.jsonrpc import cancelled_message
 from toolfold.wire.peer import Peer, Pending
 from toolfold.wire.spill import Spiller
 from toolfold.wire.values import WireOptions
@@ -107,8 +107,7 @@ class EventChannel:
         return task
 
     def abandon(self, pending: Pending, reason: str) -> None:
-        params = b'{"requestId":%d,"reason":"%b"}' % (pending.number, reason.encode())
-        self.post(notification_message("notifications/cancelled", params))
+        self.post(cancelled_message(pending.number, reason))
 
     def finish(self, pending: Pending) -> None:
         pass

@@ -28,6 +28,10 @@ UNSUPPORTED_VERSION = -32022
 
 MESSAGE_LIMIT = 2000
 
+REMEMBERED = 4096
+"""A client says the same of itself with every request. What is no longer than this is read once and remembered, so that
+nobody can fill the memory with it."""
+
 _NEXT = {
     INVALID_PARAMS: "correct the arguments, and call again",
     METHOD_NOT_FOUND: "read the server's list again: it does not know this",
@@ -66,13 +70,28 @@ class _Error(Struct):
     data: Any = None
 
 
+class _Cancelled(Struct):
+    requestId: int | float | str | None = None  # noqa: N815 - the protocol's spelling
+
+
 _envelope = msgspec.json.Decoder(Envelope)
 _error = msgspec.json.Decoder(_Error)
+_cancelled = msgspec.json.Decoder(_Cancelled)
 
 read_envelope = _envelope.decode
 """Bytes to an `Envelope`; raises one of `UNREADABLE`."""
 
 encode = msgspec.json.Encoder().encode
+
+
+def text_of(raw: Raw) -> str | None:
+    """A JSON string, or nothing."""
+    if raw is ABSENT:
+        return None
+    try:
+        return msgspec.json.decode(raw, type=str)
+    except UNREADABLE:
+        return None
 
 
 def number_of(identifier: object) -> int | None:
@@ -101,6 +120,19 @@ def notification_message(method: str, params: bytes | None) -> bytes:
     if params is None:
         return b'{"jsonrpc":"2.0","method":%b}' % quoted(method)
     return b'{"jsonrpc":"2.0","method":%b,"params":%b}' % (quoted(method), params)
+
+
+def cancelled_message(number: int, reason: str) -> bytes:
+    """Tells the other end that nobody waits for a request any more."""
+    return notification_message("notifications/cancelled", encode({"requestId": number, "reason": reason}))
+
+
+def cancelled_by(params: Raw) -> int | float | str | None:
+    """The id of the request that such a notification means."""
+    try:
+        return _cancelled.decode(params).requestId
+    except UNREADABLE:
+        return None
 
 
 def result_message(identifier: object, result: bytes) -> bytes:

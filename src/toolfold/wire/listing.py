@@ -9,7 +9,7 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 from toolfold.errors import RemoteError
-from toolfold.wire.jsonrpc import ABSENT, METHOD_NOT_FOUND, UNREADABLE
+from toolfold.wire.jsonrpc import ABSENT, METHOD_NOT_FOUND, UNREADABLE, text_of
 from toolfold.wire.peer import unreadable
 from toolfold.wire.values import ToolList, WireOptions
 
@@ -127,14 +127,6 @@ def _members(raw: Raw) -> dict[str, object]:
     except UNREADABLE:
         return {}
     return value if isinstance(value, dict) else {}
-
-
-def text_of(raw: Raw) -> str | None:
-    """A JSON string, or nothing."""
-    try:
-        return msgspec.json.decode(raw, type=str)
-    except UNREADABLE:
-        return None
 
 
 def integer_of(raw: Raw) -> int | None:

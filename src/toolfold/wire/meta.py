@@ -3,15 +3,18 @@
 Above: `connection.py`. Below: `jsonrpc.py`.
 """
 
+from functools import lru_cache
+
 import msgspec
 from msgspec import Raw
 
-from toolfold.wire.jsonrpc import UNREADABLE, encode, one_line
+from toolfold.wire.jsonrpc import REMEMBERED, UNREADABLE, encode, one_line
 from toolfold.wire.values import MODERN_VERSION, WireOptions
 
 PREFIX = "io.modelcontextprotocol/"
 VERSION_KEY = PREFIX + "protocolVersion"
 INFO_KEY = PREFIX + "clientInfo"
+SERVER_KEY = PREFIX + "serverInfo"
 CAPABILITIES_KEY = PREFIX + "clientCapabilities"
 OURS = frozenset({VERSION_KEY, INFO_KEY, CAPABILITIES_KEY, "progressToken"})
 """What a caller's own `_meta` cannot set: it is true of this client only."""
@@ -41,11 +44,22 @@ class MetaWriter:
         )
         self._capabilities = one_line(options.capabilities)
         self._constant = b"{" + self._base + self._capabilities + b"}"
+        self._remembered = lru_cache(maxsize=64)(self._written)
 
     def write(self, modern: bool, token: int | None, extra: Raw | None, capabilities: Raw | None) -> bytes:
         """The object, or nothing where none is needed."""
-        if token is None and extra is None and capabilities is None:
-            return self._constant if modern else b""
+        if token is None:
+            if extra is None and capabilities is None:
+                return self._constant if modern else b""
+            own = b"" if extra is None else bytes(extra)
+            able = b"" if capabilities is None else bytes(capabilities)
+            if len(own) + len(able) <= REMEMBERED:
+                return self._remembered(modern, own or None, able or None)
+        return self._written(modern, extra, capabilities, token)
+
+    def _written(
+        self, modern: bool, extra: Raw | bytes | None, capabilities: Raw | bytes | None, token: int | None = None
+    ) -> bytes:
         parts = []
         if modern:
             parts.append(self._base + (self._capabilities if capabilities is None else one_line(capabilities)))

@@ -8,6 +8,7 @@ the transports, which feed it. Below: `jsonrpc.py`, `salvage.py`.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from functools import lru_cache
 from typing import Any, Protocol
 
 import msgspec
@@ -22,7 +23,7 @@ from toolfold.errors import (
     UpstreamError,
 )
 from toolfold.wire import jsonrpc
-from toolfold.wire.jsonrpc import ABSENT, UNREADABLE, Envelope, number_of
+from toolfold.wire.jsonrpc import ABSENT, REMEMBERED, UNREADABLE, Envelope, number_of
 from toolfold.wire.salvage import clean_utf8, id_at_edges, is_request, is_result, salvage, shorten
 from toolfold.wire.spill import Spill
 from toolfold.wire.values import Handlers, OnInput, OnProgress, OnSpilled
@@ -76,13 +77,6 @@ class _Progress(Struct):
 
 
 _progress = msgspec.json.Decoder(_Progress)
-
-
-class _Cancelled(Struct):
-    requestId: int | float | str | None = None  # noqa: N815 - the protocol's spelling
-
-
-_cancelled = msgspec.json.Decoder(_Cancelled)
 
 
 class Peer:
@@ -256,10 +250,7 @@ class Peer:
         return CAPABILITY.get(method) in (self.declared if able is None else able)
 
     def _cancel(self, params: Raw) -> None:
-        try:
-            identifier = _cancelled.decode(params).requestId
-        except UNREADABLE:
-            return
+        identifier = jsonrpc.cancelled_by(params)
         for task, known in tuple(self._tasks.items()):
             if known == identifier:
                 task.cancel()
@@ -311,6 +302,13 @@ def _reply_from(task: asyncio.Task[Raw], identifier: object) -> bytes:
 
 
 def capability_names(capabilities: Raw) -> frozenset[str]:
+    """A client declares the same with every request: what is short is read once."""
+    text = bytes(capabilities)
+    return _names_in(text) if len(text) <= REMEMBERED else _names_in.__wrapped__(text)
+
+
+@lru_cache(maxsize=256)
+def _names_in(capabilities: bytes) -> frozenset[str]:
     try:
         return frozenset(msgspec.json.decode(capabilities, type=dict[str, Raw]))
     except UNREADABLE as error:

@@ -62,8 +62,7 @@ class StdioChannel:
         self._writer.write(message + b"\n")
 
     def abandon(self, pending: Pending, reason: str) -> None:
-        params = b'{"requestId":%d,"reason":"%b"}' % (pending.number, reason.encode())
-        self.post(jsonrpc.notification_message("notifications/cancelled", params))
+        self.post(jsonrpc.cancelled_message(pending.number, reason))
 
     def finish(self, pending: Pending) -> None:
         pass

@@ -16,6 +16,13 @@ MODERN_VERSION = "2026-07-28"
 LEGACY_VERSIONS = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
 """The handshake versions, newest first."""
 
+TOOLS_CHANGED = "notifications/tools/list_changed"
+PROMPTS_CHANGED = "notifications/prompts/list_changed"
+RESOURCES_CHANGED = "notifications/resources/list_changed"
+
+NO_LIMIT = float("inf")
+"""A time that never is up."""
+
 OnProgress = Callable[[Raw], None]
 """Told the `params` of each progress notification that belongs to the request."""
 

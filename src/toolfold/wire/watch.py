@@ -10,12 +10,11 @@ from msgspec import Raw
 
 from toolfold.errors import RemoteError, UpstreamError
 from toolfold.wire.channel import Head
+from toolfold.wire.values import NO_LIMIT, TOOLS_CHANGED
 
 METHOD = "subscriptions/listen"
-CHANGED = "notifications/tools/list_changed"
 FIRST_PAUSE_S = 1.0
 LONGEST_PAUSE_S = 60.0
-FOREVER = float("inf")
 
 
 class Listened(Protocol):
@@ -26,6 +25,7 @@ class Listened(Protocol):
     def next_number(self) -> int: ...
     def modern_params(self, rest: bytes) -> bytes: ...
     def told(self, method: str, params: Raw) -> None: ...
+    def noise(self, text: str) -> None: ...
     async def exchange(
         self, number: int, method: str, params: bytes, head: Head, *, timeout_s: float | None = None
     ) -> Raw: ...
@@ -38,12 +38,14 @@ class Watch:
         self,
         connection: Listened,
         notifications: bytes = b'{"toolsListChanged":true}',
-        changed: tuple[str, ...] = (CHANGED,),
+        changed: tuple[str, ...] = (TOOLS_CHANGED,),
     ) -> None:
         self._connection = connection
         self._params = b'{"notifications":%b}' % notifications
         self._changed = changed
         self._task: asyncio.Task[None] | None = None
+        self.refused = ""
+        """What the server said when it refused."""
 
     def start(self) -> None:
         if self._task is None:
@@ -74,9 +76,11 @@ class Watch:
         params = self._connection.modern_params(self._params)
         try:
             await self._connection.exchange(
-                self._connection.next_number(), METHOD, params, Head(METHOD), timeout_s=FOREVER
+                self._connection.next_number(), METHOD, params, Head(METHOD), timeout_s=NO_LIMIT
             )
-        except RemoteError:
+        except RemoteError as error:
+            self.refused = error.message
+            self._connection.noise(f"it refuses to tell of changes: {error.message}")
             return False
         except UpstreamError:
             return not self._connection.closed

@@ -82,15 +82,14 @@ class _Serving:
         from toolfold.wire.serving.http import McpHttp
 
         host, port = address_of(self._arguments.http)
-        identities = Identities(self._settings)
-        guard = guard_for(host, keys=not identities.open, identify=identities.identify)
+        guard = guard_for(host, Identities(self._settings))
         with closing(listening_socket(host, port)) as bound:
             async with self._served(gateway) as (server, stop):
                 mcp = McpHttp(server, guard)
                 shown = f"[{host}]" if ":" in host else host
                 self._output.note(f"serving on http://{shown}:{bound.getsockname()[1]}/mcp")
                 try:
-                    rest = make_app(gateway, self._settings, identify=identities.identify)
+                    rest = make_app(gateway, guard)
                     await run(Site(mcp, rest, gateway.governor.render_metrics), bound, stop)
                 finally:
                     await mcp.aclose()

@@ -13,6 +13,7 @@ from msgspec import Raw, Struct
 from toolfold.errors import InvalidArguments, ToolfoldError
 from toolfold.gateway import Gateway
 from toolfold.types import Caller
+from toolfold.wire.jsonrpc import UNREADABLE
 
 if TYPE_CHECKING:
     from starlette.responses import Response
@@ -33,7 +34,7 @@ async def started(gateway: Gateway, caller: Caller, body: Raw) -> "Response":
 
     try:
         wanted = msgspec.json.decode(body, type=Wanted)
-    except msgspec.DecodeError as error:
+    except UNREADABLE as error:
         raise InvalidArguments(
             f"the request cannot be read: {error}", next_action='send {"task": "…"} and, if you like, "agent"'
         ) from error

@@ -4,7 +4,7 @@ It holds no state of its own. Every POST under `/v1` runs one operation of `face
 """
 
 import logging
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -12,19 +12,18 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from toolfold import __version__
-from toolfold.config import Settings
-from toolfold.errors import NotAuthorized, NotBuilt, ToolfoldError
+from toolfold.errors import NotBuilt, ToolfoldError
 from toolfold.faces.http_api import agents, live, reading
 from toolfold.faces.http_api.openapi import document
 from toolfold.faces.http_api.statuses import Refused, status_of
-from toolfold.faces.identity import CHALLENGE
 from toolfold.faces.surface.base import Ask
 from toolfold.faces.surface.definitions import DISCOVERY
 from toolfold.faces.surface.instructions import discovery_instructions, seen_servers
 from toolfold.faces.surface.operations import Operations
 from toolfold.faces.surface.results import INTERNAL_ERROR, Answer, Told, error_dict
 from toolfold.gateway import Gateway
-from toolfold.types import LOCAL, Caller
+from toolfold.types import Caller
+from toolfold.wire.serving.http_guard import Guard, Refusal
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
@@ -34,9 +33,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("toolfold.http")
 
-Identify = Callable[[Mapping[str, str]], Caller]
-"""Who asks, from the headers of a request. Raises `NotAuthorized` for nobody that is known."""
-
 LONG = frozenset({"call_tool", "run_script", "tool_output"})
 """Operations that may take long: they end when nobody waits for them any more."""
 
@@ -45,25 +41,20 @@ Work = Callable[[Caller, "Request"], Awaitable["Answer | Response"]]
 """Answers a request of a caller, or brings a response of its own."""
 
 
-def make_app(gateway: Gateway, settings: Settings, *, identify: Identify, origins: Collection[str] = ()) -> "Starlette":
-    """The whole face as an ASGI app. `gateway` must be open. `origins` are web origins that may ask besides this
-    machine's own."""
+def make_app(gateway: Gateway, guard: Guard) -> "Starlette":
+    """The whole face as an ASGI app. `gateway` must be open; `guard` says who may ask."""
     from starlette.applications import Starlette
     from starlette.exceptions import HTTPException
 
     return Starlette(
-        routes=make_routes(gateway, settings, identify=identify, origins=origins),
+        routes=_routes(Api(gateway, guard)),
         exception_handlers={HTTPException: _http_exception},
     )
 
 
-def make_routes(
-    gateway: Gateway, settings: Settings, *, identify: Identify, origins: Collection[str] = ()
-) -> "list[BaseRoute]":
-    """The routes alone, for an app that serves more than this."""
+def _routes(api: "Api") -> "list[BaseRoute]":
     from starlette.routing import Route
 
-    api = Api(gateway, identify, origins, keys=any(one.name != LOCAL.name for one in settings.callers))
     return [
         *(Route(f"/v1/{one.name}", api.operation(one.name), methods=["POST"]) for one in DISCOVERY),
         Route("/v1/agents/runs", api.guarded(api.agent_run), methods=["POST"]),
@@ -79,12 +70,10 @@ def make_routes(
 class Api:
     """The endpoints of one gateway."""
 
-    def __init__(self, gateway: Gateway, identify: Identify, origins: Collection[str], *, keys: bool) -> None:
+    def __init__(self, gateway: Gateway, guard: Guard) -> None:
         self._gateway = gateway
-        self._keys = keys
+        self._guard = guard
         self._operations = Operations(gateway)
-        self._identify = identify
-        self._origins = frozenset(origins)
 
     def operation(self, name: str) -> Endpoint:
         async def run(caller: Caller, request: "Request") -> Answer:
@@ -102,31 +91,19 @@ class Api:
 
         async def endpoint(request: "Request") -> "Response":
             try:
-                reading.check_origin(request.headers.get("origin"), self._origins)
-                if not self._keys:
-                    reading.check_host(request.headers.get("host"))
-                caller = self._caller(request) if known_only else Caller(name="anonymous")
+                self._guard.admit(request.headers)
+                caller = self._guard.caller(request.headers) if known_only else Caller(name="anonymous")
                 answer = await work(caller, request)
                 return answer if isinstance(answer, Response) else _json(answer)
+            except Refusal as refusal:
+                return _refused(refusal)
             except ToolfoldError as error:
-                return _error(error)
+                return _json({"error": error_dict(error)}, status_of(error))
             except Exception:
                 log.exception("%s failed", request.url.path)
                 return _json({"error": INTERNAL_ERROR}, 500)
 
         return endpoint
-
-    def _caller(self, request: "Request") -> Caller:
-        try:
-            return self._identify(request.headers)
-        except NotAuthorized as error:
-            raise Refused(
-                401,
-                "NOT_AUTHENTICATED",
-                error.message,
-                hints=error.hints,
-                next_action=error.next_action or "send a key that toolfold knows: Authorization: Bearer KEY",
-            ) from error
 
     async def agent_run(self, caller: Caller, request: "Request") -> "Response":
         body = await reading.body_of(request)
@@ -189,10 +166,11 @@ def _json(answer: Answer, status: int = 200, headers: Mapping[str, str] | None =
     return Response(body, status, media_type="application/json", headers=safe)
 
 
-def _error(error: ToolfoldError) -> "Response":
-    status = status_of(error)
-    headers = {"www-authenticate": CHALLENGE} if status == 401 else None
-    return _json({"error": error_dict(error)}, status, headers)
+def _refused(refusal: Refusal) -> "Response":
+    """What the guard refuses, in the same form as everything else."""
+    error = Refused(refusal.status, refusal.code, refusal.message, next_action=refusal.next_action)
+    headers = {name.decode(): value.decode() for name, value in refusal.headers}
+    return _json({"error": error.as_dict()}, refusal.status, headers)
 
 
 async def _http_exception(request: "Request", error: Any) -> "Response":

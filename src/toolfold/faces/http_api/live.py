@@ -11,6 +11,7 @@ from msgspec import Raw, structs
 from toolfold.errors import InvalidArguments
 from toolfold.gateway import Gateway
 from toolfold.types import Caller
+from toolfold.wire.jsonrpc import UNREADABLE
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -20,9 +21,12 @@ LONGEST = 100
 
 
 async def answered(gateway: Gateway, caller: Caller, request: "Request", body: Raw) -> dict[str, Any]:
-    given = msgspec.json.decode(body)
-    if not isinstance(given, dict):
-        raise InvalidArguments("the body must be one JSON object", next_action='send {"expr": "…"}')
+    try:
+        given = msgspec.json.decode(body, type=dict[str, Any])
+    except UNREADABLE as error:
+        raise InvalidArguments(
+            f"the body must be one JSON object: {error}", next_action='send {"expr": "…"}'
+        ) from error
     session = request.headers.get(HEADER, "")[:LONGEST]
     asking = structs.replace(caller, session=f"http-{session}")
     return await gateway.living.sessions.dispatch(asking, request.path_params["name"], given)

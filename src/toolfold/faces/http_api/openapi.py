@@ -4,8 +4,10 @@ from functools import cache
 from typing import Any
 
 from toolfold import __version__
-from toolfold.faces.http_api.schemas import ANSWERS, ERROR_EXAMPLE, REQUESTS, SCHEMAS, ref
+from toolfold.faces.http_api.live import HEADER
+from toolfold.faces.http_api.schemas import ANSWERS, ERROR_EXAMPLE, REQUESTS, SCHEMAS, TEXT, closed, ref
 from toolfold.faces.surface.definitions import DISCOVERY, Definition
+from toolfold.gateway.living import OFFERS
 
 REASONS = {
     400: "The body is not JSON, or the cursor is none that fits.",
@@ -52,9 +54,11 @@ def document() -> dict[str, Any]:
         },
         "servers": [{"url": "./"}],
         "security": [{"key": []}, {}],
-        "tags": [{"name": "operations"}, {"name": "state"}],
+        "tags": [{"name": "operations"}, {"name": "live"}, {"name": "agents"}, {"name": "state"}],
         "paths": {
             **{f"/v1/{one.name}": {"post": _operation(one)} for one in DISCOVERY},
+            **{f"/v1/live/{one.name}": {"post": _live(one.name, one.description, one.parameters)} for one in OFFERS},
+            "/v1/agents/runs": {"post": _agent_run()},
             "/v1/servers": _reading("servers", "The servers behind this gateway.", "Servers"),
             "/v1/instructions": _reading("instructions", "What to tell a model before its first call.", "Instructions"),
             "/healthz": _reading("health", "Whether toolfold is up.", "Health"),
@@ -81,6 +85,45 @@ def _operation(one: Definition) -> dict[str, Any]:
             "200": _answer(ANSWERS[one.name]),
             **{str(status): _error(status) for status in sorted((*ALWAYS, *FURTHER[one.name]))},
         },
+    }
+
+
+def _live(name: str, description: str, parameters: dict[str, Any]) -> dict[str, Any]:
+    session = {
+        "name": HEADER,
+        "in": "header",
+        "required": False,
+        "schema": {"type": "string", "pattern": "^[\\w-]{1,100}$"},
+    }
+    return {
+        "operationId": name,
+        "summary": f"{name} in a live Python session.",
+        "description": description,
+        "tags": ["live"],
+        "parameters": [{**session, "description": "Requests that name the same session share it."}],
+        "requestBody": {
+            "required": bool(parameters.get("required")),
+            "content": {"application/json": {"schema": parameters, "example": REQUESTS[name]}},
+        },
+        "responses": {"200": _answer("Envelope"), **{str(status): _error(status) for status in sorted((*ALWAYS, 409))}},
+    }
+
+
+def _agent_run() -> dict[str, Any]:
+    schema = closed({"task": {**TEXT, "minLength": 1}, "agent": TEXT}, "agent")
+    told = {
+        "description": "Each event as it happens.",
+        "content": {"text/event-stream": {"schema": ref("AgentEvents")}},
+    }
+    return {
+        "operationId": "run_agent",
+        "summary": "Runs an agent, and tells what it does.",
+        "tags": ["agents"],
+        "requestBody": {
+            "required": True,
+            "content": {"application/json": {"schema": schema, "example": REQUESTS["run_agent"]}},
+        },
+        "responses": {"200": told, **{str(status): _error(status) for status in sorted((*ALWAYS, 404, 502))}},
     }
 
 

@@ -40,7 +40,12 @@ def page() -> str:
     )
 
 
-SECTIONS = (("operations", "Operations"), ("state", "State"))
+SECTIONS = (
+    ("operations", "Operations"),
+    ("live", "A live Python session"),
+    ("agents", "Agents"),
+    ("state", "State"),
+)
 
 
 @cache
@@ -59,7 +64,8 @@ def _section(tag: str, title: str, operations: list[tuple[str, str, Any]], descr
 
 def _operation(path: str, method: str, operation: Any, described: Any) -> str:
     body = operation.get("requestBody", {}).get("content", {}).get("application/json")
-    answer = operation["responses"]["200"]["content"]["application/json"]["schema"]["$ref"].rpartition("/")[2]
+    [content] = operation["responses"]["200"]["content"].values()
+    answer = content["schema"]["$ref"].rpartition("/")[2]
     asked = _properties(body["schema"]) if body else ""
     example = escape(json.dumps(body["example"], indent=2, ensure_ascii=False)) if body else ""
     name = operation["operationId"]

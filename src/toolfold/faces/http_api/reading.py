@@ -1,15 +1,14 @@
-"""What comes in, checked before anything is done with it: where it comes from, its type, its size."""
+"""What comes in, checked before anything is done with it: its type, its size."""
 
 import asyncio
-from collections.abc import Collection, Coroutine
-from ipaddress import ip_address
+from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, TypeVar
-from urllib.parse import urlsplit
 
 from msgspec import Raw
 
 from toolfold.faces.http_api.statuses import Refused
 from toolfold.types import EMPTY_OBJECT
+from toolfold.wire.jsonrpc import number_of
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -18,49 +17,6 @@ T = TypeVar("T")
 
 MAX_BODY_BYTES = 16 * 1024 * 1024
 WATCHED_AFTER_S = 0.25
-
-
-def check_origin(origin: str | None, allowed: Collection[str]) -> None:
-    """A browser says where a page comes from: only this machine's own pages and those allowed may ask.
-
-    The request's own `Host` proves nothing: a name that an attacker owns may lead to this machine.
-    """
-    if origin is None or origin in allowed:
-        return
-    try:
-        host = urlsplit(origin).hostname
-    except ValueError:
-        host = None
-    if not _is_loopback(host):
-        raise Refused(
-            403,
-            "ORIGIN_NOT_ALLOWED",
-            "pages of this origin may not ask here",
-            next_action="allow the origin where toolfold is started, or ask from a program",
-        )
-
-
-def check_host(host: str | None) -> None:
-    """For a gateway without keys, which only this machine may reach: a request for any other name was led here by a
-    name that somebody else owns."""
-    try:
-        name = urlsplit(f"//{host or ''}").hostname
-    except ValueError:
-        name = None
-    if not _is_loopback(name):
-        raise Refused(
-            403,
-            "HOST_NOT_ALLOWED",
-            "without keys this gateway answers only to the names of its own machine",
-            next_action="ask for 127.0.0.1 or localhost, or configure keys under [callers.NAME]",
-        )
-
-
-def _is_loopback(name: str | None) -> bool:
-    try:
-        return name == "localhost" or ip_address(name or "").is_loopback
-    except ValueError:
-        return False
 
 
 def check_type(content_type: str) -> None:
@@ -76,7 +32,7 @@ def check_type(content_type: str) -> None:
 
 async def body_of(request: "Request") -> Raw:
     """The body as it came. No body stands for an empty object."""
-    if int(_digits(request.headers.get("content-length"))) > MAX_BODY_BYTES:
+    if (number_of(request.headers.get("content-length")) or 0) > MAX_BODY_BYTES:
         raise _too_large()
     pieces, size = [], 0
     async for piece in request.stream():
@@ -124,10 +80,6 @@ async def until_gone(request: "Request", work: Coroutine[Any, Any, T]) -> T:
 async def _gone(request: "Request") -> None:
     while (await request.receive())["type"] != "http.disconnect":
         pass
-
-
-def _digits(text: str | None) -> str:
-    return text if text and text.isascii() and text.isdigit() else "0"
 
 
 def _too_large() -> Refused:

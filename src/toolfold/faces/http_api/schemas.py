@@ -93,6 +93,20 @@ SCHEMAS: dict[str, Any] = {
         },
         "required": ["ok", "outcome", "stdout", "stderr", "needs", "calls"],
     },
+    "Envelope": {
+        "type": "object",
+        "description": "What was found, or why not.",
+        "properties": {
+            "ok": {"type": "boolean"},
+            "result": {"description": "Where it is ok."},
+            "error": {"type": ["object", "null"], "description": "Where it is not: its code, a message, what to do."},
+        },
+        "required": ["ok"],
+    },
+    "AgentEvents": {
+        "type": "string",
+        "description": "Server-sent events, one to each step of the run; the last one is `report`.",
+    },
     "Servers": closed(
         {
             "servers": {
@@ -148,6 +162,10 @@ REQUESTS: dict[str, Any] = {
     "inspect_tool_output": {"tool_id": "refactor.rename_symbol", "field_path": ""},
     "tool_output": {"handle": "0b6f3c1e-6d0f-4d8e-9f6a-2f6a1d3c5b7e", "extract": "orders[3].email", "mode": "auto"},
     "run_script": {"code": "print(1 + 1)"},
+    "list_globals": {},
+    "inspect": {"expr": "orders"},
+    "eval_expr": {"expr": "len(orders)"},
+    "run_agent": {"task": "find the tool that renames a symbol"},
 }
 
 ERROR_EXAMPLE: dict[str, Any] = {

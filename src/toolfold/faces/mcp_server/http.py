@@ -7,11 +7,13 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import Awaitable, Callable
-from ipaddress import ip_address
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from toolfold.errors import ConfigError
-from toolfold.wire.serving.http_guard import LOOPBACK, Guard
+from toolfold.faces.identity import Identities
+from toolfold.wire.http_client import is_this_machine
+from toolfold.wire.jsonrpc import number_of
+from toolfold.wire.serving.http_guard import Guard
 from toolfold.wire.serving.http_stream import Receive, Scope, Send
 
 if TYPE_CHECKING:
@@ -68,29 +70,20 @@ def address_of(text: str) -> tuple[str, int]:
     """`HOST:PORT`, `:PORT` or `PORT`; without a host it is this machine's own."""
     host, _, port = text.rpartition(":")
     host = host.strip("[]") or "127.0.0.1"
-    if not port.isdigit() or int(port) > 65535:
+    number = number_of(port)
+    if number is None or number > 65535:
         raise ConfigError(f"{text!r} is no address", next_action="give HOST:PORT, such as 127.0.0.1:8080")
-    return host, int(port)
+    return host, number
 
 
-def is_loopback(host: str) -> bool:
-    if host in LOOPBACK:
-        return True
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
-def guard_for(host: str, *, keys: bool, identify: Any) -> Guard:
+def guard_for(host: str, identities: Identities) -> Guard:
     """Who is let in. Raises `ConfigError` for an address that others reach while no key is asked for."""
-    if not is_loopback(host) and not keys:
+    if identities.open and not is_this_machine(host):
         raise ConfigError(
             f"{host} is reached from other machines, and no caller has a key",
             next_action="serve on 127.0.0.1, or configure keys under [callers.NAME]",
         )
-    hosts = frozenset() if keys else LOOPBACK | {host}
-    return Guard(hosts=hosts, identify=identify)
+    return identities.guard
 
 
 def listening_socket(host: str, port: int) -> socket.socket:

@@ -12,7 +12,7 @@ from toolfold.faces.surface.base import Ask, Surface
 from toolfold.types import EMPTY_OBJECT, Caller
 from toolfold.wire.jsonrpc import INVALID_PARAMS, METHOD_NOT_FOUND, UNREADABLE
 from toolfold.wire.serving import About, Client, Exchange, Fault, Hub
-from toolfold.wire.serving.hub import TOOLS_CHANGED
+from toolfold.wire.values import TOOLS_CHANGED
 
 TTL_MS = 300_000
 

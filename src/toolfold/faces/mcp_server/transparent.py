@@ -7,6 +7,7 @@ Calls of tools go through the gateway's stack; `tool_output` joins the server's 
 Policies are about tools: a caller whose policy hides something gets the tools it may see, and nothing else.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -27,7 +28,8 @@ from toolfold.wire.headers import MARK, wrongly_repeated
 from toolfold.wire.jsonrpc import HEADER_MISMATCH, INVALID_PARAMS, METHOD_NOT_FOUND, UNREADABLE, encode
 from toolfold.wire.serving import About, Client, Exchange, Fault, Hub
 from toolfold.wire.serving.exchange import LOG_KEY
-from toolfold.wire.serving.hub import LEVELS, MESSAGE, RESOURCE_UPDATED, TOOLS_CHANGED, loud_enough
+from toolfold.wire.serving.hub import LEVELS, MESSAGE, RESOURCE_UPDATED, loud_enough
+from toolfold.wire.values import TOOLS_CHANGED
 
 HIDDEN = frozenset({"inputResponses", "requestState"})
 UNASKED = "debug"
@@ -110,8 +112,10 @@ class TransparentApp:
         if called.name == TOOL_OUTPUT.name and self._stores:
             ask = Ask(name=called.name, arguments=called.arguments, caller=exchange.caller)
             return await answered(self._operations.run(ask))
-        await self._turn_up(exchange)
-        await self._check_headers(exchange, called)
+        if exchange.client.log_level is not None:
+            await self._turn_up(exchange)
+        if exchange.headers is not None:
+            await self._check_headers(called, exchange.headers)
         try:
             outcome = await self._passing.call(
                 called.name,
@@ -132,14 +136,12 @@ class TransparentApp:
             return error_result(error.as_dict())
         return outcome.result
 
-    async def _check_headers(self, exchange: Exchange, called: Called) -> None:
+    async def _check_headers(self, called: Called, headers: Mapping[str, str]) -> None:
         """A tool may mark parameters that modern HTTP repeats in headers: they must say the same."""
-        if exchange.headers is None:
-            return
         definition = (await self._passing.tool(called.name)).definition
         if MARK.encode() not in bytes(definition.raw):
             return
-        wrong = wrongly_repeated(definition.input_schema, called.arguments, exchange.headers)
+        wrong = wrongly_repeated(definition.input_schema, called.arguments, headers)
         if wrong:
             raise Fault(HEADER_MISMATCH, f"the header {wrong} does not say what the body says", refused=True)
 

@@ -5,7 +5,7 @@ not differ. It also keeps the rule "never call a tool without expanding it": a m
 that it never expanded is told so with the schema, and a strict configuration refuses the call at once.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import msgspec
@@ -28,7 +28,7 @@ class Operations:
 
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
-        self._known: dict[str, Callable[[Ask], Awaitable[Answer]]] = {
+        self._known: dict[str, Callable[[Ask], Coroutine[Any, Any, Answer]]] = {
             "list": self._list,
             "search_nodes": self._search_nodes,
             "search_tool_by_category": self._search_tools,
@@ -39,16 +39,9 @@ class Operations:
             "run_script": self._run_script,
         }
 
-    async def run(self, ask: Ask) -> Answer:
+    def run(self, ask: Ask) -> Coroutine[Any, Any, Answer]:
         """Runs one operation. Raises `ToolNotFound` for a name that is none, and what the gateway raises."""
-        operation = self._known.get(ask.name)
-        if operation is None:
-            raise ToolNotFound(
-                f"there is no operation {ask.name[:100]!r}",
-                hints=list(BY_NAME),
-                next_action="use one of the operations in hints; call a tool of the catalogue through call_tool",
-            )
-        return await operation(ask)
+        return self._known.get(ask.name, _unknown)(ask)
 
     async def _list(self, ask: Ask) -> Answer:
         given = arguments.read(arguments.List, ask.arguments)
@@ -79,16 +72,8 @@ class Operations:
         return {**answer, "result_schema": None, "result_fields": described["output_fields"], "note": FOLDED}
 
     async def _fitting(self, text: str, ask: Ask) -> str:
-        from toolfold.gateway.texts import fitting
-
-        return await fitting(
-            self._gateway.outputs,
-            self._gateway.settings.limits,
-            text,
-            tool_id=ask.name,
-            arguments=bytes(ask.arguments).decode(errors="replace"),
-            caller=ask.caller,
-        )
+        given = bytes(ask.arguments).decode(errors="replace")
+        return await self._gateway.outputs.fitting(text, tool_id=ask.name, arguments=given, caller=ask.caller)
 
     async def _inspect(self, ask: Ask) -> Answer:
         given = arguments.read(arguments.InspectToolOutput, ask.arguments)
@@ -122,11 +107,13 @@ class Operations:
     async def _refuse_unexpanded(self, tool_id: str, ask: Ask) -> None:
         tool = await self._gateway.governor.tool(tool_id, ask.caller)
         if not self._gateway.expansions.knows(ask.caller, tool.tool_id, tool.version):
-            raise NotExpanded(
+            error = NotExpanded(
                 f"{tool.tool_id} (version {tool.version}) was not expanded before this call",
                 hints=[tool.tool_id],
                 next_action=f"call expand_tool for {tool.tool_id}, read its args_schema, then call it",
             )
+            self._gateway.governor.refused(ask.caller, tool.tool_id, error)
+            raise error
 
     async def _taught(self, error: InvalidArguments, tool_id: str, ask: Ask) -> InvalidArguments:
         """The same error; to whoever never expanded the tool, with its schema and the advice to do so."""
@@ -156,3 +143,11 @@ class Operations:
         from toolfold.gateway.scripting import reports
 
         return Told(reports.as_dict(result), await self._fitting(reports.as_text(result), ask), not result.ok)
+
+
+async def _unknown(ask: Ask) -> Answer:
+    raise ToolNotFound(
+        f"there is no operation {ask.name[:100]!r}",
+        hints=list(BY_NAME),
+        next_action="use one of the operations in hints; call a tool of the catalogue through call_tool",
+    )

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
+from toolfold import errors
 from toolfold.errors import ToolfoldError, UpstreamError
 
 log = logging.getLogger("toolfold.surface")
@@ -29,7 +30,7 @@ Answer = dict[str, Any] | str | Raw | Told
 MAX_QUOTED = 2_000
 
 INTERNAL_ERROR: dict[str, Any] = {
-    "code": "INTERNAL_ERROR",
+    "code": errors.INTERNAL_ERROR,
     "message": "toolfold itself failed on this request; the reason stands in its log",
     "hints": [],
     "next_action": "try it another way, and report it to whoever runs toolfold",

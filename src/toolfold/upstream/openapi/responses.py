@@ -5,6 +5,8 @@ sound become content of their kind; other bytes become an embedded resource. A s
 """
 
 import base64
+import codecs
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -16,6 +18,9 @@ from toolfold.upstream.openapi.operations import Operation, is_json
 from toolfold.upstream.signatures import error_result
 
 MAX_ERROR_CHARACTERS = 16_384
+BYTES = "application/octet-stream"
+PLACE = "@BODY@"
+"""Where the body stands in a message, while it is written. Nothing that the service wrote stands after it."""
 
 _TEXT = ("text/", "application/xml", "application/yaml", "application/x-yaml", "application/javascript")
 
@@ -28,8 +33,8 @@ class Response(Struct, frozen=True):
     media: str
     charset: str
     headers: dict[str, str]
-    body: bytes
     url: str
+    body: bytes = b""
 
 
 def outcome(operation: Operation, response: Response, secrets: tuple[str, ...]) -> Outcome:
@@ -78,14 +83,61 @@ def _headline(response: Response) -> str:
 
 
 def _block(response: Response) -> dict[str, Any]:
-    media = response.media or "application/octet-stream"
-    if media.startswith(_TEXT) or is_json(media) or media.endswith("+xml"):
+    if _is_text(response.media or BYTES):
         return _text_block(_decoded(response))
-    data = base64.b64encode(response.body).decode()
+    return _binary_block(response, base64.b64encode(response.body).decode())
+
+
+def _is_text(media: str) -> bool:
+    return media.startswith(_TEXT) or is_json(media) or media.endswith("+xml")
+
+
+def _binary_block(response: Response, data: str) -> dict[str, Any]:
+    media = response.media or BYTES
     for kind in ("image", "audio"):
         if media.startswith(f"{kind}/"):
-            return {"type": kind, "data": data, "mimeType": media}
+            return {"type": kind, "mimeType": media, "data": data}
     return {"type": "resource", "resource": {"uri": response.url, "mimeType": media, "blob": data}}
+
+
+def as_message(response: Response) -> Callable[[bytes], bytes]:
+    """Makes the pieces of a body into those of a message whose result holds it. Nothing stands for the end.
+
+    It is what `outcome` makes of a whole body, without `structuredContent`: that would say everything twice.
+    """
+    text = _is_text(response.media or BYTES)
+    block = _text_block(PLACE) if text else _binary_block(response, PLACE)
+    message = msgspec.json.encode({"jsonrpc": "2.0", "id": 0, "result": {"content": [block]}})
+    begin, _, end = message.rpartition(PLACE.encode())
+    written = _escaped(response) if text else _based()
+
+    def rewrite(piece: bytes) -> bytes:
+        nonlocal begin
+        start, begin = begin, b""
+        return start + written(piece) + (b"" if piece else end)
+
+    return rewrite
+
+
+def _escaped(response: Response) -> Callable[[bytes], bytes]:
+    try:
+        decoder = codecs.getincrementaldecoder(response.charset or "utf-8")("replace")
+    except LookupError:
+        decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    return lambda piece: msgspec.json.encode(decoder.decode(piece, not piece))[1:-1]
+
+
+def _based() -> Callable[[bytes], bytes]:
+    rest = b""
+
+    def write(piece: bytes) -> bytes:
+        nonlocal rest
+        piece, last = rest + piece, not piece
+        end = len(piece) if last else len(piece) - len(piece) % 3
+        rest = piece[end:]
+        return base64.b64encode(piece[:end])
+
+    return write
 
 
 def _failure(response: Response, secrets: tuple[str, ...]) -> str:
@@ -93,9 +145,8 @@ def _failure(response: Response, secrets: tuple[str, ...]) -> str:
     if 300 <= response.status < 400 and (where := response.headers.get("location")):
         first += f"\nIt points to {where}, which is not followed: another origin, or a call that is not repeated."
     media = response.media
-    readable = not media or media.startswith(_TEXT) or is_json(media) or media.endswith("+xml")
-    text = _decoded(response) if readable else f"({len(response.body)} bytes of {media})"
-    rest = len(text) - MAX_ERROR_CHARACTERS
-    if rest > 0:
-        text = f"{text[:MAX_ERROR_CHARACTERS]}\n… and {rest} characters more"
+    readable = not media or _is_text(media)
+    text = _decoded(response) if readable else f"(not shown: it is {media})"
+    if len(text) > MAX_ERROR_CHARACTERS:
+        text = f"{text[:MAX_ERROR_CHARACTERS]}\n… and more"
     return mask(f"{first}\n{text}" if response.body else first, secrets)

@@ -7,42 +7,45 @@ that change nothing.
 """
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 from urllib.parse import urljoin, urlsplit, urlunsplit
 
-from toolfold.errors import (
-    FrameTooLarge,
-    InvalidArguments,
-    ServerClosed,
-    ServerTimeout,
-    ServerUnavailable,
-    UpstreamError,
-)
+from msgspec.structs import replace
+
+from toolfold.errors import InvalidArguments, ServerClosed, ServerTimeout, ServerUnavailable, UpstreamError
 from toolfold.masking import mask
-from toolfold.types import Call, Listing, Outcome, ServerInfo, ServerSpec
+from toolfold.types import EMPTY_OBJECT, Call, Listing, Outcome, ServerInfo, ServerSpec
 from toolfold.upstream.base import OnInput, OnProgress
 from toolfold.upstream.faults import named, secrets_of
 from toolfold.upstream.openapi.document import Json, is_address, load_document
 from toolfold.upstream.openapi.operations import Operation, Reader
 from toolfold.upstream.openapi.requests import Request, build_request
-from toolfold.upstream.openapi.responses import Response, outcome
+from toolfold.upstream.openapi.responses import Response, as_message, outcome
 from toolfold.upstream.signatures import error_result, refusal
 from toolfold.upstream.threads import in_thread
-from toolfold.wire.http_client import is_this_machine
+from toolfold.wire.http_client import TooLarge, is_this_machine, read_message, read_start
+from toolfold.wire.jsonrpc import number_of, read_envelope
+from toolfold.wire.peer import too_large
+from toolfold.wire.spill import Spill, Spiller
+from toolfold.wire.values import WireOptions
 
 if TYPE_CHECKING:
     import httpx2
 
-MAX_RESPONSE_BYTES = 256 * 1024 * 1024
 MAX_REDIRECTS = 5
+ERROR_BYTES = 65536
+"""How much of the body of a failure is read."""
 
 
 class OpenApiUpstream:
     """Operations of the document that `spec.document` names."""
 
-    def __init__(self, spec: ServerSpec, *, max_response_bytes: int = MAX_RESPONSE_BYTES) -> None:
+    def __init__(self, spec: ServerSpec, wire: WireOptions | None = None) -> None:
         self._spec = spec
-        self._max_response_bytes = max_response_bytes
+        self._held = (wire or WireOptions()).max_frame_bytes
+        self._spiller = Spiller.of(wire or WireOptions())
         self._operations: dict[str, Operation] = {}
         self._warnings: tuple[str, ...] = ()
         self._info = ServerInfo(name=spec.name)
@@ -138,16 +141,31 @@ class OpenApiUpstream:
         seconds = call.timeout_s if call.timeout_s is not None else self._spec.call_timeout_s
         try:
             async with asyncio.timeout(seconds):
-                response = await self._send(request)
+                response = await self._send(operation, request, call)
         except TimeoutError:
             raise ServerTimeout(
                 f"{call.tool} did not answer within {seconds:g} s",
                 server=self._spec.name,
                 next_action="Try again later, ask for less, or raise `call_timeout_s` for this server.",
             ) from None
+        if isinstance(response, Spill):
+            return self._spilled(call, response)
         return outcome(operation, response, self._secrets)
 
-    async def _send(self, request: Request) -> Response:
+    def _spilled(self, call: Call, spill: Spill) -> Outcome:
+        """An answer that went to a file as the message of a result."""
+        if spill.is_file:
+            return Outcome(result=EMPTY_OBJECT, spilled=spill.take())
+        return Outcome(result=read_envelope(self._read_back(call, spill)).result)
+
+    def _read_back(self, call: Call, spill: Spill) -> bytes:
+        if spill.is_readable:
+            return spill.read()
+        spill.close()
+        problem = spill.problem(call.tool)
+        raise named(problem, self._spec) if isinstance(problem, UpstreamError) else problem
+
+    async def _send(self, operation: Operation, request: Request, call: Call) -> Response | Spill:
         import httpx2
 
         if self._client is None:
@@ -160,7 +178,10 @@ class OpenApiUpstream:
         address = self._base + target
         try:
             for _ in range(MAX_REDIRECTS):
-                response = await self._exchange(self._client, request, address)
+                async with self._opened(self._client, request, address) as found:
+                    response = await self._read(operation, found, call)
+                if isinstance(response, Spill):
+                    return response
                 onward = _onward(request, response, address, self._base)
                 if not onward:
                     return response
@@ -173,7 +194,10 @@ class OpenApiUpstream:
             raise self._unreachable(ServerClosed, "broke off", error) from None
         return response
 
-    async def _exchange(self, client: "httpx2.AsyncClient", request: Request, address: str) -> Response:
+    @asynccontextmanager
+    async def _opened(
+        self, client: "httpx2.AsyncClient", request: Request, address: str
+    ) -> "AsyncIterator[httpx2.Response]":
         # What the person configured wins over what a model puts into a header of that name.
         configured = {name.lower() for name in self._spec.headers}
         own = {name: value for name, value in request.headers.items() if name.lower() not in configured}
@@ -187,27 +211,37 @@ class OpenApiUpstream:
         )
         response = await client.send(sent, stream=True)
         try:
-            body = bytearray()
-            async for part in response.aiter_bytes():
-                body += part
-                if len(body) > self._max_response_bytes:
-                    raise FrameTooLarge(
-                        f"the answer is over {self._max_response_bytes} bytes",
-                        server=self._spec.name,
-                        next_action="Ask for less, for example with the operation's own paging arguments.",
-                    )
+            yield response
         finally:
             await response.aclose()
-        media, _, rest = response.headers.get("content-type", "").partition(";")
-        return Response(
-            status=response.status_code,
-            reason=response.reason_phrase,
+
+    async def _read(self, operation: Operation, found: "httpx2.Response", call: Call) -> Response | Spill:
+        """What came back; where it is too large to be held and the call may end so, as a message in a file."""
+        media, _, rest = found.headers.get("content-type", "").partition(";")
+        response = Response(
+            status=found.status_code,
+            reason=found.reason_phrase,
             media=media.strip().lower(),
-            charset=response.charset_encoding or "" if rest else "",
-            headers={key.lower(): value for key, value in response.headers.items()},
-            body=bytes(body),
-            url=mask(str(response.url), self._secrets),
+            charset=found.charset_encoding or "" if rest else "",
+            headers={key.lower(): value for key, value in found.headers.items()},
+            url=mask(str(found.url), self._secrets),
         )
+        if not found.is_success:
+            return replace(response, body=await read_start(found, ERROR_BYTES))
+        spiller = self._spiller
+        most = spiller.most if spiller is not None and call.may_spill else self._held
+        told = number_of(response.headers.get("content-length")) or 0
+        rewrite = as_message(response) if call.may_spill else None
+        try:
+            told_too_large = told > most and operation.method != "HEAD"
+            body = None if told_too_large else await read_message(found, most, spiller, rewrite)
+        except TooLarge:
+            body = None
+        if body is None:
+            raise named(too_large(call.tool, told, most), self._spec)
+        if isinstance(body, Spill) and not call.may_spill:
+            body = self._read_back(call, body)
+        return body if isinstance(body, Spill) else replace(response, body=body)
 
     def _unreachable(self, kind: type[UpstreamError], what: str, error: Exception) -> UpstreamError:
         text = mask(f"{_origin(self._base)} {what}: {type(error).__name__}: {error}", self._secrets)

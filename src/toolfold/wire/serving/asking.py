@@ -16,7 +16,7 @@ from toolfold.errors import InputUnavailable
 from toolfold.wire import jsonrpc
 from toolfold.wire.jsonrpc import ABSENT, UNREADABLE, Envelope, number_of
 from toolfold.wire.serving.exchange import Exchange
-from toolfold.wire.serving.sealing import Sealer, refused, request_digest
+from toolfold.wire.serving.sealing import CHECK_FIRST, Sealer, refused, request_digest
 from toolfold.wire.serving.values import Fault, ServeOptions
 
 Answer = asyncio.Future[Raw]
@@ -40,8 +40,7 @@ class LegacyAsker:
         try:
             return await answer
         except asyncio.CancelledError:
-            cancelled = b'{"requestId":%d,"reason":"it is no longer needed"}' % number
-            outlet.push(jsonrpc.notification_message("notifications/cancelled", cancelled))
+            outlet.push(jsonrpc.cancelled_message(number, "it is no longer needed"))
             raise
         finally:
             self._waiting.pop(number, None)
@@ -74,6 +73,8 @@ class _Held(Struct, eq=False):
     """A handler that waits. `sent` are the questions that the client has, `unsent` those of the next round."""
 
     exchange: Exchange
+    name: str = ""
+    """Under which the client comes back; nothing where it has no questions now."""
     digest: str = ""
     sent: dict[str, _Question] = msgspec.field(default_factory=dict)
     unsent: dict[str, _Question] = msgspec.field(default_factory=dict)
@@ -108,11 +109,10 @@ class ModernAsker:
             self._forget_if_done(held)
 
     def _forget_if_done(self, held: _Held) -> None:
+        """One whose client is away is kept till it comes back, however it ended: it is told so then."""
         questions = (*held.sent.values(), *held.unsent.values())
-        if all(question.answer.done() for question in questions):
+        if not held.name and all(question.answer.done() for question in questions):
             self._by_exchange.pop(held.exchange, None)
-            if held.timer is not None:
-                held.timer.cancel()
 
     def _send(self, held: _Held) -> None:
         """Ends the round: the client gets the questions and a state to come back with."""
@@ -121,7 +121,7 @@ class ModernAsker:
             return  # the client fetches answers to earlier questions; these go with the next round
         held.sent, held.unsent = held.unsent, {}
         held.digest = held.digest or request_digest(exchange.method, exchange.params)
-        name = secrets.token_urlsafe(12)
+        name = held.name = secrets.token_urlsafe(12)
         state = self._sealer.seal("held", name, exchange.caller.name, held.digest)
         wanted = {key: {"method": one.method, "params": one.params} for key, one in held.sent.items()}
         result = {"resultType": "input_required", "inputRequests": wanted, "requestState": state}
@@ -137,6 +137,8 @@ class ModernAsker:
         for question in (*held.sent.values(), *held.unsent.values()):
             if not question.answer.done():
                 question.answer.set_exception(_gone())
+        held.name = ""
+        self._forget_if_done(held)
 
     def resume(self, name: str, responses: Raw, again: Exchange) -> Exchange:
         """The client came back, as `again`. The held exchange goes on in its place and is given back."""
@@ -145,6 +147,7 @@ class ModernAsker:
             raise refused()
         answers = _answers(responses)
         del self._by_name[name]
+        held.name = ""
         if held.timer is not None:
             held.timer.cancel()
         exchange = held.exchange
@@ -152,13 +155,15 @@ class ModernAsker:
         exchange.meta, exchange.client = again.meta, again.client
         questions, held.sent = held.sent, {}
         for key, question in questions.items():
+            if question.answer.done():
+                continue
             if key in answers:
-                if not question.answer.done():
-                    question.answer.set_result(answers[key])
+                question.answer.set_result(answers[key])
             else:
                 held.unsent[key] = question
         if held.unsent:
             asyncio.get_running_loop().call_soon(self._send, held)
+        self._forget_if_done(held)
         return exchange
 
     def close(self) -> None:
@@ -178,4 +183,4 @@ def _answers(responses: Raw) -> dict[str, Raw]:
 
 
 def _gone() -> InputUnavailable:
-    return InputUnavailable("the client did not answer in time", next_action="make the request anew")
+    return InputUnavailable("the client did not answer in time", next_action=CHECK_FIRST)

@@ -21,6 +21,9 @@ from toolfold.wire.serving.values import Fault
 
 LOG_KEY = PREFIX + "logLevel"
 
+Ending = tuple[bytes, Fault | None]
+"""A result, or what is said instead. Neither: it was cancelled, and nobody waits."""
+
 
 class Outlet(Protocol):
     """Where the messages of one request go."""
@@ -110,9 +113,9 @@ class Client:
         return mode is None or bytes(mode) != b'"url"' or "url" in _able(capability)
 
 
-def _able(capabilities: Raw) -> dict[str, Raw]:
+def _able(declared: Raw) -> dict[str, Raw]:
     try:
-        return _names.decode(capabilities)
+        return _names.decode(declared)
     except UNREADABLE:
         return {}
 
@@ -123,6 +126,7 @@ class Exchange:
     __slots__ = (
         "_asker",
         "client",
+        "ending",
         "headers",
         "identifier",
         "inputs",
@@ -159,6 +163,8 @@ class Exchange:
         self.headers: Mapping[str, str] | None = None
         """For a modern request over HTTP: its headers, which may repeat parameters of a tool."""
         self.task: asyncio.Task[None] | None = None
+        self.ending: Ending | None = None
+        """How it ended while its client was away with a question; whoever comes back is told."""
         self._asker = asker
 
     @property

@@ -5,11 +5,10 @@ Above: `server.py` and the transports. Below: `values.py`, `exchange.py`.
 
 from typing import Any
 
-import msgspec
-from msgspec import UNSET, Raw
+from msgspec import UNSET
 
 from toolfold.wire import jsonrpc
-from toolfold.wire.jsonrpc import UNREADABLE, Envelope
+from toolfold.wire.jsonrpc import Envelope, text_of
 from toolfold.wire.peer import CAPABILITY
 from toolfold.wire.serving.exchange import Meta
 from toolfold.wire.serving.values import Fault
@@ -52,6 +51,10 @@ def missing_capability(method: str) -> Fault:
     return Fault(jsonrpc.MISSING_CAPABILITY, f"this needs a client that answers {method}", needed)
 
 
+def cancelled() -> Fault:
+    return Fault(jsonrpc.INTERNAL_ERROR, "the request was cancelled; check whether it had an effect")
+
+
 def unknown(method: str) -> Fault:
     return Fault(jsonrpc.METHOD_NOT_FOUND, f"there is no method {method[:100]} here")
 
@@ -61,11 +64,3 @@ def fault_message(identifier: object, fault: Fault) -> bytes:
     if fault.data is not None:
         error["data"] = fault.data
     return jsonrpc.error_message_of(identifier, jsonrpc.encode(error))
-
-
-def text_of(raw: Raw) -> str | None:
-    """A JSON string, or nothing."""
-    try:
-        return msgspec.json.decode(raw, type=str)
-    except UNREADABLE:
-        return None

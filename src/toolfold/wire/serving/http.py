@@ -11,13 +11,14 @@ from msgspec import UNSET
 from toolfold.types import Caller
 from toolfold.wire import jsonrpc
 from toolfold.wire.headers import NAMED, read_value
-from toolfold.wire.jsonrpc import ABSENT, UNREADABLE, Envelope
+from toolfold.wire.jsonrpc import ABSENT, UNREADABLE, Envelope, text_of
 from toolfold.wire.serving.exchange import Meta, Params, read_params
-from toolfold.wire.serving.faults import check_identifier, check_meta, fault_message, text_of
+from toolfold.wire.serving.faults import check_identifier, check_meta, fault_message
 from toolfold.wire.serving.http_guard import Guard, Refusal, headers_of
-from toolfold.wire.serving.http_legacy import BATCH_VERSION, LegacyHttp, read_batch
+from toolfold.wire.serving.http_legacy import LegacyHttp
 from toolfold.wire.serving.http_stream import Gone, Receive, Responder, Scope, Send, Stream
 from toolfold.wire.serving.server import ONLY_MODERN, Server
+from toolfold.wire.serving.session import read_batch
 from toolfold.wire.serving.values import Fault
 from toolfold.wire.values import LEGACY_VERSIONS
 
@@ -81,8 +82,7 @@ class McpHttp:
 
     async def _body(self, headers: Mapping[str, str], receive: Receive) -> bytes:
         limit = self._server.options.max_body_bytes
-        told = headers.get("content-length", "0")
-        if told.isdigit() and int(told) > limit:
+        if (jsonrpc.number_of(headers.get("content-length")) or 0) > limit:
             raise Refusal(413, f"a message may have at most {limit} bytes")
         parts, size = [], 0
         while True:
@@ -132,8 +132,7 @@ class McpHttp:
         self, batch: list[Envelope], headers: Mapping[str, str], caller: Caller, responder: Responder
     ) -> None:
         session = self.legacy.sessions.get(headers.get("mcp-session-id", ""), caller)
-        version = session.session.client.version if session.session is not None else ""
-        if version != BATCH_VERSION or not batch:
+        if session.session is None or not session.session.batches or not batch:
             fault = Fault(jsonrpc.INVALID_REQUEST, "several messages in one are not served here")
             await responder.plain(400, fault_message(None, fault))
             return

@@ -1,8 +1,9 @@
 """Who may talk to an HTTP server at all: the name it was called by, the page that calls, and the key that is shown.
 
 A browser can be made to send requests to this machine by any page it shows, under any name that leads here. So `Host`
-must be a name of this machine, unless keys are asked for, and `Origin`, where there is one, must be allowed. A key is
-looked at by `identify` and goes no further. Above: `http.py`.
+must be a name of this machine, unless keys are asked for, and so must `Origin`, where there is one: `Host` proves
+nothing about a page, since a name that an attacker owns may lead here. A key is looked at by `identify` and goes no
+further. Above: `http.py`, and the other faces on the same port.
 """
 
 from collections.abc import Callable, Mapping
@@ -13,11 +14,12 @@ from msgspec import Struct
 
 from toolfold.errors import NotAuthorized
 from toolfold.types import LOCAL, Caller
+from toolfold.wire.http_client import is_this_machine
 
 Identify = Callable[[Mapping[str, str]], Caller]
 """Who calls, by the headers of a request. Raises `NotAuthorized` for a key that is missing or unknown."""
 
-LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+CHALLENGE = b'Bearer realm="toolfold"'
 
 
 def local(headers: Mapping[str, str]) -> Caller:
@@ -26,39 +28,71 @@ def local(headers: Mapping[str, str]) -> Caller:
 
 
 class Refusal(Exception):
-    """An answer that is no message: its status says it."""
+    """An answer that is no message: its status says it. `code` and `next_action` are for faces that tell them."""
 
-    def __init__(self, status: int, message: str, headers: tuple[tuple[bytes, bytes], ...] = ()) -> None:
+    def __init__(
+        self,
+        status: int,
+        message: str,
+        headers: tuple[tuple[bytes, bytes], ...] = (),
+        *,
+        code: str = "",
+        next_action: str = "",
+    ) -> None:
         super().__init__(message)
         self.status = status
         self.message = message
         self.headers = headers
+        self.code = code
+        self.next_action = next_action
 
 
 class Guard(Struct, frozen=True, kw_only=True):
-    """What is let in. `hosts` are the names it may be called by; empty: any, for servers that ask for keys."""
+    """What is let in. `any_host`: it may be called by any name, for servers that ask for keys."""
 
-    hosts: frozenset[str] = LOOPBACK
-    origins: frozenset[str] = frozenset()
-    """Origins allowed besides those of this machine, as `https://host:port`."""
+    any_host: bool = False
     identify: Identify = local
 
     def check(self, headers: Mapping[str, str]) -> Caller:
-        """The caller. Raises `Refusal`."""
-        if self.hosts and host_of(headers.get("host", "")) not in self.hosts:
-            raise Refusal(403, "this server is not known by that name; call it by its address on this machine")
+        """The caller of a request that may come in. Raises `Refusal`."""
+        self.admit(headers)
+        return self.caller(headers)
+
+    def admit(self, headers: Mapping[str, str]) -> None:
+        """Raises `Refusal` for a request that was led here, whoever sends it."""
+        if not self.any_host and not is_this_machine(host_of(headers.get("host", ""))):
+            raise Refusal(
+                403,
+                "without keys this server answers only to the names of its own machine",
+                code="HOST_NOT_ALLOWED",
+                next_action="ask for 127.0.0.1 or localhost, or configure keys under [callers.NAME]",
+            )
         origin = headers.get("origin")
-        if origin is not None and not self._allows(origin):
-            raise Refusal(403, "pages of that origin may not call this server")
+        if origin is not None and not _is_own(origin):
+            raise Refusal(
+                403,
+                "pages of that origin may not ask here",
+                code="ORIGIN_NOT_ALLOWED",
+                next_action="ask from a page of this machine, or from a program",
+            )
+
+    def caller(self, headers: Mapping[str, str]) -> Caller:
+        """Who asks. Raises `Refusal` for nobody that is known."""
         try:
             return self.identify(headers)
         except NotAuthorized as error:
-            raise Refusal(401, error.message, ((b"www-authenticate", b'Bearer realm="toolfold"'),)) from error
+            raise Refusal(
+                401,
+                error.message,
+                ((b"www-authenticate", CHALLENGE),),
+                code="NOT_AUTHENTICATED",
+                next_action=error.next_action or "send a key that is known here: Authorization: Bearer KEY",
+            ) from error
 
-    def _allows(self, origin: str) -> bool:
-        if origin in self.origins:
-            return True
-        return origin.startswith(("http://", "https://")) and host_of(origin.partition("//")[2]) in LOOPBACK
+
+def _is_own(origin: str) -> bool:
+    scheme, _, host = origin.partition("://")
+    return scheme in {"http", "https"} and is_this_machine(host_of(host))
 
 
 def host_of(header: str) -> str:

@@ -4,15 +4,16 @@ A session belongs to the caller that opened it and to nobody else. There are onl
 Above: `http.py`. Below: `session.py`, `http_stream.py`.
 """
 
+import asyncio
 import secrets
 import time
 
 import msgspec
-from msgspec import UNSET, Raw
+from msgspec import UNSET
 
 from toolfold.types import Caller
 from toolfold.wire import jsonrpc
-from toolfold.wire.jsonrpc import UNREADABLE, Envelope
+from toolfold.wire.jsonrpc import Envelope, number_of
 from toolfold.wire.serving.faults import fault_message
 from toolfold.wire.serving.http_guard import Refusal
 from toolfold.wire.serving.http_stream import Gone, Responder, Stream
@@ -21,13 +22,17 @@ from toolfold.wire.serving.session import Session
 from toolfold.wire.serving.values import Fault
 
 SESSION_HEADER = b"mcp-session-id"
-BATCH_VERSION = "2025-03-26"
 RESUMING_VERSION = "2025-11-25"
 """From this version on a stream begins with an empty event, so that it can be taken up from its very start."""
 RETRY_MS = 1000
 SWEEP_S = 30.0
 LINGER = 16
 """How many finished streams of a session are kept for clients that lost the end of one."""
+LINGER_BYTES = 4 * 1024 * 1024
+"""How much they may hold together, beside the last of them."""
+SMALL_BYTES = 64 * 1024
+LINGER_S = 10.0
+"""How long one that holds more is kept after all of it was sent: nobody tells whether all of it arrived."""
 
 
 class HttpSession:
@@ -50,17 +55,30 @@ class HttpSession:
     def stream(self) -> Stream:
         self._numbers += 1
         name = str(self._numbers)
-        for old in [key for key, one in self._streams.items() if one.done][:-LINGER]:
-            del self._streams[old]
+        self._tidy()
         self._streams[name] = Stream(name, self._kept)
         return self._streams[name]
+
+    def sent(self, stream: Stream) -> None:
+        """All of a stream went out."""
+        if stream.size > SMALL_BYTES:
+            asyncio.get_running_loop().call_later(LINGER_S, self._streams.pop, stream.name, None)
+
+    def _tidy(self) -> None:
+        """Lets go of the oldest finished streams."""
+        finished = [one for one in reversed(self._streams.values()) if one.done]
+        size = 0
+        for place, one in enumerate(finished):
+            size += one.size
+            if place >= LINGER or (place and size > LINGER_BYTES):
+                del self._streams[one.name]
 
     def taken_up(self, last: str) -> Stream | None:
         """The stream that an event belongs to, set back to just after it."""
         name, _, number = last.rpartition("_")
-        stream = self.general if name == "g" else self._streams.get(name)
-        if stream is not None and number.isdigit():
-            stream.rewind(int(number))
+        stream, after = self.general if name == "g" else self._streams.get(name), number_of(number)
+        if stream is not None and after is not None:
+            stream.rewind(after)
         return stream
 
     @property
@@ -74,13 +92,12 @@ class Sessions:
     def __init__(self, server: Server) -> None:
         self._server = server
         self._by_name: dict[str, HttpSession] = {}
-        self._swept = time.monotonic()
+        self._sweeping: asyncio.Task[None] | None = None
 
     def __len__(self) -> int:
         return len(self._by_name)
 
     async def open(self, message: Envelope, caller: Caller) -> tuple[HttpSession, bytes]:
-        await self._sweep()
         if len(self._by_name) >= self._server.options.max_sessions and not await self._make_room():
             raise Refusal(503, "too many sessions are open: try again later")
         name = secrets.token_urlsafe(24)
@@ -88,6 +105,8 @@ class Sessions:
         opened = HttpSession(name, caller, self._server.options.kept_events)
         opened.session, answer = await self._server.hello(message, known, opened.tell)
         self._by_name[name] = opened
+        if self._sweeping is None or self._sweeping.done():
+            self._sweeping = asyncio.get_running_loop().create_task(self._sweep())
         return opened, answer
 
     def get(self, name: str, caller: Caller) -> HttpSession:
@@ -108,14 +127,13 @@ class Sessions:
             await self._server.goodbye(session.session)
 
     async def _sweep(self) -> None:
-        """Ends sessions that nobody used for long."""
-        now = time.monotonic()
-        if now - self._swept < min(SWEEP_S, self._server.options.session_idle_s):
-            return
-        self._swept = now
-        limit = now - self._server.options.session_idle_s
-        for session in [one for one in self._by_name.values() if one.used < limit and not one.busy]:
-            await self.end(session)
+        """Ends sessions that nobody used for long, as long as there are any."""
+        idle_s = self._server.options.session_idle_s
+        while self._by_name:
+            await asyncio.sleep(min(SWEEP_S, idle_s))
+            limit = time.monotonic() - idle_s
+            for session in [one for one in self._by_name.values() if one.used < limit and not one.busy]:
+                await self.end(session)
 
     async def _make_room(self) -> bool:
         idle = [one for one in self._by_name.values() if not one.busy]
@@ -125,6 +143,9 @@ class Sessions:
         return True
 
     async def aclose(self) -> None:
+        if self._sweeping is not None:
+            self._sweeping.cancel()
+            await asyncio.gather(self._sweeping, return_exceptions=True)
         for session in tuple(self._by_name.values()):
             await self.end(session)
 
@@ -170,6 +191,7 @@ class LegacyHttp:
         prime = b"id: %b_0\nretry: %d\ndata: \n\n" % (stream.name.encode(), RETRY_MS) if resumes else b""
         try:
             await responder.stream(stream, modern=False, events=events or len(requests) > 1, prime=prime)
+            session.sent(stream)
         except Gone:
             return  # the work goes on, and whoever lost the stream may take it up again
         finally:
@@ -186,19 +208,10 @@ class LegacyHttp:
             session.listening = stream
         try:
             await responder.follow(stream)
+            session.sent(stream)
         except Gone:
             return
         finally:
             session.used = time.monotonic()
             if stream is session.general:
                 session.listening = None
-
-
-def read_batch(body: bytes) -> list[Envelope] | None:
-    """The messages of a batch; nothing where it is none."""
-    if body.lstrip()[:1] != b"[":
-        return None
-    try:
-        return [jsonrpc.read_envelope(part) for part in msgspec.json.decode(body, type=list[Raw])]
-    except UNREADABLE:
-        return None

@@ -21,7 +21,9 @@ EVENTS = b"text/event-stream"
 WATCH_AFTER_S = 0.02
 """A request that is answered sooner than this is not watched for its client going away."""
 MOST_WAITING = 2048
-"""How many messages wait for a client that does not read; then its stream ends."""
+"""How many messages wait for a client that does not read; further ones are dropped."""
+KEPT_BYTES = 256 * 1024
+"""How much of what was sent is kept, beside the last message, for whoever takes a stream up again."""
 BAD_REQUEST = frozenset({jsonrpc.HEADER_MISMATCH, jsonrpc.MISSING_CAPABILITY, jsonrpc.UNSUPPORTED_VERSION})
 
 
@@ -40,13 +42,15 @@ def status_of(fault: Fault | None, *, modern: bool) -> int:
 class Stream:
     """Messages on their way to a client. `name` makes it one that can be taken up again."""
 
-    def __init__(self, name: str = "", kept: int = 0, on_full: Callable[[], None] | None = None) -> None:
+    def __init__(self, name: str = "", kept: int = 0) -> None:
         self.name = name
         self.done = False
         self.fault: Fault | None = None
-        self._on_full = on_full
         self._waiting: deque[tuple[int, bytes]] = deque()
-        self._kept: deque[tuple[int, bytes]] = deque(maxlen=kept)
+        self.size = 0
+        """Of what is kept."""
+        self._most = kept
+        self._kept: deque[tuple[int, bytes]] = deque()
         self._count = 0
         self._wake: asyncio.Future[None] | None = None
         self._expected = 1
@@ -64,19 +68,24 @@ class Stream:
         if self.done:
             return
         self._count += 1
-        entry = (self._count, message)
-        self._kept.append(entry)
+        self._keep(self._count, message)
         if len(self._waiting) < MOST_WAITING:
-            self._waiting.append(entry)
-        elif self._on_full is not None:
-            self._on_full()
+            self._waiting.append((self._count, message))
         self._signal()
+
+    def _keep(self, number: int, message: bytes) -> None:
+        if not self._most:
+            return
+        self._kept.append((number, message))
+        self.size += len(message)
+        while len(self._kept) > 1 and (len(self._kept) > self._most or self.size > KEPT_BYTES):
+            self.size -= len(self._kept.popleft()[1])
 
     def finish(self, message: bytes, fault: Fault | None) -> None:
         self._expected -= 1
         if message:
             self._waiting.append((self._count + 1, message))
-            self._kept.append((self._count + 1, message))
+            self._keep(self._count + 1, message)
             if self._expected:
                 self._count += 1
         self.fault = fault
@@ -144,15 +153,7 @@ class Responder:
         await self._send({"type": "http.response.start", "status": status, "headers": [*shown, length, *headers]})
         await self._send({"type": "http.response.body", "body": body})
 
-    async def stream(
-        self,
-        stream: Stream,
-        *,
-        modern: bool,
-        events: bool = True,
-        prime: bytes = b"",
-        headers: tuple[tuple[bytes, bytes], ...] = (),
-    ) -> None:
+    async def stream(self, stream: Stream, *, modern: bool, events: bool = True, prime: bytes = b"") -> None:
         """Sends what the stream brings, until it is done. Raises `Gone` as soon as the client is."""
         watch = _Watch(self._receive)
         try:
@@ -163,10 +164,10 @@ class Responder:
             if stream.done and (not stream.started or not events):
                 taken = stream.take()[-1:]
                 await self.plain(
-                    status_of(stream.fault, modern=modern) if taken else 202, taken[0][1] if taken else b"", headers
+                    status_of(stream.fault, modern=modern) if taken else 202, taken[0][1] if taken else b""
                 )
                 return
-            await self._events(stream, watch, prime, headers)
+            await self._events(stream, watch, prime)
         finally:
             watch.stop()
 
@@ -178,10 +179,8 @@ class Responder:
         finally:
             watch.stop()
 
-    async def _events(
-        self, stream: Stream, watch: "_Watch", prime: bytes = b"", headers: tuple[tuple[bytes, bytes], ...] = ()
-    ) -> None:
-        start = [(b"content-type", EVENTS), (b"cache-control", b"no-cache"), (b"x-accel-buffering", b"no"), *headers]
+    async def _events(self, stream: Stream, watch: "_Watch", prime: bytes = b"") -> None:
+        start = [(b"content-type", EVENTS), (b"cache-control", b"no-cache"), (b"x-accel-buffering", b"no")]
         await self._send({"type": "http.response.start", "status": 200, "headers": start})
         if prime:
             await self._body(prime)

@@ -8,9 +8,8 @@ from collections.abc import Callable, Iterable
 
 from msgspec import Struct
 
-TOOLS_CHANGED = "notifications/tools/list_changed"
-PROMPTS_CHANGED = "notifications/prompts/list_changed"
-RESOURCES_CHANGED = "notifications/resources/list_changed"
+from toolfold.wire.values import PROMPTS_CHANGED, RESOURCES_CHANGED, TOOLS_CHANGED
+
 RESOURCE_UPDATED = "notifications/resources/updated"
 MESSAGE = "notifications/message"
 

@@ -10,7 +10,6 @@ from msgspec import Raw, Struct
 
 from toolfold.errors import ProtocolViolation
 from toolfold.wire.jsonrpc import ABSENT, UNREADABLE
-from toolfold.wire.tail import says_complete
 
 CACHEABLE = frozenset({"tools/list", "prompts/list", "resources/list", "resources/templates/list", "resources/read"})
 """Results that say how long they may be kept. `server/discover` is written where it is made."""
@@ -26,11 +25,6 @@ class _Said(Struct):
 
 
 _said = msgspec.json.Decoder(_Said)
-
-
-def is_complete(text: bytes) -> bool:
-    """Whether a large result says that nothing is asked for. Of one that does not seem to, this says nothing."""
-    return says_complete(text)
 
 
 def modern(method: str, text: bytes, *, complete: bool = False) -> bytes:

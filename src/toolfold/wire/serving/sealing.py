@@ -21,6 +21,8 @@ from toolfold.wire.serving.values import Fault
 Kind = Literal["held", "passed"]
 
 LONGEST = 1 << 20
+CHECK_FIRST = "check whether the request had an effect before you make it anew"
+"""What to do about a request whose end nobody heard of."""
 _ROUND_MEMBERS = frozenset({"_meta", "inputResponses", "requestState"})
 
 
@@ -75,7 +77,7 @@ def request_digest(method: str, params: Raw) -> str:
 
 
 def refused() -> Fault:
-    return Fault(INVALID_PARAMS, "the requestState is not valid here, or no longer: make the request anew without it")
+    return Fault(INVALID_PARAMS, f"the requestState is not valid here, or no longer: {CHECK_FIRST}")
 
 
 def _text(data: bytes) -> str:

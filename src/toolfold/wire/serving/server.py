@@ -11,23 +11,32 @@ from collections.abc import Mapping
 from typing import Any, TypeVar
 
 import msgspec
-from msgspec import Raw, Struct, field
+from msgspec import UNSET, Raw, Struct, field
 
 from toolfold.errors import RemoteError, ToolfoldError
 from toolfold.types import EMPTY_OBJECT, Caller
 from toolfold.wire import inputs, jsonrpc
-from toolfold.wire.jsonrpc import ABSENT, UNREADABLE, Envelope
-from toolfold.wire.meta import PREFIX
+from toolfold.wire.jsonrpc import ABSENT, REMEMBERED, UNREADABLE, Envelope, text_of
+from toolfold.wire.meta import PREFIX, SERVER_KEY
 from toolfold.wire.serving import hub as hubs
 from toolfold.wire.serving import results
 from toolfold.wire.serving.app import App
 from toolfold.wire.serving.asking import ModernAsker
-from toolfold.wire.serving.exchange import Asker, Client, Exchange, Meta, Outlet, Params, read_params
-from toolfold.wire.serving.faults import VERSIONS, check_meta, fault_message, missing_capability, text_of, unknown
+from toolfold.wire.serving.exchange import Asker, Client, Ending, Exchange, Meta, Outlet, Params, read_params
+from toolfold.wire.serving.faults import (
+    VERSIONS,
+    cancelled,
+    check_identifier,
+    check_meta,
+    fault_message,
+    missing_capability,
+    unknown,
+)
 from toolfold.wire.serving.sealing import Sealer, request_digest
 from toolfold.wire.serving.session import Hello, Session, read_hello
 from toolfold.wire.serving.values import About, Fault, ServeOptions
-from toolfold.wire.values import MODERN_VERSION
+from toolfold.wire.tail import says_complete
+from toolfold.wire.values import MODERN_VERSION, PROMPTS_CHANGED, RESOURCES_CHANGED, TOOLS_CHANGED
 
 log = logging.getLogger("toolfold.wire.serving")
 
@@ -38,14 +47,16 @@ ONLY_LEGACY = frozenset({"initialize", "ping", "logging/setLevel", "resources/su
 WISH = b"input_required"
 """Stands in every result that asks for input; what has it is looked at more closely."""
 SUBSCRIPTION_KEY = PREFIX + "subscriptionId"
-INFO_KEY = PREFIX + "serverInfo"
 END_GRACE_S = 2.0
 
 _LISTS = {
-    "toolsListChanged": hubs.TOOLS_CHANGED,
-    "promptsListChanged": hubs.PROMPTS_CHANGED,
-    "resourcesListChanged": hubs.RESOURCES_CHANGED,
+    "toolsListChanged": TOOLS_CHANGED,
+    "promptsListChanged": PROMPTS_CHANGED,
+    "resourcesListChanged": RESOURCES_CHANGED,
 }
+
+CLIENTS = 1024
+"""Modern clients that are remembered by what they say of themselves."""
 
 LARGE = 1 << 16
 """Answers over this size are not copied together."""
@@ -87,6 +98,7 @@ class Server:
         self._tasks: set[asyncio.Task[None]] = set()
         self._listening: set[asyncio.Task[None]] = set()
         self._closing = asyncio.Event()
+        self._clients: dict[tuple[Caller, bytes], Client] = {}
 
     # --- requests
 
@@ -99,16 +111,9 @@ class Server:
         headers: Mapping[str, str] | None = None,
     ) -> Exchange:
         """Starts to answer a request of the modern era. Raises a `Fault` for one that is not proper."""
-        params, meta = read
-        check_meta(meta)
-        client = Client(
-            caller=caller,
-            version=MODERN_VERSION,
-            capabilities=meta.capabilities,
-            info=meta.info if meta.info is not ABSENT else EMPTY_OBJECT,
-            log_level=text_of(meta.log_level),
-        )
-        exchange = self._exchange(message, client, outlet, read, self._asker)
+        params = read[0]
+        check_identifier(message)
+        exchange = self._exchange(message, self._client(caller, read), outlet, read, self._asker)
         exchange.headers = headers
         if exchange.method in ONLY_LEGACY:
             raise unknown(exchange.method)
@@ -118,16 +123,36 @@ class Server:
                 return held
         return self._start(exchange)
 
+    def _client(self, caller: Caller, read: tuple[Params, Meta]) -> Client:
+        """Who asks, as the request says. A client says the same of itself each time: what is short is read once."""
+        said, meta = read
+        key = (caller, b"" if said.meta is UNSET else bytes(said.meta))
+        known = self._clients.get(key)
+        if known is not None:
+            return known
+        check_meta(meta)
+        client = Client(
+            caller=caller,
+            version=MODERN_VERSION,
+            capabilities=meta.capabilities,
+            info=meta.info if meta.info is not ABSENT else EMPTY_OBJECT,
+            log_level=text_of(meta.log_level),
+        )
+        if len(key[1]) <= REMEMBERED:
+            while len(self._clients) >= CLIENTS:
+                self._clients.pop(next(iter(self._clients)))
+            self._clients[key] = client
+        return client
+
     def legacy(self, message: Envelope, session: Session, outlet: Outlet) -> Exchange:
-        """Starts to answer a request within a session."""
+        """Starts to answer a request within a session. Raises a `Fault` for one that is not proper."""
+        check_identifier(message)
         read = read_params(message.params)
         exchange = self._exchange(message, session.client, outlet, read, session.asker)
         if exchange.method in ONLY_MODERN or exchange.method == "initialize":
             raise unknown(exchange.method)
-        session.running.add(exchange)
         started = self._start(exchange, session)
-        if started.task is not None:
-            started.task.add_done_callback(lambda _: session.running.done(exchange))
+        session.running.add(started)
         return started
 
     def _exchange(
@@ -142,11 +167,14 @@ class Server:
             digest = request_digest(exchange.method, exchange.params)
             found = self._sealer.open(params.request_state, exchange.caller.name, digest)
             if found.kind == "held":
-                return self._asker.resume(found.value, params.input_responses, exchange)
+                held = self._asker.resume(found.value, params.input_responses, exchange)
+                if held.ending is not None:
+                    _finish(held, held.ending)
+                return held
             passed["requestState"] = Raw(jsonrpc.encode(found.value))
         if params.input_responses is not ABSENT:
             passed["inputResponses"] = params.input_responses
-        exchange.inputs = Raw(jsonrpc.encode(passed))
+        exchange.inputs = Raw(jsonrpc.encode(passed)) if passed else EMPTY_OBJECT
         return None
 
     def _start(self, exchange: Exchange, session: Session | None = None) -> Exchange:
@@ -157,13 +185,11 @@ class Server:
         return exchange
 
     async def _run(self, exchange: Exchange, session: Session | None) -> None:
-        fault: Fault | None
-        message: bytes | tuple[bytes, ...] = b""
+        result, fault = b"", None
         try:
-            message = await self._answer(exchange, session)
-            fault = None
+            result = await self._answer(exchange, session)
         except asyncio.CancelledError:
-            fault = None
+            fault = None if exchange.outlet is not None else cancelled()
         except Fault as error:
             fault = error
         except RemoteError as error:
@@ -173,17 +199,9 @@ class Server:
         except Exception:
             log.exception("answering %s failed", exchange.method)
             fault = Fault(jsonrpc.INTERNAL_ERROR, "the server failed at this; its log says more")
-        outlet, exchange.outlet = exchange.outlet, None
-        if outlet is None:
-            return
-        if fault is not None:
-            outlet.finish(fault_message(exchange.identifier, fault), fault)
-        elif isinstance(message, tuple):
-            outlet.finish_long(message)
-        else:
-            outlet.finish(message, None)
+        _finish(exchange, (result, fault))
 
-    async def _answer(self, exchange: Exchange, session: Session | None) -> bytes | tuple[bytes, ...]:
+    async def _answer(self, exchange: Exchange, session: Session | None) -> bytes:
         method = exchange.method
         if session is not None:
             own = await self._legacy_own(exchange, session) if method in ONLY_LEGACY else None
@@ -194,13 +212,11 @@ class Server:
             result = await self._listen(exchange)
         else:
             found = bytes(await self.app.handle(exchange))
-            complete = results.is_complete(found)
+            complete = says_complete(found)
             if not complete and method in inputs.METHODS and WISH in found:
                 found = self._passed_on(exchange, found)
             result = results.modern(method, found, complete=complete)
-        if len(result) > LARGE:
-            return jsonrpc.result_parts(exchange.identifier, jsonrpc.one_line(result))
-        return jsonrpc.result_message(exchange.identifier, jsonrpc.one_line(result))
+        return jsonrpc.one_line(result)
 
     def _passed_on(self, exchange: Exchange, result: bytes) -> bytes:
         """A wish for input of a server below: nothing the client did not declare, and its state under our seal."""
@@ -226,6 +242,7 @@ class Server:
 
     async def hello(self, message: Envelope, caller: Caller, tell: hubs.Tell) -> tuple[Session, bytes]:
         """Opens a session: it, and the answer to `initialize`."""
+        check_identifier(message)
         said: Hello = read_hello(message.params)
         about = await self.app.about(caller)
         session = Session(said, caller, hubs.granted_lists(about.capabilities, _LISTS.values()), tell)
@@ -335,6 +352,20 @@ class Server:
             await asyncio.wait(set(self._tasks), timeout=END_GRACE_S)
 
 
+def _finish(exchange: Exchange, ending: Ending) -> None:
+    """Sends the ending, or keeps it for a client that is away with a question."""
+    outlet, exchange.outlet = exchange.outlet, None
+    result, fault = ending
+    if outlet is None:
+        exchange.ending = ending
+    elif fault is not None:
+        outlet.finish(fault_message(exchange.identifier, fault), fault)
+    elif len(result) > LARGE:
+        outlet.finish_long(jsonrpc.result_parts(exchange.identifier, result))
+    else:
+        outlet.finish(jsonrpc.result_message(exchange.identifier, result) if result else b"", None)
+
+
 def _discovered(about: About) -> bytes:
     result: dict[str, Any] = {
         "resultType": "complete",
@@ -342,7 +373,7 @@ def _discovered(about: About) -> bytes:
         "capabilities": about.capabilities,
         "ttlMs": about.ttl_ms,
         "cacheScope": about.cache_scope,
-        "_meta": {INFO_KEY: about.info},
+        "_meta": {SERVER_KEY: about.info},
     }
     if about.instructions:
         result["instructions"] = about.instructions

@@ -3,6 +3,8 @@
 It knows no transport: one gives it a way to send. Above: `stdio.py`, `http_legacy.py`. Below: `server.py` makes it.
 """
 
+from functools import partial
+
 import msgspec
 from msgspec import Raw, Struct
 
@@ -14,6 +16,9 @@ from toolfold.wire.serving.exchange import Client, Exchange
 from toolfold.wire.serving.hub import Listener, Tell
 from toolfold.wire.serving.values import Fault
 from toolfold.wire.values import LEGACY_VERSIONS
+
+BATCH_VERSION = "2025-03-26"
+"""The one version that knows several messages in one."""
 
 LOWEST = "debug"
 """A client that named no level gets whatever its server sends."""
@@ -35,18 +40,21 @@ class Hello(Struct, frozen=True):
 _hello = msgspec.json.Decoder(Hello)
 
 
-class _Cancelled(Struct):
-    requestId: int | str | None = None  # noqa: N815 - the protocol's spelling
-
-
-_cancelled = msgspec.json.Decoder(_Cancelled)
-
-
 def read_hello(params: Raw) -> Hello:
     try:
         return _hello.decode(params)
     except UNREADABLE as error:
         raise Fault(jsonrpc.INVALID_PARAMS, f"`initialize` cannot be read: {error}", refused=True) from error
+
+
+def read_batch(body: bytes) -> list[Envelope] | None:
+    """The messages of a batch; nothing where it is none."""
+    if body.lstrip()[:1] != b"[":
+        return None
+    try:
+        return [jsonrpc.read_envelope(part) for part in msgspec.json.decode(body, type=list[Raw])]
+    except UNREADABLE:
+        return None
 
 
 class Running:
@@ -56,19 +64,18 @@ class Running:
         self._by_id: dict[object, Exchange] = {}
 
     def add(self, exchange: Exchange) -> None:
-        self._by_id[exchange.identifier] = exchange
+        """Keeps it under the id that it has now until it is done. One that was held comes again under another."""
+        if exchange.task is not None:
+            self._by_id[exchange.identifier] = exchange
+            exchange.task.add_done_callback(partial(self._done, exchange.identifier, exchange))
 
-    def done(self, exchange: Exchange) -> None:
-        if self._by_id.get(exchange.identifier) is exchange:
-            del self._by_id[exchange.identifier]
+    def _done(self, identifier: object, exchange: Exchange, task: object) -> None:
+        if self._by_id.get(identifier) is exchange:
+            del self._by_id[identifier]
 
     def cancel(self, params: Raw) -> None:
         """The client says that it no longer waits for a request."""
-        try:
-            identifier = _cancelled.decode(params).requestId
-        except UNREADABLE:
-            return
-        exchange = self._by_id.get(identifier)
+        exchange = self._by_id.get(jsonrpc.cancelled_by(params))
         if exchange is not None and exchange.task is not None:
             exchange.task.cancel()
 
@@ -90,6 +97,10 @@ class Session:
         self.asker = LegacyAsker()
         self.listener = Listener(caller.name, tell, lists, log_level=LOWEST)
         self.running = Running()
+
+    @property
+    def batches(self) -> bool:
+        return self.client.version == BATCH_VERSION
 
     def answered(self, message: Envelope) -> None:
         """The client answers something that it was asked."""

@@ -8,8 +8,7 @@ import os
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-import msgspec
-from msgspec import UNSET, Raw
+from msgspec import UNSET
 
 from toolfold.types import EMPTY_OBJECT, LOCAL, Caller
 from toolfold.wire import jsonrpc
@@ -17,13 +16,10 @@ from toolfold.wire.framing import LineFramer
 from toolfold.wire.jsonrpc import ABSENT, UNREADABLE, Envelope
 from toolfold.wire.pipes import PipeReader, PipeWriter, widen
 from toolfold.wire.serving.exchange import Exchange, Meta, Params, read_params
-from toolfold.wire.serving.faults import check_identifier, fault_message
+from toolfold.wire.serving.faults import fault_message
 from toolfold.wire.serving.server import ONLY_MODERN, Server
-from toolfold.wire.serving.session import Running, Session
+from toolfold.wire.serving.session import Running, Session, read_batch
 from toolfold.wire.serving.values import Fault
-
-BATCH_VERSION = "2025-03-26"
-"""The one version that knows several messages in one."""
 
 READ_SIZE = 1 << 16
 SETTLE_S = 1.0
@@ -74,8 +70,8 @@ class _Pipe:
         self.finish(fault_message(None, fault), fault)
 
     def _odd(self, line: bytes, error: Exception) -> None:
-        batch = _batch(line) if self._session is not None and self._session.client.version == BATCH_VERSION else None
-        if batch is None:
+        batch = read_batch(line) if self._session is not None and self._session.batches else None
+        if not batch:
             fault = Fault(jsonrpc.PARSE_ERROR, f"this is no JSON-RPC message: {error}")
             self.finish(fault_message(None, fault), fault)
             return
@@ -91,7 +87,6 @@ class _Pipe:
             self._notified(message)
         else:
             try:
-                check_identifier(message)
                 self._request(message, read_params(message.params), outlet)
             except Fault as fault:
                 outlet.finish(fault_message(message.id, fault), fault)
@@ -101,10 +96,7 @@ class _Pipe:
         if message.method == "initialize" and not modern:
             self._keep(self._hello(message, outlet))
         elif modern or self._session is None:
-            exchange = self._server.modern(message, read, self._caller, outlet)
-            self._running.add(exchange)
-            if exchange.task is not None:
-                exchange.task.add_done_callback(lambda _: self._running.done(exchange))
+            self._running.add(self._server.modern(message, read, self._caller, outlet))
         else:
             self._server.legacy(message, self._session, outlet)
 
@@ -181,13 +173,6 @@ def _drop(exchange: Exchange) -> None:
 
 def _is_request(message: Envelope) -> bool:
     return message.method is not UNSET and message.id is not UNSET
-
-
-def _batch(line: bytes) -> list[Envelope] | None:
-    try:
-        return [jsonrpc.read_envelope(part) for part in msgspec.json.decode(line, type=list[Raw])] or None
-    except UNREADABLE:
-        return None
 
 
 async def serve_stdio(

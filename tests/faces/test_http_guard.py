@@ -1,0 +1,64 @@
+"""Who may talk to the port: MCP and the HTTP/JSON face on it give the same answer."""
+
+import asyncio
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from toolfold import Gateway, Settings
+from toolfold.faces.http_api import make_app
+from toolfold.faces.identity import Identities
+from toolfold.faces.mcp_server.http import Site, guard_for
+from toolfold.faces.mcp_server.profiles import opened_app
+from toolfold.wire.serving import Server
+from toolfold.wire.serving.http import McpHttp
+
+HOSTS = (
+    "127.0.0.1:80",
+    "localhost",
+    "[::1]:1",
+    "127.0.0.5",
+    "127.1.2.3:9",
+    "evil.example",
+    "10.0.0.1",
+    "0.0.0.0",
+    "[",
+    "",
+)
+ORIGINS = (
+    "http://localhost:3000",
+    "http://127.0.0.9",
+    "https://[::1]",
+    "https://evil.example",
+    "null",
+    "file://",
+    "http://[",
+)
+DISCOVER = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+
+
+@pytest.mark.requirement("G-04")
+def test_both_faces_of_a_port_let_in_the_same_requests(tmp_path: Path) -> None:
+    async def main() -> None:
+        settings = Settings(home=tmp_path)
+        guard = guard_for("127.0.0.1", Identities(settings))
+        async with Gateway(settings) as gateway, opened_app(gateway, "discovery") as app:
+            mcp = McpHttp(Server(app), guard)
+            transport = httpx2.ASGITransport(Site(mcp, make_app(gateway, guard)))
+            async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+                asked = [{"Host": host} for host in HOSTS] + [{"Host": "localhost", "Origin": one} for one in ORIGINS]
+                refused = []
+                for headers in asked:
+                    one = await client.post("/mcp", json=DISCOVER, headers=headers)
+                    other = await client.get("/v1/instructions", headers=headers)
+                    assert (one.status_code == 403) == (other.status_code == 403), headers
+                    if other.status_code == 403:
+                        refused.append(headers)
+                        error = other.json()["error"]
+                        assert one.json()["error"]["message"] == error["message"]
+                        assert error["next_action"]
+            assert refused == [*asked[5:10], *asked[13:]]
+            await mcp.aclose()
+
+    asyncio.run(main())
