@@ -49,6 +49,9 @@ nothing catches `Exception`.
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
+INTERNAL_ERROR = "INTERNAL_ERROR"
+"""The code of a bug: what went wrong is in the log, and has no class here."""
+
 
 class ToolfoldError(Exception):
     """The root. `code` is stable and for programs; the rest is for whoever reads it, person or model."""

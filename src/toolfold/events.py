@@ -44,7 +44,7 @@ class Events:
 
     def heard(self, *names: str) -> bool:
         """Whether anybody listens to events of these names: who asks first need not gather what nobody hears."""
-        return bool(self._listeners) or any(self._only.get(name) for name in names)
+        return bool(self._listeners) or any(map(self._only.get, names))
 
     def emit(self, name: str, **data: Any) -> None:
         only = self._only.get(name, ())

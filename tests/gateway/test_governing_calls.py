@@ -95,7 +95,7 @@ def test_a_request_that_was_built_by_hand_is_refused_all_the_same(tmp_path: Path
             await gateway.build()
             tool = await gateway.catalogue.tool("shop.delete_order")
             with pytest.raises(ToolNotFound):
-                await gateway.calls.call(Request(tool=tool, arguments=Raw(b'{"order_id":1}'), caller=ALICE))
+                await gateway.calls(Request(tool=tool, arguments=Raw(b'{"order_id":1}'), caller=ALICE))
             assert server.calls == []
             asked = {"tool_id": "shop.delete_order"}
             with pytest.raises(ToolNotFound):

@@ -4,6 +4,6 @@ One shape from end to end: a `Handler` takes a `Request` and gives an `Outcome`.
 outside in. The gateway stands above; below are the upstreams, of which only the innermost handler knows.
 """
 
-from toolfold.calls.stack import Handler, Request, Wrap, stack
+from toolfold.calls.stack import Check, Handler, Request, Wrap, checked, stack
 
-__all__ = ["Handler", "Request", "Wrap", "stack"]
+__all__ = ["Check", "Handler", "Request", "Wrap", "checked", "stack"]

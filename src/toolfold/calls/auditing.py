@@ -1,6 +1,6 @@
-"""Tells how each call ended, with who asked, to those who keep it: the trail and the metrics.
+"""Tells of each call, when it starts and how it ended, however that was: to those who keep it, and as events.
 
-Values are theirs to judge; nothing is looked into here.
+Whoever is told judges what to keep of it; events hold shapes and sizes, never values.
 """
 
 import asyncio
@@ -9,8 +9,9 @@ from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
-from toolfold.calls.stack import Handler, Request, Wrap
-from toolfold.errors import ToolfoldError
+from toolfold.calls.stack import Handler, Request
+from toolfold.errors import INTERNAL_ERROR, ToolfoldError
+from toolfold.events import Events
 from toolfold.types import Outcome
 
 CANCELLED = "CANCELLED"
@@ -30,30 +31,61 @@ class Ended(Struct, frozen=True):
 Teller = Callable[[Ended], None]
 
 
-def audited(tellers: Sequence[Teller]) -> Wrap:
-    def wrap(handler: Handler) -> Handler:
-        if not tellers:
-            return handler
+class Auditor:
+    """Tells events at once, and the tellers a moment later, when whoever waits for the outcome has it."""
 
+    def __init__(self, tellers: Sequence[Teller], events: Events) -> None:
+        self._tellers = tellers
+        self._events = events
+        self._ended: list[Ended] = []
+
+    def settle(self) -> None:
+        """Tells what is not told yet. For whoever is about to read what was told."""
+        ended, self._ended = self._ended, []
+        for one in ended:
+            for tell in self._tellers:
+                tell(one)
+
+    def _over(self, ended: Ended) -> None:
+        if not self._ended:
+            asyncio.get_running_loop().call_soon(self.settle)
+        self._ended.append(ended)
+        if self._events.heard("call.finished", "call.failed"):
+            _tell_end(self._events, ended)
+
+    def wrap(self, handler: Handler) -> Handler:
         async def told(request: Request) -> Outcome:
+            if self._events.heard("call.started"):
+                _tell_start(self._events, request)
             started = time.perf_counter()
             outcome: Outcome | None = None
-            code = message = ""
+            code, message = INTERNAL_ERROR, "something went wrong that has no name"
             try:
                 outcome = await handler(request)
+                code = message = ""
             except ToolfoldError as error:
                 code, message = error.code, error.message
                 raise
             except asyncio.CancelledError:
-                code = CANCELLED
+                code, message = CANCELLED, ""
                 raise
             finally:
                 seconds = time.perf_counter() - started
-                ended = Ended(request, time.time() - seconds, seconds, outcome, code, message)
-                for tell in tellers:
-                    tell(ended)
+                self._over(Ended(request, time.time() - seconds, seconds, outcome, code, message))
             return outcome
 
         return told
 
-    return wrap
+
+def _tell_start(events: Events, request: Request) -> None:
+    tool, sent = request.tool, len(memoryview(request.arguments))
+    events.emit("call.started", tool_id=tool.tool_id, version=tool.version, argument_bytes=sent)
+
+
+def _tell_end(events: Events, ended: Ended) -> None:
+    tool_id, seconds = ended.request.tool.tool_id, round(ended.seconds, 6)
+    if ended.outcome is None:
+        events.emit("call.failed", tool_id=tool_id, seconds=seconds, code=ended.code)
+        return
+    size = len(memoryview(ended.outcome.result))
+    events.emit("call.finished", tool_id=tool_id, seconds=seconds, is_error=ended.outcome.is_error, result_bytes=size)

@@ -11,9 +11,9 @@ import msgspec
 from msgspec import Raw
 
 from toolfold.calls.examples import example_for
-from toolfold.calls.stack import Handler, Request
-from toolfold.errors import InvalidArguments
-from toolfold.types import Outcome, Tool
+from toolfold.calls.stack import Request
+from toolfold.errors import InvalidArguments, ToolChanged
+from toolfold.types import Tool
 
 MAX_PROBLEMS = 8
 MAX_TEXT = 300
@@ -28,12 +28,10 @@ class Checker:
     def __init__(self) -> None:
         self._known: dict[str, Any] = {}
 
-    def wrap(self, handler: Handler) -> Handler:
-        async def checked(request: Request) -> Outcome:
-            self.check(request.tool, request.arguments)
-            return await handler(request)
-
-        return checked
+    def __call__(self, request: Request) -> None:
+        if request.expect_version is not None and request.expect_version != request.tool.version:
+            raise _changed(request.tool, request.expect_version)
+        self.check(request.tool, request.arguments)
 
     def check(self, tool: Tool, arguments: Raw) -> None:
         """Raises `InvalidArguments` that names each field, what was expected, and arguments that would do."""
@@ -47,10 +45,7 @@ class Checker:
             schema = msgspec.json.decode(tool.definition.input_schema)
             problems = list(_problems(validator, given, _names(schema)))
             advice = _advice(schema, given) if problems else ""
-        except (
-            ValueError,
-            RecursionError,
-        ) as error:  # values that the validator cannot take in, such as very deep ones
+        except (ValueError, RecursionError) as error:  # what the validator cannot take in, such as very deep values
             raise _unreadable(tool, error) from None
         if problems:
             raise InvalidArguments(
@@ -65,6 +60,13 @@ class Checker:
                 self._known.pop(next(iter(self._known)))
             self._known[tool.fingerprint] = made_validator(tool.definition.input_schema)
         return self._known[tool.fingerprint]
+
+
+def _changed(tool: Tool, expected: int) -> ToolChanged:
+    return ToolChanged(
+        f"{tool.tool_id} changed since it was expanded: version {expected} is now {tool.version}",
+        next_action=f"call expand_tool for {tool.tool_id} again, and use the schema it shows now",
+    )
 
 
 def decoded(tool: Tool, arguments: Raw) -> Any:

@@ -5,14 +5,13 @@ that it can ask is not asked; then the error says how the owner can allow the ca
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 import msgspec
 from msgspec import Raw, Struct
 
-from toolfold.calls.stack import Handler, Request, Wrap
+from toolfold.calls.stack import Check, Request
 from toolfold.errors import ConfirmationNeeded, Declined
-from toolfold.types import Outcome
 
 ELICIT = "elicitation/create"
 ANSWER_WITHIN_S = 600.0
@@ -34,19 +33,14 @@ class _Answer(Struct):
     content: dict[str, Raw] | None = None
 
 
-def confirmed(wanted: Wanted, shown: Shown) -> Wrap:
-    def wrap(handler: Handler) -> Handler:
-        async def asked(request: Request) -> Outcome:
-            if not request.confirmed and wanted(request):
-                await _ask(request, shown(request))
-            return await handler(request)
+def confirmed(wanted: Wanted, shown: Shown) -> Check:
+    def check(request: Request) -> Awaitable[Request] | None:
+        return _asked(request, shown(request)) if not request.confirmed and wanted(request) else None
 
-        return asked
-
-    return wrap
+    return check
 
 
-async def _ask(request: Request, arguments: str) -> None:
+async def _asked(request: Request, arguments: str) -> Request:
     tool_id = request.tool.tool_id
     if request.on_input is None or not can_ask(request.capabilities):
         raise ConfirmationNeeded(
@@ -68,6 +62,7 @@ async def _ask(request: Request, arguments: str) -> None:
             f"the user did not confirm the call of {tool_id}; it was not made",
             next_action="do not try again as it is; ask the user what they want instead",
         )
+    return request
 
 
 def question(tool_id: str, risks: tuple[str, ...], arguments: str) -> Raw:

@@ -9,18 +9,27 @@ from toolfold.upstream.pool import Pool
 
 def invoked(pool: Callable[[], Awaitable[Pool]]) -> Handler:
     """`pool` is asked for when the first call needs it."""
+    servers: Pool | None = None
 
-    async def invoke(request: Request) -> Outcome:
-        call = Call(
-            tool=request.tool.name,
-            arguments=request.arguments,
-            meta=request.meta,
-            timeout_s=request.timeout_s,
-            capabilities=request.capabilities,
-            may_spill=request.may_spill,
-            inputs=request.inputs,
-        )
+    def invoke(request: Request) -> Awaitable[Outcome]:
+        return _sent(servers, request) if servers is not None else first(request)
+
+    async def first(request: Request) -> Outcome:
+        nonlocal servers
         servers = await pool()
-        return await servers.call(request.tool.server, call, on_progress=request.on_progress, on_input=request.on_input)
+        return await _sent(servers, request)
 
     return invoke
+
+
+def _sent(servers: Pool, request: Request) -> Awaitable[Outcome]:
+    call = Call(
+        tool=request.tool.name,
+        arguments=request.arguments,
+        meta=request.meta,
+        timeout_s=request.timeout_s,
+        capabilities=request.capabilities,
+        may_spill=not request.whole,
+        inputs=request.inputs,
+    )
+    return servers.call(request.tool.server, call, on_progress=request.on_progress, on_input=request.on_input)

@@ -25,9 +25,9 @@ class Request(Struct, frozen=True, kw_only=True):
     max_response: tuple[int | None, int | None] = (None, None)
     """Over how many bytes, and tokens, the result is stored, where the caller has limits of its own."""
     whole: bool = False
-    """The outcome goes to a program, not to a model: it is given whole, however large."""
-    may_spill: bool = False
-    """See `Call.may_spill`: set by the handler that stores large results, for those below it."""
+    """The outcome goes to a program, not to a model: it is given whole, however large, and never spilled."""
+    expect_version: int | None = None
+    """The version that the caller knows; a tool that changed since is not called."""
     confirmed: bool = False
     """A person at this machine has said yes to this very call already."""
 
@@ -35,6 +35,27 @@ class Request(Struct, frozen=True, kw_only=True):
 Handler = Callable[[Request], Awaitable[Outcome]]
 Wrap = Callable[[Handler], Handler]
 """A handler around a handler: it may refuse, bound or record, and otherwise passes the request on."""
+
+
+Check = Callable[[Request], Awaitable[Request] | None]
+"""Looks at a request before it goes on: raises, or gives another one in its place. `None` at once: it goes on as it is.
+Every call goes through all of them, and few have to wait for anything."""
+
+
+def checked(checks: Sequence[Check]) -> Wrap:
+    """One handler that does all of these, one after the other."""
+
+    def wrap(handler: Handler) -> Handler:
+        async def check_all(request: Request) -> Outcome:
+            for check in checks:
+                waiting = check(request)
+                if waiting is not None:
+                    request = await waiting
+            return await handler(request)
+
+        return check_all
+
+    return wrap
 
 
 def stack(innermost: Handler, wraps: Sequence[Wrap]) -> Handler:

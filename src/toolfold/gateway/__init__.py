@@ -16,6 +16,7 @@ from toolfold.catalogue.catalogue import Branch, Catalogue, Tree
 from toolfold.config import Settings
 from toolfold.errors import StoreError, UpstreamError
 from toolfold.events import Events
+from toolfold.gateway.cleaning import clean
 from toolfold.gateway.expansions import Expansions
 from toolfold.gateway.finding import Finder
 from toolfold.gateway.looking import Looking
@@ -27,9 +28,9 @@ if TYPE_CHECKING:
     import asyncio
 
     from toolfold import BlockingGateway
+    from toolfold.calls import Handler
     from toolfold.catalogue.build import Build as Build
     from toolfold.gateway.agents import Agent
-    from toolfold.gateway.calling import CallStack
     from toolfold.gateway.describing import Describer
     from toolfold.gateway.governing import Governor
     from toolfold.gateway.living import LiveSession, Living
@@ -75,7 +76,7 @@ class Gateway(Looking):
         self._upstreams: Upstreams | None = None
         self._finder: Finder | None = None
         self._describer: Describer | None = None
-        self._calls: CallStack | None = None
+        self._calls: Handler | None = None
         self._scripts: Scripts | None = None
         self._governor: Governor | None = None
         self._outputs: StoredOutputs | None = None
@@ -92,17 +93,17 @@ class Gateway(Looking):
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Ends every server and lets go of the store. Safe to call twice."""
-        if self._scripts is not None:
-            await self._scripts.aclose()
-        if self._upstreams is not None:
-            await self._upstreams.aclose()
-        if self._outputs is not None:
-            await self._outputs.aclose()
-        if self._governor is not None:
-            await self._governor.aclose()
-            self._governor = None
-        await self._resources.aclose()
+        """Ends every server and lets go of the store, each even where ending another failed. Safe to call twice."""
+        async with AsyncExitStack() as closing:  # the last one in is closed first
+            closing.push_async_callback(self._resources.aclose)
+            if self._governor is not None:
+                closing.push_async_callback(self._governor.aclose)
+                self._governor = None
+            if self._describer is not None:
+                closing.push_async_callback(self._describer.observer.settled)
+            for part in (self._outputs, self._upstreams, self._scripts):
+                if part is not None:
+                    closing.push_async_callback(part.aclose)
 
     def blocking(self) -> "BlockingGateway":
         """The same for programs without `async`: `with Gateway(settings).blocking() as gateway`."""
@@ -154,7 +155,7 @@ class Gateway(Looking):
         if self._governor is None:
             from toolfold.gateway.governing import Governor
 
-            self._governor = Governor(self, self._open_store(), self.settings, self.events)
+            self._governor = Governor(self, self._open_store(), self.settings, self.events, self.upstreams.secrets)
         return self._governor
 
     @property
@@ -234,10 +235,10 @@ class Gateway(Looking):
         `whole` is for programs: a result too large for a model is then given as it is. `confirmed` is for faces with a
         person in front of them who has said yes. `max_response` are a caller's own limits in bytes and tokens.
         """
-        from toolfold.calls import Request
-        from toolfold.gateway.calling import encoded
+        from toolfold.gateway.calling import Request, encoded
 
-        tool = await self.governor.tool(tool_id, caller)
+        caller = self.governor.standing(caller)
+        tool = await self.governor.tool(clean(tool_id), caller)
         request = Request(
             tool=tool,
             arguments=encoded(tool, args),
@@ -250,19 +251,18 @@ class Gateway(Looking):
             whole=whole,
             confirmed=confirmed,
             max_response=max_response,
+            expect_version=expect_version,
         )
-        return await self.calls.call(request, expect_version=expect_version)
+        return await self.calls(request)
 
     @property
-    def calls(self) -> "CallStack":
+    def calls(self) -> "Handler":
         """The stack of handlers that every call goes through."""
         if self._calls is None:
-            from toolfold.gateway.calling import CallStack
+            from toolfold.gateway.calling import call_stack
 
             longest = self.settings.limits.call_timeout_s
-            self._calls = CallStack(
-                self.pool, self.describer, self.events, longest, self.governor, outputs=self.outputs
-            )
+            self._calls = call_stack(self.pool, self.describer, longest, self.governor, self.outputs)
         return self._calls
 
     @property

@@ -10,58 +10,34 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import Raw
 
-from toolfold.calls import Handler, Request, stack
+from toolfold.calls import Handler, Request, checked, stack
 from toolfold.calls.bounding import bounded
 from toolfold.calls.checking import Checker
 from toolfold.calls.invoking import invoked
-from toolfold.calls.recording import recorded
-from toolfold.errors import InvalidArguments, ToolChanged
-from toolfold.events import Events
+from toolfold.errors import InvalidArguments
 from toolfold.gateway.describing import Describer
 from toolfold.gateway.governing import Governor
 from toolfold.gateway.storing import StoredOutputs
-from toolfold.types import Outcome, Tool
+from toolfold.types import Tool
 
 if TYPE_CHECKING:
     from toolfold.upstream.pool import Pool
 
+__all__ = ["Request", "call_stack", "encoded"]
 
-class CallStack:
-    """The stack of handlers around the servers of one gateway."""
 
-    def __init__(
-        self,
-        pool: "Callable[[], Awaitable[Pool]]",
-        describer: Describer,
-        events: Events,
-        longest_s: float,
-        governor: Governor,
-        *,
-        outputs: StoredOutputs,
-    ) -> None:
-        outer, authorised, confirmed = governor.wraps()
-        storing, referring = outputs.wraps
-        wraps = [
-            recorded(events),
-            *outer,
-            storing,
-            authorised,
-            referring,
-            Checker().wrap,
-            confirmed,
-            describer.wrap,
-            bounded(longest_s),
-        ]
-        self._handler: Handler = stack(invoked(pool), wraps)
-
-    async def call(self, request: Request, *, expect_version: int | None = None) -> Outcome:
-        tool = request.tool
-        if expect_version is not None and expect_version != tool.version:
-            raise ToolChanged(
-                f"{tool.tool_id} changed since it was expanded: version {expect_version} is now {tool.version}",
-                next_action=f"call expand_tool for {tool.tool_id} again, and use the schema it shows now",
-            )
-        return await self._handler(request)
+def call_stack(
+    pool: "Callable[[], Awaitable[Pool]]",
+    describer: Describer,
+    longest_s: float,
+    governor: Governor,
+    outputs: StoredOutputs,
+) -> Handler:
+    """The handler that every call of one gateway goes through."""
+    outer, authorise, confirm = governor.wraps()
+    storing, refer = outputs.wraps
+    checks = checked([authorise, refer, Checker(), confirm])
+    return stack(invoked(pool), [*outer, storing, checks, describer.wrap, bounded(longest_s)])
 
 
 def encoded(tool: Tool, arguments: Mapping[str, Any] | Raw) -> Raw:

@@ -83,9 +83,6 @@ class Chains:
     def __init__(self) -> None:
         self._known: dict[tuple[str, str], Chain] = {}
 
-    def __len__(self) -> int:
-        return len(self._known)
-
     def get(self, caller: str, session: str) -> Chain | None:
         return self._known.get((caller, session))
 

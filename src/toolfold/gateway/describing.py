@@ -60,6 +60,9 @@ class Describer:
 
     async def tool(self, tool_id: str) -> Tool:
         """A tool of the catalogue, or the toolbox's own, which is always there and always allowed."""
+        known = self._catalogue.known(tool_id)
+        if known is not None:
+            return known
         if tool_id.casefold() == INSPECTOR_ID:
             return inspector_tool()
         try:
@@ -127,7 +130,7 @@ class Describer:
             if request.tool.server == TOOLBOX:
                 return await self._inspector_call(request)
             outcome = await handler(request)
-            await self.observer.saw(request.tool, outcome)
+            self.observer.saw(request.tool, outcome)
             return outcome
 
         return handled

@@ -67,6 +67,7 @@ class Finder:
         self._allowed: Allowing | None = None
         self._held: int | None = None
         self._syncing = asyncio.Lock()
+        self._opening = asyncio.Lock()
 
     def limited(self, catalogue: Catalogue, allowed: "Allowing") -> "Finder":
         """The same search over what `allowed` lets through; the catalogue shows just that."""
@@ -118,9 +119,11 @@ class Finder:
         if self._whole is not None:
             return await self._whole._opened()  # noqa: SLF001 - the finder that this one is a copy of
         if self._index is None:
-            from toolfold.search import open_index
+            async with self._opening:
+                if self._index is None:
+                    from toolfold.search import open_index
 
-            self._index = await asyncio.to_thread(open_index, self._folder, learn=self._learns)
+                    self._index = await asyncio.to_thread(open_index, self._folder, learn=self._learns)
         return self._index
 
     async def hits(self, query: str, path: Path, *, tags: Sequence[str] = (), limit: int) -> list[Hit]:

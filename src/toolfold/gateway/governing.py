@@ -8,8 +8,10 @@ trail, telemetry.
 import asyncio
 import contextlib
 import logging
+import os
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec.structs import replace
@@ -20,6 +22,7 @@ from toolfold.config import Settings
 from toolfold.config.callers import LOCAL_NAME
 from toolfold.errors import ConfigError, ToolfoldError
 from toolfold.events import Event, Events
+from toolfold.gateway.shapes import Masker, shown_arguments
 from toolfold.gateway.sight import Scene, Sight
 from toolfold.gateway.steps import StepName
 from toolfold.gateway.trail import Trail
@@ -30,7 +33,7 @@ from toolfold.telemetry.metrics import Metrics
 from toolfold.types import LOCAL, Caller, Tool, ToolDefinition
 
 if TYPE_CHECKING:
-    from toolfold.calls import Request, Wrap
+    from toolfold.calls import Check, Request, Wrap
     from toolfold.calls.auditing import Teller
     from toolfold.gateway.savings import Savings
     from toolfold.telemetry.spans import Tracing
@@ -50,7 +53,9 @@ log = logging.getLogger("toolfold.gateway")
 class Governor:
     """The policies, trust, trail and telemetry of one gateway."""
 
-    def __init__(self, whole: Scene, store: Store, settings: Settings, events: Events) -> None:
+    def __init__(
+        self, whole: Scene, store: Store, settings: Settings, events: Events, secrets: Collection[str] = ()
+    ) -> None:
         self._whole = whole
         self._settings = settings
         self._events = events
@@ -61,12 +66,16 @@ class Governor:
         self._open = {name: self._lets_all_through(rules) for name, rules in self._rules.items()}
         self._sights: dict[tuple[str, tuple[str, ...]], Sight] = {}
         self._stamp: tuple[float, bytes] = (0.0, b"")
-        self._reviewed: tuple[int, Reviewed] | None = None
+        self._reviewed: tuple[tuple[int, bytes], Reviewed] = ((0, b""), Reviewed())
         self._reported: set[tuple[str, str]] = set()
-        self._tasks: set[asyncio.Task[object]] = set()
+        self._reviewing = asyncio.Lock()
+        self._looking: asyncio.Task[None] | None = None
+        self._look_again = False
         self._unsubscribe = events.subscribe(self._heard, only="catalogue.updated")
         self.truster = Truster(store, settings.trust)
         self.metrics = Metrics()
+        self._settle: list[Callable[[], None]] = []
+        self._secrets = secrets
         self.first_build: asyncio.Future[None] | None = None
         """Where there is no catalogue yet: done when there is one. Whoever asks for a tool waits for it."""
         self._store = store
@@ -79,9 +88,9 @@ class Governor:
     async def aclose(self) -> None:
         """Writes what is waiting, and ends what still runs."""
         self._unsubscribe()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._looking is not None:
+            self._looking.cancel()
+            await asyncio.wait((self._looking,))
         if self.trail is not None:
             await self.trail.aclose()
         if self._tracing is not None:
@@ -89,7 +98,17 @@ class Governor:
 
     def new_trail(self) -> Trail:
         """A trail over the store: for reading what was kept where nothing is kept any more."""
-        return Trail(self._store, self._settings, self._learned)
+        return Trail(self._store, self._settings, lambda: self.masker, self._learned, settle=self.settle)
+
+    def settle(self) -> None:
+        """Whoever reads what was kept and counted sees every call that is over."""
+        for settle in self._settle:
+            settle()
+
+    @cached_property
+    def masker(self) -> Masker:
+        """Takes out of texts what the configuration keeps secret, and what was looked up for servers since."""
+        return Masker(self._settings, os.environ.items(), self._secrets)
 
     async def savings(self) -> "Savings":
         """The tokens that all definitions would have cost, against what was shown."""
@@ -166,7 +185,8 @@ class Governor:
 
     async def tool(self, tool_id: str, caller: Caller) -> Tool:
         """The tool that a call is about. A call of one that is not there is kept, too."""
-        await self.begun()
+        if self.first_build is not None:
+            await self.begun()
         trail = self.trail
         if trail is not None and trail.chains.get(caller.name, caller.session) is None:
             await trail.recall(caller)
@@ -174,43 +194,48 @@ class Governor:
         try:
             return await describer.tool(tool_id)
         except ToolfoldError as error:
-            self.metrics.stepped("call", error.code)
-            if trail is not None:
-                trail.refused(caller, tool_id, error)
+            self.refused(caller, tool_id, error)
             raise
 
-    def wraps(self) -> "tuple[list[Wrap], Wrap, Wrap]":
-        """What goes around a call: outermost those that keep it, then authorising it; and confirming it, further in."""
-        from toolfold.calls.auditing import audited
-        from toolfold.calls.authorising import authorised
+    def refused(self, caller: Caller, tool_id: str, error: ToolfoldError) -> None:
+        """Keeps a call that ended before it was one."""
+        self.metrics.stepped("call", error.code)
+        if self.trail is not None:
+            self.trail.refused(caller, tool_id, error)
+
+    def wraps(self) -> "tuple[list[Wrap], Check, Check]":
+        """What goes around a call: outermost those that keep it; and what is checked before it: whether it is allowed,
+        and, further in, whether somebody has to confirm it."""
+        from toolfold.calls.auditing import Auditor
         from toolfold.calls.confirming import confirmed
 
         tellers: list[Teller] = [self.metrics.called]
         if self.trail is not None:
             tellers.append(self.trail.called)
-        outer = [audited(tellers)]
+        auditor = Auditor(tellers, self._events)
+        self._settle.append(auditor.settle)
+        outer: list[Wrap] = [auditor.wrap]
         if self._tracing is not None:
             outer.append(self._tracing.wrap)
-        return outer, authorised(self._authorise), confirmed(self._wants_confirmation, self._shown_arguments)
+        return outer, self._authorise, confirmed(self._wants_confirmation, self._shown_arguments)
 
-    def _authorise(self, request: "Request") -> Awaitable[None] | None:
+    def _authorise(self, request: "Request") -> "Awaitable[Request] | None":
+        """Refuses what the caller may not see, whoever built the request and however the tool was found."""
         scene = self.scene(request.caller)
-        return None if scene is self._whole else self._look_up(scene, request.tool.tool_id)
+        return None if scene is self._whole else self._looked_up(scene, request)
 
-    async def _look_up(self, scene: Scene, tool_id: str) -> None:
-        await scene.describer.tool(tool_id)
+    async def _looked_up(self, scene: Scene, request: "Request") -> "Request":
+        await scene.describer.tool(request.tool.tool_id)
+        return request
 
     def _wants_confirmation(self, request: "Request") -> bool:
-        rules = self._rules[self.standing(request.caller).policy]
+        rules = self._rules[request.caller.policy]
         if rules.confirms_nothing:
             return False
-        known = self._reviewed[1].flags if self._reviewed is not None else {}
-        return rules.confirms(request.tool, known.get(request.tool.fingerprint, ()))
+        return rules.confirms(request.tool, self._reviewed[1].flags.get(request.tool.fingerprint, ()))
 
     def _shown_arguments(self, request: "Request") -> str:
-        from toolfold.gateway.shapes import shown_arguments
-
-        return shown_arguments(self._settings, request.arguments)
+        return shown_arguments(self.masker, request.arguments)
 
     async def review(self) -> Reviewed:
         """Looks at the whole catalogue: what changed since it was accepted, and what its texts hide."""
@@ -219,8 +244,18 @@ class Governor:
             return await self._review(view.generation, tools)
 
     async def _review(self, generation: int, tools: list[Tool]) -> Reviewed:
-        found = await self.truster.review(tools)
-        self._reviewed = (generation, found)
+        async with self._reviewing:  # whoever comes while another looks takes what that one found
+            state = (generation, await self.truster.stamp())
+            if state == self._reviewed[0]:
+                return self._reviewed[1]
+            found = await self.truster.review(tools)
+            if generation >= self._reviewed[0][0]:
+                self._reviewed = (state, found)
+        self._report(found)
+        return found
+
+    def _report(self, found: Reviewed) -> None:
+        """Tells of each tool that changed or is new, once."""
         for standing in found.standings:
             once = (standing.tool_id, standing.fingerprint)
             if standing.state == "accepted" or once in self._reported:
@@ -228,7 +263,6 @@ class Governor:
             self._reported.add(once)
             kinds = [flag.kind for flag in standing.flags]
             self._events.emit(f"trust.{standing.state}", tool_id=standing.tool_id, held=standing.held, flags=kinds)
-        return found
 
     async def accept(self, tool_ids: Iterable[str] | None = None) -> list[str]:
         """Takes tools as they are now, by id or all of them, and gives the ids of those that were not accepted so."""
@@ -261,30 +295,36 @@ class Governor:
         return self._stamp[1]
 
     def _heard(self, event: Event) -> None:
-        """After a server was read again, its tools are looked at, without anybody waiting for it."""
+        """After a server was read again, its tools are looked at, without anybody waiting for it. Many servers that are
+        read at once are looked at together."""
         del event
-        task = asyncio.ensure_future(self.review())
-        self._tasks.add(task)
-        task.add_done_callback(self._looked)
+        self._look_again = True
+        if self._looking is None:
+            self._looking = asyncio.ensure_future(self._look())
 
-    def _looked(self, task: "asyncio.Task[object]") -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and task.exception() is not None:
-            log.error("looking at changed tools failed", exc_info=task.exception())
+    async def _look(self) -> None:
+        try:
+            while self._look_again:
+                self._look_again = False
+                await self.review()
+        except ToolfoldError as error:
+            log.warning("changed tools could not be looked at: %s", error.message)
+        finally:
+            self._looking = None
 
     async def _learned(self, query: str, tool_id: str) -> object:
         return await self._whole.finder.learn(query, tool_id)
 
     async def render_metrics(self) -> tuple[str, bytes]:
         """The content type and text of `/metrics`."""
+        self.settle()
         generations = await self._whole.catalogue.generations()
         gauges: dict[str, float] = {"tools": 0, "servers": 0}
         if generations:
             gauges.update(tools=generations[-1].tools, servers=generations[-1].servers)
         if self.trail is not None:
             gauges.update(sessions=self.trail.chains.active(time.time() - ACTIVE_S), audit_dropped=self.trail.dropped)
-        if self._reviewed is not None:
-            gauges["tools_held"] = len(self._reviewed[1].held)
+        gauges["tools_held"] = len(self._reviewed[1].held)
         return self.metrics.render(gauges)
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from toolfold.catalogue.catalogue import DEFAULT_LIMIT, Catalogue, Tree
 from toolfold.config import Settings
 from toolfold.disclosure.pointers import listing_entry
+from toolfold.gateway.cleaning import clean, cleaned
 from toolfold.gateway.expansions import Expansions
 from toolfold.gateway.finding import Finder
 from toolfold.types import LOCAL, Caller, Change, Path, Tool
@@ -58,11 +59,12 @@ class Looking(ABC):
     ) -> dict[str, Any]:
         """Child nodes and tool pointers at a path, as a model reads them. A query keeps what fits it, the best first,
         from anywhere below the path."""
+        path, tags, query = cleaned(path), cleaned(tags), clean(query)
 
         async def listed(seen: "Scene") -> dict[str, Any]:
             if query.strip():
-                return await seen.finder.listed(query, tuple(path), tags=tags, limit=limit, cursor=cursor)
-            page = await seen.catalogue.list(tuple(path), tags=tags, limit=limit, cursor=cursor)
+                return await seen.finder.listed(query, path, tags=tags, limit=limit, cursor=cursor)
+            page = await seen.catalogue.list(path, tags=tags, limit=limit, cursor=cursor)
             return listing_entry(page.path, page.nodes, page.tools, page.next_cursor)
 
         return await self.governor.told("list", caller, listed, query=query, path=path)
@@ -77,7 +79,7 @@ class Looking(ABC):
         caller: Caller = LOCAL,
     ) -> dict[str, Any]:
         """Pointers to tools for a request, the best first, inside a category and all below it; `()` is everything."""
-        place = tuple(category_path)
+        query, place = clean(query), cleaned(category_path)
         return await self.governor.told(
             "search",
             caller,
@@ -88,12 +90,14 @@ class Looking(ABC):
 
     async def search_nodes(self, query: str, *, limit: int = 5, caller: Caller = LOCAL) -> dict[str, Any]:
         """Categories for a request, the best first."""
+        query = clean(query)
         return await self.governor.told(
             "nodes", caller, lambda seen: seen.finder.nodes(query, limit=limit), query=query
         )
 
     async def expand_tool(self, tool_id: str, *, caller: Caller = LOCAL) -> dict[str, Any]:
         """The whole of one tool, with the schemas that a model needs to call it."""
+        tool_id = clean(tool_id)
         answer = await self.governor.told(
             "expand", caller, lambda seen: seen.describer.expand(tool_id), tool_id=tool_id
         )
@@ -138,10 +142,11 @@ class Looking(ABC):
         caller: Caller = LOCAL,
     ) -> dict[str, Any]:
         """What is at one place of a tool's output. Raises `ToolNotFound` and `UnknownField` with what is near."""
+        tool_id = clean(tool_id)
         return await self.governor.told(
             "inspect",
             caller,
-            lambda seen: seen.describer.inspect(tool_id, field_path, max_depth, max_fields),
+            lambda seen: seen.describer.inspect(tool_id, field_path and clean(field_path), max_depth, max_fields),
             tool_id=tool_id,
         )
 

@@ -4,11 +4,17 @@ Each result that is looked at is merged into a bounded shape in the store; no va
 at: the first ones, then fewer and fewer, so that calls stay cheap. What contradicts a declared schema is told.
 """
 
+import asyncio
+import logging
+from collections import deque
+
 import msgspec
+from msgspec import Raw
 
 from toolfold.disclosure.descriptor import decoded
 from toolfold.disclosure.observed import Observed, is_due, merge, observe_result
 from toolfold.disclosure.observed_schema import Contradiction, contradictions, says_nothing
+from toolfold.errors import ToolfoldError
 from toolfold.events import Events
 from toolfold.storage.base import Store
 from toolfold.types import Outcome, Tool
@@ -16,41 +22,71 @@ from toolfold.types import Outcome, Tool
 OBSERVED = "observed"
 """The namespace of the store that keeps the shapes."""
 
+MOST_WAITING = 64
+"""Results that wait to be looked at. Where more come at once, the others are left out: there will be more of them."""
+
+log = logging.getLogger("toolfold.gateway")
+
 _decode = msgspec.json.Decoder(Observed).decode
 _encode = msgspec.json.Encoder().encode
 
 
 class Observer:
-    """The shapes of one catalogue's results."""
+    """The shapes of one catalogue's results. A call never waits for it: one task takes results in, in their order."""
 
     def __init__(self, store: Store, events: Events) -> None:
         self._store = store
         self._events = events
-        self._calls: dict[str, int] = {}
+        self._calls: dict[tuple[str, str], int] = {}
         self._reported: set[tuple[str, Contradiction]] = set()
+        self._waiting: deque[tuple[Tool, Raw]] = deque()
+        self._working: asyncio.Task[None] | None = None
 
-    async def saw(self, tool: Tool, outcome: Outcome) -> None:
-        """Takes a successful result in, where it is due."""
+    def saw(self, tool: Tool, outcome: Outcome) -> None:
+        """Takes a successful result in, where it is due, soon."""
         if outcome.is_error or outcome.spilled is not None:
             return
-        key = _key(tool)
-        calls = self._calls.get(key)
-        if calls is None:
-            known = await self.of(tool)
-            calls = known.calls if known else 0
+        key = (tool.tool_id, tool.fingerprint)
+        calls = self._calls.get(key, 0)
         self._calls[key] = calls + 1
-        if not is_due(calls, len(memoryview(outcome.result))):
-            return
-        seen = observe_result(outcome.result)
+        if is_due(calls, len(memoryview(outcome.result))) and len(self._waiting) < MOST_WAITING:
+            self._waiting.append((tool, outcome.result))
+            if self._working is None:
+                self._working = asyncio.get_running_loop().create_task(self._work())
+
+    async def settled(self) -> None:
+        """Waits until what was seen is taken in."""
+        while self._working is not None:
+            await asyncio.shield(self._working)
+
+    async def _work(self) -> None:
+        try:
+            while self._waiting:
+                tool, result = self._waiting.popleft()
+                try:
+                    await self._take_in(tool, result)
+                except ToolfoldError as error:
+                    log.warning("what %s returned could not be noted: %s", tool.tool_id, error.message)
+        finally:
+            self._working = None
+
+    async def _take_in(self, tool: Tool, result: Raw) -> None:
+        seen = await asyncio.to_thread(observe_result, result)
         if seen is None:
             return
-        known = await self.of(tool)
+        known = await self._stored(tool)
         merged = merge(known, seen) if known else seen
-        await self._store.put(OBSERVED, key, _encode(merged))
+        key = (tool.tool_id, tool.fingerprint)
+        self._calls[key] = max(self._calls[key], merged.calls)
+        await self._store.put(OBSERVED, _key(tool), _encode(merged))
         self._report(tool, merged)
 
     async def of(self, tool: Tool) -> Observed | None:
         """What this version of a tool was seen to return so far."""
+        await self.settled()
+        return await self._stored(tool)
+
+    async def _stored(self, tool: Tool) -> Observed | None:
         stored = await self._store.get(OBSERVED, _key(tool))
         return None if stored is None else _decode(stored)
 

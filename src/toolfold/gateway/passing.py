@@ -18,14 +18,13 @@ from toolfold.errors import NotBuilt, RemoteError, ToolNotFound
 from toolfold.events import Event
 from toolfold.types import LOCAL, Caller, Outcome, ServerInfo, Tool, ToolDefinition
 from toolfold.upstream.base import PassesOn, Question, passing
+from toolfold.wire.jsonrpc import METHOD_NOT_FOUND
+from toolfold.wire.values import PROMPTS_CHANGED, RESOURCES_CHANGED
 
 if TYPE_CHECKING:
     from toolfold.gateway import Gateway
     from toolfold.wire.values import OnInput, OnProgress
 
-METHOD_NOT_FOUND = -32601
-PROMPTS_CHANGED = "notifications/prompts/list_changed"
-RESOURCES_CHANGED = "notifications/resources/list_changed"
 CATALOGUE_CHANGED = frozenset({"catalogue.built", "catalogue.updated"})
 NOT_PASSED = frozenset({"tasks"})
 """Capabilities of a server that are not passed on: a task outlives the request it belongs to."""
@@ -131,17 +130,17 @@ class Passing:
     ) -> Outcome:
         """Calls a tool by the name its server gave it, through the stack that every call goes through."""
         request = Request(
-            tool=await self.tool(name),
+            tool=self._tools.get(name) or await self.tool(name),
             arguments=arguments,
             meta=meta,
             on_progress=on_progress,
             on_input=on_input,
-            caller=caller,
+            caller=self._gateway.governor.standing(caller),
             capabilities=capabilities,
             inputs=inputs,
             whole=whole,
         )
-        return await self._gateway.calls.call(request)
+        return await self._gateway.calls(request)
 
     async def tool(self, name: str) -> Tool:
         """The catalogue's entry for a tool. One that is not there is as unknown to policies as its name: it gets an

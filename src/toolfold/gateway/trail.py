@@ -8,7 +8,6 @@ never breaks a step.
 
 import asyncio
 import logging
-import os
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Sequence
@@ -20,6 +19,7 @@ from msgspec import Raw, Struct
 from toolfold.config import Settings
 from toolfold.errors import StoreError, ToolfoldError
 from toolfold.gateway.chains import Chain, Chains
+from toolfold.gateway.cleaning import clean, cleaned
 from toolfold.gateway.shapes import MAX_BYTES, Masker, kept_arguments
 from toolfold.gateway.steps import Step, StepName, decode_step, encode_step, shown_ids, sizes, what_was_shown
 from toolfold.storage.base import Store, TrailRow
@@ -34,7 +34,7 @@ FLUSH_S = 0.5
 BATCH = 512
 """Steps that are waiting to be written before a write is asked for at once."""
 MOST_WAITING = 20_000
-"""Where the store cannot keep up or cannot be written, the oldest steps are dropped, and that is logged."""
+"""Where the store cannot keep up, the oldest tenth of them is dropped, and that is logged."""
 MAX_RECORD = 16_384
 """A longer line is kept without its arguments and results."""
 RECALLED = 200
@@ -68,9 +68,18 @@ Learn = Callable[[str, str], Awaitable[object]]
 
 
 class Trail:
-    """The trail of one gateway. `learn` is told choices that worked, where the configuration wants it."""
+    """The trail of one gateway. `learn` is told choices that worked, where the configuration wants it. `settle` makes
+    sure that calls which are over were told: before another step, which comes after them, and before reading."""
 
-    def __init__(self, store: Store, settings: Settings, learn: Learn | None = None) -> None:
+    def __init__(
+        self,
+        store: Store,
+        settings: Settings,
+        masker: Callable[[], Masker],
+        learn: Learn | None = None,
+        *,
+        settle: Callable[[], None],
+    ) -> None:
         self._store = store
         self._settings = settings
         self._learn = learn if settings.audit.learn else None
@@ -80,7 +89,9 @@ class Trail:
         self._lessons: list[tuple[str, str]] = []
         self._timer: asyncio.TimerHandle | None = None
         self._flushing: asyncio.Task[None] | None = None
-        self._masker: Masker | None = None
+        self._masker = masker
+        self._settle = settle
+        self._writing = asyncio.Lock()
         self.chains = Chains()
         self.dropped = 0
 
@@ -95,6 +106,7 @@ class Trail:
         path: Any = (),
     ) -> T:
         """Does a step of finding a tool, and keeps what was asked and shown."""
+        self._settle()
         chain = self.chains.get(caller.name, caller.session) or await self._recalled(caller)
         started, at = time.perf_counter(), time.time()
         answer: Any = None
@@ -158,6 +170,7 @@ class Trail:
 
     def refused(self, caller: Caller, tool_id: str, error: ToolfoldError) -> None:
         """Keeps a call that ended before it was one: there is no such tool, or none for this caller."""
+        self._settle()
         step = Step(
             id=self._next(),
             step="call",
@@ -176,31 +189,36 @@ class Trail:
             await self._recalled(caller)
 
     async def flush(self) -> None:
-        """Writes what is waiting."""
-        while self._waiting:
-            batch, self._waiting = self._waiting, []
-            rows = await asyncio.to_thread(self._rows, batch)
-            audit = self._settings.audit
-            oldest = time.time() - audit.keep_days * DAY_S
-            try:
-                await self._store.append(rows, keep=audit.max_entries, oldest=oldest)
-            except StoreError as error:
-                self.dropped += len(batch)
-                log.warning("%d steps could not be written to the audit trail: %s", len(batch), error.message)
-                return
-        lessons, self._lessons = self._lessons, []
-        for query, tool_id in lessons:
-            try:
-                await self._learn(query, tool_id) if self._learn is not None else None
-            except ToolfoldError as error:
-                log.warning("search could not learn from a choice: %s", error.message)
+        """Writes what is waiting, after what is being written right now."""
+        self._settle()
+        async with self._writing:
+            while self._waiting:
+                batch, self._waiting = self._waiting, []
+                rows = await asyncio.to_thread(self._rows, batch)
+                audit = self._settings.audit
+                oldest = time.time() - audit.keep_days * DAY_S
+                try:
+                    await self._store.append(rows, keep=audit.max_entries, oldest=oldest)
+                except StoreError as error:
+                    self._lost(len(rows), error.message)
+                    return
+            lessons, self._lessons = self._lessons, []
+            for query, tool_id in lessons:
+                try:
+                    await self._learn(query, tool_id) if self._learn is not None else None
+                except ToolfoldError as error:
+                    log.warning("search could not learn from a choice: %s", error.message)
+
+    def _lost(self, steps: int, why: str) -> None:
+        self.dropped += steps
+        log.warning("%d steps could not be written to the audit trail: %s", steps, why)
 
     async def aclose(self) -> None:
+        if self._flushing is not None:
+            await asyncio.wait((self._flushing,))
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if self._flushing is not None:
-            await self._flushing
         await self.flush()
 
     async def steps(self, *, session: str | None = None, after: int = 0, last: int | None = None) -> list[Step]:
@@ -249,8 +267,9 @@ class Trail:
 
     def _crowded(self) -> None:
         if len(self._waiting) > MOST_WAITING:
-            self.dropped += 1
-            del self._waiting[0]
+            gone = len(self._waiting) // 10
+            del self._waiting[:gone]
+            self._lost(gone, "more are coming than the store takes")
         elif self._flushing is None:
             self._start_flush()
 
@@ -264,24 +283,33 @@ class Trail:
 
     def _flushed(self, task: "asyncio.Task[None]") -> None:
         self._flushing = None
+        if self._waiting and not task.cancelled():
+            self._timer = task.get_loop().call_later(FLUSH_S, self._start_flush)
         if not task.cancelled() and task.exception() is not None:
             log.error("writing the audit trail failed", exc_info=task.exception())
 
     def _rows(self, batch: Sequence[_Waiting | _Call]) -> list[TrailRow]:
         """The steps as they are kept. Runs in a thread."""
-        if self._masker is None:
-            self._masker = Masker(self._settings, os.environ.items())
-        return [self._row(one, self._masker) for one in batch]
+        masker = self._masker()
+        rows: list[TrailRow] = []
+        for one in batch:
+            try:
+                rows.append(self._row(one, masker))
+            except (ValueError, TypeError, RecursionError) as error:  # one odd step must not take the others with it
+                self._lost(1, str(error))
+        return rows
 
     def _row(self, waiting: _Waiting | _Call, masker: Masker) -> TrailRow:
         step = self._call_step(waiting, masker) if isinstance(waiting, _Call) else waiting.step
         more: dict[str, Any] = {}
         if step.query:
-            more["query"] = masker.text(step.query)[:1000]
+            more["query"] = masker.text(clean(step.query))[:1000]
         if step.message:
-            more["message"] = masker.text(step.message)[:1000]
-        if isinstance(waiting, _Waiting) and waiting.answer is not None:
-            more.update(what_was_shown(waiting.answer))
+            more["message"] = masker.text(clean(step.message))[:1000]
+        if isinstance(waiting, _Waiting):
+            more.update(tool_id=clean(step.tool_id), path=cleaned(step.path))
+            if waiting.answer is not None:
+                more.update(what_was_shown(waiting.answer))
         kept = msgspec.structs.replace(step, **more) if more else step
         record = encode_step(kept)
         if len(record) > MAX_RECORD:

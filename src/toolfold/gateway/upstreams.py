@@ -7,13 +7,14 @@ import asyncio
 import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING
 
 from msgspec import Raw
 
 from toolfold.catalogue.catalogue import Catalogue
 from toolfold.config import Settings
-from toolfold.errors import UpstreamError
+from toolfold.errors import ToolfoldError, UpstreamError
 from toolfold.events import Events
 from toolfold.types import Era, ServerInfo, ServerSpec, ServerState, Status
 
@@ -24,6 +25,10 @@ if TYPE_CHECKING:
 
 ERAS = "eras"
 """The namespace of the store that remembers which protocol era each server speaks."""
+
+REREAD_S = 1.0
+MOST_REREAD_S = 60.0
+"""The pause before a list is read again that grew stale while it was read: each time twice as long, up to the last."""
 
 FRESHNESS_CHECK_S = 10.0
 """How often an open gateway looks whether a list has outlived its time. Looking costs nothing."""
@@ -53,7 +58,10 @@ class Upstreams:
         self.handshake: Raw | None = None
         """What servers of the legacy era are told that clients can answer, set before the first is opened. Whether the
         client of a call can is then looked at when its server asks."""
+        self.secrets: set[str] = set()
+        """What was looked up for servers that were opened: never to be shown."""
         self._pool: Pool | None = None
+        self._opening = asyncio.Lock()
         self._rereading: dict[str, asyncio.Task[None]] = {}
         self._builds = 0
         self._settled = asyncio.Event()
@@ -73,30 +81,36 @@ class Upstreams:
     async def pool(self) -> "Pool":
         """The servers, each opened when it is first needed."""
         if self._pool is None:
-            from toolfold.upstream.pool import Pool, PoolLimits
-            from toolfold.upstream.resolving import ResolvingUpstream
-            from toolfold.wire import WireOptions
-
-            limits = self._settings.limits
-            eras = await self._store.items(ERAS)
-            self._pool = Pool(
-                self._settings.servers,
-                ready_made=self._ready_made,
-                events=self._events,
-                limits=PoolLimits(open_at_once=limits.parallel_starts),
-                make=ResolvingUpstream,
-                known_eras={name: _era(era) for name, era in eras.items()},
-                remember_era=self._remember_era,
-                wire=WireOptions(
-                    max_frame_bytes=limits.max_frame_bytes,
-                    spill_directory=self._settings.outputs.directory,
-                    max_output_bytes=limits.max_output_bytes,
-                    handshake=self.handshake,
-                ),
-            )
-            self._pool.watch(self._changed)
-            self._keep("keeping lists fresh", asyncio.ensure_future(self._stay_fresh()))
+            async with self._opening:
+                if self._pool is None:
+                    self._pool = await self._made()
         return self._pool
+
+    async def _made(self) -> "Pool":
+        from toolfold.upstream.pool import Pool, PoolLimits
+        from toolfold.upstream.resolving import ResolvingUpstream
+        from toolfold.wire import WireOptions
+
+        limits = self._settings.limits
+        eras = await self._store.items(ERAS)
+        pool = Pool(
+            self._settings.servers,
+            ready_made=self._ready_made,
+            events=self._events,
+            limits=PoolLimits(open_at_once=limits.parallel_starts),
+            make=partial(ResolvingUpstream, on_secrets=self.secrets.update),
+            known_eras={name: _era(era) for name, era in eras.items()},
+            remember_era=self._remember_era,
+            wire=WireOptions(
+                max_frame_bytes=limits.max_frame_bytes,
+                spill_directory=self._settings.outputs.directory,
+                max_output_bytes=limits.max_output_bytes,
+                handshake=self.handshake,
+            ),
+        )
+        pool.watch(self._changed)
+        self._keep("keeping lists fresh", asyncio.ensure_future(self._stay_fresh()))
+        return pool
 
     async def states(self, *, connect: bool = False) -> Sequence[ServerState]:
         """Each configured server: with `connect`, as it is now; else as the last build left it."""
@@ -134,6 +148,7 @@ class Upstreams:
         """Reads one server again and takes its tools in; a failure is noted and its earlier tools stay."""
         await self._settled.wait()
         pool = await self.pool()
+        pause = REREAD_S
         while True:
             try:
                 await self._catalogue.update_server(await pool.listing(server))
@@ -144,6 +159,8 @@ class Upstreams:
             self._events.emit("catalogue.updated", server=server)
             if server not in pool.due():
                 return
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, MOST_REREAD_S)
 
     @contextmanager
     def building(self) -> Iterator[None]:
@@ -170,7 +187,10 @@ class Upstreams:
         """Reads lists again when the time that their servers gave has passed, as long as the gateway is open."""
         while True:
             await asyncio.sleep(self._check_s)
-            await self.refresh()
+            try:
+                await self.refresh()
+            except ToolfoldError as error:  # a store that cannot be read now may be there again the next time
+                log.warning("lists could not be kept fresh: %s", error.message)
 
     def _remember_era(self, server: str, era: Era) -> None:
         task = asyncio.ensure_future(self._store.put(ERAS, server, era.encode()))

@@ -68,11 +68,12 @@ def _joined(kind: str, parts: list[str]) -> re.Pattern[str]:
 def _path(text: str) -> str:
     """`Storage/**` is Storage and all below it; `*/Orders` is Orders one step down, anywhere."""
     steps = [step.strip() for step in text.strip().strip("/").split("/") if step.strip()]
+    steps = [step for number, step in enumerate(steps) if step != "**" or steps[number - 1 : number] != ["**"]]
     found = ""
     for number, step in enumerate(steps):
         if step == "**":
-            found += "(?:.*)" if number == 0 else "(?:/.*)?"
+            found += "(?:/.*)?" if number else ".*" if len(steps) == 1 else "(?:.*/)?"
         else:
-            joint = "" if number == 0 else "/?" if number == 1 and steps[0] == "**" else "/"
+            joint = "" if number == 0 or (number == 1 and steps[0] == "**") else "/"
             found += joint + re.escape(step).replace(r"\*", "[^/]*").replace(r"\?", "[^/]")
     return rf"{found}\Z"

@@ -15,7 +15,6 @@ class Rules:
     """What one policy says."""
 
     def __init__(self, policy: Policy) -> None:
-        self.name = policy.name
         self._allow = Patterns(policy.allow)
         self._deny = Patterns(policy.deny)
         self._reveal = Patterns(policy.reveal)

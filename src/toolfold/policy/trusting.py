@@ -86,26 +86,23 @@ class Truster:
             for tool in tools:
                 by_server.setdefault(tool.server, []).append(tool)
             for server, own in by_server.items():
-                record = records.setdefault(server, Record())
-                if await asyncio.to_thread(self._take_in, record, own):
-                    await self._store.put(TRUST, server, _encode(record))
+                records[server] = await self._taken_in(server, records.get(server, Record()), own)
         return self._reviewed(records, by_server, len(tools))
 
-    def _take_in(self, record: Record, tools: Sequence[Tool]) -> bool:
-        """Scans what is new, accepts first sights; says whether the record changed."""
-        from toolfold.policy.scanning import scan
-
-        changed = False
-        flags: dict[str, tuple[Flag, ...]] = {}
-        for tool in tools:
-            known = record.flags.get(tool.fingerprint)
-            flags[tool.fingerprint] = scan(tool.definition.raw) if known is None else known
-            changed = changed or known is None
-            if self._settings.accept_new and tool.tool_id not in record.accepted:
-                record.accepted[tool.tool_id] = _accepted(tool)
-                changed = True
+    async def _taken_in(self, server: str, record: Record, tools: Sequence[Tool]) -> Record:
+        """The record with the findings of new texts, and first sights accepted."""
+        flags = await asyncio.to_thread(_scanned, record.flags, tools)
+        new = self._settings.accept_new and any(tool.tool_id not in record.accepted for tool in tools)
+        if flags.keys() <= record.flags.keys() and not new:
+            return record
+        # Reading texts takes its time: what another process accepted meanwhile must not be written over.
+        stored = await self._store.get(TRUST, server)
+        record = Record() if stored is None else _decode(stored)
         record.flags = flags
-        return changed
+        for tool in tools if self._settings.accept_new else ():
+            record.accepted.setdefault(tool.tool_id, _accepted(tool))
+        await self._store.put(TRUST, server, _encode(record))
+        return record
 
     def _reviewed(self, records: Mapping[str, Record], by_server: Mapping[str, Sequence[Tool]], count: int) -> Reviewed:
         standings: list[Standing] = []
@@ -171,6 +168,16 @@ class Truster:
 
     async def _records(self) -> dict[str, Record]:
         return {server: _decode(value) for server, value in (await self._store.items(TRUST)).items()}
+
+
+def _scanned(known: Mapping[str, tuple[Flag, ...]], tools: Sequence[Tool]) -> dict[str, tuple[Flag, ...]]:
+    """The findings of these tools, by fingerprint."""
+    from toolfold.policy.scanning import scan
+
+    return {
+        tool.fingerprint: known[tool.fingerprint] if tool.fingerprint in known else scan(tool.definition.raw)
+        for tool in tools
+    }
 
 
 def _accepted(tool: Tool) -> Accepted:

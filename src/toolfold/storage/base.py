@@ -186,7 +186,6 @@ class Store(Protocol):
         *,
         caller: str | None = None,
         session: str | None = None,
-        selection: str | None = None,
         after: int = 0,
         last: int | None = None,
     ) -> list[TrailRow]:

@@ -32,7 +32,7 @@ async def the_trail_keeps_lines_in_order(open_store: OpenStore) -> None:
         _expect(numbers, sorted(set(numbers)), "numbers rise")
         _expect([row.at for row in await store.trail(session="s1")], [1.0, 3.0, 4.0], "by session")
         _expect([row.at for row in await store.trail(session="s1", caller="alice")], [1.0, 4.0], "by caller, too")
-        _expect([row.at for row in await store.trail(selection="x")], [2.0, 4.0], "by selection")
+        _expect([row.selection for row in rows], ["", "x", "", "x"], "selections are kept")
         _expect([row.at for row in await store.trail(after=rows[1].number)], [3.0, 4.0], "after a number")
         _expect([row.at for row in await store.trail(last=2)], [3.0, 4.0], "the last ones, in order")
         async with store.snapshot() as view:

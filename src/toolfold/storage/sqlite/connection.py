@@ -42,6 +42,8 @@ MIGRATIONS = (
     CREATE INDEX trail_by_selection ON trail (selection, number);
     CREATE INDEX trail_by_time ON trail (at);
     """,
+    # Lines come in the order of their time, and nobody asks for one selection: each index would cost every line.
+    "DROP INDEX trail_by_selection; DROP INDEX trail_by_time;",
 )
 """One script a version. A script that was released never changes; a new one is added behind it."""
 

@@ -114,13 +114,10 @@ class SqliteStore:
         *,
         caller: str | None = None,
         session: str | None = None,
-        selection: str | None = None,
         after: int = 0,
         last: int | None = None,
     ) -> list[TrailRow]:
-        return await self._read(
-            lambda db: trail.read(db, caller=caller, session=session, selection=selection, after=after, last=last)
-        )
+        return await self._read(lambda db: trail.read(db, caller=caller, session=session, after=after, last=last))
 
     async def _read(self, work: Callable[[sqlite3.Connection], T]) -> T:
         def run() -> T:

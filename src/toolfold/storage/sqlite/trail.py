@@ -5,14 +5,20 @@ from collections.abc import Sequence
 
 from toolfold.storage.base import TrailRow
 
+AT_ONCE = 128
+"""Lines in one statement: while it runs, other threads of this process go on."""
+
 
 def append(db: sqlite3.Connection, rows: Sequence[TrailRow], *, keep: int, oldest: float) -> None:
-    db.executemany(
-        "INSERT INTO trail (at, caller, session, selection, record) VALUES (?, ?, ?, ?, ?)",
-        [(row.at, row.caller, row.session, row.selection, row.record) for row in rows],
-    )
+    for first in range(0, len(rows), AT_ONCE):
+        some = rows[first : first + AT_ONCE]
+        values = [value for row in some for value in (row.at, row.caller, row.session, row.selection, row.record)]
+        places = ",".join(("(?, ?, ?, ?, ?)",) * len(some))
+        db.execute(f"INSERT INTO trail (at, caller, session, selection, record) VALUES {places}", values)  # noqa: S608 - question marks only
     db.execute("DELETE FROM trail WHERE number <= (SELECT max(number) FROM trail) - ?", (keep,))
-    db.execute("DELETE FROM trail WHERE at < ?", (oldest,))
+    # Up to the first line that is young enough: what stands behind it came later.
+    young = "SELECT number FROM trail WHERE at >= ? ORDER BY number LIMIT 1"
+    db.execute(f"DELETE FROM trail WHERE number < coalesce(({young}), 9e18)", (oldest,))  # noqa: S608 - our own words
 
 
 def read(
@@ -20,13 +26,12 @@ def read(
     *,
     caller: str | None,
     session: str | None,
-    selection: str | None,
     after: int,
     last: int | None,
 ) -> list[TrailRow]:
     where = ["number > ?"]
     values: list[str | int] = [after]
-    for column, wanted in (("caller", caller), ("session", session), ("selection", selection)):
+    for column, wanted in (("caller", caller), ("session", session)):
         if wanted is not None:
             where.append(f"{column} = ?")
             values.append(wanted)
