@@ -2,10 +2,10 @@
 
     python training/calibrate.py --data RETRIEVAL_SETS --servers RECORDED_SERVERS [--cache DIR] [--write]
 
-Requests with known answers teach what a fitting tool looks like. The same requests with their tools taken away, and
-requests of another world than the catalogue's, teach what none looks like. Test requests of the benches are never used:
-train splits where a set has one, else requests outside the benches' sample. Figures are printed for each set with the
-model fitted on the others; what is written is fitted on all.
+Requests with known answers teach what a fitting tool looks like. The same requests with their tools taken away, and put
+to the catalogue of another world, teach what none looks like. Test requests of the benches are never used: train splits
+where a set has one, else requests outside the benches' sample. Figures are printed for each set with the model fitted
+on the others; what is written is fitted on all.
 """
 
 from __future__ import annotations
@@ -27,39 +27,35 @@ from toolfold.search.index import SearchIndex
 from toolfold.search.text import document
 
 NAMES = ("near", "apart", "alone", "ours")
-QUERIES = 400
+QUERIES = 800
 BENCH_SAMPLES = (200, 400)
 """Of `abstain` and of `retrieval`; the smaller is not always a part of the larger."""
 HITS = 3
 GONE_WEIGHT = 0.5
-AWAY_WEIGHT = 0.5
+AWAY_WEIGHT = 2.0
 PENALTY = 1e-3
 FALSE_REFUSALS = 0.05
 
-Rows = list[tuple[list[float], bool, int]]
+Rows = list[tuple[dict[str, float], bool, int]]
 """Features of a hit, whether it was right, its place."""
+Case = dict[str, list[Rows]]
+"""Of one set: its requests' hits with the tools `there`, with them `gone`, and `away`, in the other world."""
 
 
-def requests(folder: Path) -> list[Query]:
-    """Requests that no bench reports on."""
-    train = read_set(folder, split="train").queries
-    if any(query.split == "train" for query in train):
-        return sampled(train, QUERIES, 1)
+def requests(folder: Path, *, held_out: bool) -> list[Query]:
+    """Requests that no bench reports on: of the train split, or of the test split outside the samples."""
     tested = read_set(folder).queries
-    used = {query.qid for count in BENCH_SAMPLES for query in sampled(tested, count, 0)}
-    return sampled([query for query in train if query.qid not in used], QUERIES, 1)
+    used = {query.query for count in BENCH_SAMPLES for query in sampled(tested, count, 0)}
+    chosen = tested if held_out else read_set(folder, split="train").queries
+    return sampled([query for query in chosen if query.query not in used], QUERIES, 1)
 
 
 def rows_of(index: SearchIndex, query: Query, *, without: list[str], right: bool) -> Rows:
     found = index.explained(query.query, without=without, limit=HITS)
-    return [
-        ([seen[name] for name in NAMES], right and hit.tool_id in query.relevant, at)
-        for at, (hit, seen) in enumerate(found)
-    ]
+    return [(seen, right and hit.tool_id in query.relevant, at) for at, (hit, seen) in enumerate(found)]
 
 
-def collect(data: Path, servers: Path, cache: Path) -> dict[str, dict[str, list[Rows]]]:
-    """For each set: hits with the tools there, with them gone, and in the other world."""
+def collect(data: Path, servers: Path, cache: Path, *, held_out: bool) -> dict[str, Case]:
     encoder = Encoder()
     other = SearchIndex.open(cache / "other-world", encoder=encoder)
     world = set(WORLD.split())
@@ -68,7 +64,7 @@ def collect(data: Path, servers: Path, cache: Path) -> dict[str, dict[str, list[
     for folder in find_sets(data):
         index = SearchIndex.open(cache / folder.name, encoder=encoder)
         index.sync(read_set(folder).documents())
-        asked = requests(folder)
+        asked = requests(folder, held_out=held_out)
         found[folder.name] = {
             "there": [rows_of(index, query, without=[], right=True) for query in asked],
             "gone": [rows_of(index, query, without=query.relevant, right=False) for query in asked],
@@ -77,35 +73,45 @@ def collect(data: Path, servers: Path, cache: Path) -> dict[str, dict[str, list[
     return found
 
 
-def fit(cases: list[dict[str, list[Rows]]]) -> np.ndarray:
-    """Logistic regression by Newton's method; every set counts the same, and the first hit more than the third."""
-    inputs, answers, weights = [], [], []
-    for case in cases:
-        for kind, weight in (("there", 1.0), ("gone", GONE_WEIGHT), ("away", AWAY_WEIGHT)):
-            for rows in case[kind]:
-                for features, right, at in rows:
-                    inputs.append([*features, 1.0])
-                    answers.append(float(right))
-                    weights.append(weight / (at + 1) / len(case[kind]))
-    x, y, w = np.array(inputs), np.array(answers), np.array(weights)
-    w /= w.mean()
+def logistic(inputs: np.ndarray, answers: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Newton's method, on inputs brought to one spread so that the penalty means the same for each."""
+    spread = inputs.std(axis=0)
+    x = np.column_stack([inputs / spread, np.ones(len(inputs))])
+    w = weights / weights.mean()
     found = np.zeros(x.shape[1])
     for _ in range(50):
         said = 1 / (1 + np.exp(-x @ found))
-        slope = x.T @ (w * (said - y)) / len(y) + PENALTY * found
-        bend = (x * (w * said * (1 - said))[:, None]).T @ x / len(y) + PENALTY * np.eye(len(found))
+        slope = x.T @ (w * (said - answers)) / len(x) + PENALTY * found
+        bend = (x * (w * said * (1 - said))[:, None]).T @ x / len(x) + PENALTY * np.eye(len(found))
         step = np.linalg.solve(bend, slope)
         found -= step
         if np.abs(step).max() < 1e-9:
             break
-    return found
+    return np.asarray(found / np.append(spread, 1.0))
+
+
+def fit(cases: list[Case]) -> np.ndarray:
+    """Every set counts the same; of the hits, the first more than the third."""
+    kinds = (("there", 1.0), ("gone", GONE_WEIGHT), ("away", AWAY_WEIGHT))
+    hits = [
+        ([seen[name] for name in NAMES], right, weight / (at + 1) / len(case[kind]))
+        for case in cases
+        for kind, weight in kinds
+        for rows in case[kind]
+        for seen, right, at in rows
+    ]
+    return logistic(*(np.array(part, dtype=float) for part in zip(*hits, strict=True)))
+
+
+def probability(model: np.ndarray, seen: dict[str, float]) -> float:
+    return 1 / (1 + float(np.exp(-(model[-1] + np.dot(model[:-1], [seen[name] for name in NAMES])))))
 
 
 def said(model: np.ndarray, rows: Rows) -> float:
-    return float(1 / (1 + np.exp(-(np.array([*rows[0][0], 1.0]) @ model)))) if rows else 0.0
+    return probability(model, rows[0][0]) if rows else 0.0
 
 
-def figures(model: np.ndarray, case: dict[str, list[Rows]]) -> dict[str, float]:
+def figures(model: np.ndarray, case: Case) -> dict[str, float]:
     there, gone, away = ([said(model, rows) for rows in case[kind]] for kind in ("there", "gone", "away"))
     bar = float(np.quantile(there, FALSE_REFUSALS))
     return {
@@ -113,6 +119,41 @@ def figures(model: np.ndarray, case: dict[str, list[Rows]]) -> dict[str, float]:
         "b_auroc": round(auroc(there, away), 4),
         "b_refused": round(float(np.mean(np.array(away) < bar)), 4),
         "bar": round(bar, 4),
+    }
+
+
+def judge(fitted: dict[str, Case], judged: dict[str, Case]) -> None:
+    """Prints the figures of each set, with the model fitted on the other sets."""
+    found = {}
+    known: list[tuple[float, bool]] = []
+    for name, case in judged.items():
+        model = fit([other for key, other in fitted.items() if key != name])
+        found[name] = figures(model, case)
+        known += [(probability(model, seen), right) for rows in case["there"] for seen, right, _ in rows]
+        print(name, found[name])
+    means = {key: round(float(np.mean([one[key] for one in found.values()])), 4) for key in next(iter(found.values()))}
+    print("mean, each set left out of its fit:", means)
+    print("reliability:", reliability(known))
+
+
+def threshold_for(model: np.ndarray, cases: list[Case]) -> float:
+    """Where so many of the requests with their tools there are refused, in the mean of the sets."""
+    there = [np.array([said(model, rows) for rows in case["there"]]) for case in cases]
+    low, high = 0.0, 1.0
+    for _ in range(40):
+        middle = (low + high) / 2
+        refused = float(np.mean([np.mean(one < middle) for one in there]))
+        low, high = (low, middle) if refused > FALSE_REFUSALS else (middle, high)
+    return low
+
+
+def written(model: np.ndarray, threshold: float) -> dict[str, object]:
+    return {
+        "encoder": Encoder().record.key,
+        "cohort": hashlib.sha256(cohort.FILE.read_bytes()).hexdigest(),
+        "weights": {name: round(float(weight), 4) for name, weight in zip(NAMES, model, strict=False)},
+        "intercept": round(float(model[-1]), 4),
+        "threshold": round(threshold, 4),
     }
 
 
@@ -124,38 +165,21 @@ def main() -> None:
     arguments.add_argument("--threshold", type=float, default=None)
     arguments.add_argument("--write", action="store_true")
     given = arguments.parse_args()
-    cases = collect(given.data, given.servers, given.cache)
-    judged = {}
-    known: list[tuple[float, bool]] = []
-    for name, case in cases.items():
-        model = fit([other for key, other in cases.items() if key != name])
-        judged[name] = figures(model, case)
-        known += [
-            (float(1 / (1 + np.exp(-(np.array([*features, 1.0]) @ model)))), right)
-            for rows in case["there"]
-            for features, right, _ in rows
-        ]
-        print(name, judged[name])
-    means = {
-        key: round(float(np.mean([one[key] for one in judged.values()])), 4) for key in next(iter(judged.values()))
-    }
-    print("mean, each set left out of its fit:", means)
-    print("reliability:", reliability(known))
-    model = fit(list(cases.values()))
-    there = np.concatenate([[said(model, rows) for rows in case["there"]] for case in cases.values()])
-    threshold = given.threshold or float(np.quantile(there, FALSE_REFUSALS))
-    away = np.concatenate([[said(model, rows) for rows in case["away"]] for case in cases.values()])
-    print("threshold", round(threshold, 4), "refuses", round(float(np.mean(away < threshold)), 4), "of another world's")
-    written = {
-        "encoder": Encoder().record.key,
-        "cohort": hashlib.sha256(cohort.FILE.read_bytes()).hexdigest(),
-        "weights": {name: round(float(weight), 4) for name, weight in zip(NAMES, model, strict=False)},
-        "intercept": round(float(model[-1]), 4),
-        "threshold": round(threshold, 4),
-    }
-    print(json.dumps(written, indent=2))
+    cases = collect(given.data, given.servers, given.cache, held_out=False)
+    print("on the requests of the fit:")
+    judge(cases, cases)
+    print("on requests of the test splits that no bench reports on:")
+    judge(cases, collect(given.data, given.servers, given.cache, held_out=True))
+    every = list(cases.values())
+    model = fit(every)
+    threshold = given.threshold or threshold_for(model, every)
+    away = [np.array([said(model, rows) for rows in case["away"]]) for case in every]
+    refused = float(np.mean([np.mean(one < threshold) for one in away]))
+    print("threshold", round(threshold, 4), "refuses", round(refused, 4), "of another world's")
+    found = json.dumps(written(model, threshold), indent=2)
+    print(found)
     if given.write:
-        FILE.write_text(json.dumps(written, indent=2) + "\n", encoding="utf-8")
+        FILE.write_text(found + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

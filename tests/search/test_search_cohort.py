@@ -1,6 +1,7 @@
 """The foreign tools that a request is compared with belong to the weights and the calibration that ship."""
 
 import hashlib
+from pathlib import Path
 
 import pytest
 from search_catalogue import encoder, tools
@@ -10,7 +11,8 @@ from toolfold.search import cohort
 from toolfold.search.calibrate import shipped
 from toolfold.search.index import SearchIndex
 
-MAX_BYTES = 150_000
+MAX_BYTES = 300_000
+ROOT = Path(__file__).parents[2]
 
 
 def test_the_foreign_tools_were_made_by_the_encoder_that_ships_and_are_small() -> None:
@@ -36,3 +38,9 @@ def test_a_request_of_another_world_is_nearer_to_foreign_tools() -> None:
     [(_, here)] = index.explained("send an email to Anna", limit=1)
     [(_, away)] = index.explained("a recipe for a cake without eggs", limit=1)
     assert away["ours"] < 0 < here["ours"]
+
+
+def test_the_foreign_tools_are_those_of_the_list_they_were_made_from() -> None:
+    _, scales = cohort.shipped(encoder().record.key)
+    lines = (ROOT / "training" / "cohort.txt").read_text(encoding="utf-8").splitlines()
+    assert len(scales) == len(lines) == len({line.split(":")[0] for line in lines})

@@ -1,8 +1,9 @@
 """Foreign tools to compare a request with: a fixed, small crowd that stands for all that tools do.
 
-A request that comes nearer to tools which are not here than to any that is, is of another world. The crowd never shows
-in a result. Its vectors lie beside the encoder's weights, made by `training/cohort.py` and worth nothing with another
-encoder. `calibrate.py` uses the number.
+A request that comes nearer to tools which are not here than to any that is, is of another world. The crowd must be
+broad: where it lacks a trade, requests of that trade look at home everywhere. It never shows in a result. Its vectors
+lie beside the encoder's weights, made by `training/cohort.py` and worth nothing with another encoder. `calibrate.py`
+uses the number.
 """
 
 from functools import cache
@@ -16,7 +17,7 @@ from toolfold.search.encoder import WEIGHTS
 from toolfold.search.kinds import Floats, Numbers
 
 FILE = WEIGHTS / "cohort.npz"
-NEAREST = 10
+NEAREST = 30
 
 
 @cache
@@ -39,6 +40,6 @@ def shipped(encoder: str) -> tuple[Floats, Numbers]:
 
 
 def nearness(dense: Dense, asked: Floats) -> float:
-    """The mean nearness of the ten foreign tools that come nearest."""
+    """The mean nearness of the thirty foreign tools that come nearest."""
     near = np.sort(fuse.nearest(dense.compared(asked, *shipped(dense.key))))
     return round(float(near[-NEAREST:].mean()), 7)
