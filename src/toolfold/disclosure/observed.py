@@ -128,11 +128,11 @@ def merge(one: Observed, other: Observed) -> Observed:
 def is_due(calls: int, size: int) -> bool:
     """Whether to look at the result of a tool's next call, after so many calls: the first ones, then ever fewer.
 
-    A look at 100 KB costs more than passing it on does, and the twentieth result of a tool seldom brings news. At this
-    rate, looking stays under a fiftieth of the calls themselves.
+    A look at 100 KB costs more than passing it on does, and writing down what was seen more than a small call. The
+    twentieth result of a tool seldom brings news: from then on each power of two is looked at, and one in a thousand.
     """
-    first, step = (16, 16) if size <= SMALL_BYTES else (3, 128)
-    return calls < first or calls % step == 0
+    first, then = (16, 16) if size <= SMALL_BYTES else (3, 128)
+    return calls < first or (calls >= then and not calls & (calls - 1)) or calls % 1024 == 0
 
 
 def looks_like_data(key: str) -> bool:

@@ -189,25 +189,28 @@ class Trail:
             await self._recalled(caller)
 
     async def flush(self) -> None:
-        """Writes what is waiting, after what is being written right now."""
+        """Writes what is waiting, after what is being written right now. What comes meanwhile waits for the next time:
+        else a busy gateway would write all the time, a few steps each."""
         self._settle()
         async with self._writing:
-            while self._waiting:
-                batch, self._waiting = self._waiting, []
-                rows = await asyncio.to_thread(self._rows, batch)
-                audit = self._settings.audit
-                oldest = time.time() - audit.keep_days * DAY_S
-                try:
-                    await self._store.append(rows, keep=audit.max_entries, oldest=oldest)
-                except StoreError as error:
-                    self._lost(len(rows), error.message)
-                    return
+            batch, self._waiting = self._waiting, []
+            if batch:
+                await self._write(batch)
             lessons, self._lessons = self._lessons, []
             for query, tool_id in lessons:
                 try:
                     await self._learn(query, tool_id) if self._learn is not None else None
                 except ToolfoldError as error:
                     log.warning("search could not learn from a choice: %s", error.message)
+
+    async def _write(self, batch: Sequence[_Waiting | _Call]) -> None:
+        rows = await asyncio.to_thread(self._rows, batch)
+        audit = self._settings.audit
+        oldest = time.time() - audit.keep_days * DAY_S
+        try:
+            await self._store.append(rows, keep=audit.max_entries, oldest=oldest)
+        except StoreError as error:
+            self._lost(len(rows), error.message)
 
     def _lost(self, steps: int, why: str) -> None:
         self.dropped += steps

@@ -26,7 +26,8 @@ from toolfold.wire.values import TOOLS_CHANGED
 LOG_LINES = 12
 """How much of what a server wrote beside the protocol is kept, to explain why it died."""
 
-_IS_ERROR = re.compile(rb'"isError"\s*:\s*true')
+_IS_ERROR = b'"isError"'
+_TRUE = re.compile(rb"\s*:\s*true")
 
 
 class _Flag(Struct):
@@ -196,16 +197,27 @@ class McpUpstream:
 
 def says_error(result: Raw) -> bool:
     """Whether the result says `isError: true` at its top. Most results never say it, and are not read for it."""
-    view = memoryview(result)
+    text = bytes(result)
     try:
-        if bytes(view[:1]) == b"{":
-            said = last_members(view).get(b"isError")
+        if text.startswith(b"{"):
+            said = last_members(text).get(b"isError")
             if said is not None:
                 return said == b"true"
-            return bool(_IS_ERROR.search(view)) and _flag.decode(view).is_error is True
+            return _may_say_error(text) and _flag.decode(text).is_error is True
         problem = "it is no object"
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         problem = str(error)
     raise ProtocolViolation(
         f"the result of the call cannot be read: {problem}", next_action="Report this to the server's authors."
     )
+
+
+def _may_say_error(text: bytes) -> bool:
+    """Whether the words stand anywhere. A plain search finds the name many times faster than a pattern would."""
+    at = text.find(_IS_ERROR)
+    while at >= 0:
+        at += len(_IS_ERROR)
+        if _TRUE.match(text, at):
+            return True
+        at = text.find(_IS_ERROR, at)
+    return False

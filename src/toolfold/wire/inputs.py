@@ -4,7 +4,6 @@ Above: `connection.py`. The legacy form, a request of the server during a call, 
 """
 
 import asyncio
-import re
 from collections.abc import Awaitable, Callable
 
 import msgspec
@@ -24,7 +23,7 @@ Once = Callable[[Raw | None], Awaitable[Raw]]
 
 LONGEST_PAUSE_S = 1.0
 
-_MARK = re.compile(rb"input_required")
+_MARK = b"input_required"
 
 
 class _Wanted(Struct):
@@ -40,8 +39,8 @@ class _Required(Struct):
 
 def may_be_required(result: Raw) -> bool:
     """A quick look without decoding: whether `rounds` needs to look closer."""
-    view = memoryview(result)
-    return last_members(view).get(b"resultType") != b'"complete"' and _MARK.search(view) is not None
+    text = bytes(result)
+    return last_members(text).get(b"resultType") != b'"complete"' and _MARK in text
 
 
 async def rounds(method: str, result: Raw, once: Once, who: Callable[[str], OnInput | None], most: int) -> Raw:

@@ -12,6 +12,9 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 
 from toolfold.errors import RemoteError
 
+Parts = tuple[bytes | memoryview, ...]
+"""A text in pieces: joining large ones would copy them."""
+
 ABSENT = Raw(b"")
 """Stands for a member that the message does not have."""
 
@@ -139,9 +142,9 @@ def result_message(identifier: object, result: bytes) -> bytes:
     return b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (_identifier(identifier), result)
 
 
-def result_parts(identifier: object, result: bytes) -> tuple[bytes, ...]:
+def result_parts(identifier: object, result: Parts) -> Parts:
     """The same in pieces, for a result that should not be copied."""
-    return b'{"jsonrpc":"2.0","id":%b,"result":' % _identifier(identifier), result, b"}"
+    return b'{"jsonrpc":"2.0","id":%b,"result":' % _identifier(identifier), *result, b"}"
 
 
 def error_message(identifier: object, code: int, text: str) -> bytes:

@@ -8,7 +8,8 @@ import contextlib
 import fcntl
 import os
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 READ_SIZE = 1 << 16
 LARGEST_READ = 1 << 20
@@ -91,34 +92,46 @@ class PipeWriter:
             await asyncio.shield(self._drained)
 
     def write(self, data: bytes) -> None:
-        if not self._open:
-            return
-        if not self._waiting:
-            written = self._try(data)
-            if written == len(data):
-                return
-            self._loop.add_writer(self._descriptor, self._flush)
-            rest = memoryview(data)[written:]
-        else:
-            rest = memoryview(data)
-        self._waiting.append(rest)
-        self._size += len(rest)
+        if self._open:
+            written = 0 if self._waiting else self._try(os.write, data, len(data))
+            if written < len(data):
+                self._keep((data,), written)
 
-    def _try(self, data: bytes | memoryview) -> int:
+    def write_parts(self, parts: Sequence[bytes | memoryview]) -> None:
+        """Writes one message that lies in pieces, in one step: copying them together would cost more, and a reader that
+        is woken by the first piece finds nothing to do yet."""
+        if self._open:
+            size = sum(map(len, parts))
+            written = 0 if self._waiting else self._try(os.writev, parts, size)
+            if written < size:
+                self._keep(parts, written)
+
+    def _keep(self, parts: Sequence[bytes | memoryview], written: int) -> None:
+        """What the pipe did not take waits."""
+        if not self._waiting:
+            self._loop.add_writer(self._descriptor, self._flush)
+        for part in parts:
+            rest = memoryview(part)[written:]
+            written = max(0, written - len(part))
+            if rest:
+                self._waiting.append(rest)
+                self._size += len(rest)
+
+    def _try(self, write: Callable[[int, Any], int], data: Any, size: int) -> int:
         """How much the pipe took; all of it, if the pipe is broken, so that nothing is kept."""
         try:
-            return os.write(self._descriptor, data)
+            return write(self._descriptor, data)
         except (BlockingIOError, InterruptedError):
             return 0
         except OSError:
             self.close()
             self._loop.call_soon(self._on_broken)
-            return len(data)
+            return size
 
     def _flush(self) -> None:
         while self._waiting:
             data = self._waiting.popleft()
-            written = self._try(data)
+            written = self._try(os.write, data, len(data))
             self._size -= written
             if written < len(data):
                 self._waiting.appendleft(data[written:])

@@ -11,7 +11,7 @@ import os
 import signal
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, closing
+from contextlib import asynccontextmanager, closing, suppress
 from typing import TYPE_CHECKING
 
 from toolfold.config import Settings
@@ -28,6 +28,11 @@ AT_A_TERMINAL = (
     "for clients that connect to an address: toolfold serve --http 127.0.0.1:8080"
 )
 """Told to a person: nothing else would be seen here."""
+
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
+"""As `malloc.h` numbers them."""
+OWN_MAPPING_BYTES = 4 << 20
+KEPT_BYTES = 16 << 20
 
 
 def serve(arguments: argparse.Namespace, output: Output) -> int:
@@ -55,11 +60,19 @@ def taken_pipes() -> tuple[int, int]:
     return read_from, write_to
 
 
-def spare_collector() -> None:
-    """What is loaded by now stays: the collector need not look at it, and young objects mostly go by themselves."""
+def settle_in() -> None:
+    """For a process that stays: the collector need not look at what is loaded by now, and young objects mostly go by
+    themselves; memory that messages take is not given back to the system between one message and the next."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 20, 50)
+    if sys.platform == "linux":
+        import ctypes
+
+        with suppress(AttributeError):  # only glibc has it
+            mallopt = ctypes.CDLL(None).mallopt
+            mallopt(M_MMAP_THRESHOLD, OWN_MAPPING_BYTES)
+            mallopt(M_TRIM_THRESHOLD, KEPT_BYTES)
 
 
 class _Serving:
@@ -106,7 +119,7 @@ class _Serving:
         options = ServeOptions(max_body_bytes=self._settings.limits.max_frame_bytes)
         async with opened_app(gateway, self._arguments.profile, self._arguments.server) as app:
             reading = gateway.begin()
-            spare_collector()
+            settle_in()
             try:
                 yield Server(app, options), stop
             finally:

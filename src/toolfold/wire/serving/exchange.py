@@ -14,14 +14,14 @@ from msgspec import UNSET, Raw, Struct, UnsetType, field
 
 from toolfold.types import EMPTY_OBJECT, LOCAL, Caller, Era
 from toolfold.wire import jsonrpc
-from toolfold.wire.jsonrpc import ABSENT, UNREADABLE
+from toolfold.wire.jsonrpc import ABSENT, UNREADABLE, Parts
 from toolfold.wire.meta import CAPABILITIES_KEY, INFO_KEY, PREFIX, VERSION_KEY
 from toolfold.wire.peer import CAPABILITY, nobody_answers
 from toolfold.wire.serving.values import Fault
 
 LOG_KEY = PREFIX + "logLevel"
 
-Ending = tuple[bytes, Fault | None]
+Ending = tuple[Parts, Fault | None]
 """A result, or what is said instead. Neither: it was cancelled, and nobody waits."""
 
 
@@ -34,7 +34,7 @@ class Outlet(Protocol):
     def finish(self, message: bytes, fault: Fault | None) -> None:
         """Sends the answer, which ends it."""
 
-    def finish_long(self, parts: tuple[bytes, ...]) -> None:
+    def finish_long(self, parts: Parts) -> None:
         """The same for an answer that is too large to be copied together without need."""
 
 

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
 from toolfold.wire import jsonrpc
+from toolfold.wire.jsonrpc import Parts
 from toolfold.wire.serving.values import Fault
 
 Scope = MutableMapping[str, Any]
@@ -92,7 +93,7 @@ class Stream:
         self.done = self._expected <= 0
         self._signal()
 
-    def finish_long(self, parts: tuple[bytes, ...]) -> None:
+    def finish_long(self, parts: Parts) -> None:
         self.finish(b"".join(parts), None)
 
     def end(self) -> None:

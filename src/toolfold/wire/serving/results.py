@@ -9,12 +9,13 @@ import msgspec
 from msgspec import Raw, Struct
 
 from toolfold.errors import ProtocolViolation
-from toolfold.wire.jsonrpc import ABSENT, UNREADABLE
+from toolfold.wire.jsonrpc import ABSENT, UNREADABLE, Parts
 
 CACHEABLE = frozenset({"tools/list", "prompts/list", "resources/list", "resources/templates/list", "resources/read"})
 """Results that say how long they may be kept. `server/discover` is written where it is made."""
 
 _FIRST = re.compile(rb'^\s*\{\s*"resultType"\s*:')
+_END = re.compile(rb"\s*\}")
 _NAME = b'"resultType"'
 
 
@@ -27,13 +28,13 @@ class _Said(Struct):
 _said = msgspec.json.Decoder(_Said)
 
 
-def modern(method: str, text: bytes, *, complete: bool = False) -> bytes:
+def modern(method: str, text: bytes, *, complete: bool = False) -> Parts:
     """The result with the members that every modern result has. What is missing of them is put in front. `complete`: it
     is known to say that nothing is asked for."""
     if method in CACHEABLE:
         return _with(text, _missing(method, text))
     if complete or _FIRST.match(text):
-        return text
+        return (text,)
     if _NAME not in text:
         return _with(text, [b'"resultType":"complete"'])
     return _with(text, _missing(method, text))
@@ -55,9 +56,9 @@ def _missing(method: str, text: bytes) -> list[bytes]:
     return missing
 
 
-def _with(text: bytes, members: list[bytes]) -> bytes:
+def _with(text: bytes, members: list[bytes]) -> Parts:
     if not members:
-        return text
+        return (text,)
     start = text.find(b"{") + 1
-    rest = text[start:]
-    return b"{" + b",".join(members) + (b"" if rest.lstrip()[:1] == b"}" else b",") + rest
+    joint = b"" if _END.match(text, start) else b","
+    return b"{" + b",".join(members) + joint, memoryview(text)[start:]

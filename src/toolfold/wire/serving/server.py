@@ -16,7 +16,7 @@ from msgspec import UNSET, Raw, Struct, field
 from toolfold.errors import RemoteError, ToolfoldError
 from toolfold.types import EMPTY_OBJECT, Caller
 from toolfold.wire import inputs, jsonrpc
-from toolfold.wire.jsonrpc import ABSENT, REMEMBERED, UNREADABLE, Envelope, text_of
+from toolfold.wire.jsonrpc import ABSENT, REMEMBERED, UNREADABLE, Envelope, Parts, text_of
 from toolfold.wire.meta import PREFIX, SERVER_KEY
 from toolfold.wire.serving import hub as hubs
 from toolfold.wire.serving import results
@@ -185,7 +185,8 @@ class Server:
         return exchange
 
     async def _run(self, exchange: Exchange, session: Session | None) -> None:
-        result, fault = b"", None
+        result: Parts = ()
+        fault = None
         try:
             result = await self._answer(exchange, session)
         except asyncio.CancelledError:
@@ -201,22 +202,20 @@ class Server:
             fault = Fault(jsonrpc.INTERNAL_ERROR, "the server failed at this; its log says more")
         _finish(exchange, (result, fault))
 
-    async def _answer(self, exchange: Exchange, session: Session | None) -> bytes:
+    async def _answer(self, exchange: Exchange, session: Session | None) -> Parts:
         method = exchange.method
         if session is not None:
             own = await self._legacy_own(exchange, session) if method in ONLY_LEGACY else None
-            result = own if own is not None else bytes(await self.app.handle(exchange))
-        elif method == "server/discover":
-            result = _discovered(await self.app.about(exchange.caller))
-        elif method == "subscriptions/listen":
-            result = await self._listen(exchange)
-        else:
-            found = bytes(await self.app.handle(exchange))
-            complete = says_complete(found)
-            if not complete and method in inputs.METHODS and WISH in found:
-                found = self._passed_on(exchange, found)
-            result = results.modern(method, found, complete=complete)
-        return jsonrpc.one_line(result)
+            return (own if own is not None else jsonrpc.one_line(await self.app.handle(exchange)),)
+        if method == "server/discover":
+            return (_discovered(await self.app.about(exchange.caller)),)
+        if method == "subscriptions/listen":
+            return (await self._listen(exchange),)
+        found = jsonrpc.one_line(await self.app.handle(exchange))
+        complete = says_complete(found)
+        if not complete and method in inputs.METHODS and WISH in found:
+            found = self._passed_on(exchange, found)
+        return results.modern(method, found, complete=complete)
 
     def _passed_on(self, exchange: Exchange, result: bytes) -> bytes:
         """A wish for input of a server below: nothing the client did not declare, and its state under our seal."""
@@ -360,10 +359,10 @@ def _finish(exchange: Exchange, ending: Ending) -> None:
         exchange.ending = ending
     elif fault is not None:
         outlet.finish(fault_message(exchange.identifier, fault), fault)
-    elif len(result) > LARGE:
+    elif sum(map(len, result)) > LARGE:
         outlet.finish_long(jsonrpc.result_parts(exchange.identifier, result))
     else:
-        outlet.finish(jsonrpc.result_message(exchange.identifier, result) if result else b"", None)
+        outlet.finish(jsonrpc.result_message(exchange.identifier, b"".join(result)) if result else b"", None)
 
 
 def _discovered(about: About) -> bytes:

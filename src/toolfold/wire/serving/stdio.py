@@ -13,7 +13,7 @@ from msgspec import UNSET
 from toolfold.types import EMPTY_OBJECT, LOCAL, Caller
 from toolfold.wire import jsonrpc
 from toolfold.wire.framing import LineFramer
-from toolfold.wire.jsonrpc import ABSENT, UNREADABLE, Envelope
+from toolfold.wire.jsonrpc import ABSENT, UNREADABLE, Envelope, Parts
 from toolfold.wire.pipes import PipeReader, PipeWriter, widen
 from toolfold.wire.serving.exchange import Exchange, Meta, Params, read_params
 from toolfold.wire.serving.faults import fault_message
@@ -29,10 +29,10 @@ FLUSH_S = 2.0
 class _Pipe:
     """The outlet of every request on the pipe, and what is known of the client at its other end."""
 
-    def __init__(self, server: Server, caller: Caller, write: Callable[[bytes], None]) -> None:
+    def __init__(self, server: Server, caller: Caller, writer: PipeWriter) -> None:
         self._server = server
         self._caller = caller
-        self._write = write
+        self._writer = writer
         self._session: Session | None = None
         self._running = Running()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -40,15 +40,14 @@ class _Pipe:
     # --- what goes out
 
     def push(self, message: bytes) -> None:
-        self._write(message + b"\n")
+        self._writer.write(message + b"\n")
 
     def finish(self, message: bytes, fault: Fault | None) -> None:
         if message:
-            self._write(message + b"\n")
+            self._writer.write(message + b"\n")
 
-    def finish_long(self, parts: tuple[bytes, ...]) -> None:
-        for part in (*parts, b"\n"):  # copying them together would cost more than further writes
-            self._write(part)
+    def finish_long(self, parts: Parts) -> None:
+        self._writer.write_parts((*parts, b"\n"))
 
     def _tell(self, method: str, params: bytes) -> None:
         self.push(jsonrpc.notification_message(method, params))
@@ -161,7 +160,7 @@ class _Batch:
         if self._expected == 0 and self._answers:
             self._pipe.push(b"[" + b",".join(self._answers) + b"]")
 
-    def finish_long(self, parts: tuple[bytes, ...]) -> None:
+    def finish_long(self, parts: Parts) -> None:
         self.finish(b"".join(parts), None)
 
 
@@ -183,7 +182,7 @@ async def serve_stdio(
     os.set_blocking(write_to, False)
     widen(write_to)
     writer = PipeWriter(write_to, ended.set)
-    pipe = _Pipe(server, caller, writer.write)
+    pipe = _Pipe(server, caller, writer)
     framer = LineFramer(server.options.max_body_bytes, pipe.line, pipe.oversized)
     reading = _Reading(read_from, framer.feed, ended.set)
     try:
