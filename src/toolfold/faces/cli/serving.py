@@ -31,8 +31,9 @@ AT_A_TERMINAL = (
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 """As `malloc.h` numbers them."""
-OWN_MAPPING_BYTES = 4 << 20
-KEPT_BYTES = 16 << 20
+OWN_MAPPING_BYTES = 32 << 20
+KEPT_BYTES = 64 << 20
+"""Up to where the allocator would move these by itself, step by step, with larger and larger messages."""
 
 
 def serve(arguments: argparse.Namespace, output: Output) -> int:
