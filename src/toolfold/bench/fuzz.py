@@ -76,7 +76,7 @@ def _prepared(folder: Path, script: Path, data: Path | None) -> StdioTarget:
     """A built catalogue of real tools where there are some, and what serves it."""
     recorded = sorted((data / "servers").glob("*.json"), key=lambda file: -file.stat().st_size) if data else []
     replay = ("-m", "toolfold.testing.misbehaving", "--era", "legacy", "--replay")
-    servers = {f"recorded{number}": (*replay, str(file)) for number, file in enumerate(recorded[:SERVERS])}
+    servers = {f"recorded{number}": (*replay, str(file.resolve())) for number, file in enumerate(recorded[:SERVERS])}
     config = folder / "toolfold.toml"
     config.write_text(
         "".join(

@@ -39,6 +39,9 @@ MAX_RECORD = 16_384
 """A longer line is kept without its arguments and results."""
 RECALLED = 200
 DAY_S = 86_400.0
+KEPT_CHARS = 1_000
+LOOKED_AT = 16_384
+"""How much of a text is looked through for secrets before it is cut: one that the cut would halve is whole here."""
 
 log = logging.getLogger("toolfold.audit")
 
@@ -306,9 +309,9 @@ class Trail:
         step = self._call_step(waiting, masker) if isinstance(waiting, _Call) else waiting.step
         more: dict[str, Any] = {}
         if step.query:
-            more["query"] = masker.text(clean(step.query))[:1000]
+            more["query"] = _shown(step.query, masker)
         if step.message:
-            more["message"] = masker.text(clean(step.message))[:1000]
+            more["message"] = _shown(step.message, masker)
         if isinstance(waiting, _Waiting):
             more.update(tool_id=clean(step.tool_id), path=cleaned(step.path))
             if waiting.answer is not None:
@@ -361,3 +364,7 @@ class Trail:
     def _next(self) -> str:
         self._count += 1
         return f"{self._prefix}{self._count:x}"
+
+
+def _shown(text: str, masker: Masker) -> str:
+    return masker.text(clean(text[:LOOKED_AT]))[:KEPT_CHARS]
