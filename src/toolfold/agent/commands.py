@@ -6,13 +6,14 @@ raises `BadCommand`, whose text goes back to the model as it is.
 
 import re
 from collections.abc import Iterator
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 from msgspec import Struct, field
 
 from toolfold.errors import ToolfoldError
 from toolfold.model import Reply, ToolOffer, json_objects
+from toolfold.outputs.routing import MODES, Mode
 
 MAX_BATCH = 20
 
@@ -46,7 +47,7 @@ class Extract(Struct, frozen=True, kw_only=True, tag_field="type", tag="tool_out
 
     handle: str
     extract: str
-    mode: Literal["auto", "full-chunked", "read-grep", "truncate"] = "auto"
+    mode: Mode = "auto"
     reasoning: str = ""
 
 
@@ -207,7 +208,7 @@ SCHEMAS: dict[str, dict[str, Any]] = {
         ("handle", "extract"),
         handle=_TEXT,
         extract=_TEXT,
-        mode={"type": "string", "enum": ["auto", "full-chunked", "read-grep", "truncate"]},
+        mode={"type": "string", "enum": list(MODES)},
     ),
     "agent": _schema(("agent", "task"), agent=_TEXT, task=_TEXT),
     "task_status": _schema(("status",), status=_TEXT),

@@ -57,10 +57,10 @@ def public_servers(folder: Path, *, tell: Callable[[str], None]) -> list[ServerS
 
 def install(server: PublicServer, environment: Path) -> str:
     """Why it could not be installed, or an empty text."""
-    pip = [str(environment / "bin" / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    pip = [str(environment / "bin" / "python"), "-I", "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     try:
         subprocess.run(
-            [sys.executable, "-m", "venv", str(environment)], capture_output=True, check=True, timeout=INSTALL_S
+            [sys.executable, "-I", "-m", "venv", str(environment)], capture_output=True, check=True, timeout=INSTALL_S
         )
         subprocess.run([*pip, *server.packages], capture_output=True, check=True, timeout=INSTALL_S)
     except subprocess.CalledProcessError as error:

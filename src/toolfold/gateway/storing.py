@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from toolfold.config.values import Extraction
     from toolfold.model import Model
 
-__all__ = ["MODES", "NOTE", "OnChanged", "StoredOutputs", "tool_output"]
+__all__ = ["MODES", "NOTE", "Mode", "OnChanged", "StoredOutputs", "tool_output"]
 
 log = logging.getLogger("toolfold.outputs")
 

@@ -4,14 +4,13 @@ Models that call tools do so; others answer with JSON commands. The report must 
 gives none to the end, the strategy has failed, and nobody makes one up for it.
 """
 
-import json
 from functools import partial
 from typing import Any
 
 import msgspec
 
 from toolfold.errors import ModelError
-from toolfold.model import Message, Prompt, Reply, ToolUse
+from toolfold.model import Message, Prompt, Reply, ToolUse, json_objects
 from toolfold.outputs import prompts
 from toolfold.outputs.chunked import output_tokens
 from toolfold.outputs.document import Document
@@ -89,17 +88,7 @@ def wishes(reply: Reply, *, native: bool) -> tuple[ToolUse, ...]:
 
 def read_command(text: str) -> dict[str, Any] | None:
     """The first JSON object in a text that names a tool, fenced or bare."""
-    decoder = json.JSONDecoder()
-    at = text.find("{")
-    while at >= 0:
-        try:
-            value, _ = decoder.raw_decode(text, at)
-        except (json.JSONDecodeError, RecursionError):
-            value = None
-        if isinstance(value, dict) and isinstance(value.get("tool"), str):
-            return value
-        at = text.find("{", at + 1)
-    return None
+    return next((found for found in json_objects(text) if isinstance(found.get("tool"), str)), None)
 
 
 def fitting(messages: list[Message], spending: Spending) -> list[Message]:

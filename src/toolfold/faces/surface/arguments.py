@@ -7,12 +7,13 @@ decoded: they go to the tool as they came.
 
 import re
 from functools import cache
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
 from toolfold.errors import InvalidArguments
+from toolfold.gateway.storing import Mode
 from toolfold.types import EMPTY_OBJECT
 
 MAX_LIMIT = 50
@@ -66,7 +67,7 @@ class InspectToolOutput(Struct, frozen=True):
 class ToolOutput(Struct, frozen=True):
     handle: NotEmpty
     extract: NotEmpty
-    mode: Literal["auto", "full-chunked", "read-grep", "truncate"] = "auto"
+    mode: Mode = "auto"
 
 
 class RunScript(Struct, frozen=True):
