@@ -3,9 +3,10 @@
     python training/calibrate.py --data RETRIEVAL_SETS --servers RECORDED_SERVERS [--cache DIR] [--write]
 
 Requests with known answers teach what a fitting tool looks like. The same requests with their tools taken away, and put
-to the catalogue of another world, teach what none looks like. Test requests of the benches are never used: train splits
-where a set has one, else requests outside the benches' sample. Figures are printed for each set with the model fitted
-on the others; what is written is fitted on all.
+to the catalogue of another world, teach what none looks like. How probable a fit then is, is set on the requests whose
+tools are there, which changes no order. Test requests of the benches are never used: train splits where a set has one,
+else requests outside the benches' sample. Figures are printed for each set with the model fitted on the others; what is
+written is fitted on all.
 """
 
 from __future__ import annotations
@@ -91,16 +92,27 @@ def logistic(inputs: np.ndarray, answers: np.ndarray, weights: np.ndarray) -> np
 
 
 def fit(cases: list[Case]) -> np.ndarray:
-    """Every set counts the same; of the hits, the first more than the third."""
-    kinds = (("there", 1.0), ("gone", GONE_WEIGHT), ("away", AWAY_WEIGHT))
+    """What tells fitting tools from all others; then what that means as a probability, where the tools are there."""
+    model = logistic(*hits_of(cases, {"there": 1.0, "gone": GONE_WEIGHT, "away": AWAY_WEIGHT}))
+    inputs, answers, weights = hits_of(cases, {"there": 1.0}, every_place_alike=True)
+    score = inputs @ model[:-1] + model[-1]
+    scale, shift = logistic(score[:, None], answers, weights)
+    return np.append(model[:-1] * scale, model[-1] * scale + shift)
+
+
+def hits_of(
+    cases: list[Case], kinds: dict[str, float], *, every_place_alike: bool = False
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Every set counts the same; of the hits, the first more than the third, unless told otherwise."""
     hits = [
-        ([seen[name] for name in NAMES], right, weight / (at + 1) / len(case[kind]))
+        ([seen[name] for name in NAMES], right, weight / (1 if every_place_alike else at + 1) / len(case[kind]))
         for case in cases
-        for kind, weight in kinds
+        for kind, weight in kinds.items()
         for rows in case[kind]
         for seen, right, at in rows
     ]
-    return logistic(*(np.array(part, dtype=float) for part in zip(*hits, strict=True)))
+    inputs, answers, weights = (np.array(part, dtype=float) for part in zip(*hits, strict=True))
+    return inputs, answers, weights
 
 
 def probability(model: np.ndarray, seen: dict[str, float]) -> float:
