@@ -36,6 +36,7 @@ def child_limits(limits: LiveLimits) -> ChildLimits:
         memory_bytes=limits.memory_bytes,
         may_fork=True,
         output_bytes=256 * 1024,
+        heard_bytes=2 * ANSWER_MAX,
     )
 
 
