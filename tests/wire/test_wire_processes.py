@@ -100,10 +100,12 @@ def test_a_cancelled_close_still_ends_the_server() -> None:
 
 HOST = textwrap.dedent(
     """
-    import asyncio, json, sys
+    import asyncio, json, signal
     from msgspec import Raw
     from toolfold.testing.misbehaving import misbehaving
     from toolfold.wire import connect
+
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell that ran the tests with & had it ignored
 
     async def main():
         found = []
