@@ -119,7 +119,7 @@ BROKEN_MAX = 200
 def json_objects(text: str) -> Iterator[dict[str, Any]]:
     """The JSON objects in what a model wrote, outermost ones, in their order: bare, fenced, or between other words.
 
-    An object that is broken or cut off gives nothing, nor does anything inside it.
+    An object that is broken or cut off gives nothing, nor does what stands before its break.
     """
     decoder, broken = json.JSONDecoder(), 0
     at = text.find("{")

@@ -191,6 +191,14 @@ def test_a_list_of_runs_decodes_only_their_ends(tmp_path: Path) -> None:
     assert summary(file)["ending"] == "failed"
 
 
+def test_a_run_whose_last_line_is_half_written_broke_off_and_stays_in_the_list(tmp_path: Path) -> None:
+    file = tmp_path / "run.jsonl"
+    small_run(file, at_end=False)
+    with file.open("ab") as more:
+        more.write(b'{"event":"run.ended","path":"","report":{"end')
+    assert summary(file)["ending"] is None
+
+
 def test_the_oldest_runs_go_and_a_link_is_not_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(record, "KEPT", 3)
     for number in range(5):

@@ -231,3 +231,52 @@ def test_the_policy_that_wants_a_confirmation_is_the_one_that_is_named(tmp_path:
             assert caught.value.hints == ("policy `careful`, key `confirm`",)
 
     run(main())
+
+
+def test_a_call_that_ends_while_the_gateway_closes_is_kept_by_the_same_governor(tmp_path: Path) -> None:
+    async def main() -> None:
+        gateway = gateway_of(tmp_path)
+        await gateway.__aenter__()
+        await gateway.build()
+        before, during = gateway.governor, list[object]()
+
+        async def closing() -> None:
+            during.append(gateway.governor)
+
+        gateway.scripts.aclose = closing  # type: ignore[method-assign]  # looks while the rest is still open
+        await gateway.aclose()
+        assert during == [before]
+
+    run(main())
+
+
+def test_a_result_that_cannot_be_read_is_logged_and_the_next_one_is_noted(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def main() -> None:
+        server = MemoryUpstream("shop", [FIND])
+        server.answer("find", {"content": [], "structuredContent": {"id": 7}})
+        async with gateway_of(tmp_path, server) as gateway:
+            await gateway.build()
+            tool = await gateway.describer.tool("shop.find")
+            gateway.describer.observer.saw(tool, Outcome(result=Raw(b'{"structuredContent":{"a":"\xff"}}')))
+            await gateway.call_tool("shop.find", {})
+            assert (await gateway.inspect_tool_output("shop.find"))["observed_calls"] == 1
+
+    run(main())
+    assert "what shop.find returned could not be noted" in caplog.text
+
+
+@pytest.mark.requirement("D-09")
+def test_first_steps_of_a_caller_that_come_at_once_make_one_choice(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with gateway_of(tmp_path) as gateway:
+            await gateway.build()
+            await gateway.search_tool_by_category("find an order")
+        async with gateway_of(tmp_path) as gateway:
+            await asyncio.gather(*(gateway.expand_tool("shop.find") for _ in range(5)))
+            await gateway.call_tool("shop.find", {})
+            chosen = [step for step in await steps_of(gateway) if step.step == "choose"]
+            assert len(chosen) == 1
+
+    run(main())

@@ -41,6 +41,7 @@ DIFF = "".join(
     f"     x = 1\n-    limit = {n}\n+    limit = {n + 5000}\n     return x\n"
     for n in range(300)
 )
+PODS = "\n\nNAME     STATUS   AGE\n" + "".join(f"pod-{n:02}   Running  {n + 1}d\n" for n in range(20))
 RANGE = re.compile(r"\[lines? (\d+)(?:-(\d+))?, bytes (\d+)-(\d+)\]")
 
 
@@ -55,6 +56,8 @@ RANGE = re.compile(r"\[lines? (\d+)(?:-(\d+))?, bytes (\d+)-(\d+)\]")
         (CSV, "amount for person 512", "512,person 512,ok,1024"),
         (CSV, "how many rows where status = failed", "Exact count: 143 rows with status = failed."),
         (CSV, "what is the highest amount", "Greatest amount: 1998"),
+        ("\n" + CSV, "how many rows are there", "Exact count: 1000 rows"),
+        (PODS, "how many rows are there", "Exact count: 20 rows"),
         (MINIFIED, "How many orders are failed?", "Exact count: 100 records with status = failed."),
         (PRETTY, "number of orders with amount over 500", "Exact count: 66 records with amount > 500."),
         (LOG, "errors between 10:00 and 11:00 on 2026-05-01", "10:00:00 ERROR svc-6 request 00600"),

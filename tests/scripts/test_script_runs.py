@@ -286,6 +286,17 @@ def test_an_error_names_the_scripts_own_line_and_shows_none_of_our_frames(tmp_pa
 
 
 @pytest.mark.requirement("U-08")
+@pytest.mark.parametrize(
+    "use", ["print(branch(name='x').name)", "branch(name='x')[0]", "for one in branch(name='x'): pass"]
+)
+def test_a_call_that_is_not_awaited_is_told_how(tmp_path: Path, use: str) -> None:
+    result = ran(tmp_path, f'branch, = use_tools("create a git branch")\n{use}')
+    assert result.outcome == "failed"
+    assert result.error is not None
+    assert (result.error.line, result.error.next_action[:18]) == (2, "tools are awaited:")
+
+
+@pytest.mark.requirement("U-08")
 def test_output_is_bounded_told_and_free_of_terminal_codes(tmp_path: Path) -> None:
     async def work(gateway: Gateway) -> list[ScriptResult]:
         flood = await gateway.run_script("print('x' * 100_000_000)")

@@ -104,7 +104,8 @@ def summary(file: Path) -> dict[str, Any]:
             for line in lines:
                 turns += line.startswith(ANSWERED)
         began = msgspec.json.decode(first, type=_Began)
-        ended = msgspec.json.decode(line, type=_Ended).report.ending if line.startswith(ENDED) else None
+        whole = line.startswith(ENDED) and line.endswith(b"\n")  # half a line is what a killed process left
+        ended = msgspec.json.decode(line, type=_Ended).report.ending if whole else None
     except OSError as error:
         raise _unreadable(file, error) from error
     except msgspec.DecodeError as error:

@@ -97,8 +97,8 @@ class Gateway(Looking):
         async with AsyncExitStack() as closing:  # the last one in is closed first
             closing.push_async_callback(self._resources.aclose)
             if self._governor is not None:
+                closing.callback(setattr, self, "_governor", None)  # after it was closed: calls that end need it
                 closing.push_async_callback(self._governor.aclose)
-                self._governor = None
             if self._describer is not None:
                 closing.push_async_callback(self._describer.observer.settled)
             for part in (self._outputs, self._upstreams, self._scripts):

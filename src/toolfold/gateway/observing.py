@@ -67,6 +67,8 @@ class Observer:
                     await self._take_in(tool, result)
                 except ToolfoldError as error:
                     log.warning("what %s returned could not be noted: %s", tool.tool_id, error.message)
+                except (msgspec.MsgspecError, UnicodeError):  # a record, or a result, that cannot be read
+                    log.exception("what %s returned could not be noted", tool.tool_id)
         finally:
             self._working = None
 

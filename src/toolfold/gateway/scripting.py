@@ -24,7 +24,7 @@ from toolfold.sandbox.base import ChildLimits
 from toolfold.scripts import declare
 from toolfold.scripts import lock as locks
 from toolfold.scripts import report as reports
-from toolfold.scripts.harness import Call, Harness
+from toolfold.scripts.harness import Harness
 from toolfold.scripts.lock import Lock
 from toolfold.scripts.stubs import package
 from toolfold.scripts.tools import Describer as ScriptDescriber
@@ -151,19 +151,13 @@ class Scripts:
                 run,
                 child,
                 start,
-                call=_only(
-                    allowed,
-                    partial(
-                        self._gateway.call_tool,
-                        caller=caller,
-                        capabilities=capabilities,
-                        confirmed=confirmed,
-                        whole=True,
-                    ),
+                call=partial(
+                    self._gateway.call_tool, caller=caller, capabilities=capabilities, confirmed=confirmed, whole=True
                 ),
                 events=events,
                 limits=limits,
                 refused=partial(self._gateway.governor.refused, caller),
+                allowed=allowed,
                 on_input=on_input,
             )
             try:
@@ -288,21 +282,6 @@ class Scripts:
             output = result_schema(decoded(tool.definition.output_schema), seen)
             described.append((tool, self._describer.describe(tool, output), output))
         return distinct(described)
-
-
-def _only(allowed: Callable[[str], bool] | None, call: Call) -> Call:
-    """The same way to call, for some tools only."""
-    if allowed is None:
-        return call
-
-    async def checked(tool_id: str, args: Raw, *, on_input: "OnInput | None") -> Outcome:
-        if not allowed(tool_id):
-            raise NotAuthorized(
-                f"this script may not use {tool_id}", next_action="declare a tool that may be used here"
-            )
-        return await call(tool_id, args, on_input=on_input)
-
-    return checked
 
 
 async def _search(scene: Scene, wanted: Declared) -> tuple[Tool, float]:

@@ -188,8 +188,7 @@ class Trail:
 
     async def recall(self, caller: Caller) -> None:
         """Takes up what this caller did before this process, so that a call is tied to a search of an earlier one."""
-        if self.chains.get(caller.name, caller.session) is None:
-            await self._recalled(caller)
+        await self._recalled(caller)
 
     async def flush(self) -> None:
         """Writes what is waiting, after what is being written right now. What comes meanwhile waits for the next time:
@@ -220,6 +219,7 @@ class Trail:
         log.warning("%d steps could not be written to the audit trail: %s", steps, why)
 
     async def aclose(self) -> None:
+        self._settle()
         if self._flushing is not None:
             await asyncio.wait((self._flushing,))
         if self._timer is not None:
@@ -352,6 +352,9 @@ class Trail:
             rows = await self._store.trail(caller=caller.name, session=caller.session, last=RECALLED)
         except StoreError as error:
             log.warning("the audit trail could not be read: %s", error.message)
+        known = self.chains.get(caller.name, caller.session)
+        if known is not None:  # another step of the same caller was quicker
+            return known
         chain = self.chains.of(caller.name, caller.session)
         for row in rows:
             step = decode_step(row.record)

@@ -82,8 +82,8 @@ class Assistant:
     def _uses(self, reply: Reply) -> tuple[ToolUse, ...]:
         if self.model.calls_tools:
             return reply.uses
-        command = next(json_objects(reply.text), {})
-        if not isinstance(command.get("tool"), str):
+        command = next((one for one in json_objects(reply.text) if isinstance(one.get("tool"), str)), None)
+        if command is None:
             return ()
         arguments = command.get("arguments")
         return (ToolUse("command", command["tool"], arguments if isinstance(arguments, dict) else {}),)
@@ -91,7 +91,7 @@ class Assistant:
     def _said(self, reply: Reply) -> str:
         if self.model.calls_tools:
             return reply.text
-        return str(next(json_objects(reply.text), {}).get("answer", reply.text))
+        return str(next((one["answer"] for one in json_objects(reply.text) if "answer" in one), reply.text))
 
     async def _used(self, use: ToolUse) -> Message:
         answer = await self._session.dispatch(use.name, use.arguments)

@@ -194,23 +194,27 @@ class LiveSession:
             if self._untold is not None and operation != "complete":
                 untold, self._untold = self._untold, None
                 return untold
-            if self._child is None:  # it was lost, and no new one could be started then
-                return await self._start_over()
-            self._busy_with = asyncio.current_task()
-            self._count += 1
-            frame = {"id": self._count, "op": operation, "deadline_s": deadline_s, **fields}
-            try:
-                await self._child.send(msgspec.json.encode(_sayable(frame)))
-                answer = await self._answered(self._child, self._count, deadline_s + ANSWER_SLACK_S)
-            except ToolfoldError as error:
-                answer = None
-                self.events.emit("live.broken", message=error.message)
-            finally:
-                self._busy_with = None
-            answer = await self._start_over() if answer is None else checked(operation, answer)
+            found = None if self._child is None else await self._asked(self._child, operation, deadline_s, fields)
+            answer = await self._start_over() if found is None else checked(operation, found)
             if operation == "complete" and not answer["ok"] and answer["error"]["code"] == "session_lost":
                 self._untold = answer  # completing shows no errors: the next request does
             return answer
+
+    async def _asked(
+        self, child: "Child | TrustedChild", operation: str, deadline_s: float, fields: dict[str, str]
+    ) -> Envelope | None:
+        """What the process answers; `None` where it is lost."""
+        self._busy_with = asyncio.current_task()
+        self._count += 1
+        frame = {"id": self._count, "op": operation, "deadline_s": deadline_s, **fields}
+        try:
+            await child.send(msgspec.json.encode(_sayable(frame)))
+            return await self._answered(child, self._count, deadline_s + ANSWER_SLACK_S)
+        except ToolfoldError as error:
+            self.events.emit("live.broken", message=error.message)
+            return None
+        finally:
+            self._busy_with = None
 
     async def _answered(self, child: "Child | TrustedChild", number: int, within_s: float) -> Envelope | None:
         while True:

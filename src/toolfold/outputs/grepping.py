@@ -47,7 +47,7 @@ def grep_file(path: Path, pattern: str, *, ignore_case: bool = False, most: int 
     )
     # A group of its own, so that at the deadline whatever it started ends with it.
     process = subprocess.Popen(
-        [sys.executable, "-I", str(WORKER)],
+        [sys.executable, "-P", str(WORKER)],  # not the folder it runs in, but wherever RE2 is installed
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,

@@ -64,7 +64,7 @@ class References:
 
 
 class _Filling:
-    """One call's arguments. Each output is read once, however many references name it."""
+    """One call's arguments. References to one output that follow each other read it once."""
 
     def __init__(self, store: OutputStore, caller: Caller, *, most: int, held: int) -> None:
         self._store = store
@@ -116,7 +116,7 @@ class _Filling:
                     next_action="get the part with tool_output, or raise limits.max_frame_bytes",
                 )
             try:
-                self._documents[stored.handle] = msgspec.json.decode(file.read_bytes())
+                self._documents = {stored.handle: msgspec.json.decode(file.read_bytes())}  # one at a time is held
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
                 raise InvalidArguments(
                     f"the stored output {stored.handle} is no JSON, so nothing is at {path!r}",

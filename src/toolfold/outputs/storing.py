@@ -145,9 +145,9 @@ class Storing:
                 raise OutputError("the call was cancelled while its result was being stored")
 
         try:
-            async with self._turns:
-                begun = True
-                return await in_thread(partial(work, going_on))
+            await self._turns.acquire()
+            begun = True
+            return await in_thread(partial(work, going_on), ended=self._turns.release)
         except OutputError as error:
             self._events.emit("output.failed", tool_id=origin.tool_id, code=error.code, error=error.message)
             raise

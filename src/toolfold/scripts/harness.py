@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import msgspec
 from msgspec import Raw
 
-from toolfold.errors import CallLimit, NotDeclared, SandboxError, ToolfoldError
+from toolfold.errors import CallLimit, NotAuthorized, NotDeclared, SandboxError, ToolfoldError
 from toolfold.events import Events
 from toolfold.sandbox.base import Child, Exit
 from toolfold.scripts import output, protocol
@@ -64,6 +64,7 @@ class Harness:
         events: Events,
         limits: Limits,
         refused: Refused,
+        allowed: Callable[[str], bool] | None = None,
         on_input: OnInput | None = None,
     ) -> None:
         self._run = run
@@ -73,6 +74,7 @@ class Harness:
         self._events = events
         self._limits = limits
         self._refused = refused
+        self._allowed = allowed
         self._on_input = self._pausing(on_input) if on_input is not None else None
         self._granted = {spec.tool_id for spec in start.tools}
         self._loop = asyncio.get_running_loop()
@@ -234,6 +236,10 @@ class Harness:
                 f"this script did not declare {frame.tool[:200]!r}",
                 hints=sorted(self._granted),
                 next_action="declare it with use_tools, and call the function that this gives",
+            )
+        if self._allowed is not None and not self._allowed(frame.tool):
+            raise NotAuthorized(
+                f"this script may not use {frame.tool}", next_action="declare a tool that may be used here"
             )
 
     def _reply(self, number: int, outcome: Outcome, size: int) -> bytes:

@@ -3,6 +3,7 @@
 The file is made with its first line, and the oldest of its folder go then. Above: `agent/record.py`, `live/traces.py`.
 """
 
+import contextlib
 import os
 from pathlib import Path
 from typing import IO
@@ -34,14 +35,16 @@ class Journal:
             ) from error
 
     def close(self) -> None:
-        if self._out is not None:
-            self._out.close()
-            self._out = None
+        out, self._out = self._out, None
+        if out is not None:
+            with contextlib.suppress(OSError):  # a line that could not be written was told of when it was
+                out.close()
 
     def _opened(self) -> IO[bytes]:
         folder = self.file.parent
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         opened = os.fdopen(os.open(self.file, FLAGS, 0o600), "ab")
         for old in sorted(folder.glob("*.jsonl"), reverse=True)[self._kept :]:
-            old.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):  # somebody else's, or no file: it stays
+                old.unlink(missing_ok=True)
         return opened

@@ -1,6 +1,9 @@
 """Requests that name their answer: a path, a range of lines or bytes, the first or last lines, a regular expression."""
 
 import re
+from collections import deque
+from collections.abc import Iterable
+from itertools import islice
 
 import msgspec
 from msgspec import Struct
@@ -196,18 +199,23 @@ def resolve(index: Index, steps: list[Step]) -> list[tuple[int, int, list[Step]]
             around = jsonpath.chain(index.source, index.tape, begin)
             if not around or around[-1].start != begin:
                 continue
-            members = list(jsonpath.members(index.source, index.tape, around[-1], len(around) - 1))
+            members = jsonpath.members(index.source, index.tape, around[-1], len(around) - 1)
             for own, first, last in picked(members, step, is_array=around[-1].is_array):
                 following.append((first, last, [*path, own]))
         spans = following[:MOST_ELEMENTS]
     return [(first, jsonpath.trimmed_end(index.source, first, last), path) for first, last, path in spans]
 
 
-def picked(members: list[Member], step: Step, *, is_array: bool) -> list[Member]:
-    """The members of a container that a step leads to."""
+def picked(members: Iterable[Member], step: Step, *, is_array: bool) -> list[Member]:
+    """The members of a container that a step leads to. No more of them are read than it takes."""
     if step is None:
-        return members[:MOST_ELEMENTS]
+        return list(islice(members, MOST_ELEMENTS))
     if not is_array:
-        return [member for member in members if member[0] == str(step)][:1]
+        return list(islice((member for member in members if member[0] == str(step)), 1))
     place = as_place(step)
-    return [members[place]] if place is not None and -len(members) <= place < len(members) else []
+    if place is None:
+        return []
+    if place >= 0:
+        return list(islice(members, place, place + 1))
+    last = deque(members, maxlen=-place)
+    return [last[0]] if len(last) == -place else []

@@ -101,6 +101,7 @@ def as_table(head: bytes) -> Format | None:
     rows = [line for line in lines if line.strip()]
     if len(rows) < 3:
         return None
+    above = next(number for number, line in enumerate(lines) if line.strip())
     for delimiter in ("\t", ",", ";", "|"):
         widths = [len(row) for row in csv.reader(rows, delimiter=delimiter)]
         width = widths[0]
@@ -108,15 +109,15 @@ def as_table(head: bytes) -> Format | None:
             header = next(csv.reader(rows[:1], delimiter=delimiter))
             if names(header):
                 cells = tuple(cell.strip() for cell in header)
-                return Format("table", delimiter=delimiter, header=cells, header_lines=1)
-    return as_columns(rows)
+                return Format("table", delimiter=delimiter, header=cells, header_lines=above + 1)
+    return as_columns(rows, above)
 
 
-def as_columns(rows: list[str]) -> Format | None:
-    """A table that is aligned by blanks, as `ps`, `docker ps` and `pip list` print it."""
+def as_columns(rows: list[str], above: int) -> Format | None:
+    """A table that is aligned by blanks, as `ps`, `docker ps` and `pip list` print it, below so many blank lines."""
     ruled = bool(re.fullmatch(r"[-=\s+]{5,}", rows[1])) and "-" in rows[1]
     body = rows[2:] if ruled else rows[1:]
-    lines = 2 if ruled else 1
+    lines = above + (2 if ruled else 1)
     wide = columns_of(rows[0], WIDE)
     if len(wide) >= (2 if ruled else 3) and names(wide) and aligned(body, WIDE, len(wide)):
         return Format("table", delimiter=WIDE, header=tuple(wide), header_lines=lines)

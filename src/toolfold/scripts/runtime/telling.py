@@ -54,8 +54,16 @@ def problem(error: BaseException, start: Start) -> dict[str, Any]:
         "line": line,
         "source": _whole(source[:300]),
         "traceback": _whole("".join(shown)[-MAX_TRACEBACK:]),
-        "next_action": _whole(error.next_action[:MAX_MESSAGE]) if isinstance(error, ToolfoldError) else "",
+        "next_action": _whole(_advice(error)[:MAX_MESSAGE]),
     }
+
+
+def _advice(error: BaseException) -> str:
+    if isinstance(error, ToolfoldError):
+        return error.next_action
+    if isinstance(error, (AttributeError, TypeError)) and "'coroutine' object" in _text(error):
+        return "tools are awaited: write `await` before the call, in brackets where its result is used at once"
+    return ""
 
 
 def _whole(text: str) -> str:

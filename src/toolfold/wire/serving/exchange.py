@@ -80,7 +80,7 @@ def read_params(params: Raw) -> tuple[Params, Meta]:
 
 class Client:
     """Who is at the other end: the caller it stands for, and what it says of itself. A legacy one lives as long as its
-    session, a modern one as long as its request."""
+    session; a modern one is remembered for the next request that says the same."""
 
     __slots__ = ("able", "caller", "capabilities", "era", "info", "log_level", "version")
 

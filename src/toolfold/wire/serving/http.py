@@ -13,7 +13,7 @@ from toolfold.wire import jsonrpc
 from toolfold.wire.headers import NAMED, read_value
 from toolfold.wire.jsonrpc import ABSENT, UNREADABLE, Envelope, text_of
 from toolfold.wire.serving.exchange import Meta, Params, read_params
-from toolfold.wire.serving.faults import check_identifier, check_meta, fault_message
+from toolfold.wire.serving.faults import check_meta, fault_message
 from toolfold.wire.serving.http_guard import Guard, Refusal, headers_of
 from toolfold.wire.serving.http_legacy import LegacyHttp
 from toolfold.wire.serving.http_stream import Gone, Receive, Responder, Scope, Send, Stream
@@ -151,7 +151,6 @@ class McpHttp:
             return
         stream = Stream()
         try:
-            check_identifier(message)
             check_headers(message, read, headers)
             exchange = self._server.modern(message, read, caller, stream, headers)
         except Fault as fault:

@@ -134,11 +134,11 @@ class Server:
         client = Client(
             caller=caller,
             version=MODERN_VERSION,
-            capabilities=meta.capabilities,
-            info=meta.info if meta.info is not ABSENT else EMPTY_OBJECT,
+            capabilities=meta.capabilities.copy(),  # else what is remembered would hold the whole message
+            info=meta.info.copy() if meta.info is not ABSENT else EMPTY_OBJECT,
             log_level=text_of(meta.log_level),
         )
-        if len(key[1]) <= REMEMBERED:
+        if len(key[1]) <= REMEMBERED and meta.progress_token is ABSENT:  # each token is used once
             while len(self._clients) >= CLIENTS:
                 self._clients.pop(next(iter(self._clients)))
             self._clients[key] = client
