@@ -12,7 +12,7 @@ SOURCE = ROOT / "src" / "toolfold"
 LAYERS: tuple[frozenset[str], ...] = tuple(
     frozenset(line.split())
     for line in """
-    masking
+    masking containers
     types errors
     events tokens schema schema_walk model
     config

@@ -1,10 +1,15 @@
-"""Text as it can be kept and compared: without halves of characters, which a Python string may hold and UTF-8 not."""
+"""Text that can be stored, compared and shown: cut to a length, without lone surrogates."""
 
 from collections.abc import Iterable
 
 
+def truncate(text: str, limit: int) -> str:
+    """At most `limit` characters; a cut text ends in an ellipsis, which counts."""
+    return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
 def clean(text: str) -> str:
-    """Half a character becomes a question mark; all else stays."""
+    """Replaces lone surrogates, which a Python string may hold and UTF-8 cannot encode, by question marks."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 

@@ -1,0 +1,108 @@
+"""Small containers that every stage needs: a bounded dictionary, a set of background tasks, a list of listeners.
+
+Nothing here knows tools or servers; it imports only the standard library, and asyncio not
+before a task is started: commands that run no event loop load this module, too.
+"""
+
+import logging
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+if TYPE_CHECKING:
+    import asyncio
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class BoundedDict(dict[K, V]):
+    """A dictionary that drops its oldest entry when one more would exceed `max_size`.
+
+    "Oldest" is the order of insertion: reading an entry does not renew it, setting it again through `renew` does.
+    """
+
+    __slots__ = ("_max_size",)
+
+    def __init__(self, max_size: int) -> None:
+        super().__init__()
+        self._max_size = max_size
+
+    def __setitem__(self, key: K, value: V) -> None:
+        if key not in self:
+            while len(self) >= self._max_size:
+                del self[next(iter(self))]
+        super().__setitem__(key, value)
+
+    def renew(self, key: K, value: V) -> None:
+        """Sets an entry and makes it the newest one."""
+        self.pop(key, None)
+        self[key] = value
+
+
+class TaskSet:
+    """Background tasks that nobody awaits: held so that they are not collected, logged when they fail."""
+
+    def __init__(self, log: logging.Logger) -> None:
+        self._log = log
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    def __len__(self) -> int:
+        return len(self._tasks)
+
+    def start(self, work: Coroutine[Any, Any, Any], *, name: str | None = None) -> "asyncio.Task[Any]":
+        import asyncio
+
+        task = asyncio.get_running_loop().create_task(work, name=name)
+        # The event loop holds tasks weakly: without this set a task may vanish while it waits.
+        self._tasks.add(task)
+        task.add_done_callback(self._finished)
+        return task
+
+    def _finished(self, task: "asyncio.Task[Any]") -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            self._log.error("%s failed", task.get_name(), exc_info=task.exception())
+
+    async def wait(self) -> None:
+        """Waits until every task is done, including those started meanwhile."""
+        import asyncio
+
+        while self._tasks:
+            await asyncio.wait(tuple(self._tasks))
+
+    async def cancel(self) -> None:
+        """Cancels every task and waits for its end."""
+        for task in tuple(self._tasks):
+            task.cancel()
+        await self.wait()
+
+
+Listener = TypeVar("Listener", bound=Callable[..., object])
+
+
+class Listeners(Generic[Listener]):
+    """Callbacks in the order they were added. One that raises is logged and removed: it never breaks the work."""
+
+    def __init__(self, log: logging.Logger) -> None:
+        self._log = log
+        self._listeners: list[Listener] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._listeners)
+
+    def add(self, listener: Listener) -> Callable[[], None]:
+        """Adds a listener; the returned function removes it and may be called more than once."""
+        self._listeners.append(listener)
+        return lambda: self._remove(listener)
+
+    def _remove(self, listener: Listener) -> None:
+        if listener in self._listeners:
+            self._listeners.remove(listener)
+
+    def notify(self, *arguments: Any) -> None:
+        for listener in tuple(self._listeners):
+            try:
+                listener(*arguments)
+            except Exception:  # noqa: BLE001 - logged; a listener may raise anything
+                self._log.exception("a listener failed and was removed")
+                self._remove(listener)
