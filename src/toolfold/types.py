@@ -3,6 +3,7 @@
 Nothing here does anything. A JSON piece that is only passed on travels as `Raw`, the exact bytes its server sent.
 """
 
+from collections.abc import Awaitable, Callable
 from typing import Any, BinaryIO, Literal
 
 from msgspec import Raw, Struct, field
@@ -22,6 +23,12 @@ Status = Literal["idle", "connecting", "ready", "failed", "disabled"]
 """Where an upstream stands. `idle`: not opened yet, or closed on purpose."""
 
 EMPTY_OBJECT = Raw(b"{}")
+
+# Receives the `params` of each progress notification that belongs to a request.
+OnProgress = Callable[[Raw], None]
+
+# Answers what a server asks of the client during a request: `(method, params) -> result`, all raw JSON.
+OnInput = Callable[[str, Raw], Awaitable[Raw]]
 
 
 class ServerSpec(Struct, frozen=True, kw_only=True):
@@ -234,6 +241,39 @@ class Caller(Struct, frozen=True, kw_only=True):
 
 LOCAL = Caller()
 """The person at this machine, in the gateway's own session."""
+
+
+class ToolCall(Struct, frozen=True, kw_only=True):
+    """One call of one tool of the catalogue, from the face that takes it to the server that answers it."""
+
+    tool: Tool
+    arguments: Raw = EMPTY_OBJECT
+    """The exact JSON object that is validated and sent."""
+    expect_version: int | None = None
+    """The version that the caller knows; a tool that changed since is not called."""
+
+
+class CallContext(Struct, frozen=True, kw_only=True):
+    """For whom a call is made and under which conditions. It travels beside its `ToolCall`, unchanged."""
+
+    caller: Caller = LOCAL
+    meta: Raw | None = None
+    """The client's `_meta`."""
+    capabilities: Raw | None = None
+    """What the client at the far end declared that it can answer; `None`: nothing. The gateway lends it none."""
+    on_progress: OnProgress | None = None
+    on_input: OnInput | None = None
+    inputs: Raw | None = None
+    """For a client of the modern era that answers a server's requests for input itself: the `inputResponses` and
+    `requestState` that it sent, or `{}`. Such a request is then the result; without it, `on_input` answers."""
+    deadline: float | None = None
+    """When the call ends at the latest, in the event loop's time. Computed once, by whoever starts the call."""
+    whole: bool = False
+    """The outcome goes to a program, not to a model: it is given whole, however large, and never spilled."""
+    confirmed: bool = False
+    """A person at this machine has said yes to this very call already."""
+    max_response: tuple[int | None, int | None] = (None, None)
+    """Over how many bytes, and tokens, the result is stored, where the caller has limits of its own."""
 
 
 class Call(Struct, frozen=True, kw_only=True):

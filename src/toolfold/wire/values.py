@@ -9,6 +9,25 @@ from typing import BinaryIO
 from msgspec import Raw, Struct, field
 
 from toolfold import __version__
+from toolfold.types import OnInput, OnProgress
+
+__all__ = [
+    "LEGACY_VERSIONS",
+    "MODERN_VERSION",
+    "NO_LIMIT",
+    "PROMPTS_CHANGED",
+    "RESOURCES_CHANGED",
+    "TOOLS_CHANGED",
+    "Handlers",
+    "HttpTarget",
+    "OnInput",
+    "OnProgress",
+    "OnSpilled",
+    "StdioTarget",
+    "Target",
+    "ToolList",
+    "WireOptions",
+]
 
 MODERN_VERSION = "2026-07-28"
 """The first version without a handshake, and the only one of that era so far."""
@@ -22,12 +41,6 @@ RESOURCES_CHANGED = "notifications/resources/list_changed"
 
 NO_LIMIT = float("inf")
 """A time that never is up."""
-
-OnProgress = Callable[[Raw], None]
-"""Told the `params` of each progress notification that belongs to the request."""
-
-OnInput = Callable[[str, Raw], Awaitable[Raw]]
-"""Asked to answer what the server asks of the client during a request: `(method, params) -> result`, all raw JSON."""
 
 OnSpilled = Callable[[BinaryIO], None]
 """Given the file that holds a whole message, the caller's to close, where the answer was too large to be held."""
