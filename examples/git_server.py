@@ -12,7 +12,7 @@ from msgspec import Meta, Struct
 
 from toolfold.demo.git import Commit, FileChange, GitTools
 from toolfold.demo.stdio import serve
-from toolfold.upstream.signatures import tool
+from toolfold.upstream.function_tool import tool
 
 Count = Annotated[int, Meta(ge=1, le=1000)]
 

@@ -21,11 +21,11 @@ import numpy as np
 from toolfold.bench.abstain import WORLD, reliability
 from toolfold.bench.common import recorded_servers
 from toolfold.bench.retrieval_common import Query, auroc, find_sets, read_set, sampled
-from toolfold.search import cohort
-from toolfold.search.calibrate import FILE
+from toolfold.search import background as cohort
+from toolfold.search.calibration import FILE
+from toolfold.search.document import document_of
 from toolfold.search.encoder import Encoder
 from toolfold.search.index import SearchIndex
-from toolfold.search.text import document
 
 NAMES = ("near", "apart", "alone", "ours")
 QUERIES = 800
@@ -60,7 +60,7 @@ def collect(data: Path, servers: Path, cache: Path, *, held_out: bool) -> dict[s
     encoder = Encoder()
     other = SearchIndex.open(cache / "other-world", encoder=encoder)
     world = set(WORLD.split())
-    other.sync(document(tool) for tool in recorded_servers(servers).tools if tool.server in world)
+    other.sync(document_of(tool) for tool in recorded_servers(servers).tools if tool.server in world)
     found = {}
     for folder in find_sets(data):
         index = SearchIndex.open(cache / folder.name, encoder=encoder)

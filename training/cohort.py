@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from toolfold.search.cohort import FILE
+from toolfold.search.background import FILE
 from toolfold.search.encoder import WEIGHTS, Encoder
 from toolfold.search.segment import quantise
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from toolfold.search.terms import split_name
-from toolfold.search.text import Document, parameters_of
+from toolfold.search.document import Document, parameters_of
+from toolfold.words import split_identifier
 
 TRAINING_SETS = ("metatool", "sealtools", "toolbench")
 TEST_ONLY_SETS = ("toollens", "mcpflow_toucan", "mcptoolbenchpp")
@@ -58,7 +58,7 @@ class Corpus:
 
 def words(name: str) -> str:
     """A name split into its words: snake, camel, dotted."""
-    return " ".join(split_name(name))
+    return " ".join(split_identifier(name))
 
 
 def tool_document(tool: Tool) -> Document:

@@ -21,9 +21,9 @@ import numpy as np
 from data import ALL_SETS, TRAINING_SETS, Request, Tool, plain, read_set, tool_document, training_corpus
 from scipy import sparse
 
-from toolfold.search.lexical import LENGTH, SATURATION, idf, query_words
-from toolfold.search.terms import split_name
-from toolfold.search.text import fields, tool_text
+from toolfold.search.document import tool_text, weighted_terms
+from toolfold.search.lexical import LENGTH, SATURATION, idf, query_terms
+from toolfold.words import split_identifier
 
 QUERIES = 400
 SEED = 20
@@ -34,7 +34,7 @@ class Words:
     """Weighted BM25 over a list of tools, as one sparse matrix."""
 
     def __init__(self, tools: list[Tool]) -> None:
-        counts = [fields(tool_document(tool)) for tool in tools]
+        counts = [weighted_terms(tool_document(tool)) for tool in tools]
         self.index = {term: row for row, term in enumerate(sorted({term for one in counts for term in one}))}
         holders = Counter(term for one in counts for term in one)
         lengths = np.array([sum(one.values()) for one in counts])
@@ -52,7 +52,7 @@ class Words:
         """A row of scores for each text."""
         rows, columns = [], []
         for row, text in enumerate(texts):
-            known = [self.index[term] for term in query_words(text) if term in self.index]
+            known = [self.index[term] for term in query_terms(text) if term in self.index]
             rows += [row] * len(known)
             columns += known
         ones = np.ones(len(rows), np.float32)
@@ -113,7 +113,7 @@ def main(data: str, generated: str, out: str) -> None:
             {
                 "source": tool.source,
                 "group": tool.group,
-                "name": " ".join(split_name(tool.name)).lower(),
+                "name": " ".join(split_identifier(tool.name)).lower(),
                 "description": tool.description[:1200],
                 "text": tool_text(tool_document(tool))[:1200],
             }

@@ -6,15 +6,15 @@ The public names are loaded on first use, so that `import toolfold` and `toolfol
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from toolfold.blocking import BlockingGateway
+    from toolfold.blocking_gateway import BlockingGateway
     from toolfold.config import Settings
     from toolfold.disclosure.fold import flatten_schema_fields, summarize_schema_for_llm
     from toolfold.disclosure.inspector import inspect_schema
     from toolfold.errors import ToolfoldError
     from toolfold.gateway import Gateway
     from toolfold.live.session import LiveSession
-    from toolfold.outputs.asking import extract
-    from toolfold.scripts.outside import use_tools
+    from toolfold.outputs.extraction import extract
+    from toolfold.scripts.declarations import use_tools
 
 __version__ = "0.1.0"
 
@@ -33,16 +33,16 @@ __all__ = [
 ]
 
 _HOMES = {
-    "BlockingGateway": "toolfold.blocking",
+    "BlockingGateway": "toolfold.blocking_gateway",
     "Gateway": "toolfold.gateway",
     "LiveSession": "toolfold.live.session",
     "Settings": "toolfold.config",
     "ToolfoldError": "toolfold.errors",
-    "extract": "toolfold.outputs.asking",
+    "extract": "toolfold.outputs.extraction",
     "flatten_schema_fields": "toolfold.disclosure.fold",
     "inspect_schema": "toolfold.disclosure.inspector",
     "summarize_schema_for_llm": "toolfold.disclosure.fold",
-    "use_tools": "toolfold.scripts.outside",
+    "use_tools": "toolfold.scripts.declarations",
 }
 
 

@@ -112,7 +112,7 @@ async def complete(model: Model, prompt: Prompt, on_text: OnText | None = None) 
     return reply
 
 
-BROKEN_MAX = 200
+_BROKEN_MAX = 200
 """Braces that begin no object, after which nobody looks for more."""
 
 
@@ -123,7 +123,7 @@ def json_objects(text: str) -> Iterator[dict[str, Any]]:
     """
     decoder, broken = json.JSONDecoder(), 0
     at = text.find("{")
-    while at >= 0 and broken < BROKEN_MAX:
+    while at >= 0 and broken < _BROKEN_MAX:
         try:
             _, end = decoder.raw_decode(text, at)
             found = msgspec.json.decode(text[at:end].encode())  # strict: no NaN, no half characters

@@ -8,7 +8,7 @@ from typing import Any, BinaryIO, Literal
 
 from msgspec import Raw, Struct, field
 
-from toolfold.masking import mask
+from toolfold.redaction import redact
 
 Path = tuple[str, ...]
 """Where a node stands in the ontology, from the root: `("Storage", "Buckets")`. `()` is the root."""
@@ -55,7 +55,7 @@ class ServerSpec(Struct, frozen=True, kw_only=True):
     def shown(self) -> str:
         """What a person may see of it: the command or address, never `env` or `headers`."""
         text = " ".join((self.command, *self.args)) if self.transport == "stdio" else self.url or self.document
-        return mask(text, self.secrets)
+        return redact(text, self.secrets)
 
     def __repr__(self) -> str:
         parts = (f"{key}={value!r}" for key, value in self.__rich_repr__())

@@ -7,10 +7,10 @@ from typing import Any
 import msgspec
 
 from toolfold import tokens
-from toolfold.agent.planner import Definition, Planner, Report, Surroundings
-from toolfold.agent.record import Record
-from toolfold.agent.replay import Memory
-from toolfold.agent.world import Descriptor
+from toolfold.agent.environment import Descriptor
+from toolfold.agent.planner import AgentDefinition, AgentReport, Planner, RunContext
+from toolfold.agent.record import RunRecord
+from toolfold.agent.replay import RunMemory
 from toolfold.errors import NoMatchInCategory
 from toolfold.model import Model, Prompt, Reply, ToolUse, Usage
 
@@ -126,15 +126,15 @@ class Run:
         model: Model,
         *,
         world: SmallWorld | None = None,
-        definition: Definition | None = None,
-        agents: Mapping[str, Definition] | None = None,
-        memory: Memory | None = None,
+        definition: AgentDefinition | None = None,
+        agents: Mapping[str, AgentDefinition] | None = None,
+        memory: RunMemory | None = None,
         task: str = "the task",
     ) -> None:
         self.world = world or SmallWorld()
-        self.record = Record()
-        self.memory = memory or Memory()
-        around = Surroundings(
+        self.record = RunRecord()
+        self.memory = memory or RunMemory()
+        around = RunContext(
             world=self.world,
             record=self.record,
             memory=self.memory,
@@ -142,8 +142,8 @@ class Run:
             model_for=lambda name: model,
             agents=agents or {},
         )
-        planner = Planner(definition or Definition(), around)
-        self.report: Report = asyncio.run(planner.run(task))
+        planner = Planner(definition or AgentDefinition(), around)
+        self.report: AgentReport = asyncio.run(planner.run(task))
 
     def results(self) -> list[dict[str, Any]]:
         return [event["result"] for event in self.record.events if event["event"] == "command.done"]

@@ -2,14 +2,23 @@
 
 import pytest
 
-from toolfold.agent.commands import BadCommand, Finish, Search, Single, UseTool, answer_schema, offers, read
+from toolfold.agent.commands import (
+    BadCommand,
+    Finish,
+    Search,
+    Single,
+    UseTool,
+    answer_schema,
+    parse_commands,
+    tool_offers,
+)
 from toolfold.model import Reply, ToolUse
 
 ALL = ("search", "tool", "sandbox", "tool_output", "agent", "task_status", "batch", "finish", "fail")
 
 
 def commands(text: str, allowed: tuple[str, ...] = ALL) -> list[Single]:
-    return [command for _, command in read(Reply(text=text), allowed)]
+    return [command for _, command in parse_commands(Reply(text=text), allowed)]
 
 
 @pytest.mark.requirement("A-01")
@@ -39,7 +48,7 @@ def test_a_batch_is_its_commands() -> None:
 
 def test_native_calls_keep_the_ids_that_their_answers_need() -> None:
     reply = Reply(uses=(ToolUse("1", "search", {"query": "a"}), ToolUse("2", "tool", {"tool_id": "t", "args": {}})))
-    assert read(reply, ALL) == (("1", Search(query="a")), ("2", UseTool(tool_id="t")))
+    assert parse_commands(reply, ALL) == (("1", Search(query="a")), ("2", UseTool(tool_id="t")))
 
 
 @pytest.mark.parametrize(
@@ -71,7 +80,7 @@ def test_a_command_that_is_not_there_in_this_turn_is_refused() -> None:
 
 
 def test_offers_and_the_answer_schema_name_the_commands_of_the_turn() -> None:
-    assert [offer.name for offer in offers(("finish", "fail"))] == ["finish", "fail"]
+    assert [offer.name for offer in tool_offers(("finish", "fail"))] == ["finish", "fail"]
     assert [one["properties"]["type"]["const"] for one in answer_schema(("finish", "fail"))["anyOf"]] == [
         "finish",
         "fail",

@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 
 from toolfold import Gateway
-from toolfold.agent.planner import Definition, Report
-from toolfold.agent.record import read_record
+from toolfold.agent.planner import AgentDefinition, AgentReport
+from toolfold.agent.record import load_record
 from toolfold.config import Settings
-from toolfold.config.values import Limits
+from toolfold.config.sections import Limits
 from toolfold.demo.data import demo_servers, make_demo_data
 from toolfold.model import Prompt, Reply, ToolUse
-from toolfold.testing.scripted import ScriptedModel
+from toolfold.testing.scripted_model import ScriptedModel
 
 needs_git = pytest.mark.skipif(shutil.which("git") is None, reason="the git program is not installed")
 
@@ -68,7 +68,7 @@ class Played:
         folder: Path,
         steps: list[Callable[[Prompt], Reply]],
         *,
-        definition: Definition | None = None,
+        definition: AgentDefinition | None = None,
         **limits: Any,
     ) -> None:
         self._definition = definition
@@ -80,11 +80,11 @@ class Played:
             return remaining.pop(0)(prompt)
 
         self.model = ScriptedModel(answer)
-        self.report: Report = asyncio.run(self._run())
+        self.report: AgentReport = asyncio.run(self._run())
         self.file = next((folder / "home" / "runs").glob("*.jsonl"))
-        self.events = read_record(self.file)
+        self.events = load_record(self.file)
 
-    async def _run(self) -> Report:
+    async def _run(self) -> AgentReport:
         async with Gateway(self.settings) as gateway:
             await gateway.build()
             return await gateway.agent(model=self.model, definition=self._definition).run("How many commits are there?")
@@ -208,7 +208,7 @@ asyncio.run(main())
 def test_an_agents_allow_list_holds_inside_its_scripts(tmp_path: Path) -> None:
     def summaries(pattern: str) -> str:
         plan = [say({"type": "sandbox", "code": SCRIPT_OF_ANOTHER}), say({"type": "finish", "report": "done"})]
-        run = Played(tmp_path / pattern[:3], plan, definition=Definition(tools=(pattern,)))
+        run = Played(tmp_path / pattern[:3], plan, definition=AgentDefinition(tools=(pattern,)))
         return str(run.results()[0]["text"])
 
     assert '"code":"NOT_AUTHORIZED"' in summaries("files.*")
@@ -232,13 +232,13 @@ def test_an_agent_files_own_thresholds_hold_for_its_calls_and_its_extractions(tm
     def answer(prompt: Prompt) -> Reply:
         return plan.pop(0)(prompt)
 
-    async def run() -> Report:
+    async def run() -> AgentReport:
         async with Gateway(settings) as gateway:
             await gateway.build()
             return await gateway.agent("careful", model=ScriptedModel(answer)).run("look")
 
     report = asyncio.run(run())
-    events = read_record(next((tmp_path / "home" / "runs").glob("*.jsonl")))
+    events = load_record(next((tmp_path / "home" / "runs").glob("*.jsonl")))
     texts = [event["result"]["text"] for event in events if event["event"] == "command.done"]
     assert report.ending == "finished"
     assert texts[0].startswith("Tool output is too large (")

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from toolfold.agent.budgets import Budgets
-from toolfold.agent.files import read_agent, read_agents
+from toolfold.agent.definition import load_agent, load_agents
 from toolfold.errors import ConfigError
 
 WHOLE = """---
@@ -28,7 +28,7 @@ Quote exactly.
 def test_an_agent_file_says_who_the_agent_is_and_what_it_may_use(tmp_path: Path) -> None:
     file = tmp_path / "a.md"
     file.write_text(WHOLE)
-    found = read_agent(file)
+    found = load_agent(file)
     assert (found.name, found.description, found.model) == ("reader", "Reads files.", "test:model")
     assert found.tools == ("files.*", "git.git_log")
     assert found.agents == ("helper",)
@@ -39,7 +39,7 @@ def test_an_agent_file_says_who_the_agent_is_and_what_it_may_use(tmp_path: Path)
 
 def test_a_file_without_front_matter_is_a_prompt_under_its_own_name(tmp_path: Path) -> None:
     (tmp_path / "plain.md").write_text("Be brief.")
-    assert read_agents([tmp_path / "none", tmp_path])["plain"].prompt == "Be brief."
+    assert load_agents([tmp_path / "none", tmp_path])["plain"].prompt == "Be brief."
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_what_is_wrong_names_the_file_and_the_key(tmp_path: Path, front: str, sa
     file = tmp_path / "bad.md"
     file.write_text(f"---\n{front}\n---\n")
     with pytest.raises(ConfigError) as told:
-        read_agent(file)
+        load_agent(file)
     assert says in told.value.message
     assert "bad.md" in told.value.message
 
@@ -67,4 +67,4 @@ def test_front_matter_without_an_end_is_told(tmp_path: Path) -> None:
     file = tmp_path / "open.md"
     file.write_text("---\nname: x\n")
     with pytest.raises(ConfigError, match="no end"):
-        read_agent(file)
+        load_agent(file)

@@ -11,14 +11,14 @@ from pydantic_ai.exceptions import ModelHTTPError
 from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse, TextPart, ToolCallPart, ToolReturnPart
 from pydantic_ai.models.function import AgentInfo, DeltaToolCalls, FunctionModel
 
-from toolfold.agent.commands import BadCommand, read
-from toolfold.agent.models import configured
-from toolfold.agent.openai_compatible import as_use
-from toolfold.agent.pydantic_model import PydanticModel
-from toolfold.agent.retrying import PassingModelError, Retrying
-from toolfold.config.values import Model as ModelSettings
+from toolfold.agent.commands import BadCommand, parse_commands
+from toolfold.config.sections import Model as ModelSettings
 from toolfold.errors import ConfigError, ModelError
 from toolfold.model import Message, Prompt, Reply, ToolOffer, ToolUse
+from toolfold.models.factory import create_model
+from toolfold.models.openai_compatible import _decode_tool_use
+from toolfold.models.pydantic_ai import PydanticAIModel
+from toolfold.models.retry import RetryingModel, TransientModelError
 
 ASKED = Prompt(
     messages=(
@@ -40,7 +40,7 @@ def test_a_conversation_with_tools_goes_through_and_comes_back() -> None:
         assert [tool.name for tool in info.function_tools] == ["add"]
         return ModelResponse(parts=[TextPart("two"), ToolCallPart("add", {"a": 2}, tool_call_id="9")])
 
-    reply = asyncio.run(PydanticModel(FunctionModel(answer)).complete(ASKED))
+    reply = asyncio.run(PydanticAIModel(FunctionModel(answer)).complete(ASKED))
     assert reply.text == "two"
     assert reply.uses == (ToolUse("9", "add", {"a": 2}),)
     assert reply.usage.input_tokens > 0
@@ -58,7 +58,7 @@ def test_an_answer_is_told_piece_by_piece() -> None:
 
     pieces: list[str] = []
     asked = Prompt(messages=(Message(role="user", content="Count."),))
-    reply = asyncio.run(PydanticModel(FunctionModel(stream_function=answer)).stream(asked, pieces.append))
+    reply = asyncio.run(PydanticAIModel(FunctionModel(stream_function=answer)).stream(asked, pieces.append))
     assert "".join(pieces) == reply.text == "one two three"
 
 
@@ -71,23 +71,23 @@ def test_a_provider_that_is_busy_is_asked_again_and_one_that_refuses_is_not() ->
             raise ModelHTTPError(code, "test", None)
         return ModelResponse(parts=[TextPart("here")])
 
-    model = Retrying(PydanticModel(FunctionModel(answer)), first_pause_s=0.001)
+    model = RetryingModel(PydanticAIModel(FunctionModel(answer)), first_pause_s=0.001)
     asked = Prompt(messages=(Message(role="user", content="?"),))
     assert asyncio.run(model.complete(asked)).text == "here"
     assert codes == []
     codes[:] = [400]
     with pytest.raises(ModelError) as refused:
         asyncio.run(model.complete(asked))
-    assert not isinstance(refused.value, PassingModelError)
+    assert not isinstance(refused.value, TransientModelError)
     codes[:] = [429] * 4
-    with pytest.raises(PassingModelError):
+    with pytest.raises(TransientModelError):
         asyncio.run(model.complete(asked))
     assert codes == []
 
 
 def test_a_model_that_nobody_knows_is_told_with_the_form_of_a_name() -> None:
     with pytest.raises(ConfigError) as told:
-        PydanticModel("nobody:knows")
+        PydanticAIModel("nobody:knows")
     assert "provider:model" in told.value.next_action
 
 
@@ -106,22 +106,22 @@ def test_half_an_answer_that_was_shown_is_not_said_again() -> None:
             self.asked += 1
             assert callable(on_text)
             on_text("half")
-            raise PassingModelError("the line broke")
+            raise TransientModelError("the line broke")
 
         def count_tokens(self, text: str) -> int:
             return len(text)
 
     breaks = Breaks()
     pieces: list[str] = []
-    with pytest.raises(PassingModelError):
-        asyncio.run(Retrying(breaks, first_pause_s=0.001).stream(ASKED, pieces.append))
+    with pytest.raises(TransientModelError):
+        asyncio.run(RetryingModel(breaks, first_pause_s=0.001).stream(ASKED, pieces.append))
     assert (pieces, breaks.asked) == (["half"], 1)
 
 
 def test_the_settings_of_the_model_hold_for_every_provider(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-nothing")
     settings = ModelSettings(context_tokens=9_000, max_output_tokens=700, calls_tools=False)
-    model = configured(settings, "openai:gpt-4o")
+    model = create_model(settings, "openai:gpt-4o")
     assert (model.context_tokens, model.max_output_tokens, model.calls_tools) == (9_000, 700, False)
 
 
@@ -151,7 +151,7 @@ def test_all_answers_of_one_run_travel_by_one_connection() -> None:
     async def main(settings: ModelSettings) -> None:
         asked = Prompt(messages=(Message(role="user", content="?"),))
         async with AsyncExitStack() as resources:
-            model = configured(settings, resources=resources)
+            model = create_model(settings, resources=resources)
             assert [(await model.complete(asked)).text for _ in range(3)] == ["hello"] * 3
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Endpoint) as server:
@@ -167,7 +167,7 @@ def test_all_answers_of_one_run_travel_by_one_connection() -> None:
 
 @pytest.mark.parametrize("given", ["{no json", "[1]", "5"])
 def test_arguments_that_cannot_be_read_go_on_as_they_are(given: str) -> None:
-    use = as_use({"id": "1", "function": {"name": "search", "arguments": given}})
+    use = _decode_tool_use({"id": "1", "function": {"name": "search", "arguments": given}})
     assert use == ToolUse("1", "search", {"unreadable": given})
     with pytest.raises(BadCommand, match="cannot be read"):
-        read(Reply(uses=(use,)), ("search",))
+        parse_commands(Reply(uses=(use,)), ("search",))

@@ -6,22 +6,22 @@ import pytest
 from agent_world import FIND, FINISH, INSPECTOR, SEARCH, Hangs, Run, Say, Scripted, SmallWorld
 
 from toolfold.agent.budgets import Budgets
-from toolfold.agent.planner import Definition
-from toolfold.agent.record import comparable
-from toolfold.agent.replay import LOST, Memory, differences
+from toolfold.agent.planner import AgentDefinition
+from toolfold.agent.record import comparable_events
+from toolfold.agent.replay import _OUTCOME_UNKNOWN, RunMemory, diff_records
 from toolfold.errors import ModelError
 
 ASK = {"type": "agent", "agent": "helper", "task": "look"}
 MOON = {"type": "search", "query": "moon"}
 LOG = {"type": "tool", "tool_id": "git.log", "args": {}}
 SEEN = {"type": "finish", "report": "seen"}
-HELPER = Definition(name="helper", description="Helps.", tools=("git.*",))
-OUTER = Definition(agents=("helper",))
+HELPER = AgentDefinition(name="helper", description="Helps.", tools=("git.*",))
+OUTER = AgentDefinition(agents=("helper",))
 
 
-def again(first: Run, definition: Definition = OUTER) -> Run:
+def again(first: Run, definition: AgentDefinition = OUTER) -> Run:
     """The same from its record, with nobody to ask."""
-    memory = Memory(first.record.events, goes_on=False)
+    memory = RunMemory(first.record.events, goes_on=False)
     nobody = Scripted(ModelError("nobody is asked in a replay"))
     run = Run(nobody, definition=definition, agents={"helper": HELPER}, memory=memory)
     assert (run.world.called, nobody.prompts) == ([], [])
@@ -55,21 +55,21 @@ def again(first: Run, definition: Definition = OUTER) -> Run:
 def test_a_replay_without_a_model_is_the_same_event_for_event(says: list[Say]) -> None:
     first = Run(Scripted(*says), definition=OUTER, agents={"helper": HELPER})
     run = again(first)
-    assert list(differences(first.record.events, run.record.events)) == []
+    assert list(diff_records(first.record.events, run.record.events)) == []
     assert run.memory.divergences == []
 
 
 @pytest.mark.requirement("A-05")
 def test_a_sub_agent_that_was_stopped_is_stopped_in_the_replay_and_stays_so_in_a_resumed_run() -> None:
-    limited = Definition(agents=("helper",), budgets=Budgets(seconds=1.0))
+    limited = AgentDefinition(agents=("helper",), budgets=Budgets(seconds=1.0))
     model = Hangs(ASK, LOG, asyncio.Event(), FINISH)
     first = Run(model, definition=limited, agents={"helper": HELPER})
     assert [event["path"] for event in first.record.events if event["event"] == "run.ended"] == [""]
     run = again(first, limited)
-    assert comparable(run.record.events) == comparable(first.record.events)
+    assert comparable_events(run.record.events) == comparable_events(first.record.events)
     cut = [event for event in first.record.events if event.get("turn") != 2 or event["path"]][:-1]
     resumed = Scripted(FINISH)
-    Run(resumed, definition=limited, agents={"helper": HELPER}, memory=Memory(cut))
+    Run(resumed, definition=limited, agents={"helper": HELPER}, memory=RunMemory(cut))
     assert len(resumed.prompts) == 1
     assert "used up" in resumed.prompts[0].messages[-1].content
 
@@ -84,7 +84,7 @@ def test_tools_found_side_by_side_stand_in_the_order_of_the_commands() -> None:
 
     first = Run(Scripted(({"type": "search", "query": "git"}, SEARCH), FINISH), definition=OUTER, world=Slow())
     run = again(first)
-    assert comparable(run.record.events) == comparable(first.record.events)
+    assert comparable_events(run.record.events) == comparable_events(first.record.events)
 
 
 def test_a_record_that_breaks_off_is_replayed_to_its_end_and_says_what_is_missing() -> None:
@@ -92,18 +92,18 @@ def test_a_record_that_breaks_off_is_replayed_to_its_end_and_says_what_is_missin
     cut = next(n for n, event in enumerate(first.record.events) if event["event"] == "command.done") + 4
     events = first.record.events[:cut]
     assert events[-1]["event"] == "command.started"
-    memory = Memory(events, goes_on=False)
+    memory = RunMemory(events, goes_on=False)
     run = Run(Scripted(ModelError("nobody")), memory=memory)
     assert (run.world.called, run.report.ending) == ([], "failed")
     assert "the record ends in turn 2" in run.report.text
-    (missing,) = differences(events, run.record.events)
+    (missing,) = diff_records(events, run.record.events)
     assert (missing.what, missing.expected) == ("run.ended", "nothing")
 
 
 def test_a_resumed_run_may_search_again_after_a_call_that_it_remembers() -> None:
     first = Run(Scripted(MOON, MOON, MOON, {"type": "tool", "tool_id": INSPECTOR["tool_id"]}, FINISH))
     events = first.record.events[:-3]
-    run = Run(Scripted(SEARCH, FINISH), memory=Memory(events))
+    run = Run(Scripted(SEARCH, FINISH), memory=RunMemory(events))
     assert [one["ok"] for one in run.results()] == [False, False, False, True, True]
 
 
@@ -111,7 +111,7 @@ def test_a_replay_with_other_tools_says_where_it_differs() -> None:
     first = Run(Scripted(FIND, FINISH))
     world = SmallWorld()
     world.answer = lambda tool_id, args: (True, "something else")
-    memory = Memory(first.record.events, live_tools=True, goes_on=False)
+    memory = RunMemory(first.record.events, live_tools=True, goes_on=False)
     Run(Scripted("nobody"), world=world, memory=memory)
     assert [(one.turn, one.what) for one in memory.divergences] == [(1, "result"), (2, "prompt")]
     assert (memory.divergences[0].expected, memory.divergences[0].got) == ("shop.find done", "something else")
@@ -123,8 +123,8 @@ def test_a_run_that_broke_off_goes_on_and_repeats_nothing_it_may_have_done() -> 
     events = [event for event in first.record.events if event["event"] != "run.ended"]
     cut = next(number for number, event in enumerate(events) if event["event"] == "command.done" and event["turn"] == 3)
     model = Scripted(FINISH)
-    run = Run(model, memory=Memory(events[:cut]))
+    run = Run(model, memory=RunMemory(events[:cut]))
     assert run.report.ending == "finished"
     assert run.world.called == []
-    assert LOST in model.prompts[0].messages[-1].content
+    assert _OUTCOME_UNKNOWN in model.prompts[0].messages[-1].content
     assert "shop.find done" in model.prompts[0].messages[-3].content

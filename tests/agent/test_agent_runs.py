@@ -15,14 +15,14 @@ from test_agent_end_to_end import GOOD, MISTAKES, SCRIPT, say
 from toolfold import Gateway
 from toolfold.agent import record
 from toolfold.agent.budgets import Budgets
-from toolfold.agent.planner import Definition
-from toolfold.agent.record import Record, read_record, summary
+from toolfold.agent.planner import AgentDefinition
+from toolfold.agent.record import RunRecord, load_record, summarise_record
 from toolfold.config import Settings
-from toolfold.config.values import Limits
+from toolfold.config.sections import Limits
 from toolfold.demo.data import demo_servers, make_demo_data
 from toolfold.errors import ModelError, StoreError, ToolfoldError
 from toolfold.model import Prompt, Reply, Usage
-from toolfold.testing.scripted import ScriptedModel
+from toolfold.testing.scripted_model import ScriptedModel
 
 Step = Callable[[Prompt], Reply | ModelError]
 
@@ -63,28 +63,28 @@ def plan(*commands: dict[str, Any]) -> list[Step]:
     return [say(one) for one in commands]
 
 
-def limited(**budgets: Any) -> Definition:
-    return Definition(budgets=Budgets(**budgets))
+def limited(**budgets: Any) -> AgentDefinition:
+    return AgentDefinition(budgets=Budgets(**budgets))
 
 
-HELPED = Definition(agents=("helper", "middle"))
+HELPED = AgentDefinition(agents=("helper", "middle"))
 NOBODY = {"type": "agent", "agent": "nobody", "task": "help"}
 
-RUNS: dict[str, tuple[list[Step], Definition]] = {
-    "every stage": ([*GOOD], Definition()),
-    "every mistake": ([*MISTAKES], Definition()),
-    "every stage, written": ([written(step) for step in GOOD], Definition()),
-    "every mistake, written": ([written(step) for step in MISTAKES], Definition()),
+RUNS: dict[str, tuple[list[Step], AgentDefinition]] = {
+    "every stage": ([*GOOD], AgentDefinition()),
+    "every mistake": ([*MISTAKES], AgentDefinition()),
+    "every stage, written": ([written(step) for step in GOOD], AgentDefinition()),
+    "every mistake, written": ([written(step) for step in MISTAKES], AgentDefinition()),
     "out of steps": (plan(*[BUSY] * 4), limited(steps=4)),
     "out of calls": (plan(LOG, LOG, FINISH), limited(calls=1)),
     "out of scripts": (plan(SANDBOX, SANDBOX, FINISH), limited(code_runs=1)),
     "out of time": (plan(SLEEP, FINISH), limited(seconds=1.5)),
     "out of tokens": ([paid(BUSY), paid(BUSY), paid(FINISH)], limited(tokens=30)),
     "out of money": ([paid(BUSY), paid(BUSY), paid(BUSY)], limited(cost=0.2)),
-    "given up": (plan(LOG, {"type": "fail", "reason": "no"}), Definition()),
-    "no commands": ([lambda prompt: Reply(text="hello")] * 4, Definition()),
-    "a wrapped report": ([reported], Definition()),
-    "no model any more": ([say(LOG), lambda prompt: ModelError("gone", next_action="wait")], Definition()),
+    "given up": (plan(LOG, {"type": "fail", "reason": "no"}), AgentDefinition()),
+    "no commands": ([lambda prompt: Reply(text="hello")] * 4, AgentDefinition()),
+    "a wrapped report": ([reported], AgentDefinition()),
+    "no model any more": ([say(LOG), lambda prompt: ModelError("gone", next_action="wait")], AgentDefinition()),
     "a sub-agent": (plan(HELP, LOG, FINISH, FINISH), HELPED),
     "an unknown sub-agent": (plan(NOBODY, FINISH), HELPED),
     "a sub-agent of a sub-agent": (plan(MIDDLE, HELP, LOG, FINISH, FINISH, FINISH), HELPED),
@@ -92,12 +92,12 @@ RUNS: dict[str, tuple[list[Step], Definition]] = {
         plan(HELP, SLEEP, FINISH, FINISH),
         msgspec.structs.replace(HELPED, budgets=Budgets(seconds=1.5)),
     ),
-    "not allowed": (plan(LOG, SANDBOX, FINISH), Definition(tools=("files.*",))),
-    "fruitless": (plan(SEARCH, SEARCH, SEARCH, SEARCH, SEARCH, LOG, SEARCH, FINISH), Definition()),
-    "side by side": ([say(SEARCH, {**SEARCH, "query": "read a file"}, LOG, BUSY), say(FINISH)], Definition()),
+    "not allowed": (plan(LOG, SANDBOX, FINISH), AgentDefinition(tools=("files.*",))),
+    "fruitless": (plan(SEARCH, SEARCH, SEARCH, SEARCH, SEARCH, LOG, SEARCH, FINISH), AgentDefinition()),
+    "side by side": ([say(SEARCH, {**SEARCH, "query": "read a file"}, LOG, BUSY), say(FINISH)], AgentDefinition()),
     "history in handles": (
         plan(SEARCH, LOG, LOG, FINISH),
-        Definition(budgets=Budgets(history_tokens=300), thresholds={"tool_response_max_bytes": 10_000}),
+        AgentDefinition(budgets=Budgets(history_tokens=300), thresholds={"tool_response_max_bytes": 10_000}),
     ),
 }
 
@@ -153,8 +153,8 @@ def test_replays_of_twenty_different_runs_are_the_same_event_for_event(tmp_path:
 
 
 def small_run(file: Path, *, at_end: bool = True) -> None:
-    kept = Record(file)
-    kept.write("run.started", "", task="t", definition=Definition())
+    kept = RunRecord(file)
+    kept.write("run.started", "", task="t", definition=AgentDefinition())
     kept.write("turn.answered", "", turn=1)
     kept.write("turn.answered", "/1.0", turn=1)
     if at_end:
@@ -188,7 +188,7 @@ def test_a_list_of_runs_decodes_only_their_ends(tmp_path: Path) -> None:
     small_run(file, at_end=False)
     with file.open("ab") as more:
         more.write(b"a line that is no JSON\n" + b'{"event":"run.ended","path":"","report":{"ending":"failed"}}\n')
-    assert summary(file)["ending"] == "failed"
+    assert summarise_record(file)["ending"] == "failed"
 
 
 def test_a_run_whose_last_line_is_half_written_broke_off_and_stays_in_the_list(tmp_path: Path) -> None:
@@ -196,15 +196,15 @@ def test_a_run_whose_last_line_is_half_written_broke_off_and_stays_in_the_list(t
     small_run(file, at_end=False)
     with file.open("ab") as more:
         more.write(b'{"event":"run.ended","path":"","report":{"end')
-    assert summary(file)["ending"] is None
+    assert summarise_record(file)["ending"] is None
 
 
 def test_the_oldest_runs_go_and_a_link_is_not_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(record, "KEPT", 3)
+    monkeypatch.setattr(record, "_RUNS_MAX", 3)
     for number in range(5):
         small_run(tmp_path / f"{number}.jsonl")
     assert sorted(file.stem for file in tmp_path.iterdir()) == ["2", "3", "4"]
-    assert read_record(tmp_path / "4.jsonl")[0]["task"] == "t"
+    assert load_record(tmp_path / "4.jsonl")[0]["task"] == "t"
     (tmp_path / "9.jsonl").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(StoreError, match="cannot be written"):
         small_run(tmp_path / "9.jsonl")

@@ -8,8 +8,8 @@ from agent_world import FIND, FINISH, INSPECTOR, SEARCH, Hangs, Run, Say, Script
 
 from toolfold import tokens
 from toolfold.agent.budgets import Budgets
-from toolfold.agent.planner import MAX_DEPTH, Definition
-from toolfold.agent.state import as_json
+from toolfold.agent.conversation import to_json
+from toolfold.agent.planner import _DEPTH_MAX, AgentDefinition
 from toolfold.errors import ModelError
 from toolfold.model import Prompt, Reply, Usage
 
@@ -85,7 +85,7 @@ def test_tool_output_is_offered_while_something_is_stored_and_never_in_the_last_
     world.kept["h0"] = "a large result"
     extract = {"type": "tool_output", "handle": "h0", "extract": "the name"}
     model = Scripted(FIND, (extract, {**extract, "extract": "the date"}), FIND)
-    run = Run(model, world=world, definition=Definition(budgets=Budgets(steps=4)))
+    run = Run(model, world=world, definition=AgentDefinition(budgets=Budgets(steps=4)))
     offered = [[tool.name for tool in prompt.tools] for prompt in model.prompts]
     assert "tool_output" not in offered[0]
     assert "tool_output" in offered[1]
@@ -120,7 +120,7 @@ def test_a_model_that_says_no_commands_is_told_so_and_given_up_in_the_end() -> N
 
 
 def test_budgets_of_calls_and_scripts_are_kept() -> None:
-    definition = Definition(budgets=Budgets(calls=1, code_runs=1))
+    definition = AgentDefinition(budgets=Budgets(calls=1, code_runs=1))
     script = {"type": "sandbox", "code": "1"}
     run = Run(Scripted(FIND, FIND, script, script, FINISH), definition=definition)
     assert [one["ok"] for one in run.results()] == [True, False, True, False]
@@ -129,7 +129,7 @@ def test_budgets_of_calls_and_scripts_are_kept() -> None:
 def test_a_tool_that_hangs_ends_with_the_runs_time_and_the_model_has_the_last_word() -> None:
     world = SmallWorld()
     world.hang = True
-    run = Run(Scripted(FIND, FINISH), world=world, definition=Definition(budgets=Budgets(seconds=0.2)))
+    run = Run(Scripted(FIND, FINISH), world=world, definition=AgentDefinition(budgets=Budgets(seconds=0.2)))
     assert "used up" in run.results()[0]["text"]
     assert run.report.ending == "finished"
 
@@ -145,7 +145,7 @@ def test_history_over_its_budget_becomes_handles_and_nothing_is_cut() -> None:
     world.answer = lambda tool_id, args: (True, f"{args['q']} " + "word " * 2_000)
     calls = [{**FIND, "args": {"q": number}} for number in range(4)]
     model = Scripted(*calls, FINISH)
-    Run(model, world=world, definition=Definition(budgets=Budgets(history_tokens=5_000)))
+    Run(model, world=world, definition=AgentDefinition(budgets=Budgets(history_tokens=5_000)))
     texts = [message.content for message in model.prompts[-1].messages if message.role == "tool"]
     assert texts[0].startswith("Tool output is too large.")
     assert texts[-1].count("word") == 2_000
@@ -154,8 +154,10 @@ def test_history_over_its_budget_becomes_handles_and_nothing_is_cut() -> None:
 
 @pytest.mark.requirement("A-03", "A-04")
 def test_a_sub_agent_has_its_own_tools_and_limits_and_its_report_comes_back() -> None:
-    helper = Definition(name="helper", description="Helps.", tools=("git.*",), budgets=Budgets(steps=5), sandbox=False)
-    outer = Definition(agents=("helper",))
+    helper = AgentDefinition(
+        name="helper", description="Helps.", tools=("git.*",), budgets=Budgets(steps=5), sandbox=False
+    )
+    outer = AgentDefinition(agents=("helper",))
     ask = {"type": "agent", "agent": "helper", "task": "look"}
     model = Scripted(
         ask, FIND, {"type": "tool", "tool_id": "git.log", "args": {}}, {"type": "finish", "report": "seen"}, FINISH
@@ -174,13 +176,13 @@ def test_a_sub_agent_has_its_own_tools_and_limits_and_its_report_comes_back() ->
 def test_an_agents_allow_list_holds_for_its_scripts_and_never_shuts_out_the_inspector() -> None:
     inspect = {"type": "tool", "tool_id": INSPECTOR["tool_id"], "args": {}}
     script = {"type": "sandbox", "code": "1"}
-    run = Run(Scripted(FIND, inspect, script, FINISH), definition=Definition(tools=("git.*",)))
+    run = Run(Scripted(FIND, inspect, script, FINISH), definition=AgentDefinition(tools=("git.*",)))
     assert [one["ok"] for one in run.results()] == [False, True, True]
     assert run.world.may == {"git.log", INSPECTOR["tool_id"]}
 
 
 ASK = {"type": "agent", "agent": "helper", "task": "look"}
-DELEGATES = Definition(agents=("helper",), budgets=Budgets(calls=3, tokens=10_000))
+DELEGATES = AgentDefinition(agents=("helper",), budgets=Budgets(calls=3, tokens=10_000))
 
 
 class Helpers(Scripted):
@@ -194,7 +196,7 @@ class Helpers(Scripted):
 
 @pytest.mark.requirement("A-03")
 def test_sub_agents_together_stay_inside_the_runs_budgets() -> None:
-    helper = Definition(name="helper", budgets=Budgets(steps=6, calls=50))
+    helper = AgentDefinition(name="helper", budgets=Budgets(steps=6, calls=50))
     run = Run(Helpers(FINISH), definition=DELEGATES, agents={"helper": helper})
     assert len(run.world.called) == 3
     assert run.report.calls == 3
@@ -204,18 +206,18 @@ def test_sub_agents_together_stay_inside_the_runs_budgets() -> None:
 @pytest.mark.requirement("A-03")
 def test_what_a_sub_agent_used_counts_even_if_it_is_stopped() -> None:
     model = Hangs(ASK, FIND, asyncio.Event(), FINISH)
-    outer = Definition(agents=("helper",), budgets=Budgets(seconds=1.0))
-    run = Run(model, definition=outer, agents={"helper": Definition(name="helper")})
+    outer = AgentDefinition(agents=("helper",), budgets=Budgets(seconds=1.0))
+    run = Run(model, definition=outer, agents={"helper": AgentDefinition(name="helper")})
     assert (run.report.ending, run.report.calls, run.report.usage.input_tokens) == ("finished", 1, 300)
 
 
 @pytest.mark.requirement("A-03")
 def test_agents_below_one_another_have_a_depth() -> None:
-    own = Definition(name="helper", agents=("helper",), budgets=Budgets(steps=3))
+    own = AgentDefinition(name="helper", agents=("helper",), budgets=Budgets(steps=3))
     model = Scripted(ASK)
     run = Run(model, definition=own, agents={"helper": own})
-    assert max(event["path"].count("/") for event in run.record.events) == MAX_DEPTH - 1
-    deepest = [event for event in run.record.events if event["path"].count("/") == MAX_DEPTH - 1]
+    assert max(event["path"].count("/") for event in run.record.events) == _DEPTH_MAX - 1
+    deepest = [event for event in run.record.events if event["path"].count("/") == _DEPTH_MAX - 1]
     assert all("agent" not in event["commands"] for event in deepest if event["event"] == "turn.asked")
 
 
@@ -231,4 +233,4 @@ def test_every_prompt_fits_the_models_window_with_room_for_its_answer(native: bo
     assert world.kept
     for prompt in model.prompts:
         assert prompt.max_output_tokens == 4_000
-        assert tokens.count(as_json(prompt)) + prompt.max_output_tokens <= 12_000
+        assert tokens.count(to_json(prompt)) + prompt.max_output_tokens <= 12_000

@@ -15,11 +15,11 @@ from toolfold.bench.agent_loop import Bounds, Toolset, play, read_command
 from toolfold.bench.agent_policies import sparse
 from toolfold.bench.agent_tasks import Task, Tool
 from toolfold.bench.agent_world import World
-from toolfold.config.values import Model as ModelSettings
+from toolfold.config.sections import Model as ModelSettings
 from toolfold.errors import ConfigError
 from toolfold.faces.cli import run as main
 from toolfold.model import Prompt, Reply, ToolOffer, ToolUse
-from toolfold.testing.scripted import ScriptedModel
+from toolfold.testing.scripted_model import ScriptedModel
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="the git program is not installed")
 BY_NAME = {task.name: task for task in TASKS}

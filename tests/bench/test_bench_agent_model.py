@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from toolfold.agent.models import configured
 from toolfold.bench.agent import TASKS, Harness
 from toolfold.bench.agent_loop import Bounds
-from toolfold.config.values import Model as ModelSettings
+from toolfold.config.sections import Model as ModelSettings
+from toolfold.models.factory import create_model
 
 pytestmark = [
     pytest.mark.model,
@@ -23,7 +23,7 @@ def test_a_real_model_plays_tasks_over_the_wire(tmp_path: Path, real_model: str)
     settings = ModelSettings(name="smollm2", base_url=f"{real_model}/v1", context_tokens=2048, calls_tools=False)
     tasks = [one for one in TASKS if one.name in {"sqlite-count", "git-newest"}]
     harness = Harness(tmp_path, {})
-    ran = asyncio.run(harness.run_all(tasks, model=configured(settings), settings=("surface",), bounds=BOUNDS))
+    ran = asyncio.run(harness.run_all(tasks, model=create_model(settings), settings=("surface",), bounds=BOUNDS))
     assert [one.task for one in ran] == ["sqlite-count", "git-newest"]
     for found in (one.played for one in ran):
         # So small a model does what it likes; what counts is that it was asked and answered, and what it took.

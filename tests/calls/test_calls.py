@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from msgspec import Raw
 
 from toolfold import Gateway, Settings
-from toolfold.calls.checking import Checker, made_validator
-from toolfold.calls.examples import example_for
+from toolfold.calls.example_arguments import example_for
+from toolfold.calls.validate import ArgumentValidator, compile_validator
 from toolfold.config import Limits
 from toolfold.errors import InvalidArguments, ServerClosed, ServerTimeout, ToolChanged, ToolNotFound
 from toolfold.events import Event
-from toolfold.testing.memory import MemoryUpstream
+from toolfold.testing.memory_upstream import MemoryUpstream
 from toolfold.testing.misbehaving import misbehaving_spec
 from toolfold.types import Tool, ToolDefinition
 
@@ -129,7 +129,7 @@ def test_arguments_that_do_not_fit_are_refused_with_the_field_and_arguments_that
 @pytest.mark.parametrize("arguments", [b"[1]", b"17", b"not json", b"", b'{"order_id": ', b"\xff"])
 def test_what_is_no_json_object_is_refused(tmp_path: Path, arguments: bytes) -> None:
     with pytest.raises(InvalidArguments):
-        Checker().check(tool_with(FIND_ORDER["inputSchema"]), Raw(arguments))
+        ArgumentValidator().check(tool_with(FIND_ORDER["inputSchema"]), Raw(arguments))
 
 
 @pytest.mark.requirement("D-13")
@@ -187,9 +187,9 @@ def test_a_server_that_dies_during_a_call_loses_it_and_the_call_is_not_repeated(
 
 
 def test_references_out_of_a_schema_are_never_fetched() -> None:
-    assert made_validator(Raw(b'{"$ref": "http://127.0.0.1:9/schema.json"}')) is None
-    assert made_validator(Raw(b'{"type": "nonsense"}')) is None
-    assert made_validator(Raw(b"no json")) is None
+    assert compile_validator(Raw(b'{"$ref": "http://127.0.0.1:9/schema.json"}')) is None
+    assert compile_validator(Raw(b'{"type": "nonsense"}')) is None
+    assert compile_validator(Raw(b"no json")) is None
 
 
 def test_arguments_are_judged_as_the_official_schema_suite_says(shared_data: Path) -> None:
@@ -200,7 +200,7 @@ def test_arguments_are_judged_as_the_official_schema_suite_says(shared_data: Pat
         if "optional" in file.parts or "remotes" in file.parts:
             continue
         for group in json.loads(file.read_text(encoding="utf-8")):
-            validator = made_validator(Raw(msgspec.json.encode(group["schema"])))
+            validator = compile_validator(Raw(msgspec.json.encode(group["schema"])))
             if validator is None:
                 continue
             for case in group["tests"]:
@@ -224,7 +224,7 @@ def test_whatever_the_arguments_and_the_schema_only_our_own_error_comes_out(
 ) -> None:
     for one in (schema, {"type": "object", "properties": {"a": schema}, "required": ["a", "b"]}):
         with contextlib.suppress(InvalidArguments):
-            Checker().check(tool_with(one), Raw(msgspec.json.encode(given_)))
+            ArgumentValidator().check(tool_with(one), Raw(msgspec.json.encode(given_)))
 
 
 @given(JSON, JSON)

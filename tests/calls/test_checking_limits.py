@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from msgspec import Raw
 
-from toolfold.calls.checking import MAX_EXAMPLE, Checker
+from toolfold.calls.validate import MAX_EXAMPLE, ArgumentValidator
 from toolfold.errors import InvalidArguments
 from toolfold.types import Tool, ToolDefinition
 
@@ -22,7 +22,7 @@ def tool_with(schema: Any) -> Tool:
 
 def refused(schema: Any, arguments: bytes) -> InvalidArguments:
     with pytest.raises(InvalidArguments) as caught:
-        Checker().check(tool_with(schema), Raw(arguments))
+        ArgumentValidator().check(tool_with(schema), Raw(arguments))
     return caught.value
 
 
@@ -34,7 +34,7 @@ TREE = {"type": "object", "properties": {"a": {"$ref": "#"}}, "additionalPropert
 def test_arguments_however_deep_fit_or_are_refused_as_invalid(schema: dict[str, Any], depth: int) -> None:
     arguments = b'{"a":' * depth + b"{}" + b"}" * depth
     with contextlib.suppress(InvalidArguments):
-        Checker().check(tool_with(schema), Raw(arguments))
+        ArgumentValidator().check(tool_with(schema), Raw(arguments))
 
 
 @pytest.mark.parametrize("depth", [200, 300, 5_000])

@@ -7,7 +7,7 @@ import jsonschema_rs
 import pytest
 from msgspec import Raw
 
-from toolfold.calls.confirming import SHOWN_ARGUMENTS, can_ask, question, says_yes
+from toolfold.calls.confirm import SHOWN_ARGUMENTS, _can_ask, _confirmation_form, _is_accepted
 
 
 @pytest.mark.requirement("G-05")
@@ -15,7 +15,7 @@ from toolfold.calls.confirming import SHOWN_ARGUMENTS, can_ask, question, says_y
 def test_the_form_fits_the_protocols_own_schema_in_both_eras(version: str, shared_data: Path) -> None:
     schema = json.loads((shared_data / "mcp-schema" / version / "schema.json").read_text("utf-8"))
     known = schema.get("$defs") or schema["definitions"]
-    asked = json.loads(bytes(question("shop.delete_order", ("destructive",), '{"order_id":7}')))
+    asked = json.loads(bytes(_confirmation_form("shop.delete_order", ("destructive",), '{"order_id":7}')))
     where = "$defs" if "$defs" in schema else "definitions"
     name = "ElicitRequestFormParams" if "ElicitRequestFormParams" in known else "ElicitRequest"
     instance = asked if name != "ElicitRequest" else {"method": "elicitation/create", "params": asked}
@@ -25,7 +25,7 @@ def test_the_form_fits_the_protocols_own_schema_in_both_eras(version: str, share
 
 
 def test_long_arguments_are_cut_in_the_question() -> None:
-    asked = json.loads(bytes(question("shop.delete_order", (), "x" * 10_000)))
+    asked = json.loads(bytes(_confirmation_form("shop.delete_order", (), "x" * 10_000)))
     assert len(asked["message"]) < SHOWN_ARGUMENTS + 200
 
 
@@ -44,10 +44,10 @@ def test_long_arguments_are_cut_in_the_question() -> None:
     ],
 )
 def test_only_a_client_that_declared_forms_is_asked(declared: bytes | None, can: bool) -> None:
-    assert can_ask(None if declared is None else Raw(declared)) is can
+    assert _can_ask(None if declared is None else Raw(declared)) is can
 
 
 def test_a_yes_is_an_accepted_form_with_the_box_ticked() -> None:
-    assert says_yes(Raw(b'{"action":"accept","content":{"confirm":true,"more":1},"_meta":{}}'))
+    assert _is_accepted(Raw(b'{"action":"accept","content":{"confirm":true,"more":1},"_meta":{}}'))
     for answer in (b"\xff", b"null", b'{"action":"accept","content":{"confirm":1}}', b'{"content":{"confirm":true}}'):
-        assert not says_yes(Raw(answer))
+        assert not _is_accepted(Raw(answer))

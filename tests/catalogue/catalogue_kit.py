@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from toolfold.catalogue.build import PlaceTools
 from toolfold.catalogue.catalogue import Catalogue
-from toolfold.storage.definitions import parse_definition
+from toolfold.storage.definition_codec import parse_definition
 from toolfold.storage.sqlite import SqliteStore
 from toolfold.types import Listing, Node, Path, ServerInfo, Tool, ToolDefinition
 

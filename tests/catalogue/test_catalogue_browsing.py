@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from toolfold.catalogue.catalogue import Branch, Catalogue, Page
-from toolfold.catalogue.cursor import Position, cursor_for, position_in
-from toolfold.catalogue.near import edit_distance, near
-from toolfold.catalogue.visible import Shown, VisibleView
+from toolfold.catalogue.cursor import Position, decode_cursor, encode_cursor
+from toolfold.catalogue.suggestions import _edit_distance, closest_words
 from toolfold.errors import BadCursor, NotBuilt, ToolNotFound, UnknownPath
-from toolfold.storage.base import View
+from toolfold.policy.view import VisibleCatalogue, VisibleView
+from toolfold.storage.base import Snapshot
 from toolfold.storage.sqlite import SqliteStore
 from toolfold.types import Node, ServerInfo, Tool
 
@@ -201,8 +201,8 @@ def test_a_cursor_for_another_question_is_refused_with_what_to_do(tmp_path: Path
 def test_a_cursor_gives_back_its_position_and_is_plain_text(
     path: tuple[str, ...], tags: set[str], position: Position
 ) -> None:
-    cursor = cursor_for(path, tags, position)
-    assert position_in(cursor, path, sorted(tags, reverse=True)) == position
+    cursor = encode_cursor(path, tags, position)
+    assert decode_cursor(cursor, path, sorted(tags, reverse=True)) == position
     assert cursor.isascii()
     assert cursor.replace("-", "").replace("_", "").isalnum()
 
@@ -211,7 +211,7 @@ def test_a_cursor_gives_back_its_position_and_is_plain_text(
 @given(st.text())
 def test_no_text_but_a_cursor_is_taken_for_one(text: str) -> None:
     with pytest.raises(BadCursor):
-        position_in(text, (), ())
+        decode_cursor(text, (), ())
 
 
 @pytest.mark.parametrize(
@@ -267,9 +267,9 @@ def test_a_catalogue_that_was_never_built_says_so(tmp_path: Path) -> None:
 
 @pytest.mark.requirement("G-05")
 def test_who_sees_a_part_of_the_catalogue_is_told_of_no_other_server_count_or_warning(tmp_path: Path) -> None:
-    async def through(view: View) -> View:
+    async def through(view: Snapshot) -> Snapshot:
         tools = [tool for tool in await view.tools() if tool.tool_id == "git.log"]
-        return VisibleView(view, Shown(tools, await view.nodes()))
+        return VisibleView(view, VisibleCatalogue(tools, await view.nodes()))
 
     async def main() -> None:
         async with catalogue_in(tmp_path) as whole:
@@ -326,11 +326,11 @@ words = st.text("abc.", max_size=6)
 @settings(deadline=None)
 @given(words, words, words)
 def test_the_edit_distance_is_a_distance(one: str, other: str, third: str) -> None:
-    assert edit_distance(one, one) == 0
-    assert edit_distance(one, other) == edit_distance(other, one)
-    assert edit_distance(one, third) <= edit_distance(one, other) + edit_distance(other, third)
-    assert abs(len(one) - len(other)) <= edit_distance(one, other) <= max(len(one), len(other))
-    assert edit_distance(one, other) == _by_the_table(one, other)
+    assert _edit_distance(one, one) == 0
+    assert _edit_distance(one, other) == _edit_distance(other, one)
+    assert _edit_distance(one, third) <= _edit_distance(one, other) + _edit_distance(other, third)
+    assert abs(len(one) - len(other)) <= _edit_distance(one, other) <= max(len(one), len(other))
+    assert _edit_distance(one, other) == _by_the_table(one, other)
 
 
 def _by_the_table(one: str, other: str) -> int:
@@ -344,6 +344,6 @@ def _by_the_table(one: str, other: str) -> int:
 
 def test_the_nearest_words_come_best_first_and_strangers_not_at_all() -> None:
     known = ["git.log", "git.blog", "shop.find", "Git.Logs"]
-    assert near("git.log", known, limit=3) == ["git.log", "Git.Logs", "git.blog"]
-    assert near("zzz", known) == []
-    assert near("", known) == []
+    assert closest_words("git.log", known, limit=3) == ["git.log", "Git.Logs", "git.blog"]
+    assert closest_words("zzz", known) == []
+    assert closest_words("", known) == []

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from toolfold.catalogue.build import Previous, build
 from toolfold.catalogue.catalogue import Catalogue
 from toolfold.errors import CatalogueError, ToolNotFound
-from toolfold.storage.definitions import pack, parse_definition
+from toolfold.storage.definition_codec import encode_definition, parse_definition
 from toolfold.storage.sqlite import SqliteStore
 from toolfold.types import Change, ServerInfo, Tool
 from toolfold.upstream.definitions import read_definitions
@@ -258,7 +258,7 @@ def test_every_recorded_tool_is_kept_byte_for_byte(shared_data: Path, tmp_path: 
 
     async def main() -> None:
         listings = [listing(name, *read_definitions(map(Raw, tools))[0]) for name, tools in sent.items()]
-        assert all(pack(tool) == b"r" + bytes(tool.raw) for one in listings for tool in one.tools)
+        assert all(encode_definition(tool) == b"r" + bytes(tool.raw) for one in listings for tool in one.tools)
         async with catalogue_in(tmp_path, *listings) as catalogue, catalogue.snapshot() as view:
             for name, raws in sent.items():
                 kept = [bytes(tool.definition.raw) for tool in await view.tools(server=name)]

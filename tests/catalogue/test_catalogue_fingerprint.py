@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from toolfold.catalogue.changes import changed_fields
+from toolfold.catalogue.changes import _changed_fields
 from toolfold.schema import canonical, fingerprint
 
 TOOL = {
@@ -131,7 +131,7 @@ def test_what_has_no_canonical_form_still_has_a_fingerprint(text: bytes) -> None
 def test_a_change_anywhere_in_the_tool_object_changes_its_fingerprint(field: str, value: Any) -> None:
     before, after = json.dumps(TOOL).encode(), json.dumps({**TOOL, field: value}).encode()
     assert fingerprint(before) != fingerprint(after)
-    assert changed_fields(Raw(before), Raw(after)) == (field,)
+    assert _changed_fields(Raw(before), Raw(after)) == (field,)
 
 
 def test_a_fingerprint_never_changes_over_releases() -> None:
@@ -142,5 +142,5 @@ def test_only_fields_that_differ_in_value_count_as_changed() -> None:
     after = {**TOOL, "_meta": {"vendor": [1, 2.50, None, True]}, "icons": None}
     del after["annotations"]
     spaced = Raw(json.dumps(after, indent=2).encode())
-    assert changed_fields(Raw(json.dumps(TOOL).encode()), spaced) == ("annotations", "icons")
-    assert changed_fields(Raw(b"[]"), spaced) == ()
+    assert _changed_fields(Raw(json.dumps(TOOL).encode()), spaced) == ("annotations", "icons")
+    assert _changed_fields(Raw(b"[]"), spaced) == ()

@@ -9,16 +9,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from toolfold.catalogue.metadata import Metadata, Rules, risks_of
+from toolfold.catalogue.metadata import Rules, _Metadata, _risks_of
 from toolfold.config import MetadataRule
-from toolfold.storage.definitions import parse_definition
+from toolfold.storage.definition_codec import parse_definition
 from toolfold.types import Annotations
 
 hint = st.none() | st.booleans()
 claims = st.builds(Annotations, read_only=hint, destructive=hint, idempotent=hint, open_world=hint)
 
 
-def metadata(name: str = "do_it", *rules: MetadataRule, **fields: Any) -> Metadata:
+def metadata(name: str = "do_it", *rules: MetadataRule, **fields: Any) -> _Metadata:
     definition = parse_definition(json.dumps({"name": name, **fields}).encode())
     return Rules(rules).metadata(f"shop.{name}", definition)
 
@@ -67,7 +67,7 @@ def test_a_name_that_only_looks_destructive_raises_nothing(name: str) -> None:
 @settings(deadline=None)
 @given(st.sampled_from(["delete_all", "list_all", "get_delete_log", ""]), claims)
 def test_a_name_never_lowers_what_is_claimed(name: str, claimed: Annotations) -> None:
-    plain, named = set(risks_of("do_it", claimed)), set(risks_of(name, claimed))
+    plain, named = set(_risks_of("do_it", claimed)), set(_risks_of(name, claimed))
     assert named - plain <= {"destructive", "idempotent"}
     assert plain - named <= {"read-only"}
     assert "read-only" not in plain - named or "destructive" in named
@@ -82,7 +82,7 @@ def test_the_owners_rules_add_cost_risk_access_and_tags_by_glob() -> None:
         MetadataRule(match="other.*", cost=99.0, risk=("never",), access=("nobody",)),
         MetadataRule(match="shop.do_*", access=("staff",), risk=("read-only",)),
     )
-    assert metadata("do_it", *rules) == Metadata(
+    assert metadata("do_it", *rules) == _Metadata(
         risks=("pii", "read-only"),
         tags=("risk:pii", "risk:read-only", "ours", "orders"),
         cost=0.02,

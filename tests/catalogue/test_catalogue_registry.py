@@ -12,7 +12,7 @@ from msgspec.json import decode
 
 from toolfold.errors import CatalogueError
 from toolfold.schema import fingerprint
-from toolfold.storage.definitions import parse_definition
+from toolfold.storage.definition_codec import parse_definition
 from toolfold.upstream.definitions import read_definitions
 
 LOG = (

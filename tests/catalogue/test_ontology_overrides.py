@@ -8,7 +8,7 @@ import pytest
 from catalogue_kit import catalogue_in, listing
 from msgspec import Raw
 
-from toolfold.catalogue.committing import place_by_capability
+from toolfold.catalogue.build import place_by_capability
 from toolfold.catalogue.ontology import Ontology, Overrides, build_ontology
 from toolfold.errors import ConfigError
 from toolfold.types import Tool, ToolDefinition

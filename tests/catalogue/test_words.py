@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolfold.catalogue.words import fold, name_words, plural, text_words
+from toolfold.words import fold_word, name_words, plural, text_words
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def test_a_name_is_split_where_a_person_would_split_it(name: str, words: list[st
     ],
 )
 def test_plurals_short_forms_and_british_spelling_fold_to_one_word(word: str, folded: str) -> None:
-    assert fold(word) == folded
+    assert fold_word(word) == folded
 
 
 def test_a_folded_noun_has_a_plural_to_show() -> None:

@@ -7,8 +7,8 @@ import pytest
 
 from toolfold.config import Limits, Model, Outputs, Settings
 from toolfold.config.clients import CLIENTS, backups, restore
+from toolfold.config.sections import SECTIONS
 from toolfold.config.servers import ALL_KEYS
-from toolfold.config.values import SECTIONS
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "configuration.md"
 

@@ -8,10 +8,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from toolfold.config import names, tomlwrite
-from toolfold.config.jsonc import Document, JsonError
-from toolfold.config.locate import TomlPlaces
-from toolfold.config.problems import KeyPath
+from toolfold.config import server_names as names
+from toolfold.config import toml_writer as tomlwrite
+from toolfold.config.jsonc import JsonDocument, JsonError
+from toolfold.config.toml_positions import TomlPositions
+from toolfold.config.validation import KeyPath
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))
 SCALAR = TEXT | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False)
@@ -24,13 +25,13 @@ TABLE = st.dictionaries(TEXT, VALUE, max_size=5)
 @pytest.mark.requirement("G-03")
 @given(content=TABLE, name=TEXT)
 def test_whatever_is_written_as_toml_is_read_back_the_same(content: dict[str, Any], name: str) -> None:
-    assert tomllib.loads(tomlwrite.table(("servers", name), content)) == {"servers": {name: content}}
+    assert tomllib.loads(tomlwrite.format_table(("servers", name), content)) == {"servers": {name: content}}
 
 
 @pytest.mark.parametrize("wrong", [None, object(), {"a": None}, "\ud800"])
 def test_what_toml_has_no_form_for_is_refused(wrong: object) -> None:
     with pytest.raises((TypeError, ValueError)):
-        tomlwrite.value(wrong)
+        tomlwrite._value(wrong)
 
 
 def all_paths(value: Any, path: KeyPath = ()) -> list[KeyPath]:
@@ -45,14 +46,14 @@ def all_paths(value: Any, path: KeyPath = ()) -> list[KeyPath]:
 @given(content=TABLE)
 @settings(deadline=None)
 def test_every_key_of_a_toml_text_has_its_true_place(content: dict[str, Any]) -> None:
-    text = tomlwrite.table(("root",), content)
-    places = TomlPlaces(text)
+    text = tomlwrite.format_table(("root",), content)
+    places = TomlPositions(text)
     for path in all_paths({"root": content}):
         offset = places.offsets[path]
         last = path[-1]
         if isinstance(last, str):
             rest = text[offset:]
-            assert rest.startswith((tomlwrite.key(last), "root"))
+            assert rest.startswith((tomlwrite._key(last), "root"))
     assert set(places.offsets) == set(all_paths({"root": content}))
 
 
@@ -78,7 +79,7 @@ n = 2
 k = "\\"[x]\\""
 '''.replace("\n", "\r\n")
     data = tomllib.loads(text)
-    places = TomlPlaces(text)
+    places = TomlPositions(text)
     for path, place in {
         ("top",): (2, 1),
         ("top", "dotted key", "lit"): (2, 20),
@@ -109,7 +110,7 @@ k = "\\"[x]\\""
 @example("a={b=[}]")
 @example('"\\1"=1')
 def test_any_text_can_be_scanned_for_places(text: str) -> None:
-    TomlPlaces(text)
+    TomlPositions(text)
 
 
 def commented(value: Any, draw: Any) -> str:
@@ -136,7 +137,7 @@ JSON: st.SearchStrategy[Any] = st.recursive(
 @settings(deadline=None)
 def test_json_with_comments_is_read_and_every_place_in_it_is_true(value: Any, data: st.DataObject) -> None:
     text = commented(value, data.draw)
-    document = Document(text)
+    document = JsonDocument(text)
     assert document.value == value
     for path in all_paths(value):
         span = document.span(path)
@@ -144,7 +145,7 @@ def test_json_with_comments_is_read_and_every_place_in_it_is_true(value: Any, da
         inner = value
         for part in path:
             inner = inner[part]
-        assert Document(text[span[0] : span[1]]).value == inner
+        assert JsonDocument(text[span[0] : span[1]]).value == inner
         line, column = document.locate(path) or (0, 0)
         rest = "\n".join(text.split("\n")[line - 1 :])[column - 1 :]
         assert isinstance(path[-1], int) or rest.startswith(json.dumps(path[-1]))
@@ -158,7 +159,7 @@ def test_any_text_is_json_or_a_json_error_and_plain_json_is_never_refused(text: 
         expected = None
     offset, found = 0, None
     try:
-        found = Document(text).value
+        found = JsonDocument(text).value
     except JsonError as error:
         offset = error.offset
     assert 0 <= offset <= len(text)
@@ -167,18 +168,18 @@ def test_any_text_is_json_or_a_json_error_and_plain_json_is_never_refused(text: 
 
 @given(name=st.text(), suffix=st.sampled_from(["", "cursor", "mcp-json"]))
 def test_a_cleaned_name_is_valid_and_stays_as_it_is(name: str, suffix: str) -> None:
-    clean = names.clean(name)
-    assert names.is_valid(clean)
-    assert names.clean(clean) == clean
+    clean = names.clean_name(name)
+    assert names.is_valid_name(clean)
+    assert names.clean_name(clean) == clean
     taken: set[str] = set()
     for _ in range(4):
-        unique = names.unique(clean, taken, suffix)
-        assert names.is_valid(unique)
+        unique = names.unique_name(clean, taken, suffix)
+        assert names.is_valid_name(unique)
         assert unique.casefold() not in taken
         taken.add(unique.casefold())
 
 
 def test_names_are_cleaned_in_a_readable_way() -> None:
-    assert names.clean("Café Münster") == "Cafe-Munster"
-    assert names.clean("io.github.user/server") == "io-github-user-server"
-    assert len(names.clean("x" * 100)) == names.MAX_LENGTH
+    assert names.clean_name("Café Münster") == "Cafe-Munster"
+    assert names.clean_name("io.github.user/server") == "io-github-user-server"
+    assert len(names.clean_name("x" * 100)) == names.MAX_LENGTH

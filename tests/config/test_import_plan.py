@@ -20,7 +20,7 @@ from toolfold.config.clients import (
     read_client_file,
     restore,
 )
-from toolfold.config.clients.itself import is_toolfold
+from toolfold.config.clients.self_reference import is_toolfold
 from toolfold.errors import ConfigError, SecretNotFound
 from toolfold.types import ServerSpec
 

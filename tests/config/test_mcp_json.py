@@ -8,7 +8,8 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from toolfold.config import Settings, tomlwrite
+from toolfold.config import Settings
+from toolfold.config import toml_writer as tomlwrite
 from toolfold.errors import ConfigError
 
 
@@ -172,7 +173,7 @@ TOML_FILE = st.fixed_dictionaries(
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_toml_gives_settings_or_a_config_error_and_nothing_else(tmp_path: Path, content: dict[str, Any]) -> None:
     path = tmp_path / "toolfold.toml"
-    path.write_text("\n".join(tomlwrite.table((name,), table) for name, table in content.items()), "utf-8")
+    path.write_text("\n".join(tomlwrite.format_table((name,), table) for name, table in content.items()), "utf-8")
     assert printable_outcome(path)
 
 

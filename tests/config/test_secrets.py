@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolfold.config import Settings, mask, missing, resolve
-from toolfold.config.plaintext import find_plain, hide, is_secret_name
-from toolfold.config.secrets import input_variable, parse_env_file
-from toolfold.config.values import Model
+from toolfold.audit.redaction import Redactor
+from toolfold.config import Settings, missing, redact, resolve
+from toolfold.config.secret_detection import find_plain_secrets, is_secret_name, redact_secrets
+from toolfold.config.secrets import _input_variable, _parse_env_file
+from toolfold.config.sections import Model
 from toolfold.errors import SecretNotFound
-from toolfold.gateway.shapes import Masker
 from toolfold.types import ServerSpec
 
 
@@ -130,12 +130,12 @@ def test_an_env_file_is_read_when_needed_and_env_wins_over_it(tmp_path: Path) ->
 
 @given(text=st.text())
 def test_any_text_is_an_env_file(text: str) -> None:
-    assert all(name and isinstance(value, str) for name, value in parse_env_file(text).items())
+    assert all(name and isinstance(value, str) for name, value in _parse_env_file(text).items())
 
 
 def test_an_inputs_id_has_one_documented_variable() -> None:
-    assert input_variable("perplexity-key") == "TOOLFOLD_INPUT_PERPLEXITY_KEY"
-    assert input_variable("a__b c") == "TOOLFOLD_INPUT_A_B_C"
+    assert _input_variable("perplexity-key") == "TOOLFOLD_INPUT_PERPLEXITY_KEY"
+    assert _input_variable("a__b c") == "TOOLFOLD_INPUT_A_B_C"
 
 
 @pytest.mark.requirement("G-06")
@@ -165,10 +165,10 @@ def test_printing_settings_shows_no_plain_secret(tmp_path: Path) -> None:
         assert "GITHUB_TOKEN" in text
     assert set(settings.servers[0].secrets) == {"sesame-1", "sesame-2", "sesame-3", "sesame-4"}
     assert set(settings.servers[1].secrets) == {"sesame-5", "sesame-6"}
-    masker = Masker(settings, {"SPARE": "spare-1"}.items())
+    masker = Redactor(settings, {"SPARE": "spare-1"}.items())
     assert masker.text("sesame-1 and sesame-7") == "*** and ***"
     spare = Settings(model=Model(key="${SPARE}"))
-    assert Masker(spare, {"SPARE": "spare-1"}.items()).text("spare-1") == "***"
+    assert Redactor(spare, {"SPARE": "spare-1"}.items()).text("spare-1") == "***"
 
 
 @pytest.mark.parametrize(
@@ -231,7 +231,7 @@ def test_a_token_of_known_form_is_found_whatever_its_name() -> None:
         "args": ["run", "-e", f"X={token}", "--dir", "/srv/token"],
         "env": {"OTHER": token, "SSH_KEY": "/home/me/id"},
     }
-    assert {plain.place for plain in find_plain(table)} == {("args", 2), ("env", "OTHER")}
+    assert {plain.place for plain in find_plain_secrets(table)} == {("args", 2), ("env", "OTHER")}
 
 
 @pytest.mark.requirement("G-06")
@@ -240,10 +240,10 @@ def test_every_secret_of_one_text_is_found_and_each_once() -> None:
     url = f"https://me:sesame-1@x.example/mcp?api_key=sesame-2&page=1&token=sesame-3&x={token}&secret={token}"
     values = ["sesame-1", "sesame-2", "sesame-3", token, token]
     for key in ("url", "base_url", "openapi", "command"):
-        found = find_plain({key: url})
+        found = find_plain_secrets({key: url})
         assert [plain.value for plain in found] == [url[plain.start : plain.end] for plain in found] == values
         assert [plain.label for plain in found] == ["URL_PASSWORD", "api_key", "token", "TOKEN", "secret"]
-    assert hide(url) == "https://me:***@x.example/mcp?api_key=***&page=1&token=***&x=***&secret=***"
+    assert redact_secrets(url) == "https://me:***@x.example/mcp?api_key=***&page=1&token=***&x=***&secret=***"
 
 
 @pytest.mark.timeout(30)
@@ -279,16 +279,16 @@ def test_no_text_makes_hiding_slow(part: str) -> None:
     """Where work grows with the square of the length, this takes minutes; else a moment."""
     text = part * (300_000 // len(part))
     for end in ("", " ://", "@", "!"):
-        hide(text + end)
+        redact_secrets(text + end)
 
 
 @given(secret=st.text(min_size=4).filter(lambda text: len(text.strip()) >= 4), before=st.text(), after=st.text())
 def test_masked_text_never_holds_the_secret(secret: str, before: str, after: str) -> None:
-    assert secret not in mask(f"{before}{secret}{after}", [secret], replacement="\0")
+    assert secret not in redact(f"{before}{secret}{after}", [secret], replacement="\0")
 
 
 def test_a_secret_is_masked_where_it_stands_escaped_and_very_short_ones_are_left() -> None:
-    assert mask('a "p\\"w%26&1"', ['p"w%26&1']) == 'a "***"'
-    assert mask("GET /?k=p%2Fq%20r%3D", ["p/q r="]) == "GET /?k=***"
-    assert mask("a 1 b", ["1", ""]) == "a 1 b"
-    assert mask("long-secret", ["long", "long-secret"]) == "***"
+    assert redact('a "p\\"w%26&1"', ['p"w%26&1']) == 'a "***"'
+    assert redact("GET /?k=p%2Fq%20r%3D", ["p/q r="]) == "GET /?k=***"
+    assert redact("a 1 b", ["1", ""]) == "a 1 b"
+    assert redact("long-secret", ["long", "long-secret"]) == "***"

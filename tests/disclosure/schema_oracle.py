@@ -6,7 +6,7 @@ recursion to the depth it is given and no further.
 
 from typing import Any
 
-from toolfold.schema_walk.paths import written_key
+from toolfold.schema_walk.paths import quote_key
 
 COMBINED = ("allOf", "anyOf", "oneOf")
 ENVELOPE = {"data", "error", "successful", "graphql_errors", "graphql_extensions"}
@@ -82,5 +82,5 @@ def leaves(root: Any, depth: int) -> set[str]:
 
 
 def dotted(path: str, name: str) -> str:
-    text = written_key(name)
+    text = quote_key(name)
     return f"{path}.{text}" if path and not text.startswith("[") else path + text

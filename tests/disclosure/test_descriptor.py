@@ -9,10 +9,8 @@ from msgspec import Raw
 
 from toolfold.disclosure.descriptor import describe
 from toolfold.disclosure.inspector import inspect_schema
-from toolfold.disclosure.observed import observe
-from toolfold.disclosure.observed_schema import contradictions
-from toolfold.disclosure.prompts import DIRECTIVE, folding_block
-from toolfold.disclosure.toolbox import inspector_descriptor, inspector_tool, output_schema
+from toolfold.disclosure.observed import find_contradictions, observe
+from toolfold.disclosure.toolbox import DIRECTIVE, _inspector_descriptor, folding_block, inspector_tool, output_schema
 from toolfold.types import Tool, ToolDefinition
 
 STRING = {"type": "string"}
@@ -120,7 +118,7 @@ def test_descriptors_of_all_recorded_tools_are_small(shared_data: Path) -> None:
 
 
 def test_the_inspector_describes_itself_and_answers_within_its_own_schema() -> None:
-    descriptor = inspector_descriptor()
+    descriptor = _inspector_descriptor()
     assert (descriptor.tool_id, descriptor.server) == ("toolbox.inspect_tool_output", "toolbox")
     assert descriptor.signature == (
         "inspect_tool_output(tool_id: string, field_path?: string?, max_depth?: integer, max_fields?: integer)"
@@ -130,7 +128,7 @@ def test_the_inspector_describes_itself_and_answers_within_its_own_schema() -> N
     assert inspector_tool().definition.annotations.read_only
     for path in ("", "children[]", "alternatives[]", "note"):
         answer = {"tool_id": "toolbox.inspect_tool_output", **inspect_schema(output_schema(), path)}
-        assert contradictions(observe(answer), output_schema()) == []
+        assert find_contradictions(observe(answer), output_schema()) == []
 
 
 @pytest.mark.requirement("S-11")

@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 from schema_marks import check_listing, mark_of
 from schema_oracle import leaves
 
-from toolfold.disclosure.fold import flatten_schema_fields, summarize_schema_for_llm
+from toolfold.disclosure.fold import _tier, flatten_schema_fields, summarize_schema_for_llm
 from toolfold.disclosure.inspector import inspect_schema
-from toolfold.disclosure.tiers import rank
 from toolfold.errors import UnknownField
 
 KEYS = st.one_of(
@@ -89,8 +88,8 @@ def test_root_keys_are_all_listed_or_counted_and_tier_1_first(properties: dict[s
     last = mark_of(lines[-1])
     assert last is not None
     assert last.number + len(lines) - 1 == len(properties)
-    important = sum(rank(key) < 2 for key in properties)
-    shown = sum(rank(line.partition(": ")[0]) < 2 for line in lines[:-1])
+    important = sum(_tier(key) < 2 for key in properties)
+    shown = sum(_tier(line.partition(": ")[0]) < 2 for line in lines[:-1])
     assert shown >= min(important, 7)
 
 

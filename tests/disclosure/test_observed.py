@@ -12,13 +12,19 @@ from hypothesis import strategies as st
 
 from toolfold.disclosure import observed as limits
 from toolfold.disclosure.fold import summarize_schema_for_llm
-from toolfold.disclosure.observed import Observed, Shape, is_due, looks_like_data, merge, observe, observe_result
-from toolfold.disclosure.observed_schema import (
+from toolfold.disclosure.observed import (
     Contradiction,
-    contradictions,
+    Observed,
+    Shape,
+    _looks_like_data,
+    find_contradictions,
+    is_due,
+    is_uninformative,
+    merge,
+    observe,
+    observe_result,
     observed_calls,
     result_schema,
-    says_nothing,
     to_schema,
 )
 
@@ -106,7 +112,7 @@ def test_too_many_keys_fold_into_a_map_in_any_order_and_grouping() -> None:
     ],
 )
 def test_keys_that_are_data_fold_into_a_map(key: str) -> None:
-    assert looks_like_data(key)
+    assert _looks_like_data(key)
     assert to_schema(observe({"by": {key: {"n": 1}, "total": 2}}))["properties"]["by"] == {
         "type": "object",
         "properties": {"total": {"type": "integer"}},
@@ -134,7 +140,7 @@ def test_keys_that_are_data_fold_into_a_map(key: str) -> None:
     ],
 )
 def test_keys_that_are_names_stay_names(key: str) -> None:
-    assert not looks_like_data(key)
+    assert not _looks_like_data(key)
 
 
 def test_a_shape_is_bounded_whatever_comes_in() -> None:
@@ -223,7 +229,7 @@ def test_what_was_observed_never_contradicts_its_own_schema(values: list[Any]) -
     for value in values[1:]:
         together = merge(together, observe(value))
     for value in values:
-        assert contradictions(observe(value), to_schema(together)) == []
+        assert find_contradictions(observe(value), to_schema(together)) == []
 
 
 def test_results_that_contradict_a_declaration_are_reported() -> None:
@@ -243,9 +249,9 @@ def test_results_that_contradict_a_declaration_are_reported() -> None:
         "additionalProperties": False,
     }
     good = {"id": "a", "count": 1, "rows": [{"ok": True}], "maybe": None, "any": [1]}
-    assert contradictions(observe(good), declared) == []
+    assert find_contradictions(observe(good), declared) == []
     bad = {"id": 7, "rows": [{"ok": True}, {"ok": None}, {}], "maybe": 1, "new.field": 1}
-    assert contradictions(merge(observe(bad), observe(good)), declared) == [
+    assert find_contradictions(merge(observe(bad), observe(good)), declared) == [
         Contradiction("count", "required", "missing", 1),
         Contradiction("['new.field']", "no such field", "present", 1),
         Contradiction("id", "string", "integer", 1),
@@ -272,7 +278,7 @@ def test_results_that_contradict_a_declaration_are_reported() -> None:
 )
 def test_a_declaration_gives_way_only_where_it_says_nothing(schema: Any, nothing: bool) -> None:
     seen = observe({"id": 1})
-    assert says_nothing(schema) is nothing
+    assert is_uninformative(schema) is nothing
     assert observed_calls(result_schema(schema, seen)) == (1 if nothing else None)
     assert result_schema(schema, None) == schema
 

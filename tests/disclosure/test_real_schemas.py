@@ -10,9 +10,8 @@ import pytest
 from schema_marks import check_listing, mark_of
 from schema_oracle import leaves
 
-from toolfold.disclosure.fold import MAX_SCANNED, flatten_schema_fields, summarize_schema_for_llm
+from toolfold.disclosure.fold import MAX_SCANNED, flatten_schema_fields, root_of, summarize_schema_for_llm
 from toolfold.disclosure.inspector import inspect_schema
-from toolfold.disclosure.roots import root_of
 from toolfold.schema_walk import Document, Node
 
 DEPTH = 4

@@ -9,7 +9,7 @@ from msgspec import Raw
 
 from toolfold.errors import ToolNotFound
 from toolfold.faces.mcp_server.surface_app import SurfaceApp
-from toolfold.faces.surface.base import Ask
+from toolfold.faces.surface.base import SurfaceCall
 from toolfold.types import Caller
 from toolfold.wire.serving import Server
 from toolfold.wire.serving.stdio import serve_stdio
@@ -39,7 +39,7 @@ class LittleSurface:
         names = NAMES if listens and not self.stored else (*NAMES, "more")
         return tuple(tool(name) for name in names)
 
-    async def call(self, ask: Ask) -> Raw:
+    async def call(self, ask: SurfaceCall) -> Raw:
         if ask.name not in NAMES:
             raise ToolNotFound(f"there is no tool {ask.name!r}", hints=list(NAMES), next_action="use another")
         given = json.loads(bytes(ask.arguments))

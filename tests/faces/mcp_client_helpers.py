@@ -11,11 +11,11 @@ from typing import Any
 import mcp_types as types
 from mcp import Client
 
-from toolfold.faces.mcp_server.http import Site, listening_socket, run
+from toolfold.faces.mcp_server.http import Site, listening_socket, run_site
 from toolfold.types import LOCAL, Caller
 from toolfold.wire.serving import App, Server
-from toolfold.wire.serving.http import McpHttp
-from toolfold.wire.serving.http_guard import Guard
+from toolfold.wire.serving.http import McpHttpApp
+from toolfold.wire.serving.http_guard import HttpGuard
 
 MODES = {"legacy": "legacy", "modern": "2026-07-28"}
 FIXTURE = Path(__file__).parents[1] / "conformance" / "fixture_server.py"
@@ -28,10 +28,10 @@ def local(headers: Mapping[str, str]) -> Caller:
 @contextlib.asynccontextmanager
 async def on_port(app: App) -> AsyncIterator[str]:
     """The address under which an application is served."""
-    mcp = McpHttp(Server(app), Guard(identify=local))
+    mcp = McpHttpApp(Server(app), HttpGuard(identify=local))
     bound = listening_socket("127.0.0.1", 0)
     stop = asyncio.Event()
-    serving = asyncio.create_task(run(Site(mcp), bound, stop))
+    serving = asyncio.create_task(run_site(Site(mcp), bound, stop))
     try:
         yield f"http://127.0.0.1:{bound.getsockname()[1]}/mcp"
     finally:

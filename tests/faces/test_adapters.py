@@ -15,7 +15,7 @@ import pytest
 from toolfold import BlockingGateway, Gateway, Settings
 from toolfold.adapters import AnthropicTools, DirectSurface, OpenAITools, SurfaceToolset, langchain_tools
 from toolfold.errors import ConfigError
-from toolfold.testing.memory import MemoryUpstream
+from toolfold.testing.memory_upstream import MemoryUpstream
 
 PICTURE = {"content": [{"type": "image", "data": "aGk=", "mimeType": "image/png"}, {"type": "text", "text": "a dot"}]}
 
@@ -186,7 +186,7 @@ import asyncio, sys
 from pathlib import Path
 from toolfold import BlockingGateway, Settings
 from toolfold.adapters import langchain_tools
-from toolfold.testing.memory import MemoryUpstream
+from toolfold.testing.memory_upstream import MemoryUpstream
 
 def find_order(order_id: int) -> dict[str, str]:
     "Finds an order of the shop by its number."

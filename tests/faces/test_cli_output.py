@@ -6,7 +6,7 @@ import json
 import pytest
 
 from toolfold.errors import ConfigError, InvalidArguments
-from toolfold.faces.cli.output import Output, fit, plain, safe
+from toolfold.faces.cli.terminal import Output, _plain, fit, safe
 
 
 class Terminal(io.StringIO):
@@ -31,7 +31,7 @@ def test_control_characters_of_a_server_are_shown_and_not_sent() -> None:
 
 def test_a_cut_line_keeps_its_colours_and_counts_only_what_is_seen() -> None:
     cut = fit("\x1b[36mgit.log\x1b[0m  shows the history", 12)
-    assert plain(cut) == "git.log  sh…"
+    assert _plain(cut) == "git.log  sh…"
     assert cut.startswith("\x1b[36mgit.log\x1b[0m")
     assert fit("short", 12) == "short"
 
@@ -55,4 +55,4 @@ def test_a_wrong_field_is_told_once_and_in_words() -> None:
 def test_tables_line_up_whatever_their_colours() -> None:
     out = io.StringIO()
     Output(out=out, err=io.StringIO()).table(("name", "what"), [("a", "one"), ("\x1b[36mlonger\x1b[0m", "two")])
-    assert plain(out.getvalue()) == "name    what\na       one\nlonger  two\n"
+    assert _plain(out.getvalue()) == "name    what\na       one\nlonger  two\n"

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from toolfold import errors
+from toolfold.faces.http_api.errors import STATUSES
 from toolfold.faces.http_api.openapi import document
-from toolfold.faces.http_api.statuses import STATUSES
 from toolfold.faces.surface.definitions import DISCOVERY
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"

@@ -9,7 +9,7 @@ from mcp_client_helpers import Heard, on_port, text_of
 
 from toolfold import Gateway, Settings
 from toolfold.errors import ServerClosed
-from toolfold.faces.mcp_server.profiles import opened_app
+from toolfold.faces.mcp_server.profiles import open_app
 from toolfold.testing.misbehaving import misbehaving_spec
 
 
@@ -30,7 +30,7 @@ class Slow(Heard):
 def test_a_modern_client_hears_that_the_server_died_while_a_person_was_asked(tmp_path: Path) -> None:
     async def main() -> None:
         settings = Settings(servers=(misbehaving_spec("odd", "--era", "legacy"),), home=tmp_path)
-        async with Gateway(settings) as gateway, opened_app(gateway, "discovery") as app, on_port(app) as address:
+        async with Gateway(settings) as gateway, open_app(gateway, "discovery") as app, on_port(app) as address:
             await gateway.build()
             async with asyncio.timeout(30), Slow(gateway).client(address, "modern") as client:
                 answer = await client.call_tool("call_tool", {"tool_id": "odd.ask", "args": {}})

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from playing_model import playing
 
 from toolfold import Settings
-from toolfold.config.values import Model
+from toolfold.config.sections import Model
 
 SAYS: list[dict[str, Any]] = [
     {"type": "search", "query": "rename a symbol across the codebase"},

@@ -18,11 +18,11 @@ from four_faces import GROUPS, http_server, make_project, settings_of
 from toolfold import Settings
 from toolfold.config import CallerKey, Policy
 from toolfold.errors import CatalogueError, ServerClosed, ServerTimeout, ToolfoldError, UpstreamError
+from toolfold.faces.http_api.app import MAX_BODY_BYTES
+from toolfold.faces.http_api.errors import STATUSES
 from toolfold.faces.http_api.openapi import REASONS, document
-from toolfold.faces.http_api.reading import MAX_BODY_BYTES
-from toolfold.faces.http_api.statuses import STATUSES
 from toolfold.faces.surface.definitions import DISCOVERY
-from toolfold.testing.memory import MemoryUpstream
+from toolfold.testing.memory_upstream import MemoryUpstream
 
 KEY = "a-key-of-32-characters-for-a-test"
 

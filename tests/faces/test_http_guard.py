@@ -9,10 +9,10 @@ import pytest
 from toolfold import Gateway, Settings
 from toolfold.faces.http_api import make_app
 from toolfold.faces.identity import Identities
-from toolfold.faces.mcp_server.http import Site, guard_for
-from toolfold.faces.mcp_server.profiles import opened_app
+from toolfold.faces.mcp_server.http import Site, make_guard
+from toolfold.faces.mcp_server.profiles import open_app
 from toolfold.wire.serving import Server
-from toolfold.wire.serving.http import McpHttp
+from toolfold.wire.serving.http import McpHttpApp
 
 HOSTS = (
     "127.0.0.1:80",
@@ -42,9 +42,9 @@ DISCOVER = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
 def test_both_faces_of_a_port_let_in_the_same_requests(tmp_path: Path) -> None:
     async def main() -> None:
         settings = Settings(home=tmp_path)
-        guard = guard_for("127.0.0.1", Identities(settings))
-        async with Gateway(settings) as gateway, opened_app(gateway, "discovery") as app:
-            mcp = McpHttp(Server(app), guard)
+        guard = make_guard("127.0.0.1", Identities(settings))
+        async with Gateway(settings) as gateway, open_app(gateway, "discovery") as app:
+            mcp = McpHttpApp(Server(app), guard)
             transport = httpx2.ASGITransport(Site(mcp, make_app(gateway, guard)))
             async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
                 asked = [{"Host": host} for host in HOSTS] + [{"Host": "localhost", "Origin": one} for one in ORIGINS]

@@ -14,8 +14,8 @@ from mcp.shared.exceptions import MCPError
 from mcp_client_helpers import Heard, served_over_http, text_of
 from mcp_types import PromptReference
 
-from toolfold.gateway.upstreams import ERAS
 from toolfold.storage.sqlite import SqliteStore
+from toolfold.upstream.refresh import ERAS_NAMESPACE
 
 COMBINATIONS = [(client, server) for client in ("legacy", "modern") for server in ("legacy", "modern")]
 Urls = dict[str, str]
@@ -36,7 +36,7 @@ def urls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
 
 async def remembered(home: Path, era: str) -> None:
     async with SqliteStore(home / "toolfold.sqlite") as store:
-        await store.put(ERAS, "fixture", era.encode())
+        await store.put(ERAS_NAMESPACE, "fixture", era.encode())
 
 
 def play(url: str, era: str, scene: Callable[[Client, Heard], Awaitable[Any]], **more: Any) -> None:

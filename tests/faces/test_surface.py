@@ -13,14 +13,14 @@ from msgspec import Raw
 from note_server import RENAME_ARGS, RENAME_RESULT, RENAME_SUMMARY
 
 from toolfold import Gateway, Settings, tokens
-from toolfold.config.values import Discovery
+from toolfold.config.sections import Discovery
 from toolfold.errors import ToolNotFound
-from toolfold.faces.surface.arguments import CallTool, List, read
-from toolfold.faces.surface.base import Ask, Surface
+from toolfold.faces.surface.arguments import CallTool, List, parse
+from toolfold.faces.surface.base import Surface, SurfaceCall
 from toolfold.faces.surface.definitions import BY_NAME
 from toolfold.faces.surface.discovery import DiscoverySurface
-from toolfold.faces.surface.instructions import RULES, fitted
-from toolfold.testing.memory import MemoryUpstream
+from toolfold.faces.surface.instructions import RULES, _fit_budget
+from toolfold.testing.memory_upstream import MemoryUpstream
 from toolfold.types import LOCAL, Caller
 
 RENAME = {
@@ -51,7 +51,7 @@ async def refactoring(folder: Path, *, strict: bool = False, more: int = 0) -> A
 async def ask(surface: Surface, name: str, arguments: Any = None, caller: Caller = LOCAL) -> tuple[Any, bool]:
     """What a model reads, decoded, and whether it is an error."""
     result = msgspec.json.decode(
-        await surface.call(Ask(name=name, arguments=Raw(msgspec.json.encode(arguments or {})), caller=caller))
+        await surface.call(SurfaceCall(name=name, arguments=Raw(msgspec.json.encode(arguments or {})), caller=caller))
     )
     assert set(result) <= {"content", "isError"}, "the same data never goes twice"
     assert [block["type"] for block in result["content"]] == ["text"]
@@ -129,7 +129,7 @@ def test_the_instructions_hold_the_five_rules_and_a_true_inventory_in_400_tokens
 @pytest.mark.parametrize("name", ["srv", "a server with a rather long name of its own", "サーバー", "🛠️🛠️🛠️"])
 def test_no_catalogue_makes_the_instructions_longer(name: str) -> None:
     many = [(f"{name}-{n}", 10_000 - n) for n in range(2_000)]
-    text = fitted(many, many)
+    text = _fit_budget(many, many)
     assert tokens.count(text) <= 400
     assert f"of {len(many):,} servers" in text
     assert "more" in text
@@ -166,7 +166,7 @@ def test_before_there_is_a_catalogue_the_surface_says_so(tmp_path: Path) -> None
     ],
 )
 def test_arguments_are_read_as_they_were_meant(given: bytes, meant: List) -> None:
-    assert read(List, Raw(given)) == meant
+    assert parse(List, Raw(given)) == meant
 
 
 @pytest.mark.parametrize(
@@ -180,7 +180,7 @@ def test_arguments_are_read_as_they_were_meant(given: bytes, meant: List) -> Non
     ],
 )
 def test_the_arguments_of_a_call_go_on_as_they_came(given: bytes, sent: bytes) -> None:
-    assert bytes(read(CallTool, Raw(given)).args) == sent
+    assert bytes(parse(CallTool, Raw(given)).args) == sent
 
 
 @pytest.mark.requirement("D-07")
@@ -214,7 +214,7 @@ def test_what_cannot_be_meant_is_named(tmp_path: Path, name: str, given: Any, fi
 def test_a_call_passes_the_servers_result_through_untouched(tmp_path: Path) -> None:
     async def main() -> None:
         async with refactoring(tmp_path) as gateway:
-            asked = Ask(name="call_tool", arguments=Raw(msgspec.json.encode({"tool_id": ID, "args": GOOD})))
+            asked = SurfaceCall(name="call_tool", arguments=Raw(msgspec.json.encode({"tool_id": ID, "args": GOOD})))
             result = await DiscoverySurface(gateway).call(asked)
             assert result == (await gateway.call_tool(ID, GOOD)).result
             assert msgspec.json.decode(result)["structuredContent"] == {"n": 1}
@@ -252,7 +252,7 @@ def test_strict_refuses_a_call_until_that_version_was_expanded(tmp_path: Path) -
             assert answer["error"]["code"] == "NOT_EXPANDED"
             assert f"expand_tool for {ID}" in answer["error"]["next_action"]
             await ask(surface, "expand_tool", {"tool_id": ID.upper()})
-            result = await surface.call(Ask(name="call_tool", arguments=Raw(msgspec.json.encode(call))))
+            result = await surface.call(SurfaceCall(name="call_tool", arguments=Raw(msgspec.json.encode(call))))
             assert b"isError" not in bytes(result)
 
     run(main)
@@ -294,7 +294,7 @@ def test_a_name_that_is_no_operation_is_refused_with_those_that_are(tmp_path: Pa
     async def main() -> None:
         async with refactoring(tmp_path) as gateway:
             with pytest.raises(ToolNotFound) as caught:
-                await DiscoverySurface(gateway).call(Ask(name=ID))
+                await DiscoverySurface(gateway).call(SurfaceCall(name=ID))
             assert "call_tool" in caught.value.hints
             assert "call_tool" in caught.value.next_action
 

@@ -15,10 +15,10 @@ from msgspec import Raw
 from toolfold import Gateway, Settings
 from toolfold.config import Outputs, Policy
 from toolfold.errors import SandboxError
-from toolfold.faces.surface.base import Ask, Surface
+from toolfold.faces.surface.base import Surface, SurfaceCall
 from toolfold.faces.surface.direct import DirectSurface
 from toolfold.faces.surface.discovery import DiscoverySurface
-from toolfold.testing.memory import MemoryUpstream
+from toolfold.testing.memory_upstream import MemoryUpstream
 from toolfold.types import LOCAL, Caller
 
 ORDERS = "\n".join(f"order {number}: {number * 7} pieces" for number in range(4_000))
@@ -43,7 +43,7 @@ async def names(surface: Surface, caller: Caller, *, listens: bool) -> list[str]
 
 
 async def text(surface: Surface, name: str, arguments: dict[str, Any], caller: Caller = LOCAL) -> str:
-    ask = Ask(name=name, arguments=Raw(msgspec.json.encode(arguments)), caller=caller)
+    ask = SurfaceCall(name=name, arguments=Raw(msgspec.json.encode(arguments)), caller=caller)
     result = msgspec.json.decode(await surface.call(ask))
     return str(result["content"][0]["text"])
 
@@ -84,7 +84,7 @@ def test_tool_output_is_there_for_a_listener_while_something_of_its_own_is_store
 @pytest.mark.requirement("O-04")
 def test_the_schema_of_tool_output_is_the_one_that_the_outputs_declare() -> None:
     from toolfold.faces.surface.definitions import TOOL_OUTPUT
-    from toolfold.outputs.definition import SCHEMA
+    from toolfold.outputs.tool_output import SCHEMA
 
     assert TOOL_OUTPUT.input_schema == SCHEMA
 
@@ -134,7 +134,7 @@ def test_a_script_that_prints_too_much_is_stored_like_any_result(tmp_path: Path)
             (handle,) = re.findall(r'handle = "([^"]+)"', message)
             found = await text(surface, "tool_output", {"handle": handle, "extract": "lines 101-101"})
             assert "line 100" in found
-            wrong = await surface.call(Ask(name="run_script", arguments=Raw(b'{"code": "1 +"}')))
+            wrong = await surface.call(SurfaceCall(name="run_script", arguments=Raw(b'{"code": "1 +"}')))
             assert msgspec.json.decode(wrong)["isError"] is True
 
     run(main)

@@ -14,9 +14,9 @@ from msgspec import Raw
 from toolfold import Gateway, Settings
 from toolfold.errors import ToolNotFound
 from toolfold.faces.surface.auto import MAX_TOKENS, AutoSurface
-from toolfold.faces.surface.base import Ask
-from toolfold.faces.surface.direct import DirectSurface, safe_names
-from toolfold.testing.memory import MemoryUpstream
+from toolfold.faces.surface.base import SurfaceCall
+from toolfold.faces.surface.direct import DirectSurface, _safe_names
+from toolfold.testing.memory_upstream import MemoryUpstream
 from toolfold.types import LOCAL, Caller
 
 SUM: dict[str, Any] = {
@@ -46,14 +46,14 @@ def test_direct_lists_every_tool_as_its_server_wrote_it_under_a_safe_name(tmp_pa
             shown = msgspec.json.decode(raws[0])
             kept = {key: value for key, value in SUM.items() if key != "outputSchema"}
             assert shown == {**kept, "name": "maths_sum"}
-            result = await surface.call(Ask(name="maths_sum", arguments=Raw(b'{"a": 1.50}')))
+            result = await surface.call(SurfaceCall(name="maths_sum", arguments=Raw(b'{"a": 1.50}')))
             assert msgspec.json.decode(result)["structuredContent"] == {"n": 3}
             assert bytes(server.calls[0].arguments) == b'{"a": 1.50}'
-            failed = msgspec.json.decode(await surface.call(Ask(name="maths_sum", arguments=Raw(b"{}"))))
+            failed = msgspec.json.decode(await surface.call(SurfaceCall(name="maths_sum", arguments=Raw(b"{}"))))
             assert failed["isError"] is True
             assert "INVALID_ARGUMENTS" in failed["content"][0]["text"]
             with pytest.raises(ToolNotFound):
-                await surface.call(Ask(name="maths.sum"))
+                await surface.call(SurfaceCall(name="maths.sum"))
 
     asyncio.run(asyncio.wait_for(main(), 60))
 
@@ -87,13 +87,13 @@ def test_auto_shows_tools_as_they_are_while_they_are_cheap_and_discovery_from_th
             await gateway.build()
             assert len(await surface.tools(LOCAL)) == 11
             assert "tool_output" in await surface.instructions(LOCAL)
-            assert b"isError" not in bytes(await surface.call(Ask(name="many_tool_3")))
+            assert b"isError" not in bytes(await surface.call(SurfaceCall(name="many_tool_3")))
             server.set_tools(tools(200))
             await gateway.build()
             names = [msgspec.json.decode(raw)["name"] for raw in await surface.tools(LOCAL)]
             assert names[0] == "list"
             assert "200 tools" in await surface.instructions(LOCAL)
-            listed = await surface.call(Ask(name="list"))
+            listed = await surface.call(SurfaceCall(name="list"))
             assert b"isError" not in bytes(listed)
         assert MAX_TOKENS == 4_000
 
@@ -102,7 +102,7 @@ def test_auto_shows_tools_as_they_are_while_they_are_cheap_and_discovery_from_th
 
 @given(st.lists(st.text(st.sampled_from("aA._-0é/"), min_size=1, max_size=80), unique=True, max_size=30))
 def test_names_are_safe_unique_and_do_not_depend_on_order(ids: list[str]) -> None:
-    names = safe_names(ids)
+    names = _safe_names(ids)
     assert all(re.fullmatch(r"[A-Za-z0-9_-]{1,64}", name) for name in names.values())
     assert len({name.casefold() for name in names.values()} | {"tool_output"}) == len(ids) + 1
-    assert safe_names(reversed(ids)) == names
+    assert _safe_names(reversed(ids)) == names

@@ -15,7 +15,7 @@ import pytest
 from toolfold import BlockingGateway, Gateway, Settings
 from toolfold.demo.data import make_demo_data
 from toolfold.errors import NotBuilt, StoreError, ToolNotFound
-from toolfold.testing.memory import MemoryUpstream
+from toolfold.testing.memory_upstream import MemoryUpstream
 from toolfold.types import ServerSpec
 
 

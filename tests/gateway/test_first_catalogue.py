@@ -11,7 +11,7 @@ from toolfold.faces.surface.auto import AutoSurface
 from toolfold.faces.surface.base import Surface
 from toolfold.faces.surface.direct import DirectSurface
 from toolfold.faces.surface.discovery import DiscoverySurface
-from toolfold.testing.memory import MemoryUpstream
+from toolfold.testing.memory_upstream import MemoryUpstream
 from toolfold.types import LOCAL
 
 

@@ -13,7 +13,7 @@ import pytest
 from toolfold import Gateway, Settings
 from toolfold.errors import NotBuilt, StoreError, UpstreamError
 from toolfold.events import Event
-from toolfold.testing.memory import MemoryUpstream
+from toolfold.testing.memory_upstream import MemoryUpstream
 from toolfold.testing.misbehaving import misbehaving_spec
 from toolfold.types import Call, Listing
 

@@ -11,7 +11,7 @@ import pytest
 from toolfold import Gateway, Settings
 from toolfold.errors import InvalidArguments, UnknownField
 from toolfold.events import Event
-from toolfold.testing.memory import MemoryUpstream
+from toolfold.testing.memory_upstream import MemoryUpstream
 
 T = TypeVar("T")
 

@@ -10,7 +10,7 @@ import pytest
 from toolfold import Gateway, Settings
 from toolfold.errors import BadCursor, InvalidArguments, NoMatchInCategory, ToolNotFound, UnknownPath
 from toolfold.events import Event
-from toolfold.testing.memory import MemoryUpstream
+from toolfold.testing.memory_upstream import MemoryUpstream
 
 T = TypeVar("T")
 

@@ -10,13 +10,13 @@ import pytest
 from msgspec import Raw
 
 from toolfold import Gateway, Settings
+from toolfold.audit.record import Step
 from toolfold.config import CallerKey, Policy, Trust
-from toolfold.config.values import Discovery
+from toolfold.config.sections import Discovery
 from toolfold.errors import ConfirmationNeeded, NotAuthorized, StoreFull, ToolChanged, ToolfoldError
 from toolfold.events import Event
-from toolfold.gateway.steps import Step
 from toolfold.storage.sqlite import SqliteStore
-from toolfold.testing.memory import MemoryUpstream
+from toolfold.testing.memory_upstream import MemoryUpstream
 from toolfold.types import Call, Outcome
 
 T = TypeVar("T")
@@ -205,13 +205,13 @@ def test_reviews_that_come_at_once_are_one_and_what_somebody_accepts_meanwhile_s
 
 @pytest.mark.requirement("D-09")
 def test_a_call_before_expanding_is_kept_as_refused_where_that_is_not_allowed(tmp_path: Path) -> None:
-    from toolfold.faces.surface.base import Ask
+    from toolfold.faces.surface.base import SurfaceCall
     from toolfold.faces.surface.operations import Operations
 
     async def main() -> None:
         async with gateway_of(tmp_path, discovery=Discovery(strict=True)) as gateway:
             await gateway.build()
-            ask = Ask(name="call_tool", arguments=Raw(b'{"tool_id":"shop.find","args":{}}'))
+            ask = SurfaceCall(name="call_tool", arguments=Raw(b'{"tool_id":"shop.find","args":{}}'))
             with pytest.raises(ToolfoldError, match="was not expanded"):
                 await Operations(gateway).run(ask)
             (step,) = await steps_of(gateway)

@@ -10,10 +10,10 @@ import pytest
 from msgspec import Raw
 
 from toolfold import Gateway, Settings
-from toolfold.calls import Request
+from toolfold.calls import CallRequest
 from toolfold.config import CallerKey, Limits, MetadataRule, Policy
 from toolfold.errors import ConfigError, ConfirmationNeeded, Declined, InvalidArguments, NotAuthorized, ToolNotFound
-from toolfold.testing.memory import MemoryUpstream
+from toolfold.testing.memory_upstream import MemoryUpstream
 from toolfold.types import LOCAL, Caller
 
 T = TypeVar("T")
@@ -95,7 +95,7 @@ def test_a_request_that_was_built_by_hand_is_refused_all_the_same(tmp_path: Path
             await gateway.build()
             tool = await gateway.catalogue.tool("shop.delete_order")
             with pytest.raises(ToolNotFound):
-                await gateway.calls(Request(tool=tool, arguments=Raw(b'{"order_id":1}'), caller=ALICE))
+                await gateway.calls(CallRequest(tool=tool, arguments=Raw(b'{"order_id":1}'), caller=ALICE))
             assert server.calls == []
             asked = {"tool_id": "shop.delete_order"}
             with pytest.raises(ToolNotFound):

@@ -18,11 +18,11 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from toolfold import Gateway, Settings
-from toolfold.catalogue.ontology.nodes import rank_of
+from toolfold.catalogue.ontology.draft import rank_of
 from toolfold.config import MetadataRule, Policy
 from toolfold.errors import ToolfoldError
-from toolfold.storage.base import Update, folded
-from toolfold.testing.memory import MemoryUpstream
+from toolfold.storage.base import Update, fold_path
+from toolfold.testing.memory_upstream import MemoryUpstream
 from toolfold.types import Caller, Node, Tool
 
 POLICIES = (
@@ -102,12 +102,12 @@ def left(nodes: list[Node], tools: list[Tool]) -> list[Node]:
     """The nodes that hold one of these tools, counted one by one."""
 
     def below(node: Node) -> set[str]:
-        keys, grown = {folded(node.path)}, True
+        keys, grown = {fold_path(node.path)}, True
         while grown:
-            more = {folded(n.path) for n in nodes if {folded(n.path[:-1]), *map(folded, n.parents)} & keys}
+            more = {fold_path(n.path) for n in nodes if {fold_path(n.path[:-1]), *map(fold_path, n.parents)} & keys}
             grown = not more <= keys
             keys |= more
-        return {tool.tool_id for tool in tools if keys & {folded(path) for path in tool.paths}}
+        return {tool.tool_id for tool in tools if keys & {fold_path(path) for path in tool.paths}}
 
     kept = [node for node in nodes if below(node)]
     known = {node.path for node in kept}

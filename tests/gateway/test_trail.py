@@ -13,10 +13,10 @@ from typing import Any, TypeVar
 import pytest
 
 from toolfold import Gateway, Settings
+from toolfold.audit.record import Step
 from toolfold.config import Audit
 from toolfold.errors import InvalidArguments, ToolNotFound, UpstreamError
-from toolfold.gateway.steps import Step
-from toolfold.testing.memory import MemoryUpstream
+from toolfold.testing.memory_upstream import MemoryUpstream
 from toolfold.types import Caller
 
 T = TypeVar("T")
@@ -237,7 +237,7 @@ CHILD = """
 import asyncio, sys
 from pathlib import Path
 from toolfold import Gateway, Settings
-from toolfold.testing.memory import MemoryUpstream
+from toolfold.testing.memory_upstream import MemoryUpstream
 
 async def main():
     tools = [{"name": "find_order", "inputSchema": {"type": "object"}}]

@@ -47,20 +47,20 @@ EXPLANATION = (
 
 def main() -> None:
     from toolfold.config import Settings
-    from toolfold.faces.cli.output import Output
-    from toolfold.faces.cli.repl import run
-    from toolfold.faces.cli.running import with_gateway
+    from toolfold.faces.cli.repl import run_repl
+    from toolfold.faces.cli.runner import run_with_gateway
+    from toolfold.faces.cli.terminal import Output
     from toolfold.gateway import Gateway
 
     home = Path(sys.argv[1])
     model = Scripted([use("inspect", expr="next"), Reply(text=EXPLANATION)])
 
     async def work(gateway: Gateway) -> int:
-        code = await run(gateway, Output(), model=model)
+        code = await run_repl(gateway, Output(), model=model)
         (home / "asked.json").write_bytes(msgspec.json.encode(model.asked))
         return code
 
-    sys.exit(with_gateway(Settings(home=home), work))
+    sys.exit(run_with_gateway(Settings(home=home), work))
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from live_scripted import Scripted, use
 
 from toolfold import LiveSession
 from toolfold.events import Event
-from toolfold.gateway.living import Assistant, compact
+from toolfold.live.manager import Assistant, format_tool_call
 from toolfold.model import Reply
 
 
@@ -23,7 +23,7 @@ class Seen:
         self.said += piece
 
     def tool(self, name: str, arguments: dict[str, Any], answer: dict[str, Any]) -> None:
-        self.lines.append(compact(name, arguments, answer))
+        self.lines.append(format_tool_call(name, arguments, answer))
 
 
 def asked(model: Scripted, *questions: str) -> tuple[Seen, list[Event], list[str]]:

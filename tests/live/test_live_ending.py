@@ -9,8 +9,7 @@ import pytest
 
 from toolfold import LiveSession
 from toolfold.errors import SandboxError, ToolfoldError
-from toolfold.live.session import ENTRY, child_limits
-from toolfold.live.values import LiveLimits
+from toolfold.live.session import WORKER_ENTRY, LiveLimits, child_limits
 from toolfold.sandbox.base import Child
 from toolfold.sandbox.zygote import Zygote
 
@@ -84,7 +83,7 @@ class Broken:
 
 def test_a_start_that_fails_leaves_nothing_behind_and_a_lost_session_begins_again() -> None:
     async def main() -> None:
-        async with Zygote(ENTRY, limits=child_limits(LiveLimits()), ready=0) as zygote:
+        async with Zygote(WORKER_ENTRY, limits=child_limits(LiveLimits()), ready=0) as zygote:
             children = Broken(zygote)
             session = LiveSession(children=children)  # type: ignore[arg-type]  # it has what is used
             with pytest.raises(ToolfoldError):

@@ -8,7 +8,7 @@ import pytest
 
 from toolfold import LiveSession
 from toolfold.errors import LiveError
-from toolfold.live.values import LiveLimits
+from toolfold.live.session import LiveLimits
 
 QUICK = LiveLimits(eval_s=0.5, execute_s=0.5)
 

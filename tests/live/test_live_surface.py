@@ -10,14 +10,14 @@ from msgspec import Raw
 
 from toolfold import Gateway, LiveSession, Settings
 from toolfold.errors import LiveError
-from toolfold.faces.surface.base import Ask
+from toolfold.faces.surface.base import SurfaceCall
 from toolfold.faces.surface.live import LiveSurface
-from toolfold.gateway.living import Living, Sessions
+from toolfold.live.manager import ClientSessions, LiveManager
 from toolfold.types import LOCAL, Caller
 
 
 async def asked(surface: LiveSurface, name: str, caller: Caller = LOCAL, **arguments: Any) -> dict[str, Any]:
-    raw = await surface.call(Ask(name=name, arguments=Raw(msgspec.json.encode(arguments)), caller=caller))
+    raw = await surface.call(SurfaceCall(name=name, arguments=Raw(msgspec.json.encode(arguments)), caller=caller))
     result = msgspec.json.decode(raw)
     answer: dict[str, Any] = msgspec.json.decode(result["content"][0]["text"])
     assert result["isError"] is not answer["ok"]
@@ -58,14 +58,14 @@ def test_each_caller_and_client_has_a_session_of_its_own(tmp_path: Path) -> None
 def test_sessions_are_bounded_in_number_and_idle_time(tmp_path: Path) -> None:
     async def main() -> None:
         async with Gateway(Settings(home=tmp_path)) as gateway:
-            sessions = Sessions(gateway.living, most=2)
+            sessions = ClientSessions(gateway.living, most=2)
             callers = [Caller(name=name) for name in ("ann", "bob", "cid")]
             first = await sessions.of(callers[0])
             for caller in callers[1:]:
                 await sessions.of(caller)
             assert await sessions.of(callers[0]) is not first
             await sessions.aclose()
-            brief = Sessions(gateway.living, idle_s=-1.0)
+            brief = ClientSessions(gateway.living, idle_s=-1.0)
             again = await brief.of(callers[0])
             assert await brief.of(callers[0]) is not again
             await brief.aclose()
@@ -76,7 +76,7 @@ def test_sessions_are_bounded_in_number_and_idle_time(tmp_path: Path) -> None:
 def test_a_session_that_is_closed_while_it_answers_says_so_and_cancels_nobody(tmp_path: Path) -> None:
     async def main() -> None:
         async with Gateway(Settings(home=tmp_path)) as gateway:
-            sessions = Sessions(gateway.living, most=1)
+            sessions = ClientSessions(gateway.living, most=1)
             ann, bob = Caller(name="ann"), Caller(name="bob")
             session = await sessions.of(ann)
             asking = [asyncio.ensure_future(session.eval_expr("__import__('time').sleep(600)")) for _ in range(2)]
@@ -98,7 +98,7 @@ def test_a_session_that_is_closed_while_it_answers_says_so_and_cancels_nobody(tm
 class Doors:
     """Sessions that open when they are let."""
 
-    def __init__(self, living: Living) -> None:
+    def __init__(self, living: LiveManager) -> None:
         self._living = living
         self.closed = asyncio.Event()
         self.open_for: set[str] = set()
@@ -125,7 +125,7 @@ def test_a_session_that_takes_long_to_open_keeps_nobody_else_waiting(tmp_path: P
         async with Gateway(Settings(home=tmp_path)) as gateway:
             doors = Doors(gateway.living)
             doors.open_for = {"bob"}
-            sessions = Sessions(doors)  # type: ignore[arg-type]  # it has what is used
+            sessions = ClientSessions(doors)  # type: ignore[arg-type]  # it has what is used
             ann, bob = Caller(name="ann"), Caller(name="bob")
             waiting = [asyncio.ensure_future(sessions.of(ann)) for _ in range(2)]
             await asyncio.sleep(0)

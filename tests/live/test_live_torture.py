@@ -10,8 +10,7 @@ import pytest
 from live_torture import TORTURES, Torture
 
 from toolfold import LiveSession
-from toolfold.live.session import ENTRY, child_limits
-from toolfold.live.values import LiveLimits
+from toolfold.live.session import WORKER_ENTRY, LiveLimits, child_limits
 from toolfold.sandbox.zygote import Zygote
 
 LIMITS = LiveLimits(inspect_s=0.6)
@@ -41,7 +40,7 @@ any_, dict_, set_, list_iterator, generator = any, dict, set, type(iter([])), ty
 
 @asynccontextmanager
 async def sessions() -> AsyncIterator[Zygote]:
-    async with Zygote(ENTRY, limits=child_limits(LIMITS), ready=2) as zygote:
+    async with Zygote(WORKER_ENTRY, limits=child_limits(LIMITS), ready=2) as zygote:
         yield zygote
 
 

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from toolfold import tokens
-from toolfold.config.values import Extraction
+from toolfold.config.sections import Extraction
 from toolfold.events import Event, Events
 from toolfold.model import Model, Prompt
 from toolfold.outputs.document import Document
-from toolfold.outputs.extraction import Extract, extract_from
-from toolfold.outputs.routing import Mode
+from toolfold.outputs.extraction import ExtractResult, extract_from
+from toolfold.outputs.tool_output import Mode
 
 
 def stored(folder: Path, content: str | bytes, *, tool: str = "shop.list_orders") -> Document:
@@ -35,7 +35,7 @@ def ask(
     model: Model | None = None,
     heard: list[Event] | None = None,
     **options: Any,
-) -> Extract:
+) -> ExtractResult:
     events = Events()
     if heard is not None:
         events.subscribe(heard.append)

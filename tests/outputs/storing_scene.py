@@ -12,7 +12,7 @@ import msgspec
 from toolfold import Gateway, Settings
 from toolfold.config import Limits, MetadataRule, Outputs
 from toolfold.events import Event
-from toolfold.testing.memory import MemoryUpstream
+from toolfold.testing.memory_upstream import MemoryUpstream
 from toolfold.types import LOCAL, Caller, Outcome, ServerSpec
 
 T = TypeVar("T")

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from extract_kit import ask, stored
 
-from toolfold.agent.openai_compatible import OpenAICompatible
 from toolfold.events import Event
 from toolfold.model import Message, Prompt
+from toolfold.models.openai_compatible import OpenAICompatible
 
 pytestmark = [pytest.mark.model, pytest.mark.timeout(110)]
 

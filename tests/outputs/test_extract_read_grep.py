@@ -10,9 +10,9 @@ from extract_kit import ask, nonce_of, stored
 
 from toolfold.model import Prompt, Reply, ToolUse
 from toolfold.outputs.extraction import READ_GREP_TURNS
-from toolfold.outputs.grepping import grep_file
-from toolfold.outputs.reading import OFFERS, Tools
-from toolfold.testing.scripted import ScriptedModel
+from toolfold.outputs.grep import grep_file
+from toolfold.outputs.read_grep import TOOL_OFFERS, _DocumentTools
+from toolfold.testing.scripted_model import ScriptedModel
 
 TEXT = "".join(f"row {number}: value {number * 3}\n" for number in range(3000))
 
@@ -119,7 +119,7 @@ def test_no_name_leads_out_of_the_document(tmp_path: Path, name: str) -> None:
     os.mkfifo(folder / "pipe")
     document = stored(folder, "harmless\n")
     handle = document.handle
-    tools = Tools(document.path, seconds=5)
+    tools = _DocumentTools(document.path, seconds=5)
     for trick in tricks(handle, str(secret)):
         told = tools.run(name, {"file": trick, "pattern": ".*"})
         assert "cannot be opened" in told, trick
@@ -138,7 +138,7 @@ def test_a_document_that_was_swapped_for_a_link_is_not_followed(tmp_path: Path) 
     document = stored(folder, "harmless\n")
     document.path.unlink()
     document.path.symlink_to(secret)
-    tools = Tools(document.path)
+    tools = _DocumentTools(document.path)
     for name in ("Read", "Grep"):
         assert "no plain file" in tools.run(name, {"file": document.handle, "pattern": "."})
     assert "broke off" in grep_file(document.path, ".").problem
@@ -153,7 +153,7 @@ def test_a_document_that_was_swapped_for_a_link_is_not_followed(tmp_path: Path) 
 @pytest.mark.parametrize("pattern", [r"(a+)+$", r"(a|a)*b", r"(.*a){25}", r"^(a?){60}a{60}$"])
 def test_no_regular_expression_hangs_the_search(tmp_path: Path, pattern: str) -> None:
     document = stored(tmp_path, "a" * 60 + "!\n" + "plain\n")
-    found = Tools(document.path, seconds=0.5).run("Grep", {"file": document.handle, "pattern": pattern})
+    found = _DocumentTools(document.path, seconds=0.5).run("Grep", {"file": document.handle, "pattern": pattern})
     assert "was stopped" in found or "fit" in found
 
 
@@ -161,17 +161,17 @@ def test_a_wrong_pattern_is_explained(tmp_path: Path) -> None:
     document = stored(tmp_path, "x\n")
     assert "is no regular expression" in grep_file(document.path, "(unclosed").problem
     for odd in ("", None, 7):
-        assert "needs a pattern" in Tools(document.path).run("Grep", {"file": document.handle, "pattern": odd})
+        assert "needs a pattern" in _DocumentTools(document.path).run("Grep", {"file": document.handle, "pattern": odd})
     assert "newline or a zero byte" in grep_file(document.path, "a\nb").problem
 
 
 def test_long_lines_are_read_by_bytes(tmp_path: Path) -> None:
     document = stored(tmp_path, "x" * 50_000 + "NEEDLE" + "y" * 50_000 + "\nsecond\n")
-    tools = Tools(document.path)
+    tools = _DocumentTools(document.path)
     told = tools.run("Read", {"file": document.handle, "first_line": 1, "lines": 5})
     assert "a long line of bytes 0-100006: read it with first_byte" in told
     assert "2: second" in told
     assert "NEEDLE" in tools.run("Read", {"file": document.handle, "first_byte": 49_990, "bytes": 30})
     assert "NEEDLE" in tools.run("Grep", {"file": document.handle, "pattern": "NEEDLE"})
     assert len(tools.run("Grep", {"file": document.handle, "pattern": "x"})) < 2000
-    assert len(OFFERS) == 2
+    assert len(TOOL_OFFERS) == 2

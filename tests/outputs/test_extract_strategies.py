@@ -12,11 +12,10 @@ from toolfold.errors import ModelError
 from toolfold.events import Event
 from toolfold.model import Prompt, Reply
 from toolfold.outputs import prompts
-from toolfold.outputs.chunks import balanced_size, chunks_needed, cut_into
-from toolfold.outputs.definition import SCHEMA
-from toolfold.outputs.routing import Mode
-from toolfold.outputs.wrapper import final_report
-from toolfold.testing.scripted import ScriptedModel
+from toolfold.outputs.full_chunked import _balanced_size, _cut_evenly, chunks_needed
+from toolfold.outputs.prompts import parse_final_report
+from toolfold.outputs.tool_output import SCHEMA, Mode
+from toolfold.testing.scripted_model import ScriptedModel
 
 LINES = "".join(f"line {number} holds nothing of note\n" for number in range(4000))
 LONG_LINE = ",".join(f'{{"id":{number},"name":"thing {number}"}}' for number in range(4000))
@@ -173,7 +172,7 @@ def test_one_chunk_takes_one_call_and_several_take_one_more(tmp_path: Path) -> N
 def test_chunks_are_few_balanced_and_cover_everything_with_their_overlap(overlap: int, tokens: int) -> None:
     room = 1000
     count = chunks_needed(tokens, room, overlap)
-    size = balanced_size(tokens, count, overlap)
+    size = _balanced_size(tokens, count, overlap)
     assert size <= room
     covered = size + (count - 1) * size * (1 - overlap / 100)
     assert covered >= tokens
@@ -185,17 +184,17 @@ def test_chunks_are_few_balanced_and_cover_everything_with_their_overlap(overlap
 @pytest.mark.requirement("O-07")
 def test_chunks_are_cut_where_lines_or_values_end() -> None:
     lines = LINES.encode()
-    for chunk in cut_into(lines, 7, 10, len):
+    for chunk in _cut_evenly(lines, 7, 10, len):
         assert chunk.start == 0 or lines[chunk.start - 1 : chunk.start] == b"\n"
         assert chunk.end == len(lines) or lines[chunk.end - 1 : chunk.end] == b"\n"
     values = LONG_LINE.encode()
     sizes = []
-    for chunk in cut_into(values, 7, 10, len):
+    for chunk in _cut_evenly(values, 7, 10, len):
         assert chunk.start == 0 or values[chunk.start - 2 : chunk.start] == b"},"
         sizes.append(chunk.end - chunk.start)
     assert max(sizes) < 1.2 * min(sizes)
     accents = "é" * 5000
-    assert all("\ufffd" not in chunk.text for chunk in cut_into(accents.encode(), 3, 10, len))
+    assert all("\ufffd" not in chunk.text for chunk in _cut_evenly(accents.encode(), 3, 10, len))
 
 
 @pytest.mark.requirement("O-07")
@@ -214,7 +213,7 @@ def test_chunks_are_cut_where_lines_or_values_end() -> None:
     ],
 )
 def test_only_the_wrapper_with_the_nonce_counts(text: str, found: str | None) -> None:
-    assert final_report(text, "N") == found
+    assert parse_final_report(text, "N") == found
 
 
 @pytest.mark.requirement("O-09")

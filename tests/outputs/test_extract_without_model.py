@@ -11,8 +11,8 @@ import toolfold
 from toolfold import tokens
 from toolfold.bench.outputs_documents import KINDS, write
 from toolfold.outputs.local.answer import answer
-from toolfold.outputs.local.index import Indexes
-from toolfold.outputs.routing import Mode
+from toolfold.outputs.local.index import IndexCache
+from toolfold.outputs.tool_output import Mode
 
 ORDERS = {
     "total": 400,
@@ -179,7 +179,7 @@ def test_the_public_function_takes_text_bytes_and_paths(tmp_path: Path) -> None:
 def test_most_questions_to_generated_documents_are_answered(tmp_path: Path, kind: str) -> None:
     path = tmp_path / "document"
     questions = write(kind, path, 300_000, 5, 12)
-    indexes = Indexes()
+    indexes = IndexCache()
     texts = [answer(indexes, path, question.request, 2000) for question in questions]
     held = [
         q for q, text in zip(questions, texts, strict=True) if q.answer in text or q.answer in text.replace('": ', '":')

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from toolfold.agent.models import configured
-from toolfold.agent.openai_compatible import OpenAICompatible
-from toolfold.agent.retrying import PassingModelError
-from toolfold.config.values import Model as ModelSettings
+from toolfold.config.sections import Model as ModelSettings
 from toolfold.errors import ConfigError, ModelError
 from toolfold.model import Message, Prompt, ToolOffer, ToolUse
+from toolfold.models.factory import create_model
+from toolfold.models.openai_compatible import OpenAICompatible
+from toolfold.models.retry import TransientModelError
 
 
 class Endpoint(BaseHTTPRequestHandler):
@@ -93,7 +93,7 @@ def test_an_answer_in_another_form_is_a_model_error(endpoint: Any, answer: Any) 
 
 def test_failures_that_may_pass_are_told_apart_and_never_show_the_key(endpoint: Any) -> None:
     endpoint.answer = {"error": "the key sesame-12345 is over its limit"}
-    for status, kind in ((429, PassingModelError), (503, PassingModelError), (401, ModelError)):
+    for status, kind in ((429, TransientModelError), (503, TransientModelError), (401, ModelError)):
         endpoint.status = status
         with pytest.raises(ModelError, match=str(status)) as caught:
             complete(model_at(endpoint, key="sesame-12345"), Message(role="user", content="x"))
@@ -102,7 +102,7 @@ def test_failures_that_may_pass_are_told_apart_and_never_show_the_key(endpoint: 
 
 
 def test_an_endpoint_that_is_not_there_is_a_failure_that_may_pass() -> None:
-    with pytest.raises(PassingModelError, match="could not be asked"):
+    with pytest.raises(TransientModelError, match="could not be asked"):
         complete(OpenAICompatible("x", "http://127.0.0.1:9/v1"), Message(role="user", content="x"))
 
 
@@ -111,7 +111,7 @@ def test_the_configuration_names_the_endpoint(endpoint: Any) -> None:
         name="openai-compatible:tiny", base_url=f"http://127.0.0.1:{endpoint.server_port}/v1", key="k1234567"
     )
     endpoint.answer = {"choices": [{"message": {"content": "hello"}}]}
-    assert complete(configured(settings), Message(role="user", content="x")).text == "hello"
+    assert complete(create_model(settings), Message(role="user", content="x")).text == "hello"
     assert endpoint.seen[0][2]["model"] == "tiny"
     assert "k1234567" not in repr(settings)
     with pytest.raises(ConfigError, match="no address"):

@@ -13,12 +13,17 @@ from pathlib import Path
 import pytest
 from extract_kit import ask, stored
 
-from toolfold.outputs import truncating, turns
-from toolfold.outputs.grepping import grep_file
-from toolfold.outputs.local import exact, formats, index, jsonpath, literals, ordinals, rendering, tallies
-from toolfold.outputs.local.index import Index, Indexes
-from toolfold.outputs.truncating import ends_of, truncate_file
-from toolfold.testing.scripted import ScriptedModel
+from toolfold.outputs import limiter as turns
+from toolfold.outputs import truncate as truncating
+from toolfold.outputs.grep import grep_file
+from toolfold.outputs.local import counts as tallies
+from toolfold.outputs.local import exact, formats, index, ordinals
+from toolfold.outputs.local import json_index as jsonpath
+from toolfold.outputs.local import json_index as literals
+from toolfold.outputs.local import render as rendering
+from toolfold.outputs.local.index import DocumentIndex, IndexCache
+from toolfold.outputs.truncate import truncate_file, truncate_range
+from toolfold.testing.scripted_model import ScriptedModel
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(range(1, 256)) * 400
 
@@ -30,7 +35,7 @@ def test_counting_apart_runs_no_module_that_lies_in_the_current_folder(tmp_path:
     planted.mkdir()
     (planted / "msgspec.py").write_text(f"open({str(tmp_path / 'proof')!r}, 'w').close()\nraise SystemExit(3)\n")
     counting = (
-        "import os, sys; from toolfold.outputs.counting import count_tokens; os.chdir(sys.argv[2])\n"
+        "import os, sys; from toolfold.outputs.token_counter import count_tokens; os.chdir(sys.argv[2])\n"
         "print(count_tokens(os.open(sys.argv[1], os.O_RDONLY), os.stat(sys.argv[1]).st_size, lambda: None))"
     )
     done = subprocess.run(
@@ -50,10 +55,10 @@ BACKTRACKING = [
     (exact.PATHLIKE, ["a" * 60_000, "$" * 60_000, "a-" * 30_000, '["' * 30_000], "findall"),
     (exact.REGEX, ["match" + " " * 60_000 + "x"], "findall"),
     (rendering.BLANKS, [" " * 60_000 + "x", "\t" * 60_000], "findall"),
-    (ordinals.ASKED, ["a-" * 100_000, "a" * 200_000], "findall"),
+    (ordinals.ORDINAL, ["a-" * 100_000, "a" * 200_000], "findall"),
     (jsonpath.COMMA, [b'\\"' * 30_000, b"\\'" * 30_000 + b"\\"], "findall"),
     (jsonpath.STRING, [b'\\"' * 30_000, b" " * 60_000], "match"),
-    (literals.TOKEN, [b'\\"' * 30_000, b"\\'" * 30_000 + b"\\"], "findall"),
+    (literals.LITERAL_TOKEN, [b'\\"' * 30_000, b"\\'" * 30_000 + b"\\"], "findall"),
     (tallies.MEASURED, ["a." * 30_000], "findall"),
 ]
 
@@ -123,7 +128,7 @@ def test_only_the_ends_of_a_long_range_are_held(tmp_path: Path) -> None:
         largest = max(largest, end - start)
         return b"a word\n"[:7] * ((end - start) // 7 + 1)
 
-    text = ends_of(lambda start, end: read(start, end)[: end - start], size, 500)
+    text = truncate_range(lambda start, end: read(start, end)[: end - start], size, 500)
     assert "are missing here" in text
     assert largest <= truncating.BLOCK
     document = stored(tmp_path, "".join(f"line {number}\n" for number in range(100_000)))
@@ -136,9 +141,9 @@ def test_only_the_ends_of_a_long_range_are_held(tmp_path: Path) -> None:
 
 
 def test_what_is_remembered_of_a_document_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(index, "MOST_NOTED", 100)
+    monkeypatch.setattr(index, "MAX_CACHED_VALUES", 100)
     made: list[str] = []
-    known = Index(stored(tmp_path, "x\n").path)
+    known = DocumentIndex(stored(tmp_path, "x\n").path)
 
     def note(name: str) -> list[str]:
         made.append(name)
@@ -150,7 +155,7 @@ def test_what_is_remembered_of_a_document_is_bounded(tmp_path: Path, monkeypatch
 
 
 def test_a_document_that_is_gone_is_let_go_of(tmp_path: Path) -> None:
-    indexes = Indexes()
+    indexes = IndexCache()
     gone, there = stored(tmp_path, "x\n"), stored(tmp_path, "y\n")
     with indexes.of(gone.path) as first, indexes.of(there.path) as second:
         pass
@@ -194,14 +199,14 @@ def test_long_work_leaves_the_shared_threads_alone_and_takes_turns() -> None:
             with lock:
                 running += 1
                 most = max(most, running)
-                if running == turns.AT_ONCE:
+                if running == turns.MAX_CONCURRENT:
                     loop.call_soon_threadsafe(all_taken.set)
             go_on.wait(60)
             with lock:
                 running -= 1
             return 1
 
-        tasks = [asyncio.create_task(turns.in_turn(work)) for _ in range(turns.AT_ONCE * 3)]
+        tasks = [asyncio.create_task(turns.run_limited(work)) for _ in range(turns.MAX_CONCURRENT * 3)]
         await all_taken.wait()
         # All turns are taken, and what others do in threads goes on.
         assert await asyncio.to_thread(os.getpid) == os.getpid()
@@ -209,7 +214,7 @@ def test_long_work_leaves_the_shared_threads_alone_and_takes_turns() -> None:
         with pytest.raises(asyncio.CancelledError):
             await tasks[0]
         go_on.set()
-        assert sum(await asyncio.gather(*tasks[1:])) == turns.AT_ONCE * 3 - 1
-        assert most == turns.AT_ONCE
+        assert sum(await asyncio.gather(*tasks[1:])) == turns.MAX_CONCURRENT * 3 - 1
+        assert most == turns.MAX_CONCURRENT
 
     asyncio.run(asyncio.wait_for(main(), 60))

@@ -15,8 +15,8 @@ from storing_scene import TOOLS, Scene, large_spec, read, run, settings, text_re
 from toolfold import Gateway, extract
 from toolfold.config import Outputs
 from toolfold.errors import InvalidArguments, ToolfoldError, UnknownField, UnknownHandle
-from toolfold.outputs.paths import Step, at_path, near_paths, read_path, show_path
-from toolfold.outputs.references import MOST_REFERENCES
+from toolfold.outputs.json_path import Step, format_path, parse_path, resolve_path, similar_paths
+from toolfold.outputs.references import MAX_REFERENCES
 from toolfold.types import Caller, Outcome
 
 ANNA = Caller(name="anna", session="one")
@@ -188,10 +188,10 @@ def test_many_references_to_one_output_read_it_once_and_are_bounded_in_number(
                 return own(path)
 
             monkeypatch.setattr(Path, "read_bytes", read_bytes)
-            assert await scene.refer({"deep": [one] * MOST_REFERENCES}) == {"deep": [3] * MOST_REFERENCES}
+            assert await scene.refer({"deep": [one] * MAX_REFERENCES}) == {"deep": [3] * MAX_REFERENCES}
             assert reads == [scene.handle]
-            with pytest.raises(InvalidArguments, match=str(MOST_REFERENCES)) as caught:
-                await scene.refer({"deep": [one] * (MOST_REFERENCES + 1)})
+            with pytest.raises(InvalidArguments, match=str(MAX_REFERENCES)) as caught:
+                await scene.refer({"deep": [one] * (MAX_REFERENCES + 1)})
             assert caught.value.next_action
 
     run(main())
@@ -248,9 +248,9 @@ ODD = {
 def test_every_form_of_a_path_means_the_same_to_tool_output_and_to_a_reference(
     tmp_path: Path, path: str, value: Any
 ) -> None:
-    steps = read_path(path)
+    steps = parse_path(path)
     assert steps is not None
-    assert at_path(ODD, steps) == value
+    assert resolve_path(ODD, steps) == value
     document = tmp_path / "odd.json"
     document.write_text(json.dumps(ODD, ensure_ascii=False))
     text = extract(document, path)
@@ -271,16 +271,18 @@ def test_whatever_path_tool_output_prints_works_in_a_reference(tmp_path: Path) -
     document = tmp_path / "odd.json"
     document.write_text(json.dumps(ODD))
     for steps, value in leaves(ODD):
-        printed = re.search(r"^(\S.*) \[line \d+, bytes \d+-\d+\]$", extract(document, show_path(steps)), re.MULTILINE)
+        printed = re.search(
+            r"^(\S.*) \[line \d+, bytes \d+-\d+\]$", extract(document, format_path(steps)), re.MULTILINE
+        )
         assert printed, steps
-        read_back = read_path(printed[1])
+        read_back = parse_path(printed[1])
         assert read_back == list(steps)
-        assert at_path(ODD, read_back) == value
+        assert resolve_path(ODD, read_back) == value
 
 
 @given(st.lists(st.text(max_size=12) | st.integers(-99, 99) | st.none(), max_size=6))
 def test_a_written_path_is_read_back_as_it_was(steps: list[Step]) -> None:
-    assert read_path(show_path(steps)) == steps
+    assert parse_path(format_path(steps)) == steps
 
 
 def test_words_that_only_look_like_a_path_are_searched_for(tmp_path: Path) -> None:
@@ -307,11 +309,11 @@ def test_words_that_only_look_like_a_path_are_searched_for(tmp_path: Path) -> No
     ],
 )
 def test_the_grammar_of_paths(path: str, steps: list[Any] | None) -> None:
-    assert read_path(path) == steps
+    assert parse_path(path) == steps
 
 
 def test_near_paths_can_be_used_as_they_are() -> None:
-    for path in near_paths(ORDERS, "odd.key"):
-        steps = read_path(path)
+    for path in similar_paths(ORDERS, "odd.key"):
+        steps = parse_path(path)
         assert steps is not None
-        at_path(ORDERS, steps)
+        resolve_path(ORDERS, steps)

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from toolfold.errors import OutputError, OutputFull, UnknownHandle
-from toolfold.outputs.counting import Counts
+from toolfold.outputs.folders import sweep
 from toolfold.outputs.store import OutputStore
-from toolfold.outputs.sweeping import sweep
+from toolfold.outputs.token_counter import Counts
 from toolfold.types import LOCAL, Caller, Stored
 
 ANNA = Caller(name="anna", session="one")
@@ -128,7 +128,7 @@ def test_a_sweep_takes_what_a_killed_process_left_and_nothing_of_a_living_one(tm
 DYING = """
 import os, signal, sys
 from pathlib import Path
-from toolfold.outputs.counting import Counts
+from toolfold.outputs.token_counter import Counts
 from toolfold.outputs.store import OutputStore
 from toolfold.types import LOCAL
 store = OutputStore(Path(sys.argv[1]))
@@ -245,7 +245,7 @@ FULL = """
 import resource, sys
 from pathlib import Path
 from toolfold.errors import OutputFull
-from toolfold.outputs.counting import Counts
+from toolfold.outputs.token_counter import Counts
 from toolfold.outputs.store import OutputStore
 from toolfold.types import LOCAL
 resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))

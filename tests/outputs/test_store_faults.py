@@ -15,15 +15,15 @@ import pytest
 from storing_scene import Scene, run, text_result
 
 from toolfold.errors import OutputError, UnknownHandle
-from toolfold.gateway import storing as gateway_storing
-from toolfold.outputs.counting import Counts
-from toolfold.outputs.keeping import Caps, Keeping, Origin
-from toolfold.outputs.scanning import BytesSource
+from toolfold.outputs import service as gateway_storing
+from toolfold.outputs.json_scan import BytesSource
+from toolfold.outputs.split import Origin, ResultLimits, ResultSplitter
 from toolfold.outputs.store import Draft, OutputStore
+from toolfold.outputs.token_counter import Counts
 from toolfold.types import LOCAL, Caller, Stored
 
 ANNA = Caller(name="anna", session="one")
-CAPS = Caps(max_bytes=100, max_tokens=100, media_bytes=10, held_bytes=1 << 20)
+CAPS = ResultLimits(max_bytes=100, max_tokens=100, media_bytes=10, held_bytes=1 << 20)
 
 
 def put(store: OutputStore, caller: Caller = LOCAL, arguments: str = "{}") -> Stored:
@@ -54,14 +54,14 @@ def test_an_output_whose_record_cannot_be_read_just_now_is_kept(
 ) -> None:
     store = OutputStore(tmp_path)
     stored = put(store)
-    from toolfold.outputs import sweeping
+    from toolfold.outputs import folders as sweeping
 
     # Listing a folder takes an open file, too: it is listed before they run out.
-    listed = sweeping.files_in(folder_of(store, stored))
+    listed = sweeping.list_files(folder_of(store, stored))
     with monkeypatch.context() as patched:
-        patched.setattr(sweeping, "files_in", lambda _: listed)
+        patched.setattr(sweeping, "list_files", lambda _: listed)
         with no_open_files_left():
-            sweeping.clear_expired(listed[0].parent, 0.0)
+            sweeping.remove_expired(listed[0].parent, 0.0)
             with pytest.raises(OutputError, match="cannot be read"):
                 store.find(stored.handle, LOCAL)
     assert store.all(LOCAL) == [stored]
@@ -102,7 +102,7 @@ def test_clearing_goes_on_after_a_round_that_failed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def main() -> None:
-        monkeypatch.setattr(gateway_storing, "LOOK_S", 0.001)
+        monkeypatch.setattr(gateway_storing, "PURGE_INTERVAL_S", 0.001)
         caplog.set_level(logging.WARNING, "toolfold.outputs")
         third, rounds = asyncio.Event(), 0
         loop = asyncio.get_running_loop()
@@ -147,7 +147,7 @@ def test_a_result_whose_last_part_fails_leaves_nothing(tmp_path: Path, monkeypat
     own = Draft.finish
     monkeypatch.setattr(Draft, "finish", finish)
     store = OutputStore(tmp_path)
-    keeping = Keeping(
+    keeping = ResultSplitter(
         BytesSource(encoded(result_of_two_parts())), store, Origin(LOCAL, "s.t", "{}"), going_on=lambda: None
     )
     with pytest.raises(OutputError, match="no more"):
@@ -170,7 +170,7 @@ def test_what_is_cancelled_after_its_last_part_was_stored_leaves_nothing(tmp_pat
         if len(store.all(LOCAL)) == (1 if text else 3):
             raise OutputError("cancelled")
 
-    keeping = Keeping(BytesSource(data), store, Origin(LOCAL, "s.t", "{}"), going_on)
+    keeping = ResultSplitter(BytesSource(data), store, Origin(LOCAL, "s.t", "{}"), going_on)
     with pytest.raises(OutputError, match="cancelled"):
         keeping.keep_text(len(data)) if text else keeping.keep(CAPS, enveloped=False)
     assert store.all(LOCAL) == []

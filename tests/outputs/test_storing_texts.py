@@ -9,11 +9,9 @@ from hypothesis import strategies as st
 
 from toolfold import tokens
 from toolfold.errors import ProtocolViolation
-from toolfold.outputs.counting import next_cut, token_pieces
-from toolfold.outputs.layout import laid_out
-from toolfold.outputs.repeating import repeats
-from toolfold.outputs.scanning import BytesSource, Scanner
-from toolfold.outputs.unescaping import unbased, unescaped
+from toolfold.outputs.json_scan import BytesSource, JsonScanner, iter_base64, iter_string
+from toolfold.outputs.result_layout import read_layout, text_repeats_structured
+from toolfold.outputs.token_counter import _next_cut, _token_pieces
 
 TEXTS = st.text(st.characters(codec="utf-8"), max_size=80)
 VALUES = st.recursive(
@@ -24,7 +22,7 @@ VALUES = st.recursive(
 
 
 def read_back(literal: bytes, size: int = 1 << 20) -> bytes:
-    return b"".join(unescaped(BytesSource(literal), 0, len(literal), size=size))
+    return b"".join(iter_string(BytesSource(literal), 0, len(literal), size=size))
 
 
 @pytest.mark.requirement("O-14")
@@ -64,21 +62,21 @@ def test_an_escape_that_does_not_exist_is_an_error_that_says_so(literal: bytes) 
 def test_the_end_of_any_value_is_found(value: object, indent: int) -> None:
     text = json.dumps(value, indent=indent, ensure_ascii=False).encode()
     for size in (512, 1 << 20):
-        assert Scanner(BytesSource(text + b' , "next"'), size=size).value_end(0) == len(text)
+        assert JsonScanner(BytesSource(text + b' , "next"'), size=size).value_end(0) == len(text)
 
 
 @pytest.mark.parametrize("depth", [10, 5_000, 400_000])
 def test_deep_nesting_costs_time_in_proportion(depth: int) -> None:
     text = b"[" * depth + b'"]\\\\"' + b"]" * depth
-    assert Scanner(BytesSource(text + b"]")).value_end(0) == len(text)
+    assert JsonScanner(BytesSource(text + b"]")).value_end(0) == len(text)
 
 
 @pytest.mark.parametrize("cut", range(1, 60))
 def test_an_answer_that_was_cut_off_is_never_taken_for_whole(cut: int) -> None:
     text = json.dumps({"result": {"content": [{"type": "text", "text": 'a"b'}], "isError": True}, "id": 1}).encode()
-    assert laid_out(BytesSource(text), enveloped=True).is_error
+    assert read_layout(BytesSource(text), enveloped=True).is_error
     with pytest.raises(ProtocolViolation):
-        laid_out(BytesSource(text[:-cut]), enveloped=True)
+        read_layout(BytesSource(text[:-cut]), enveloped=True)
 
 
 @pytest.mark.requirement("O-03")
@@ -86,10 +84,10 @@ def test_an_answer_that_was_cut_off_is_never_taken_for_whole(cut: int) -> None:
 def test_counting_in_pieces_gives_the_count_of_the_whole(text: str, size: int) -> None:
     # Good places to cut stand in every piece of this size.
     data = "".join(part + " word, " for part in _parts(text, 8)).encode()
-    pieces = list(token_pieces(lambda at, length: data[at : at + length], 0, len(data), size=size))
+    pieces = list(_token_pieces(lambda at, length: data[at : at + length], 0, len(data), size=size))
     assert b"".join(pieces) == data
     assert sum(tokens.count(piece.decode()) for piece in pieces) == tokens.count(data.decode())
-    cut = next_cut(lambda at, length: data[at : at + length], len(data) // 2, len(data))
+    cut = _next_cut(lambda at, length: data[at : at + length], len(data) // 2, len(data))
     assert tokens.count(data[:cut].decode()) + tokens.count(data[cut:].decode()) == tokens.count(data.decode())
 
 
@@ -105,7 +103,7 @@ def test_counts_of_real_results_are_exact(shared_data: Path) -> None:
         result = json.loads(gzip.decompress(file.read_bytes()))["response"]["result"]
         data = "".join(block.get("text", "") for block in result["content"])[:300_000].encode()
         for size in (1000, 65_536):
-            pieces = list(token_pieces(lambda at, length: data[at : at + length], 0, len(data), size=size))  # noqa: B023 - used at once
+            pieces = list(_token_pieces(lambda at, length: data[at : at + length], 0, len(data), size=size))  # noqa: B023 - used at once
             assert sum(tokens.count(piece.decode("utf-8", "replace")) for piece in pieces) == tokens.count(
                 data.decode("utf-8", "replace")
             )
@@ -130,7 +128,7 @@ def test_a_text_that_repeats_the_structured_content_is_told(
 ) -> None:
     result = {"content": [{"type": "text", "text": text}], "structuredContent": structured}
     source = BytesSource(json.dumps(result, ensure_ascii=ascii_only).encode())
-    assert repeats(source, laid_out(source)) is same
+    assert text_repeats_structured(source, read_layout(source)) is same
 
 
 def test_a_list_that_came_as_a_block_an_item_is_a_repetition_too() -> None:
@@ -138,7 +136,7 @@ def test_a_list_that_came_as_a_block_an_item_is_a_repetition_too() -> None:
     source = BytesSource(
         json.dumps({"content": blocks, "structuredContent": {"result": [{"a": 1}, {"a": 2}]}}).encode()
     )
-    assert repeats(source, laid_out(source))
+    assert text_repeats_structured(source, read_layout(source))
 
 
 @given(st.binary(max_size=200), st.integers(12, 40))
@@ -146,4 +144,4 @@ def test_binary_content_comes_out_of_its_base64(data: bytes, size: int) -> None:
     import base64
 
     literal = b'"' + base64.b64encode(data) + b'"'
-    assert b"".join(unbased(BytesSource(literal), 0, len(literal))) == data
+    assert b"".join(iter_base64(BytesSource(literal), 0, len(literal))) == data

@@ -5,7 +5,7 @@ from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 from toolfold import Gateway, Settings
-from toolfold.testing.memory import MemoryUpstream
+from toolfold.testing.memory_upstream import MemoryUpstream
 
 T = TypeVar("T")
 

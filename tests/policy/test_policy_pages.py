@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from toolfold import Settings
-from toolfold.policy import scanning
+from toolfold.policy import description_scan as scanning
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 

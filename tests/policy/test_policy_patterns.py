@@ -10,7 +10,7 @@ from msgspec import Raw
 from toolfold.config import Policy
 from toolfold.errors import ConfigError
 from toolfold.policy.patterns import Patterns
-from toolfold.policy.rules import Rules, rules_of
+from toolfold.policy.rules import Rules, compile_policies
 from toolfold.types import Tool, ToolDefinition
 
 
@@ -83,7 +83,7 @@ def test_what_is_denied_is_never_allowed(patterns: list[str]) -> None:
 @pytest.mark.requirement("G-05")
 def test_a_tool_with_groups_is_for_those_groups_alone() -> None:
     guarded = tool(access=("finance", "board"))
-    rules = rules_of(())["default"]
+    rules = compile_policies(())["default"]
     assert rules.allows(guarded, ("board", "staff"))
     assert not rules.allows(guarded, ("staff",))
     assert not rules.allows(guarded, ())

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolfold.policy.scanning import scan
+from toolfold.policy.description_scan import scan
 
 
 def kinds(description: str, **more: Any) -> set[str]:

@@ -15,14 +15,14 @@ base = getattr(getattr((), under + "cla" + "ss" + under), under + "ba" + "se" + 
 popen = next(c for c in getattr(base, under + "subcl" + "asses" + under)() if c.__name__ == "Po" + "pen")
 result = popen(["/bin/sh", "-c", "echo gained"], stdout=-1).communicate()[0]
 # walks attributes by a format string
-import toolfold.sandbox.probing as probing
+import toolfold.sandbox.probe as probing
 result = "can" + "ary-" in "{0.__globals__}".format(probing.perform)
 # walks attributes by format_map
-import toolfold.sandbox.probing as probing
+import toolfold.sandbox.probe as probing
 result = "can" + "ary-" in "{f.__globals__}".format_map({"f": probing.perform})
 # walks attributes by library helpers
 import operator, string
-import toolfold.sandbox.probing as probing
+import toolfold.sandbox.probe as probing
 found = str(operator.attrgetter("__globals__")(probing.perform))
 result = "can" + "ary-" in found + str(string.Formatter().get_field("0.__globals__", (probing.perform,), {}))
 # walks the frames of a generator into the runner

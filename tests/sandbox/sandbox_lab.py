@@ -23,7 +23,7 @@ from toolfold.sandbox.base import ChildLimits, Exit
 from toolfold.sandbox.zygote import Zygote
 
 T = TypeVar("T")
-ENTRY = "toolfold.sandbox.probing:perform"
+ENTRY = "toolfold.sandbox.probe:execute"
 WAYS: dict[str, dict[str, Any]] = {
     "namespaces": {},
     "plain": {"namespaces": False},

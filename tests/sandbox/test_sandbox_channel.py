@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from toolfold.errors import SandboxError
-from toolfold.sandbox.channel import WAITING_BYTES, Channel, Heard
+from toolfold.sandbox.channel import HIGH_WATER_BYTES, Channel, ReceivedFrame
 from toolfold.sandbox.frames import read_frame
 
 LIMIT = 1 << 20
@@ -50,7 +50,7 @@ async def until(told: Callable[[], bool]) -> None:
 @given(st.lists(st.binary(min_size=1, max_size=2000), max_size=30), st.integers(1, 5000))
 def test_frames_arrive_whole_and_in_order_however_they_are_cut(frames: list[bytes], piece: int) -> None:
     async def work(channel: Channel, peer: socket.socket) -> None:
-        heard: list[Heard] = []
+        heard: list[ReceivedFrame] = []
         channel.listen(heard.append)
         data = b"".join(map(framed, frames))
         for at in range(0, len(data), piece):
@@ -65,9 +65,9 @@ def test_frames_arrive_whole_and_in_order_however_they_are_cut(frames: list[byte
 
 def test_while_it_is_held_nothing_is_told_and_nothing_is_lost() -> None:
     async def work(channel: Channel, peer: socket.socket) -> None:
-        heard: list[Heard] = []
+        heard: list[ReceivedFrame] = []
 
-        def one_at_a_time(frame: Heard) -> None:
+        def one_at_a_time(frame: ReceivedFrame) -> None:
             heard.append(frame)
             channel.hold(True)
 
@@ -85,7 +85,7 @@ def test_while_it_is_held_nothing_is_told_and_nothing_is_lost() -> None:
 
 
 def test_a_peer_that_does_not_read_makes_the_sender_wait_and_loses_nothing() -> None:
-    body = b"x" * (WAITING_BYTES // 2)
+    body = b"x" * (HIGH_WATER_BYTES // 2)
 
     async def work(channel: Channel, peer: socket.socket) -> None:
         sent = 0
@@ -103,7 +103,7 @@ def test_a_peer_that_does_not_read_makes_the_sender_wait_and_loses_nothing() -> 
 
 def test_a_sender_that_waits_is_told_when_the_peer_leaves() -> None:
     async def work(channel: Channel, peer: socket.socket) -> None:
-        await until(lambda: channel.post(b"x" * WAITING_BYTES))
+        await until(lambda: channel.post(b"x" * HIGH_WATER_BYTES))
         waiting = asyncio.ensure_future(channel.drain())
         await asyncio.sleep(0)
         peer.close()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from toolfold.gateway.sandboxing import confinement
+from toolfold.sandbox.probe import probe
 
 
 @pytest.mark.requirement("U-10")
@@ -32,6 +32,6 @@ def test_the_doctor_says_which_layers_stopped_the_attacks(tmp_path: Path) -> Non
 
 def test_every_attack_of_the_doctor_is_stopped_with_and_without_namespaces() -> None:
     for namespaces in (True, False):
-        report = asyncio.run(confinement(namespaces=namespaces))
+        report = asyncio.run(probe(namespaces=namespaces))
         assert report.holds, report
         assert len(report.attacks) >= 14

@@ -207,7 +207,7 @@ from toolfold.sandbox.base import ChildLimits
 from toolfold.sandbox.zygote import Zygote
 async def main():
     options = json.loads(sys.argv[1])
-    async with Zygote("toolfold.sandbox.probing:perform", limits=ChildLimits(may_fork=True), **options) as zygote:
+    async with Zygote("toolfold.sandbox.probe:execute", limits=ChildLimits(may_fork=True), **options) as zygote:
         child = await zygote.take()
         await zygote.take()
         code = "import os, time\\nos.fork()\\nif os.fork(): result = 1\\nelse: time.sleep(600)"

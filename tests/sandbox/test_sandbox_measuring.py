@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from toolfold.sandbox import cgroups
-from toolfold.sandbox.scratch import within
+from toolfold.sandbox.scratch import _within_limits
 
 MIB = 1 << 20
 
@@ -27,9 +27,9 @@ def test_a_file_that_is_only_open_counts_and_one_that_python_maps_counts_once(tm
     with mmap.mmap(descriptor, 4096) as mapped:
         os.close(descriptor)  # the mapping has a copy of it
         assert mapped[0] == 0
-        assert within(tmp_path, os.getpid(), MIB + 64 * 1024, 10)
-        assert not within(tmp_path, os.getpid(), MIB - 1, 10)
-    assert within(tmp_path, os.getpid(), 64 * 1024, 10)
+        assert _within_limits(tmp_path, os.getpid(), MIB + 64 * 1024, 10)
+        assert not _within_limits(tmp_path, os.getpid(), MIB - 1, 10)
+    assert _within_limits(tmp_path, os.getpid(), 64 * 1024, 10)
 
 
 def test_a_file_that_is_only_mapped_counts_whole(tmp_path: Path) -> None:
@@ -41,16 +41,16 @@ def test_a_file_that_is_only_mapped_counts_whole(tmp_path: Path) -> None:
     address = libc.mmap(0, 4096, mmap.PROT_READ, mmap.MAP_SHARED, descriptor, 0)
     os.close(descriptor)
     try:
-        assert not within(tmp_path, os.getpid(), MIB - 1, 10)
+        assert not _within_limits(tmp_path, os.getpid(), MIB - 1, 10)
     finally:
         libc.munmap(address, 4096)
-    assert within(tmp_path, os.getpid(), MIB - 1, 10)
+    assert _within_limits(tmp_path, os.getpid(), MIB - 1, 10)
 
 
 def test_a_file_with_two_names_counts_once(tmp_path: Path) -> None:
     (tmp_path / "one").write_bytes(bytes(MIB))
     (tmp_path / "two").hardlink_to(tmp_path / "one")
-    assert within(tmp_path, os.getpid(), MIB + 64 * 1024, 10)
+    assert _within_limits(tmp_path, os.getpid(), MIB + 64 * 1024, 10)
 
 
 def grouped(root: Path, own: str) -> list[str]:
@@ -58,7 +58,7 @@ def grouped(root: Path, own: str) -> list[str]:
     (root / "cgroup.controllers").write_text("memory pids")
     listed = root / "listed"
     listed.write_text(f"0::{own}\n")
-    return [Path(path).relative_to(root).as_posix() for _, path in cgroups.parents(str(root), str(listed))]
+    return [Path(path).relative_to(root).as_posix() for _, path in cgroups._parent_groups(str(root), str(listed))]
 
 
 def test_groups_are_made_within_the_own_group_only(tmp_path: Path) -> None:

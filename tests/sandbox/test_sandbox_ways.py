@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 from sandbox_lab import CONFINED, Lab
 
-from toolfold.sandbox import bubblewrap, seatbelt
+from toolfold.sandbox import backends as bubblewrap
+from toolfold.sandbox import backends as seatbelt
 from toolfold.sandbox.base import MIB, ChildLimits
-from toolfold.sandbox.reading import real_and_links
+from toolfold.sandbox.readable_paths import resolve_links
 
 X86_ONLY = pytest.mark.skipif(os.uname().machine != "x86_64", reason="the test forbids system calls by their numbers")
 
@@ -26,7 +27,7 @@ for number in forbidden:
 code.append((0x06, 0, 0, 0x7FFF0000))
 libc.prctl(libc.PR_SET_NO_NEW_PRIVS, 1)
 seccomp.install(b"".join(struct.pack("=HBBI", *each) for each in code))
-from toolfold.gateway.sandboxing import confinement
+from toolfold.sandbox.probe import confinement
 report = asyncio.run(confinement())
 print(json.dumps({**msgspec.to_builtins(report), "holds": report.holds}))
 """
@@ -154,13 +155,13 @@ def test_links_and_the_places_they_lead_to_are_told_apart(tmp_path: Path) -> Non
     (tmp_path / "real" / "inner").mkdir(parents=True)
     (tmp_path / "link").symlink_to("real")
     (tmp_path / "far").symlink_to(tmp_path / "link" / "inner")
-    real, links = real_and_links([str(tmp_path / "far"), str(tmp_path / "link")])
+    real, links = resolve_links([str(tmp_path / "far"), str(tmp_path / "link")])
     assert [path for path in real if path.startswith(str(tmp_path))] == [str(tmp_path / "real")]
     assert links == {str(tmp_path / "far"): str(tmp_path / "link" / "inner"), str(tmp_path / "link"): "real"}
 
 
 def test_bubblewrap_is_given_no_network_no_proc_no_environment_and_one_folder(tmp_path: Path) -> None:
-    command = bubblewrap.arguments("bwrap", str(tmp_path), [])
+    command = bubblewrap._bubblewrap_command("bwrap", str(tmp_path), [])
     assert {"--unshare-net", "--unshare-pid", "--clearenv", "--die-with-parent", "--new-session"} <= set(command)
     assert "--proc" not in command
     assert [command[place + 1] for place, each in enumerate(command) if each == "--bind"] == [str(tmp_path)]
@@ -168,7 +169,7 @@ def test_bubblewrap_is_given_no_network_no_proc_no_environment_and_one_folder(tm
 
 
 def test_the_seatbelt_profile_denies_all_but_what_it_names() -> None:
-    text = seatbelt.profile("/private/tmp/scratch", ['/opt/py"thon', "/opt/lib"])
+    text = seatbelt._seatbelt_profile("/private/tmp/scratch", ['/opt/py"thon', "/opt/lib"])
     lines = text.splitlines()
     assert lines[:3] == ["(version 1)", "(deny default)", "(deny network*)"]
     assert [line for line in lines if "file-write" in line] == [
@@ -178,4 +179,4 @@ def test_the_seatbelt_profile_denies_all_but_what_it_names() -> None:
     assert '(allow file-read* (subpath "/opt/py\\"thon"))' in lines
     assert not [line for line in lines if line.startswith("(allow network")]
     assert text.count("(") == text.count(")")
-    assert seatbelt.arguments("/f", [])[:2] == [seatbelt.PROGRAM, "-p"]
+    assert seatbelt._seatbelt_command("/f", [])[:2] == [seatbelt._SANDBOX_EXEC, "-p"]

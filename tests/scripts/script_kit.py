@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any, TypedDict, TypeVar
 
 from toolfold import Gateway, Settings
-from toolfold.config.values import Scripts
-from toolfold.gateway.scripting import ScriptResult
-from toolfold.testing.memory import MemoryUpstream
+from toolfold.config.sections import Scripts
+from toolfold.scripts.runner import ScriptResult
+from toolfold.testing.memory_upstream import MemoryUpstream
 from toolfold.upstream.base import Upstream
 
 T = TypeVar("T")

@@ -5,11 +5,11 @@ import textwrap
 import pytest
 
 from toolfold.errors import ScriptError
-from toolfold.scripts.declare import parse, read, read_source
+from toolfold.scripts.declarations import _decode_source, _parse, parse_script
 
 
 def needs(code: str) -> list[tuple[str, str | None, int]]:
-    _, found = read(textwrap.dedent(code).strip("\n"))
+    _, found = parse_script(textwrap.dedent(code).strip("\n"))
     return [(need.query, need.server, need.line) for need in found]
 
 
@@ -109,19 +109,19 @@ def test_what_is_no_python_is_told_with_its_line() -> None:
 )
 def test_sources_that_could_hurt_a_parser_are_refused_before_it(source: str | bytes, says: str) -> None:
     with pytest.raises(ScriptError, match=says):
-        read_source(source)
+        _decode_source(source)
 
 
 @pytest.mark.parametrize("depth", [150, 250, 1900])
 def test_nesting_that_passes_the_first_look_is_a_clear_error_or_fine(depth: int) -> None:
     source = "x = " + "(" * depth + "1" + ")" * depth
     try:
-        parse(read_source(source))
+        _parse(_decode_source(source))
     except ScriptError as error:
         assert error.next_action  # noqa: PT017 - either way is right, as long as nothing crashes
 
 
 def test_a_coding_line_means_nothing() -> None:
     smuggled = b"# coding: utf-7\n'+AAo-use_tools(secret)+AAo-'\n"
-    assert read(smuggled)[1] == ()
-    assert read_source(b"\xef\xbb\xbfx = 1") == "x = 1"
+    assert parse_script(smuggled)[1] == ()
+    assert _decode_source(b"\xef\xbb\xbfx = 1") == "x = 1"

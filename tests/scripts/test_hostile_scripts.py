@@ -11,7 +11,7 @@ import pytest
 from script_kit import git, opened
 
 from toolfold import Gateway
-from toolfold.config.values import Scripts
+from toolfold.config.sections import Scripts
 from toolfold.errors import ScriptError
 
 ROUNDS = int(os.environ.get("TOOLFOLD_HOSTILE_ROUNDS", "6"))

@@ -9,10 +9,10 @@ import pytest
 from script_kit import git, opened, ran, ran_all, with_tools
 
 from toolfold import Gateway
-from toolfold.config.values import Policy, Scripts
+from toolfold.config.sections import Policy, Scripts
 from toolfold.events import Event
-from toolfold.gateway.scripting import ScriptResult, reports
-from toolfold.testing.memory import MemoryUpstream
+from toolfold.scripts.runner import ScriptResult, reports
+from toolfold.testing.memory_upstream import MemoryUpstream
 from toolfold.types import Call, Caller
 
 RAW = """
@@ -269,7 +269,7 @@ def test_what_the_script_breaks_in_its_own_process_does_not_reach_the_host(tmp_p
         """
         import builtins, gc, json, pydantic
         log, = use_tools("git.git_log")
-        from toolfold.scripts.runtime.link import Link
+        from toolfold.scripts.runtime.host_link import Link
         link = next(one for one in gc.get_objects() if isinstance(one, Link))
         pydantic.BaseModel.__init__ = lambda self, **given: None
         json.dumps = None

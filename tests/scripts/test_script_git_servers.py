@@ -12,7 +12,7 @@ import pytest
 from script_kit import EXAMPLES, made_repository
 
 from toolfold import Gateway, Settings
-from toolfold.gateway.scripting import ScriptResult, reports
+from toolfold.scripts.runner import ScriptResult, reports
 from toolfold.types import ServerSpec
 
 SERVERS = {

@@ -11,8 +11,8 @@ from script_kit import EXAMPLES, git, git_log, made_repository, opened
 
 from toolfold import Gateway
 from toolfold.errors import LockMismatch, ScriptError, ToolNotFound
-from toolfold.gateway.scripting import locks
-from toolfold.testing.memory import MemoryUpstream
+from toolfold.scripts.runner import locks
+from toolfold.testing.memory_upstream import MemoryUpstream
 
 CODE = 'log, = use_tools("get the git commit log")\nprint(log.tool_id)'
 TOOLFOLD = [sys.executable, "-m", "toolfold"]
@@ -23,8 +23,8 @@ def test_a_lock_keeps_a_need_at_its_tool_though_a_better_one_came(tmp_path: Path
     async def main() -> None:
         upstream = MemoryUpstream("git", [git_log])
         async with opened(tmp_path, [upstream]) as gateway:
-            lock = locks.made((await gateway.run_script(CODE)).needs)
-            assert locks.read(locks.written(lock)) == lock
+            lock = locks.create((await gateway.run_script(CODE)).needs)
+            assert locks.load(locks.dump(lock)) == lock
 
             def get_the_git_commit_log() -> str:
                 """Get the git commit log."""
@@ -45,7 +45,7 @@ def test_a_tool_that_changed_or_went_away_fails_a_locked_script_before_it_runs(t
     async def main() -> None:
         upstream = MemoryUpstream("git", [git_log])
         async with opened(tmp_path, [upstream]) as gateway:
-            lock = locks.made((await gateway.run_script(CODE)).needs)
+            lock = locks.create((await gateway.run_script(CODE)).needs)
 
             def changed(max_count: int, author: str) -> str:
                 """Get the git commit log: the latest commits of the repository with hash and author."""
@@ -66,9 +66,9 @@ def test_a_tool_that_changed_or_went_away_fails_a_locked_script_before_it_runs(t
 
 def test_a_lock_that_is_none_is_a_clear_error() -> None:
     with pytest.raises(ScriptError, match="cannot be read"):
-        locks.read(b"{")
+        locks.load(b"{")
     with pytest.raises(ScriptError, match="version 9"):
-        locks.read(b'{"version": 9}')
+        locks.load(b'{"version": 9}')
 
 
 def configured(folder: Path) -> list[str]:

@@ -12,21 +12,21 @@ from pydantic import ValidationError
 
 from toolfold.bench.common import made_tool, recorded_servers
 from toolfold.errors import InvalidArguments, ToolFailed
-from toolfold.scripts.runtime.functions import Bound
+from toolfold.scripts.runtime.functions import BoundTool
 from toolfold.scripts.runtime.models import dump
 from toolfold.scripts.runtime.records import TextResult
-from toolfold.scripts.tools import describe
+from toolfold.scripts.tool_specs import describe_tool
 
 Schema = dict[str, Any]
 
 
-def bound(inputs: Schema, output: Schema | None = None, name: str = "do_it") -> tuple[Bound, list[str]]:
+def bound(inputs: Schema, output: Schema | None = None, name: str = "do_it") -> tuple[BoundTool, list[str]]:
     warned: list[str] = []
     tool = made_tool("box", {"name": name, "inputSchema": {"type": "object", **inputs}})
-    return Bound(describe(tool, output), None, warned.append), warned  # type: ignore[arg-type]  # nothing is called
+    return BoundTool(describe_tool(tool, output), None, warned.append), warned  # type: ignore[arg-type]  # nothing is called
 
 
-def sent(tool: Bound, *given: Any, **keywords: Any) -> dict[str, Any]:
+def sent(tool: BoundTool, *given: Any, **keywords: Any) -> dict[str, Any]:
     return tool.arguments(given, keywords)
 
 
@@ -38,7 +38,7 @@ def test_every_recorded_tool_has_models_that_take_and_give_what_its_schema_allow
         warnings.simplefilter("error")
         for tool in recorded.tools:
             schema = json.loads(bytes(tool.definition.input_schema))
-            made = Bound(describe(tool, _output(tool.definition.output_schema)), None, list[str]().append)  # type: ignore[arg-type]  # nothing is called
+            made = BoundTool(describe_tool(tool, _output(tool.definition.output_schema)), None, list[str]().append)  # type: ignore[arg-type]  # nothing is called
             for name in made.names:
                 assert made.get(name) is not None
             validator = _validator(schema)
@@ -63,7 +63,7 @@ def test_every_recorded_output_schema_reads_results_that_fit_it_without_a_warnin
         if validator is None:
             continue
         warned: list[str] = []
-        made = Bound(describe(tool, schema), None, warned.append)  # type: ignore[arg-type]  # nothing is called
+        made = BoundTool(describe_tool(tool, schema), None, warned.append)  # type: ignore[arg-type]  # nothing is called
         for seed in range(3):
             value = Instances(schema, seed).value(schema)
             if validator.is_valid(value):

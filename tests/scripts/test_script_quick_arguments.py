@@ -10,10 +10,9 @@ from hypothesis import strategies as st
 from msgspec import Raw
 
 from toolfold.errors import InvalidArguments
-from toolfold.scripts.runtime.functions import Bound
-from toolfold.scripts.runtime.link import Link
-from toolfold.scripts.runtime.quick import Quick
-from toolfold.scripts.tools import describe
+from toolfold.scripts.runtime.functions import BoundTool, _FastArguments
+from toolfold.scripts.runtime.host_link import HostLink
+from toolfold.scripts.tool_specs import describe_tool
 from toolfold.types import Tool, ToolDefinition
 
 KINDS: list[dict[str, Any]] = [
@@ -40,12 +39,12 @@ VALUES = st.one_of(
 )
 
 
-def bound_to(schema: dict[str, Any]) -> tuple[Bound, Quick]:
+def bound_to(schema: dict[str, Any]) -> tuple[BoundTool, _FastArguments]:
     definition = ToolDefinition(name="do", raw=Raw(b"{}"), input_schema=Raw(msgspec.json.encode(schema)))
-    spec = describe(Tool(tool_id="s.do", server="s", definition=definition, fingerprint="f"), None)
+    spec = describe_tool(Tool(tool_id="s.do", server="s", definition=definition, fingerprint="f"), None)
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        return Bound(spec, Link(ours, 1, 1 << 20), lambda _: None), Quick(spec)
+        return BoundTool(spec, HostLink(ours, 1, 1 << 20), lambda _: None), _FastArguments(spec)
 
 
 @given(

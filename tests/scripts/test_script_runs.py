@@ -10,11 +10,11 @@ from script_kit import EXAMPLES, git, git_log, made_repository, mail, opened, ra
 
 import toolfold
 from toolfold import Gateway, Settings
-from toolfold.config.values import Scripts
+from toolfold.config.sections import Scripts
 from toolfold.errors import ScriptError
 from toolfold.events import Event
-from toolfold.gateway.scripting import ScriptResult, reports
-from toolfold.testing.memory import MemoryUpstream
+from toolfold.scripts.runner import ScriptResult, reports
+from toolfold.testing.memory_upstream import MemoryUpstream
 from toolfold.types import ServerSpec
 
 

@@ -12,19 +12,20 @@ from script_kit import git, opened, ran, with_tools
 from test_script_boundary import RAW
 
 from toolfold import Gateway
-from toolfold.config.values import Policy, Scripts
+from toolfold.config.sections import Policy, Scripts
 from toolfold.errors import InvalidArguments, SandboxError, ScriptError
 from toolfold.events import Event
-from toolfold.gateway.scripting import ScriptResult, reports
-from toolfold.scripts import output, protocol
-from toolfold.testing.memory import MemoryUpstream
+from toolfold.scripts import protocol
+from toolfold.scripts import protocol as output
+from toolfold.scripts.runner import ScriptResult, reports
+from toolfold.testing.memory_upstream import MemoryUpstream
 from toolfold.types import Caller
 
 LISTS = b"[" + b"[]," * 1_000_000 + b"1]"
 
 
 def test_what_a_frame_carries_is_not_decoded_with_it() -> None:
-    frame = protocol.read(b'{"op":"done","outcome":"failed","error":{"x":%b},"warnings":%b}' % (LISTS, LISTS))
+    frame = protocol.decode_frame(b'{"op":"done","outcome":"failed","error":{"x":%b},"warnings":%b}' % (LISTS, LISTS))
     assert isinstance(frame.error, msgspec.Raw)
     assert isinstance(frame.warnings, msgspec.Raw)
 
@@ -55,7 +56,7 @@ except Exception as error:
     assert lines[1].startswith("InvalidArguments the arguments of files.write_file have 5,000,")
     assert len(upstream.calls) == 1
     with pytest.raises(InvalidArguments, match="over 100,000 values"):
-        protocol.arguments("files.write_file", msgspec.Raw(b'{"text":' + LISTS + b"}"))
+        protocol.canonical_arguments("files.write_file", msgspec.Raw(b'{"text":' + LISTS + b"}"))
 
 
 def write_file(text: str) -> str:
@@ -73,7 +74,7 @@ def test_control_characters_are_written_out_without_a_step_of_ours_for_each(text
 
     sys.setprofile(count)
     try:
-        found = output.shown(text)
+        found = output.clean_text(text)
     finally:
         sys.setprofile(None)
     assert found == "".join(ascii(char)[1:-1] for char in text.decode())

@@ -5,8 +5,8 @@ from pathlib import Path
 
 from script_kit import git, ran
 
-from toolfold.gateway.scripting import ScriptResult, reports
-from toolfold.testing.memory import MemoryUpstream
+from toolfold.scripts.runner import ScriptResult, reports
+from toolfold.testing.memory_upstream import MemoryUpstream
 
 
 def gate() -> MemoryUpstream:

@@ -2,9 +2,9 @@
 
 from functools import cache
 
+from toolfold.search.document import Document
 from toolfold.search.encoder import Encoder
 from toolfold.search.index import SearchIndex
-from toolfold.search.text import Document
 
 _TOOLS = (
     ("weather", "get_forecast", "Weather forecast for a place for the coming days.", "place days", ("Weather",)),

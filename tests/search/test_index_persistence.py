@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from search_catalogue import encoder, tools
 
 from toolfold.errors import StoreDamaged
+from toolfold.search.arrays import Floats
+from toolfold.search.document import Document
 from toolfold.search.encoder import Encoder
 from toolfold.search.index import SearchIndex
-from toolfold.search.kinds import Floats
 from toolfold.search.store import MAX_SEGMENTS, TABLE
-from toolfold.search.text import Document
-from toolfold.search.updater import Updated
+from toolfold.search.updater import UpdateReport
 
 QUERIES = ("will it rain tomorrow", "open a bug report for the team", "give the customer the money back", "sql")
 
@@ -50,11 +50,11 @@ class CountingEncoder(Encoder):
 @pytest.mark.requirement("D-11")
 def test_an_index_answers_the_same_after_a_restart(tmp_path: Path) -> None:
     first = opened(tmp_path)
-    assert first.sync(tools()) == Updated(added=len(tools()), embedded=len(tools()))
+    assert first.sync(tools()) == UpdateReport(added=len(tools()), embedded=len(tools()))
     again = opened(tmp_path)
     assert len(again) == len(tools())
     assert answers(again) == answers(first)
-    assert again.sync(tools()) == Updated(unchanged=len(tools()))
+    assert again.sync(tools()) == UpdateReport(unchanged=len(tools()))
 
 
 def test_another_process_gives_the_same_bytes(tmp_path: Path) -> None:
@@ -88,7 +88,7 @@ def test_a_tool_that_moves_or_comes_back_is_not_embedded_again(tmp_path: Path) -
     assert index.update(moved).changed == len(tools())
     index.update((), removed=[tool.tool_id for tool in tools()])
     assert len(index) == 0
-    assert SearchIndex.open(tmp_path, encoder=counting).sync(tools()) == Updated(added=len(tools()))
+    assert SearchIndex.open(tmp_path, encoder=counting).sync(tools()) == UpdateReport(added=len(tools()))
     assert counting.read == []
 
 
@@ -215,7 +215,7 @@ def test_a_writer_that_dies_midway_leaves_the_old_state(tmp_path: Path) -> None:
     expected = answers(index)
     code = (
         "import os, sys; from pathlib import Path; import toolfold.search.store as store\n"
-        "from toolfold.search.index import SearchIndex; from toolfold.search.text import Document\n"
+        "from toolfold.search.index import SearchIndex; from toolfold.search.document import Document\n"
         "store.write_table = lambda *_: os._exit(9)\n"
         "SearchIndex.open(Path(sys.argv[1])).update([Document(tool_id='x', name='get_forecast')])"
     )

@@ -5,27 +5,27 @@ import math
 import pytest
 from search_catalogue import encoder, tools
 
+from toolfold.search.document import weighted_terms
 from toolfold.search.index import SearchIndex
-from toolfold.search.lexical import LENGTH, SATURATION, Lexical, query_words
-from toolfold.search.store import Store
-from toolfold.search.text import fields
-from toolfold.search.updater import update
+from toolfold.search.lexical import LENGTH, SATURATION, LexicalScorer, query_terms
+from toolfold.search.store import IndexStore
+from toolfold.search.updater import update_index
 
 
-def store() -> Store:
-    made = Store(None, encoder().record.key)
-    update(made, encoder(), tools(), (), only=True)
+def store() -> IndexStore:
+    made = IndexStore(None, encoder().record.key)
+    update_index(made, encoder(), tools(), (), only=True)
     return made
 
 
 def by_formula(query: str) -> dict[str, float]:
     """BM25 over weighted counts, as a textbook has it."""
-    counts = {tool.tool_id: fields(tool) for tool in tools()}
+    counts = {tool.tool_id: weighted_terms(tool) for tool in tools()}
     mean = sum(sum(count.values()) for count in counts.values()) / len(counts)
     found = {}
     for tool_id, count in counts.items():
         total = 0.0
-        for term in query_words(query):
+        for term in query_terms(query):
             holders = sum(term in other for other in counts.values())
             worth = math.log(1 + (len(counts) - holders + 0.5) / (holders + 0.5))
             times = count.get(term, 0.0)
@@ -38,7 +38,7 @@ def by_formula(query: str) -> dict[str, float]:
 @pytest.mark.parametrize("query", ["delete rows of a table", "issue issue issue", "weather", "nothing of the kind zzz"])
 def test_scores_are_those_of_the_formula(query: str) -> None:
     view = store().view
-    lexical = Lexical(view)
+    lexical = LexicalScorer(view)
     scores = lexical.scores(lexical.terms(query))
     expected = by_formula(query)
     for row in range(view.total):
@@ -47,7 +47,7 @@ def test_scores_are_those_of_the_formula(query: str) -> None:
 
 def test_the_words_a_tool_holds_add_up_to_its_score() -> None:
     view = store().view
-    lexical = Lexical(view)
+    lexical = LexicalScorer(view)
     terms = lexical.terms("create a new issue in the tracker")
     scores = lexical.scores(terms)
     for row in range(view.total):

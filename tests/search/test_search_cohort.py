@@ -7,8 +7,8 @@ import pytest
 from search_catalogue import encoder, tools
 
 from toolfold.errors import ConfigError
-from toolfold.search import cohort
-from toolfold.search.calibrate import shipped
+from toolfold.search import background as cohort
+from toolfold.search.calibration import load_calibration
 from toolfold.search.index import SearchIndex
 
 MAX_BYTES = 300_000
@@ -16,18 +16,18 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_the_foreign_tools_were_made_by_the_encoder_that_ships_and_are_small() -> None:
-    vectors, scales = cohort.shipped(encoder().record.key)
+    vectors, scales = cohort.load_background(encoder().record.key)
     assert vectors.shape == (len(scales), encoder().dims)
     assert cohort.FILE.stat().st_size <= MAX_BYTES
 
 
 def test_the_calibration_was_fitted_with_the_foreign_tools_that_ship() -> None:
-    assert shipped().cohort == hashlib.sha256(cohort.FILE.read_bytes()).hexdigest()
+    assert load_calibration().cohort == hashlib.sha256(cohort.FILE.read_bytes()).hexdigest()
 
 
 def test_another_encoder_is_told_to_make_them_again() -> None:
     with pytest.raises(ConfigError) as caught:
-        cohort.shipped("another/1")
+        cohort.load_background("another/1")
     assert "training/cohort.py" in caught.value.next_action
 
 
@@ -41,6 +41,6 @@ def test_a_request_of_another_world_is_nearer_to_foreign_tools() -> None:
 
 
 def test_the_foreign_tools_are_those_of_the_list_they_were_made_from() -> None:
-    _, scales = cohort.shipped(encoder().record.key)
+    _, scales = cohort.load_background(encoder().record.key)
     lines = (ROOT / "training" / "cohort.txt").read_text(encoding="utf-8").splitlines()
     assert len(scales) == len(lines) == len({line.split(":")[0] for line in lines})

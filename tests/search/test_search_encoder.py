@@ -11,14 +11,14 @@ import pytest
 from search_catalogue import encoder
 
 from toolfold.errors import ConfigError
-from toolfold.search.encoder import WEIGHTS, Encoder, check_weights, read_record
+from toolfold.search.encoder import WEIGHTS, Encoder, _check_weights, _read_info
 
 MAX_BYTES = 30_000_000
 
 
 def test_the_shipped_weights_are_those_of_the_record_and_small_enough() -> None:
-    record = read_record(WEIGHTS)
-    check_weights(WEIGHTS, record)
+    record = _read_info(WEIGHTS)
+    _check_weights(WEIGHTS, record)
     assert sum(file.stat().st_size for file in WEIGHTS.iterdir()) <= MAX_BYTES
 
 

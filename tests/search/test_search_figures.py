@@ -6,7 +6,7 @@ import pytest
 from search_catalogue import encoder
 
 from toolfold.bench import abstain, retrieval
-from toolfold.search.calibrate import shipped
+from toolfold.search.calibration import load_calibration
 
 
 @pytest.mark.requirement("D-11")
@@ -29,4 +29,4 @@ def test_search_knows_when_nothing_fits_as_recorded(shared_data: Path) -> None:
 
 
 def test_the_calibration_was_fitted_with_the_weights_that_ship() -> None:
-    assert shipped().encoder == encoder().record.key
+    assert load_calibration().encoder == encoder().record.key

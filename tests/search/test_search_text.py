@@ -4,9 +4,9 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolfold.search.terms import stem
-from toolfold.search.text import MAX_PARAMETERS, Document, document, fields, parameters_of, tool_text
+from toolfold.search.document import MAX_PARAMETERS, Document, document_of, parameters_of, tool_text, weighted_terms
 from toolfold.types import Tool, ToolDefinition
+from toolfold.words import stem
 
 SCHEMA = {
     "type": "object",
@@ -56,7 +56,7 @@ def test_a_catalogue_entry_becomes_a_document() -> None:
     tool = Tool(
         tool_id="hub.list_issues", server="hub", definition=definition, fingerprint="f", paths=(("Code", "Issues"),)
     )
-    found = document(tool)
+    found = document_of(tool)
     assert found.description == "Issues. All issues."
     assert found.category == ("Code", "Issues")
     assert found.parameters[0] == ("repo", "Name of the repository")
@@ -64,7 +64,7 @@ def test_a_catalogue_entry_becomes_a_document() -> None:
 
 def test_a_name_counts_more_than_a_description_and_that_more_than_a_parameter() -> None:
     tool = Document(tool_id="x", name="alpha", description="beta", parameters=(("gamma", "delta"),), server="epsilon")
-    counts = fields(tool)
+    counts = weighted_terms(tool)
     assert counts[stem("alpha")] > counts[stem("beta")] > counts[stem("gamma")] == counts[stem("delta")]
     assert counts[stem("epsilon")] > 0
 

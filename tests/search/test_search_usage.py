@@ -5,7 +5,7 @@ from pathlib import Path
 from search_catalogue import encoder, tools
 
 from toolfold.search.index import SearchIndex
-from toolfold.search.usage import KEPT, LIFT, Usage
+from toolfold.search.usage import LIFT, MAX_CHOICES, Usage
 
 QUERY = "put it on the list for the team"
 
@@ -67,9 +67,9 @@ def test_a_damaged_memory_is_an_empty_one(tmp_path: Path) -> None:
 def test_memory_is_bounded() -> None:
     usage = Usage(None, encoder().record)
     vector = encoder().queries([QUERY])[0]
-    for _ in range(KEPT + 5):
+    for _ in range(MAX_CHOICES + 5):
         usage.learn(vector, "x")
-    assert len(usage) == KEPT
+    assert len(usage) == MAX_CHOICES
 
 
 def test_what_a_caller_may_not_see_does_not_rise() -> None:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from toolfold.search.lexical import MAX_TERMS, query_words
-from toolfold.search.terms import split_name, stem, terms, words
+from toolfold.search.lexical import MAX_TERMS, query_terms
+from toolfold.words import search_terms, search_words, split_identifier, stem
 
 
 @pytest.mark.parametrize(
@@ -19,11 +19,11 @@ from toolfold.search.terms import split_name, stem, terms, words
     ],
 )
 def test_a_name_is_split_where_a_reader_sees_a_seam(name: str, parts: list[str]) -> None:
-    assert split_name(name) == parts
+    assert split_identifier(name) == parts
 
 
 def test_a_compound_name_is_found_whole_and_by_its_parts() -> None:
-    assert words("getOrder") == ["get", "order", "getorder"]
+    assert search_words("getOrder") == ["get", "order", "getorder"]
 
 
 @pytest.mark.parametrize(
@@ -49,20 +49,20 @@ def test_different_words_keep_different_stems(one: str, other: str) -> None:
 
 
 def test_accents_and_apostrophes_do_not_hide_a_word() -> None:
-    assert terms("Café's menu") == terms("cafes menu")
+    assert search_terms("Café's menu") == search_terms("cafes menu")
 
 
 def test_scripts_without_spaces_become_pairs_of_characters() -> None:
-    assert terms("天气预报") == ["天气", "气预", "预报"]
+    assert search_terms("天气预报") == ["天气", "气预", "预报"]
 
 
 def test_a_request_counts_each_word_once_and_keeps_its_spelling() -> None:
-    assert query_words("Delete rows, delete the deleted rows") == {stem("delete"): "delete", stem("rows"): "rows"}
+    assert query_terms("Delete rows, delete the deleted rows") == {stem("delete"): "delete", stem("rows"): "rows"}
 
 
 def test_a_request_of_stop_words_only_keeps_them() -> None:
-    assert list(query_words("to be or not to be").values()) == ["to", "be", "or", "not"]
+    assert list(query_terms("to be or not to be").values()) == ["to", "be", "or", "not"]
 
 
 def test_a_very_long_request_is_read_to_a_bound() -> None:
-    assert len(query_words(" ".join(f"word{number}" for number in range(10_000)))) == MAX_TERMS
+    assert len(query_terms(" ".join(f"word{number}" for number in range(10_000)))) == MAX_TERMS

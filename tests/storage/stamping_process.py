@@ -4,16 +4,16 @@ import asyncio
 import sys
 
 from toolfold.storage.sqlite import SqliteStore
-from toolfold.testing.stores import expect_whole, stamped
+from toolfold.testing.store_conformance import assert_one_generation, stamped_update
 
 
 async def write(path: str, last: int, tools: int) -> None:
     async with SqliteStore(path) as store:
         async with store.snapshot() as view:
-            await expect_whole(view, tools=tools)
+            await assert_one_generation(view, tools=tools)
             first = view.generation + 1
         for number in range(first, last + 1):
-            sys.stdout.write(f"{await store.commit(stamped(number, tools=tools))}\n")
+            sys.stdout.write(f"{await store.commit(stamped_update(number, tools=tools))}\n")
             sys.stdout.flush()
 
 

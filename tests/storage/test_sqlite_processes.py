@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from toolfold.storage.sqlite import SqliteStore
-from toolfold.testing.stores import expect_whole, stamped
+from toolfold.testing.store_conformance import assert_one_generation, stamped_update
 
 SCRIPT = Path(__file__).with_name("stamping_process.py")
 
@@ -31,7 +31,7 @@ def test_readers_in_another_process_see_only_whole_generations(tmp_path: Path) -
         async with SqliteStore(path) as store, asyncio.timeout(60):
             while last not in seen:
                 async with store.snapshot() as view:
-                    await expect_whole(view, tools=100)
+                    await assert_one_generation(view, tools=100)
                     seen.add(view.generation)
         return seen
 
@@ -47,7 +47,7 @@ def test_a_writer_killed_in_the_middle_leaves_the_last_whole_generation(tmp_path
 
     async def generation() -> int:
         async with SqliteStore(path) as store, store.snapshot() as view:
-            await expect_whole(view, tools=1500)
+            await assert_one_generation(view, tools=1500)
             return view.generation
 
     for _ in range(4):
@@ -64,7 +64,7 @@ def test_a_writer_killed_in_the_middle_leaves_the_last_whole_generation(tmp_path
         async with SqliteStore(path) as store:
             async with store.snapshot() as view:
                 last = view.generation
-            assert await store.commit(stamped(last + 1, tools=1500)) == last + 1
+            assert await store.commit(stamped_update(last + 1, tools=1500)) == last + 1
 
     asyncio.run(goes_on())
     assert asyncio.run(generation()) > 4

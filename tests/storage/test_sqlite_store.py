@@ -13,9 +13,8 @@ import pytest
 from toolfold.errors import NotBuilt, StoreBusy, StoreDamaged, StoreError, StoreFull
 from toolfold.storage.base import Update
 from toolfold.storage.sqlite import SqliteStore
-from toolfold.storage.sqlite.connection import MIGRATIONS
-from toolfold.storage.sqlite.faults import told
-from toolfold.testing.stores import expect_whole, sample_tool, stamped
+from toolfold.storage.sqlite.connection import _MIGRATIONS, _store_error
+from toolfold.testing.store_conformance import assert_one_generation, sample_tool, stamped_update
 
 
 def opened(path: Path) -> Coroutine[Any, Any, None]:
@@ -29,7 +28,7 @@ def opened(path: Path) -> Coroutine[Any, Any, None]:
 def filled(path: Path) -> Path:
     async def main() -> None:
         async with SqliteStore(path) as store:
-            await store.commit(stamped(1))
+            await store.commit(stamped_update(1))
 
     asyncio.run(main())
     return path
@@ -86,7 +85,7 @@ def test_the_file_of_another_program_is_refused_and_left_alone(tmp_path: Path) -
 def test_the_file_of_a_newer_toolfold_is_refused_with_the_way_out(tmp_path: Path) -> None:
     path = filled(tmp_path / "catalogue.db")
     with sqlite3.connect(path) as database:
-        database.execute(f"PRAGMA user_version = {len(MIGRATIONS) + 1}")
+        database.execute(f"PRAGMA user_version = {len(_MIGRATIONS) + 1}")
     database.close()
     with pytest.raises(StoreError, match="newer toolfold") as caught:
         asyncio.run(opened(path))
@@ -127,14 +126,14 @@ def test_a_locked_store_is_told_as_busy_while_readers_go_on(tmp_path: Path) -> N
             holder = sqlite3.connect(path, isolation_level=None)
             try:
                 holder.execute("BEGIN IMMEDIATE")
-                commit = asyncio.create_task(store.commit(stamped(2)))
+                commit = asyncio.create_task(store.commit(stamped_update(2)))
                 async with store.snapshot() as view:
-                    await expect_whole(view)
+                    await assert_one_generation(view)
                 with pytest.raises(StoreBusy):
                     await commit
             finally:
                 holder.close()
-            assert await store.commit(stamped(2)) == 2
+            assert await store.commit(stamped_update(2)) == 2
 
     asyncio.run(main())
 
@@ -154,7 +153,7 @@ def test_a_full_disk_is_told_and_the_last_catalogue_stays(tmp_path: Path) -> Non
                 await store.commit(Update(based_on=1, at=2.0, tools=(big,)))
             assert "free some space" in caught.value.next_action
             async with store.snapshot() as view:
-                await expect_whole(view)
+                await assert_one_generation(view)
 
     asyncio.run(main())
 
@@ -167,7 +166,7 @@ def test_a_store_that_may_only_be_read_is_told_as_such(tmp_path: Path) -> None:
             database.execute("DELETE FROM tool")
     finally:
         database.close()
-    error = told(caught.value, path)
+    error = _store_error(caught.value, path)
     assert "may only be read" in error.message
     assert "writable" in error.next_action
 
@@ -185,14 +184,14 @@ def test_a_closed_store_says_so_and_ends_the_snapshots_that_were_open(tmp_path: 
         with pytest.raises(StoreError, match="not open"):
             await store.get("a", "b")
         async with store:
-            await store.commit(stamped(1))
+            await store.commit(stamped_update(1))
             async with store.snapshot() as view:
                 await store.aclose()
                 with pytest.raises(StoreError, match="snapshot is over"):
                     await view.tools()
         await store.aclose()
         with pytest.raises(StoreError, match="not open"):
-            await store.commit(stamped(2))
+            await store.commit(stamped_update(2))
 
     asyncio.run(main())
 

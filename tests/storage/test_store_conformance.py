@@ -7,7 +7,7 @@ import pytest
 
 from toolfold.storage.base import Store
 from toolfold.storage.sqlite import SqliteStore
-from toolfold.testing.stores import CHECKS, Check
+from toolfold.testing.store_conformance import CHECKS, Check
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)

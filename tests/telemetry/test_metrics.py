@@ -10,7 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from toolfold import Gateway, Settings
 from toolfold.errors import InvalidArguments, ToolNotFound
-from toolfold.testing.memory import MemoryUpstream
+from toolfold.testing.memory_upstream import MemoryUpstream
 
 T = TypeVar("T")
 SCHEMA = {"type": "object", "properties": {"id": {"type": "integer"}}}

@@ -18,7 +18,7 @@ from toolfold import Gateway, Settings
 from toolfold.config import Telemetry
 from toolfold.errors import InvalidArguments
 from toolfold.telemetry.logs import JsonLines
-from toolfold.testing.memory import MemoryUpstream
+from toolfold.testing.memory_upstream import MemoryUpstream
 from toolfold.types import Caller
 
 T = TypeVar("T")

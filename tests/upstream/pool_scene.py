@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from toolfold.events import Event, Events
-from toolfold.testing.memory import MemoryUpstream
+from toolfold.testing.memory_upstream import MemoryUpstream
 from toolfold.types import ServerSpec
 from toolfold.upstream.base import Hooks, Upstream
 from toolfold.upstream.pool import Pool, PoolLimits

@@ -8,7 +8,7 @@ import pytest
 from msgspec import Raw
 
 from toolfold.types import Annotations
-from toolfold.upstream.definitions import MAX_WARNINGS, read_definition, read_definitions
+from toolfold.upstream.definitions import _MAX_WARNINGS, read_definition, read_definitions
 
 
 def test_a_tool_keeps_its_exact_bytes_with_odd_spaces_and_order() -> None:
@@ -79,7 +79,7 @@ def test_a_name_that_comes_twice_is_kept_once_and_said() -> None:
 
 def test_warnings_do_not_flood() -> None:
     _, warnings = read_definitions([Raw(b"{}")] * 500)
-    assert len(warnings) == MAX_WARNINGS + 1
+    assert len(warnings) == _MAX_WARNINGS + 1
     assert warnings[-1] == "and 450 more warnings about this server's tools"
 
 

@@ -16,7 +16,7 @@ from msgspec import Meta, Raw
 
 from toolfold.errors import ConfigError, InvalidArguments
 from toolfold.types import Annotations
-from toolfold.upstream.signatures import FunctionTool, function_tool, tool
+from toolfold.upstream.function_tool import FunctionTool, make_function_tool, tool
 
 
 class Colour(enum.Enum):
@@ -49,11 +49,11 @@ class Item(pydantic.BaseModel):
 
 
 def schema_of(function: Any) -> Any:
-    return json.loads(bytes(function_tool(function).definition.input_schema))
+    return json.loads(bytes(make_function_tool(function).definition.input_schema))
 
 
 def call(function: Any, **arguments: Any) -> Any:
-    made = function_tool(function)
+    made = make_function_tool(function)
     encoded = json.dumps(arguments).encode()
     jsonschema.validate(json.loads(encoded), json.loads(bytes(made.definition.input_schema)))
     value = made.bind(Raw(encoded))()
@@ -79,7 +79,7 @@ def test_name_description_parameters_and_defaults() -> None:
         """
         return [word] * limit
 
-    made = function_tool(find)
+    made = make_function_tool(find)
     assert made.definition.name == "find"
     assert made.definition.description == "Find words."
     assert schema_of(find) == {
@@ -134,7 +134,8 @@ def test_every_wrong_argument_is_named_with_what_was_expected() -> None:
     def take(count: int, order: Order, items: list[Item], colour: Colour = Colour.RED) -> None: ...
 
     message = refused(
-        function_tool(take), '{"order": {"id": "x"}, "items": [{"sku": 1, "price": 0}], "colour": "green", "other": 1}'
+        make_function_tool(take),
+        '{"order": {"id": "x"}, "items": [{"sku": 1, "price": 0}], "colour": "green", "other": 1}',
     )
     assert "`count` is missing" in message
     assert "`order.id`: expected `int`, got `str`" in message
@@ -148,7 +149,7 @@ def test_every_wrong_argument_is_named_with_what_was_expected() -> None:
 def test_arguments_that_are_no_object_are_refused(arguments: str) -> None:
     def take(count: int) -> None: ...
 
-    made = function_tool(take)
+    made = make_function_tool(take)
     with pytest.raises(InvalidArguments, match="take: "):
         made.bind(Raw(arguments.encode("latin-1")))
 
@@ -169,7 +170,7 @@ def test_descriptions_and_bounds_from_annotated() -> None:
     assert properties["a"] == {"type": "integer", "description": "The a."}
     assert properties["b"] == {"type": "string", "minLength": 2, "description": "The b."}
     assert properties["c"] == {"type": "string", "description": "The c."}
-    assert "`b`: expected `str` of length >= 2" in refused(function_tool(take), '{"a": 1, "b": "x", "c": ""}')
+    assert "`b`: expected `str` of length >= 2" in refused(make_function_tool(take), '{"a": 1, "b": "x", "c": ""}')
 
 
 def test_positional_only_parameters_are_named_like_all_others() -> None:
@@ -183,7 +184,7 @@ def test_a_recursive_type_is_defined_once_and_stands_whole_at_the_root_of_the_ou
     def get() -> Part:
         return Part("a", [Part("b")])
 
-    output = json.loads(bytes(function_tool(get).definition.output_schema or b""))
+    output = json.loads(bytes(make_function_tool(get).definition.output_schema or b""))
     assert output["type"] == "object"
     assert output["$defs"]["Part"]["properties"]["parts"]["items"] == {"$ref": "#/$defs/Part"}
     assert call(get) == Part("a", [Part("b")])
@@ -193,7 +194,7 @@ def test_what_is_no_object_stands_under_result() -> None:
     def get() -> list[Order]:
         return [Order(1)]
 
-    made = function_tool(get)
+    made = make_function_tool(get)
     result = json.loads(bytes(made.result(get())))
     assert result["structuredContent"] == {"result": [{"id": 1, "colour": "red"}]}
     assert json.loads(result["content"][0]["text"]) == [{"id": 1, "colour": "red"}]
@@ -206,7 +207,7 @@ def test_a_text_is_only_a_text_and_nothing_is_done() -> None:
 
     def do() -> None: ...
 
-    said, did = function_tool(say), function_tool(do)
+    said, did = make_function_tool(say), make_function_tool(do)
     assert said.definition.output_schema is None
     assert json.loads(bytes(said.result("hello"))) == {"content": [{"type": "text", "text": "hello"}]}
     assert json.loads(bytes(did.result(None))) == {"content": [{"type": "text", "text": "Done."}]}
@@ -217,7 +218,7 @@ def test_a_result_without_a_json_form_is_an_error_result(value: Any) -> None:
     def get():  # type: ignore[no-untyped-def]  # any value is the test's point
         return value
 
-    result = json.loads(bytes(function_tool(get).result(value)))
+    result = json.loads(bytes(make_function_tool(get).result(value)))
     assert result["isError"] is True
     assert "has no JSON form" in result["content"][0]["text"]
 
@@ -227,7 +228,7 @@ def test_marks_give_names_titles_and_claims() -> None:
     def cancel(order: int) -> None:
         """Not this."""
 
-    definition = function_tool(cancel).definition
+    definition = make_function_tool(cancel).definition
     assert (definition.name, definition.title, definition.description) == (
         "orders.cancel",
         "Cancel",
@@ -244,7 +245,7 @@ def test_methods_and_partials_are_functions_too() -> None:
             return f"{word}{limit}"
 
     assert call(Shop().find, word="a") == "a1"
-    assert function_tool(Shop().find).definition.annotations.read_only is True
+    assert make_function_tool(Shop().find).definition.annotations.read_only is True
     assert call(functools.partial(Shop().find, limit=5), word="a") == "a5"
 
 
@@ -278,7 +279,7 @@ def größe() -> None: ...  # noqa: PLC2401 - a name that is no tool name
 )
 def test_what_cannot_be_a_tool_is_refused_with_a_reason_and_a_way_out(function: Any, why: str, what_to_do: str) -> None:
     with pytest.raises(ConfigError, match=why) as caught:
-        function_tool(function)
+        make_function_tool(function)
     assert what_to_do in caught.value.next_action
 
 
@@ -287,7 +288,7 @@ def test_pydantic_is_not_imported_for_those_who_do_not_use_it() -> None:
     import sys
 
     code = (
-        "import sys; from toolfold.upstream.signatures import function_tool\n"
+        "import sys; from toolfold.upstream.function_tool import function_tool\n"
         "def f(a: int) -> list[str]: return []\n"
         "function_tool(f)\n"
         "print([name for name in ('pydantic', 'asyncio', 'httpx2', 'yaml') if name in sys.modules])"
@@ -301,7 +302,7 @@ def test_object_in_a_hint_means_anything() -> None:
         """Rows that fit."""
         return [filters]
 
-    made = function_tool(rows)
+    made = make_function_tool(rows)
     assert json.loads(bytes(made.definition.input_schema))["properties"]["filters"]["type"] == "object"
     result = json.loads(bytes(made.result(made.bind(Raw(b'{"filters": {"a": [1, null]}}'))())))
     assert result["structuredContent"] == {"result": [{"a": [1, None]}]}

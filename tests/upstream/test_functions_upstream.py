@@ -13,7 +13,7 @@ from msgspec import Raw
 
 from toolfold.errors import ConfigError, ServerTimeout, ServerUnavailable
 from toolfold.types import Call, Outcome, ServerSpec
-from toolfold.upstream.functions import MAX_THREADS, Function, FunctionsUpstream
+from toolfold.upstream.functions import _MAX_THREADS, Function, FunctionsUpstream
 
 MODULE = '''
 """A module with tools."""
@@ -195,10 +195,10 @@ def test_functions_that_never_end_are_bounded_in_number() -> None:
     async def main() -> None:
         upstream = FunctionsUpstream.of("own", [wait])
         await upstream.open()
-        calls = [upstream.call(Call(tool="wait", timeout_s=0.2)) for _ in range(MAX_THREADS + 8)]
+        calls = [upstream.call(Call(tool="wait", timeout_s=0.2)) for _ in range(_MAX_THREADS + 8)]
         results = await asyncio.gather(*calls, return_exceptions=True)
         assert all(isinstance(result, ServerTimeout) for result in results)
-        assert running <= MAX_THREADS
+        assert running <= _MAX_THREADS
         release.set()
         assert not (await upstream.call(Call(tool="wait"))).is_error
 
@@ -256,7 +256,7 @@ def test_a_thread_that_cannot_be_started_costs_no_turn(monkeypatch: pytest.Monke
         call = Call(tool="sum_of", arguments=Raw(b'{"a": 1, "b": 2}'), timeout_s=5)
         with monkeypatch.context() as patched:
             patched.setattr(threading.Thread, "start", refuse)
-            failed = [await upstream.call(call) for _ in range(MAX_THREADS)]
+            failed = [await upstream.call(call) for _ in range(_MAX_THREADS)]
         return failed, await upstream.call(call)
 
     failed, worked = asyncio.run(main())

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from toolfold.errors import ServerClosed, ServerTimeout
-from toolfold.testing.memory import MemoryUpstream
+from toolfold.testing.memory_upstream import MemoryUpstream
 from toolfold.types import Call
 
 

@@ -17,8 +17,8 @@ from toolfold.errors import ServerUnavailable
 from toolfold.types import ServerSpec
 from toolfold.upstream.openapi import OpenApiUpstream
 from toolfold.upstream.openapi.document import parse_document
-from toolfold.upstream.openapi.operations import Operation, Reader
-from toolfold.upstream.openapi.schemas import MAX_SCHEMA_BYTES, Schemas
+from toolfold.upstream.openapi.operations import Operation, OperationReader
+from toolfold.upstream.openapi.schemas import _MAX_SCHEMA_BYTES, SchemaConverter
 
 SWAGGER: dict[str, Any] = {
     "swagger": "2.0",
@@ -81,7 +81,7 @@ def body_of(schema: Any, **parts: Any) -> Any:
 
 
 def read(whole: dict[str, Any]) -> tuple[dict[str, Operation], list[str]]:
-    reader = Reader(whole)
+    reader = OperationReader(whole)
     return reader.operations(), reader.warnings
 
 
@@ -129,7 +129,7 @@ def test_what_is_no_document_is_refused(body: bytes, message: str) -> None:
 
 
 def test_yaml_that_unfolds_without_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("toolfold.upstream.openapi.document.MAX_DOCUMENT_VALUES", 100_000)
+    monkeypatch.setattr("toolfold.upstream.openapi.document._MAX_DOCUMENT_VALUES", 100_000)
     lines = ["openapi: 3.0.0", "a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 9)]
     with pytest.raises(ServerUnavailable, match="unfolds to more than"):
@@ -221,7 +221,7 @@ def test_what_one_tool_carries_is_bounded_and_still_accepts_all_that_fits() -> N
     schemas["S1000"] = {"type": "object"}
     whole = body_of({"$ref": "#/components/schemas/S0"}, components={"schemas": schemas})
     schema = input_of(whole)
-    assert len(json.dumps(schema)) < 2 * MAX_SCHEMA_BYTES
+    assert len(json.dumps(schema)) < 2 * _MAX_SCHEMA_BYTES
     assert any("left out here" in part.get("description", "") for part in schema["$defs"].values())
     value: dict[str, Any] = {}
     for _ in range(200):
@@ -258,7 +258,7 @@ def test_deep_and_broken_parts_do_no_harm() -> None:
 
 
 def test_finding_follows_escapes_and_lists() -> None:
-    schemas = Schemas(document(x={"a/b~c": [{"deep": 1}]}))
+    schemas = SchemaConverter(document(x={"a/b~c": [{"deep": 1}]}))
     assert schemas.find("#/x/a~1b~0c/0/deep") == 1
     assert schemas.find("#/x/a~1b~0c/1") is None
 

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from pool_scene import TOOL, Watch, pool_of, run
 
 from toolfold.errors import ConfigError, ServerUnavailable, UpstreamError
-from toolfold.testing.memory import MemoryUpstream
+from toolfold.testing.memory_upstream import MemoryUpstream
 from toolfold.types import Call, Listing, ServerInfo
 from toolfold.upstream.base import Hooks
 from toolfold.upstream.functions import FunctionsUpstream

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from pool_scene import QUICK, TOOL, Watch, pool_of, run
 
 from toolfold.errors import ServerClosed, ServerUnavailable
-from toolfold.testing.memory import MemoryUpstream
+from toolfold.testing.memory_upstream import MemoryUpstream
 from toolfold.types import Call, Listing, Outcome, ServerInfo
 from toolfold.upstream.pool import PoolLimits
 

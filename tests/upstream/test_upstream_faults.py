@@ -10,8 +10,8 @@ from msgspec import Raw
 from toolfold.errors import RemoteError
 from toolfold.testing.misbehaving import misbehaving_spec
 from toolfold.types import Call
-from toolfold.upstream.faults import masked
 from toolfold.upstream.pool import Pool
+from toolfold.upstream.redaction import redact_json
 
 SECRET = "secret-token-17"  # a value that must never be seen in an error
 
@@ -37,4 +37,4 @@ def test_data_that_is_nested_too_deeply_to_be_looked_through_is_not_shown() -> N
     deep: list[object] = []
     for _ in range(100_000):
         deep = [deep]
-    assert masked(deep, (SECRET,)) == "***"
+    assert redact_json(deep, (SECRET,)) == "***"

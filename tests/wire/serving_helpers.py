@@ -12,12 +12,12 @@ import httpx2
 from msgspec import Raw
 
 from toolfold.errors import ToolfoldError
-from toolfold.faces.mcp_server.http import Site, listening_socket, run
+from toolfold.faces.mcp_server.http import Site, listening_socket, run_site
 from toolfold.types import Caller
 from toolfold.wire.pipes import PipeWriter
-from toolfold.wire.serving import About, Client, Exchange, Fault, Hub, ServeOptions, Server
-from toolfold.wire.serving.http import McpHttp
-from toolfold.wire.serving.http_guard import Guard
+from toolfold.wire.serving import About, Client, Exchange, NotificationHub, RpcError, ServeOptions, Server
+from toolfold.wire.serving.http import McpHttpApp
+from toolfold.wire.serving.http_guard import HttpGuard
 from toolfold.wire.serving.stdio import serve_stdio
 
 MODERN = "2026-07-28"
@@ -32,7 +32,7 @@ class EchoApp:
     """Echoes parameters, asks the client, waits, fails, and publishes. `log` is what happened."""
 
     def __init__(self) -> None:
-        self.hub = Hub()
+        self.hub = NotificationHub()
         self.log: list[str] = []
         self.started = asyncio.Event()
         self.watched: list[str] = []
@@ -57,7 +57,7 @@ class EchoApp:
                 raise ValueError("a bug")
             case "unkind":
                 raise ToolfoldError("no such thing", next_action="ask for another")
-        raise Fault(-32601, f"no {exchange.method}")
+        raise RpcError(-32601, f"no {exchange.method}")
 
     async def _call(self, exchange: Exchange) -> Raw:
         params = json.loads(bytes(exchange.params))
@@ -162,7 +162,7 @@ async def on_pipe(app: EchoApp, options: ServeOptions | None = None) -> AsyncIte
 class Port:
     """An HTTP port that serves MCP, and a client for it."""
 
-    def __init__(self, number: int, client: httpx2.AsyncClient, mcp: McpHttp) -> None:
+    def __init__(self, number: int, client: httpx2.AsyncClient, mcp: McpHttpApp) -> None:
         self.number = number
         self.url = f"http://127.0.0.1:{number}/mcp"
         self.client = client
@@ -197,12 +197,14 @@ def events(text: str) -> list[Any]:
 
 
 @contextlib.asynccontextmanager
-async def on_http(app: EchoApp, options: ServeOptions | None = None, guard: Guard | None = None) -> AsyncIterator[Port]:
+async def on_http(
+    app: EchoApp, options: ServeOptions | None = None, guard: HttpGuard | None = None
+) -> AsyncIterator[Port]:
     """Serves the application over HTTP."""
-    mcp = McpHttp(Server(app, options), guard)
+    mcp = McpHttpApp(Server(app, options), guard)
     bound = listening_socket("127.0.0.1", 0)
     stop = asyncio.Event()
-    serving = asyncio.create_task(run(Site(mcp), bound, stop))
+    serving = asyncio.create_task(run_site(Site(mcp), bound, stop))
     try:
         async with httpx2.AsyncClient(timeout=10) as client:
             yield Port(bound.getsockname()[1], client, mcp)

@@ -11,10 +11,10 @@ from serving_helpers import META, EchoApp, Port, events, hello, legacy, modern, 
 
 from toolfold.errors import NotAuthorized
 from toolfold.types import Caller
-from toolfold.wire.headers import header_value
+from toolfold.wire.headers import encode_header
 from toolfold.wire.serving import ServeOptions
-from toolfold.wire.serving.http_guard import Guard
-from toolfold.wire.values import TOOLS_CHANGED
+from toolfold.wire.serving.http_guard import HttpGuard
+from toolfold.wire.types import TOOLS_CHANGED
 
 
 def by_key(headers: Mapping[str, str]) -> Caller:
@@ -81,7 +81,7 @@ def test_names_that_no_header_can_carry_come_in_base64(name: str) -> None:
     async def main() -> None:
         async with on_http(EchoApp()) as port:
             request = modern("tools/call", {"name": name})
-            answer = await port.post(request, Mcp_Name=header_value(name))
+            answer = await port.post(request, Mcp_Name=encode_header(name))
             assert answer.status_code == 200, answer.text
 
     asyncio.run(main())
@@ -275,7 +275,7 @@ def test_a_session_that_nobody_uses_ends() -> None:
 
 def test_a_client_cannot_use_the_session_of_another_caller() -> None:
     async def main() -> None:
-        async with on_http(EchoApp(), guard=Guard(identify=by_key)) as port:
+        async with on_http(EchoApp(), guard=HttpGuard(identify=by_key)) as port:
             name = await port.session(Authorization="Bearer ann")
             foreign = {"Mcp_Session_Id": name, "Authorization": "Bearer bob"}
             assert (await port.post(legacy("echo"), **foreign)).status_code == 404
@@ -290,7 +290,7 @@ def test_a_client_cannot_use_the_session_of_another_caller() -> None:
 
 def test_without_a_key_nothing_is_answered_where_keys_are_asked_for() -> None:
     async def main() -> None:
-        async with on_http(EchoApp(), guard=Guard(any_host=True, identify=by_key)) as port:
+        async with on_http(EchoApp(), guard=HttpGuard(any_host=True, identify=by_key)) as port:
             for request in (modern("echo"), hello(), {"nonsense": 1}):
                 answer = await port.post(request)
                 assert answer.status_code == 401
@@ -362,7 +362,7 @@ def test_what_cannot_be_read_or_is_too_large_is_refused() -> None:
 
 def test_many_clients_at_once_each_get_their_own_answer() -> None:
     async def main() -> None:
-        async with on_http(EchoApp(), guard=Guard(identify=by_key)) as port:
+        async with on_http(EchoApp(), guard=HttpGuard(identify=by_key)) as port:
 
             async def one(number: int) -> None:
                 request = modern("echo", {"n": number}, key=number)

@@ -8,22 +8,22 @@ from typing import Any
 import pytest
 from serving_helpers import EchoApp, Port, events, hello, legacy, on_http
 
-from toolfold.wire.serving import http_legacy
-from toolfold.wire.serving.http_stream import Stream
+from toolfold.wire.serving import http_sessions as http_legacy
+from toolfold.wire.serving.http_stream import ResponseStream
 
 MEGABYTE = 1_000_000
 
 
 def kept_bytes() -> int:
     gc.collect()
-    return sum(one.size for one in gc.get_objects() if type(one) is Stream)
+    return sum(one.size for one in gc.get_objects() if type(one) is ResponseStream)
 
 
 @pytest.mark.parametrize(("linger_s", "most"), [(60.0, 6 * MEGABYTE), (0.0, 0)])
 def test_of_the_answers_that_were_sent_few_bytes_are_kept_and_not_for_long(
     monkeypatch: pytest.MonkeyPatch, linger_s: float, most: int
 ) -> None:
-    monkeypatch.setattr(http_legacy, "LINGER_S", linger_s)
+    monkeypatch.setattr(http_legacy, "_LINGER_S", linger_s)
 
     async def main() -> int:
         async with on_http(EchoApp()) as port:

@@ -8,8 +8,8 @@ import pytest
 from serving_helpers import META, EchoApp, hello, legacy, modern, on_pipe
 
 from toolfold.wire.serving import ServeOptions
-from toolfold.wire.serving.hub import RESOURCE_UPDATED
-from toolfold.wire.values import TOOLS_CHANGED
+from toolfold.wire.serving.notifications import RESOURCE_UPDATED
+from toolfold.wire.types import TOOLS_CHANGED
 
 ABLE: dict[str, Any] = {"elicitation": {}}
 

@@ -11,9 +11,9 @@ from msgspec import Raw
 from serving_helpers import EchoApp, Port, modern, on_http, on_pipe, raw
 
 from toolfold.types import Caller
-from toolfold.wire.serving import Exchange, Fault, ServeOptions
-from toolfold.wire.serving.http_guard import Guard
-from toolfold.wire.serving.sealing import Sealer, request_digest
+from toolfold.wire.serving import Exchange, RpcError, ServeOptions
+from toolfold.wire.serving.http_guard import HttpGuard
+from toolfold.wire.serving.request_state import StateSigner, request_digest
 
 ABLE: dict[str, Any] = {"elicitation": {}}
 YES = {"action": "accept", "content": {}}
@@ -145,7 +145,7 @@ def by_key(headers: Mapping[str, str]) -> Caller:
 def test_a_state_belongs_to_its_caller() -> None:
     async def main() -> None:
         app = EchoApp()
-        async with on_http(app, guard=Guard(identify=by_key)) as port:
+        async with on_http(app, guard=HttpGuard(identify=by_key)) as port:
             first = (await port.post(call(), Authorization="ann")).json()
             stolen = await port.post(again(first), Authorization="bob")
             assert stolen.json()["error"]["code"] == -32602
@@ -208,6 +208,6 @@ def test_a_state_does_not_depend_on_how_the_request_is_written() -> None:
 
 
 def test_a_state_of_another_process_is_refused() -> None:
-    state = Raw(json.dumps(Sealer(10).seal("held", "h", "me", "d")).encode())
-    with pytest.raises(Fault):
-        Sealer(10).open(state, "me", "d")
+    state = Raw(json.dumps(StateSigner(10).seal("held", "h", "me", "d")).encode())
+    with pytest.raises(RpcError):
+        StateSigner(10).open(state, "me", "d")

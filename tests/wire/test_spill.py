@@ -16,8 +16,8 @@ from wire_helpers import QUICK, names, opened, raw, text_of, value
 from toolfold.errors import FrameTooLarge, OutputFull, RemoteError, ServerTimeout
 from toolfold.testing.misbehaving import misbehaving
 from toolfold.wire import Handlers, WireOptions
-from toolfold.wire.framing import LineFramer
-from toolfold.wire.spill import Spill, Spiller
+from toolfold.wire.pipes import LineFramer
+from toolfold.wire.spill import Spill, SpillPolicy
 from toolfold.wire.sse import SseParser
 
 
@@ -38,7 +38,7 @@ def test_lines_come_out_whole_and_in_order_whatever_the_pieces(lines: list[bytes
         1000,
         found.append,
         lambda head, tail, count: pytest.fail("nothing is skipped"),
-        spiller=Spiller("/tmp", 20, 1000, 1000),
+        spiller=SpillPolicy("/tmp", 20, 1000, 1000),
         on_spilled=lambda spill: found.append(content(spill)),
     )
     data = b"".join(line + b"\n" for line in lines)
@@ -61,7 +61,7 @@ def test_events_come_out_whole_and_in_order_whatever_the_pieces(events: list[lis
         lines += [f"id: {number}", *(f"data: {line}" for line in event), "retry: 5", ""]
     data = "".join(line + end for line in lines).encode()
     found: list[tuple[str | None, bytes]] = []
-    parser = SseParser(1000, Spiller("/tmp", 20, 1000, 1000))
+    parser = SseParser(1000, SpillPolicy("/tmp", 20, 1000, 1000))
     for start in range(0, len(data), size):
         for one in parser.feed(data[start : start + size]):
             assert not one.oversized

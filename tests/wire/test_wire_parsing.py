@@ -13,13 +13,13 @@ from msgspec import Raw
 
 from toolfold.errors import ServerUnavailable
 from toolfold.wire import ToolList
-from toolfold.wire.framing import LineFramer
-from toolfold.wire.headers import ParameterHeaders, header_value, wrong_mark
-from toolfold.wire.jsonrpc import number_of, remote_error
-from toolfold.wire.peer import Peer
-from toolfold.wire.salvage import clean_utf8, id_at_edges, salvage
+from toolfold.wire.dispatcher import Dispatcher
+from toolfold.wire.headers import ParameterHeaders, _keyword_problem, encode_header
+from toolfold.wire.jsonrpc import parse_number, remote_error
+from toolfold.wire.pipes import LineFramer
+from toolfold.wire.repair import id_from_edges, repair, replace_invalid_utf8
 from toolfold.wire.sse import Event, SseParser
-from toolfold.wire.values import Handlers, HttpTarget, WireOptions
+from toolfold.wire.types import Handlers, HttpTarget, WireOptions
 
 
 def lines_of(pieces: list[bytes], limit: int = 1000) -> list[bytes | int]:
@@ -92,13 +92,13 @@ def test_an_event_over_the_cap_is_skipped_and_said() -> None:
     ],
 )
 def test_messages_are_found_among_noise(line: bytes, count: int, noise: str) -> None:
-    found = salvage(line)
+    found = repair(line)
     assert (len(found.messages), found.noise) == (count, noise)
 
 
 def test_noise_of_any_depth_or_size_is_no_danger() -> None:
     for line in (b"[" * 200_000, b'{"a":' * 200_000, b"{" * 500_000, b'{"id":1e999999,"result":{}}'):
-        salvage(line)
+        repair(line)
 
 
 @pytest.mark.parametrize(
@@ -113,12 +113,12 @@ def test_noise_of_any_depth_or_size_is_no_danger() -> None:
     ],
 )
 def test_the_id_of_an_oversized_answer_is_found_at_its_edges(head: bytes, tail: bytes, number: int | None) -> None:
-    assert id_at_edges(head, tail) == number
+    assert id_from_edges(head, tail) == number
 
 
 @given(st.binary(max_size=100))
 def test_text_is_made_utf8_and_left_alone_where_it_is(data: bytes) -> None:
-    cleaned = clean_utf8(data)
+    cleaned = replace_invalid_utf8(data)
     assert cleaned.decode() is not None
     try:
         data.decode()
@@ -132,7 +132,7 @@ def test_text_is_made_utf8_and_left_alone_where_it_is(data: bytes) -> None:
     [(7, 7), (7.0, 7), ("7", 7), (7.5, None), ("x", None), (None, None), (True, None), ("-7", None), ("9" * 30, None)],
 )
 def test_ids_are_read_kindly(given_id: object, number: int | None) -> None:
-    assert number_of(given_id) == number
+    assert parse_number(given_id) == number
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,7 @@ def test_errors_are_read_kindly(error: object, code: int, message: str) -> None:
     ],
 )
 def test_header_values_that_cannot_stand_as_they_are_go_as_base64(text: str, shown: str) -> None:
-    assert header_value(text) == shown
+    assert encode_header(text) == shown
 
 
 def marked(**properties: object) -> Raw:
@@ -195,12 +195,12 @@ def test_marked_parameters_become_headers() -> None:
     ],
 )
 def test_wrong_marks_are_found(schema: object) -> None:
-    assert wrong_mark(schema)
+    assert _keyword_problem(schema)
 
 
 def test_data_that_only_looks_like_a_mark_is_none() -> None:
     schema = {"properties": {"a": {"default": {"x-mcp-header": "A"}, "enum": [{"x-mcp-header": ""}]}}}
-    assert wrong_mark(schema) == ""
+    assert _keyword_problem(schema) == ""
 
 
 def test_the_wire_loads_no_http_client_before_one_is_needed() -> None:
@@ -211,25 +211,25 @@ def test_the_wire_loads_no_http_client_before_one_is_needed() -> None:
 
 def test_capabilities_must_be_an_object() -> None:
     with pytest.raises(ValueError, match="JSON object"):
-        Peer(Handlers(), Raw(b"[]"))
+        Dispatcher(Handlers(), Raw(b"[]"))
 
 
 @pytest.mark.parametrize("url", ["ftp://x/", "nothing", "http://", "http://[::1"])
 def test_an_address_that_is_none_is_refused(url: str) -> None:
-    from toolfold.wire.http_client import Http
+    from toolfold.wire.http_client import HttpClient
 
     async def main() -> None:
-        Http(HttpTarget(url), WireOptions())
+        HttpClient(HttpTarget(url), WireOptions())
 
     with pytest.raises(ServerUnavailable, match="address"):
         asyncio.run(main())
 
 
 def test_a_header_that_cannot_be_sent_is_named_and_its_value_not_shown() -> None:
-    from toolfold.wire.http_client import Http
+    from toolfold.wire.http_client import HttpClient
 
     async def main() -> None:
-        Http(HttpTarget("http://127.0.0.1/", {"Authorization": "Bearer secret\nX: y"}), WireOptions())
+        HttpClient(HttpTarget("http://127.0.0.1/", {"Authorization": "Bearer secret\nX: y"}), WireOptions())
 
     with pytest.raises(ServerUnavailable, match="Authorization") as caught:
         asyncio.run(main())

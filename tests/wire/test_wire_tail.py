@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolfold.wire.tail import last_members
+from toolfold.wire.results import trailing_members
 
 plain = st.none() | st.booleans() | st.integers(-(2**31), 2**31) | st.sampled_from(["complete", "input_required", ""])
 tricky = st.sampled_from(['"isError":true}', ',"isError":true', '\\"isError\\":true}', "{", "}", '","isError":true'])
@@ -23,7 +23,7 @@ def test_what_is_found_is_what_the_whole_says_at_its_top(
     value: dict[str, object], indent: int | None, raw: bool
 ) -> None:
     text = json.dumps(value, indent=indent, ensure_ascii=raw).encode()
-    for name, written in last_members(text, least=0).items():
+    for name, written in trailing_members(text, least=0).items():
         assert json.loads(written) == value[name.decode()]
 
 
@@ -38,4 +38,4 @@ def test_what_is_found_is_what_the_whole_says_at_its_top(
     ],
 )
 def test_members_at_the_end_are_found_and_those_further_in_are_not(text: bytes, found: dict[bytes, bytes]) -> None:
-    assert last_members(text, least=0) == found
+    assert trailing_members(text, least=0) == found

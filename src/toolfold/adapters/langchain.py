@@ -8,13 +8,13 @@ from collections.abc import Callable, Coroutine
 from importlib import import_module
 from typing import Any
 
-from toolfold.adapters.toolkit import Source, Toolkit
-from toolfold.blocking import BlockingGateway
+from toolfold.adapters.toolkit import Toolkit, ToolSource
+from toolfold.blocking_gateway import BlockingGateway
 from toolfold.errors import ConfigError
 from toolfold.types import LOCAL, Caller
 
 
-async def langchain_tools(source: Source, *, caller: Caller = LOCAL) -> list[Any]:
+async def langchain_tools(source: ToolSource, *, caller: Caller = LOCAL) -> list[Any]:
     """The tools of a gateway or surface for LangChain and LangGraph."""
     try:
         tool_class = import_module("langchain_core.tools").StructuredTool
@@ -25,27 +25,27 @@ async def langchain_tools(source: Source, *, caller: Caller = LOCAL) -> list[Any
     toolkit = Toolkit(source, caller=caller)
     made = []
     for one in await toolkit.definitions():
-        run = _caller_of(toolkit, one["name"])
+        run = _call_function(toolkit, one["name"])
         made.append(
             tool_class(
                 name=one["name"],
                 description=one.get("description", ""),
                 args_schema=one["inputSchema"],
                 coroutine=run,
-                func=_waiting(source, run) if isinstance(source, BlockingGateway) else None,
+                func=_blocking_form(source, run) if isinstance(source, BlockingGateway) else None,
             )
         )
     return made
 
 
-def _caller_of(toolkit: Toolkit, name: str) -> Callable[..., Coroutine[Any, Any, str]]:
+def _call_function(toolkit: Toolkit, name: str) -> Callable[..., Coroutine[Any, Any, str]]:
     async def run(**arguments: Any) -> str:
         return (await toolkit.call(name, arguments)).text
 
     return run
 
 
-def _waiting(gateway: BlockingGateway, run: Callable[..., Coroutine[Any, Any, str]]) -> Callable[..., str]:
+def _blocking_form(gateway: BlockingGateway, run: Callable[..., Coroutine[Any, Any, str]]) -> Callable[..., str]:
     def wait(**arguments: Any) -> str:
         return gateway.run(run(**arguments))
 

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Iterable
 from typing import Any
 
-from toolfold.adapters.toolkit import Toolkit, part
+from toolfold.adapters.toolkit import Toolkit, get_field
 
 
 class OpenAITools(Toolkit):
@@ -20,21 +20,23 @@ class OpenAITools(Toolkit):
 
     async def run_chat(self, message: Any) -> list[dict[str, Any]]:
         """Runs the tool calls of an assistant message, all at once, and gives the messages to send after it."""
-        calls = list(part(message, "tool_calls") or ())
-        functions = [part(call, "function") for call in calls]
-        done = await asyncio.gather(*(self.call(part(one, "name"), part(one, "arguments")) for one in functions))
+        calls = list(get_field(message, "tool_calls") or ())
+        functions = [get_field(call, "function") for call in calls]
+        done = await asyncio.gather(
+            *(self.call(get_field(one, "name"), get_field(one, "arguments")) for one in functions)
+        )
         return [
-            {"role": "tool", "tool_call_id": part(call, "id"), "content": called.text}
+            {"role": "tool", "tool_call_id": get_field(call, "id"), "content": called.text}
             for call, called in zip(calls, done, strict=True)
         ]
 
     async def run_responses(self, response: Any) -> list[dict[str, Any]]:
         """Runs the function calls of a response, or of a list of its output items, and gives the items to send next."""
-        items: Iterable[Any] = response if isinstance(response, list) else part(response, "output") or ()
-        calls = [item for item in items if part(item, "type") == "function_call"]
-        done = await asyncio.gather(*(self.call(part(one, "name"), part(one, "arguments")) for one in calls))
+        items: Iterable[Any] = response if isinstance(response, list) else get_field(response, "output") or ()
+        calls = [item for item in items if get_field(item, "type") == "function_call"]
+        done = await asyncio.gather(*(self.call(get_field(one, "name"), get_field(one, "arguments")) for one in calls))
         return [
-            {"type": "function_call_output", "call_id": part(call, "call_id"), "output": called.text}
+            {"type": "function_call_output", "call_id": get_field(call, "call_id"), "output": called.text}
             for call, called in zip(calls, done, strict=True)
         ]
 

@@ -11,17 +11,17 @@ from pydantic_ai.tools import ToolDefinition
 from pydantic_ai.toolsets import AbstractToolset, ToolsetTool
 from pydantic_core import SchemaValidator, core_schema
 
-from toolfold.adapters.toolkit import Source, Toolkit
+from toolfold.adapters.toolkit import Toolkit, ToolSource
 from toolfold.types import LOCAL, Caller
 
-MAX_RETRIES = 3
-ANYTHING = SchemaValidator(core_schema.any_schema())
+_MAX_RETRIES = 3
+_ANY_ARGUMENTS = SchemaValidator(core_schema.any_schema())
 
 
 class SurfaceToolset(AbstractToolset[Any]):
     """The tools of a gateway or surface for pydantic-ai."""
 
-    def __init__(self, source: Source, *, caller: Caller = LOCAL, toolset_id: str = "toolfold") -> None:
+    def __init__(self, source: ToolSource, *, caller: Caller = LOCAL, toolset_id: str = "toolfold") -> None:
         self._toolkit = Toolkit(source, caller=caller)
         self._id = toolset_id
 
@@ -41,8 +41,8 @@ class SurfaceToolset(AbstractToolset[Any]):
                     description=one.get("description"),
                     parameters_json_schema=one["inputSchema"],
                 ),
-                max_retries=MAX_RETRIES,
-                args_validator=ANYTHING,
+                max_retries=_MAX_RETRIES,
+                args_validator=_ANY_ARGUMENTS,
             )
             for one in await self._toolkit.definitions()
         }

@@ -6,19 +6,19 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
-from toolfold.blocking import BlockingGateway
+from toolfold.blocking_gateway import BlockingGateway
 from toolfold.errors import ToolNotFound
-from toolfold.faces.surface.base import Ask, Surface
+from toolfold.faces.surface.base import Surface, SurfaceCall
 from toolfold.faces.surface.discovery import DiscoverySurface
 from toolfold.faces.surface.results import error_dict, error_result
 from toolfold.gateway import Gateway
 from toolfold.types import EMPTY_OBJECT, LOCAL, Caller
 
-Source = Gateway | BlockingGateway | Surface
+ToolSource = Gateway | BlockingGateway | Surface
 """Where tools come from. A gateway is shown through the discovery operations."""
 
 
-class Called(Struct, frozen=True):
+class ToolResult(Struct, frozen=True):
     """A `CallToolResult`, decoded."""
 
     content: list[dict[str, Any]]
@@ -28,7 +28,7 @@ class Called(Struct, frozen=True):
     @property
     def text(self) -> str:
         """What a library that knows only text can show. What is no text is named by its kind and type."""
-        parts = [_shown(block) for block in self.content]
+        parts = [_block_text(block) for block in self.content]
         if not parts and self.structured is not None:
             return msgspec.json.encode(self.structured).decode()
         return "\n".join(parts)
@@ -37,8 +37,8 @@ class Called(Struct, frozen=True):
 class Toolkit:
     """The tools of a surface for one caller."""
 
-    def __init__(self, source: Source, *, caller: Caller = LOCAL) -> None:
-        self.surface = surface_of(source)
+    def __init__(self, source: ToolSource, *, caller: Caller = LOCAL) -> None:
+        self.surface = _surface_of(source)
         self.caller = caller
 
     async def instructions(self) -> str:
@@ -49,29 +49,29 @@ class Toolkit:
         """The tools as MCP describes them."""
         return [msgspec.json.decode(raw) for raw in await self.surface.tools(self.caller)]
 
-    async def call(self, name: str, arguments: Any) -> Called:
+    async def call(self, name: str, arguments: Any) -> ToolResult:
         """Calls a tool with what a model wrote: an object, or its JSON text. What goes wrong is a result, too."""
-        ask = Ask(name=name, arguments=_raw(arguments), caller=self.caller)
+        ask = SurfaceCall(name=name, arguments=_raw_arguments(arguments), caller=self.caller)
         try:
             raw = await self.surface.call(ask)
         except ToolNotFound as error:
             raw = error_result(error_dict(error))
         result = msgspec.json.decode(raw)
-        return Called(result.get("content") or [], bool(result.get("isError")), result.get("structuredContent"))
+        return ToolResult(result.get("content") or [], bool(result.get("isError")), result.get("structuredContent"))
 
 
-def surface_of(source: Source) -> Surface:
+def _surface_of(source: ToolSource) -> Surface:
     if isinstance(source, BlockingGateway):
         return DiscoverySurface(source.gateway)
     return DiscoverySurface(source) if isinstance(source, Gateway) else source
 
 
-def part(value: Any, name: str) -> Any:
+def get_field(value: Any, name: str) -> Any:
     """A field of what a library hands out: a dictionary, or an object of its own."""
     return value.get(name) if isinstance(value, Mapping) else getattr(value, name, None)
 
 
-def _raw(arguments: Any) -> Raw:
+def _raw_arguments(arguments: Any) -> Raw:
     if isinstance(arguments, str):
         return Raw(arguments.encode("utf-8", "replace")) if arguments.strip() else EMPTY_OBJECT
     if arguments is None:
@@ -82,7 +82,7 @@ def _raw(arguments: Any) -> Raw:
         return Raw(msgspec.json.encode(f"not JSON: {type(error).__name__}"))  # which the surface refuses
 
 
-def _shown(block: dict[str, Any]) -> str:
+def _block_text(block: dict[str, Any]) -> str:
     if isinstance(block.get("text"), str):
         return str(block["text"])
     resource = block.get("resource")

@@ -7,10 +7,10 @@ from msgspec import Struct
 
 from toolfold.model import Usage
 
-FRUITLESS_SEARCHES = 3
+FRUITLESS_SEARCHES_MAX = 3
 """Searches in a row that found nothing new, after which searching on is refused until something else was done."""
 
-BUDGETED = {"tool": "calls", "sandbox": "code_runs"}
+BUDGET_OF_COMMAND = {"tool": "calls", "sandbox": "code_runs"}
 """Commands that have a budget of their own."""
 
 
@@ -27,13 +27,13 @@ class Budgets(Struct, frozen=True, kw_only=True):
     """History above it becomes handles, oldest first."""
 
 
-class Spent:
+class BudgetTracker:
     """What a run has used. A sub-agent's counts as `above`'s too, at once, so that neither goes over its budgets.
 
     In a replay nothing is `timed`: what ran out then is in the record.
     """
 
-    def __init__(self, budgets: Budgets, *, above: "Spent | None" = None, timed: bool = True) -> None:
+    def __init__(self, budgets: Budgets, *, above: "BudgetTracker | None" = None, timed: bool = True) -> None:
         self.budgets = budgets
         self.steps = 0
         self.calls = 0
@@ -87,8 +87,8 @@ class Spent:
         """The cost is rounded: which of two sub-agents was faster must not show in its last digits."""
         return Usage(self.input_tokens, self.output_tokens, None if self.cost is None else round(self.cost, 9))
 
-    def _all(self) -> "Iterator[Spent]":
-        one: Spent | None = self
+    def _all(self) -> "Iterator[BudgetTracker]":
+        one: BudgetTracker | None = self
         while one is not None:
             yield one
             one = one.above

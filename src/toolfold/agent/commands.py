@@ -13,9 +13,9 @@ from msgspec import Struct, field
 
 from toolfold.errors import ToolfoldError
 from toolfold.model import Reply, ToolOffer, json_objects
-from toolfold.outputs.routing import MODES, Mode
+from toolfold.outputs.tool_output import MODES, Mode
 
-MAX_BATCH = 20
+_BATCH_MAX = 20
 
 
 class Search(Struct, frozen=True, kw_only=True, tag_field="type", tag="search"):
@@ -93,7 +93,7 @@ class Batch(Struct, frozen=True, kw_only=True, tag_field="type", tag="batch"):
 
 Command = Single | Batch
 
-NAMES: dict[str, type[Struct]] = {
+_COMMAND_TYPES: dict[str, type[Struct]] = {
     "search": Search,
     "tool": UseTool,
     "sandbox": Sandbox,
@@ -115,62 +115,62 @@ class BadCommand(ToolfoldError):
 _THINKING = re.compile(r"<(think|thinking|reasoning)>.*?(?:</\1>|\Z)", re.DOTALL | re.IGNORECASE)
 
 
-def without_thinking(text: str) -> str:
+def _strip_thinking(text: str) -> str:
     """What a model said, less what it only thought aloud."""
     return _THINKING.sub("", text)
 
 
-def read(reply: Reply, allowed: tuple[str, ...]) -> tuple[tuple[str, Single], ...]:
+def parse_commands(reply: Reply, allowed: tuple[str, ...]) -> tuple[tuple[str, Single], ...]:
     """The commands of a reply, each with the id that its answer needs. Raises `BadCommand`."""
     found: list[tuple[str, Single]] = []
     if reply.uses:
         for use in reply.uses:
-            found += [(use.id, one) for one in _flat(_from_use(use.name, use.arguments, allowed), allowed)]
+            found += [(use.id, one) for one in _flatten(_from_use(use.name, use.arguments, allowed), allowed)]
     else:
-        found += [("", one) for one in _flat(_from_text(reply.text), allowed)]
+        found += [("", one) for one in _flatten(_from_text(reply.text), allowed)]
     if not found:
-        raise _bad("no command was given", allowed)
-    if len(found) > MAX_BATCH:
-        raise _bad(f"{len(found)} commands at once; at most {MAX_BATCH} are done in one turn", allowed)
+        raise _bad_command("no command was given", allowed)
+    if len(found) > _BATCH_MAX:
+        raise _bad_command(f"{len(found)} commands at once; at most {_BATCH_MAX} are done in one turn", allowed)
     return tuple(found)
 
 
-def _flat(command: Command, allowed: tuple[str, ...]) -> Iterator[Single]:
+def _flatten(command: Command, allowed: tuple[str, ...]) -> Iterator[Single]:
     for one in command.commands if isinstance(command, Batch) else (command,):
-        if name_of(one) not in allowed:
-            raise _bad(f"the command {name_of(one)!r} is not there in this turn", allowed)
+        if command_name(one) not in allowed:
+            raise _bad_command(f"the command {command_name(one)!r} is not there in this turn", allowed)
         yield one
 
 
-def name_of(command: Command) -> str:
+def command_name(command: Command) -> str:
     return str(command.__struct_config__.tag)
 
 
 def _from_use(name: str, arguments: dict[str, Any], allowed: tuple[str, ...]) -> Command:
-    if name not in NAMES:
-        raise _bad(f"there is no command {name!r}", allowed)
+    if name not in _COMMAND_TYPES:
+        raise _bad_command(f"there is no command {name!r}", allowed)
     try:
-        return _command({**arguments, "type": name})
+        return _convert({**arguments, "type": name})
     except msgspec.ValidationError as error:
-        raise _bad(f"the command {name!r} cannot be read: {error}", allowed) from error
+        raise _bad_command(f"the command {name!r} cannot be read: {error}", allowed) from error
 
 
 def _from_text(text: str) -> Command:
     problem = "it holds no whole JSON object"
-    for found in json_objects(without_thinking(text)):
+    for found in json_objects(_strip_thinking(text)):
         try:
-            return _command(found)
+            return _convert(found)
         except msgspec.ValidationError as error:
             problem = str(error)
-    raise _bad(f"the answer is no command: {problem}", tuple(NAMES))
+    raise _bad_command(f"the answer is no command: {problem}", tuple(_COMMAND_TYPES))
 
 
-def _command(given: dict[str, Any]) -> Command:
+def _convert(given: dict[str, Any]) -> Command:
     found: Command = msgspec.convert(given, Command)
     return found
 
 
-def _bad(problem: str, allowed: tuple[str, ...]) -> BadCommand:
+def _bad_command(problem: str, allowed: tuple[str, ...]) -> BadCommand:
     return BadCommand(
         problem,
         hints=[f"commands: {', '.join(allowed)}"],
@@ -193,7 +193,7 @@ def _schema(required: tuple[str, ...], **properties: Any) -> dict[str, Any]:
     }
 
 
-SCHEMAS: dict[str, dict[str, Any]] = {
+_SCHEMAS: dict[str, dict[str, Any]] = {
     "search": _schema(
         ("query",),
         query={"type": "string", "description": "What you want to get done, in plain words."},
@@ -212,22 +212,22 @@ SCHEMAS: dict[str, dict[str, Any]] = {
     ),
     "agent": _schema(("agent", "task"), agent=_TEXT, task=_TEXT),
     "task_status": _schema(("status",), status=_TEXT),
-    "batch": _schema(("commands",), commands={"type": "array", "items": {"type": "object"}, "maxItems": MAX_BATCH}),
+    "batch": _schema(("commands",), commands={"type": "array", "items": {"type": "object"}, "maxItems": _BATCH_MAX}),
     "finish": _schema(("report",), report={"type": "string", "description": "The final report."}, data={}),
     "fail": _schema(("reason",), reason=_TEXT),
 }
 
 
-def offers(allowed: tuple[str, ...]) -> tuple[ToolOffer, ...]:
+def tool_offers(allowed: tuple[str, ...]) -> tuple[ToolOffer, ...]:
     """The commands as native tools."""
-    return tuple(ToolOffer(name, (NAMES[name].__doc__ or "").strip(), SCHEMAS[name]) for name in allowed)
+    return tuple(ToolOffer(name, (_COMMAND_TYPES[name].__doc__ or "").strip(), _SCHEMAS[name]) for name in allowed)
 
 
 def answer_schema(allowed: tuple[str, ...]) -> dict[str, Any]:
     """The commands as one JSON Schema, for models that only write JSON."""
     options = []
     for name in allowed:
-        schema = SCHEMAS[name]
+        schema = _SCHEMAS[name]
         properties = {"type": {"const": name}, **schema["properties"]}
         options.append({**schema, "properties": properties, "required": ["type", *schema["required"]]})
     return {"anyOf": options}

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from toolfold import tokens
 from toolfold.agent import prompts
-from toolfold.agent.budgets import Budgets, Spent
+from toolfold.agent.budgets import Budgets, BudgetTracker
 from toolfold.agent.commands import (
     BadCommand,
     Delegate,
@@ -23,35 +23,35 @@ from toolfold.agent.commands import (
     Search,
     Single,
     answer_schema,
-    name_of,
-    offers,
-    read,
+    command_name,
+    parse_commands,
+    tool_offers,
 )
-from toolfold.agent.performing import Performer, about, as_plain, failed
-from toolfold.agent.record import Record
-from toolfold.agent.replay import Memory, Opened, RecordEnds, digest
-from toolfold.agent.state import Answer, State, as_json, headed
-from toolfold.agent.world import Result, World
+from toolfold.agent.conversation import CommandAnswer, Conversation, format_result, to_json
+from toolfold.agent.environment import CommandResult, Environment
+from toolfold.agent.executor import CommandExecutor, command_as_dict, describe_command, error_result
+from toolfold.agent.record import RunRecord
+from toolfold.agent.replay import RecordExhausted, RunMemory, RunOpening, prompt_digest
 from toolfold.errors import ModelError, ToolfoldError
 from toolfold.model import Model, Prompt, Reply, Usage
-from toolfold.outputs.wrapper import final_report, new_nonce
+from toolfold.outputs.prompts import new_nonce, parse_final_report
 
-BAD_REPLIES = 4
+_BAD_REPLIES_MAX = 4
 """Replies in a row without a command, after which a run gives up."""
 
-LAST_WORD_S = 60.0
+_FINAL_REPORT_S = 60.0
 """How long the model may take for its final report when the run's time is over."""
 
-MAX_DEPTH = 3
+_DEPTH_MAX = 3
 """Agents below one another, the run's own counted."""
 
-SLACK = 16
+_WINDOW_SLACK = 16
 """A part of the model's window that stays free: other models count a little differently."""
 
-Ending = Literal["finished", "failed", "out_of_budget"]
+_Ending = Literal["finished", "failed", "out_of_budget"]
 
 
-class Definition(Struct, frozen=True, kw_only=True):
+class AgentDefinition(Struct, frozen=True, kw_only=True):
     """An agent: who it is, what it may use, and how much of it."""
 
     name: str = "planner"
@@ -66,11 +66,11 @@ class Definition(Struct, frozen=True, kw_only=True):
     """When results of this agent's calls are stored, and how they are extracted from, where it differs."""
 
 
-class Report(Struct, frozen=True, kw_only=True):
+class AgentReport(Struct, frozen=True, kw_only=True):
     """How a run ended. `synthetic`: the model gave no report, this one says why."""
 
     run: str
-    ending: Ending
+    ending: _Ending
     text: str
     data: Any = None
     synthetic: bool = False
@@ -83,71 +83,71 @@ class Report(Struct, frozen=True, kw_only=True):
         return found
 
 
-class Surroundings(Struct, frozen=True, kw_only=True):
+class RunContext(Struct, frozen=True, kw_only=True):
     """What a run and its sub-agents share."""
 
-    world: World
-    record: Record
-    memory: Memory
+    world: Environment
+    record: RunRecord
+    memory: RunMemory
     run: str
     model_for: Callable[[str], Model]
     """A model by its name; empty: the configured one."""
-    agents: Mapping[str, Definition] = {}
+    agents: Mapping[str, AgentDefinition] = {}
 
 
 class Planner:
     """One agent on one task. `path` says where it stands in the run: empty at the top."""
 
     def __init__(
-        self, definition: Definition, around: Surroundings, *, path: str = "", above: Spent | None = None
+        self, definition: AgentDefinition, around: RunContext, *, path: str = "", above: BudgetTracker | None = None
     ) -> None:
         self._definition = definition
         self._around = around
         self._path = path
         self._world = around.world.under(definition.thresholds)
         self._model = around.model_for(definition.model)
-        self.spent = Spent(definition.budgets, above=above, timed=around.memory.timed)
+        self.spent = BudgetTracker(definition.budgets, above=above, timed=around.memory.timed)
         self.holds = False
         """Whether stored outputs are there, by what commands came to: a replay has only that."""
-        self._opened: Opened
+        self._opened: RunOpening
 
-    async def run(self, task: str) -> Report:
+    async def run(self, task: str) -> AgentReport:
         around = self._around
         opened = self._opened = around.memory.opened(self._path) or await self._open()
         around.record.write(
             "run.started", self._path, run=around.run, task=task, definition=self._definition, opened=opened
         )
-        state = State(task, opened.provider_tree, opened.preloaded, tokens.count)
+        state = Conversation(task, opened.provider_tree, opened.preloaded, tokens.count)
         try:
             report = await self._loop(state)
         except ModelError as error:
             report = self._report("failed", f"{error.message}. {error.next_action}".strip(), synthetic=True)
-        except RecordEnds as end:
+        except RecordExhausted as end:
             if self._path:
                 raise
             report = self._report("failed", f"{end}. Run it live, or replay a run that was ended", synthetic=True)
         around.record.write("run.ended", self._path, report=report)
         return report
 
-    async def _open(self) -> Opened:
+    async def _open(self) -> RunOpening:
         """What a run begins with."""
         world, known, model = self._world, self._around.agents, self._model
-        names = self._definition.agents if self._path.count("/") + 1 < MAX_DEPTH else ()
+        names = self._definition.agents if self._path.count("/") + 1 < _DEPTH_MAX else ()
         answer_tokens = min(model.max_output_tokens, model.context_tokens // 2)
         inventory = await world.inventory()
-        return Opened(
+        return RunOpening(
             model=model.name,
             native=model.calls_tools,
             nonce=new_nonce(),
             provider_tree=prompts.provider_tree({server: list(names) for server, names in inventory.items()}),
             preloaded=await world.preloaded(),
             agents=tuple((name, known[name].description) for name in names if name in known),
-            prompt_tokens=model.context_tokens - model.context_tokens // SLACK - answer_tokens,
+            prompt_tokens=model.context_tokens - model.context_tokens // _WINDOW_SLACK - answer_tokens,
             answer_tokens=answer_tokens,
         )
 
-    async def _loop(self, state: State) -> Report:
-        performer = Performer(
+    async def _loop(self, state: Conversation) -> AgentReport:
+        performer = CommandExecutor(
             self._world,
             state,
             self.spent,
@@ -162,19 +162,19 @@ class Planner:
             self.spent.steps = turn
             allowed = self._allowed(final=bool(why))
             reply = await self._ask(state, turn, why, allowed)
-            wrapped = final_report(reply.text, self._opened.nonce)
+            wrapped = parse_final_report(reply.text, self._opened.nonce)
             if wrapped is not None:
                 return self._report("finished", wrapped)
             try:
-                commands = read(reply, allowed)
+                commands = parse_commands(reply, allowed)
             except BadCommand as problem:
                 bad += 1
                 if why:
                     return self._gave_none(why)
-                if bad >= BAD_REPLIES:
+                if bad >= _BAD_REPLIES_MAX:
                     said = f"{bad} answers in a row were no commands: {problem.message}"
                     return self._report("failed", said, synthetic=True)
-                state.add(reply, note=failed(problem).text)
+                state.add(reply, note=error_result(problem).text)
                 continue
             bad = 0
             report = await self._do(state, performer, turn, reply, commands)
@@ -184,8 +184,13 @@ class Planner:
                 return self._gave_none(why)
 
     async def _do(
-        self, state: State, performer: Performer, turn: int, reply: Reply, commands: tuple[tuple[str, Single], ...]
-    ) -> Report | None:
+        self,
+        state: Conversation,
+        performer: CommandExecutor,
+        turn: int,
+        reply: Reply,
+        commands: tuple[tuple[str, Single], ...],
+    ) -> AgentReport | None:
         """Does the commands of a turn side by side; a finish or fail among them counts when the others are done."""
         work = [(use, one) for use, one in commands if not isinstance(one, (Finish, Fail))]
         results = await asyncio.gather(
@@ -201,16 +206,16 @@ class Planner:
         state.add(reply, answers)
         return None
 
-    async def _one(self, performer: Performer, turn: int, index: int, command: Single) -> Result:
+    async def _one(self, performer: CommandExecutor, turn: int, index: int, command: Single) -> CommandResult:
         record, memory = self._around.record, self._around.memory
-        plain = as_plain(command)
+        plain = command_as_dict(command)
         record.write("command.started", self._path, turn=turn, index=index, command=plain)
         started = time.perf_counter()
         result = memory.result(self._path, turn, index, plain)
         if result is None:
             try:
                 result = await performer.perform(command, f"{turn}.{index}")
-            except RecordEnds:
+            except RecordExhausted:
                 # A sub-agent that was stopped: what came of that is in the record, or this record ends here, too.
                 result = memory.done(self._path, turn, index)
                 if result is None:
@@ -222,15 +227,17 @@ class Planner:
         record.write("command.done", self._path, turn=turn, index=index, result=result, seconds=seconds)
         return result
 
-    def _took(self, state: State, use: str, command: Single, result: Result | BaseException) -> Answer:
+    def _took(
+        self, state: Conversation, use: str, command: Single, result: CommandResult | BaseException
+    ) -> CommandAnswer:
         if isinstance(result, BaseException):
             raise result
         self.holds = self.holds or result.holds_outputs
         state.took(result, searched=isinstance(command, Search))
-        detail, arguments = about(command)
-        return state.answer(use, detail, arguments, headed(name_of(command), detail, result))
+        detail, arguments = describe_command(command)
+        return state.answer(use, detail, arguments, format_result(command_name(command), detail, result))
 
-    async def _run_agent(self, command: Delegate, place: str) -> Result:
+    async def _run_agent(self, command: Delegate, place: str) -> CommandResult:
         around, names = self._around, [name for name, _ in self._opened.agents]
         definition = around.agents.get(command.agent) if command.agent in names else None
         if definition is None:
@@ -240,9 +247,9 @@ class Planner:
         child = Planner(definition, around, path=f"{self._path}/{place}", above=self.spent)
         report = await child.run(command.task)
         ok = report.ending == "finished"
-        return Result(ok=ok, text=report.text, data=report.data, holds_outputs=child.holds)
+        return CommandResult(ok=ok, text=report.text, data=report.data, holds_outputs=child.holds)
 
-    async def _fit(self, state: State, turn: int) -> None:
+    async def _fit(self, state: Conversation, turn: int) -> None:
         kept = iter(self._around.memory.stored(self._path, turn))
         messages: list[str] = []
 
@@ -254,14 +261,14 @@ class Planner:
             self.holds = True
             self._around.record.write("history.stored", self._path, turn=turn, messages=messages)
 
-    def _room(self, state: State) -> int:
+    def _room(self, state: Conversation) -> int:
         """Tokens for the history: its budget, or what the model's window has left beside all the rest."""
         budget, window = self._definition.budgets.history_tokens, self._opened.prompt_tokens
         if window is None:
             return budget
         allowed = self._allowed(final=False)
-        form = offers(allowed) if self._opened.native else answer_schema(allowed)
-        return min(budget, window - sum(map(tokens.count, (self._system(), state.opening(), as_json(form)))))
+        form = tool_offers(allowed) if self._opened.native else answer_schema(allowed)
+        return min(budget, window - sum(map(tokens.count, (self._system(), state.opening(), to_json(form)))))
 
     # --- the model
 
@@ -285,16 +292,16 @@ class Planner:
             allowed=self._allowed(final=False),
         )
 
-    async def _ask(self, state: State, turn: int, why: str, allowed: tuple[str, ...]) -> Reply:
+    async def _ask(self, state: Conversation, turn: int, why: str, allowed: tuple[str, ...]) -> Reply:
         native = self._opened.native
         prompt = Prompt(
             messages=state.messages(self._system(), prompts.LAST_TURN.format(why=why) if why else ""),
-            tools=offers(allowed) if native else (),
+            tools=tool_offers(allowed) if native else (),
             answer_schema=None if native else answer_schema(allowed),
             max_output_tokens=self._opened.answer_tokens,
         )
         record = self._around.record
-        record.write("turn.asked", self._path, turn=turn, prompt=digest(prompt), last=why, commands=allowed)
+        record.write("turn.asked", self._path, turn=turn, prompt=prompt_digest(prompt), last=why, commands=allowed)
         started = time.perf_counter()
         try:
             reply = self._around.memory.reply(self._path, turn, prompt) or await self._live(prompt)
@@ -307,7 +314,7 @@ class Planner:
         return reply
 
     async def _live(self, prompt: Prompt) -> Reply:
-        seconds = max(self.spent.seconds_left or 0.0, LAST_WORD_S)
+        seconds = max(self.spent.seconds_left or 0.0, _FINAL_REPORT_S)
         try:
             async with asyncio.timeout(seconds):
                 return await self._model.complete(prompt)
@@ -318,8 +325,8 @@ class Planner:
 
     # --- the end
 
-    def _report(self, ending: Ending, text: str, *, data: Any = None, synthetic: bool = False) -> Report:
-        return Report(
+    def _report(self, ending: _Ending, text: str, *, data: Any = None, synthetic: bool = False) -> AgentReport:
+        return AgentReport(
             run=self._around.run,
             ending=ending,
             text=text,
@@ -330,5 +337,5 @@ class Planner:
             usage=self.spent.usage(),
         )
 
-    def _gave_none(self, why: str) -> Report:
+    def _gave_none(self, why: str) -> AgentReport:
         return self._report("out_of_budget", f"no final report was given ({why} used up)", synthetic=True)

@@ -2,10 +2,10 @@
 
 import msgspec
 
-from toolfold.agent.world import Descriptor
-from toolfold.disclosure.prompts import folding_block
+from toolfold.agent.environment import Descriptor
+from toolfold.disclosure.toolbox import folding_block
 
-PLANNER = """\
+_PLANNER = """\
 You are a planner. You get a task done by giving commands, one turn at a time, and reading what they come to.
 
 COMMANDS
@@ -33,7 +33,7 @@ Give it with the command finish, or write it as
 <ai-agent-{nonce}-FINAL format="text"> … </ai-agent-{nonce}-FINAL>
 """
 
-JSON_FORM = """\
+_JSON_FORM = """\
 ANSWER FORM
 Answer with one JSON object and nothing else, such as
 {"type": "search", "query": "read a file", "reasoning": "…"}
@@ -46,7 +46,7 @@ LAST_TURN = """\
 This is the last turn ({why} used up). Give the final report now, with finish, or fail. Nothing else is there.
 """
 
-MAX_NAMES = 200
+_NAMES_MAX = 200
 """Tool names in the tree, in all; with more, servers are shown with their counts."""
 
 
@@ -58,21 +58,21 @@ def system_prompt(
     if agents:
         lines = "\n".join(f"- {name}: {description}" for name, description in agents)
         listed = f"SUB-AGENTS\n{lines}\n\n"
-    text = PLANNER.format(folding=folding_block(), agents=listed, nonce=nonce)
+    text = _PLANNER.format(folding=folding_block(), agents=listed, nonce=nonce)
     hidden = [name for name in ("sandbox", "agent") if name not in allowed]
     kept = [line for line in text.splitlines() if not any(line.startswith(f"- {name}:") for name in hidden)]
-    parts = [own.strip(), "\n".join(kept), "" if native else JSON_FORM]
+    parts = [own.strip(), "\n".join(kept), "" if native else _JSON_FORM]
     return "\n\n".join(part for part in parts if part)
 
 
 def provider_tree(inventory: dict[str, list[str]]) -> dict[str, object]:
     """What is there, before any search: names while they are few, counts otherwise."""
-    if sum(len(names) for names in inventory.values()) <= MAX_NAMES:
+    if sum(len(names) for names in inventory.values()) <= _NAMES_MAX:
         return dict(inventory)
     return {server: names if len(names) <= 3 else f"{len(names)} tools" for server, names in inventory.items()}
 
 
-def opening(task: str, tree: dict[str, object], available: tuple[Descriptor, ...]) -> str:
+def opening_message(task: str, tree: dict[str, object], available: tuple[Descriptor, ...]) -> str:
     """The first message of a user: the task and the state."""
     state = {"provider_tree": tree, "available_tools": available}
     return f"TASK\n{task}\n\nSTATE\n{msgspec.json.encode(state).decode()}"

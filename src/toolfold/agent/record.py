@@ -19,23 +19,23 @@ from toolfold.errors import ConfigError
 from toolfold.storage.journal import Journal
 
 Event = dict[str, Any]
-TIMES = ("at", "seconds")
-KEPT = 500
+_TIME_FIELDS = ("at", "seconds")
+_RUNS_MAX = 500
 """Runs in a folder; older ones go."""
 
-Listener = Callable[[Event], None]
+_Listener = Callable[[Event], None]
 
 
 def new_run_id() -> str:
     return f"{time.strftime('%Y%m%d-%H%M%S')}-{uuid.uuid4().hex[:8]}"
 
 
-class Record:
+class RunRecord:
     """Where the events of a run go: to a file, which is made with the first of them, or else into `events`."""
 
-    def __init__(self, file: Path | None = None, *, listener: Listener | None = None) -> None:
+    def __init__(self, file: Path | None = None, *, listener: _Listener | None = None) -> None:
         self.events: list[Event] = []
-        self._journal = None if file is None else Journal(file, kept=KEPT)
+        self._journal = None if file is None else Journal(file, kept=_RUNS_MAX)
         self._listener = listener
 
     def write(self, event: str, path: str, **data: Any) -> None:
@@ -52,7 +52,7 @@ class Record:
             self._journal.close()
 
 
-def read_record(file: Path) -> list[Event]:
+def load_record(file: Path) -> list[Event]:
     """The events of a recorded run. A last line that was cut off by a crash is left out."""
     try:
         lines = file.read_bytes().splitlines()
@@ -69,47 +69,47 @@ def read_record(file: Path) -> list[Event]:
                 f"line {number + 1} of {file} is no event: {error}", next_action="run the task anew"
             ) from error
     if not found or found[0].get("event") != "run.started":
-        raise _no_run(file)
+        raise _not_a_run(file)
     return found
 
 
-class _Named(Struct):
+class _DefinitionHead(Struct):
     name: str
 
 
-class _Began(Struct, tag_field="event", tag="run.started"):
+class _RunStarted(Struct, tag_field="event", tag="run.started"):
     task: str
     at: float
-    definition: _Named
+    definition: _DefinitionHead
 
 
-class _Report(Struct):
+class _ReportHead(Struct):
     ending: str
 
 
-class _Ended(Struct):
-    report: _Report
+class _RunEnded(Struct):
+    report: _ReportHead
 
 
-ANSWERED = b'{"event":"turn.answered","path":"",'
-ENDED = b'{"event":"run.ended","path":"",'
+_ANSWERED = b'{"event":"turn.answered","path":"",'
+_ENDED = b'{"event":"run.ended","path":"",'
 
 
-def summary(file: Path) -> dict[str, Any]:
+def summarise_record(file: Path) -> dict[str, Any]:
     """A recorded run in short. Only its first and last event are decoded."""
     turns, line = 0, b""
     try:
         with file.open("rb") as lines:
             first = lines.readline()
             for line in lines:
-                turns += line.startswith(ANSWERED)
-        began = msgspec.json.decode(first, type=_Began)
-        whole = line.startswith(ENDED) and line.endswith(b"\n")  # half a line is what a killed process left
-        ended = msgspec.json.decode(line, type=_Ended).report.ending if whole else None
+                turns += line.startswith(_ANSWERED)
+        began = msgspec.json.decode(first, type=_RunStarted)
+        whole = line.startswith(_ENDED) and line.endswith(b"\n")  # half a line is what a killed process left
+        ended = msgspec.json.decode(line, type=_RunEnded).report.ending if whole else None
     except OSError as error:
         raise _unreadable(file, error) from error
     except msgspec.DecodeError as error:
-        raise _no_run(file) from error
+        raise _not_a_run(file) from error
     entry = {"run": file.stem, "task": began.task, "agent": began.definition.name, "turns": turns}
     return {**entry, "ending": ended, "at": began.at}
 
@@ -121,17 +121,17 @@ def _unreadable(file: Path, error: OSError) -> ConfigError:
     )
 
 
-def _no_run(file: Path) -> ConfigError:
+def _not_a_run(file: Path) -> ConfigError:
     return ConfigError(f"{file} holds no run", next_action="run the task anew")
 
 
-def comparable(events: Iterable[Event]) -> dict["Place", Event]:
+def comparable_events(events: Iterable[Event]) -> dict["_EventKey", Event]:
     """The events without their times, by a place that does not depend on which of two parallel commands was faster."""
-    found = [{key: value for key, value in event.items() if key not in TIMES} for event in events]
-    return {_place(event): event for event in sorted(found, key=_place)}
+    found = [{key: value for key, value in event.items() if key not in _TIME_FIELDS} for event in events]
+    return {_event_key(event): event for event in sorted(found, key=_event_key)}
 
 
-ORDER = (
+_EVENT_ORDER = (
     "run.started",
     "turn.asked",
     "turn.answered",
@@ -141,9 +141,15 @@ ORDER = (
     "history.stored",
     "run.ended",
 )
-Place = tuple[str, bool, int, int, int]
+_EventKey = tuple[str, bool, int, int, int]
 
 
-def _place(event: Event) -> Place:
+def _event_key(event: Event) -> _EventKey:
     name = event["event"]
-    return event["path"], name == ORDER[-1], event.get("turn", 0), ORDER.index(name), event.get("index", 0)
+    return (
+        event["path"],
+        name == _EVENT_ORDER[-1],
+        event.get("turn", 0),
+        _EVENT_ORDER.index(name),
+        event.get("index", 0),
+    )

@@ -15,10 +15,10 @@ import numpy as np
 
 from toolfold.bench.common import environment, recorded_servers
 from toolfold.bench.retrieval_common import PeerBM25, Query, ToolRow, auroc, find_sets, read_set, sampled
-from toolfold.search.calibrate import shipped
+from toolfold.search.calibration import load_calibration
+from toolfold.search.document import document_of
 from toolfold.search.encoder import Encoder
 from toolfold.search.index import SearchIndex
-from toolfold.search.text import document
 
 SAMPLE = 400
 FALSE_REFUSALS = 0.05
@@ -44,7 +44,7 @@ def run(
 ) -> dict[str, Any]:
     """`data` holds retrieval sets, `servers` recorded servers."""
     encoder = encoder or Encoder()
-    threshold = shipped().threshold
+    threshold = load_calibration().threshold
     sets: dict[str, Any] = {}
     known: list[tuple[float, bool]] = []
     with tempfile.TemporaryDirectory(prefix="toolfold-bench-") as scratch:
@@ -102,7 +102,7 @@ class _Asked:
 def _other_world(servers: Path, keep: Path, encoder: Encoder) -> tuple[SearchIndex, PeerBM25]:
     wanted = set(WORLD.split())
     tools = [tool for tool in recorded_servers(servers).tools if tool.server in wanted]
-    documents = [document(tool) for tool in tools]
+    documents = [document_of(tool) for tool in tools]
     index = SearchIndex.open(keep / "other-world", encoder=encoder)
     index.sync(documents)
     rows = [

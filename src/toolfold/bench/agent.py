@@ -16,7 +16,6 @@ from typing import Any
 
 from msgspec import Struct
 
-from toolfold.agent.models import configured
 from toolfold.bench import (
     agent_recorded,
     agent_tasks_commits,
@@ -34,10 +33,11 @@ from toolfold.bench.agent_toolsets import all_tools, config_text, definitions_of
 from toolfold.bench.agent_world import World
 from toolfold.bench.common import environment, percentile
 from toolfold.config import Settings
-from toolfold.config.values import Model as ModelSettings
+from toolfold.config.sections import Model as ModelSettings
 from toolfold.errors import ConfigError
 from toolfold.gateway import Gateway
 from toolfold.model import Model
+from toolfold.models.factory import create_model
 
 SETTINGS = ("all_tools", "surface", "scripts")
 TASKS: tuple[Task, ...] = (
@@ -67,7 +67,7 @@ class Ran(Struct, frozen=True, kw_only=True):
 def run(
     data: Path | None = None, peers: Path | None = None, model: ModelSettings | None = None, only: str = "*"
 ) -> dict[str, Any]:
-    chosen = configured(model) if model is not None else None
+    chosen = create_model(model) if model is not None else None
     programs, absent = found_programs(peers)
     tasks = [task for task in usable(TASKS, DEMO | frozenset(programs)) if fnmatch(task.name, only)]
     if not tasks:

@@ -12,7 +12,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from toolfold.demo.more import PUBLIC, install
+from toolfold.demo.public_servers import PUBLIC_SERVERS, install_server
 
 INSTALL_S = 300
 MEMORY = "@modelcontextprotocol/server-memory"
@@ -38,11 +38,11 @@ def found_programs(peers: Path | None) -> tuple[dict[str, str], dict[str, str]]:
 
 def _python(peers: Path, name: str) -> tuple[Path, str]:
     folder, public = PYTHON[name]
-    server = next(one for one in PUBLIC if one.name == public)
+    server = next(one for one in PUBLIC_SERVERS if one.name == public)
     program = peers / folder / ("Scripts" if sys.platform == "win32" else "bin") / server.program
     if program.exists():
         return program, ""
-    problem = install(server, peers / folder)
+    problem = install_server(server, peers / folder)
     return program, problem or ("" if program.exists() else f"its package brought no {server.program}")
 
 

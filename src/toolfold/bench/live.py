@@ -19,7 +19,7 @@ import msgspec
 from toolfold.bench.common import environment, percentile
 from toolfold.bench.peers import peer_python, peer_version
 from toolfold.errors import SandboxError
-from toolfold.gateway.living import LiveLimits, LiveSession
+from toolfold.live.manager import LiveLimits, LiveSession
 
 ROUNDS = 300
 HEAP_ROUNDS = 40
@@ -115,13 +115,13 @@ async def starts() -> Metrics:
     """From nothing to the first answer, for a process of a person's own; and from a zygote that waits."""
     found: Metrics = {"trusted_ms": summary(await _starts(lambda: LiveSession(trusted=True)))}
     from toolfold.gateway import Gateway
-    from toolfold.gateway.living import Living
+    from toolfold.live.manager import LiveManager
 
     with tempfile.TemporaryDirectory(prefix="toolfold-bench-") as folder:
         from toolfold.config import Settings
 
         async with Gateway(Settings(home=Path(folder))) as gateway:
-            living: Living = gateway.living
+            living: LiveManager = gateway.living
             try:
                 times = await _starts(living.session)
             except SandboxError as error:

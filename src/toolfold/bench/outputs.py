@@ -20,9 +20,9 @@ from toolfold.bench.outputs_documents import KINDS, Question, write
 from toolfold.bench.outputs_real import questions_about, recorded_texts
 from toolfold.bench.outputs_sources import questions_about_source, source_texts
 from toolfold.outputs.local.answer import answer
-from toolfold.outputs.local.index import Indexes
+from toolfold.outputs.local.index import IndexCache
 from toolfold.outputs.local.vocabulary import STOP
-from toolfold.outputs.truncating import truncate_file
+from toolfold.outputs.truncate import truncate_file
 
 BUDGET = 2000
 MEGABYTE = 1_000_000
@@ -63,7 +63,7 @@ class Tally:
         self.seconds: list[float] = []
         self.missed: list[str] = []
 
-    def ask(self, indexes: Indexes, path: Path, question: Question) -> None:
+    def ask(self, indexes: IndexCache, path: Path, question: Question) -> None:
         started = time.perf_counter()
         text = answer(indexes, path, question.request, BUDGET)
         self.seconds.append(time.perf_counter() - started)
@@ -120,7 +120,7 @@ def generated(folder: Path, sizes: dict[int, int]) -> tuple[dict[str, Any], dict
         for kind in KINDS:
             path = folder / f"document-{size}"
             questions = write(kind, path, size * MEGABYTE, SEED + size, count)
-            tally, indexes = Tally(), Indexes()
+            tally, indexes = Tally(), IndexCache()
             for question in questions:
                 tally.ask(indexes, path, question)
             shares[f"{kind}, {size} MB"] = tally.shares()
@@ -156,7 +156,7 @@ def asked_about(
         rng = random.Random(SEED)  # noqa: S311 - a fixed seed is the point
         path = folder / "recorded"
         path.write_text(text, encoding="utf-8")
-        tally, indexes = Tally(), Indexes()
+        tally, indexes = Tally(), IndexCache()
         for question in make(text, rng, 30):
             tally.ask(indexes, path, question)
         shares[name] = tally.shares()

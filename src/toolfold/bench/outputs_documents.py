@@ -13,13 +13,13 @@ from typing import Any
 
 from msgspec import Struct
 
-from toolfold.outputs.local.vocabulary import words
+from toolfold.outputs.local.vocabulary import word_list
 
-FIRST = words("""
+FIRST = word_list("""
     Ada Bruno Chiara Dmitri Elif Farid Greta Hana Ivo Jonas Keiko Lena Marek Nadia Omar Priya Quinn Rosa Sven
     Tomas Ursula Vera Wei Yara Zoran
 """)
-LAST = words("""
+LAST = word_list("""
     Abel Brandt Castro Dietz Engel Ferro Grau Hofer Ito Jansen Keller Lopez Meier Novak Okafor Petrov Rossi Sato
     Toth Urban Vogel Weber Young Zeman
 """)
@@ -41,7 +41,7 @@ CITIES = [
     "Tampere",
     "Aarhus",
 ]
-SERVICES = words("""
+SERVICES = word_list("""
     payments inventory search gateway billing mailer auth reports
 """)
 FAULTS = (
@@ -54,10 +54,10 @@ FAULTS = (
     "queue is full",
     "schema version is too old",
 )
-THINGS = words("""
+THINGS = word_list("""
     harbour bridge library observatory mill theatre lighthouse canal cathedral market
 """)
-SYLLABLES = words("""
+SYLLABLES = word_list("""
     vel mor ka ri ten dol sa bru nim or tal esh fen gar lio pra
 """)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from toolfold.config import Settings
-from toolfold.config.values import Limits, Outputs
+from toolfold.config.sections import Limits, Outputs
 from toolfold.gateway import Gateway
 from toolfold.types import ServerSpec
 

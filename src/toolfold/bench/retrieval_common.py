@@ -18,8 +18,8 @@ import numpy as np
 from msgspec import Struct
 
 from toolfold.errors import ConfigError
-from toolfold.search.kinds import Numbers
-from toolfold.search.text import Document, parameters_of
+from toolfold.search.arrays import Numbers
+from toolfold.search.document import Document, parameters_of
 
 
 class ToolRow(Struct, frozen=True):

@@ -16,11 +16,9 @@ from typing import Any
 
 from toolfold import tokens
 from toolfold.bench.common import environment, percentile
-from toolfold.disclosure.entries import Entry
-from toolfold.disclosure.fold import summarize_schema_for_llm
+from toolfold.disclosure.fold import Entry, root_of, summarize_schema_for_llm
 from toolfold.disclosure.inspector import inspect_schema
 from toolfold.disclosure.observed import observe_result
-from toolfold.disclosure.roots import root_of
 from toolfold.disclosure.toolbox import output_schema
 
 REPETITIONS = 5

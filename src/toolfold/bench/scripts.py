@@ -20,7 +20,7 @@ from toolfold.bench.common import environment, percentile, recorded_servers
 from toolfold.bench.recorded import own_server, recorded_listings
 from toolfold.bench.scripts_peers import peers
 from toolfold.config import Settings
-from toolfold.config.values import Scripts
+from toolfold.config.sections import Scripts
 from toolfold.gateway import Gateway
 from toolfold.testing.misbehaving import misbehaving_spec
 from toolfold.types import Listing, ServerSpec, Tool
@@ -224,9 +224,9 @@ async def _inside_calls(gateway: Gateway, series: Series) -> None:
 
 def wrappers(data: Path | None) -> dict[str, Any]:
     """Microseconds per tool: describing it at the host (kept by fingerprint), and building everything in the child."""
-    from toolfold.scripts.runtime.functions import Bound
-    from toolfold.scripts.runtime.link import Link
-    from toolfold.scripts.tools import describe
+    from toolfold.scripts.runtime.functions import BoundTool
+    from toolfold.scripts.runtime.host_link import HostLink
+    from toolfold.scripts.tool_specs import describe_tool
 
     tools = _tools(data)
     describing, building = [], []
@@ -234,9 +234,9 @@ def wrappers(data: Path | None) -> dict[str, Any]:
         raw = tool.definition.output_schema
         output = json.loads(bytes(raw)) if raw is not None else None
         started = time.perf_counter()
-        spec = describe(tool, output)
+        spec = describe_tool(tool, output)
         described = time.perf_counter()
-        bound = Bound(spec, Link.__new__(Link), _ignore)
+        bound = BoundTool(spec, HostLink.__new__(HostLink), _ignore)
         for name in bound.names:
             bound.get(name)
         describing.append((described - started) * 1e3)

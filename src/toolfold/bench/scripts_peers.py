@@ -89,13 +89,13 @@ def ours() -> dict[str, float]:
     """The same schema to a usable model, from nothing."""
     import time
 
-    from toolfold.scripts.modelling import Modeller
+    from toolfold.scripts.models_from_schema import ModelBuilder
     from toolfold.scripts.runtime.models import Models
 
     times = []
     for _ in range(50):
         started = time.perf_counter()
-        modeller = Modeller("Do")
+        modeller = ModelBuilder("Do")
         name = modeller.parameters(_SCHEMA)
         Models(modeller.models, "box").get(name)
         times.append((time.perf_counter() - started) * 1000)

@@ -20,10 +20,10 @@ import msgspec
 import numpy as np
 
 from toolfold.bench.common import cpu_time, environment, percentile, recorded_servers
+from toolfold.search.arrays import Floats
+from toolfold.search.document import Document, document_of, tool_text
 from toolfold.search.encoder import Encoder
 from toolfold.search.index import SearchIndex
-from toolfold.search.kinds import Floats
-from toolfold.search.text import Document, document, tool_text
 
 SIZES = (1_000, 10_000, 100_000)
 QUERIES = 200
@@ -49,7 +49,7 @@ def run(
 ) -> dict[str, Any]:
     """`data` is a folder of recorded servers (`NAME.json`)."""
     encoder = encoder or Encoder()
-    real = [document(tool) for tool in recorded_servers(data).tools]
+    real = [document_of(tool) for tool in recorded_servers(data).tools]
     random.Random(seed).shuffle(real)  # noqa: S311  an order, not a secret
     with cpu_time() as spent:
         encoder.tools([tool_text(tool) for tool in real[:EMBEDDED]])

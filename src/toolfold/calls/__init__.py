@@ -4,6 +4,6 @@ One shape from end to end: a `Handler` takes a `Request` and gives an `Outcome`.
 outside in. The gateway stands above; below are the upstreams, of which only the innermost handler knows.
 """
 
-from toolfold.calls.stack import Check, Handler, Request, Wrap, checked, stack
+from toolfold.calls.pipeline import CallRequest, Check, Handler, Middleware, compose, run_checks
 
-__all__ = ["Check", "Handler", "Request", "Wrap", "checked", "stack"]
+__all__ = ["CallRequest", "Check", "Handler", "Middleware", "compose", "run_checks"]

@@ -4,19 +4,27 @@ It gives every tool its id, fingerprint, version, summary, risk and place, says 
 what one should know about it. `catalogue.py` above feeds it and commits what comes out.
 """
 
+import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Protocol
+from functools import partial as bound
+from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from toolfold.catalogue.changes import changes_between
-from toolfold.catalogue.ids import Key, assign
+from toolfold.catalogue.ids import Key, assign_ids
 from toolfold.catalogue.metadata import Rules
 from toolfold.catalogue.summary import summarise
+from toolfold.config import MetadataRule
+from toolfold.errors import StoreChanged
 from toolfold.schema import fingerprint
-from toolfold.storage.base import ServerRecord, Update
+from toolfold.storage.base import ServerRecord, Store, Update
 from toolfold.types import Change, Listing, Node, Path, ServerInfo, Tool, ToolDefinition
+
+if TYPE_CHECKING:
+    from toolfold.catalogue.ontology import Overrides
+
 
 NO_RULES = Rules()
 
@@ -105,7 +113,7 @@ def build(
     before = previous or Previous()
     servers = _servers({listing.server: listing for listing in listings}, failures or {}, before, at, partial)
     definitions = _definitions(servers, before)
-    assigned = assign(definitions, {(tool.server, tool.name): tool.tool_id for tool in before.tools})
+    assigned = assign_ids(definitions, {(tool.server, tool.name): tool.tool_id for tool in before.tools})
     known = {tool.tool_id: tool for tool in before.tools}
     unplaced = [
         _tool(
@@ -296,3 +304,53 @@ def _report(
         unchanged=len(tools) - added - changed,
         warnings=notes,
     )
+
+
+# --- From listings to a committed generation: reads the build before, builds in a thread, writes, and tries again w
+
+ATTEMPTS = 5
+"""How often a build is made again because another process committed meanwhile."""
+
+
+async def commit(
+    store: Store,
+    listings: Sequence[Listing],
+    failures: Mapping[str, str],
+    *,
+    place: PlaceTools | None,
+    rules: Sequence[MetadataRule],
+    clock: Callable[[], float],
+    partial: bool,
+) -> Build:
+    make = bound(
+        build, listings, place=place or place_by_capability, failures=failures, rules=Rules(rules), partial=partial
+    )
+    for attempt in range(ATTEMPTS):
+        before = await _read_previous(store)
+        made = await asyncio.to_thread(make, before, at=clock())
+        try:
+            return replace(made, generation=await store.commit(made.update))
+        except StoreChanged:
+            if attempt == ATTEMPTS - 1:
+                raise
+    raise AssertionError("the last attempt returns or raises")
+
+
+async def _read_previous(store: Store) -> Previous:
+    async with store.snapshot() as view:
+        return Previous(
+            generation=view.generation,
+            tools=tuple(await view.tools()),
+            nodes=tuple(await view.nodes()),
+            servers=tuple(await view.servers()),
+            numbers=await view.version_numbers(),
+        )
+
+
+def place_by_capability(
+    tools: Sequence[Tool], infos: Mapping[str, ServerInfo], *, overrides: "Overrides | None" = None
+) -> Placed:
+    """The ontology: by what the tools do, and as the owner's file of overrides wants it."""
+    from toolfold.catalogue.ontology import build_ontology
+
+    return build_ontology(tools, infos=infos, overrides=overrides)

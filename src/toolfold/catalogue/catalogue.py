@@ -15,9 +15,9 @@ from weakref import WeakSet
 
 from msgspec import Struct
 
-from toolfold.catalogue.cursor import Position, cursor_for, node_position, nodes_after, position_in
+from toolfold.catalogue.cursor import Position, decode_cursor, encode_cursor, node_position, nodes_after
 from toolfold.errors import CatalogueError, NotBuilt, ToolNotFound, UnknownPath
-from toolfold.storage.base import Generation, ServerRecord, Store, Version, View, folded, order_of
+from toolfold.storage.base import Generation, ServerRecord, Snapshot, Store, Version, fold_path, sibling_order
 from toolfold.types import Change, Listing, Node, Path, Tool
 
 if TYPE_CHECKING:
@@ -32,8 +32,8 @@ BATCH = 500
 MAX_SHOWN = 100
 """How much of a name that does not exist an error repeats."""
 
-KNOWN_TOOLS = 512
-KNOWN_S = 1.0
+CACHED_TOOLS = 512
+CACHE_S = 1.0
 """How long a tool that was just looked up is taken as it was. Our own commits count at once; those of another process
 after this time."""
 
@@ -61,7 +61,7 @@ class Tree(Struct, frozen=True, kw_only=True):
     branches: tuple[Branch, ...]
 
 
-Through = Callable[[View], Awaitable[View]]
+Through = Callable[[Snapshot], Awaitable[Snapshot]]
 
 
 class Catalogue:
@@ -112,7 +112,7 @@ class Catalogue:
         return await self.update((), failures={server: reason})
 
     async def _commit(self, listings: Sequence[Listing], failures: Mapping[str, str], *, partial: bool) -> "Build":
-        from toolfold.catalogue.committing import commit
+        from toolfold.catalogue.build import commit
 
         async with self._writing:
             made = await commit(
@@ -135,20 +135,20 @@ class Catalogue:
         self._reading.clear()
 
     @asynccontextmanager
-    async def snapshot(self) -> AsyncIterator[View]:
+    async def snapshot(self) -> AsyncIterator[Snapshot]:
         """One generation, held still for several questions. Raises `NotBuilt` where there is none yet."""
         async with self._store.snapshot() as view:
             if not view.generation:
                 raise NotBuilt("there is no catalogue yet", next_action="run `toolfold build`")
             yield await self._seen(view)
 
-    async def _seen(self, view: View) -> View:
+    async def _seen(self, view: Snapshot) -> Snapshot:
         return view if self._through is None else await self._through(view)
 
     async def tree(self, path: Path = (), depth: int | None = None) -> Tree:
         """The nodes below a path, at most `depth` steps down."""
         async with self.snapshot() as view:
-            node = await found_node(view, path)
+            node = await resolve_node(view, path)
             nodes = await view.nodes(under=path, depth=depth)
             tools = node.tools if node else (await view.generations())[-1].tools
             return Tree(
@@ -169,8 +169,8 @@ class Catalogue:
         """What stands at a path: nodes, then tools, at most `limit` (1 to 50) together. `tags` must all be there."""
         limit = max(1, min(limit, MAX_LIMIT))
         async with self.snapshot() as view:
-            node = await found_node(view, path)
-            after = position_in(cursor, path, tags) if cursor else None
+            node = await resolve_node(view, path)
+            after = decode_cursor(cursor, path, tags) if cursor else None
             known = [] if after is not None and after.kind == "tool" else await view.children(path, tags=tags)
             nodes = nodes_after(known, after) if known and after is not None else known
             shown = tuple(nodes[:limit])
@@ -186,7 +186,7 @@ class Catalogue:
     def known(self, tool_id: str) -> Tool | None:
         """A tool that was just looked up. It stands on the way of every call, and is not read again for each."""
         known = self._known.get(tool_id.casefold())
-        return known[1] if known is not None and 0 <= self._clock() - known[0] < KNOWN_S else None
+        return known[1] if known is not None and 0 <= self._clock() - known[0] < CACHE_S else None
 
     async def tool(self, tool_id: str) -> Tool:
         """One tool. Raises `ToolNotFound` with what is near."""
@@ -206,9 +206,9 @@ class Catalogue:
         async with self.snapshot() as view:
             found = await view.tool(tool_id)
             if found is None:
-                raise await tool_not_found(view, tool_id)
+                raise await _tool_not_found(view, tool_id)
         if commits == self.commits:
-            while len(self._known) >= KNOWN_TOOLS:
+            while len(self._known) >= CACHED_TOOLS:
                 self._known.pop(next(iter(self._known)))
             self._known[key] = (now, found)
         return found
@@ -224,7 +224,7 @@ class Catalogue:
         async with self.snapshot() as view:
             found = await view.versions(tool_id)
             if not found:
-                raise await tool_not_found(view, tool_id)
+                raise await _tool_not_found(view, tool_id)
             return tuple(found)
 
     async def servers(self) -> tuple[ServerRecord, ...]:
@@ -239,7 +239,7 @@ class Catalogue:
 
     async def diff(self, before: int | None = None, after: int | None = None) -> tuple[Change, ...]:
         """What changed from one generation to another; without numbers, in the last step."""
-        from toolfold.catalogue.changes import folded_changes, reversed_change
+        from toolfold.catalogue.changes import net_changes, reverse_change
 
         async with self.snapshot() as view:
             kept = await view.generations()
@@ -254,18 +254,18 @@ class Catalogue:
                         next_action="name two of the known generations",
                     )
             steps = await view.changes(min(first, last) + 1, max(first, last))
-        changes = folded_changes(change for _, change in steps)
-        return changes if first <= last else tuple(reversed_change(change) for change in changes)
+        changes = net_changes(change for _, change in steps)
+        return changes if first <= last else tuple(reverse_change(change) for change in changes)
 
     async def write_registry(self, path: FilePath) -> int:
         """Writes `tool_registry.json` and gives the number of tools in it."""
         from toolfold.catalogue.registry import write_registry
 
         async with self.snapshot() as view:
-            return await write_registry(path, batches(view))
+            return await write_registry(path, tool_batches(view))
 
 
-async def batches(view: View, size: int = BATCH) -> AsyncIterator[list[Tool]]:
+async def tool_batches(view: Snapshot, size: int = BATCH) -> AsyncIterator[list[Tool]]:
     """All tools in the order of their ids, a few at a time."""
     last = ""
     while batch := await view.tools(after=last, limit=size):
@@ -273,16 +273,16 @@ async def batches(view: View, size: int = BATCH) -> AsyncIterator[list[Tool]]:
         last = batch[-1].tool_id
 
 
-async def found_node(view: View, path: Path) -> Node | None:
+async def resolve_node(view: Snapshot, path: Path) -> Node | None:
     """The node at a path; `None` for the root, which is no node. Raises `UnknownPath` with what may have been meant."""
     if not path:
         return None
     node = await view.node(path)
     if node is None:
-        from toolfold.catalogue.near import near_paths
+        from toolfold.catalogue.suggestions import closest_paths
 
         known = [one.path for one in await view.nodes()]
-        hints = await asyncio.to_thread(near_paths, path, known)
+        hints = await asyncio.to_thread(closest_paths, path, known)
         raise UnknownPath(
             f"there is no category {[name[:MAX_SHOWN] for name in path[:MAX_SHOWN]]}",
             hints=[list(hint) for hint in hints],
@@ -291,12 +291,12 @@ async def found_node(view: View, path: Path) -> Node | None:
     return node
 
 
-async def tool_not_found(view: View, tool_id: str) -> ToolNotFound:
-    from toolfold.catalogue.near import near
+async def _tool_not_found(view: Snapshot, tool_id: str) -> ToolNotFound:
+    from toolfold.catalogue.suggestions import closest_words
 
     return ToolNotFound(
         f"there is no tool {tool_id[:MAX_SHOWN]!r}",
-        hints=await asyncio.to_thread(near, tool_id, await view.tool_ids()),
+        hints=await asyncio.to_thread(closest_words, tool_id, await view.tool_ids()),
         next_action="use one of the ids in hints, or find the tool with list or a search",
     )
 
@@ -305,15 +305,15 @@ def _next(path: Path, tags: Collection[str], seen: Sequence[Node], tools: Sequen
     if not more:
         return None
     position = Position("tool", tools[-1].tool_id) if tools else node_position(seen)
-    return cursor_for(path, tags, position)
+    return encode_cursor(path, tags, position)
 
 
 def _branches(nodes: Iterable[Node], path: Path, depth: int | None) -> tuple[Branch, ...]:
     """Nodes as a tree. One with several parents stands under each; a loop in what was stored ends where it closes."""
     below: dict[str, list[tuple[tuple[int, str, str], Node]]] = {}
     for node in nodes:
-        entry = (order_of(node), node)
-        for parent in {folded(node.path[:-1]), *(folded(one) for one in node.parents)}:
+        entry = (sibling_order(node), node)
+        for parent in {fold_path(node.path[:-1]), *(fold_path(one) for one in node.parents)}:
             below.setdefault(parent, []).append(entry)
 
     def grow(key: str, left: int, above: frozenset[str]) -> tuple[Branch, ...]:
@@ -322,5 +322,5 @@ def _branches(nodes: Iterable[Node], path: Path, depth: int | None) -> tuple[Bra
         found = sorted((entry for entry in below.get(key, ()) if entry[0][2] not in above), key=lambda entry: entry[0])
         return tuple(Branch(node, grow(order[2], left - 1, above | {order[2]})) for order, node in found)
 
-    root = folded(path)
+    root = fold_path(path)
     return grow(root, -1 if depth is None else depth, frozenset({root}))

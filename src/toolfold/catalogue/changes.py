@@ -10,7 +10,7 @@ from toolfold.schema import canonical
 from toolfold.types import Change, Tool
 
 
-def changed_fields(before: Raw, after: Raw) -> tuple[str, ...]:
+def _changed_fields(before: Raw, after: Raw) -> tuple[str, ...]:
     """The top-level fields of a tool object that differ in value, sorted."""
     try:
         old, new = decode(before, type=dict[str, Raw]), decode(after, type=dict[str, Raw])
@@ -38,14 +38,14 @@ def changes_between(before: Mapping[str, Tool], after: Mapping[str, Tool]) -> tu
         elif new is None and old is not None:
             found.append(Change(tool_id=tool_id, kind="removed", before=old.fingerprint))
         elif old is not None and new is not None and old.fingerprint != new.fingerprint:
-            fields = changed_fields(old.definition.raw, new.definition.raw)
+            fields = _changed_fields(old.definition.raw, new.definition.raw)
             found.append(
                 Change(tool_id=tool_id, kind="changed", before=old.fingerprint, after=new.fingerprint, fields=fields)
             )
     return tuple(found)
 
 
-def folded_changes(changes: Iterable[Change]) -> tuple[Change, ...]:
+def net_changes(changes: Iterable[Change]) -> tuple[Change, ...]:
     """The changes of several generations, in order, as one step: what was undone in between is gone.
 
     The fields of a tool that changed more than once are all that changed on the way.
@@ -69,7 +69,7 @@ def _joined(tool_id: str, steps: list[Change]) -> Change | None:
     return Change(tool_id=tool_id, kind="changed", before=before, after=after, fields=tuple(fields))
 
 
-def reversed_change(change: Change) -> Change:
+def reverse_change(change: Change) -> Change:
     """The same step backwards."""
     if change.kind == "changed":
         return Change(

@@ -15,7 +15,7 @@ from msgspec import MsgspecError, Struct
 from msgspec.json import Decoder, Encoder
 
 from toolfold.errors import BadCursor
-from toolfold.storage.base import folded
+from toolfold.storage.base import fold_path
 from toolfold.types import Node, Path
 
 AGAIN = "call list again with the same path and tags and without a cursor"
@@ -35,12 +35,12 @@ class _Sealed(Struct, array_like=True):
     position: Position
 
 
-def cursor_for(path: Path, tags: Collection[str], position: Position) -> str:
+def encode_cursor(path: Path, tags: Collection[str], position: Position) -> str:
     body = _encode(_Sealed(_question(path, tags), position))
     return urlsafe_b64encode(crc32(body).to_bytes(4, "big") + body).decode().rstrip("=")
 
 
-def position_in(cursor: str, path: Path, tags: Collection[str]) -> Position:
+def decode_cursor(cursor: str, path: Path, tags: Collection[str]) -> Position:
     """Reads a cursor back. Raises `BadCursor` for what is not one, or belongs to another question."""
     try:
         sealed = urlsafe_b64decode(cursor.encode("ascii") + b"=" * (-len(cursor) % 4))
@@ -57,19 +57,19 @@ def position_in(cursor: str, path: Path, tags: Collection[str]) -> Position:
 
 def node_position(shown: Sequence[Node]) -> Position:
     """The position after the last of these nodes, which are all that were shown so far."""
-    return Position("node", folded(shown[-1].path), _sum(shown))
+    return Position("node", fold_path(shown[-1].path), _sum(shown))
 
 
 def nodes_after(nodes: Sequence[Node], position: Position) -> Sequence[Node]:
     """What is still to be shown. Raises `BadCursor` where the nodes before the position are no longer the same."""
     for number, node in enumerate(nodes, start=1):
-        if folded(node.path) == position.name and _sum(nodes[:number]) == position.before:
+        if fold_path(node.path) == position.name and _sum(nodes[:number]) == position.before:
             return nodes[number:]
     raise BadCursor("the categories here changed since the cursor was given out", next_action=AGAIN)
 
 
 def _sum(nodes: Sequence[Node]) -> int:
-    return crc32("\n".join(folded(node.path) for node in nodes).encode())
+    return crc32("\n".join(fold_path(node.path) for node in nodes).encode())
 
 
 def _question(path: Path, tags: Collection[str]) -> int:

@@ -24,7 +24,7 @@ _FIT = re.compile(r"[A-Za-z0-9_.-]+")
 _ODD = re.compile(r"[^A-Za-z0-9_.-]+")
 
 
-class Assigned(Struct, frozen=True):
+class _Assigned(Struct, frozen=True):
     ids: dict[Key, str]
     warnings: tuple[str, ...]
     """Which tools could not have the id one would expect, why, and what they have instead."""
@@ -33,27 +33,27 @@ class Assigned(Struct, frozen=True):
 def natural_id(server: str, name: str) -> str:
     """The id a tool has where nobody else wants it."""
     tool = name.replace("/", ".")
-    tool_id = f"{server_prefix(server)}.{tool}"
-    return tool_id if _FIT.fullmatch(tool) and len(tool_id) <= MAX_LENGTH else hashed_id(server, name)
+    tool_id = f"{_server_prefix(server)}.{tool}"
+    return tool_id if _FIT.fullmatch(tool) and len(tool_id) <= MAX_LENGTH else _hashed_id(server, name)
 
 
-def server_prefix(server: str) -> str:
+def _server_prefix(server: str) -> str:
     """What the ids of a server's tools begin with."""
     if _FIT.fullmatch(server):
         return server
     return _clean(server) or f"server-{_digest(server, digits=6)}"
 
 
-def hashed_id(server: str, name: str, *, digits: int = 8) -> str:
+def _hashed_id(server: str, name: str, *, digits: int = 8) -> str:
     """The short form: as much of both names as fits, and a hash of the whole."""
     room = MAX_LENGTH - digits - 1
-    front, back = server_prefix(server), _clean(name) or "tool"
+    front, back = _server_prefix(server), _clean(name) or "tool"
     if len(front) + 1 + len(back) > room:
         front = front[: max(MAX_SERVER, room - 1 - len(back))].rstrip("._-") or "server"
     return f"{front}.{back}"[:room].rstrip("._-") + "-" + _digest(f"{server}\0{name}", digits=digits)
 
 
-def assign(keys: Iterable[Key], previous: Mapping[Key, str]) -> Assigned:
+def assign_ids(keys: Iterable[Key], previous: Mapping[Key, str]) -> _Assigned:
     """An id for each tool. `previous` are the ids of the build before, kept wherever their tool is still there."""
     wanted = set(keys)
     ids = {key: previous[key] for key in sorted(wanted) if key in previous}
@@ -63,19 +63,19 @@ def assign(keys: Iterable[Key], previous: Mapping[Key, str]) -> Assigned:
         tool_id = natural[key]
         ids[key] = _free(key, holders) if tool_id.casefold() in holders else tool_id
         holders[ids[key].casefold()] = key
-    return Assigned(ids, _warnings(ids, natural, holders))
+    return _Assigned(ids, _warnings(ids, natural, holders))
 
 
 def _warnings(ids: Mapping[Key, str], natural: Mapping[Key, str], holders: Mapping[str, Key]) -> tuple[str, ...]:
     """Told in every build, not only in the one that gave the id."""
     found = [
-        f'the ids of server "{server}" begin with "{server_prefix(server)}.", since ids have only A-Z a-z 0-9 _ . -'
+        f'the ids of server "{server}" begin with "{_server_prefix(server)}.", since ids have only A-Z a-z 0-9 _ . -'
         for server in sorted({server for server, _ in ids})
-        if server_prefix(server) != server
+        if _server_prefix(server) != server
     ]
     for key, tool_id in sorted(ids.items()):
         server, name = key
-        if tool_id == f"{server_prefix(server)}.{name}":
+        if tool_id == f"{_server_prefix(server)}.{name}":
             continue
         tool = f'the tool "{name}" of server "{server}"'
         holder = holders.get(natural[key].casefold())
@@ -93,7 +93,7 @@ def _warnings(ids: Mapping[Key, str], natural: Mapping[Key, str], holders: Mappi
 
 def _free(key: Key, holders: Mapping[str, Key]) -> str:
     for digits in (8, 16, 32):
-        tool_id = hashed_id(*key, digits=digits)
+        tool_id = _hashed_id(*key, digits=digits)
         if tool_id.casefold() not in holders:
             return tool_id
     raise AssertionError(f"no free id for {key}: its 128-bit hash is taken")

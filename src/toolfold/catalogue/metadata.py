@@ -47,7 +47,7 @@ _LOOKING = frozenset(
 _TAG = re.compile(r"[^a-z0-9:._-]+")
 
 
-class Metadata(Struct, frozen=True):
+class _Metadata(Struct, frozen=True):
     risks: tuple[str, ...]
     tags: tuple[str, ...]
     cost: float | None
@@ -60,7 +60,7 @@ class Rules:
     def __init__(self, rules: Sequence[MetadataRule] = ()) -> None:
         self._rules = [(re.compile(translate(rule.match), re.IGNORECASE), rule) for rule in rules]
 
-    def metadata(self, tool_id: str, definition: ToolDefinition) -> Metadata:
+    def metadata(self, tool_id: str, definition: ToolDefinition) -> _Metadata:
         said = _sent(definition.raw)
         cost = _cost(said)
         extra: list[str] = []
@@ -72,8 +72,8 @@ class Rules:
                 access += rule.access
                 tags += rule.tags
                 cost = cost if rule.cost is None else rule.cost
-        risks = _with(risks_of(definition.name, definition.annotations), extra)
-        return Metadata(
+        risks = _with(_risks_of(definition.name, definition.annotations), extra)
+        return _Metadata(
             risks=risks,
             tags=_once([*(f"risk:{risk}" for risk in risks if risk != UNSTATED), *tags]),
             cost=cost,
@@ -81,7 +81,7 @@ class Rules:
         )
 
 
-def risks_of(name: str, claims: Annotations) -> tuple[str, ...]:
+def _risks_of(name: str, claims: Annotations) -> tuple[str, ...]:
     """The risk flags of a tool: see the table above."""
     destructive = claims.destructive
     if destructive is None and (claims.read_only is False or _sounds_destructive(name)):

@@ -16,13 +16,13 @@ from msgspec import MsgspecError, Raw, Struct, field
 from msgspec.json import Encoder, decode
 
 from toolfold.errors import CatalogueError
-from toolfold.storage.definitions import NULL
+from toolfold.storage.definition_codec import NULL
 from toolfold.types import Path, Tool, ToolDefinition
 
 FORM = 1
 
 
-class Entry(Struct, frozen=True, kw_only=True):
+class _Entry(Struct, frozen=True, kw_only=True):
     """One tool in the file."""
 
     tool_id: str
@@ -72,7 +72,7 @@ def _write_batch(file: BinaryIO, tools: Iterable[Tool], *, first: bool) -> int:
     count = 0
     for tool in tools:
         file.write(b"\n" if first and not count else b",\n")
-        file.write(_encode(entry_of(tool)))
+        file.write(_encode(_entry_of(tool)))
         count += 1
     return count
 
@@ -83,12 +83,12 @@ def _finish(file: BinaryIO) -> None:
     os.fsync(file.fileno())
 
 
-def entry_of(tool: Tool) -> Entry:
+def _entry_of(tool: Tool) -> _Entry:
     definition = tool.definition
     sent = _fields(definition.raw)
     description = sent.get("description")
     has_description = description is not None and bytes(description)[:1] == b'"'
-    return Entry(
+    return _Entry(
         tool_id=tool.tool_id,
         server=tool.server,
         name=tool.name,

@@ -4,9 +4,9 @@
 in `toolfold.config.clients` and is loaded only by those who use it.
 """
 
-from toolfold.config.secrets import fill, mask, missing, resolve
+from toolfold.config.secrets import fill, missing, redact, resolve
+from toolfold.config.sections import Audit, CallerKey, Limits, MetadataRule, Model, Outputs, Policy, Telemetry, Trust
 from toolfold.config.settings import Settings
-from toolfold.config.values import Audit, CallerKey, Limits, MetadataRule, Model, Outputs, Policy, Telemetry, Trust
 
 __all__ = [
     "Audit",
@@ -20,7 +20,7 @@ __all__ = [
     "Telemetry",
     "Trust",
     "fill",
-    "mask",
     "missing",
+    "redact",
     "resolve",
 ]

@@ -7,14 +7,76 @@ import contextlib
 import os
 import re
 import secrets
+import stat
 import time
 from pathlib import Path
 
-from toolfold.config.text import present
+from toolfold.config.validation import syntax_error
 from toolfold.errors import ConfigError
 
-PRIVATE = 0o600
-READABLE = 0o644
+# --- Reads a configuration file as text: UTF-8 with or without a mark, any line ends, and clear words for the rest.
+
+_MAX_BYTES = 64 * 1024**2
+
+
+def read_text(path: Path) -> str:
+    """The file's text without its byte order mark. Line ends stay as they are."""
+    data = _read_bytes(path)
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+        raise syntax_error(str(path), "the file is UTF-16, and only UTF-8 can be read: save it as UTF-8")
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        before = data[: error.start]
+        line = before.count(b"\n") + 1
+        column = error.start - (before.rfind(b"\n") + 1) + 1
+        raise syntax_error(
+            str(path), "the file is not UTF-8 here: save it as UTF-8", line=line, column=column
+        ) from None
+    return text
+
+
+def _read_bytes(path: Path) -> bytes:
+    try:
+        status = path.stat()
+        if stat.S_ISDIR(status.st_mode):
+            raise ConfigError(
+                f"{path} is a directory, not a configuration file",
+                next_action=f"Name the file, such as {path / 'toolfold.toml'}.",
+            )
+        if not stat.S_ISREG(status.st_mode):
+            raise ConfigError(f"{path} is not a regular file", next_action="Name a toolfold.toml or mcp.json file.")
+        if status.st_size > _MAX_BYTES:
+            raise ConfigError(f"{path} has {status.st_size} bytes; a configuration has at most {_MAX_BYTES}")
+        return path.read_bytes()
+    except FileNotFoundError:
+        raise ConfigError(
+            f"there is no file {path}",
+            next_action="Check the path, or run `toolfold import` to make a configuration from an MCP client's.",
+        ) from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise ConfigError(
+            f"{path} cannot be read: {reason}", next_action="Check the path and its permissions."
+        ) from None
+
+
+def path_exists(path: Path) -> bool:
+    """Whether something is there. What may not be looked at counts as absent."""
+    try:
+        path.stat()
+    except (OSError, ValueError):
+        return False
+    return True
+
+
+def line_and_column(text: str, offset: int) -> tuple[int, int]:
+    """1-based line and column of an offset."""
+    return text.count("\n", 0, offset) + 1, offset - text.rfind("\n", 0, offset)
+
+
+PRIVATE_MODE = 0o600
+PUBLIC_MODE = 0o644
 _BACKUP = re.compile(r"(?P<name>.+)\.(?P<stamp>\d{8}-\d{6})(?:-(?P<number>\d+))?\.bak")
 
 
@@ -25,7 +87,7 @@ def write_atomically(path: Path, data: bytes, mode: int) -> None:
     try:
         real.parent.mkdir(parents=True, exist_ok=True)
         _create(temporary, data, mode)
-        if present(real):
+        if path_exists(real):
             _keep_owner(real, temporary)
         temporary.replace(real)
     except OSError as error:
@@ -38,7 +100,7 @@ def write_atomically(path: Path, data: bytes, mode: int) -> None:
             temporary.unlink(missing_ok=True)
 
 
-def back_up(path: Path, *, now: float | None = None) -> Path:
+def create_backup(path: Path, *, now: float | None = None) -> Path:
     """A copy beside the file, named by the time: `toolfold.toml.20260131-120000.bak`."""
     stamp = time.strftime("%Y%m%d-%H%M%S", time.localtime(now))
     try:
@@ -66,14 +128,14 @@ def backups(path: Path) -> list[Path]:
     return [item for _, _, item in sorted(found, reverse=True)]
 
 
-def original_of(backup: Path) -> Path | None:
+def _original_of(backup: Path) -> Path | None:
     match = _BACKUP.fullmatch(backup.name)
     return backup.with_name(match.group("name")) if match else None
 
 
 def restore(backup: Path, target: Path | None = None, *, now: float | None = None) -> Path | None:
     """Brings a backup's content back. What stands there now is backed up first; that copy is the answer."""
-    target = target or original_of(backup)
+    target = target or _original_of(backup)
     if target is None:
         raise ConfigError(f"{backup} is not named like a backup", next_action="Say which file to restore.")
     try:
@@ -84,14 +146,14 @@ def restore(backup: Path, target: Path | None = None, *, now: float | None = Non
             hints=[str(item) for item in backups(target)],
             next_action="Name one of the backups that are there.",
         ) from None
-    saved = back_up(target, now=now) if present(target) else None
+    saved = create_backup(target, now=now) if path_exists(target) else None
     write_atomically(target, data, mode)
     return saved
 
 
 def _create(path: Path, data: bytes, mode: int) -> None:
     """A new file that is never wider open than it will be."""
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE)
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE_MODE)
     with os.fdopen(handle, "wb") as file:
         file.write(data)
         file.flush()

@@ -8,17 +8,17 @@ import re
 from functools import cached_property
 from typing import Any
 
-from toolfold.config.problems import KeyPath
-from toolfold.config.text import position
+from toolfold.config.files import line_and_column
+from toolfold.config.validation import KeyPath
 
-MAX_DEPTH = 100
-FAST_FROM = 256 * 1024
+_MAX_DEPTH = 100
+_FAST_PARSE_SIZE = 256 * 1024
 """Files from this size are decoded by the C parser first; places are then found only when somebody asks."""
 
 _SPACE = re.compile(r"[ \t\r\n]*")
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 _WORDS = {"true": True, "false": False, "null": None}
-MAX_DIGITS = 4000
+_MAX_DIGITS = 4000
 _DECODER = json.JSONDecoder()
 
 
@@ -30,17 +30,17 @@ class JsonError(ValueError):
         self.offset = offset
 
 
-class Document:
+class JsonDocument:
     """A parsed text: its value, and where each part of it stands."""
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self.value: Any = self._fast() if len(text) >= FAST_FROM else self._places.value
+        self.value: Any = self._fast() if len(text) >= _FAST_PARSE_SIZE else self._places.value
 
     def locate(self, path: KeyPath) -> tuple[int, int] | None:
         """Line and column of a key or of an item of a list."""
         offset = self._places.keys.get(path)
-        return None if offset is None else position(self.text, offset)
+        return None if offset is None else line_and_column(self.text, offset)
 
     def span(self, path: KeyPath) -> tuple[int, int] | None:
         """The offsets of a value's text."""
@@ -92,8 +92,8 @@ class _Parser:
             raise JsonError("there is something after the end of the document", self.at)
 
     def _value(self, path: KeyPath) -> Any:
-        if len(path) > MAX_DEPTH:
-            raise JsonError(f"the nesting is deeper than {MAX_DEPTH} levels", self.at)
+        if len(path) > _MAX_DEPTH:
+            raise JsonError(f"the nesting is deeper than {_MAX_DEPTH} levels", self.at)
         start = self.at
         char = self.text[start : start + 1]
         if char == "{":
@@ -168,7 +168,7 @@ class _Parser:
         if not match:
             raise JsonError(f"expected a value, found {self._found()}", self.at)
         digits = match.group()
-        if len(digits) > MAX_DIGITS:
+        if len(digits) > _MAX_DIGITS:
             raise JsonError("the number has too many digits", self.at)
         self.at = match.end()
         return float(digits) if any(char in digits for char in ".eE") else int(digits)

@@ -14,17 +14,17 @@ from typing import Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from toolfold.config.plaintext import could_be_secret, find_plain
+from toolfold.config.secret_detection import could_be_secret, find_plain_secrets
 from toolfold.errors import SecretNotFound
-from toolfold.masking import mask
+from toolfold.redaction import redact
 from toolfold.types import ServerSpec
 
-__all__ = ["Reference", "fill", "input_variable", "mask", "missing", "references", "resolve"]
+__all__ = ["_Reference", "_input_variable", "fill", "missing", "redact", "references", "resolve"]
 
-KeyringLookup = Callable[[str, str], str | None]
+_KeyringLookup = Callable[[str, str], str | None]
 """`(service, name) -> secret`, or nothing where there is none."""
 
-PUBLIC = frozenset(
+PUBLIC_VARIABLES = frozenset(
     {"APPDATA", "HOME", "LANG", "LOCALAPPDATA", "LOGNAME", "PATH", "PWD", "SHELL", "TEMP", "TMP", "TMPDIR", "USER"}
     | {"USERNAME", "USERPROFILE", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME"}
 )
@@ -35,7 +35,7 @@ _BODY = re.compile(r"(?:(?P<kind>env|input|keyring|command|config):)?(?P<name>.*
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
-class Reference(Struct, frozen=True):
+class _Reference(Struct, frozen=True):
     """One `${…}` in a text."""
 
     kind: Literal["env", "input", "keyring", "unsupported"]
@@ -45,15 +45,15 @@ class Reference(Struct, frozen=True):
     @property
     def variable(self) -> str:
         """The environment variable that is read, where it is one."""
-        return input_variable(self.name) if self.kind == "input" else self.name
+        return _input_variable(self.name) if self.kind == "input" else self.name
 
 
-def input_variable(identifier: str) -> str:
+def _input_variable(identifier: str) -> str:
     """The variable that stands for VS Code's `${input:ID}`: `api-key` is read from `TOOLFOLD_INPUT_API_KEY`."""
     return "TOOLFOLD_INPUT_" + re.sub(r"[^A-Za-z0-9]+", "_", identifier).strip("_").upper()
 
 
-def references(text: str) -> list[Reference]:
+def references(text: str) -> list[_Reference]:
     return [found for escaped, body in _REFERENCE.findall(text) if not escaped and (found := _reference(body))]
 
 
@@ -66,7 +66,7 @@ def missing(spec: ServerSpec, *, environ: Mapping[str, str] | None = None) -> tu
 
 
 def resolve(
-    spec: ServerSpec, *, environ: Mapping[str, str] | None = None, keyring: KeyringLookup | None = None
+    spec: ServerSpec, *, environ: Mapping[str, str] | None = None, keyring: _KeyringLookup | None = None
 ) -> ServerSpec:
     """The server with every reference filled in, and the values listed in `secrets`. Raises `SecretNotFound`."""
     filler = _Filler(os.environ if environ is None else environ, keyring or _system_keyring)
@@ -87,7 +87,7 @@ def resolve(
 
 
 def fill(
-    text: str, owner: str, *, environ: Mapping[str, str] | None = None, keyring: KeyringLookup | None = None
+    text: str, owner: str, *, environ: Mapping[str, str] | None = None, keyring: _KeyringLookup | None = None
 ) -> str:
     """One text with its references filled in. `owner` says in an error who needs it. Raises `SecretNotFound`."""
     filler = _Filler(os.environ if environ is None else environ, keyring or _system_keyring)
@@ -100,7 +100,7 @@ def plain_secrets(spec: ServerSpec) -> list[str]:
     """What looks like a secret in plain text anywhere in a server."""
     table = {"env": spec.env, "headers": spec.headers, "args": list(spec.args), "url": spec.url}
     table |= {"openapi": spec.document, "command": spec.command}
-    return [plain.value for plain in find_plain(table)]
+    return [plain.value for plain in find_plain_secrets(table)]
 
 
 def _texts(spec: ServerSpec) -> tuple[str, ...]:
@@ -108,18 +108,18 @@ def _texts(spec: ServerSpec) -> tuple[str, ...]:
     return (spec.command, *spec.args, *mapped, spec.cwd or "", spec.url, spec.document, spec.env_file)
 
 
-def _reference(body: str) -> Reference | None:
+def _reference(body: str) -> _Reference | None:
     match = _BODY.fullmatch(body)
     if not match:
         return None
     kind, name, default = match.group("kind"), match.group("name"), match.group("default")
     if kind in {"command", "config"}:
-        return Reference("unsupported", body)
+        return _Reference("unsupported", body)
     if kind == "input":
-        return Reference("input", name, default) if input_variable(name) != "TOOLFOLD_INPUT_" else None
+        return _Reference("input", name, default) if _input_variable(name) != "TOOLFOLD_INPUT_" else None
     if kind == "keyring":
-        return Reference("keyring", name, default) if name else None
-    return Reference("env", name, default) if _VARIABLE.fullmatch(name) else None
+        return _Reference("keyring", name, default) if name else None
+    return _Reference("env", name, default) if _VARIABLE.fullmatch(name) else None
 
 
 class _Missing(Struct, frozen=True):
@@ -130,7 +130,7 @@ class _Missing(Struct, frozen=True):
 class _Filler:
     """Fills references in, and remembers the values and what was missing."""
 
-    def __init__(self, environ: Mapping[str, str], keyring: KeyringLookup) -> None:
+    def __init__(self, environ: Mapping[str, str], keyring: _KeyringLookup) -> None:
         self._environ = environ
         self._keyring = keyring
         self.secrets: list[str] = []
@@ -144,12 +144,14 @@ class _Filler:
             return {}
         path = Path(self.fill(spec.env_file)).expanduser()
         try:
-            values = parse_env_file(path.read_text("utf-8-sig"))
+            values = _parse_env_file(path.read_text("utf-8-sig"))
         except (OSError, ValueError):
             fix = f"Write the file {path} with NAME=value lines, or remove env_file."
             self._missing.append(_Missing(f"the file {path}, which cannot be read", fix))
             return {}
-        self.secrets += [value for name, value in values.items() if name not in PUBLIC and could_be_secret(value)]
+        self.secrets += [
+            value for name, value in values.items() if name not in PUBLIC_VARIABLES and could_be_secret(value)
+        ]
         return values
 
     def raise_missing(self, owner: str) -> None:
@@ -169,7 +171,7 @@ class _Filler:
         reference = _reference(body)
         return match.group() if reference is None else self._value(reference)
 
-    def _value(self, reference: Reference) -> str:
+    def _value(self, reference: _Reference) -> str:
         if reference.kind == "keyring":
             return self._from_keyring(reference)
         if reference.kind == "unsupported":
@@ -180,11 +182,11 @@ class _Filler:
         if value is None:
             self._missing.append(_missing_variable(reference))
             return ""
-        if reference.variable in self._environ and reference.variable not in PUBLIC:
+        if reference.variable in self._environ and reference.variable not in PUBLIC_VARIABLES:
             self.secrets.append(value)
         return value
 
-    def _from_keyring(self, reference: Reference) -> str:
+    def _from_keyring(self, reference: _Reference) -> str:
         service, _, name = reference.name.partition("/")
         try:
             value = self._keyring(service, name)
@@ -199,7 +201,7 @@ class _Filler:
         return value if value is not None else reference.default or ""
 
 
-def _missing_variable(reference: Reference) -> _Missing:
+def _missing_variable(reference: _Reference) -> _Missing:
     name = reference.variable
     if reference.kind == "input":
         what = f"the input '{reference.name}', which toolfold reads from the environment variable {name}; it is not set"
@@ -248,7 +250,7 @@ def store_in_keyring(service: str, name: str, value: str) -> None:
         ) from None
 
 
-def parse_env_file(text: str) -> dict[str, str]:
+def _parse_env_file(text: str) -> dict[str, str]:
     """`NAME=value` lines; `export`, comments and quotes as usual. Other lines are passed over."""
     values: dict[str, str] = {}
     for raw in text.splitlines():

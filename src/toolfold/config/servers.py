@@ -11,16 +11,16 @@ from typing import Any
 
 from msgspec import Struct
 
-from toolfold.config import check
-from toolfold.config.plaintext import find_plain
-from toolfold.config.problems import KeyPath, Report, nearest
-from toolfold.config.values import SECTIONS, Limits
+from toolfold.config import validation as check
+from toolfold.config.secret_detection import find_plain_secrets
+from toolfold.config.sections import SECTIONS, Limits
+from toolfold.config.validation import Checker, KeyPath, closest_match
 from toolfold.types import ServerSpec, Transport
 
-KINDS: dict[str, Transport] = {"command": "stdio", "url": "http", "openapi": "openapi", "functions": "functions"}
+_KINDS: dict[str, Transport] = {"command": "stdio", "url": "http", "openapi": "openapi", "functions": "functions"}
 """The key that says what a server is. A table has exactly one of them."""
 
-TYPES: dict[str, Transport] = {
+_TYPES: dict[str, Transport] = {
     "stdio": "stdio",
     "local": "stdio",
     "http": "http",
@@ -32,14 +32,14 @@ TYPES: dict[str, Transport] = {
 
 _COMMON = ("type", "enabled", "disabled", "start_timeout_s", "call_timeout_s")
 _HTTP = ("headers", "bearer_token", "auth")
-KEYS: dict[str, tuple[str, ...]] = {
+KEYS_BY_TRANSPORT: dict[str, tuple[str, ...]] = {
     "stdio": ("command", "args", "env", "env_file", "cwd", *_COMMON),
     "http": ("url", *_HTTP, *_COMMON),
     "openapi": ("openapi", "base_url", *_HTTP, *_COMMON),
     "functions": ("functions", *_COMMON),
 }
-ALL_KEYS = tuple(dict.fromkeys(key for keys in KEYS.values() for key in keys))
-RENAMED = {
+ALL_KEYS = tuple(dict.fromkeys(key for keys in KEYS_BY_TRANSPORT.values() for key in keys))
+_RENAMED = {
     "environment": "env",
     "envFile": "env_file",
     "httpUrl": "url",
@@ -57,7 +57,7 @@ _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _EXAMPLE = 'Give one of command = "…", url = "https://…", openapi = "file or URL", functions = "package.module".'
 
 
-class Surroundings(Struct, frozen=True, kw_only=True):
+class ServerContext(Struct, frozen=True, kw_only=True):
     """What a table means depends on where its file lies."""
 
     folder: Path
@@ -95,9 +95,9 @@ class Surroundings(Struct, frozen=True, kw_only=True):
         return str(self.folder / text)
 
 
-def build_server(name: str, table: Any, report: Report, path: KeyPath, around: Surroundings) -> ServerSpec | None:
+def build_server(name: str, table: Any, report: Checker, path: KeyPath, around: ServerContext) -> ServerSpec | None:
     """The spec, or nothing after the report of all that is wrong."""
-    checked = check.table_of(table, report, path)
+    checked = check.check_table(table, report, path)
     if checked is None:
         return None
     before = len(report.errors)
@@ -105,7 +105,7 @@ def build_server(name: str, table: Any, report: Report, path: KeyPath, around: S
     if transport is None:
         return None
     _keys_fit(checked, transport, report, path)
-    checked = {key: value for key, value in checked.items() if key in KEYS[transport]}
+    checked = {key: value for key, value in checked.items() if key in KEYS_BY_TRANSPORT[transport]}
     reader = _Fields(checked, report, path, around)
     spec = ServerSpec(
         name=name,
@@ -121,28 +121,28 @@ def build_server(name: str, table: Any, report: Report, path: KeyPath, around: S
         enabled=reader.enabled(),
         start_timeout_s=reader.seconds("start_timeout_s"),
         call_timeout_s=reader.seconds("call_timeout_s"),
-        secrets=tuple(dict.fromkeys(plain.value for plain in find_plain(checked))),
+        secrets=tuple(dict.fromkeys(plain.value for plain in find_plain_secrets(checked))),
     )
     return spec if len(report.errors) == before else None
 
 
-def _transport(table: dict[str, Any], report: Report, path: KeyPath) -> Transport | None:
-    found = [key for key in KINDS if key in table]
+def _transport(table: dict[str, Any], report: Checker, path: KeyPath) -> Transport | None:
+    found = [key for key in _KINDS if key in table]
     if len(found) > 1:
         report.error(path, f"has {' and '.join(f'`{key}`' for key in found)}", "Keep the one that is meant.")
         return None
     if not found:
-        near = next((key for key in table if key not in ALL_KEYS and nearest(key, KINDS)), None)
+        near = next((key for key in table if key not in ALL_KEYS and closest_match(key, _KINDS)), None)
         if near is None:
             report.error(path, "does not say what to connect to", _EXAMPLE)
         else:
-            report.error((*path, near), "unknown key", f"Did you mean `{nearest(near, KINDS)}`?")
+            report.error((*path, near), "unknown key", f"Did you mean `{closest_match(near, _KINDS)}`?")
         return None
-    transport = KINDS[found[0]]
+    transport = _KINDS[found[0]]
     kind = table.get("type")
     if kind is None:
         return transport
-    named = TYPES.get(kind.casefold()) if isinstance(kind, str) else None
+    named = _TYPES.get(kind.casefold()) if isinstance(kind, str) else None
     if named is None:
         report.error(
             (*path, "type"), "not a type that toolfold connects to", "Use stdio, http, sse or streamable-http."
@@ -153,20 +153,20 @@ def _transport(table: dict[str, Any], report: Report, path: KeyPath) -> Transpor
     return transport
 
 
-def _keys_fit(table: dict[str, Any], transport: Transport, report: Report, path: KeyPath) -> None:
-    known = KEYS[transport]
+def _keys_fit(table: dict[str, Any], transport: Transport, report: Checker, path: KeyPath) -> None:
+    known = KEYS_BY_TRANSPORT[transport]
     misplaced = {key: value for key, value in table.items() if key in ALL_KEYS and key not in known}
     for key in misplaced:
-        kind = next(kind for kind, value in KINDS.items() if value == transport)
+        kind = next(kind for kind, value in _KINDS.items() if value == transport)
         report.odd((*path, key), f"has no meaning for a server with `{kind}`", "Remove the key.")
     rest = {key: value for key, value in table.items() if key not in misplaced}
-    check.known_keys(rest, known, report, path, renamed=RENAMED)
+    check.check_keys(rest, known, report, path, renamed=_RENAMED)
 
 
 class _Fields:
     """Reads the fields of one table, each with its default."""
 
-    def __init__(self, table: dict[str, Any], report: Report, path: KeyPath, around: Surroundings) -> None:
+    def __init__(self, table: dict[str, Any], report: Checker, path: KeyPath, around: ServerContext) -> None:
         self.table = table
         self.report = report
         self.at = path
@@ -179,7 +179,7 @@ class _Fields:
         if key == "command" and isinstance(value, list):
             self.report.error((*self.at, key), "expected a string, found a list", "Put all but the first into `args`.")
             return ""
-        found = check.text(value, self.report, (*self.at, key)) or ""
+        found = check.check_text(value, self.report, (*self.at, key)) or ""
         if key == "command" and " " in found.strip() and "args" not in self.table and not Path(found).exists():
             fix = 'Write command = "program" and args = ["first", "second"].'
             self.report.warning((*self.at, key), "the command has blanks and is taken as one program's name", fix)
@@ -188,7 +188,7 @@ class _Fields:
     def texts(self, key: str) -> tuple[str, ...]:
         if key not in self.table:
             return ()
-        return check.texts(self.table[key], self.report, (*self.at, key)) or ()
+        return check.check_texts(self.table[key], self.report, (*self.at, key)) or ()
 
     def path(self, key: str) -> str:
         text = self.text(key)
@@ -198,7 +198,7 @@ class _Fields:
         if "env" not in self.table:
             return {}
         at = (*self.at, "env")
-        found = check.text_map(self.table["env"], self.report, at, lenient=self.report.lenient) or {}
+        found = check.check_text_map(self.table["env"], self.report, at, lenient=self.report.lenient) or {}
         for name in found:
             if "=" in name:
                 self.report.error((*at, name), "a variable's name cannot hold '='", "Write NAME and value apart.")
@@ -213,7 +213,7 @@ class _Fields:
 
     def headers(self) -> dict[str, str]:
         at = (*self.at, "headers")
-        found = check.text_map(self.table["headers"], self.report, at) or {} if "headers" in self.table else {}
+        found = check.check_text_map(self.table["headers"], self.report, at) or {} if "headers" in self.table else {}
         for name, value in found.items():
             if not _HEADER_NAME.fullmatch(name):
                 self.report.error((*at, name), "not a name for a header", "Use letters, digits and '-'.")
@@ -249,13 +249,13 @@ class _Fields:
 
     def enabled(self) -> bool:
         enabled, disabled = self.table.get("enabled", True), self.table.get("disabled", False)
-        on = check.flag(enabled, self.report, (*self.at, "enabled"))
-        off = check.flag(disabled, self.report, (*self.at, "disabled"))
+        on = check.check_flag(enabled, self.report, (*self.at, "enabled"))
+        off = check.check_flag(disabled, self.report, (*self.at, "disabled"))
         return bool(on) and not off
 
     def seconds(self, key: str) -> float:
         default: float = getattr(self.around.limits, key)
         if key not in self.table:
             return default
-        found = check.bounded(self.table[key], SECTIONS["limits"][key], self.report, (*self.at, key))
+        found = check.check_setting(self.table[key], SECTIONS["limits"][key], self.report, (*self.at, key))
         return default if found is None else float(found)

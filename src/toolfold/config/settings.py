@@ -11,7 +11,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from toolfold.config.values import (
+from toolfold.config.sections import (
     Audit,
     CallerKey,
     Discovery,
@@ -29,9 +29,9 @@ from toolfold.types import ServerSpec
 
 
 def _default_home() -> Path:
-    from toolfold.config.places import user_home
+    from toolfold.config.search_path import toolfold_home
 
-    return user_home(os.environ)
+    return toolfold_home(os.environ)
 
 
 class Settings(Struct, frozen=True, kw_only=True):
@@ -76,15 +76,15 @@ class Settings(Struct, frozen=True, kw_only=True):
 
         With `require_servers=False` a missing file or one without servers is fine, too.
         """
-        from toolfold.config import places
+        from toolfold.config import search_path as places
 
         environ = os.environ if environ is None else environ
         folder = places.working_folder() if cwd is None else Path(cwd)
-        user_home = folder / places.user_home(environ)
-        found = places.find(path, folder, user_home, environ)
-        state = places.state_home(found, home, folder, environ)
+        user_home = folder / places.toolfold_home(environ)
+        found = places.find_config(path, folder, user_home, environ)
+        state = places.state_folder(found, home, folder, environ)
         if found is None and require_servers:
-            raise _nothing_found(places.candidates(folder, user_home))
+            raise _nothing_found(places.candidate_files(folder, user_home))
         loaded = _load(found, folder, user_home, state, environ)
         if require_servers and not loaded.servers:
             raise _no_servers(loaded.sources[0])
@@ -102,10 +102,10 @@ class Settings(Struct, frozen=True, kw_only=True):
         for spec in self.servers:
             if spec.name.casefold() == name.casefold():
                 return spec
-        from toolfold.config.problems import nearest
+        from toolfold.config.validation import closest_match
 
         known = [spec.name for spec in self.servers]
-        meant = nearest(name, known)
+        meant = closest_match(name, known)
         raise ConfigError(
             f"no server is called '{name}'",
             hints=known,
@@ -114,23 +114,22 @@ class Settings(Struct, frozen=True, kw_only=True):
 
 
 def _load(found: Any, cwd: Path, user_home: Path, state: Path, environ: Mapping[str, str]) -> Settings:
-    from toolfold.config import places
-    from toolfold.config.overrides import read_overrides
-    from toolfold.config.problems import Report
-    from toolfold.config.reader import Parsed, read_config
-    from toolfold.config.servers import Surroundings
-    from toolfold.config.values import SECTIONS
+    from toolfold.config import search_path as places
+    from toolfold.config.reader import ParsedConfig, read_config, read_overrides
+    from toolfold.config.sections import SECTIONS
+    from toolfold.config.servers import ServerContext
+    from toolfold.config.validation import Checker
 
-    report = Report("environment")
+    report = Checker("environment")
     overrides = read_overrides(environ, report)
     report.raise_errors()
-    person = places.person_home(environ)
-    parsed = Parsed()
+    person = places.home_folder(environ)
+    parsed = ParsedConfig()
     folder = cwd
     if found is not None:
         # A project's servers run in the project; the user's own run where toolfold was started.
         project = found.project
-        around = Surroundings(folder=project or cwd, user=person, default_cwd=str(project) if project else None)
+        around = ServerContext(folder=project or cwd, user=person, default_cwd=str(project) if project else None)
         parsed = read_config(found.path, around, overrides)
         folder = found.path.parent
     sections = {name: {**parsed.sections.get(name, {}), **overrides.get(name, {})} for name in SECTIONS}

@@ -16,7 +16,7 @@ from msgspec import Struct
 from toolfold.demo.history import COMMITS, fast_import_stream
 from toolfold.types import ServerSpec
 
-SEED = 20240607
+_SEED = 20240607
 
 _NOTES = {
     "README.md": (
@@ -99,7 +99,7 @@ def demo_servers(data: DemoData) -> tuple[ServerSpec, ...]:
 
 
 def _make_files(root: Path) -> None:
-    chance = random.Random(SEED)  # noqa: S311 - the same data each time is the point
+    chance = random.Random(_SEED)  # noqa: S311 - the same data each time is the point
     prices = ["title,price_eur"] + [f"{title},{chance.randrange(690, 4990) / 100:.2f}" for title in _TITLES]
     till = [
         f"2024-05-{day:02d}T{chance.randrange(9, 18):02d}:{chance.randrange(60):02d} "
@@ -116,7 +116,7 @@ def _make_files(root: Path) -> None:
 
 
 def _make_database(file: Path) -> None:
-    chance = random.Random(SEED)  # noqa: S311 - as above
+    chance = random.Random(_SEED)  # noqa: S311 - as above
     names = [f"{first} {last}" for last in _LAST for first in _FIRST][:60]
     customers = [
         (number, name, f"{name.lower().replace(' ', '.')}@example.org", chance.choice(_CITIES))

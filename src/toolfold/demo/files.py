@@ -16,14 +16,14 @@ from typing import Annotated, BinaryIO, Literal
 from msgspec import Meta, Struct
 
 from toolfold.demo.stdio import serve
-from toolfold.upstream.signatures import Function, tool
+from toolfold.upstream.function_tool import Function, tool
 
-MAX_READ = 200_000
-MAX_FILE = 20_000_000
-MAX_VISITS = 20_000
+_MAX_READ = 200_000
+_MAX_FILE = 20_000_000
+_MAX_VISITS = 20_000
 
-Count = Annotated[int, Meta(ge=1, le=2000)]
-Kind = Literal["file", "folder", "link", "other"]
+_Count = Annotated[int, Meta(ge=1, le=2000)]
+_Kind = Literal["file", "folder", "link", "other"]
 
 
 class Entry(Struct):
@@ -31,12 +31,12 @@ class Entry(Struct):
 
     name: str
     path: Annotated[str, Meta(description="From the served folder, with forward slashes.")]
-    kind: Kind
+    kind: _Kind
     size: Annotated[int, Meta(description="Bytes.")]
     modified: Annotated[str, Meta(description="ISO 8601, UTC.")]
 
 
-class Listed(Struct):
+class Listing(Struct):
     """What a folder holds."""
 
     entries: list[Entry]
@@ -54,7 +54,7 @@ class Text(Struct):
     truncated: Annotated[bool, Meta(description="Whether more lines follow; raise `start` to read on.")]
 
 
-class Hit(Struct):
+class Match(Struct):
     """A line that matches."""
 
     path: str
@@ -62,10 +62,10 @@ class Hit(Struct):
     text: str
 
 
-class Found(Struct):
+class Matches(Struct):
     """Lines that match."""
 
-    matches: list[Hit]
+    matches: list[Match]
     files_searched: int
     truncated: bool
 
@@ -97,7 +97,7 @@ class FileTools:
         return [self.list_folder, self.read, self.search, self.stat, self.tree, self.write]
 
     @tool(name="list", title="List a folder", read_only=True, open_world=False)
-    def list_folder(self, path: str = ".", limit: Count = 200) -> Listed:
+    def list_folder(self, path: str = ".", limit: _Count = 200) -> Listing:
         """List the files and folders in a folder, by name.
 
         Args:
@@ -106,10 +106,10 @@ class FileTools:
         """
         folder = self._inside(path)
         names = sorted(each.name for each in folder.iterdir())
-        return Listed([self._entry(folder / name) for name in names[:limit]], len(names) > limit)
+        return Listing([self._entry(folder / name) for name in names[:limit]], len(names) > limit)
 
     @tool(title="Read a text file", read_only=True, open_world=False)
-    def read(self, path: str, start: int = 1, lines: Count = 500) -> Text:
+    def read(self, path: str, start: int = 1, lines: _Count = 500) -> Text:
         """Read a text file, or some lines of it.
 
         Args:
@@ -124,11 +124,11 @@ class FileTools:
         first = max(start, 1)
         part = every[first - 1 : first - 1 + lines]
         text = "".join(part)
-        truncated = len(text) > MAX_READ or first - 1 + len(part) < len(every)
-        return Text(path, text[:MAX_READ], first, len(part), len(every), truncated)
+        truncated = len(text) > _MAX_READ or first - 1 + len(part) < len(every)
+        return Text(path, text[:_MAX_READ], first, len(part), len(every), truncated)
 
     @tool(title="Search in files", read_only=True, open_world=False)
-    def search(self, text: str, path: str = ".", pattern: str = "*", limit: Count = 100) -> Found:
+    def search(self, text: str, path: str = ".", pattern: str = "*", limit: _Count = 100) -> Matches:
         """Find lines that contain a text, in all files of a folder and below it. Letter case does not count.
 
         Args:
@@ -140,7 +140,7 @@ class FileTools:
         from fnmatch import fnmatch
 
         wanted = text.lower()
-        matches: list[Hit] = []
+        matches: list[Match] = []
         searched = 0
         for file in self._files(self._inside(path)):
             if not fnmatch(file.name, pattern):
@@ -148,10 +148,10 @@ class FileTools:
             searched += 1
             for number, line in self._text_lines(file):
                 if wanted in line.lower():
-                    matches.append(Hit(self._relative(file), number, line.strip()[:500]))
+                    matches.append(Match(self._relative(file), number, line.strip()[:500]))
                     if len(matches) > limit:
-                        return Found(matches[:limit], searched, True)
-        return Found(matches, searched, False)
+                        return Matches(matches[:limit], searched, True)
+        return Matches(matches, searched, False)
 
     @tool(title="File details", read_only=True, open_world=False)
     def stat(self, path: str) -> Entry:
@@ -163,7 +163,7 @@ class FileTools:
         return self._entry(self._inside(path))
 
     @tool(title="Folder tree", read_only=True, open_world=False)
-    def tree(self, path: str = ".", depth: Annotated[int, Meta(ge=1, le=20)] = 3, limit: Count = 500) -> Tree:
+    def tree(self, path: str = ".", depth: Annotated[int, Meta(ge=1, le=20)] = 3, limit: _Count = 500) -> Tree:
         """Draw a folder and what is below it as a tree.
 
         Args:
@@ -238,9 +238,9 @@ class FileTools:
 
     def _content(self, path: str) -> bytes:
         with self._file(path, self._inside(path), os.O_RDONLY) as file:
-            content = file.read(MAX_FILE + 1)
-        if len(content) > MAX_FILE:
-            raise ValueError(f"{path} is over {MAX_FILE} bytes")
+            content = file.read(_MAX_FILE + 1)
+        if len(content) > _MAX_FILE:
+            raise ValueError(f"{path} is over {_MAX_FILE} bytes")
         return content
 
     def _text_lines(self, file: Path) -> Iterator[tuple[int, str]]:
@@ -261,7 +261,7 @@ class FileTools:
             folders.sort()
             for name in sorted(names):
                 visits += 1
-                if visits > MAX_VISITS:
+                if visits > _MAX_VISITS:
                     return
                 path = Path(folder, name)
                 if not path.is_symlink():
@@ -295,7 +295,7 @@ class FileTools:
                 self._draw(path, margin + ("    " if last else "│   "), depth - 1, limit, drawn)
 
 
-def _kind(mode: int) -> Kind:
+def _kind(mode: int) -> _Kind:
     if modes.S_ISREG(mode):
         return "file"
     if modes.S_ISDIR(mode):

@@ -13,13 +13,13 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from toolfold.demo.stdio import serve
-from toolfold.upstream.signatures import Function, tool
+from toolfold.upstream.function_tool import Function, tool
 
-TIMEOUT_S = 30
-MAX_TEXT = 200_000
+_TIMEOUT_S = 30
+_MAX_TEXT = 200_000
 """The most characters of a patch that one call returns."""
 
-Count = Annotated[int, Meta(ge=1, le=1000)]
+_Count = Annotated[int, Meta(ge=1, le=1000)]
 
 _FIELD, _RECORD = "\x1f", "\x1e"
 _COMMIT_FORMAT = "%H%x1f%an%x1f%ae%x1f%aI%x1f%s%x1e"
@@ -129,7 +129,7 @@ class GitTools:
         return [self.log, self.show, self.diff, self.status, self.branches, self.blame, self.search]
 
     @tool(title="Commit history", read_only=True, open_world=False)
-    def log(self, revision: str = "HEAD", path: str = "", author: str = "", limit: Count = 20, skip: int = 0) -> Log:
+    def log(self, revision: str = "HEAD", path: str = "", author: str = "", limit: _Count = 20, skip: int = 0) -> Log:
         """List commits of a branch, newest first, optionally only those that touch a path or are by an author.
 
         Args:
@@ -206,7 +206,7 @@ class GitTools:
         return [Branch(row[0], row[1] == "*", row[2], row[3], row[4]) for row in rows]
 
     @tool(title="Blame", read_only=True, open_world=False)
-    def blame(self, path: str, revision: str = "HEAD", start: int = 1, lines: Count = 200) -> list[BlameLine]:
+    def blame(self, path: str, revision: str = "HEAD", start: int = 1, lines: _Count = 200) -> list[BlameLine]:
         """Tell for each line of a file which commit and author changed it last.
 
         Args:
@@ -221,7 +221,7 @@ class GitTools:
 
     @tool(title="Search in files", read_only=True, open_world=False)
     def search(
-        self, pattern: str, revision: str = "HEAD", path: str = "", regex: bool = False, limit: Count = 100
+        self, pattern: str, revision: str = "HEAD", path: str = "", regex: bool = False, limit: _Count = 100
     ) -> Matches:
         """Find lines in the repository's files that contain a text or match a regular expression.
 
@@ -271,13 +271,13 @@ class GitTools:
                 env=environment,
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
-                timeout=TIMEOUT_S,
+                timeout=_TIMEOUT_S,
                 check=False,
             )
         except FileNotFoundError:
             raise RuntimeError("the `git` program is not installed on this machine") from None
         except subprocess.TimeoutExpired:
-            raise RuntimeError(f"git {args[0]} took over {TIMEOUT_S} s; ask for less") from None
+            raise RuntimeError(f"git {args[0]} took over {_TIMEOUT_S} s; ask for less") from None
         if done.returncode not in (0, none):
             raise RuntimeError(done.stderr.decode("utf-8", "replace").strip() or f"git {args[0]} failed")
         return done.stdout.decode("utf-8", "replace")
@@ -312,7 +312,7 @@ def _diff(numstat: str, patch: str) -> Diff:
         if len(fields) == 3:
             added, deleted = (int(text) if text.isdecimal() else None for text in fields[:2])
             files.append(FileChange(fields[2], added, deleted))
-    return Diff(files, patch[:MAX_TEXT], len(patch) > MAX_TEXT)
+    return Diff(files, patch[:_MAX_TEXT], len(patch) > _MAX_TEXT)
 
 
 def _blame_lines(text: str) -> list[BlameLine]:

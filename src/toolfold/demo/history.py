@@ -12,7 +12,7 @@ _START = 1_709_283_600  # 1 March 2024, 09:00 UTC
 _STEP = 93_600  # 26 hours: a bit more than a day between commits
 
 
-class Change(Struct, frozen=True):
+class _Change(Struct, frozen=True):
     """One commit: on which branch, by whom, with what message, and the files it writes."""
 
     author: str
@@ -107,45 +107,45 @@ _JSON_CLI = _CLI.replace("import sys", "import json\nimport sys").replace(
 )
 
 COMMITS = (
-    Change(_MARA, "Start the project", {"README.md": _README, ".gitignore": "__pycache__/\n"}),
-    Change(_MARA, "Add harbours and their delays", {"tides/harbours.py": _HARBOURS}),
-    Change(
+    _Change(_MARA, "Start the project", {"README.md": _README, ".gitignore": "__pycache__/\n"}),
+    _Change(_MARA, "Add harbours and their delays", {"tides/harbours.py": _HARBOURS}),
+    _Change(
         _MARA,
         "Compute the next high water\n\nA mean period is enough for walks on the mud flats.",
         {"tides/core.py": _CORE_1, "tides/__init__.py": "from tides.core import next_high\n"},
     ),
-    Change(_JONAS, "Test that high water lies ahead", {"tests/test_core.py": _TEST_1}),
-    Change(
+    _Change(_JONAS, "Test that high water lies ahead", {"tests/test_core.py": _TEST_1}),
+    _Change(
         _JONAS,
         "Add Kiel and Stade",
         {"tides/harbours.py": _NO_KIEL},
     ),
-    Change(
+    _Change(
         _AYLIN,
         "Compute the next low water",
         {"tides/core.py": _CORE_2, "tides/__init__.py": "from tides.core import next_high, next_low\n"},
     ),
-    Change(_AYLIN, "Test that low water lies between two high waters", {"tests/test_core.py": _TEST_2}),
-    Change(_MARA, "Add a command line", {"tides/__main__.py": _CLI}),
-    Change(
+    _Change(_AYLIN, "Test that low water lies between two high waters", {"tests/test_core.py": _TEST_2}),
+    _Change(_MARA, "Add a command line", {"tides/__main__.py": _CLI}),
+    _Change(
         _JONAS,
         "Remove Kiel: the Baltic has no tides worth the name\n\nReported by a reader who waited at the quay.",
         {"tides/harbours.py": _NO_KIEL},
     ),
-    Change(_AYLIN, "Name the known harbours when one is unknown", {"tides/core.py": _CORE_3}),
-    Change(_JONAS, "Print JSON on the command line", {"tides/__main__.py": _JSON_CLI}, branch="json-output"),
-    Change(
+    _Change(_AYLIN, "Name the known harbours when one is unknown", {"tides/core.py": _CORE_3}),
+    _Change(_JONAS, "Print JSON on the command line", {"tides/__main__.py": _JSON_CLI}, branch="json-output"),
+    _Change(
         _MARA,
         "Fix the drift of the period\n\nThe mean period was 14 seconds short, which added up to an hour over a year.",
         {"tides/core.py": _CORE_4},
     ),
-    Change(
+    _Change(
         _MARA,
         "Write down what changed",
         {"CHANGELOG.md": "# 0.1.0\n\n- High and low water.\n- The period no longer drifts.\n"},
     ),
-    Change(_JONAS, "Merge the JSON output", {"tides/__main__.py": _JSON_CLI}, merges="json-output"),
-    Change(
+    _Change(_JONAS, "Merge the JSON output", {"tides/__main__.py": _JSON_CLI}, merges="json-output"),
+    _Change(
         _AYLIN,
         "Explain the accuracy in the readme",
         {"README.md": _README + "\nTimes are good to about five minutes. Do not steer a ship by them.\n"},
@@ -153,7 +153,7 @@ COMMITS = (
 )
 
 
-def fast_import_stream(commits: tuple[Change, ...]) -> bytes:
+def fast_import_stream(commits: tuple[_Change, ...]) -> bytes:
     """The commits as one stream. Dates count up from a fixed day, so hashes never differ."""
     out: list[bytes] = []
     begun: set[str] = {"main"}
@@ -161,20 +161,20 @@ def fast_import_stream(commits: tuple[Change, ...]) -> bytes:
         when = f"{_START + number * _STEP} +0100"
         out.append(f"commit refs/heads/{change.branch}\n".encode())
         out.append(f"author {change.author} {when}\ncommitter {change.author} {when}\n".encode())
-        out.append(_data(change.message + "\n"))
+        out.append(_data_command(change.message + "\n"))
         if change.branch not in begun:
             begun.add(change.branch)
             out.append(b"from refs/heads/main\n")
         if change.merges:
             out.append(f"merge refs/heads/{change.merges}\n".encode())
         for path, text in change.files.items():
-            out.append(f"M 100644 inline {path}\n".encode() + _data(text))
+            out.append(f"M 100644 inline {path}\n".encode() + _data_command(text))
     out.append(b"tag v0.1.0\nfrom refs/heads/main\n")
-    out.append(f"tagger {_MARA} {_START + len(commits) * _STEP} +0100\n".encode() + _data("First release\n"))
+    out.append(f"tagger {_MARA} {_START + len(commits) * _STEP} +0100\n".encode() + _data_command("First release\n"))
     out.append(b"done\n")
     return b"".join(out)
 
 
-def _data(text: str) -> bytes:
+def _data_command(text: str) -> bytes:
     content = text.encode()
     return f"data {len(content)}\n".encode() + content + b"\n"

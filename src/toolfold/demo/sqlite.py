@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 from msgspec import Meta, Struct
 
 from toolfold.demo.stdio import serve
-from toolfold.upstream.signatures import Function, tool
+from toolfold.upstream.function_tool import Function, tool
 
 if TYPE_CHECKING:
     import sqlite3
 
 TIMEOUT_S = 10.0
-MAX_CELL = 20_000
+_MAX_CELL = 20_000
 
-Value = str | int | float | None
-Count = Annotated[int, Meta(ge=1, le=1000)]
+_Value = str | int | float | None
+_Count = Annotated[int, Meta(ge=1, le=1000)]
 
 
 class Table(Struct):
@@ -65,7 +65,7 @@ class Rows(Struct):
     """What a query found."""
 
     columns: list[str]
-    rows: Annotated[list[list[Value]], Meta(description="One list a row, in the order of `columns`.")]
+    rows: Annotated[list[list[_Value]], Meta(description="One list a row, in the order of `columns`.")]
     truncated: Annotated[bool, Meta(description="Whether there are more rows; use LIMIT and OFFSET to get them.")]
 
 
@@ -122,7 +122,7 @@ class SqliteTools:
             )
 
     @tool(title="Query", read_only=True, open_world=False)
-    def query(self, sql: str, parameters: list[Value] | None = None, limit: Count = 100) -> Rows:
+    def query(self, sql: str, parameters: list[_Value] | None = None, limit: _Count = 100) -> Rows:
         """Run one SELECT and return its rows. The database is open for reading only.
 
         Args:
@@ -134,10 +134,10 @@ class SqliteTools:
             cursor = database.execute(sql, parameters or [])
             rows = cursor.fetchmany(limit + 1)
             columns = [column[0] for column in cursor.description or ()]
-            return Rows(columns, [[_cell(value) for value in row] for row in rows[:limit]], len(rows) > limit)
+            return Rows(columns, [[_render_cell(value) for value in row] for row in rows[:limit]], len(rows) > limit)
 
     @tool(title="Change data", read_only=False, destructive=True, idempotent=False, open_world=False)
-    def execute(self, sql: str, parameters: list[Value] | None = None) -> Changed:
+    def execute(self, sql: str, parameters: list[_Value] | None = None) -> Changed:
         """Run one statement that changes the database: INSERT, UPDATE, DELETE, CREATE, DROP.
 
         Args:
@@ -159,7 +159,7 @@ class SqliteTools:
         address = f"{self._file.as_uri()}?mode={'rw' if write else 'ro'}"
         database = sqlite3.connect(address, uri=True, timeout=TIMEOUT_S)
         try:
-            database.set_authorizer(_authorise)
+            database.set_authorizer(_authorize)
             database.set_progress_handler(lambda: time.monotonic() > until, 10_000)
             yield database
         except sqlite3.OperationalError as error:
@@ -170,7 +170,7 @@ class SqliteTools:
             database.close()
 
 
-def _authorise(action: int, first: str | None, second: str | None, database: str | None, trigger: str | None) -> int:
+def _authorize(action: int, first: str | None, second: str | None, database: str | None, trigger: str | None) -> int:
     """Lets everything through but what opens other files or changes how the library works."""
     import sqlite3
 
@@ -189,11 +189,11 @@ def _count(database: "sqlite3.Connection", table: str) -> int:
     return int(count)
 
 
-def _cell(value: Any) -> Value:
+def _render_cell(value: Any) -> _Value:
     if isinstance(value, bytes):
         return f"({len(value)} bytes) {value[:64].hex()}"
-    if isinstance(value, str) and len(value) > MAX_CELL:
-        return f"{value[:MAX_CELL]}… ({len(value)} characters)"
+    if isinstance(value, str) and len(value) > _MAX_CELL:
+        return f"{value[:_MAX_CELL]}… ({len(value)} characters)"
     return value  # type: ignore[no-any-return]  # SQLite holds texts, numbers, bytes and null only
 
 

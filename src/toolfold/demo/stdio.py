@@ -18,7 +18,13 @@ from msgspec.json import Decoder, encode
 
 from toolfold import __version__
 from toolfold.errors import InvalidArguments
-from toolfold.upstream.signatures import Function, FunctionTool, failure, function_tool, refusal
+from toolfold.upstream.function_tool import (
+    Function,
+    FunctionTool,
+    exception_result,
+    invalid_arguments_result,
+    make_function_tool,
+)
 
 MODERN = "2026-07-28"
 LEGACY = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
@@ -159,7 +165,7 @@ class StdioServer:
         """The tools by name, made on the first use."""
         with self._lock:
             if self._tools is None:
-                made = [function_tool(function) for function in self._functions]
+                made = [make_function_tool(function) for function in self._functions]
                 self._tools = {tool.definition.name: tool for tool in made}
             return self._tools
 
@@ -212,9 +218,9 @@ def _called(tool: FunctionTool, arguments: Raw) -> Raw:
             return tool.result(asyncio.run(bound()))
         return tool.result(bound())
     except InvalidArguments as error:
-        return refusal(error)
+        return invalid_arguments_result(error)
     except (Exception, SystemExit) as error:  # noqa: BLE001 - the model reads what went wrong and can act on it
-        return failure(error)
+        return exception_result(error)
 
 
 def _read_params(message: _Message) -> _Params:

@@ -6,15 +6,101 @@ Made from one entry of the catalogue, and from what the tool was seen to return 
 from typing import Any
 
 from msgspec import DecodeError, Raw, Struct
-from msgspec.json import decode
+from msgspec.json import decode, encode
 
-from toolfold.disclosure.entries import Entry, inspect_hint
-from toolfold.disclosure.fold import DEFAULT_SUMMARY_MAX_DEPTH, MAX_SUMMARY_FIELDS, Style, summary
-from toolfold.disclosure.observed import Observed
-from toolfold.disclosure.observed_schema import observed_calls, result_schema
-from toolfold.disclosure.parameters import input_params, signature
-from toolfold.disclosure.roots import root_of
+from toolfold.disclosure.fold import (
+    DEFAULT_SUMMARY_MAX_DEPTH,
+    MAX_SUMMARY_FIELDS,
+    Entry,
+    Style,
+    fold,
+    fold_result,
+    inspect_hint,
+    root_of,
+)
+from toolfold.disclosure.observed import Observed, observed_calls, result_schema
+from toolfold.schema_walk import Document, Node
+from toolfold.schema_walk.paths import ITEMS, Step, quote_key
 from toolfold.types import Tool
+
+# --- A tool's inputs in a few lines, and its signature in one.
+
+MAX_PARAMETERS = 30
+MAX_PARAMETER_DEPTH = 3
+MAX_SIGNATURE_PARAMETERS = 8
+MAX_VALUES = 8
+MAX_VALUE_CHARS = 40
+MAX_ARRAY_NESTING = 4
+
+
+def _input_params(schema: Any, tool_id: str) -> list[str]:
+    """The parameters, one per line: `order_id: string (required)`, `limit: integer = 10`, `sort: "asc"|"desc"`."""
+    root = Entry(_root(schema))
+    if not root.children:
+        return []
+    style = Style(lambda _: f'expand_tool(tool_id="{tool_id}")', _text, lambda entry: 0 if _is_required(entry) else 2)
+    return fold(root, style, max_depth=MAX_PARAMETER_DEPTH, max_fields=MAX_PARAMETERS).lines
+
+
+def _signature(name: str, inputs: Any, output: Node | None) -> str:
+    """`get_order(order_id: string, expand?: string[]) -> object`; what is not declared is `any`."""
+    root = _root(inputs)
+    required = root.required
+    names = sorted(root.names, key=lambda name: name not in required)
+    shown = []
+    for key in names[:MAX_SIGNATURE_PARAMETERS]:
+        child = root.child(Step("key", key))
+        shown.append(f"{quote_key(key)}{'' if key in required else '?'}: {_short_type(child) if child else 'any'}")
+    if len(names) > len(shown):
+        shown.append(f"+{len(names) - len(shown)} more")
+    return f"{name}({', '.join(shown)}) -> {_short_type(output) if output else 'any'}"
+
+
+def _short_type(node: Node) -> str:
+    """A type as it stands in a signature: `string`, `object[]`, `number[][]`."""
+    brackets = ""
+    mark = "?" if node.nullable else ""
+    while node.kind == "array" and len(brackets) < 2 * MAX_ARRAY_NESTING:
+        items = node.child(ITEMS)
+        if items is None:
+            break
+        node, brackets = items, brackets + "[]"
+    return f"{node.label}{brackets}{mark}" if brackets else node.label
+
+
+def _root(schema: Any) -> Node:
+    return Document(schema if isinstance(schema, dict) else True).root
+
+
+def _is_required(entry: Entry) -> bool:
+    return entry.parent is not None and entry.key in entry.parent.node.required
+
+
+def _text(entry: Entry) -> str:
+    node = entry.node
+    text = f"{entry.line}: {_values(node) or node.label}"
+    if _is_required(entry):
+        return f"{text} (required)"
+    default = node.says("default")
+    if isinstance(default, str | int | float) and default != "":
+        return f"{text} = {_value(default)}"
+    return text
+
+
+def _values(node: Node) -> str:
+    """The values a parameter is limited to, where they are few enough to be told."""
+    if not node.enum or node.has_steps:
+        return ""
+    values = [_value(value) for value in node.enum if value is not None]
+    if len(values) > MAX_VALUES:
+        values = [*values[: MAX_VALUES - 1], f"+{len(values) - MAX_VALUES + 1} more"]
+    return "|".join(values) + ("?" if node.nullable else "")
+
+
+def _value(value: Any) -> str:
+    text = encode(value).decode(errors="replace")
+    return text if len(text) <= MAX_VALUE_CHARS else text[: MAX_VALUE_CHARS - 1] + "…"
+
 
 MAX_DESCRIPTION_CHARS = 400
 
@@ -50,28 +136,28 @@ class Descriptor(Struct, frozen=True, kw_only=True):
 def describe(tool: Tool, observed: Observed | None = None) -> Descriptor:
     """The descriptor of a tool. Where its output schema says nothing, what was observed is shown, and counted."""
     definition = tool.definition
-    inputs = decoded(definition.input_schema)
-    output = result_schema(decoded(definition.output_schema), observed)
+    inputs = decode_schema(definition.input_schema)
+    output = result_schema(decode_schema(definition.output_schema), observed)
     root = root_of(output).node if output is not None else None
     lines: list[str] = []
     hidden = False
     if root is not None:
         style = Style(inspect_hint(tool.tool_id))
-        folded = summary(Entry(root), style, max_depth=DEFAULT_SUMMARY_MAX_DEPTH, max_fields=MAX_SUMMARY_FIELDS)
+        folded = fold_result(Entry(root), style, max_depth=DEFAULT_SUMMARY_MAX_DEPTH, max_fields=MAX_SUMMARY_FIELDS)
         lines, hidden = folded.lines, folded.hidden
     return Descriptor(
         tool_id=tool.tool_id,
         server=tool.server,
-        signature=signature(tool.name, inputs, root),
+        signature=_signature(tool.name, inputs, root),
         description=_opening(definition.description or definition.title),
-        input_params=input_params(inputs, tool.tool_id),
+        input_params=_input_params(inputs, tool.tool_id),
         output_fields=lines,
         has_hidden_fields=hidden,
         observed_calls=observed_calls(output),
     )
 
 
-def decoded(raw: Raw | None) -> Any:
+def decode_schema(raw: Raw | None) -> Any:
     """A schema as its server sent it, decoded; `None` for what cannot be read, which then counts as not declared."""
     if raw is None:
         return None

@@ -4,13 +4,14 @@ Three rules hold for every schema. What is hidden is marked, with the call that 
 The second answer is true exactly when some field is not listed. Above: descriptors and the inspector.
 """
 
+import re
 from collections import deque
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
-from toolfold.disclosure.entries import Entry, Hint, inspect_hint
-from toolfold.disclosure.roots import root_of
-from toolfold.disclosure.tiers import TIER_1_REGEX, rank
+from toolfold.schema_walk import Document, Node
+from toolfold.schema_walk.node import Node
+from toolfold.schema_walk.paths import ITEMS, Step, append_step, join_path, shorten_key
 
 __all__ = [
     "DEFAULT_INSPECT_MAX_DEPTH",
@@ -20,9 +21,216 @@ __all__ = [
     "TIER_1_REGEX",
     "flatten_schema_fields",
     "fold",
+    "fold_result",
     "summarize_schema_for_llm",
-    "summary",
 ]
+
+
+# --- Which fields matter most: identifiers and the fields that most tasks turn on.
+
+TIER_1_REGEX = r"(?:^|\.|\[\]\.)(id|.*_id|name|title|status|type|url|email|price|amount|created|updated|timestamp)$"
+"""Matched against a whole path; what counts is its last key."""
+
+TIER_1_ADDITIONS_REGEX = r"(?:^|\.|\[\]\.)(.*[a-z0-9](?:Id|ID|At)|.*_at|(?:created|updated)(?:_?[Tt]ime|On|_on))$"
+"""Ours: `orderId`, `createdAt`, `updated_at`, `created_time`."""
+
+_BASE = re.compile(TIER_1_REGEX, re.DOTALL)
+_ADDED = re.compile(TIER_1_ADDITIONS_REGEX, re.DOTALL)
+
+
+def _tier(key: str) -> int:
+    """How important a key is: 0 where the pattern names it, 1 where only our additions do, 2 otherwise."""
+    if _BASE.match(key):
+        return 0
+    return 1 if _ADDED.match(key) else 2
+
+
+# --- Where a result begins: at the envelope's `data` where the schema is an envelope, else at its top.
+
+_ASIDE = re.compile(
+    r"(?:\w+_)?(?:errors?|error_?(?:message|code|type)|extensions|warnings?)"
+    r"|success|successful|succeeded|ok|status|status_?code|code|message|msg|version|request_?id|log_?id|trace_?id",
+    re.IGNORECASE,
+)
+
+_CONTAINERS = frozenset({"object", "array", "tuple", "union"})
+
+
+class Root(NamedTuple):
+    """The node that paths start from. `envelope` is the node around it, where there is one."""
+
+    node: Node
+    envelope: Node | None = None
+
+
+def root_of(schema: Any) -> Root:
+    """The root of a schema. Anything that is no schema counts as one that says nothing."""
+    document = Document(schema if isinstance(schema, (dict, bool)) else True)
+    top = document.root
+    aside = [name for name in top.names if name != "data"]
+    if top.kind != "object" or not all(_ASIDE.fullmatch(name) for name in aside):
+        return Root(top)
+    data = top.child(Step("key", "data"))
+    if data is None or data.kind not in _CONTAINERS:
+        return Root(top)
+    return Root(data, top)
+
+
+# --- A field as a line: where it stands, what it is, and what is below it, opened when asked for.
+
+MAX_ARRAY_NESTING = 8
+"""How many arrays directly inside each other one entry looks through."""
+
+Hint = Callable[[str], str]
+"""Gives the call that opens a path."""
+
+
+def inspect_hint(tool_id: str | None = None) -> Hint:
+    """The call of the inspector, with the tool's id where it is known."""
+    first = f'tool_id="{tool_id}"' if tool_id else "..."
+    return lambda path: f'inspect_tool_output({first}, field_path="{path}")'
+
+
+class Entry:
+    """One field. It is looked at when something is asked of it, so that making one costs next to nothing."""
+
+    __slots__ = ("_children", "_line", "_node", "_path", "_returns_to", "depth", "parent", "seen", "step")
+
+    def __init__(
+        self, node: Node | None, path: str = "", *, step: Step | None = None, parent: "Entry | None" = None
+    ) -> None:
+        """A root has a node and the path that leads there; any other entry has a parent and a step."""
+        self.step = step
+        self.parent = parent
+        self.depth: int = parent.depth + 1 if parent else 0
+        self.seen: dict[frozenset[int], str] = {}
+        self._children: list[Entry] | None = None
+        self._returns_to: str | None = None
+        self._node, self._path, self._line = node, path, ""
+        if node is not None:
+            self._through_arrays(node)
+
+    @property
+    def node(self) -> Node:
+        if self._node is None:
+            self._look()
+        return cast("Node", self._node)
+
+    @property
+    def path(self) -> str:
+        """The way there from the root."""
+        if self._node is None:
+            self._look()
+        return self._path
+
+    @property
+    def line(self) -> str:
+        """The way there from where the listing starts."""
+        if self._node is None:
+            self._look()
+        return self._line
+
+    @property
+    def returns_to(self) -> str | None:
+        """The path of the entry above that this one is again."""
+        if self._node is None:
+            self._look()
+        return self._returns_to
+
+    @property
+    def children(self) -> "list[Entry]":
+        """What is directly below, in the order of the schema. Nothing where the entry is one from above again."""
+        if self._children is None:
+            self._children = [Entry(None, step=step, parent=self) for step in self.node.steps] if self.opens else []
+        return self._children
+
+    @property
+    def key(self) -> str:
+        """Its key as it is; nothing for a place in a tuple or a map."""
+        return self.step.name if self.step is not None and self.step.kind == "key" else ""
+
+    @property
+    def name(self) -> str:
+        """Its key as it is, or the step that leads to it: `*`, `[0]`."""
+        return shorten_key(self.key) or (self.step.written() if self.step is not None else "")
+
+    @property
+    def type(self) -> str:
+        """What its parent holds under its name: `array` where the entry itself stands at the items."""
+        held = self.parent.node.child(self.step) if self.parent is not None and self.step is not None else None
+        return (held or self.node).label
+
+    @property
+    def count(self) -> int:
+        """How many fields are directly below, as the inspector counts them."""
+        node = self.node if self.node.kind != "array" else Entry(self.node).node
+        return len(node.steps) if node.kind != "array" else 0
+
+    @property
+    def is_leaf(self) -> bool:
+        node = self.node
+        return not (node.has_steps or node.is_open or node.unresolved)
+
+    @property
+    def opens(self) -> bool:
+        """Whether its children can be listed below it."""
+        return self.returns_to is None and self.node.kind != "array" and self.node.has_steps
+
+    def folded(self, hint: Hint) -> str:
+        """What to say of an entry whose children are not all listed."""
+        if self.node.unresolved:
+            reason = "unresolved reference"
+        elif self.node.is_open or (self.node.is_map and self.returns_to is None):
+            reason = "unknown keys"
+        elif self.count:
+            reason = f"contains {self.count} sub-fields"
+        else:
+            reason = "nested arrays"
+        if self.returns_to is not None:
+            reason += f", recursive: same as {self.returns_to or 'the root'}"
+        return f"({reason}; {hint(self.path)})"
+
+    def overflow(self, more: int, hint: Hint) -> str:
+        """The line for children that found no room."""
+        start = f"{self.line}." if self.line else ""
+        return f"{start}* (+{more} more fields; {hint(self.path)})"
+
+    def _look(self) -> None:
+        """Finds the node, the path and the line from the parent and the step."""
+        parent, step = self.parent, self.step
+        if parent is None or step is None:
+            return
+        text = step.written()
+        self._path = append_step(parent.path, text)
+        self._line = self._path if parent.line == parent.path else append_step(parent.line, text)
+        self._through_arrays(parent.node.child(step) or parent.node.document.anything())
+
+    def _through_arrays(self, node: Node) -> None:
+        self._node = node
+        for _ in range(MAX_ARRAY_NESTING):
+            if self._meets(node) or node.kind != "array":
+                return
+            items = node.child(ITEMS)
+            if items is None:
+                return
+            self._node = node = items
+            self._path, self._line = join_path(self._path, ITEMS), join_path(self._line, ITEMS)
+        self._meets(node)
+
+    def _meets(self, node: Node) -> bool:
+        """Notes a node on the way; true where it was met above, or earlier in this entry."""
+        core = node.core
+        if not core:
+            return False
+        entry: Entry | None = self
+        while entry is not None:
+            if core in entry.seen:
+                self._returns_to = entry.seen[core]
+                return True
+            entry = entry.parent
+        self.seen[core] = self._path
+        return False
+
 
 MAX_SUMMARY_FIELDS = 30
 DEFAULT_SUMMARY_MAX_DEPTH = 3
@@ -37,7 +245,7 @@ ROOT = "(root)"
 """What a line calls the root, which has no name."""
 
 
-class Folded(NamedTuple):
+class _Folded(NamedTuple):
     lines: list[str]
     hidden: bool
 
@@ -47,7 +255,7 @@ class Style(NamedTuple):
 
     hint: Hint
     text: Callable[[Entry], str] = lambda entry: f"{entry.line}: {entry.node.label}"
-    rank: Callable[[Entry], int] = lambda entry: rank(entry.key)
+    rank: Callable[[Entry], int] = lambda entry: _tier(entry.key)
     """Of a leaf: 0 and 1 come first, and below the first level they are looked for; 2 waits for room."""
 
 
@@ -63,7 +271,7 @@ def summarize_schema_for_llm(
     With a `tool_id`, the hints in the lines name it and can be called as they stand.
     """
     style = Style(inspect_hint(tool_id))
-    folded = summary(Entry(root_of(schema).node), style, max_depth=max_depth, max_fields=max_fields)
+    folded = fold_result(Entry(root_of(schema).node), style, max_depth=max_depth, max_fields=max_fields)
     return folded.lines, folded.hidden
 
 
@@ -85,19 +293,19 @@ def flatten_schema_fields(
     return lines
 
 
-def summary(root: Entry, style: Style, *, max_depth: int, max_fields: int) -> Folded:
+def fold_result(root: Entry, style: Style, *, max_depth: int, max_fields: int) -> _Folded:
     """The listing of a whole result. A root whose keys are data says so itself, since no line above it could."""
     if not root.node.is_map or max_fields < 1:
         return fold(root, style, max_depth=max_depth, max_fields=max_fields)
     first = f"{root.line or ROOT}: {root.node.label} {root.folded(style.hint)}"
     rest = fold(root, style, max_depth=max_depth, max_fields=max_fields - 1)
-    return Folded([first, *rest.lines], hidden=True)
+    return _Folded([first, *rest.lines], hidden=True)
 
 
-def fold(root: Entry, style: Style, *, max_depth: int, max_fields: int) -> Folded:
+def fold(root: Entry, style: Style, *, max_depth: int, max_fields: int) -> _Folded:
     """Lists what is below `root` in at most `max_fields` lines."""
     if max_fields < 1:
-        return Folded([], not root.is_leaf)
+        return _Folded([], not root.is_leaf)
     top = root.children
     if not top:
         return _single(root, style)
@@ -112,17 +320,17 @@ def fold(root: Entry, style: Style, *, max_depth: int, max_fields: int) -> Folde
     return plan.write()
 
 
-def _single(root: Entry, style: Style) -> Folded:
+def _single(root: Entry, style: Style) -> _Folded:
     """A root without fields: a plain value, or an object of which nothing is declared."""
     name = root.line or ROOT
     if not root.is_leaf:
-        return Folded([f"{name}: {root.node.label} {root.folded(style.hint)}"], hidden=True)
+        return _Folded([f"{name}: {root.node.label} {root.folded(style.hint)}"], hidden=True)
     if root.node.kind == "any" and not root.line:
-        return Folded([], hidden=False)
-    return Folded([f"{name}: {root.node.label}"], hidden=False)
+        return _Folded([], hidden=False)
+    return _Folded([f"{name}: {root.node.label}"], hidden=False)
 
 
-def choose(entries: list[Entry], limit: int, style: Style) -> list[Entry]:
+def choose_entries(entries: list[Entry], limit: int, style: Style) -> list[Entry]:
     """At most `limit` of them, in their order: tier 1 leaves first, then some containers, then the rest."""
     if len(entries) <= limit:
         return entries
@@ -155,7 +363,7 @@ class _Plan:
     def crowd(self, budget: int) -> None:
         """More children than lines: tier 1 first, some room for tier 1 below, and a last line that counts the rest."""
         self.tier_1(min(budget // 4, budget - 1))
-        self.structure = choose(self.root.children, budget - 1 - len(self.important), self.style)
+        self.structure = choose_entries(self.root.children, budget - 1 - len(self.important), self.style)
         self.listed.update(self.structure)
         self.overflow[self.root] = len(self.root.children) - len(self.structure)
 
@@ -210,12 +418,12 @@ class _Plan:
             return
         if self._freed(entry):
             del self.filled[entry]
-        kept = choose(new, room, self.style)
+        kept = choose_entries(new, room, self.style)
         self.filled.update(dict.fromkeys(kept))
         self.listed.update(kept)
         self.overflow[entry] = len(new) - len(kept)
 
-    def write(self) -> Folded:
+    def write(self) -> _Folded:
         hidden = bool(self.overflow)
         lines = []
         for entry in (*self.structure, *self.important, *self.filled):
@@ -226,7 +434,7 @@ class _Plan:
                     text += f" {entry.folded(self.style.hint)}"
             lines.append(text)
         lines.extend(entry.overflow(more, self.style.hint) for entry, more in self.overflow.items())
-        return Folded(lines, hidden)
+        return _Folded(lines, hidden)
 
     def _complete(self, entry: Entry) -> bool:
         """Whether everything below an entry has its line."""

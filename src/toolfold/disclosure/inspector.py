@@ -3,17 +3,183 @@
 It answers from the schema alone. Which tool is meant, who may ask, and the event that tells of it are the gateway's.
 """
 
+from collections import deque
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from msgspec.json import encode
 
-from toolfold.disclosure.entries import Entry, inspect_hint
-from toolfold.disclosure.fold import DEFAULT_INSPECT_MAX_DEPTH, DEFAULT_INSPECT_MAX_FIELDS, Style, choose, fold
-from toolfold.disclosure.navigate import Place, find
-from toolfold.disclosure.roots import Root, root_of
+from toolfold.disclosure.fold import (
+    DEFAULT_INSPECT_MAX_DEPTH,
+    DEFAULT_INSPECT_MAX_FIELDS,
+    MAX_ARRAY_NESTING,
+    Entry,
+    Root,
+    Style,
+    choose_entries,
+    fold,
+    inspect_hint,
+    root_of,
+)
+from toolfold.errors import UnknownField
 from toolfold.schema_walk import Node
-from toolfold.schema_walk.paths import Step, join
+from toolfold.schema_walk.paths import ANY, ITEMS, MAX_KEY_CHARS, Step, join_path, parse_step, path_start, shorten_key
+
+# --- From a written path to the place it means, and from a wrong one to the places it may have meant.
+
+MAX_PATH_CHARS = 8_192
+MAX_COMPARED = 2_000
+MAX_SEARCHED = 600
+MAX_HINTS = 5
+
+
+class _Place(NamedTuple):
+    """Where a path leads. `path` is its exact form; `returns_to` the place above that looks the same, if one does."""
+
+    node: Node
+    path: str
+    returns_to: str | None
+    outside: bool = False
+    """Whether it lies in the envelope, beside the root."""
+
+
+class _Lost(NamedTuple):
+    """How far a path made sense."""
+
+    node: Node
+    path: str
+    rest: str
+
+
+def _locate(root: Root, field_path: str) -> _Place:
+    """The place a path means. Raises `UnknownField` with the nearest paths that exist."""
+    text = field_path.strip()
+    found = _walk(root.node, text) if len(text) <= MAX_PATH_CHARS else _Lost(root.node, "", text)
+    if isinstance(found, _Lost) and not found.path and root.envelope is not None:
+        found = _from_envelope(root.node, root.envelope, text, found)
+    if isinstance(found, _Lost):
+        raise _unknown(root, found)
+    return found
+
+
+def _from_envelope(data: Node, envelope: Node, text: str, lost: _Lost) -> _Place | _Lost:
+    """A path that was written from the top of the envelope instead of from its `data`."""
+    first = parse_step(text, path_start(text))
+    if first is not None and first[0] == Step("key", "data"):
+        return _walk(data, text[first[1] :].removeprefix("."))
+    beside = _walk(envelope, text) if len(text) <= MAX_PATH_CHARS else lost
+    return beside._replace(outside=True) if isinstance(beside, _Place) else lost
+
+
+def _walk(node: Node, text: str) -> _Place | _Lost:
+    path, at = "", path_start(text)
+    met: dict[frozenset[int], str] = {node.core: ""}
+    returns_to: str | None = None
+    while at < len(text):
+        found = _down(node, path, text, at)
+        if found is None:
+            return _Lost(node, path, text[at:])
+        node, path, at = found
+        returns_to = met.get(node.core) if node.core else None
+        met.setdefault(node.core, path)
+    return _Place(node, path, returns_to)
+
+
+def _down(node: Node, path: str, text: str, at: int, nested: int = 0) -> tuple[Node, str, int] | None:
+    """One step of a path. A key also looks into arrays, maps, and among keys that should have been quoted."""
+    read = parse_step(text, at)
+    if read is None:
+        return _unquoted(node, path, text, at)
+    step, end = read
+    child = node.child(step)
+    if child is not None:
+        return child, join_path(path, step), end
+    if step.kind == "index" and (child := node.child(ITEMS)):
+        return child, join_path(path, ITEMS), end
+    if step.kind in {"key", "any"}:
+        return (
+            _shortened(node, path, step, end)
+            or _unquoted(node, path, text, at)
+            or _inside(node, path, text, at, nested)
+            or _any_key(node, path, step, end)
+        )
+    return None
+
+
+def _shortened(node: Node, path: str, step: Step, end: int) -> tuple[Node, str, int] | None:
+    """The declared key that is too long to be written out."""
+    if len(step.name) <= MAX_KEY_CHARS:
+        return None
+    key = next((Step("key", name) for name in node.names if shorten_key(name) == step.name), None)
+    child = node.child(key) if key is not None else None
+    return (child, join_path(path, key), end) if child is not None and key is not None else None
+
+
+def _unquoted(node: Node, path: str, text: str, at: int) -> tuple[Node, str, int] | None:
+    """The longest declared key that stands here as it is, dots and brackets included."""
+    start = at + 1 if text[at] == "." else at
+    best = ""
+    for name in node.names:
+        end = start + len(name)
+        if len(name) > len(best) and text.startswith(name, start) and text[end : end + 1] in {"", ".", "[", "<"}:
+            best = name
+    child = node.child(Step("key", best)) if best else None
+    return (child, join_path(path, Step("key", best)), start + len(best)) if child else None
+
+
+def _inside(node: Node, path: str, text: str, at: int, nested: int) -> tuple[Node, str, int] | None:
+    """The same step, taken from the items of an array, or of arrays inside each other."""
+    items = node.child(ITEMS) if node.kind == "array" and nested < MAX_ARRAY_NESTING else None
+    return _down(items, join_path(path, ITEMS), text, at, nested + 1) if items is not None else None
+
+
+def _any_key(node: Node, path: str, step: Step, end: int) -> tuple[Node, str, int] | None:
+    child = node.child(ANY) if step.kind == "key" else None
+    return (child, join_path(path, ANY), end) if child else None
+
+
+def _unknown(root: Root, lost: _Lost) -> UnknownField:
+    hints = _nearest(root, lost)
+    where = f'"{lost.path}"' if lost.path else "the root"
+    wrong = lost.rest.lstrip(".")[:200]
+    if hints:
+        action = f'call inspect_tool_output with field_path="{hints[0]}", or with "{lost.path}" to see what is there'
+    else:
+        action = f'call inspect_tool_output with field_path="{lost.path}": nothing is declared below it'
+    return UnknownField(f'the output has no "{wrong}" at {where}', hints=hints, next_action=action)
+
+
+def _nearest(root: Root, lost: _Lost) -> list[str]:
+    """Close names at the same place, then the same name elsewhere, then whatever is at that place."""
+    from difflib import get_close_matches
+
+    here = Entry(lost.node, lost.path).children[:MAX_COMPARED]
+    read = parse_step(lost.rest, 0) if lost.rest else None
+    wanted = (read[0].name if read else lost.rest)[:100]
+    by_key: dict[str, str] = {}
+    for entry in here:
+        by_key.setdefault(entry.key.lower(), entry.path)
+    close = [by_key[key] for key in get_close_matches(wanted.lower(), list(by_key), n=3, cutoff=0.5)]
+    last = lost.rest.replace("[]", "").rpartition(".")[2][:100]
+    elsewhere = [*_elsewhere(root, last), *_elsewhere(root, wanted if wanted != last else "")]
+    hints = dict.fromkeys([*close, *elsewhere, *(entry.path for entry in here[:MAX_HINTS])])
+    return list(hints)[:MAX_HINTS]
+
+
+def _elsewhere(root: Root, wanted: str) -> list[str]:
+    """Paths anywhere near the top that end in the key that was asked for."""
+    queue = deque([Entry(root.node)])
+    found: list[str] = []
+    left = MAX_SEARCHED
+    while queue and left > 0 and len(found) < 2 and wanted:
+        for child in queue.popleft().children:
+            left -= 1
+            if child.key.lower() == wanted.lower():
+                found.append(child.path)
+            if child.opens:
+                queue.append(child)
+    return found
+
 
 MAX_INSPECT_FIELDS = 1_000
 MAX_INSPECT_DEPTH = 12
@@ -37,13 +203,13 @@ def inspect_schema(
     `truncated` is true exactly when something below is not listed here. Raises `UnknownField` for a wrong path.
     """
     root = root_of(schema)
-    place = find(root, field_path or "")
+    place = _locate(root, field_path or "")
     fields = max(1, min(max_fields, MAX_INSPECT_FIELDS))
     depth = max(1, min(max_depth, MAX_INSPECT_DEPTH))
     entry = Entry(place.node, place.path)
     style = Style(inspect_hint(tool_id))
     folded = fold(entry, style, max_depth=depth, max_fields=fields) if entry.children else None
-    children = choose(entry.children, fields, style)
+    children = choose_entries(entry.children, fields, style)
     answer: dict[str, Any] = {
         "field_path": place.path,
         "node_type": place.node.kind,
@@ -54,7 +220,7 @@ def inspect_schema(
     }
     if entry.node.kind == "union" and entry.node.alternatives:
         answer["alternatives"] = [
-            {"path": join(entry.path, Step("alternative", label)), "type": node.label, "fields": len(node.steps)}
+            {"path": join_path(entry.path, Step("alternative", label)), "type": node.label, "fields": len(node.steps)}
             for label, node in entry.node.alternatives[:fields]
         ]
     note = "; ".join(_notes(root, place, entry))
@@ -63,7 +229,7 @@ def inspect_schema(
     return answer
 
 
-def _notes(root: Root, place: Place, entry: Entry) -> Iterator[str]:
+def _notes(root: Root, place: _Place, entry: Entry) -> Iterator[str]:
     """What the lists cannot say."""
     if place.outside:
         yield "this stands in the envelope, beside the data that paths start from"

@@ -26,7 +26,7 @@ DESCRIPTION = (
 )
 
 
-def input_schema() -> dict[str, Any]:
+def _input_schema() -> dict[str, Any]:
     """What the inspector takes."""
     return {
         "type": "object",
@@ -89,7 +89,7 @@ def inspector_tool() -> Tool:
         "name": INSPECTOR,
         "title": "Inspect a tool's output",
         "description": DESCRIPTION,
-        "inputSchema": input_schema(),
+        "inputSchema": _input_schema(),
         "outputSchema": output_schema(),
         "annotations": {"readOnlyHint": True, "idempotentHint": True, "openWorldHint": False},
     }
@@ -102,7 +102,7 @@ def inspector_tool() -> Tool:
             raw=raw,
             title="Inspect a tool's output",
             description=DESCRIPTION,
-            input_schema=Raw(encode(input_schema())),
+            input_schema=Raw(encode(_input_schema())),
             output_schema=Raw(encode(output_schema())),
             annotations=Annotations(read_only=True, idempotent=True, open_world=False),
         ),
@@ -114,11 +114,39 @@ def inspector_tool() -> Tool:
 
 
 @cache
-def inspector_descriptor() -> Descriptor:
+def _inspector_descriptor() -> Descriptor:
     """The descriptor that planners get before any search."""
     return describe(inspector_tool())
 
 
-def preloaded(found: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def with_inspector(found: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Descriptors for a planner, the inspector's first and only once. What was found stays as it is."""
-    return [inspector_descriptor().as_dict(), *(one for one in found if one["tool_id"] != INSPECTOR_ID)]
+    return [_inspector_descriptor().as_dict(), *(one for one in found if one["tool_id"] != INSPECTOR_ID)]
+
+
+# --- What a planner's prompt says about folded output schemas. `DIRECTIVE` is fixed to the letter.
+
+DIRECTIVE = """\
+**Handling Large Outputs:**
+Some tools have large output schemas that are summarized.
+* If you see a field marked like `variants[]: object (contains 15 sub-fields; inspect...)`, it means the details are hidden.
+* **Rule:** If you need to access a hidden field to write your plan (e.g., checking a specific variant attribute), you MUST first call `toolbox.inspect_tool_output(tool_id, field_path)` to see the structure. Do not guess paths."""  # noqa: E501 - the block is fixed, line by line
+
+FOLDING = """\
+Each tool lists the fields of its result in `output_fields`, one per line, as `path: type`. A path names keys from the \
+root of the result: `a.b` is a key of an object, `a[]` each item of an array, `a.*` any value of a map, `a[0]` a place \
+in a tuple, `a<X>` one alternative of a union, `['a.b']` a key that is no plain word. `?` after a type says that the \
+value may be null.
+When `has_hidden_fields` is true, `output_fields` is a summary and not all fields are listed. A line such as \
+`variants[]: object (contains 15 sub-fields; inspect...)` stands for a container that is there and folded; \
+`body.* (+12 more fields; inspect...)` counts fields that found no room; `unknown keys` says that the schema does not \
+name the keys. If you need the structure of a folded field to write correct code, call `toolbox.inspect_tool_output` \
+before proceeding. For example:
+{"type": "tool", "tool_id": "toolbox.inspect_tool_output", "server": "toolbox", \
+"args": {"tool_id": "shopify.shopify_get_order", "field_path": "variants[]"}, \
+"reasoning": "Need variant fields to extract inventory status correctly."}"""
+
+
+def folding_block() -> str:
+    """The part of a planner's prompt that explains summaries, markers and the inspector."""
+    return f"{FOLDING}\n\n{DIRECTIVE}"

@@ -13,10 +13,10 @@ from collections.abc import Mapping
 from msgspec.structs import replace
 
 from toolfold.config import Settings, fill
-from toolfold.config.callers import LOCAL_NAME, MIN_KEY
+from toolfold.config.callers import LOCAL_NAME, MIN_KEY_LENGTH
 from toolfold.errors import ConfigError, NotAuthorized
 from toolfold.types import LOCAL, Caller
-from toolfold.wire.serving.http_guard import Guard
+from toolfold.wire.serving.http_guard import HttpGuard
 
 LONGEST = 4096
 """A longer header is refused unread."""
@@ -36,10 +36,10 @@ class Identities:
             if entry.name == LOCAL_NAME:
                 continue
             key = fill(entry.key, f"caller '{entry.name}'", environ=environ)
-            if len(key) < MIN_KEY:
+            if len(key) < MIN_KEY_LENGTH:
                 raise ConfigError(
                     f"the key of caller '{entry.name}' is too short to be safe",
-                    next_action=f"give it at least {MIN_KEY} random characters",
+                    next_action=f"give it at least {MIN_KEY_LENGTH} random characters",
                 )
             caller = Caller(name=entry.name, policy=entry.policy, groups=entry.groups)
             self._known.append((self._hashed(key), caller))
@@ -50,9 +50,9 @@ class Identities:
         return not self._known
 
     @property
-    def guard(self) -> Guard:
+    def guard(self) -> HttpGuard:
         """Who may come in over HTTP. Without keys only what this machine itself sends."""
-        return Guard(any_host=not self.open, identify=self.identify)
+        return HttpGuard(any_host=not self.open, identify=self.identify)
 
     def identify(self, headers: Mapping[str, str], *, session: str = "") -> Caller:
         """The caller that a request's headers name. Raises `NotAuthorized` without a key that is known."""

@@ -14,32 +14,32 @@ from msgspec import Raw
 
 from toolfold.catalogue.catalogue import Branch, Catalogue, Tree
 from toolfold.config import Settings
+from toolfold.disclosure.expansions import Expansions
 from toolfold.errors import StoreError, UpstreamError
 from toolfold.events import Events
-from toolfold.gateway.cleaning import clean
-from toolfold.gateway.expansions import Expansions
-from toolfold.gateway.finding import Finder
 from toolfold.gateway.looking import Looking
-from toolfold.gateway.opening import own_store, placing, store_path
-from toolfold.gateway.upstreams import FRESHNESS_CHECK_S, Upstreams
+from toolfold.search.service import SearchService
+from toolfold.storage.factory import create_store, placement_with_overrides, store_path
+from toolfold.text import replace_surrogates
 from toolfold.types import LOCAL, Caller, Listing, Outcome, ServerState
+from toolfold.upstream.refresh import FRESHNESS_CHECK_S, UpstreamManager
 
 if TYPE_CHECKING:
     import asyncio
 
     from toolfold import BlockingGateway
+    from toolfold.agent.agent import Agent
     from toolfold.calls import Handler
     from toolfold.catalogue.build import Build as Build
-    from toolfold.gateway.agents import Agent
-    from toolfold.gateway.describing import Describer
-    from toolfold.gateway.governing import Governor
-    from toolfold.gateway.living import LiveSession, Living
-    from toolfold.gateway.scripting import ScriptResult, Scripts
-    from toolfold.gateway.storing import StoredOutputs
+    from toolfold.disclosure.describer import Describer
+    from toolfold.live.manager import LiveManager, LiveSession
+    from toolfold.outputs.service import OutputService
+    from toolfold.policy.access import Governor
+    from toolfold.scripts.runner import ScriptResult, ScriptRunner
     from toolfold.storage.base import Store
     from toolfold.upstream.base import Upstream
     from toolfold.upstream.pool import Pool
-    from toolfold.wire.values import OnInput, OnProgress
+    from toolfold.wire.types import OnInput, OnProgress
 
 __all__ = ["Branch", "Gateway", "OnServer", "Tree"]
 
@@ -73,20 +73,22 @@ class Gateway(Looking):
         self._resources = AsyncExitStack()
         self._store: Store | None = None
         self._catalogue: Catalogue | None = None
-        self._upstreams: Upstreams | None = None
-        self._finder: Finder | None = None
+        self._upstreams: UpstreamManager | None = None
+        self._finder: SearchService | None = None
         self._describer: Describer | None = None
         self._calls: Handler | None = None
-        self._scripts: Scripts | None = None
+        self._scripts: ScriptRunner | None = None
         self._governor: Governor | None = None
-        self._outputs: StoredOutputs | None = None
+        self._outputs: OutputService | None = None
         self._keep_outputs = keep_outputs
         self._check_s = FRESHNESS_CHECK_S
 
     async def __aenter__(self) -> Self:
-        store = self._given_store if self._given_store is not None else own_store(self.settings, self._create)
+        store = self._given_store if self._given_store is not None else create_store(self.settings, self._create)
         self._store = await self._resources.enter_async_context(store)
-        self._catalogue = Catalogue(store, place=placing(self.settings.ontology_file), rules=self.settings.rules)
+        self._catalogue = Catalogue(
+            store, place=placement_with_overrides(self.settings.ontology_file), rules=self.settings.rules
+        )
         return self
 
     async def __aexit__(self, *exc_info: object) -> None:
@@ -127,10 +129,10 @@ class Gateway(Looking):
         return self._catalogue
 
     @property
-    def finder(self) -> Finder:
+    def finder(self) -> SearchService:
         """Search, opened with the first request."""
         if self._finder is None:
-            self._finder = Finder(
+            self._finder = SearchService(
                 self.catalogue,
                 self._open_store(),
                 self.settings.home / "search",
@@ -143,7 +145,7 @@ class Gateway(Looking):
     def describer(self) -> "Describer":
         """What may be read of one tool."""
         if self._describer is None:
-            from toolfold.gateway.describing import Describer
+            from toolfold.disclosure.describer import Describer
 
             self._describer = Describer(self.catalogue, self._open_store(), self.events, self.finder.ids_like)
             self._describer.scenes = self.governor.scene
@@ -153,16 +155,16 @@ class Gateway(Looking):
     def governor(self) -> "Governor":
         """Policies, trust, the audit trail and telemetry."""
         if self._governor is None:
-            from toolfold.gateway.governing import Governor
+            from toolfold.policy.access import Governor
 
             self._governor = Governor(self, self._open_store(), self.settings, self.events, self.upstreams.secrets)
         return self._governor
 
     @property
-    def upstreams(self) -> Upstreams:
+    def upstreams(self) -> UpstreamManager:
         """The servers, none of them opened by this."""
         if self._upstreams is None:
-            self._upstreams = Upstreams(
+            self._upstreams = UpstreamManager(
                 self.settings, self._ready_made, self._open_store(), self.catalogue, self.events, check_s=self._check_s
             )
         return self._upstreams
@@ -209,9 +211,9 @@ class Gateway(Looking):
     def begin(self) -> "asyncio.Task[None]":
         """Reads all servers in the background where the catalogue is missing, or is not of these servers. Whoever asks
         for tools before there is any catalogue waits for it."""
-        from toolfold.gateway.beginning import begun
+        from toolfold.upstream.initial_build import start_initial_build
 
-        return begun(self, self.governor, self._open_store())
+        return start_initial_build(self, self.governor, self._open_store())
 
     async def call_tool(
         self,
@@ -235,11 +237,11 @@ class Gateway(Looking):
         `whole` is for programs: a result too large for a model is then given as it is. `confirmed` is for faces with a
         person in front of them who has said yes. `max_response` are a caller's own limits in bytes and tokens.
         """
-        from toolfold.gateway.calling import Request, encoded
+        from toolfold.gateway.calling import CallRequest, encoded
 
         caller = self.governor.standing(caller)
-        tool = await self.governor.tool(clean(tool_id), caller)
-        request = Request(
+        tool = await self.governor.tool(replace_surrogates(tool_id), caller)
+        request = CallRequest(
             tool=tool,
             arguments=encoded(tool, args),
             meta=meta,
@@ -266,12 +268,12 @@ class Gateway(Looking):
         return self._calls
 
     @property
-    def outputs(self) -> "StoredOutputs":
+    def outputs(self) -> "OutputService":
         """Results that were too large for a model. `await gateway.outputs(caller)` lists those of a caller."""
         if self._outputs is None:
-            from toolfold.gateway.storing import StoredOutputs
+            from toolfold.outputs.service import OutputService
 
-            self._outputs = StoredOutputs(self.settings, self.events, keep=self._keep_outputs)
+            self._outputs = OutputService(self.settings, self.events, keep=self._keep_outputs)
             self._outputs.start()
         return self._outputs
 
@@ -289,12 +291,12 @@ class Gateway(Looking):
             await self.living.sessions.end(caller)
 
     @property
-    def scripts(self) -> "Scripts":
+    def scripts(self) -> "ScriptRunner":
         """Scripts that declare their tools in plain words, and the confined processes they run in."""
         if self._scripts is None:
-            from toolfold.gateway.scripting import Scripts
+            from toolfold.scripts.runner import ScriptRunner
 
-            self._scripts = Scripts(self)
+            self._scripts = ScriptRunner(self)
         return self._scripts
 
     async def run_script(self, code: str | bytes, *, caller: Caller = LOCAL, **options: Any) -> "ScriptResult":
@@ -303,16 +305,16 @@ class Gateway(Looking):
 
     def agent(self, name: str = "", **options: Any) -> "Agent":
         """An agent on these tools: see `Agent` for the options (`model`, `caller`, `listener`, …)."""
-        from toolfold.gateway.agents import Agent
+        from toolfold.agent.agent import Agent
 
         return Agent(self, name, **options)
 
     @cached_property
-    def living(self) -> "Living":
+    def living(self) -> "LiveManager":
         """Live Python sessions: what they share, closed with the gateway."""
-        from toolfold.gateway.living import Living
+        from toolfold.live.manager import LiveManager
 
-        return Living(self, self._resources)
+        return LiveManager(self, self._resources)
 
     def live(self, *, caller: Caller = LOCAL, **options: Any) -> "LiveSession":
         """A live Python session, to be used as `async with gateway.live() as session`: see `Living.session`."""

@@ -10,20 +10,20 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import Raw
 
-from toolfold.calls import Handler, Request, checked, stack
-from toolfold.calls.bounding import bounded
-from toolfold.calls.checking import Checker
-from toolfold.calls.invoking import invoked
+from toolfold.calls import CallRequest, Handler, compose, run_checks
+from toolfold.calls.dispatch import dispatcher
+from toolfold.calls.timeout import time_limit
+from toolfold.calls.validate import ArgumentValidator
+from toolfold.disclosure.describer import Describer
 from toolfold.errors import InvalidArguments
-from toolfold.gateway.describing import Describer
-from toolfold.gateway.governing import Governor
-from toolfold.gateway.storing import StoredOutputs
+from toolfold.outputs.service import OutputService
+from toolfold.policy.access import Governor
 from toolfold.types import Tool
 
 if TYPE_CHECKING:
     from toolfold.upstream.pool import Pool
 
-__all__ = ["Request", "call_stack", "encoded"]
+__all__ = ["CallRequest", "call_stack", "encoded"]
 
 
 def call_stack(
@@ -31,13 +31,13 @@ def call_stack(
     describer: Describer,
     longest_s: float,
     governor: Governor,
-    outputs: StoredOutputs,
+    outputs: OutputService,
 ) -> Handler:
     """The handler that every call of one gateway goes through."""
     outer, authorise, confirm = governor.wraps()
     storing, refer = outputs.wraps
-    checks = checked([authorise, refer, Checker(), confirm])
-    return stack(invoked(pool), [*outer, storing, checks, describer.wrap, bounded(longest_s)])
+    checks = run_checks([authorise, refer, ArgumentValidator(), confirm])
+    return compose(dispatcher(pool), [*outer, storing, checks, describer.wrap, time_limit(longest_s)])
 
 
 def encoded(tool: Tool, arguments: Mapping[str, Any] | Raw) -> Raw:

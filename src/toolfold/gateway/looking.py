@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 from toolfold.catalogue.catalogue import DEFAULT_LIMIT, Catalogue, Tree
 from toolfold.config import Settings
-from toolfold.disclosure.pointers import listing_entry
-from toolfold.gateway.cleaning import clean, cleaned
-from toolfold.gateway.expansions import Expansions
-from toolfold.gateway.finding import Finder
+from toolfold.disclosure.expansions import Expansions
+from toolfold.disclosure.render import render_listing
+from toolfold.search.service import SearchService
+from toolfold.text import replace_surrogates, replace_surrogates_all
 from toolfold.types import LOCAL, Caller, Change, Path, Tool
 
 if TYPE_CHECKING:
-    from toolfold.gateway.describing import Describer
-    from toolfold.gateway.governing import Governor
-    from toolfold.gateway.sight import Scene
+    from toolfold.disclosure.describer import Describer
+    from toolfold.policy.access import Governor
+    from toolfold.policy.view import Scene
 
 Names = list[str]
 Descriptors = list[dict[str, Any]]
@@ -37,7 +37,7 @@ class Looking(ABC):
 
     @property
     @abstractmethod
-    def finder(self) -> Finder: ...
+    def finder(self) -> SearchService: ...
 
     @property
     @abstractmethod
@@ -59,13 +59,13 @@ class Looking(ABC):
     ) -> dict[str, Any]:
         """Child nodes and tool pointers at a path, as a model reads them. A query keeps what fits it, the best first,
         from anywhere below the path."""
-        path, tags, query = cleaned(path), cleaned(tags), clean(query)
+        path, tags, query = replace_surrogates_all(path), replace_surrogates_all(tags), replace_surrogates(query)
 
         async def listed(seen: "Scene") -> dict[str, Any]:
             if query.strip():
                 return await seen.finder.listed(query, path, tags=tags, limit=limit, cursor=cursor)
             page = await seen.catalogue.list(path, tags=tags, limit=limit, cursor=cursor)
-            return listing_entry(page.path, page.nodes, page.tools, page.next_cursor)
+            return render_listing(page.path, page.nodes, page.tools, page.next_cursor)
 
         return await self.governor.told("list", caller, listed, query=query, path=path)
 
@@ -79,7 +79,7 @@ class Looking(ABC):
         caller: Caller = LOCAL,
     ) -> dict[str, Any]:
         """Pointers to tools for a request, the best first, inside a category and all below it; `()` is everything."""
-        query, place = clean(query), cleaned(category_path)
+        query, place = replace_surrogates(query), replace_surrogates_all(category_path)
         return await self.governor.told(
             "search",
             caller,
@@ -90,14 +90,14 @@ class Looking(ABC):
 
     async def search_nodes(self, query: str, *, limit: int = 5, caller: Caller = LOCAL) -> dict[str, Any]:
         """Categories for a request, the best first."""
-        query = clean(query)
+        query = replace_surrogates(query)
         return await self.governor.told(
             "nodes", caller, lambda seen: seen.finder.nodes(query, limit=limit), query=query
         )
 
     async def expand_tool(self, tool_id: str, *, caller: Caller = LOCAL) -> dict[str, Any]:
         """The whole of one tool, with the schemas that a model needs to call it."""
-        tool_id = clean(tool_id)
+        tool_id = replace_surrogates(tool_id)
         answer = await self.governor.told(
             "expand", caller, lambda seen: seen.describer.expand(tool_id), tool_id=tool_id
         )
@@ -142,11 +142,13 @@ class Looking(ABC):
         caller: Caller = LOCAL,
     ) -> dict[str, Any]:
         """What is at one place of a tool's output. Raises `ToolNotFound` and `UnknownField` with what is near."""
-        tool_id = clean(tool_id)
+        tool_id = replace_surrogates(tool_id)
         return await self.governor.told(
             "inspect",
             caller,
-            lambda seen: seen.describer.inspect(tool_id, field_path and clean(field_path), max_depth, max_fields),
+            lambda seen: seen.describer.inspect(
+                tool_id, field_path and replace_surrogates(field_path), max_depth, max_fields
+            ),
             tool_id=tool_id,
         )
 

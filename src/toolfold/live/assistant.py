@@ -12,12 +12,12 @@ from toolfold.live.prompts import COMMANDS, OFFERS, SYSTEM
 from toolfold.live.session import Envelope, LiveSession
 from toolfold.model import Message, Model, Prompt, Reply, ToolUse, complete, json_objects
 
-ROUNDS = 8
-CONTEXT_CHARS = 4000
-ANSWER_TOKENS = 1200
+_ROUNDS_MAX = 8
+_RECENT_MAX_CHARS = 4000
+_ANSWER_TOKENS = 1200
 
 
-class Watcher(Protocol):
+class AssistantListener(Protocol):
     """Told what the assistant says and does, as it happens."""
 
     def text(self, piece: str) -> None: ...
@@ -28,7 +28,7 @@ class Watcher(Protocol):
 class Assistant:
     """One conversation about one session."""
 
-    def __init__(self, model: Model, session: LiveSession, watcher: Watcher) -> None:
+    def __init__(self, model: Model, session: LiveSession, watcher: AssistantListener) -> None:
         self.model = model
         self._session = session
         self._watcher = watcher
@@ -36,13 +36,13 @@ class Assistant:
 
     async def ask(self, question: str, *, recent: str = "") -> str:
         """Answers a question. `recent` is what was typed and shown at the prompt before it."""
-        text = f"Recently at the prompt:\n{recent[-CONTEXT_CHARS:]}\n\nQuestion: {question}" if recent else question
+        text = f"Recently at the prompt:\n{recent[-_RECENT_MAX_CHARS:]}\n\nQuestion: {question}" if recent else question
         exchange = [Message(role="user", content=text)]
         self._exchanges.append(exchange)
         self._session.events.emit("live.ask", question=question, model=self.model.name)
         answer = ""
-        for number in range(ROUNDS):
-            last = number == ROUNDS - 1
+        for number in range(_ROUNDS_MAX):
+            last = number == _ROUNDS_MAX - 1
             reply = await self._reply(exchange, tools=not last)
             uses = () if last else self._uses(reply)
             exchange.append(Message(role="assistant", content=reply.text, uses=reply.uses if not last else ()))
@@ -61,7 +61,7 @@ class Assistant:
         prompt = Prompt(
             messages=(Message(role="system", content=system), *self._fitting()),
             tools=OFFERS if native and tools else (),
-            max_output_tokens=min(ANSWER_TOKENS, self.model.max_output_tokens),
+            max_output_tokens=min(_ANSWER_TOKENS, self.model.max_output_tokens),
         )
         # JSON commands are not for a person to read: only native answers are told as they come.
         reply = await complete(self.model, prompt, self._watcher.text if native else None)
@@ -102,15 +102,15 @@ class Assistant:
         return Message(role="user", content=f"Result of {use.name}:\n{text}")
 
 
-def compact(name: str, arguments: dict[str, Any], answer: Envelope, width: int = 100) -> str:
+def format_tool_call(name: str, arguments: dict[str, Any], answer: Envelope, width: int = 100) -> str:
     """A tool call on one line: what was asked, and the gist of what came back."""
     asked = f"{name}({arguments.get('expr', '')})"
-    text = f"{asked} → {_gist(answer)}"
+    text = f"{asked} → {_summarise(answer)}"
     text = " ".join(text.split())
     return text if len(text) <= width else text[: width - 1] + "…"
 
 
-def _gist(answer: Envelope) -> str:
+def _summarise(answer: Envelope) -> str:
     if not answer.get("ok"):
         error = answer.get("error") or {}
         return f"{error.get('code')}: {error.get('message', '')}"

@@ -12,20 +12,38 @@ from pathlib import Path
 from typing import Any, Self, TypeVar
 
 import msgspec
+from msgspec import Struct
 
 from toolfold.errors import LiveError, ToolfoldError
 from toolfold.events import Events
-from toolfold.live.opening import Opened, OpenOutput, no_outputs
-from toolfold.live.shapes import ANSWER_MAX, checked
-from toolfold.live.trusted import TrustedChild
-from toolfold.live.values import TOOLS, LiveLimits
-from toolfold.live.worker.answers import failure, session_lost
+from toolfold.live.output_reader import OpenOutput, OutputReader, no_outputs
+from toolfold.live.trusted_process import TrustedChild
+from toolfold.live.validation import ANSWER_MAX_BYTES, validate
+from toolfold.live.worker.envelopes import failure, session_lost
 from toolfold.sandbox.base import Child, ChildLimits, Children
 
-ENTRY = "toolfold.live.worker.supervisor:main"
-ANSWER_SLACK_S = 15.0
+# --- What a live session may take, as values, and the names of its three tools.
+
+TOOLS = ("list_globals", "inspect", "eval_expr")
+
+
+class LiveLimits(Struct, frozen=True, kw_only=True):
+    """Deadlines and bounds of one session."""
+
+    inspect_s: float = 2.0
+    eval_s: float = 10.0
+    execute_s: float = 60.0
+    commit_max_bytes: int = 512 * 1024**2
+    """A larger session evaluates in place: a copy of it would cost too much."""
+    memory_bytes: int = 2 * 1024**3
+    wall_s: float = 8 * 3600.0
+    """A sandboxed session ends after this time, whatever it does."""
+
+
+WORKER_ENTRY = "toolfold.live.worker.supervisor:main"
+_ANSWER_SLACK_S = 15.0
 Envelope = dict[str, Any]
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 
 def child_limits(limits: LiveLimits) -> ChildLimits:
@@ -36,7 +54,7 @@ def child_limits(limits: LiveLimits) -> ChildLimits:
         memory_bytes=limits.memory_bytes,
         may_fork=True,
         output_bytes=256 * 1024,
-        heard_bytes=2 * ANSWER_MAX,
+        heard_bytes=2 * ANSWER_MAX_BYTES,
     )
 
 
@@ -59,7 +77,7 @@ class LiveSession:
         self._trusted = trusted or terminal
         self._terminal = terminal
         self._children = children
-        self._outputs = Opened(open_output, direct=self._trusted)
+        self._outputs = OutputReader(open_output, direct=self._trusted)
         self._cwd = cwd
         self._resources = AsyncExitStack()
         self._child: Child | TrustedChild | None = None
@@ -171,7 +189,7 @@ class LiveSession:
         if self._children is None:
             from toolfold.sandbox.zygote import Zygote
 
-            zygote = Zygote(ENTRY, limits=child_limits(self.limits), ready=0)
+            zygote = Zygote(WORKER_ENTRY, limits=child_limits(self.limits), ready=0)
             return await (await self._resources.enter_async_context(zygote)).take()
         return await self._children.take()
 
@@ -181,7 +199,7 @@ class LiveSession:
         self._running.add(exchange)
         exchange.add_done_callback(self._running.discard)
         try:
-            return await unless_ended(exchange)
+            return await wait_unless_closed(exchange)
         except asyncio.CancelledError:
             if not exchange.done() and self._busy_with is exchange:
                 await self.interrupt()
@@ -195,7 +213,7 @@ class LiveSession:
                 untold, self._untold = self._untold, None
                 return untold
             found = None if self._child is None else await self._asked(self._child, operation, deadline_s, fields)
-            answer = await self._start_over() if found is None else checked(operation, found)
+            answer = await self._start_over() if found is None else validate(operation, found)
             if operation == "complete" and not answer["ok"] and answer["error"]["code"] == "session_lost":
                 self._untold = answer  # completing shows no errors: the next request does
             return answer
@@ -208,8 +226,8 @@ class LiveSession:
         self._count += 1
         frame = {"id": self._count, "op": operation, "deadline_s": deadline_s, **fields}
         try:
-            await child.send(msgspec.json.encode(_sayable(frame)))
-            return await self._answered(child, self._count, deadline_s + ANSWER_SLACK_S)
+            await child.send(msgspec.json.encode(_without_surrogates(frame)))
+            return await self._answered(child, self._count, deadline_s + _ANSWER_SLACK_S)
         except ToolfoldError as error:
             self.events.emit("live.broken", message=error.message)
             return None
@@ -240,7 +258,7 @@ class LiveSession:
         if data is None:
             return None
         try:
-            found = msgspec.json.decode(data) if len(data) <= ANSWER_MAX else None
+            found = msgspec.json.decode(data) if len(data) <= ANSWER_MAX_BYTES else None
         except (msgspec.DecodeError, RecursionError):
             found = None
         if found is None:
@@ -260,7 +278,7 @@ class LiveSession:
         return session_lost(ending)
 
 
-async def unless_ended(work: asyncio.Future[T]) -> T:
+async def wait_unless_closed(work: asyncio.Future[_T]) -> _T:
     """What comes of work that goes on without us. Raises `LiveError` where somebody ended the session meanwhile."""
     try:
         return await asyncio.shield(work)
@@ -273,7 +291,7 @@ async def unless_ended(work: asyncio.Future[T]) -> T:
         raise
 
 
-def _sayable(frame: dict[str, Any]) -> dict[str, Any]:
+def _without_surrogates(frame: dict[str, Any]) -> dict[str, Any]:
     """Lone surrogates cannot be sent: they are written out."""
     return {
         key: value.encode("utf-8", "backslashreplace").decode() if isinstance(value, str) else value

@@ -6,32 +6,45 @@ with a warning when a strategy could not run, and writes the exact header. Above
 """
 
 import asyncio
+import hashlib
 import logging
+import math
+import os
+import tempfile
 import time
+import uuid
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
+from typing import Any
 
 from msgspec import Struct
 
-from toolfold.config.values import Extraction
-from toolfold.errors import ModelError
+from toolfold.config import Settings
+from toolfold.config.sections import Extraction
+from toolfold.errors import ConfigError, ModelError, OutputError
 from toolfold.events import Events
 from toolfold.model import Model, Usage
-from toolfold.outputs.chunked import TooManyChunks, chunk_room, extract_chunked
-from toolfold.outputs.chunks import chunks_needed
-from toolfold.outputs.document import Document
+from toolfold.outputs.budget import ModelBudget
+from toolfold.outputs.document import Document, open_regular_file
+from toolfold.outputs.full_chunked import TooManyChunks, chunk_room, chunks_needed, extract_chunked
+from toolfold.outputs.limiter import run_limited
 from toolfold.outputs.local.answer import answer, exact_answer
-from toolfold.outputs.local.index import Indexes
-from toolfold.outputs.readgrep import extract_read_grep
-from toolfold.outputs.routing import Mode, Strategy, route
-from toolfold.outputs.spending import Spending
-from toolfold.outputs.truncating import truncate_file
-from toolfold.outputs.turns import in_turn
-from toolfold.outputs.wrapper import new_nonce
+from toolfold.outputs.local.formats import HEAD, is_binary
+from toolfold.outputs.local.index import IndexCache
+from toolfold.outputs.prompts import new_nonce
+from toolfold.outputs.read_grep import extract_read_grep
+from toolfold.outputs.service import configured_model
+from toolfold.outputs.token_counter import LineCounter, count_tokens
+from toolfold.outputs.tool_output import MODES, Mode, Strategy, route
+from toolfold.outputs.truncate import truncate_file
 
 log = logging.getLogger("toolfold.outputs")
 
 
-class Extract(Struct, frozen=True, kw_only=True):
+class ExtractResult(Struct, frozen=True, kw_only=True):
     """The whole answer. `text` carries the success or failure header."""
 
     text: str
@@ -45,11 +58,11 @@ DEFAULTS = Extraction()
 READ_GREP_TURNS = 24
 """Turns of the read-grep sub-agent."""
 
-INDEXES = Indexes()
+INDEXES = IndexCache()
 """What is known of documents that were asked lately. Empty at import; `drop_gone` lets go of those that are gone."""
 
 
-def header(document: Document, strategy: str, *, failed: bool = False) -> str:
+def _header(document: Document, strategy: str, *, failed: bool = False) -> str:
     """The first line of every answer, to the letter."""
     opening = "TOOL_OUTPUT FAILED FOR" if failed else "ABSTRACT FROM TOOL OUTPUT"
     return f"{opening} {document.tool} WITH HANDLE {document.handle}, STRATEGY:{strategy}:"
@@ -63,18 +76,18 @@ async def extract_from(
     model: Model | None = None,
     options: Extraction = DEFAULTS,
     events: Events | None = None,
-) -> Extract:
+) -> ExtractResult:
     """Answers `request` from the document. Never raises for what the document or the model does."""
     started = time.monotonic()
     request = request.encode(errors="replace").decode()  # halves of characters cannot be searched or sent
     model = None if document.binary else model
-    spending = Spending(model, options.extract_max_tokens, options.extract_max_cost) if model is not None else None
+    spending = ModelBudget(model, options.extract_max_tokens, options.extract_max_cost) if model is not None else None
     strategy: Strategy = "full-chunked" if mode == "auto" else mode
     warning = problem = body = ""
     try:
         async with asyncio.timeout(options.extract_timeout_s):
-            strategy = chosen(document, request, mode, spending, options)
-            body = await run(document, request, strategy, spending, options)
+            strategy = _choose_strategy(document, request, mode, spending, options)
+            body = await _run_strategy(document, request, strategy, spending, options)
     except TimeoutError:
         problem = f"it took over {options.extract_timeout_s:g} seconds"
     except ModelError as error:
@@ -89,18 +102,20 @@ async def extract_from(
             events.emit(
                 "output.fallback", handle=document.handle, tool=document.tool, strategy=strategy, reason=problem
             )
-        strategy, body, failed = await fallen_back(document, options, warning)
+        strategy, body, failed = await _fall_back(document, options, warning)
     elif problem:
         failed, body = True, problem
     usage = spending.usage if spending is not None else Usage()
-    text = f"{header(document, strategy, failed=failed)}\n\n{body}"
-    found = Extract(text=text, strategy=strategy, failed=failed, usage=usage, warning=warning)
+    text = f"{_header(document, strategy, failed=failed)}\n\n{body}"
+    found = ExtractResult(text=text, strategy=strategy, failed=failed, usage=usage, warning=warning)
     if events is not None:
-        tell(events, document, found, spending, time.monotonic() - started)
+        _emit_extracted(events, document, found, spending, time.monotonic() - started)
     return found
 
 
-def chosen(document: Document, request: str, mode: Mode, spending: Spending | None, options: Extraction) -> Strategy:
+def _choose_strategy(
+    document: Document, request: str, mode: Mode, spending: ModelBudget | None, options: Extraction
+) -> Strategy:
     if mode != "auto":
         return mode
     chunks = None
@@ -115,19 +130,19 @@ def chosen(document: Document, request: str, mode: Mode, spending: Spending | No
     )
 
 
-async def run(
-    document: Document, request: str, strategy: Strategy, spending: Spending | None, options: Extraction
+async def _run_strategy(
+    document: Document, request: str, strategy: Strategy, spending: ModelBudget | None, options: Extraction
 ) -> str:
     """The answer of one strategy."""
     budget = options.answer_tokens
     if strategy == "truncate":
-        return await in_turn(partial(truncate_file, document.path, budget))
+        return await run_limited(partial(truncate_file, document.path, budget))
     binary = document.media_type if document.binary else ""
     searched = partial(answer, INDEXES, document.path, request, budget, binary=binary)
     if spending is None:
-        return await in_turn(searched)
+        return await run_limited(searched)
     # What the request names exactly costs no call of a model.
-    exact = await in_turn(partial(exact_answer, INDEXES, document.path, request, budget))
+    exact = await run_limited(partial(exact_answer, INDEXES, document.path, request, budget))
     if exact is not None:
         return exact
     nonce = new_nonce()
@@ -146,23 +161,25 @@ async def run(
             most=options.max_chunks,
         )
     except TooManyChunks:
-        return await in_turn(searched)
+        return await run_limited(searched)
 
 
-async def fallen_back(document: Document, options: Extraction, warning: str) -> tuple[Strategy, str, bool]:
+async def _fall_back(document: Document, options: Extraction, warning: str) -> tuple[Strategy, str, bool]:
     """The truncated document under the warning; where not even that can be read, the failure."""
     hint = (
         "Below are the top and the bottom of the document. Ask again, or name a path, `lines 10-20` or a /regex/, "
         "which need no language model."
     )
     try:
-        text = await in_turn(partial(truncate_file, document.path, options.answer_tokens))
+        text = await run_limited(partial(truncate_file, document.path, options.answer_tokens))
     except OSError as error:
         return "truncate", f"{warning} The document cannot be read: {error.strerror or error}.", True
     return "truncate", f"{warning} {hint}\n\n{text}", False
 
 
-def tell(events: Events, document: Document, found: Extract, spending: Spending | None, seconds: float) -> None:
+def _emit_extracted(
+    events: Events, document: Document, found: ExtractResult, spending: ModelBudget | None, seconds: float
+) -> None:
     """One event for the accounts, whatever came of it."""
     events.emit(
         "output.extracted",
@@ -177,3 +194,120 @@ def tell(events: Events, document: Document, found: Extract, spending: Spending 
         cost=found.usage.cost,
         seconds=round(seconds, 4),
     )
+
+
+# --- `toolfold.extract`: a question to any text, bytes or file, without a gateway. Blocking, for people's own progr
+
+READ_BYTES = 1 << 20
+BINARY_TYPE = "application/octet-stream"
+
+
+def extract(
+    document: str | bytes | os.PathLike[str],
+    request: str,
+    *,
+    mode: Mode = "auto",
+    model: Model | None = None,
+) -> str:
+    """Answers `request` from a document: a text, bytes, or a `pathlib.Path`. A `str` is always the text itself.
+
+    The answer is plain text whose first line says the strategy. Without a `model` the document is searched.
+    """
+    return _extract_blocking(document, request, mode=mode, model=model).text
+
+
+def _extract_blocking(
+    document: str | bytes | os.PathLike[str],
+    request: str,
+    *,
+    mode: Mode = "auto",
+    model: Model | None = None,
+    options: Extraction = DEFAULTS,
+) -> ExtractResult:
+    """The same with its facts: strategy, failure, use of the model."""
+    if mode not in MODES:
+        raise ConfigError(f"there is no mode {mode!r}", hints=MODES, next_action=f"use one of {', '.join(MODES)}")
+    if not request.strip():
+        raise ConfigError("the request is empty", next_action="say what to extract")
+    with _open_document(document, exact=model is not None) as made:
+        return _run_in_loop(made, request, mode, model, options)
+
+
+@contextmanager
+def _open_document(given: str | bytes | os.PathLike[str], *, exact: bool) -> Iterator[Document]:
+    """The document as a file; a text is written to a private one that is removed afterwards."""
+    if isinstance(given, os.PathLike):
+        yield _describe_path(Path(given), exact=exact)
+        return
+    raw = given.encode(errors="surrogatepass") if isinstance(given, str) else bytes(given)
+    known_as = hashlib.sha256(raw).hexdigest()
+    with tempfile.TemporaryDirectory(prefix="toolfold-extract-") as folder:
+        path = Path(folder) / str(_stable_handle(known_as))
+        path.write_bytes(raw)
+        yield _describe_file(path, "text", known_as, exact=exact)
+
+
+def _describe_path(given: Path, *, exact: bool) -> Document:
+    try:
+        path = given.resolve(strict=True)
+        return _describe_file(path, path.name, str(path), exact=exact)
+    except OSError as error:
+        raise OutputError(
+            f"{given} cannot be read: {error.strerror or error}", next_action="give the path of a file that is there"
+        ) from error
+
+
+def _describe_file(path: Path, name: str, known_as: str, *, exact: bool) -> Document:
+    """The file with its counts. Tokens are counted only where a model needs them; else they are estimated."""
+    lines, handle = LineCounter(), str(_stable_handle(known_as))
+    with open_regular_file(path) as file:
+        binary = is_binary(file.read(HEAD))
+        file.seek(0)
+        while block := file.read(READ_BYTES):
+            lines.add(block)
+        if binary:
+            return Document(path, name, "{}", handle, lines.bytes, 0, 0, BINARY_TYPE)
+        tokens = count_tokens(file.fileno(), lines.bytes, lambda: None) if exact else math.ceil(lines.bytes / 4)
+    return Document(path, name, "{}", handle, lines.bytes, lines.lines, tokens)
+
+
+def _stable_handle(known_as: str) -> uuid.UUID:
+    """The same document has the same handle each time."""
+    return uuid.uuid5(uuid.NAMESPACE_URL, f"toolfold:{known_as}")
+
+
+def _run_in_loop(
+    document: Document, request: str, mode: Mode, model: Model | None, options: Extraction
+) -> ExtractResult:
+    """Runs the extraction to its end, in a thread of its own where this one already runs a loop."""
+
+    def work() -> ExtractResult:
+        return asyncio.run(extract_from(document, request, mode=mode, model=model, options=options))
+
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return work()
+    with ThreadPoolExecutor(1) as threads:
+        return threads.submit(work).result()
+
+
+# --- `toolfold extract`: a question to a local file, with the configured model where there is one. Needs no gateway
+
+
+def extract_file(settings: Settings, document: Path | bytes, request: str, mode: Any) -> dict[str, Any]:
+    """The answer and its facts."""
+    model = configured_model(settings)
+    found = _extract_blocking(document, request, mode=mode, model=model, options=settings.outputs)
+    return {
+        "text": found.text,
+        "strategy": found.strategy,
+        "failed": found.failed,
+        "warning": found.warning,
+        "model": model.name if model is not None else None,
+        "usage": {
+            "input_tokens": found.usage.input_tokens,
+            "output_tokens": found.usage.output_tokens,
+            "cost": found.usage.cost,
+        },
+    }

@@ -16,23 +16,23 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
-from toolfold.calls import Request
+from toolfold.calls import CallRequest
 from toolfold.errors import InvalidArguments, UnknownField
 from toolfold.events import Events
-from toolfold.outputs.paths import at_path, near_paths, read_path
+from toolfold.outputs.json_path import parse_path, resolve_path, similar_paths
+from toolfold.outputs.limiter import run_limited
 from toolfold.outputs.store import OutputStore
-from toolfold.outputs.turns import in_turn
 from toolfold.types import Caller, Stored
 
-MARK = "$output"
-_KEYS = frozenset({MARK, "path"})
-MOST_REFERENCES = 100
+REFERENCE_KEY = "$output"
+_REFERENCE_KEYS = frozenset({REFERENCE_KEY, "path"})
+MAX_REFERENCES = 100
 """In one call."""
 
-_holds_mark = re.compile(re.escape(MARK).encode()).search
+_find_reference = re.compile(re.escape(REFERENCE_KEY).encode()).search
 
 
-class References:
+class ReferenceResolver:
     """Resolves references. `most`: how many bytes they may put into one call; `held`: how much JSON may be read for
     a path."""
 
@@ -42,12 +42,12 @@ class References:
         self._held = held
         self._events = events
 
-    def check(self, request: Request) -> Awaitable[Request] | None:
+    def check(self, request: CallRequest) -> Awaitable[CallRequest] | None:
         """For the stack of handlers: the request with the values in place, where it holds references."""
-        return None if _holds_mark(memoryview(request.arguments)) is None else self._resolved(request)
+        return None if _find_reference(memoryview(request.arguments)) is None else self._resolved(request)
 
-    async def _resolved(self, request: Request) -> Request:
-        arguments = await in_turn(partial(self.resolve, request.arguments, request.caller))
+    async def _resolved(self, request: CallRequest) -> CallRequest:
+        arguments = await run_limited(partial(self.resolve, request.arguments, request.caller))
         return msgspec.structs.replace(request, arguments=arguments)
 
     def resolve(self, arguments: Raw, caller: Caller) -> Raw:
@@ -56,14 +56,14 @@ class References:
             given = msgspec.json.decode(arguments)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return arguments
-        filling = _Filling(self._store, caller, most=self._most, held=self._held)
+        filling = _Substitution(self._store, caller, most=self._most, held=self._held)
         value = filling.fill(given)
         for used in filling.used:
             self._events.emit("output.referenced", **used)
         return Raw(msgspec.json.encode(value)) if filling.used else arguments
 
 
-class _Filling:
+class _Substitution:
     """One call's arguments. References to one output that follow each other read it once."""
 
     def __init__(self, store: OutputStore, caller: Caller, *, most: int, held: int) -> None:
@@ -79,28 +79,28 @@ class _Filling:
             return [self.fill(item) for item in value]
         if not isinstance(value, dict):
             return value
-        if MARK in value and value.keys() <= _KEYS:
-            return self._value(value[MARK], value.get("path"))
+        if REFERENCE_KEY in value and value.keys() <= _REFERENCE_KEYS:
+            return self._value(value[REFERENCE_KEY], value.get("path"))
         return {key: self.fill(item) for key, item in value.items()}
 
     def _value(self, handle: Any, path: Any) -> Any:
         """What a reference stands for."""
         if not isinstance(handle, str) or not (path is None or isinstance(path, str)):
             raise InvalidArguments(
-                f"a reference is {{'{MARK}': handle, 'path': 'a.b[0]'}}, both texts",
+                f"a reference is {{'{REFERENCE_KEY}': handle, 'path': 'a.b[0]'}}, both texts",
                 next_action="give the handle from the tool-result message, and a path or none",
             )
-        if len(self.used) >= MOST_REFERENCES:
+        if len(self.used) >= MAX_REFERENCES:
             raise InvalidArguments(
-                f"a call may hold {MOST_REFERENCES} references", next_action="name all items at once with a[].b"
+                f"a call may hold {MAX_REFERENCES} references", next_action="name all items at once with a[].b"
             )
         stored, file = self._store.find(handle, self._caller)
         if path is None:
             self._spend(stored.bytes, stored)
-            found: Any = _text(stored, file)
+            found: Any = _read_text(stored, file)
             size = stored.bytes
         else:
-            found = _found(stored, self._document(stored, file, path), path)
+            found = _value_at(stored, self._document(stored, file, path), path)
             size = len(msgspec.json.encode(found))
             self._spend(size, stored)
         self.used.append({"handle": handle, "tool_id": stored.tool_id, "path": path, "bytes": size})
@@ -134,23 +134,23 @@ class _Filling:
         self._left -= size
 
 
-def _text(stored: Stored, file: Path) -> str:
+def _read_text(stored: Stored, file: Path) -> str:
     data = file.read_bytes()
     if stored.tokens == 0 and stored.lines == 0 and data:
         return base64.b64encode(data).decode()
     return data.decode("utf-8", "replace")
 
 
-def _found(stored: Stored, document: Any, path: str) -> Any:
-    steps = read_path(path)
+def _value_at(stored: Stored, document: Any, path: str) -> Any:
+    steps = parse_path(path)
     if steps is None:
         raise InvalidArguments(
             f"{path!r} is no path", next_action='write it as a.b[0], a[].b for all items, or ["odd key"]'
         )
     try:
-        return at_path(document, steps)
+        return resolve_path(document, steps)
     except LookupError:
-        near = near_paths(document, path)
+        near = similar_paths(document, path)
         raise UnknownField(
             f"there is nothing at {path!r} in the stored output {stored.handle}",
             hints=near,

@@ -17,18 +17,30 @@ from pathlib import Path
 import msgspec
 
 from toolfold.errors import OutputError, UnknownHandle
-from toolfold.outputs.counting import Counts
 from toolfold.outputs.document import Document
-from toolfold.outputs.folders import Folder, make_folder, remembered
-from toolfold.outputs.records import DRAFT, RECORD, expired, is_handle, kept_arguments, read_record
-from toolfold.outputs.sweeping import clear_expired, files_in, is_empty, sweep
+from toolfold.outputs.folders import (
+    DRAFT_PREFIX,
+    RECORD_PREFIX,
+    SessionFolder,
+    create_folder,
+    is_empty,
+    is_expired,
+    is_handle,
+    list_files,
+    persistent_folder,
+    read_record,
+    recorded_arguments,
+    remove_expired,
+    sweep,
+)
+from toolfold.outputs.token_counter import Counts
 from toolfold.types import Caller, Stored
-from toolfold.wire.spill import no_room
+from toolfold.wire.spill import storage_full
 
-Key = tuple[str, str]
+SessionKey = tuple[str, str]
 """A caller's name and session: whose folder it is."""
 
-NOTHING = "call the tool again, and use the handle in the same session: it lives as long as its client is connected"
+NO_OUTPUTS = "call the tool again, and use the handle in the same session: it lives as long as its client is connected"
 
 
 class OutputStore:
@@ -38,7 +50,7 @@ class OutputStore:
         self.base = base
         self._lifetime = lifetime_s
         self._note = note
-        self._folders: dict[Key, Folder] = {}
+        self._folders: dict[SessionKey, SessionFolder] = {}
         self._lock = threading.RLock()
         self._closed = False
 
@@ -52,8 +64,8 @@ class OutputStore:
         folder = self._known(caller)
         if folder is None:
             return []
-        clear_expired(folder.path, time.time())
-        records = [_read(file) for file in files_in(folder.path) if file.name.startswith(RECORD)]
+        remove_expired(folder.path, time.time())
+        records = [_load_record(file) for file in list_files(folder.path) if file.name.startswith(RECORD_PREFIX)]
         whole = [found for found in records if found is not None and (folder.path / found.handle).is_file()]
         return sorted((found for found in whole if _belongs(found, caller)), key=lambda found: (found.at, found.handle))
 
@@ -62,10 +74,10 @@ class OutputStore:
         folder = self._known(caller)
         found = None
         if folder is not None and is_handle(handle):
-            found = _read(folder.path / f"{RECORD}{handle}")
+            found = _load_record(folder.path / f"{RECORD_PREFIX}{handle}")
         if folder is None or found is None or not _belongs(found, caller) or found.handle != handle:
-            raise _unknown(handle, [one.handle for one in self.all(caller)])
-        if expired(found, time.time()):
+            raise _unknown_handle(handle, [one.handle for one in self.all(caller)])
+        if is_expired(found, time.time()):
             self._forget(folder, handle)
             raise UnknownHandle(
                 f"the stored output {handle} expired: it was kept for {self._lifetime:g} s",
@@ -73,7 +85,7 @@ class OutputStore:
             )
         path = folder.path / handle
         if not path.is_file() or path.is_symlink():
-            raise _unknown(handle, [one.handle for one in self.all(caller)])
+            raise _unknown_handle(handle, [one.handle for one in self.all(caller)])
         return found, path
 
     def document(self, handle: str, caller: Caller) -> Document:
@@ -114,13 +126,13 @@ class OutputStore:
     def purge(self) -> None:
         """Removes what outlived its time in any session, and folders that hold nothing any more."""
         for key, folder in tuple(self._folders.items()):
-            clear_expired(folder.path, time.time())
+            remove_expired(folder.path, time.time())
             with self._lock:
                 if self._folders.get(key) is folder and is_empty(folder.path):
                     del self._folders[key]
                     self._let_go(Caller(name=key[0], session=key[1]), folder)
 
-    def _let_go(self, caller: Caller, folder: Folder) -> None:
+    def _let_go(self, caller: Caller, folder: SessionFolder) -> None:
         if self._outlives(caller):
             folder.release()
         else:
@@ -133,7 +145,7 @@ class OutputStore:
         """Whether the session may hold something. Asks no disk but for outputs that outlive a gateway."""
         return _key(caller) in self._folders or (self._outlives(caller) and self._note is not None)
 
-    def _known(self, caller: Caller) -> Folder | None:
+    def _known(self, caller: Caller) -> SessionFolder | None:
         """The session's folder where it has one; none is made for looking."""
         with self._lock:
             known = self._folders.get(_key(caller))
@@ -141,7 +153,7 @@ class OutputStore:
             return self._folder(caller)
         return known
 
-    def _folder(self, caller: Caller) -> Folder:
+    def _folder(self, caller: Caller) -> SessionFolder:
         with self._lock:
             if self._closed:
                 raise OutputError("the gateway is closed, so nothing can be stored", next_action="open it again")
@@ -151,25 +163,25 @@ class OutputStore:
                 known = None
             if known is None:
                 kept = self._note if self._outlives(caller) else None
-                known = make_folder(self.base) if kept is None else remembered(kept, self.base)
+                known = create_folder(self.base) if kept is None else persistent_folder(kept, self.base)
                 self._folders[_key(caller)] = known
             return known
 
-    def _forget(self, folder: Folder, handle: str) -> None:
-        for name in (handle, f"{RECORD}{handle}"):
+    def _forget(self, folder: SessionFolder, handle: str) -> None:
+        for name in (handle, f"{RECORD_PREFIX}{handle}"):
             (folder.path / name).unlink(missing_ok=True)
 
 
 class Draft:
     """An output that is being written. It is nobody's until `finish`."""
 
-    def __init__(self, folder: Folder, caller: Caller, lifetime_s: float) -> None:
+    def __init__(self, folder: SessionFolder, caller: Caller, lifetime_s: float) -> None:
         self.handle = str(uuid.uuid4())
         self._folder = folder.path
         self._caller = caller
         self._lifetime = lifetime_s
-        self._path = folder.path / f"{DRAFT}{self.handle}"
-        self._about = folder.path / f"{RECORD}{self.handle}"
+        self._path = folder.path / f"{DRAFT_PREFIX}{self.handle}"
+        self._about = folder.path / f"{RECORD_PREFIX}{self.handle}"
         self.descriptor = self._attempt(self._opened)
 
     def _opened(self) -> int:
@@ -194,7 +206,7 @@ class Draft:
             bytes=counts.bytes,
             lines=counts.lines,
             tokens=counts.tokens,
-            arguments=kept_arguments(arguments),
+            arguments=recorded_arguments(arguments),
             media_type=media_type,
             at=now,
             expires_at=now + self._lifetime,
@@ -204,7 +216,7 @@ class Draft:
         return stored
 
     def _name(self, record: bytes) -> int:
-        draft = self._folder / f"{DRAFT}about-{self.handle}"
+        draft = self._folder / f"{DRAFT_PREFIX}about-{self.handle}"
         try:
             with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
                 file.write(record)
@@ -234,14 +246,14 @@ class Draft:
                 "the session ended while its result was being stored", next_action="call the tool again"
             ) from error
         except OSError as error:
-            raise no_room(error, str(self._folder.parent)) from error
+            raise storage_full(error, str(self._folder.parent)) from error
 
 
-def _key(caller: Caller) -> Key:
+def _key(caller: Caller) -> SessionKey:
     return (caller.name, caller.session)
 
 
-def _read(file: Path) -> Stored | None:
+def _load_record(file: Path) -> Stored | None:
     try:
         return read_record(file)
     except OSError as error:
@@ -254,9 +266,9 @@ def _belongs(stored: Stored, caller: Caller) -> bool:
     return (stored.caller, stored.session) == _key(caller)
 
 
-def _unknown(handle: str, known: list[str]) -> UnknownHandle:
+def _unknown_handle(handle: str, known: list[str]) -> UnknownHandle:
     return UnknownHandle(
         f"there is no stored output {handle[:80]!r} in this session",
         hints=known[-10:],
-        next_action=NOTHING if not known else "use one of the handles in the hints, or call the tool again",
+        next_action=NO_OUTPUTS if not known else "use one of the handles in the hints, or call the tool again",
     )

@@ -14,7 +14,9 @@ import re
 from collections.abc import Callable, Iterable
 from fnmatch import translate
 
-from toolfold.config.callers import KINDS
+from msgspec import Struct
+
+from toolfold.config.callers import PATTERN_KINDS
 from toolfold.errors import ConfigError
 from toolfold.types import Tool
 
@@ -44,10 +46,10 @@ class Patterns:
         by_kind: dict[str, list[str]] = {}
         for text in () if self.everything else texts:
             kind, colon, rest = text.strip().partition(":")
-            if colon and kind not in KINDS:
+            if colon and kind not in PATTERN_KINDS:
                 raise ConfigError(
                     f"a policy has the pattern {text[:80]!r} of an unknown kind",
-                    hints=[f"{known}:" for known in KINDS],
+                    hints=[f"{known}:" for known in PATTERN_KINDS],
                     next_action="use one of these kinds, or a tool's id without a colon",
                 )
             self.asks_flags |= kind == "flag" and bool(colon)
@@ -77,3 +79,14 @@ def _path(text: str) -> str:
             joint = "" if number == 0 or (number == 1 and steps[0] == "**") else "/"
             found += joint + re.escape(step).replace(r"\*", "[^/]*").replace(r"\?", "[^/]")
     return rf"{found}\Z"
+
+
+# --- What the check of a tool's texts finds, as a value. The check itself is `scanning.py`, loaded only where it ru
+
+
+class Flag(Struct, frozen=True):
+    """One finding: its kind, as `flag:` patterns name it, what it is, and a few words around the place."""
+
+    kind: str
+    reason: str
+    excerpt: str = ""

@@ -2,13 +2,13 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from toolfold.catalogue.visible import Shown
 from toolfold.config import Policy
 from toolfold.errors import CatalogueError, NotAuthorized
 from toolfold.policy.patterns import Flags, Patterns
+from toolfold.policy.view import VisibleCatalogue
 from toolfold.types import Node, Tool
 
-DEFAULT = "default"
+DEFAULT_POLICY = "default"
 
 
 class Rules:
@@ -46,14 +46,14 @@ class Rules:
         return not self._confirm.nothing and self._confirm.fit(tool, flags)
 
 
-def rules_of(policies: Sequence[Policy]) -> dict[str, Rules]:
+def compile_policies(policies: Sequence[Policy]) -> dict[str, Rules]:
     """Every policy by its name; the default one lets everything through where nobody wrote it."""
-    found = {DEFAULT: Rules(Policy(name=DEFAULT))}
+    found = {DEFAULT_POLICY: Rules(Policy(name=DEFAULT_POLICY))}
     found.update((policy.name, Rules(policy)) for policy in policies)
     return found
 
 
-def shown_to(
+def visible_to(
     rules: Rules,
     groups: Iterable[str],
     tools: Sequence[Tool],
@@ -61,7 +61,7 @@ def shown_to(
     *,
     flags: Mapping[str, Flags],
     held: Mapping[str, str],
-) -> Shown:
+) -> VisibleCatalogue:
     """What a caller of this policy sees of one generation. `flags` by fingerprint; `held` tells why, by tool id."""
     groups = frozenset(groups)
     seen: list[Tool] = []
@@ -70,22 +70,22 @@ def shown_to(
         found = flags.get(tool.fingerprint, ())
         if not rules.allows(tool, groups, found):
             if rules.reveals(tool, found):
-                refused[tool.tool_id.casefold()] = not_authorized(tool)
+                refused[tool.tool_id.casefold()] = _not_authorized(tool)
         elif tool.tool_id in held:
-            refused[tool.tool_id.casefold()] = held_back(tool, held[tool.tool_id])
+            refused[tool.tool_id.casefold()] = _held_back(tool, held[tool.tool_id])
         else:
             seen.append(tool)
-    return Shown(seen, nodes, refused)
+    return VisibleCatalogue(seen, nodes, refused)
 
 
-def not_authorized(tool: Tool) -> NotAuthorized:
+def _not_authorized(tool: Tool) -> NotAuthorized:
     return NotAuthorized(
         f"you may not use {tool.tool_id}",
         next_action="find another tool, or ask whoever runs the gateway to allow this one in its policy",
     )
 
 
-def held_back(tool: Tool, why: str) -> NotAuthorized:
+def _held_back(tool: Tool, why: str) -> NotAuthorized:
     return NotAuthorized(
         f"{tool.tool_id} is held back: {why}",
         next_action=f"whoever runs the gateway looks at it and accepts it with `toolfold trust {tool.tool_id}`",

@@ -9,12 +9,12 @@ import os
 import time
 from typing import Any
 
-ROOT = "/sys/fs/cgroup"
-SWEEP_S = 2.0
-OPEN = os.O_DIRECTORY | os.O_RDONLY | os.O_CLOEXEC
+_CGROUP_ROOT = "/sys/fs/cgroup"
+_SWEEP_S = 2.0
+_OPEN_FLAGS = os.O_DIRECTORY | os.O_RDONLY | os.O_CLOEXEC
 
 
-def parents(root: str = ROOT, listed: str = "/proc/self/cgroup") -> list[tuple[str, str]]:
+def _parent_groups(root: str = _CGROUP_ROOT, listed: str = "/proc/self/cgroup") -> list[tuple[str, str]]:
     """Folders in which groups could be made: `(kind, path)`, with kind `both`, `memory` or `pids`.
 
     They lie within this process's own group, or within the one around it where that was handed to us: anywhere else
@@ -28,11 +28,11 @@ def parents(root: str = ROOT, listed: str = "/proc/self/cgroup") -> list[tuple[s
     if os.path.exists(f"{root}/cgroup.controllers"):  # noqa: PTH110 - as above
         place = own.get("", "/").rstrip("/")
         around = f"{root}{place.rpartition('/')[0]}"
-        return [("both", f"{root}{place}"), *([("both", around)] if place and _handed_over(around) else [])]
+        return [("both", f"{root}{place}"), *([("both", around)] if place and _is_delegated(around) else [])]
     return [(kind, f"{root}/{kind}{own[kind]}".rstrip("/")) for kind in ("memory", "pids") if kind in own]
 
 
-def _handed_over(path: str) -> bool:
+def _is_delegated(path: str) -> bool:
     """Whether systemd marked the group as delegated (`Delegate=yes`)."""
     for name in ("user.delegate", "trusted.delegate"):
         with contextlib.suppress(OSError):
@@ -41,16 +41,16 @@ def _handed_over(path: str) -> bool:
     return False
 
 
-class Groups:
+class CgroupSet:
     """The groups of one zygote's children. Without the right to make any, it does nothing."""
 
     def __init__(self, prefix: str, *, wanted: bool = True) -> None:
         self._prefix = prefix
         self._parents: list[tuple[str, int]] = []
-        for kind, path in parents() if wanted else ():
+        for kind, path in _parent_groups() if wanted else ():
             if any(kind in (other, "both") for other, _ in self._parents) or not _usable(kind, path, prefix):
                 continue
-            self._parents.append((kind, os.open(path, OPEN)))
+            self._parents.append((kind, os.open(path, _OPEN_FLAGS)))
 
     def __bool__(self) -> bool:
         return bool(self._parents)
@@ -85,7 +85,7 @@ class Groups:
 
     def sweep(self) -> None:
         """Removes every group of this zygote, and lets go of the folders. Those that were killed may take a moment."""
-        until = time.monotonic() + SWEEP_S
+        until = time.monotonic() + _SWEEP_S
         while self._left() and time.monotonic() < until:
             time.sleep(0.005)
         for _, parent in self._parents:
@@ -135,7 +135,7 @@ def _write(parent: int, name: str, value: int) -> None:
         os.close(file)
 
 
-def starved(events: int) -> bool:
+def oom_killed(events: int) -> bool:
     """Whether the kernel killed somebody in the group for want of memory."""
     try:
         words = os.pread(events, 4096, 0).split()

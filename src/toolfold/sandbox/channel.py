@@ -12,13 +12,13 @@ from collections.abc import Callable
 from toolfold.errors import SandboxError
 from toolfold.sandbox.frames import LENGTH, FrameError, frame_length
 
-BLOCK_BYTES = 256 * 1024
-WAITING_BYTES = 256 * 1024
+_BLOCK_BYTES = 256 * 1024
+HIGH_WATER_BYTES = 256 * 1024
 """How much may wait, in each direction, before the other side has to."""
 
-Heard = bytes | SandboxError | None
+ReceivedFrame = bytes | SandboxError | None
 """A frame; or, once, the end: `None` between two frames, else what was wrong."""
-OnFrame = Callable[[Heard], None]
+FrameListener = Callable[[ReceivedFrame], None]
 
 
 class Channel:
@@ -31,14 +31,14 @@ class Channel:
         self._descriptor = sock.fileno()
         self._limit = limit
         self._on_violation = on_violation
-        self._block = bytearray(BLOCK_BYTES)
+        self._block = bytearray(_BLOCK_BYTES)
         self._rest = bytearray()
         self._out = bytearray()
-        self._queue: deque[Heard] = deque()
+        self._queue: deque[ReceivedFrame] = deque()
         self._queued = 0
         self._waiter: asyncio.Future[None] | None = None
         self._drained: asyncio.Future[None] | None = None
-        self._listener: OnFrame = self._keep
+        self._listener: FrameListener = self._keep
         self._reading = False
         self._held = False
         self._ended = False
@@ -47,7 +47,7 @@ class Channel:
         sock.setblocking(False)
         self._watch()
 
-    def listen(self, listener: OnFrame) -> None:
+    def listen(self, listener: FrameListener) -> None:
         """Frames go to the listener from now on, those that wait at once."""
         self._listener = listener
         while self._queue:
@@ -64,7 +64,7 @@ class Channel:
             self._parse()
         self._watch()
 
-    async def receive(self) -> Heard:
+    async def receive(self) -> ReceivedFrame:
         """The next frame, where there is no listener."""
         while not self._queue:
             if self._ended:
@@ -76,7 +76,7 @@ class Channel:
                 self._waiter = None
         heard = self._queue.popleft()
         self._queued -= len(heard) if isinstance(heard, bytes) else 0
-        if self._held and self._queued <= WAITING_BYTES:
+        if self._held and self._queued <= HIGH_WATER_BYTES:
             self.hold(False)
         return heard
 
@@ -98,11 +98,11 @@ class Channel:
             data = memoryview(data)[sent:]
             self._loop.add_writer(self._descriptor, self._writable)
         self._out += data
-        return len(self._out) > WAITING_BYTES
+        return len(self._out) > HIGH_WATER_BYTES
 
     async def drain(self) -> None:
         """Waits until less waits to be sent. Raises `OSError` when nobody reads any more."""
-        while len(self._out) > WAITING_BYTES and not self._broken:
+        while len(self._out) > HIGH_WATER_BYTES and not self._broken:
             if self._drained is None:
                 self._drained = self._loop.create_future()
             await asyncio.shield(self._drained)
@@ -141,7 +141,7 @@ class Channel:
             self._rest += memoryview(self._block)[:size]
             self._parse()
         else:
-            self._finish(_cut_off() if self._rest else None)
+            self._finish(_truncated_frame() if self._rest else None)
         if self._held or self._ended:
             self._watch()
 
@@ -169,11 +169,11 @@ class Channel:
             self._ended = True
             self._listener(last)
 
-    def _keep(self, heard: Heard) -> None:
+    def _keep(self, heard: ReceivedFrame) -> None:
         self._queue.append(heard)
         if isinstance(heard, bytes):
             self._queued += len(heard)
-            if self._queued > WAITING_BYTES:
+            if self._queued > HIGH_WATER_BYTES:
                 self._held = True
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
@@ -186,7 +186,7 @@ class Channel:
         except OSError:
             self._break()
             return
-        if len(self._out) <= WAITING_BYTES:
+        if len(self._out) <= HIGH_WATER_BYTES:
             self._wake()
         if not self._out:
             self._loop.remove_writer(self._descriptor)
@@ -214,5 +214,5 @@ class Channel:
                 drained.set_result(None)
 
 
-def _cut_off() -> SandboxError:
+def _truncated_frame() -> SandboxError:
     return SandboxError("the child left in the middle of a frame", next_action="`wait()` says how it ended")

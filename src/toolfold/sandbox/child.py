@@ -13,19 +13,19 @@ from typing import Protocol, Self
 from msgspec import Struct
 
 from toolfold.errors import SandboxError
-from toolfold.sandbox import control
+from toolfold.sandbox import control_messages as control
 from toolfold.sandbox.base import ChildLimits, Ending, Exit
-from toolfold.sandbox.channel import Channel, OnFrame
-from toolfold.sandbox.draining import Drain
-from toolfold.sandbox.endings import ending_of
-from toolfold.sandbox.lifeline import Lifeline
+from toolfold.sandbox.channel import Channel, FrameListener
+from toolfold.sandbox.exit_status import decode_exit
+from toolfold.sandbox.output_capture import OutputCapture
 from toolfold.sandbox.scratch import Scratch
+from toolfold.sandbox.status_channel import StatusChannel
 
-LINGER_S = 2.0
+_LINGER_S = 2.0
 """How long after a child's end its pipes may stay open, where something it started could escape."""
 
 
-class Ends(Struct, frozen=True):
+class ChildPipes(Struct, frozen=True):
     """The host's ends of what joins it to one child."""
 
     channel: socket.socket
@@ -34,14 +34,14 @@ class Ends(Struct, frozen=True):
     status: socket.socket
 
 
-class Companion(Protocol):
+class _Companion(Protocol):
     async def aclose(self) -> None: ...
 
 
 class HostedChild:
     """A `Child`. It exists from the request for a fork on; `ready` tells when it is confined and waits."""
 
-    def __init__(self, ends: Ends, limits: ChildLimits, scratch: Scratch) -> None:
+    def __init__(self, ends: ChildPipes, limits: ChildLimits, scratch: Scratch) -> None:
         self._loop = asyncio.get_running_loop()
         self._limits = limits
         self._scratch = scratch
@@ -53,14 +53,14 @@ class HostedChild:
         self._linger: asyncio.TimerHandle | None = None
         self._began = self._loop.time()
         self._closing: asyncio.Task[None] | None = None
-        self.companion: Companion | None = None
+        self.companion: _Companion | None = None
         """What exists for this child alone and is closed with it."""
         self.ready: asyncio.Future[None] = self._loop.create_future()
         self._ended: asyncio.Future[Exit] = self._loop.create_future()
         self._open = 3
-        self._out = Drain(self._loop, ends.stdout, limits.output_bytes, self._part_closed)
-        self._err = Drain(self._loop, ends.stderr, limits.output_bytes, self._part_closed)
-        self._line = Lifeline(self._loop, ends.status, self._on_ready, self._on_line_closed)
+        self._out = OutputCapture(self._loop, ends.stdout, limits.output_bytes, self._part_closed)
+        self._err = OutputCapture(self._loop, ends.stderr, limits.output_bytes, self._part_closed)
+        self._line = StatusChannel(self._loop, ends.status, self._on_ready, self._on_line_closed)
 
     @property
     def pid(self) -> int:
@@ -120,7 +120,7 @@ class HostedChild:
             raise heard
         return heard
 
-    def listen(self, listener: OnFrame) -> None:
+    def listen(self, listener: FrameListener) -> None:
         if self._channel is not None:
             self._channel.listen(listener)
 
@@ -160,7 +160,7 @@ class HostedChild:
     def refused(self, why: str) -> None:
         """The zygote could not make the process, or is gone."""
         if not self.ready.done():
-            self.ready.set_exception(_unready(why))
+            self.ready.set_exception(_start_error(why))
             self.ready.exception()  # whoever waits is told; nobody has to
         self._line.drop()
 
@@ -180,7 +180,7 @@ class HostedChild:
     def _on_line_closed(self) -> None:
         if not self.ready.done():
             self.refused("the process ended before it was ready")
-        self._linger = self._loop.call_later(LINGER_S, self._close_pipes)
+        self._linger = self._loop.call_later(_LINGER_S, self._close_pipes)
         self._part_closed()
 
     def _close_pipes(self) -> None:
@@ -199,7 +199,7 @@ class HostedChild:
         self._ended.set_result(self._exit())
 
     def _exit(self) -> Exit:
-        ending, code, number = ending_of(self._line.report, self._limits.cpu_s)
+        ending, code, number = decode_exit(self._line.report, self._limits.cpu_s)
         return Exit(
             ending=self._reason or ending,
             code=code,
@@ -211,7 +211,7 @@ class HostedChild:
         )
 
 
-def _unready(why: str) -> SandboxError:
+def _start_error(why: str) -> SandboxError:
     return SandboxError(
         f"no confined process could be started: {why}",
         next_action="run `toolfold doctor` to see which layer is missing here, or allow running without a sandbox "

@@ -18,18 +18,19 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, NoReturn
 
-from toolfold.sandbox import confinement, control
-from toolfold.sandbox.codes import FAILED, FINISHED, OUT_OF_MEMORY, UNCONFINED
+from toolfold.sandbox import confinement
+from toolfold.sandbox import control_messages as control
+from toolfold.sandbox.exit_status import FAILED, FINISHED, OUT_OF_MEMORY, UNCONFINED
 from toolfold.sandbox.frames import CHANNEL_FD
-from toolfold.sandbox.surroundings import Abandoned
+from toolfold.sandbox.isolation import ZygoteDied
 
-STATUS_FD = 4
-EVENTS_FD = 5
-MANY_FDS = 1 << 20
-Entry = Callable[[socket.socket], object]
+_STATUS_FD = 4
+_EVENTS_FD = 5
+_MAX_FD = 1 << 20
+_Entry = Callable[[socket.socket], object]
 
 
-def shim(entry: Entry, descriptors: list[int], place: Any, message: dict[str, Any]) -> NoReturn:
+def run_shim(entry: _Entry, descriptors: list[int], place: Any, message: dict[str, Any]) -> NoReturn:
     """Never returns. `descriptors` are the channel, standard output, standard error and the status socket."""
     code = FAILED
     try:
@@ -46,37 +47,37 @@ def shim(entry: Entry, descriptors: list[int], place: Any, message: dict[str, An
         if folder is not None:
             control.send(status, {"event": "scratch"}, [folder])
         status.close()
-        _arrange(descriptors, place.events)
+        _arrange_descriptors(descriptors, place.events)
         pid = os.fork()
         if pid == 0:
-            child(entry, place, message, home)
-        os.closerange(0, STATUS_FD)
-        watch(pid, socket.socket(fileno=STATUS_FD), place)
+            _run_child(entry, place, message, home)
+        os.closerange(0, _STATUS_FD)
+        _watch(pid, socket.socket(fileno=_STATUS_FD), place)
         code = 0
     finally:
         os._exit(code)
 
 
-def _arrange(descriptors: list[int], events: int | None) -> None:
+def _arrange_descriptors(descriptors: list[int], events: int | None) -> None:
     """Puts the descriptors at 3, 1, 2 and 4, nothing at 0, what only the shim reads at 5, and closes all others."""
     high = [os.dup2(each, 100 + number, inheritable=False) for number, each in enumerate(descriptors)]
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
-    for source, target in zip(high, (CHANNEL_FD, 1, 2, STATUS_FD), strict=True):
+    for source, target in zip(high, (CHANNEL_FD, 1, 2, _STATUS_FD), strict=True):
         os.dup2(source, target, inheritable=target in (1, 2))
-    first = STATUS_FD + 1
+    first = _STATUS_FD + 1
     if events is not None:
-        os.dup2(events, EVENTS_FD, inheritable=False)
-        first = EVENTS_FD + 1
-    os.closerange(first, MANY_FDS)
+        os.dup2(events, _EVENTS_FD, inheritable=False)
+        first = _EVENTS_FD + 1
+    os.closerange(first, _MAX_FD)
 
 
-def watch(pid: int, status: socket.socket, place: Any) -> None:
+def _watch(pid: int, status: socket.socket, place: Any) -> None:
     """Waits for the child or for the host to close the line, ends what the child started, tells the host."""
     ended = None
-    with contextlib.suppress(Abandoned):
+    with contextlib.suppress(ZygoteDied):
         place.settle_shim()
-        ended = _until_over(pid, status)
+        ended = _wait_for_end(pid, status)
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, signal.SIGKILL)
     if ended is None:
@@ -85,12 +86,12 @@ def watch(pid: int, status: socket.socket, place: Any) -> None:
     place.end_the_rest()
     if ended is not None:
         _, code, usage = ended
-        told = {"status": code, "cpu": usage.ru_utime + usage.ru_stime, "starved": place.starved(EVENTS_FD)}
+        told = {"status": code, "cpu": usage.ru_utime + usage.ru_stime, "starved": place.starved(_EVENTS_FD)}
         with contextlib.suppress(OSError):
             control.send(status, {"event": "ended", **told})
 
 
-def _until_over(pid: int, status: socket.socket) -> tuple[int, int, resource.struct_rusage] | None:
+def _wait_for_end(pid: int, status: socket.socket) -> tuple[int, int, resource.struct_rusage] | None:
     """The end of the child; nothing if the host wants it ended first."""
     poll = select.poll()
     poll.register(status, select.POLLIN)
@@ -108,15 +109,15 @@ def _until_over(pid: int, status: socket.socket) -> tuple[int, int, resource.str
             return None
 
 
-def child(entry: Entry, place: Any, message: dict[str, Any], home: str) -> NoReturn:
+def _run_child(entry: _Entry, place: Any, message: dict[str, Any], home: str) -> NoReturn:
     """Confines itself, reports, runs the entry and leaves without any of Python's farewells."""
     code = FAILED
     try:
         os.setpgid(0, 0)
-        os.closerange(EVENTS_FD, EVENTS_FD + 1)
-        status = socket.socket(fileno=STATUS_FD)
+        os.closerange(_EVENTS_FD, _EVENTS_FD + 1)
+        status = socket.socket(fileno=_STATUS_FD)
         os.chdir(home)
-        _environment(home)
+        _reset_environment(home)
         try:
             layers = confinement.confine(place, message, home)
         except confinement.Unconfined as error:
@@ -124,12 +125,12 @@ def child(entry: Entry, place: Any, message: dict[str, Any], home: str) -> NoRet
             os._exit(UNCONFINED)
         control.send(status, {"event": "ready", "layers": layers, "alone": place.apart})
         status.close()
-        code = run(entry)
+        code = _run_entry(entry)
     finally:
         os._exit(code)
 
 
-def _environment(home: str) -> None:
+def _reset_environment(home: str) -> None:
     os.environ.clear()
     os.environ.update({"HOME": home, "TMPDIR": home, "LANG": "C.UTF-8", "PATH": ""})
     sys.argv = [""]
@@ -138,44 +139,44 @@ def _environment(home: str) -> None:
     tempfile.tempdir = None
 
 
-def run(entry: Entry) -> int:
+def _run_entry(entry: _Entry) -> int:
     """Calls the entry; the number says to the shim how it went."""
-    with Leaving() as leaving:
+    with _ExitGuard() as leaving:
         entry(socket.socket(fileno=CHANNEL_FD))
     _flush()
     return leaving.code
 
 
-class Leaving:
+class _ExitGuard:
     """The outermost frame of a child: nothing gets past it, and each way out has a number."""
 
     code = FINISHED
 
-    def __enter__(self) -> "Leaving":
+    def __enter__(self) -> "_ExitGuard":
         return self
 
     def __exit__(self, _: object, error: BaseException | None, trace: TracebackType | None) -> bool:
         if isinstance(error, SystemExit):
-            self.code = _wanted(error.code)
+            self.code = _exit_code(error.code)
         elif isinstance(error, MemoryError):
             self.code = OUT_OF_MEMORY
         elif error is not None:
             self.code = FAILED
-            _say("".join(traceback.format_exception(error)))
+            _write_stderr("".join(traceback.format_exception(error)))
         return True
 
 
-def _wanted(code: object) -> int:
+def _exit_code(code: object) -> int:
     """What `sys.exit` was given, as the interpreter would take it."""
     if code is None:
         return 0
     if isinstance(code, int):
         return code & 0xFF
-    _say(f"{code}\n")
+    _write_stderr(f"{code}\n")
     return FAILED
 
 
-def _say(text: str) -> None:
+def _write_stderr(text: str) -> None:
     with contextlib.suppress(OSError):
         os.write(2, text.encode(errors="backslashreplace"))
 

@@ -11,25 +11,25 @@ import sys
 from typing import Any
 
 from toolfold.sandbox import landlock, libc, rlimits, seccomp
-from toolfold.sandbox.reading import DEVICES
+from toolfold.sandbox.readable_paths import DEVICES
 
-TRUNCATION_SINCE, SIGNALS_SINCE = 3, 6
+_ABI_WITH_TRUNCATE, _ABI_WITH_SIGNAL_SCOPE = 3, 6
 
 
 class Unconfined(Exception):
     """A layer that must hold could not be put on."""
 
 
-def lacking(*, apart: bool) -> str | None:
+def missing_requirement(*, apart: bool) -> str | None:
     """Why a process cannot be confined by our own layers here; nothing where it can."""
     if sys.platform != "linux":
         return "this is not Linux"
-    if seccomp.machine() is None:
+    if seccomp.audit_arch() is None:
         return f"there is no system-call filter for {os.uname().machine}"
-    abi = landlock.version()
+    abi = landlock.abi_version()
     if abi == 0:
         return "the kernel has no Landlock, or it is switched off (Linux 5.13 or later has it, as `lsm=landlock,…`)"
-    if abi < TRUNCATION_SINCE and not apart:
+    if abi < _ABI_WITH_TRUNCATE and not apart:
         return f"Landlock {abi} cannot stop a file from being cut short, and namespaces are not allowed to help"
     return None
 
@@ -39,29 +39,29 @@ def confine(place: Any, message: dict[str, Any], home: str) -> list[str]:
     way = message["way"]
     if way == "unsafe":
         return []
-    why = lacking(apart=place.apart) if way == "native" else None
+    why = missing_requirement(apart=place.apart) if way == "native" else None
     if why is not None:
         raise Unconfined(why)
     try:
-        numbers = rlimits.wanted(message["limits"], mapped_bytes=place.mapped, tasks=place.tasks())
+        numbers = rlimits.compute(message["limits"], mapped_bytes=place.mapped, tasks=place.tasks())
         if sys.platform != "linux":
             rlimits.apply(numbers)
             return [way, "rlimits"]
-        return _put_on(place, message, home, numbers)
+        return _apply_layers(place, message, home, numbers)
     except OSError as error:
         raise Unconfined(f"a layer could not be put on: {error}") from error
 
 
-def _put_on(place: Any, message: dict[str, Any], home: str, numbers: dict[int, tuple[int, int]]) -> list[str]:
+def _apply_layers(place: Any, message: dict[str, Any], home: str, numbers: dict[int, tuple[int, int]]) -> list[str]:
     way = message["way"]
-    abi = landlock.version()
-    rules = landlock.prepare(abi, [*place.readable, *DEVICES], [home, os.devnull]) if abi else None
+    abi = landlock.abi_version()
+    rules = landlock.create_ruleset(abi, [*place.readable, *DEVICES], [home, os.devnull]) if abi else None
     layers = [] if way == "native" else [way]
-    libc.drop_bounds()
+    libc.drop_bounding_set()
     if place.drops_to is not None:
-        libc.become(place.drops_to, reads_all=place.reads_all)
+        libc.switch_user(place.drops_to, reads_all=place.reads_all)
         layers.append("user")
-    libc.hold_capabilities(libc.MAY_READ_ALL if place.reads_all else 0)
+    libc.set_capabilities(libc.CAP_DAC_READ_SEARCH_BIT if place.reads_all else 0)
     libc.prctl(libc.PR_SET_NO_NEW_PRIVS, 1)
     libc.prctl(libc.PR_SET_PDEATHSIG, int(signal.SIGKILL))
     layers.append("no_new_privs")
@@ -72,18 +72,18 @@ def _put_on(place: Any, message: dict[str, Any], home: str, numbers: dict[int, t
     if place.apart:
         layers.append("namespaces")
     if rules is not None:
-        landlock.restrict(rules)
+        landlock.restrict_self(rules)
         layers.append("landlock")
-    _filter(place, message["limits"], inside=place.apart or way != "native" or abi >= SIGNALS_SINCE)
+    _install_filter(place, message["limits"], inside=place.apart or way != "native" or abi >= _ABI_WITH_SIGNAL_SCOPE)
     return [*layers, "seccomp"]
 
 
-def _filter(place: Any, limits: dict[str, Any], *, inside: bool) -> None:
-    arch = seccomp.machine()
+def _install_filter(place: Any, limits: dict[str, Any], *, inside: bool) -> None:
+    arch = seccomp.audit_arch()
     if arch is None:
         raise OSError(f"there is no system-call filter for {os.uname().machine}")
     seccomp.install(
-        seccomp.program(
+        seccomp._build_program(
             arch,
             pid=os.getpid(),
             may_fork=limits["may_fork"],

@@ -10,7 +10,7 @@ import struct
 CHANNEL_FD = 3
 """Where a child finds its one socket."""
 LENGTH = struct.Struct(">I")
-PIECE = 1024 * 1024
+_READ_BYTES = 1024 * 1024
 
 
 class FrameError(Exception):
@@ -29,10 +29,10 @@ def frame_length(header: bytes, limit: int) -> int:
 
 def read_frame(sock: socket.socket, limit: int) -> bytes | None:
     """The next frame; `None` when the peer closed between two frames."""
-    header = _read(sock, LENGTH.size)
+    header = _read_exactly(sock, LENGTH.size)
     if header is None:
         return None
-    body = _read(sock, frame_length(header, limit))
+    body = _read_exactly(sock, frame_length(header, limit))
     if body is None:
         raise FrameError("the peer left between a frame's length and its bytes")
     return body
@@ -47,10 +47,10 @@ def write_frame(sock: socket.socket, frame: bytes) -> None:
         sock.sendall(LENGTH.pack(len(frame)) + frame)
 
 
-def _read(sock: socket.socket, size: int) -> bytes | None:
+def _read_exactly(sock: socket.socket, size: int) -> bytes | None:
     pieces = bytearray()
     while len(pieces) < size:
-        piece = sock.recv(min(PIECE, size - len(pieces)))
+        piece = sock.recv(min(_READ_BYTES, size - len(pieces)))
         if not piece:
             if pieces:
                 raise FrameError(f"the peer left after {len(pieces)} of {size} bytes")

@@ -11,40 +11,40 @@ from collections.abc import Iterable
 
 from toolfold.sandbox.libc import syscall
 
-CREATE, ADD, RESTRICT = 444, 445, 446
-VERSION = 1
-PATH_BENEATH = 1
+_CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
+_GET_VERSION = 1
+_PATH_BENEATH = 1
 
 EXECUTE, WRITE_FILE, READ_FILE, READ_DIR = 1, 1 << 1, 1 << 2, 1 << 3
 MAKE_CHAR, MAKE_SOCK, MAKE_BLOCK = 1 << 6, 1 << 9, 1 << 11
 REFER, TRUNCATE, IOCTL_DEV = 1 << 13, 1 << 14, 1 << 15
-ALL = (1 << 13) - 1
-NEVER = EXECUTE | MAKE_CHAR | MAKE_SOCK | MAKE_BLOCK | IOCTL_DEV
-FILES_ONLY = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEV
+_ALL_RIGHTS = (1 << 13) - 1
+_NEVER_GRANTED = EXECUTE | MAKE_CHAR | MAKE_SOCK | MAKE_BLOCK | IOCTL_DEV
+_FILE_RIGHTS = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEV
 NET_BIND_AND_CONNECT = 3
 SCOPE_ABSTRACT_SOCKETS_AND_SIGNALS = 3
 
 
-def version() -> int:
+def abi_version() -> int:
     """What the kernel offers; 0 where there is no Landlock, or it is switched off."""
     try:
-        return syscall("landlock", CREATE, 0, 0, VERSION)
+        return syscall("landlock", _CREATE_RULESET, 0, 0, _GET_VERSION)
     except OSError:
         return 0
 
 
-def handled(abi: int) -> int:
+def _handled_rights(abi: int) -> int:
     """Every file right that this version knows: what is handled and not granted is denied."""
-    rights = ALL
+    rights = _ALL_RIGHTS
     for since, right in ((2, REFER), (3, TRUNCATE), (5, IOCTL_DEV)):
         if abi >= since:
             rights |= right
     return rights
 
 
-def attributes(abi: int) -> bytes:
+def _ruleset_attributes(abi: int) -> bytes:
     """The ruleset as the kernel reads it: files, and from later versions on the network and scopes."""
-    words = [handled(abi)]
+    words = [_handled_rights(abi)]
     if abi >= 4:
         words.append(NET_BIND_AND_CONNECT)
     if abi >= 6:
@@ -52,15 +52,15 @@ def attributes(abi: int) -> bytes:
     return struct.pack(f"={len(words)}Q", *words)
 
 
-def prepare(abi: int, readable: Iterable[str], writable: Iterable[str]) -> int:
+def create_ruleset(abi: int, readable: Iterable[str], writable: Iterable[str]) -> int:
     """A descriptor of the rules, made while the paths can still be reached."""
-    attribute = attributes(abi)
-    rules = syscall("landlock rules", CREATE, ctypes.c_char_p(attribute), len(attribute), 0)
+    attribute = _ruleset_attributes(abi)
+    rules = syscall("landlock rules", _CREATE_RULESET, ctypes.c_char_p(attribute), len(attribute), 0)
     try:
         for path in readable:
             _grant(rules, path, READ_FILE | READ_DIR)
         for path in writable:
-            _grant(rules, path, handled(abi) & ~NEVER)
+            _grant(rules, path, _handled_rights(abi) & ~_NEVER_GRANTED)
     except BaseException:
         os.close(rules)
         raise
@@ -71,16 +71,16 @@ def _grant(rules: int, path: str, rights: int) -> None:
     place = os.open(path, os.O_PATH | os.O_CLOEXEC)
     try:
         if not os.path.isdir(path):  # noqa: PTH112 - the zygote does without pathlib
-            rights &= FILES_ONLY
+            rights &= _FILE_RIGHTS
         rule = struct.pack("=Qi", rights, place)
-        syscall(f"landlock rule for {path}", ADD, rules, PATH_BENEATH, ctypes.c_char_p(rule), 0)
+        syscall(f"landlock rule for {path}", _ADD_RULE, rules, _PATH_BENEATH, ctypes.c_char_p(rule), 0)
     finally:
         os.close(place)
 
 
-def restrict(rules: int) -> None:
+def restrict_self(rules: int) -> None:
     """From here on, for good. The caller has set no_new_privs."""
     try:
-        syscall("landlock", RESTRICT, rules, 0)
+        syscall("landlock", _RESTRICT_SELF, rules, 0)
     finally:
         os.close(rules)

@@ -9,14 +9,14 @@ import resource
 import sys
 from typing import Any
 
-PAGE = resource.getpagesize()
-STACK_BYTES = 8 * 1024 * 1024
-MEMORY_FLOOR = 32 * 1024 * 1024
+_PAGE = resource.getpagesize()
+_STACK_BYTES = 8 * 1024 * 1024
+_MIN_MEMORY_BYTES = 32 * 1024 * 1024
 
 
-def wanted(limits: dict[str, Any], *, mapped_bytes: int, tasks: int) -> dict[int, tuple[int, int]]:
+def compute(limits: dict[str, Any], *, mapped_bytes: int, tasks: int) -> dict[int, tuple[int, int]]:
     """The limits by number, soft and hard. `mapped_bytes` is what the zygote brought, `tasks` what already counts."""
-    memory = mapped_bytes + max(int(limits["memory_bytes"]), MEMORY_FLOOR)
+    memory = mapped_bytes + max(int(limits["memory_bytes"]), _MIN_MEMORY_BYTES)
     threads = tasks + int(limits["threads"])
     values = {
         resource.RLIMIT_CPU: (int(limits["cpu_s"]), int(limits["cpu_s"]) + 1),
@@ -24,7 +24,7 @@ def wanted(limits: dict[str, Any], *, mapped_bytes: int, tasks: int) -> dict[int
         resource.RLIMIT_FSIZE: (int(limits["scratch_bytes"]),) * 2,
         resource.RLIMIT_NOFILE: (int(limits["open_files"]),) * 2,
         resource.RLIMIT_CORE: (0, 0),
-        resource.RLIMIT_STACK: (STACK_BYTES, STACK_BYTES),
+        resource.RLIMIT_STACK: (_STACK_BYTES, _STACK_BYTES),
         resource.RLIMIT_NPROC: (threads, threads),
     }
     for name, value in (("MEMLOCK", 0), ("MSGQUEUE", 0), ("SIGPENDING", 256), ("RTPRIO", 0), ("NICE", 0)):
@@ -48,19 +48,19 @@ def apply(values: dict[int, tuple[int, int]]) -> None:
                 raise  # elsewhere some of them exist in name only
 
 
-def mapped(proc: int | None = None) -> int:
+def mapped_bytes(proc: int | None = None) -> int:
     """The address space this process has mapped, in bytes."""
     try:
         file = os.open("self/statm" if proc is not None else "/proc/self/statm", os.O_RDONLY, dir_fd=proc)
     except OSError:
         return 512 * 1024 * 1024  # cannot be known here: room enough for what a zygote imports
     try:
-        return int(os.read(file, 100).split()[0]) * PAGE
+        return int(os.read(file, 100).split()[0]) * _PAGE
     finally:
         os.close(file)
 
 
-def tasks_of_this_user() -> int:
+def count_user_tasks() -> int:
     """How many threads count against this user, where no namespace counts a child's apart."""
     mine, count = os.getuid(), 0
     try:

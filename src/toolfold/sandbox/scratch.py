@@ -13,11 +13,11 @@ from pathlib import Path
 
 from toolfold.errors import SandboxError
 from toolfold.sandbox.base import ChildLimits, Ending
-from toolfold.sandbox.removing import remove_tree
+from toolfold.sandbox.rmtree import remove_tree
 
-LOOK_S = 0.1
-MAX_DEPTH = 64
-ENDLESS = 1 << 62
+_POLL_S = 0.1
+_MAX_DEPTH = 64
+_UNMEASURABLE = 1 << 62
 
 
 class Scratch:
@@ -46,8 +46,8 @@ class Scratch:
 
     async def _look(self, folder: Path, pid: int, limits: ChildLimits, kill: Callable[[Ending], None]) -> None:
         size, files = limits.scratch_bytes, limits.scratch_files
-        while await asyncio.to_thread(within, folder, pid, size, files):  # noqa: ASYNC110 - nothing tells of growth
-            await asyncio.sleep(LOOK_S)
+        while await asyncio.to_thread(_within_limits, folder, pid, size, files):  # noqa: ASYNC110 - nothing tells of growth
+            await asyncio.sleep(_POLL_S)
         kill("killed")
 
     def unwatch(self) -> None:
@@ -65,7 +65,7 @@ class Scratch:
             self._folder = None
 
 
-def nameless(pid: int, folder: str) -> dict[int, int]:
+def _unlinked_files(pid: int, folder: str) -> dict[int, int]:
     """Files of the folder without a name that a process and its descendants hold: their bytes, by inode.
 
     One that is mapped but not open can be measured by root only. Python keeps open what it maps, so nobody honest has
@@ -80,16 +80,16 @@ def nameless(pid: int, folder: str) -> dict[int, int]:
         seen.add(current)
         process = Path(f"/proc/{current}")
         with contextlib.suppress(OSError):
-            first = _opened(process)
+            first = _open_files(process)
             # Looked at twice, or a file that was opened meanwhile would seem to be mapped only.
-            found |= _mapped(process, folder) | first | _opened(process)
+            found |= _mapped_files(process, folder) | first | _open_files(process)
             for task in (process / "task").iterdir():
                 with contextlib.suppress(OSError):
                     pending += map(int, (task / "children").read_text(encoding="ascii").split())
     return found
 
 
-def _opened(process: Path) -> dict[int, int]:
+def _open_files(process: Path) -> dict[int, int]:
     found = {}
     for entry in (process / "fd").iterdir():
         with contextlib.suppress(OSError):
@@ -99,7 +99,7 @@ def _opened(process: Path) -> dict[int, int]:
     return found
 
 
-def _mapped(process: Path, folder: str) -> dict[int, int]:
+def _mapped_files(process: Path, folder: str) -> dict[int, int]:
     found = {}
     for line in (process / "maps").read_text(encoding="utf-8", errors="replace").split("\n"):
         if not line.endswith(" (deleted)"):
@@ -109,17 +109,17 @@ def _mapped(process: Path, folder: str) -> dict[int, int]:
             try:
                 found[int(inode)] = (process / "map_files" / where).stat().st_blocks * 512
             except OSError:
-                found[int(inode)] = ENDLESS
+                found[int(inode)] = _UNMEASURABLE
     return found
 
 
-def within(folder: Path, pid: int, max_bytes: int, max_files: int) -> bool:
+def _within_limits(folder: Path, pid: int, max_bytes: int, max_files: int) -> bool:
     """Whether all that lies in a folder stays within the limits. It changes while we look, and that is no error."""
-    files, used = 0, nameless(pid, os.path.realpath(folder))
+    files, used = 0, _unlinked_files(pid, os.path.realpath(folder))
     pending = [(os.fspath(folder), 0)]
     while pending:
         path, depth = pending.pop()
-        if depth > MAX_DEPTH:
+        if depth > _MAX_DEPTH:
             return False
         try:
             with os.scandir(path) as entries:

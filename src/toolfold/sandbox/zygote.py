@@ -15,16 +15,16 @@ from typing import Self
 import msgspec
 
 from toolfold.errors import SandboxError
-from toolfold.sandbox import control
+from toolfold.sandbox import control_messages as control
+from toolfold.sandbox.backends import Backend, BackendName, choose_backend
 from toolfold.sandbox.base import Child, ChildLimits
 from toolfold.sandbox.child import HostedChild
-from toolfold.sandbox.nursery import Nursery
-from toolfold.sandbox.ways import Way, WayName, choose
+from toolfold.sandbox.zygote_process import ZygoteProcess
 
-ATTEMPTS = 3
-REFILL_S = 0.01
+_ATTEMPTS = 3
+_REFILL_S = 0.01
 """How long after a child was taken the next is made: the first moments belong to the one that was taken."""
-DEFAULT_LIMITS = ChildLimits()
+_DEFAULT_LIMITS = ChildLimits()
 
 
 class Zygote:
@@ -35,12 +35,12 @@ class Zygote:
         entry: str,
         *,
         preload: Sequence[str] = (),
-        limits: ChildLimits = DEFAULT_LIMITS,
+        limits: ChildLimits = _DEFAULT_LIMITS,
         ready: int = 2,
         unsafe: bool = False,
         readable: Sequence[Path] = (),
         namespaces: bool = True,
-        prefer: WayName | None = None,
+        prefer: BackendName | None = None,
     ) -> None:
         """`namespaces=False` and `prefer` are for trying what other machines would have to make do with."""
         self._limits = limits
@@ -55,8 +55,8 @@ class Zygote:
             "readable": self._readable,
             "namespaces": namespaces,
         }
-        self._way: Way | None = None
-        self._nursery: Nursery | None = None
+        self._way: Backend | None = None
+        self._nursery: ZygoteProcess | None = None
         self._starting = asyncio.Lock()
         self._ready: deque[asyncio.Task[HostedChild]] = deque()
         self._taken: set[HostedChild] = set()
@@ -79,12 +79,12 @@ class Zygote:
         return self._nursery.problems if self._nursery is not None else ()
 
     async def take(self) -> Child:
-        for attempt in range(ATTEMPTS):
+        for attempt in range(_ATTEMPTS):
             spawned = self._ready.popleft() if self._ready else self._spawn()
             try:
                 child = await asyncio.shield(spawned)
             except SandboxError:
-                if attempt + 1 == ATTEMPTS or self._closed or self._healthy():
+                if attempt + 1 == _ATTEMPTS or self._closed or self._healthy():
                     raise
                 continue
             except asyncio.CancelledError:
@@ -97,11 +97,11 @@ class Zygote:
                 except BaseException:
                     await child.aclose()
                     raise
-                asyncio.get_running_loop().call_later(REFILL_S, self._refill)
+                asyncio.get_running_loop().call_later(_REFILL_S, self._refill)
                 return child
             await child.aclose()  # it waited, and its zygote died meanwhile
         raise SandboxError(
-            f"{ATTEMPTS} children in a row died before they could be used", next_action="run `toolfold doctor`"
+            f"{_ATTEMPTS} children in a row died before they could be used", next_action="run `toolfold doctor`"
         )
 
     async def aclose(self) -> None:
@@ -128,7 +128,7 @@ class Zygote:
 
     def _spawn(self) -> asyncio.Task[HostedChild]:
         task = asyncio.create_task(self._make())
-        task.add_done_callback(_looked_at)
+        task.add_done_callback(_retrieve_exception)
         return task
 
     async def _make(self) -> HostedChild:
@@ -145,15 +145,15 @@ class Zygote:
             raise
         return child
 
-    def _choose(self) -> Way:
+    def _choose(self) -> Backend:
         if self._way is None:
-            self._way = choose(unsafe=self._unsafe, readable=self._readable, prefer=self._prefer)
+            self._way = choose_backend(unsafe=self._unsafe, readable=self._readable, prefer=self._prefer)
         return self._way
 
-    async def _start(self, way: Way) -> Nursery:
-        return await Nursery.start({**self._configuration, "way": way.name}, self._limits, way.wrap)
+    async def _start(self, way: Backend) -> ZygoteProcess:
+        return await ZygoteProcess.start({**self._configuration, "way": way.name}, self._limits, way.wrap)
 
-    async def _living(self, way: Way) -> Nursery:
+    async def _living(self, way: Backend) -> ZygoteProcess:
         """The zygote, a new one if the last has died."""
         async with self._starting:
             if self._closed:
@@ -166,7 +166,7 @@ class Zygote:
             return self._nursery
 
 
-def _looked_at(task: asyncio.Task[HostedChild]) -> None:
+def _retrieve_exception(task: asyncio.Task[HostedChild]) -> None:
     """An error is for whoever takes the child; if nobody does, it is no one's."""
     if not task.cancelled():
         task.exception()

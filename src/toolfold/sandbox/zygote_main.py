@@ -18,13 +18,13 @@ from collections.abc import Callable
 from typing import Any
 
 
-def main() -> None:
+def _main() -> None:
     control = socket.socket(fileno=int(sys.argv[1]))
     control.set_inheritable(False)
     sys.path.append(sys.argv[2])
-    from toolfold.sandbox.control import Assembler, receive, send
+    from toolfold.sandbox.control_messages import MessageAssembler, receive, send
 
-    assembler = Assembler()
+    assembler = MessageAssembler()
     messages: list[Any] = []
     while not messages:
         data, fds = receive(control)
@@ -32,11 +32,11 @@ def main() -> None:
             return
         messages = assembler.feed(data, fds)
     configuration = messages[0][0]
-    from toolfold.sandbox import surroundings
+    from toolfold.sandbox import isolation as surroundings
 
     place = surroundings.enter(configuration)
     try:
-        entry = load(configuration["entry"], configuration["preload"])
+        entry = _load(configuration["entry"], configuration["preload"])
     except BaseException:
         send(control, {"event": "broken", "why": traceback.format_exc(limit=-3)})
         raise
@@ -44,11 +44,11 @@ def main() -> None:
     gc.collect()
     gc.freeze()
     send(control, {"event": "up", "pid": os.getpid(), "problems": place.problems})
-    Zygote(control, assembler, entry, place, configuration).serve()
+    _Server(control, assembler, entry, place, configuration).serve()
     place.over()
 
 
-def load(entry: str, preload: list[str]) -> Callable[[socket.socket], object]:
+def _load(entry: str, preload: list[str]) -> Callable[[socket.socket], object]:
     """Imports what children will need, and finds the function they run."""
     for name in preload:
         importlib.import_module(name)
@@ -57,12 +57,12 @@ def load(entry: str, preload: list[str]) -> Callable[[socket.socket], object]:
     return found
 
 
-class Zygote:
+class _Server:
     """Serves the host's requests, one at a time, until it is gone."""
 
     def __init__(self, control: socket.socket, assembler: Any, entry: Any, place: Any, configuration: Any) -> None:
         from toolfold.sandbox import child_main
-        from toolfold.sandbox import control as messages
+        from toolfold.sandbox import control_messages as messages
 
         self._control = control
         self._assembler = assembler
@@ -137,4 +137,4 @@ class Zygote:
 
 
 if __name__ == "__main__":
-    main()
+    _main()

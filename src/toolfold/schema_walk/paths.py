@@ -51,7 +51,7 @@ class Step(NamedTuple):
     def written(self) -> str:
         """The step as it stands in a path, without the dot before it."""
         if self.kind == "key":
-            return written_key(self.name)
+            return quote_key(self.name)
         if self.kind == "items":
             return "[]"
         if self.kind == "any":
@@ -64,15 +64,15 @@ ANY = Step("any")
 
 
 @lru_cache(maxsize=4096)
-def written_key(name: str) -> str:
+def quote_key(name: str) -> str:
     """A key as a path holds it: plain where possible, else in quotes."""
-    name = shortened(name)
+    name = shorten_key(name)
     if name != "*" and _BARE.fullmatch(name) and name != "$":
         return name
     return "['" + _ESCAPED.sub(lambda match: f"\\u{ord(match.group()):04x}", name) + "']"
 
 
-def shortened(name: str) -> str:
+def shorten_key(name: str) -> str:
     """A key of bounded length. The short form of a long key stands for it in paths."""
     if len(name) <= MAX_KEY_CHARS:
         return name
@@ -81,17 +81,17 @@ def shortened(name: str) -> str:
     return f"{name[:MAX_KEY_CHARS]}…{blake2b(name.encode(errors='surrogatepass'), digest_size=4).hexdigest()}"
 
 
-def join(base: str, step: Step) -> str:
+def join_path(base: str, step: Step) -> str:
     """The path one step below `base`."""
-    return append(base, step.written())
+    return append_step(base, step.written())
 
 
-def append(base: str, text: str) -> str:
+def append_step(base: str, text: str) -> str:
     """The path one written step below `base`."""
     return f"{base}.{text}" if base and text[0] not in "[<" else base + text
 
 
-def next_step(text: str, at: int) -> tuple[Step, int] | None:
+def parse_step(text: str, at: int) -> tuple[Step, int] | None:
     """The step that starts at a position of a path and where it ends, or `None` where nothing readable stands."""
     match = _STEP.match(text, at)
     if match is None:
@@ -111,6 +111,6 @@ def next_step(text: str, at: int) -> tuple[Step, int] | None:
     return step, match.end()
 
 
-def start_of(text: str) -> int:
+def path_start(text: str) -> int:
     """Where the first step of a path begins: after a `$` for the root, if someone wrote one."""
     return 1 if text.startswith("$") and text[1:2] in {"", ".", "["} else 0

@@ -9,11 +9,11 @@ from msgspec import Struct
 from toolfold.errors import LockMismatch, ScriptError
 from toolfold.scripts.values import Need
 
-VERSION = 1
+_VERSION = 1
 SUFFIX = ".lock"
 
 
-class Locked(Struct, frozen=True, kw_only=True):
+class LockedNeed(Struct, frozen=True, kw_only=True):
     """One need and its tool; without a tool: nothing fitted it."""
 
     need: str
@@ -26,17 +26,17 @@ class Locked(Struct, frozen=True, kw_only=True):
 class Lock(Struct, frozen=True, kw_only=True):
     """The contents of a `script.py.lock`."""
 
-    needs: tuple[Locked, ...] = ()
-    version: int = VERSION
+    needs: tuple[LockedNeed, ...] = ()
+    version: int = _VERSION
 
-    def find(self, query: str, server: str | None) -> Locked | None:
+    def find(self, query: str, server: str | None) -> LockedNeed | None:
         return next((one for one in self.needs if (one.need, one.server) == (query, server)), None)
 
 
-def made(needs: Iterable[Need]) -> Lock:
+def create(needs: Iterable[Need]) -> Lock:
     return Lock(
         needs=tuple(
-            Locked(
+            LockedNeed(
                 need=need.query,
                 server=need.server,
                 tool_id=need.tool_id,
@@ -48,21 +48,21 @@ def made(needs: Iterable[Need]) -> Lock:
     )
 
 
-def written(lock: Lock) -> bytes:
+def dump(lock: Lock) -> bytes:
     return msgspec.json.format(msgspec.json.encode(lock), indent=2) + b"\n"
 
 
-def read(data: bytes, name: str = "the lock") -> Lock:
+def load(data: bytes, name: str = "the lock") -> Lock:
     try:
         lock = msgspec.json.decode(data, type=Lock)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ScriptError(f"{name} cannot be read: {error}", next_action="remove it to lock the script anew") from None
-    if lock.version != VERSION:
+    if lock.version != _VERSION:
         raise ScriptError(f"{name} is of version {lock.version}", next_action="remove it to lock the script anew")
     return lock
 
 
-def mismatch(locked: Locked, what: str) -> LockMismatch:
+def mismatch(locked: LockedNeed, what: str) -> LockMismatch:
     hints: list[Any] = [{"need": locked.need, "tool_id": locked.tool_id, "fingerprint": locked.fingerprint}]
     return LockMismatch(
         f"{locked.need!r} was locked to {locked.tool_id}, {what}",

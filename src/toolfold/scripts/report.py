@@ -6,7 +6,7 @@ import msgspec
 
 from toolfold.scripts.values import CallRecord, Need, ScriptResult
 
-_SAID = {
+_OUTCOMES = {
     "finished": "the script finished",
     "failed": "the script failed",
     "exited": "the script left with exit()",
@@ -31,8 +31,8 @@ def as_dict(result: ScriptResult) -> dict[str, Any]:
     told |= {
         "stdout": result.stdout,
         "stderr": result.stderr,
-        "needs": [need_dict(need) for need in result.needs],
-        "calls": calls_by_tool(result.calls),
+        "needs": [_need_dict(need) for need in result.needs],
+        "calls": _calls_by_tool(result.calls),
         "seconds": result.seconds,
         "sandbox": list(result.layers),
     }
@@ -45,7 +45,7 @@ def as_dict(result: ScriptResult) -> dict[str, Any]:
     return told
 
 
-def need_dict(need: Need) -> dict[str, Any]:
+def _need_dict(need: Need) -> dict[str, Any]:
     told: dict[str, Any] = {"need": need.query, "line": need.line}
     if need.server is not None:
         told["server"] = need.server
@@ -54,7 +54,7 @@ def need_dict(need: Need) -> dict[str, Any]:
     return {**told, "tool_id": None, "problem": need.problem, "candidates": list(need.candidates)}
 
 
-def calls_by_tool(calls: tuple[CallRecord, ...]) -> list[dict[str, Any]]:
+def _calls_by_tool(calls: tuple[CallRecord, ...]) -> list[dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {}
     for call in calls:
         entry = found.setdefault(call.tool_id, {"tool_id": call.tool_id, "calls": 0, "failed": 0, "seconds": 0.0})
@@ -78,13 +78,13 @@ def as_text(result: ScriptResult) -> str:
         parts.append(_error_text(result))
     if result.stderr.strip():
         parts.append("stderr:\n" + result.stderr.rstrip())
-    parts.append("\n".join(_facts(result)))
+    parts.append("\n".join(_outcome_lines(result)))
     return "\n\n".join(parts)
 
 
-def after(result: ScriptResult) -> list[str]:
+def summary_lines(result: ScriptResult) -> list[str]:
     """What a person reads beside the output: the error, then the facts."""
-    return [*([_error_text(result)] if result.error is not None else []), *_facts(result)]
+    return [*([_error_text(result)] if result.error is not None else []), *_outcome_lines(result)]
 
 
 def _error_text(result: ScriptResult) -> str:
@@ -100,10 +100,10 @@ def _error_text(result: ScriptResult) -> str:
     return "\n".join(lines)
 
 
-def _facts(result: ScriptResult) -> list[str]:
+def _outcome_lines(result: ScriptResult) -> list[str]:
     code = f" (code {result.code})" if result.code else ""
     calls = sum(1 for _ in result.calls)
-    lines = [f"[{_SAID[result.outcome]}{code}; {calls} call{'' if calls == 1 else 's'}, {result.seconds:.2f} s]"]
+    lines = [f"[{_OUTCOMES[result.outcome]}{code}; {calls} call{'' if calls == 1 else 's'}, {result.seconds:.2f} s]"]
     lines += [f"[{_need_text(need)}]" for need in result.needs]
     lines += [f"[warning: {warning}]" for warning in result.warnings]
     if result.output_dropped:

@@ -5,34 +5,34 @@ from collections.abc import Iterable, Iterator
 
 from msgspec import UNSET
 
-from toolfold.scripts.values import FieldSpec, ModelSpec, ToolSpec, Type
+from toolfold.scripts.values import FieldSpec, ModelSpec, ToolSpec, TypeSpec
 
 _PLAIN = {"str": "str", "int": "int", "num": "float", "bool": "bool", "null": "None", "any": "Any"}
 _SHADOWED = frozenset({"str", "int", "float", "bool", "list", "dict"})
 
-_TOP = """from typing import Any, Literal, overload
+_HEADER = """from typing import Any, Literal, overload
 
 import builtins as _b
 from pydantic import BaseModel
 """
 
-DISCOVERY = "from toolfold import use_tools as use_tools\n"
-EXCEPTIONS = "from toolfold.errors import *\n"
+_DISCOVERY = "from toolfold import use_tools as use_tools\n"
+_EXCEPTIONS = "from toolfold.errors import *\n"
 
 
-def type_text(kind: Type, shadowed: frozenset[str] = frozenset()) -> str:
+def _type_text(kind: TypeSpec, shadowed: frozenset[str] = frozenset()) -> str:
     """A type as Python writes it. `shadowed`: names that mean a field in this class, and so no type."""
     if isinstance(kind, str):
         return _builtin(_PLAIN[kind], shadowed)
     name, inner = kind
     if name == "list":
-        return f"{_builtin('list', shadowed)}[{type_text(inner, shadowed)}]"
+        return f"{_builtin('list', shadowed)}[{_type_text(inner, shadowed)}]"
     if name == "map":
-        return f"{_builtin('dict', shadowed)}[{_builtin('str', shadowed)}, {type_text(inner, shadowed)}]"
+        return f"{_builtin('dict', shadowed)}[{_builtin('str', shadowed)}, {_type_text(inner, shadowed)}]"
     if name == "lit":
         return f"Literal[{', '.join(_literal(value) for value in inner)}]"
     if name == "or":
-        return " | ".join(dict.fromkeys(type_text(part, shadowed) for part in inner))
+        return " | ".join(dict.fromkeys(_type_text(part, shadowed) for part in inner))
     return str(inner)
 
 
@@ -48,15 +48,15 @@ def signature(spec: ToolSpec) -> str:
     """The function on one line, as a model reads it: `git_log(*, max_count: int = 10) -> GitLogResult`."""
     params = next(model for model in spec.models if model.name == spec.params)
     shown = [_parameter(field) for field in sorted(params.fields, key=lambda field: not field.required)]
-    return f"{spec.function}({', '.join(['*', *shown]) if shown else ''}) -> {result_text(spec)}"
+    return f"{spec.function}({', '.join(['*', *shown]) if shown else ''}) -> {_result_text(spec)}"
 
 
-def result_text(spec: ToolSpec) -> str:
-    return "Any" if spec.result is None else type_text(spec.result)
+def _result_text(spec: ToolSpec) -> str:
+    return "Any" if spec.result is None else _type_text(spec.result)
 
 
 def _parameter(field: FieldSpec, shadowed: frozenset[str] = frozenset(), *, default: str = "") -> str:
-    text = f"{field.name}: {type_text(field.type, shadowed)}"
+    text = f"{field.name}: {_type_text(field.type, shadowed)}"
     if field.required:
         return text
     if not default and field.default is not UNSET:
@@ -73,9 +73,9 @@ def _default(value: object) -> str:
     return text if len(text) <= 40 else "..."
 
 
-def module_stub(tools: Iterable[ToolSpec]) -> str:
+def _module_stub(tools: Iterable[ToolSpec]) -> str:
     """The `.pyi` of one `servers.<name>`."""
-    parts = [_TOP]
+    parts = [_HEADER]
     for spec in tools:
         root = spec.result[1] if isinstance(spec.result, list) and spec.result[0] == "obj" else ""
         parts += ["\n".join(_class(model, is_result=model.name == root)) for model in spec.models]
@@ -90,8 +90,8 @@ def _class(model: ModelSpec, *, is_result: bool) -> Iterator[str]:
     if model.doc:
         yield f"    {_quoted(model.doc)}"
     for field in sorted(model.fields, key=lambda field: not field.required):
-        text = f"{field.name}: {type_text(field.type, shadowed)}"
-        said = f"  # {_line(field.doc)}" if field.doc else ""
+        text = f"{field.name}: {_type_text(field.type, shadowed)}"
+        said = f"  # {_one_line(field.doc)}" if field.doc else ""
         yield f"    {text if field.required else f'{_optional(text, field)} = ...'}{said}"
     if is_result:
         extra = {"raw": "Any", "text": _builtin("str", shadowed)}
@@ -105,7 +105,7 @@ def _function(spec: ToolSpec) -> Iterator[str]:
     params = next(model for model in spec.models if model.name == spec.params)
     shown = [_parameter(field, default="...") for field in sorted(params.fields, key=lambda field: not field.required)]
     keywords = ", ".join((["*", *shown] if shown else []) + (["**extra: Any"] if params.extra is not None else []))
-    result = result_text(spec)
+    result = _result_text(spec)
     yield "@overload"
     yield f"async def {spec.function}(params: {spec.params}, /) -> {result}: ..."
     yield "@overload"
@@ -113,25 +113,25 @@ def _function(spec: ToolSpec) -> Iterator[str]:
     yield f"    {_quoted(f'{spec.tool_id}: {spec.doc}')}"
 
 
-def _line(text: str) -> str:
+def _one_line(text: str) -> str:
     return " ".join(text.split())[:120]
 
 
 def _quoted(text: str) -> str:
     """A docstring on one line that nothing in the text can end."""
-    return json.dumps(_line(text), ensure_ascii=False)
+    return json.dumps(_one_line(text), ensure_ascii=False)
 
 
-def package(tools: Iterable[ToolSpec]) -> dict[str, str]:
+def stub_files(tools: Iterable[ToolSpec]) -> dict[str, str]:
     """File name → text, for everything that a script with these tools can import."""
     by_module: dict[str, list[ToolSpec]] = {}
     for spec in tools:
         by_module.setdefault(spec.module, []).append(spec)
-    files = {f"servers/{name}.pyi": module_stub(specs) for name, specs in by_module.items()}
+    files = {f"servers/{name}.pyi": _module_stub(specs) for name, specs in by_module.items()}
     return {
         **files,
         "servers/__init__.pyi": "",
         "runtime/__init__.pyi": "",
-        "runtime/discovery.pyi": DISCOVERY,
-        "runtime/exceptions.pyi": EXCEPTIONS,
+        "runtime/discovery.pyi": _DISCOVERY,
+        "runtime/exceptions.pyi": _EXCEPTIONS,
     }

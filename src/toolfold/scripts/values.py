@@ -8,7 +8,7 @@ MAX_WARNINGS = 20
 MAX_WARNING = 500
 """How many warnings a run may have, and characters each."""
 
-Type = Any
+TypeSpec = Any
 """A type as plain JSON: `"str"`, `"int"`, `"num"`, `"bool"`, `"null"`, `"any"`, `["list", T]`, `["map", T]`,
 `["lit", [values]]`, `["or", [T, …]]`, or `["obj", name]`, a model of the same tool."""
 
@@ -18,7 +18,7 @@ class FieldSpec(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     name: str
     key: str
-    type: Type
+    type: TypeSpec
     required: bool = False
     nullable: bool = False
     default: Any | UnsetType = UNSET
@@ -30,7 +30,7 @@ class ModelSpec(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     name: str
     fields: tuple[FieldSpec, ...] = ()
-    extra: Type | None = None
+    extra: TypeSpec | None = None
     doc: str = ""
 
 
@@ -44,7 +44,7 @@ class ToolSpec(Struct, frozen=True, kw_only=True, omit_defaults=True):
     params: str
     """The name of the parameters' model."""
     models: tuple[ModelSpec, ...] = ()
-    result: Type | None = None
+    result: TypeSpec | None = None
     """What the result is; `None`: nothing is known of it."""
     result_from: Literal["declared", "observed", "nothing"] = "nothing"
     fingerprint: str = ""
@@ -52,7 +52,7 @@ class ToolSpec(Struct, frozen=True, kw_only=True, omit_defaults=True):
     signature: str = ""
 
 
-class Declared(Struct, frozen=True):
+class DeclaredNeed(Struct, frozen=True):
     """A need as the script states it, and the line where it does so first."""
 
     query: str
@@ -74,7 +74,7 @@ class Need(Struct, frozen=True, kw_only=True, omit_defaults=True):
     next_action: str = ""
 
 
-class Start(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class StartFrame(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The first frame that a child gets."""
 
     source: str
@@ -89,7 +89,7 @@ class Start(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The longest frame that the host takes."""
 
 
-class Limits(Struct, frozen=True, kw_only=True):
+class RunLimits(Struct, frozen=True, kw_only=True):
     """What one run may ask of the host; what its process may use stands in the sandbox's own limits."""
 
     wall_s: float = 60.0
@@ -102,7 +102,7 @@ class Limits(Struct, frozen=True, kw_only=True):
     answer_bytes: int = 1 << 20
 
 
-OutcomeName = Literal[
+RunOutcome = Literal[
     "finished",
     "failed",
     "exited",
@@ -128,7 +128,7 @@ class CallRecord(Struct, frozen=True, kw_only=True):
     result_bytes: int = 0
 
 
-class Problem(Struct, frozen=True, kw_only=True):
+class ScriptProblem(Struct, frozen=True, kw_only=True):
     """Why a script failed, by its own line."""
 
     type: str
@@ -144,14 +144,14 @@ class ScriptResult(Struct, frozen=True, kw_only=True):
     """What a run gave. `ok` says whether the script came to its end."""
 
     run: str
-    outcome: OutcomeName
+    outcome: RunOutcome
     answer: Any = None
     """The final JSON summary: what `main()` returned, the last expression, or the last line of JSON printed."""
     stdout: str = ""
     stderr: str = ""
     output_dropped: int = 0
     code: int | None = None
-    error: Problem | None = None
+    error: ScriptProblem | None = None
     needs: tuple[Need, ...] = ()
     calls: tuple[CallRecord, ...] = ()
     warnings: tuple[str, ...] = ()

@@ -9,15 +9,30 @@ import os
 import struct
 import tempfile
 import zlib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import numpy as np
 from msgspec import Struct
+from numpy.typing import NDArray
 
 from toolfold.errors import StoreDamaged
-from toolfold.search.kinds import Arrays, Columns
+
+# --- The kinds of arrays that the modules of this stage pass to one another.
+
+Rows = NDArray[np.int64]
+"""Row numbers."""
+Mask = NDArray[np.bool_]
+"""One yes or no for each row."""
+Floats = NDArray[np.float32]
+Numbers = NDArray[np.float64]
+Small = NDArray[np.int8]
+Hashes = NDArray[np.uint64]
+Arrays = Mapping[str, NDArray[Any]]
+Columns = dict[str, NDArray[Any]]
+"""The named arrays of one file."""
 
 MAGIC = b"TFARR\x00\x00\x01"
 _LEAD = struct.Struct("<8sII")
@@ -56,10 +71,10 @@ def write_arrays(path: Path, arrays: Arrays) -> None:
             file.write(np.ascontiguousarray(array).data)
         file.truncate(start + offset)
 
-    write_whole(path, fill)
+    replace_file(path, fill)
 
 
-def write_whole(path: Path, fill: Any) -> None:
+def replace_file(path: Path, fill: Any) -> None:
     """Gives `fill` a new file and puts it in the place of `path` once it is on the disk."""
     handle, name = tempfile.mkstemp(prefix=".new-", dir=path.parent)
     try:
@@ -86,7 +101,7 @@ def read_arrays(path: Path) -> Columns:
     return found
 
 
-def verify(path: Path) -> None:
+def verify_arrays(path: Path) -> None:
     """Reads everything and compares the checksums."""
     head, _, _ = _open(path)
     for name, array in read_arrays(path).items():

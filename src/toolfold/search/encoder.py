@@ -17,7 +17,7 @@ import numpy as np
 from msgspec import Struct
 
 from toolfold.errors import ConfigError
-from toolfold.search.kinds import Floats
+from toolfold.search.arrays import Floats
 from toolfold.search.wordpiece import WordPiece
 
 WEIGHTS = Path(__file__).parent / "weights"
@@ -29,19 +29,19 @@ NO_TELEMETRY = ("ORT_DISABLE_TELEMETRY", "ORT_TELEMETRY_DISABLED")
 """onnxruntime reports on its use to its makers unless one of these is set before it is loaded: nothing leaves here."""
 
 
-class Limits(Struct, frozen=True):
+class _Limits(Struct, frozen=True):
     query: int = 64
     tool: int = 64
 
 
-class Record(Struct, frozen=True, rename={"files": "sha256", "limits": "max_tokens"}):
+class EncoderInfo(Struct, frozen=True, rename={"files": "sha256", "limits": "max_tokens"}):
     """`encoder.json`: what the weights are."""
 
     name: str
     version: str
     dims: int
     files: dict[str, str]
-    limits: Limits = Limits()
+    limits: _Limits = _Limits()
 
     @property
     def key(self) -> str:
@@ -54,7 +54,7 @@ class Encoder:
 
     def __init__(self, folder: Path = WEIGHTS) -> None:
         self._folder = folder
-        self.record = read_record(folder)
+        self.record = _read_info(folder)
         self._lock = threading.Lock()
         self._session: Any = None
         self._words: WordPiece | None = None
@@ -75,9 +75,9 @@ class Encoder:
         """Loads the runtime and the weights now rather than with the first text."""
         with self._lock:
             if self._session is None:
-                check_weights(self._folder, self.record)
+                _check_weights(self._folder, self.record)
                 self._words = WordPiece.read(self._folder / "vocab.txt")
-                self._session = open_session(self._folder / "encoder.onnx")
+                self._session = _open_session(self._folder / "encoder.onnx")
 
     def _encode(self, texts: Sequence[str], limits: Sequence[int]) -> Floats:
         self.load()
@@ -90,9 +90,9 @@ class Encoder:
         return found
 
 
-def read_record(folder: Path) -> Record:
+def _read_info(folder: Path) -> EncoderInfo:
     try:
-        return msgspec.json.decode((folder / "encoder.json").read_bytes(), type=Record)
+        return msgspec.json.decode((folder / "encoder.json").read_bytes(), type=EncoderInfo)
     except (OSError, msgspec.DecodeError) as error:
         raise ConfigError(
             f"the encoder's weights cannot be read: {error}",
@@ -100,7 +100,7 @@ def read_record(folder: Path) -> Record:
         ) from error
 
 
-def check_weights(folder: Path, record: Record) -> None:
+def _check_weights(folder: Path, record: EncoderInfo) -> None:
     """Compares the files with the hashes in their record."""
     for name, expected in record.files.items():
         found = hashlib.sha256((folder / name).read_bytes()).hexdigest()
@@ -111,7 +111,7 @@ def check_weights(folder: Path, record: Record) -> None:
             )
 
 
-def open_session(path: Path) -> Any:
+def _open_session(path: Path) -> Any:
     try:
         for switch in NO_TELEMETRY:
             os.environ.setdefault(switch, "1")

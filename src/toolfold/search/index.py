@@ -11,14 +11,15 @@ from pathlib import Path
 import numpy as np
 
 from toolfold.errors import InvalidArguments, StoreDamaged
-from toolfold.search import calibrate, nodes
+from toolfold.search import calibration as calibrate
+from toolfold.search import node_ranker as nodes
+from toolfold.search.document import Document, document_of
 from toolfold.search.encoder import Encoder
 from toolfold.search.ranker import Ranker, Ranking
-from toolfold.search.store import Store
-from toolfold.search.text import Document, document
-from toolfold.search.updater import Updated, update
+from toolfold.search.snapshot import Allowed, Scope, top_rows
+from toolfold.search.store import IndexStore
+from toolfold.search.updater import UpdateReport, update_index
 from toolfold.search.usage import Usage
-from toolfold.search.view import Allowed, Scope, best
 from toolfold.types import Hit, NodeHit, Tool, Why
 from toolfold.types import Path as NodePath
 
@@ -30,7 +31,7 @@ MAX_WORDS = 12
 class SearchIndex:
     """The tools of one catalogue, searchable."""
 
-    def __init__(self, store: Store, encoder: Encoder, usage: Usage | None = None) -> None:
+    def __init__(self, store: IndexStore, encoder: Encoder, usage: Usage | None = None) -> None:
         self._store = store
         self._usage = usage
         self._encoder = encoder
@@ -44,7 +45,7 @@ class SearchIndex:
         `learn` switches learning from use on: earlier choices are read, and `learn` may be called.
         """
         encoder = encoder or Encoder()
-        store = Store(folder, encoder.record.key)
+        store = IndexStore(folder, encoder.record.key)
         store.load()
         return cls(store, encoder, Usage(folder, encoder.record) if learn else None)
 
@@ -56,18 +57,18 @@ class SearchIndex:
         """Why the index on disk could not be used and is now empty; the next update builds it anew."""
         return self._store.damage
 
-    def update(self, tools: Iterable[Tool | Document], removed: Iterable[str] = ()) -> Updated:
+    def update(self, tools: Iterable[Tool | Document], removed: Iterable[str] = ()) -> UpdateReport:
         """Puts tools in, or in the place of those with the same id, and takes `removed` out."""
         return self._update(tools, removed, only=False)
 
-    def sync(self, tools: Iterable[Tool | Document]) -> Updated:
+    def sync(self, tools: Iterable[Tool | Document]) -> UpdateReport:
         """Makes the index hold exactly these tools. Cheap when little changed."""
         return self._update(tools, (), only=True)
 
-    def _update(self, tools: Iterable[Tool | Document], removed: Iterable[str], *, only: bool) -> Updated:
-        documents = [document(tool) if isinstance(tool, Tool) else tool for tool in tools]
+    def _update(self, tools: Iterable[Tool | Document], removed: Iterable[str], *, only: bool) -> UpdateReport:
+        documents = [document_of(tool) if isinstance(tool, Tool) else tool for tool in tools]
         with self._lock, self._store.writing():
-            done = update(self._store, self._encoder, documents, removed, only=only)
+            done = update_index(self._store, self._encoder, documents, removed, only=only)
             self._ranker = Ranker(self._store.view, self._encoder, self._usage)
         return done
 
@@ -112,7 +113,7 @@ class SearchIndex:
         ranker = self._current()
         scores = ranker.lexical.scores(ranker.lexical.terms(query)).astype(np.float64)
         rows = np.flatnonzero((scores > 0) & ranker.view.alive)
-        return [ranker.view.tool_id(row) for row in best(scores[rows], rows, ranker.view.id_hash, limit).tolist()]
+        return [ranker.view.tool_id(row) for row in top_rows(scores[rows], rows, ranker.view.id_hash, limit).tolist()]
 
     def search_nodes(
         self,
@@ -126,7 +127,7 @@ class SearchIndex:
         """Categories for a request, the best first, through their tools and their own words."""
         ranker, ranking = self._ranking(query, Scope(path=tuple(path), allowed=allowed), nodes.DEPTH)
         placed = [(hit, ranker.view.paths(row)) for hit, row in _hits(ranker, ranking, nodes.DEPTH, allowed)]
-        return nodes.rank(query, placed, within=tuple(path), own_text=own_text, limit=limit)
+        return nodes.rank_nodes(query, placed, within=tuple(path), own_text=own_text, limit=limit)
 
     def paths(self, tool_id: str) -> tuple[NodePath, ...]:
         """Where a tool stands, as the index knows it."""

@@ -8,13 +8,14 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from toolfold.search import cohort, fuse
-from toolfold.search.dense import EXACT, Dense
+from toolfold.search import background as cohort
+from toolfold.search import dense as fuse
+from toolfold.search.arrays import Floats, Mask, Numbers, Rows
+from toolfold.search.dense import EXACT, DenseScorer
 from toolfold.search.encoder import Encoder
-from toolfold.search.kinds import Floats, Mask, Numbers, Rows
-from toolfold.search.lexical import Lexical, Term
+from toolfold.search.lexical import LexicalScorer, QueryTerm
+from toolfold.search.snapshot import IndexSnapshot, top_rows
 from toolfold.search.usage import Usage
-from toolfold.search.view import View, best
 
 SAMPLE = 1024
 """Rows that stand for a large catalogue where a mean over all would cost too much: those with the lowest id hashes."""
@@ -37,7 +38,7 @@ class Ranking(Struct, frozen=True):
     part: NDArray[np.int64]
     """Which text of the request came nearest; 0 is the whole."""
     texts: tuple[str, ...]
-    terms: tuple[Term, ...]
+    terms: tuple[QueryTerm, ...]
     searched: int
     """How many rows were looked at."""
     foreign: float
@@ -47,17 +48,17 @@ class Ranking(Struct, frozen=True):
 class Ranker:
     """Everything computed once for a view."""
 
-    def __init__(self, view: View, encoder: Encoder, usage: Usage | None = None) -> None:
+    def __init__(self, view: IndexSnapshot, encoder: Encoder, usage: Usage | None = None) -> None:
         self.view = view
         self._usage = usage
-        self.lexical = Lexical(view)
-        self.dense = Dense(view, encoder)
+        self.lexical = LexicalScorer(view)
+        self.dense = DenseScorer(view, encoder)
         self._sample: tuple[Floats, Numbers] | None = None
 
     def rank(self, query: str, mask: Mask, limit: int) -> Ranking:
         terms = tuple(self.lexical.terms(query))
         by_words = self.lexical.scores(terms)
-        texts = (query, *fuse.sentences(query))
+        texts = (query, *fuse.split_sentences(query))
         asked = self.dense.encode(texts)
         searched = np.flatnonzero(mask)
         rows = self._candidates(asked, by_words, mask, searched)
@@ -65,17 +66,17 @@ class Ranker:
         if lifts and rows is not searched:
             rows = np.union1d(rows, self._chosen(lifts, mask))
         nearness = self.dense.nearness(asked, rows)
-        near = fuse.nearest(nearness)
+        near = fuse.best_similarity(nearness)
         lexical = by_words[rows].astype(np.float64)
-        lexical_z = fuse.standard(lexical, by_words if len(searched) == len(by_words) else by_words[searched])
-        near_z = fuse.standard(near, near if rows is searched else self._usual(asked, mask, searched))
+        lexical_z = fuse.z_scores(lexical, by_words if len(searched) == len(by_words) else by_words[searched])
+        near_z = fuse.z_scores(near, near if rows is searched else self._usual(asked, mask, searched))
         prior = self._prior(lifts, rows)
-        score = fuse.mix(lexical_z, near_z) + prior
-        kept = best(score, np.arange(len(rows)), self.view.id_hash[rows], limit)
+        score = fuse.fuse_scores(lexical_z, near_z) + prior
+        kept = top_rows(score, np.arange(len(rows)), self.view.id_hash[rows], limit)
         return Ranking(
             rows[kept], score[kept], lexical[kept], lexical_z[kept], near[kept], near_z[kept], prior[kept],
             nearness[:, kept].argmax(axis=0) if len(kept) else np.zeros(0, dtype=np.int64),
-            texts, terms, len(searched), cohort.nearness(self.dense, asked),
+            texts, terms, len(searched), cohort.background_similarity(self.dense, asked),
         )  # fmt: skip
 
     def _candidates(self, asked: Floats, by_words: Floats, mask: Mask, searched: Rows) -> Rows:
@@ -83,7 +84,7 @@ class Ranker:
             return searched
         near = self.dense.candidates(asked, mask)
         hold = searched[by_words[searched] > 0]
-        worded = best(by_words[hold].astype(np.float64), hold, self.view.id_hash, LEXICAL_CANDIDATES)
+        worded = top_rows(by_words[hold].astype(np.float64), hold, self.view.id_hash, LEXICAL_CANDIDATES)
         return np.union1d(near, worded)
 
     def _chosen(self, lifts: dict[int, float], mask: Mask) -> Rows:
@@ -104,4 +105,4 @@ class Ranker:
             sample = self.dense.gathered(np.sort(searched[lowest]))
             if mask is self.view.alive:
                 self._sample = sample
-        return fuse.nearest(self.dense.compared(asked, *sample))
+        return fuse.best_similarity(self.dense.compared(asked, *sample))

@@ -12,8 +12,8 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from toolfold.search.kinds import Columns, Floats, Hashes, Rows, Small
-from toolfold.search.text import Document, fields
+from toolfold.search.arrays import Columns, Floats, Hashes, Rows, Small
+from toolfold.search.document import Document, weighted_terms
 
 UNIT = 0.1
 """Weighted counts are stored in steps of this, in two bytes."""
@@ -26,20 +26,20 @@ def digest(text: str, size: int = 8) -> bytes:
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=size).digest()
 
 
-def hashed(text: str) -> int:
+def hash64(text: str) -> int:
     """A word, an id or a place as the 64 bits under which it is stored."""
     return int.from_bytes(digest(text), "little")
 
 
-def scope_of_path(path: Sequence[str]) -> str:
+def path_scope(path: Sequence[str]) -> str:
     return "path\x00" + "\x00".join(path)
 
 
-def scope_of_tag(tag: str) -> str:
+def tag_scope(tag: str) -> str:
     return "tag\x00" + tag
 
 
-class Row(Struct, frozen=True):
+class SegmentRow(Struct, frozen=True):
     """One tool on its way into a segment."""
 
     tool: Document
@@ -59,7 +59,7 @@ def quantise(vectors: Floats) -> tuple[Small, Floats]:
     return np.rint(vectors / scale[:, None]).astype(np.int8), scale
 
 
-def signs(vectors: Small) -> Hashes:
+def sign_bits(vectors: Small) -> Hashes:
     """One bit for each number, words of 64 bits along the first axis: what the coarse pass compares."""
     packed = np.packbits(vectors > 0, axis=1, bitorder="little")
     width = -(-packed.shape[1] // 8) * 8
@@ -68,20 +68,20 @@ def signs(vectors: Small) -> Hashes:
     return np.ascontiguousarray(padded.view(np.uint64).T)
 
 
-def build(rows: Sequence[Row], vectors: Small, scales: Floats) -> Columns:
+def build_segment(rows: Sequence[SegmentRow], vectors: Small, scales: Floats) -> Columns:
     """All arrays of a segment. Vectors come in the order of the rows."""
     ids = [row.tool.tool_id.encode("utf-8", "surrogatepass") for row in rows]
     places = [msgspec.msgpack.encode(row.tool.paths) for row in rows]
-    scopes = sorted({(hashed(scope), at) for at, row in enumerate(rows) for scope in _scopes(row.tool)})
+    scopes = sorted({(hash64(scope), at) for at, row in enumerate(rows) for scope in _scopes(row.tool)})
     arrays: Columns = {
-        "id_hash": np.fromiter((hashed(row.tool.tool_id) for row in rows), dtype=np.uint64, count=len(rows)),
+        "id_hash": np.fromiter((hash64(row.tool.tool_id) for row in rows), dtype=np.uint64, count=len(rows)),
         "content": _keys([row.content for row in rows]),
         "text": _keys([row.text for row in rows]),
         "scope": np.array([scope for scope, _ in scopes], dtype=np.uint64),
         "scope_row": np.array([at for _, at in scopes], dtype=np.uint32),
         "vector": vectors,
         "scale": scales,
-        "sign": signs(vectors),
+        "sign": sign_bits(vectors),
         **_blob("id", ids),
         **_blob("place", places),
         **_postings(rows),
@@ -90,9 +90,9 @@ def build(rows: Sequence[Row], vectors: Small, scales: Floats) -> Columns:
 
 
 def _scopes(tool: Document) -> list[str]:
-    found = [scope_of_tag(tag) for tag in tool.tags]
+    found = [tag_scope(tag) for tag in tool.tags]
     for path in tool.paths:
-        found.extend(scope_of_path(path[:depth]) for depth in range(1, len(path) + 1))
+        found.extend(path_scope(path[:depth]) for depth in range(1, len(path) + 1))
     return found
 
 
@@ -106,20 +106,20 @@ def _blob(name: str, pieces: Sequence[bytes]) -> Columns:
     return {f"{name}_start": start, f"{name}_bytes": np.frombuffer(b"".join(pieces), dtype=np.uint8)}
 
 
-def _postings(rows: Sequence[Row]) -> Columns:
+def _postings(rows: Sequence[SegmentRow]) -> Columns:
     numbers: dict[str, int] = {}
     term: list[int] = []
     row_of: list[int] = []
     weight: list[float] = []
     length = np.zeros(len(rows), dtype=np.float32)
     for at, row in enumerate(rows):
-        counts = fields(row.tool)
+        counts = weighted_terms(row.tool)
         length[at] = round(sum(counts.values()), 3)
         for word, count in counts.items():
             term.append(numbers.setdefault(word, len(numbers)))
             row_of.append(at)
             weight.append(count)
-    keys = np.fromiter((hashed(word) for word in numbers), dtype=np.uint64, count=len(numbers))
+    keys = np.fromiter((hash64(word) for word in numbers), dtype=np.uint64, count=len(numbers))
     units = np.minimum(np.rint(np.array(weight, dtype=np.float64) / UNIT), MAX_UNITS).astype(np.uint16)
     hashes = keys[np.array(term, dtype=np.int64)] if term else keys
     return {"length": length, **_sorted_postings(hashes, np.array(row_of, dtype=np.uint32), units)}
@@ -132,11 +132,11 @@ def _sorted_postings(term: Hashes, row: NDArray[np.uint32], weight: NDArray[np.u
     return {"term": found, "term_start": start, "post_row": row[order], "post_weight": weight[order]}
 
 
-def join(parts: "Sequence[tuple[Segment, Rows]]") -> Columns:
+def merge_segments(parts: "Sequence[tuple[Segment, Rows]]") -> Columns:
     """The given rows of several segments as one."""
     plain = ("id_hash", "content", "text", "length", "vector", "scale")
     arrays: Columns = {name: np.concatenate([segment.arrays[name][rows] for segment, rows in parts]) for name in plain}
-    arrays["sign"] = signs(arrays["vector"])
+    arrays["sign"] = sign_bits(arrays["vector"])
     arrays.update(_blob("id", [segment.piece("id", row) for segment, rows in parts for row in rows.tolist()]))
     arrays.update(_blob("place", [segment.piece("place", row) for segment, rows in parts for row in rows.tolist()]))
     term, post_row, weight, scope, scope_row = [], [], [], [], []

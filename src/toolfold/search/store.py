@@ -17,10 +17,9 @@ import numpy as np
 from msgspec import Struct
 
 from toolfold.errors import StoreDamaged
-from toolfold.search.arrays import read_arrays, verify, write_arrays, write_whole
-from toolfold.search.kinds import Columns, Rows
+from toolfold.search.arrays import Columns, Rows, read_arrays, replace_file, verify_arrays, write_arrays
 from toolfold.search.segment import Segment
-from toolfold.search.view import View
+from toolfold.search.snapshot import IndexSnapshot
 
 FORMAT = 1
 """Goes up with every change of what is stored or how words are cut: an index of another format is built anew."""
@@ -28,21 +27,21 @@ TABLE = "contents"
 MAX_SEGMENTS = 6
 
 
-class Part(Struct, frozen=True, array_like=True):
+class _Part(Struct, frozen=True, array_like=True):
     file: str
     dead: list[int]
 
 
-class Table(Struct, frozen=True):
+class _Table(Struct, frozen=True):
     format: int
     encoder: str
     next: int
-    parts: list[Part]
+    parts: list[_Part]
     spare: str = ""
     """A file of vectors whose tools are gone, for when they come back."""
 
 
-class Store:
+class IndexStore:
     """One folder. `view` and `spare` are what the last `load` or `save` found."""
 
     def __init__(self, folder: Path | None, encoder: str) -> None:
@@ -50,7 +49,7 @@ class Store:
         self._encoder = encoder
         self._seen: tuple[int, int, int] | None = None
         self._next = 1
-        self.view = View([], [])
+        self.view = IndexSnapshot([], [])
         self.dead: list[Rows] = []
         self.spare: Columns | None = None
         self._spare_file = ""
@@ -88,7 +87,7 @@ class Store:
 
     def _read(self) -> None:
         assert self.folder is not None  # noqa: S101  callers have checked
-        table = read_table(self.folder / TABLE)
+        table = _read_table(self.folder / TABLE)
         if table.format != FORMAT or table.encoder != self._encoder:
             self._forget("it was made by another version")
             return
@@ -96,12 +95,12 @@ class Store:
         dead = [np.array(part.dead, dtype=np.int64) for part in table.parts]
         self.spare = read_arrays(self.folder / table.spare) if table.spare else None
         self._spare_file = table.spare
-        self.view, self.dead = View(segments, dead), dead
+        self.view, self.dead = IndexSnapshot(segments, dead), dead
         self._next = table.next
         self.damage = ""
 
     def _forget(self, reason: str) -> None:
-        self.view, self.dead, self.spare, self._spare_file = View([], []), [], None, ""
+        self.view, self.dead, self.spare, self._spare_file = IndexSnapshot([], []), [], None, ""
         self.damage = reason
 
     def add(self, arrays: Columns) -> Segment:
@@ -129,13 +128,13 @@ class Store:
 
     def save(self, segments: Sequence[Segment], dead: Sequence[Rows]) -> None:
         """Makes the given state the one that everybody sees, and removes the files it no longer names."""
-        self.view, self.dead = View(segments, dead), list(dead)
+        self.view, self.dead = IndexSnapshot(segments, dead), list(dead)
         self.damage = ""
         if self.folder is None:
             return
-        parts = [Part(segment.name, rows.tolist()) for segment, rows in zip(segments, dead, strict=True)]
-        table = Table(FORMAT, self._encoder, self._next, parts, self._spare_file)
-        write_table(self.folder / TABLE, table)
+        parts = [_Part(segment.name, rows.tolist()) for segment, rows in zip(segments, dead, strict=True)]
+        table = _Table(FORMAT, self._encoder, self._next, parts, self._spare_file)
+        _write_table(self.folder / TABLE, table)
         self._seen = self._stamp()
         named = {part.file for part in parts} | {self._spare_file}
         for file in self.folder.iterdir():
@@ -146,7 +145,7 @@ class Store:
         """Reads every file in full. Raises `StoreDamaged`."""
         if self.folder is not None:
             for segment in self.view.segments:
-                verify(self.folder / segment.name)
+                verify_arrays(self.folder / segment.name)
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[None]:
@@ -165,17 +164,17 @@ class Store:
             os.close(handle)
 
 
-def write_table(path: Path, table: Table) -> None:
+def _write_table(path: Path, table: _Table) -> None:
     packed = msgspec.msgpack.encode(table)
-    write_whole(path, lambda file: file.write(zlib.crc32(packed).to_bytes(4, "little") + packed))
+    replace_file(path, lambda file: file.write(zlib.crc32(packed).to_bytes(4, "little") + packed))
 
 
-def read_table(path: Path) -> Table:
+def _read_table(path: Path) -> _Table:
     whole = path.read_bytes()
     if len(whole) < 5 or zlib.crc32(whole[4:]) != int.from_bytes(whole[:4], "little"):
         raise StoreDamaged("the search index's table of contents is damaged", next_action="nothing: it is built anew")
     try:
-        return msgspec.msgpack.decode(whole[4:], type=Table)
+        return msgspec.msgpack.decode(whole[4:], type=_Table)
     except msgspec.DecodeError as error:
         raise StoreDamaged(
             f"the search index cannot be read: {error}", next_action="nothing: it is built anew"

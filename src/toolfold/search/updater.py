@@ -9,18 +9,18 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from msgspec import Struct
 
+from toolfold.search.arrays import Columns, Floats, Rows, Small
+from toolfold.search.document import Document, tool_text
 from toolfold.search.encoder import Encoder
-from toolfold.search.kinds import Columns, Floats, Rows, Small
-from toolfold.search.segment import Row, Segment, build, content_key, digest, join, quantise
-from toolfold.search.store import MAX_SEGMENTS, Store
-from toolfold.search.text import Document, tool_text
-from toolfold.search.view import View
+from toolfold.search.segment import Segment, SegmentRow, build_segment, content_key, digest, merge_segments, quantise
+from toolfold.search.snapshot import IndexSnapshot
+from toolfold.search.store import MAX_SEGMENTS, IndexStore
 
 MAX_SPARE = 20_000
 DEAD_SHARE = 0.25
 
 
-class Updated(Struct, frozen=True, kw_only=True):
+class UpdateReport(Struct, frozen=True, kw_only=True):
     """What an update did, in tools. `embedded` counts texts the encoder had to read."""
 
     added: int = 0
@@ -30,17 +30,21 @@ class Updated(Struct, frozen=True, kw_only=True):
     embedded: int = 0
 
 
-def update(store: Store, encoder: Encoder, tools: Iterable[Document], removed: Iterable[str], *, only: bool) -> Updated:
+def update_index(
+    store: IndexStore, encoder: Encoder, tools: Iterable[Document], removed: Iterable[str], *, only: bool
+) -> UpdateReport:
     """Puts tools in, takes ids out. `only`: whatever is not among the tools goes too."""
     view = store.view
     wanted = {tool.tool_id: tool for tool in tools}
-    known = living(view)
+    known = _live_rows(view)
     new, gone = _compare(view, known, wanted)
     leaving = set(known) - set(wanted) if only else {tool_id for tool_id in removed if tool_id not in wanted}
     gone.extend(known[tool_id] for tool_id in leaving if tool_id in known)
     if not new and not gone:
-        return Updated(unchanged=len(wanted))
-    rows = [Row(tool, content, digest(f"{encoder.record.key}\x00{tool_text(tool)}", 16)) for tool, content in new]
+        return UpdateReport(unchanged=len(wanted))
+    rows = [
+        SegmentRow(tool, content, digest(f"{encoder.record.key}\x00{tool_text(tool)}", 16)) for tool, content in new
+    ]
     vectors, scales, embedded = _vectors(store, encoder, rows)
     dead = np.zeros(view.total, dtype=np.bool_)
     dead[np.array(gone, dtype=np.int64)] = True
@@ -48,11 +52,11 @@ def update(store: Store, encoder: Encoder, tools: Iterable[Document], removed: I
     masks = [dead[base : base + part.count] for base, part in zip(view.bases, view.segments, strict=False)]
     segments = list(view.segments)
     if rows:
-        segments.append(store.add(build(rows, vectors, scales)))
+        segments.append(store.add(build_segment(rows, vectors, scales)))
         masks.append(np.zeros(len(rows), dtype=np.bool_))
     _tidy(store, segments, [np.flatnonzero(mask) for mask in masks])
     added = sum(1 for tool, _ in new if tool.tool_id not in known)
-    return Updated(
+    return UpdateReport(
         added=added,
         changed=len(new) - added,
         removed=len(gone) - (len(new) - added),
@@ -61,13 +65,13 @@ def update(store: Store, encoder: Encoder, tools: Iterable[Document], removed: I
     )
 
 
-def living(view: View) -> dict[str, int]:
+def _live_rows(view: IndexSnapshot) -> dict[str, int]:
     """Every living tool with its row."""
     return {view.tool_id(row): row for row in np.flatnonzero(view.alive).tolist()}
 
 
 def _compare(
-    view: View, known: dict[str, int], wanted: dict[str, Document]
+    view: IndexSnapshot, known: dict[str, int], wanted: dict[str, Document]
 ) -> tuple[list[tuple[Document, bytes]], list[int]]:
     """Tools that are new or changed, with their content keys, and the rows they replace."""
     new: list[tuple[Document, bytes]] = []
@@ -84,7 +88,7 @@ def _compare(
     return new, gone
 
 
-def _vectors(store: Store, encoder: Encoder, rows: Sequence[Row]) -> tuple[Small, Floats, int]:
+def _vectors(store: IndexStore, encoder: Encoder, rows: Sequence[SegmentRow]) -> tuple[Small, Floats, int]:
     """The vectors of the rows: from what is stored where the text is known, else from the encoder."""
     vectors = np.zeros((len(rows), encoder.dims), dtype=np.int8)
     scales = np.ones(len(rows), dtype=np.float32)
@@ -116,7 +120,7 @@ def _present(arrays: Columns, places: dict[bytes, list[int]]) -> list[tuple[int,
     return [(row, key) for key, row in found.items()]
 
 
-def _tidy(store: Store, segments: list[Segment], dead: list[Rows]) -> None:
+def _tidy(store: IndexStore, segments: list[Segment], dead: list[Rows]) -> None:
     """Saves; first joins the small segments, or all of them, when there are too many or too many rows are dead."""
     lives = [segment.count - len(rows) for segment, rows in zip(segments, dead, strict=True)]
     lost = sum(len(rows) for rows in dead)
@@ -134,13 +138,13 @@ def _tidy(store: Store, segments: list[Segment], dead: list[Rows]) -> None:
             parts.append((segments[at], kept))
         _spare(store, [(segments[at], dead[at]) for at in chosen])
         rest = [at for at in range(len(segments)) if at not in chosen]
-        joined = [store.add(join(parts))] if sum(len(rows) for _, rows in parts) else []
+        joined = [store.add(merge_segments(parts))] if sum(len(rows) for _, rows in parts) else []
         segments, dead = [segments[at] for at in rest] + joined, [dead[at] for at in rest]
         dead += [np.zeros(0, dtype=np.int64)] * len(joined)
     store.save(segments, dead)
 
 
-def _spare(store: Store, parts: Sequence[tuple[Segment, Rows]]) -> None:
+def _spare(store: IndexStore, parts: Sequence[tuple[Segment, Rows]]) -> None:
     """Keeps the vectors of rows that are dropped for good, the newest of them."""
     sources = [({name: segment.arrays[name][rows] for name in ("text", "vector", "scale")}) for segment, rows in parts]
     if store.spare is not None:

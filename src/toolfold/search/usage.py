@@ -9,12 +9,11 @@ from pathlib import Path
 import numpy as np
 
 from toolfold.errors import StoreDamaged
-from toolfold.search.arrays import read_arrays, write_arrays
-from toolfold.search.encoder import Record
-from toolfold.search.kinds import Columns, Floats
-from toolfold.search.segment import hashed, quantise
+from toolfold.search.arrays import Columns, Floats, read_arrays, write_arrays
+from toolfold.search.encoder import EncoderInfo
+from toolfold.search.segment import hash64, quantise
 
-KEPT = 4096
+MAX_CHOICES = 4096
 ALIKE = 0.5
 """Requests less near than this have nothing to do with each other."""
 LIFT = 3.0
@@ -24,8 +23,8 @@ LIFT = 3.0
 class Usage:
     """The choices of one folder, made with one encoder: another's vectors mean something else. `None`: in memory."""
 
-    def __init__(self, folder: Path | None, encoder: Record) -> None:
-        self._file = folder / f"usage-{hashed(encoder.key):016x}" if folder is not None else None
+    def __init__(self, folder: Path | None, encoder: EncoderInfo) -> None:
+        self._file = folder / f"usage-{hash64(encoder.key):016x}" if folder is not None else None
         self._dims = encoder.dims
         self._kept: Columns = self._read()
 
@@ -35,8 +34,8 @@ class Usage:
     def learn(self, asked: Floats, tool_id: str) -> None:
         """Notes that the tool served the request whose vector this is."""
         vector, scale = quantise(asked.reshape(1, -1))
-        new = {"vector": vector, "scale": scale, "tool": np.array([hashed(tool_id)], dtype=np.uint64)}
-        self._kept = {name: np.concatenate([self._kept[name], new[name]])[-KEPT:] for name in new}
+        new = {"vector": vector, "scale": scale, "tool": np.array([hash64(tool_id)], dtype=np.uint64)}
+        self._kept = {name: np.concatenate([self._kept[name], new[name]])[-MAX_CHOICES:] for name in new}
         if self._file is not None:
             self._file.parent.mkdir(parents=True, exist_ok=True)
             write_arrays(self._file, self._kept)

@@ -41,7 +41,7 @@ class WordPiece:
         """At most `limit` ids, the two frame marks counted. Text far behind the limit is not looked at."""
         text = text[: limit * 32]
         ids = [self._first]
-        for word in basic_words(text):
+        for word in _basic_words(text):
             ids.extend(self._pieces(word))
             if len(ids) >= limit:
                 del ids[limit - 1 :]
@@ -76,7 +76,7 @@ class WordPiece:
         return tuple(found)
 
 
-def basic_words(text: str) -> list[str]:
+def _basic_words(text: str) -> list[str]:
     """Lower-case words and single punctuation marks."""
     if text.isascii():
         return _ASCII.findall(_CONTROL.sub("", text).lower())

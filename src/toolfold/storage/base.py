@@ -16,13 +16,13 @@ from msgspec import Struct
 
 from toolfold.types import Change, Node, Path, ServerInfo, Tool, ToolDefinition
 
-KEPT_VERSIONS = 20
+MAX_VERSIONS = 20
 """Versions kept of one tool, the newest and the current one always among them."""
 
-KEPT_GENERATIONS = 200
+MAX_GENERATIONS = 200
 """Generations whose changes are kept, so that any two of them can be compared."""
 
-KEPT_REMOVED_S = 90 * 86400.0
+REMOVED_RETENTION_S = 90 * 86400.0
 """How long the versions of a removed tool are kept: a tool that comes back goes on with its numbers."""
 
 
@@ -65,7 +65,7 @@ class Generation(Struct, frozen=True, kw_only=True):
     changed: int = 0
 
 
-class TrailRow(Struct, frozen=True, kw_only=True):
+class AuditRow(Struct, frozen=True, kw_only=True):
     """One line of the trail: by whom and to which selection of a tool it belongs, and the record itself."""
 
     at: float
@@ -100,7 +100,7 @@ class Update(Struct, frozen=True, kw_only=True):
         return bool(content) or not self.based_on
 
 
-class View(Protocol):
+class Snapshot(Protocol):
     """One generation, held still. Every answer of one view fits every other."""
 
     @property
@@ -162,7 +162,7 @@ class Store(Protocol):
 
     async def __aexit__(self, *exc_info: object) -> None: ...
 
-    def snapshot(self) -> AbstractAsyncContextManager[View]:
+    def snapshot(self) -> AbstractAsyncContextManager[Snapshot]:
         """Holds one generation still for reading. Writers are not held up; keep it short all the same."""
 
     async def commit(self, update: Update) -> int:
@@ -177,7 +177,7 @@ class Store(Protocol):
 
     async def items(self, namespace: str) -> Mapping[str, bytes]: ...
 
-    async def append(self, rows: Sequence[TrailRow], *, keep: int, oldest: float = 0.0) -> None:
+    async def append(self, rows: Sequence[AuditRow], *, keep: int, oldest: float = 0.0) -> None:
         """Adds lines to the trail, all or none. Of the whole trail the newest `keep` lines stay that are not from
         before `oldest`. Lines are never altered."""
 
@@ -188,18 +188,18 @@ class Store(Protocol):
         session: str | None = None,
         after: int = 0,
         last: int | None = None,
-    ) -> list[TrailRow]:
+    ) -> list[AuditRow]:
         """Lines in the order of their numbers, those after the number `after`; of these the `last` ones."""
 
     async def aclose(self) -> None:
         """Waits for what is being written, and lets go of everything. Safe to call twice."""
 
 
-def folded(path: Sequence[str]) -> str:
+def fold_path(path: Sequence[str]) -> str:
     """A path as one key that ignores letter case. Names hold no control characters, so the joint is safe."""
     return "\x1f".join(name.casefold() for name in path)
 
 
-def order_of(node: Node) -> tuple[int, str, str]:
+def sibling_order(node: Node) -> tuple[int, str, str]:
     """Where a node stands among its siblings."""
-    return node.rank, node.name.casefold(), folded(node.path)
+    return node.rank, node.name.casefold(), fold_path(node.path)

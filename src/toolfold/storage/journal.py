@@ -10,7 +10,7 @@ from typing import IO
 
 from toolfold.errors import StoreError
 
-FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
 
 
 class Journal:
@@ -43,7 +43,7 @@ class Journal:
     def _opened(self) -> IO[bytes]:
         folder = self.file.parent
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        opened = os.fdopen(os.open(self.file, FLAGS, 0o600), "ab")
+        opened = os.fdopen(os.open(self.file, _FLAGS, 0o600), "ab")
         for old in sorted(folder.glob("*.jsonl"), reverse=True)[self._kept :]:
             with contextlib.suppress(OSError):  # somebody else's, or no file: it stays
                 old.unlink(missing_ok=True)

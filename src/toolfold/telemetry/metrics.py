@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
-    from toolfold.calls.auditing import Ended
+    from toolfold.audit.middleware import CallEnd
 
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 TOOL_ERROR = "TOOL_ERROR"
@@ -37,7 +37,7 @@ class Metrics:
         self._stored_bytes = 0
         self.gauges: dict[str, float] = {}
 
-    def called(self, ended: "Ended") -> None:
+    def called(self, ended: "CallEnd") -> None:
         """Counts a call that is over."""
         server = ended.request.tool.server
         latency = self._latency.get(server)

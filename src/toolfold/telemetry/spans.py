@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Raw
 
 from toolfold import __version__
-from toolfold.calls.stack import Handler, Request
+from toolfold.calls.pipeline import CallRequest, Handler
 from toolfold.errors import ConfigError, ToolfoldError
 from toolfold.types import Caller, Outcome
 
@@ -50,7 +50,7 @@ class Tracing:
         """A client span around each call, whose context the server gets."""
         from opentelemetry.trace import SpanKind
 
-        async def traced(request: Request) -> Outcome:
+        async def traced(request: CallRequest) -> Outcome:
             tool = request.tool
             attributes: dict[str, str | int] = {
                 "mcp.method.name": "tools/call",

@@ -10,19 +10,19 @@ from typing import Protocol, cast
 from msgspec import Raw, Struct
 
 from toolfold.types import Call, Era, Listing, Outcome, ServerInfo, ServerSpec
-from toolfold.wire.values import OnInput, OnProgress, WireOptions
+from toolfold.wire.types import OnInput, OnProgress, WireOptions
 
 __all__ = [
-    "Factory",
     "Hooks",
     "OnChanged",
     "OnClosed",
     "OnInput",
     "OnProgress",
-    "PassesOn",
-    "Question",
+    "PassthroughRequest",
+    "PassthroughUpstream",
     "Upstream",
-    "passing",
+    "UpstreamFactory",
+    "as_passthrough",
 ]
 
 OnChanged = Callable[[str], None]
@@ -72,7 +72,7 @@ class Upstream(Protocol):
         """Ends the connection and every process behind it. Safe to call twice, and never raises."""
 
 
-class Question(Struct, frozen=True, kw_only=True):
+class PassthroughRequest(Struct, frozen=True, kw_only=True):
     """Any request to an MCP server that is passed on for a client. The fields are those of `Call`."""
 
     method: str
@@ -82,7 +82,7 @@ class Question(Struct, frozen=True, kw_only=True):
     inputs: Raw | None = None
 
 
-class PassesOn(Protocol):
+class PassthroughUpstream(Protocol):
     """An upstream that speaks MCP itself, so that more than calls of tools can be passed on to it."""
 
     @property
@@ -97,7 +97,7 @@ class PassesOn(Protocol):
     def info(self) -> ServerInfo: ...
 
     async def request(
-        self, question: Question, *, on_progress: OnProgress | None = None, on_input: OnInput | None = None
+        self, question: PassthroughRequest, *, on_progress: OnProgress | None = None, on_input: OnInput | None = None
     ) -> Raw:
         """The server's `result`, undecoded."""
 
@@ -107,10 +107,10 @@ class PassesOn(Protocol):
         """Asks a modern server for these notifications; the result ends that. `None`: it tells them unasked."""
 
 
-def passing(upstream: Upstream | None) -> PassesOn | None:
+def as_passthrough(upstream: Upstream | None) -> PassthroughUpstream | None:
     """The upstream, where it speaks MCP itself."""
-    return cast("PassesOn", upstream) if getattr(upstream, "passes_on", False) else None
+    return cast("PassthroughUpstream", upstream) if getattr(upstream, "passes_on", False) else None
 
 
-Factory = Callable[[ServerSpec, Hooks], Upstream]
+UpstreamFactory = Callable[[ServerSpec, Hooks], Upstream]
 """Makes an upstream that is not open yet."""

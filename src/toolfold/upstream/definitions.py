@@ -11,7 +11,7 @@ from msgspec.json import Decoder
 
 from toolfold.types import EMPTY_OBJECT, Annotations, ToolDefinition
 
-MAX_WARNINGS = 50
+_MAX_WARNINGS = 50
 """More than these say nothing new; the count of the rest is told instead."""
 
 _USUAL_NAME = re.compile(r"[A-Za-z0-9_\-./]{1,128}")
@@ -52,9 +52,9 @@ def read_definitions(raws: Iterable[Raw]) -> tuple[tuple[ToolDefinition, ...], t
             warnings.append(f"tool {definition.name!r} is listed twice; the first one is kept")
             continue
         tools[definition.name] = definition
-    if len(warnings) > MAX_WARNINGS:
-        rest = len(warnings) - MAX_WARNINGS
-        warnings[MAX_WARNINGS:] = [f"and {rest} more warnings about this server's tools"]
+    if len(warnings) > _MAX_WARNINGS:
+        rest = len(warnings) - _MAX_WARNINGS
+        warnings[_MAX_WARNINGS:] = [f"and {rest} more warnings about this server's tools"]
     return tuple(tools.values()), tuple(warnings)
 
 

@@ -21,7 +21,7 @@ _REST_ANY = re.compile(r"^:[a-z]+(?:\s+[^:]+)?:")
 _PARAMETER_HEADINGS = {"parameters", "other parameters", "args", "arguments"}
 
 
-class Doc(Struct, frozen=True):
+class ParsedDocstring(Struct, frozen=True):
     """What a docstring says. `description` is the prose before the first section, paragraphs kept."""
 
     description: str = ""
@@ -29,7 +29,7 @@ class Doc(Struct, frozen=True):
     returns: str = ""
 
 
-def read_docstring(text: str | None) -> Doc:
+def parse_docstring(text: str | None) -> ParsedDocstring:
     """Reads one docstring, `None` included."""
     lines = inspect.cleandoc(text or "").splitlines()
     parameters: dict[str, str] = {}
@@ -59,7 +59,7 @@ def read_docstring(text: str | None) -> Doc:
         if in_prose:
             prose.append(line.rstrip())
         at += 1
-    return Doc("\n".join(prose).strip(), parameters, returns)
+    return ParsedDocstring("\n".join(prose).strip(), parameters, returns)
 
 
 def _heading(lines: list[str], at: int) -> str:

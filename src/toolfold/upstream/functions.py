@@ -16,16 +16,24 @@ from msgspec import Raw
 from toolfold.errors import ConfigError, InvalidArguments, ServerTimeout, ServerUnavailable
 from toolfold.types import Call, Listing, Outcome, ServerInfo, ServerSpec
 from toolfold.upstream.base import OnInput, OnProgress
-from toolfold.upstream.signatures import Function, FunctionTool, error_result, failure, function_tool, refusal, tool
-from toolfold.upstream.threads import in_thread
+from toolfold.upstream.function_tool import (
+    Function,
+    FunctionTool,
+    error_result,
+    exception_result,
+    invalid_arguments_result,
+    make_function_tool,
+    tool,
+)
+from toolfold.upstream.threads import run_in_thread
 
-__all__ = ["Function", "FunctionsUpstream", "load_functions", "tool"]
+__all__ = ["Function", "FunctionsUpstream", "_load_functions", "tool"]
 
-MAX_THREADS = 32
+_MAX_THREADS = 32
 """How many functions without `async` run at once, those that were given up included; further calls wait their turn."""
 
 
-def load_functions(document: str) -> list[Function]:
+def _load_functions(document: str) -> list[Function]:
     """The functions that `package.module` or `package.module:name` names. Raises `ServerUnavailable`."""
     module_name, _, name = document.partition(":")
     try:
@@ -36,7 +44,7 @@ def load_functions(document: str) -> list[Function]:
             f"the module {module_name!r} cannot be imported: {type(error).__name__}: {error}",
             next_action="Check the name in `document`, and that the module is installed where toolfold runs.",
         ) from error
-    functions = public_functions(module)
+    functions = _public_functions(module)
     if not name:
         return list(functions.values())
     found = getattr(module, name, None)
@@ -49,7 +57,7 @@ def load_functions(document: str) -> list[Function]:
     return [found]
 
 
-def public_functions(module: ModuleType) -> dict[str, Function]:
+def _public_functions(module: ModuleType) -> dict[str, Function]:
     """Every function `__all__` names, or else every public one that the module itself defines."""
     named = getattr(module, "__all__", None)
     if named is not None:
@@ -72,13 +80,13 @@ class FunctionsUpstream:
         self._spec = spec
         self._functions = None if functions is None else tuple(functions)
         self._tools: dict[str, FunctionTool] = {}
-        self._turns = asyncio.Semaphore(MAX_THREADS)
+        self._turns = asyncio.Semaphore(_MAX_THREADS)
 
     @classmethod
     def of(cls, name: str, functions: Iterable[Function], *, call_timeout_s: float = 60.0) -> "FunctionsUpstream":
         """An upstream over a program's own functions. Raises `ConfigError` at once for one that cannot be a tool."""
         listed = tuple(functions)
-        tools_of(listed)
+        _tools_of(listed)
         return cls(ServerSpec(name=name, transport="functions", call_timeout_s=call_timeout_s), listed)
 
     @property
@@ -91,7 +99,7 @@ class FunctionsUpstream:
 
     async def open(self) -> ServerInfo:
         try:
-            self._tools = await in_thread(self._load)
+            self._tools = await run_in_thread(self._load)
         except ServerUnavailable as error:
             error.server = self._spec.name
             raise
@@ -102,7 +110,7 @@ class FunctionsUpstream:
         return ServerInfo(name=self._spec.name)
 
     def _load(self) -> dict[str, FunctionTool]:
-        return tools_of(self._functions if self._functions is not None else load_functions(self._spec.document))
+        return _tools_of(self._functions if self._functions is not None else _load_functions(self._spec.document))
 
     async def listing(self) -> Listing:
         return Listing(
@@ -121,7 +129,7 @@ class FunctionsUpstream:
         try:
             bound = found.bind(call.arguments)
         except InvalidArguments as error:
-            return _error(refusal(error))
+            return _error(invalid_arguments_result(error))
         seconds = call.timeout_s if call.timeout_s is not None else self._spec.call_timeout_s
         try:
             async with asyncio.timeout(seconds) as deadline:
@@ -130,11 +138,11 @@ class FunctionsUpstream:
                         value = await bound()
                     else:
                         await self._turns.acquire()
-                        value = await in_thread(bound, ended=self._turns.release)
+                        value = await run_in_thread(bound, ended=self._turns.release)
                 except TimeoutError as error:
                     if deadline.expired():
                         raise
-                    return _error(failure(error))
+                    return _error(exception_result(error))
         except TimeoutError:
             raise ServerTimeout(
                 f"{call.tool} did not end within {seconds:g} s",
@@ -142,19 +150,19 @@ class FunctionsUpstream:
                 next_action="Raise `call_timeout_s` for this server, or ask for less.",
             ) from None
         except (Exception, SystemExit) as error:  # noqa: BLE001 - a tool's own error, whatever it is, is a result
-            return _error(failure(error))
+            return _error(exception_result(error))
         result = found.result(value)
-        return Outcome(result=result, is_error=_says_error(result))
+        return Outcome(result=result, is_error=_is_error(result))
 
     async def aclose(self) -> None:
         self._tools = {}
 
 
-def tools_of(functions: Iterable[Function]) -> dict[str, FunctionTool]:
+def _tools_of(functions: Iterable[Function]) -> dict[str, FunctionTool]:
     """Tools by name. Raises `ConfigError`, also for two functions of one name."""
     tools: dict[str, FunctionTool] = {}
     for function in functions:
-        made = function_tool(function)
+        made = make_function_tool(function)
         name = made.definition.name
         if name in tools:
             raise ConfigError(
@@ -168,5 +176,5 @@ def _error(result: Raw) -> Outcome:
     return Outcome(result=result, is_error=True)
 
 
-def _says_error(result: Raw) -> bool:
+def _is_error(result: Raw) -> bool:
     return bytes(result).endswith(b'"isError":true}')

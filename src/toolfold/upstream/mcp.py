@@ -14,16 +14,16 @@ from msgspec import Raw, Struct
 from msgspec.json import Decoder
 
 from toolfold.errors import ProtocolViolation, ServerClosed, UpstreamError
-from toolfold.masking import mask
+from toolfold.redaction import redact
 from toolfold.types import Call, Listing, Outcome, ServerInfo, ServerSpec
-from toolfold.upstream.base import Hooks, OnInput, OnProgress, Question
+from toolfold.upstream.base import Hooks, OnInput, OnProgress, PassthroughRequest
 from toolfold.upstream.definitions import read_definitions
-from toolfold.upstream.faults import named, secrets_of
+from toolfold.upstream.redaction import redact_error, secrets_of
 from toolfold.wire import Connection, Handlers, HttpTarget, StdioTarget, connect
-from toolfold.wire.tail import last_members
-from toolfold.wire.values import TOOLS_CHANGED
+from toolfold.wire.results import trailing_members
+from toolfold.wire.types import TOOLS_CHANGED
 
-LOG_LINES = 12
+_LOG_LINES = 12
 """How much of what a server wrote beside the protocol is kept, to explain why it died."""
 
 _IS_ERROR = b'"isError"'
@@ -45,7 +45,7 @@ class McpUpstream:
         self._hooks = hooks if hooks is not None else Hooks()
         self._secrets = secrets_of(spec)
         self._connection: Connection | None = None
-        self._log: deque[str] = deque(maxlen=LOG_LINES)
+        self._log: deque[str] = deque(maxlen=_LOG_LINES)
 
     @property
     def spec(self) -> ServerSpec:
@@ -80,7 +80,7 @@ class McpUpstream:
         try:
             connection = await connect(target, options=options, handlers=handlers, era=hooks.known_era)
         except UpstreamError as error:
-            raise named(error, spec, hints=self.log) from None
+            raise redact_error(error, spec, hints=self.log) from None
         self._connection = connection
         connection.watch_tools()
         if hooks.remember_era is not None and connection.info.era is not None:
@@ -94,14 +94,14 @@ class McpUpstream:
             self._hooks.on_changed(self._spec.name)
 
     def _logged(self, line: str) -> None:
-        text = mask(line, self._secrets)[:500]
+        text = redact(line, self._secrets)[:500]
         self._log.append(text)
         if self._hooks.on_log is not None:
             self._hooks.on_log(self._spec.name, text)
 
     def _closed(self, reason: str) -> None:
         if self._hooks.on_closed is not None:
-            self._hooks.on_closed(self._spec.name, mask(reason, self._secrets))
+            self._hooks.on_closed(self._spec.name, redact(reason, self._secrets))
 
     def _open_connection(self) -> Connection:
         if self._connection is None:
@@ -115,10 +115,10 @@ class McpUpstream:
         try:
             listed = await connection.list_tools()
         except UpstreamError as error:
-            raise named(error, self._spec, hints=self.log) from None
+            raise redact_error(error, self._spec, hints=self.log) from None
         tools, warnings = read_definitions(listed.tools)
         if refused := connection.unwatched:
-            warnings = (*warnings, f"it does not tell when its tools change: {mask(refused, self._secrets)}")
+            warnings = (*warnings, f"it does not tell when its tools change: {redact(refused, self._secrets)}")
         return Listing(
             server=self._spec.name,
             tools=tools,
@@ -146,9 +146,9 @@ class McpUpstream:
             )
             if kept:
                 return Outcome(result=result, spilled=kept.pop())
-            return Outcome(result=result, is_error=says_error(result))
+            return Outcome(result=result, is_error=is_error_result(result))
         except UpstreamError as error:
-            raise named(error, self._spec) from None
+            raise redact_error(error, self._spec) from None
         finally:
             for file in kept:
                 file.close()
@@ -166,7 +166,7 @@ class McpUpstream:
         return self._open_connection().info
 
     async def request(
-        self, question: Question, *, on_progress: OnProgress | None = None, on_input: OnInput | None = None
+        self, question: PassthroughRequest, *, on_progress: OnProgress | None = None, on_input: OnInput | None = None
     ) -> Raw:
         """Any request, passed on as it is."""
         try:
@@ -180,7 +180,7 @@ class McpUpstream:
                 inputs=question.inputs,
             )
         except UpstreamError as error:
-            raise named(error, self._spec) from None
+            raise redact_error(error, self._spec) from None
 
     async def notify(self, method: str, params: Raw) -> None:
         await self._open_connection().notify(method, params)
@@ -195,15 +195,15 @@ class McpUpstream:
             await connection.aclose()
 
 
-def says_error(result: Raw) -> bool:
+def is_error_result(result: Raw) -> bool:
     """Whether the result says `isError: true` at its top. Most results never say it, and are not read for it."""
     text = bytes(result)
     try:
         if text.startswith(b"{"):
-            said = last_members(text).get(b"isError")
+            said = trailing_members(text).get(b"isError")
             if said is not None:
                 return said == b"true"
-            return _may_say_error(text) and _flag.decode(text).is_error is True
+            return _mentions_error(text) and _flag.decode(text).is_error is True
         problem = "it is no object"
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         problem = str(error)
@@ -212,7 +212,7 @@ def says_error(result: Raw) -> bool:
     )
 
 
-def _may_say_error(text: bytes) -> bool:
+def _mentions_error(text: bytes) -> bool:
     """Whether the words stand anywhere. A plain search finds the name many times faster than a pattern would."""
     at = text.find(_IS_ERROR)
     while at >= 0:

@@ -16,15 +16,15 @@ from msgspec import Raw
 from toolfold.errors import ConfigError, ServerTimeout, ServerUnavailable, UpstreamError
 from toolfold.events import Events
 from toolfold.types import Call, Era, Listing, Outcome, ServerSpec, ServerState
-from toolfold.upstream.base import Factory, Hooks, OnChanged, OnInput, OnProgress, Upstream
-from toolfold.upstream.making import make_upstream
-from toolfold.upstream.slot import PoolLimits, Slot
-from toolfold.wire.values import WireOptions
+from toolfold.upstream.base import Hooks, OnChanged, OnInput, OnProgress, Upstream, UpstreamFactory
+from toolfold.upstream.factory import make_upstream
+from toolfold.upstream.supervisor import PoolLimits, Supervisor
+from toolfold.wire.types import WireOptions
 
-__all__ = ["Listed", "Pool", "PoolLimits"]
+__all__ = ["ListingResult", "Pool", "PoolLimits"]
 
 
-Listed = tuple[str, Listing | UpstreamError]
+ListingResult = tuple[str, Listing | UpstreamError]
 """A server's name with its listing, or with the reason why there is none."""
 
 
@@ -41,7 +41,7 @@ class Pool:
         ready_made: Iterable[Upstream] = (),
         events: Events | None = None,
         limits: PoolLimits | None = None,
-        make: Factory = make_upstream,
+        make: UpstreamFactory = make_upstream,
         known_eras: Mapping[str, Era] | None = None,
         remember_era: Callable[[str, Era], None] | None = None,
         on_log: Callable[[str, str], None] | None = None,
@@ -60,16 +60,16 @@ class Pool:
         self._changed: set[str] = set()
         self._owners: dict[str, asyncio.Task[None]] = {}
         self._closed = False
-        self._slots: dict[str, Slot] = {}
+        self._slots: dict[str, Supervisor] = {}
         for spec in specs:
             self._add(spec, partial(self._made, spec))
         for upstream in ready_made:
-            self._add(upstream.spec, partial(_itself, upstream))
+            self._add(upstream.spec, partial(_identity, upstream))
 
     def _add(self, spec: ServerSpec, make: Callable[[], Upstream]) -> None:
         if spec.name in self._slots:
             raise ConfigError(f"two servers are named {spec.name!r}", next_action="Give each server a name of its own.")
-        self._slots[spec.name] = Slot(spec, make, self._events, self._limits)
+        self._slots[spec.name] = Supervisor(spec, make, self._events, self._limits)
 
     def _made(self, spec: ServerSpec) -> Upstream:
         hooks = Hooks(
@@ -184,7 +184,7 @@ class Pool:
         slot.listed(listing)
         return listing
 
-    async def listings(self, names: Iterable[str] | None = None) -> AsyncGenerator[Listed, None]:
+    async def listings(self, names: Iterable[str] | None = None) -> AsyncGenerator[ListingResult, None]:
         """Reads many servers side by side, and gives each as it is done: its listing, or why there is none.
 
         Without `names`, all that are enabled. Leave the loop early only inside `contextlib.aclosing`.
@@ -227,7 +227,7 @@ class Pool:
         for slot in self._slots.values():
             slot.shut()
 
-    def _slot(self, name: str) -> Slot:
+    def _slot(self, name: str) -> Supervisor:
         slot = self._slots.get(name)
         if slot is not None:
             return slot
@@ -257,5 +257,5 @@ class Pool:
                 self._remember_era(name, era)
 
 
-def _itself(upstream: Upstream) -> Upstream:
+def _identity(upstream: Upstream) -> Upstream:
     return upstream

@@ -11,16 +11,16 @@ import threading
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 
-async def in_thread(function: Callable[[], T], *, ended: Callable[[], None] | None = None) -> T:
+async def run_in_thread(function: Callable[[], _T], *, ended: Callable[[], None] | None = None) -> _T:
     """Runs a function in a daemon thread of its own, with the caller's context variables.
 
     `ended` is called on the loop when the function has really ended, however long ago it was given up.
     """
     loop = asyncio.get_running_loop()
-    done: asyncio.Future[T] = loop.create_future()
+    done: asyncio.Future[_T] = loop.create_future()
     context = contextvars.copy_context()
 
     def tell(value: Any, error: BaseException | None) -> None:

@@ -14,7 +14,7 @@ Nothing above this package knows a message's shape; nothing in it decodes what i
 
 from toolfold.wire.connect import connect
 from toolfold.wire.connection import Connection
-from toolfold.wire.values import (
+from toolfold.wire.types import (
     LEGACY_VERSIONS,
     MODERN_VERSION,
     Handlers,

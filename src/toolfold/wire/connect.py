@@ -11,20 +11,20 @@ from msgspec import Struct
 from toolfold.errors import ServerClosed, ServerTimeout, ServerUnavailable, UpstreamError
 from toolfold.types import Era
 from toolfold.wire.connection import Connection
-from toolfold.wire.eras import Plan, negotiate
-from toolfold.wire.peer import Peer
-from toolfold.wire.stdio import STDERR_LINES, StdioChannel, said
-from toolfold.wire.values import Handlers, HttpTarget, StdioTarget, Target, WireOptions
+from toolfold.wire.dispatcher import Dispatcher
+from toolfold.wire.negotiation import NegotiationPlan, negotiate
+from toolfold.wire.stdio import STDERR_LINES, StdioTransport, stderr_suffix
+from toolfold.wire.types import Handlers, HttpTarget, StdioTarget, Target, WireOptions
 
-DEFAULT_OPTIONS = WireOptions()
-DEFAULT_HANDLERS = Handlers()
+_DEFAULT_OPTIONS = WireOptions()
+_DEFAULT_HANDLERS = Handlers()
 
 
 async def connect(
     target: Target,
     *,
-    options: WireOptions = DEFAULT_OPTIONS,
-    handlers: Handlers = DEFAULT_HANDLERS,
+    options: WireOptions = _DEFAULT_OPTIONS,
+    handlers: Handlers = _DEFAULT_HANDLERS,
     era: Era | None = None,
 ) -> Connection:
     """Opens a connection.
@@ -36,13 +36,13 @@ async def connect(
     try:
         async with asyncio.timeout(options.start_timeout_s):
             if isinstance(target, HttpTarget):
-                from toolfold.wire.http_open import open_http
+                from toolfold.wire.http import open_http
 
                 return await open_http(target, options, handlers, era)
             return await _open_stdio(_Start(target, options, handlers, last_words), era)
     except TimeoutError:
         raise ServerTimeout(
-            f"the server was not ready within {options.start_timeout_s:g} seconds{said(last_words)}",
+            f"the server was not ready within {options.start_timeout_s:g} seconds{stderr_suffix(last_words)}",
             hints=tuple(last_words),
             next_action="start it by hand to see what it waits for, or allow more time with `start_timeout_s`",
         ) from None
@@ -56,11 +56,11 @@ class _Start(Struct, frozen=True):
     handlers: Handlers
     last_words: deque[str]
 
-    async def run(self, plan: Plan) -> Connection:
+    async def run(self, plan: NegotiationPlan) -> Connection:
         options = self.options
         self.last_words.clear()
-        peer = Peer(self.handlers, options.capabilities)
-        connection = Connection(StdioChannel(self.target, options, peer, self.last_words), peer, options)
+        peer = Dispatcher(self.handlers, options.capabilities)
+        connection = Connection(StdioTransport(self.target, options, peer, self.last_words), peer, options)
         try:
             await negotiate(connection, options, plan)
         except BaseException:
@@ -72,13 +72,13 @@ class _Start(Struct, frozen=True):
 async def _open_stdio(start: _Start, era: Era | None) -> Connection:
     probe, patience = start.options.probe_timeout_s, start.options.start_timeout_s / 2
     try:
-        return await start.run(Plan(era != "legacy", era != "modern", probe, patience))
+        return await start.run(NegotiationPlan(era != "legacy", era != "modern", probe, patience))
     except ServerClosed as error:
         if era == "legacy":
             raise _did_not_start(error) from error
     # It may be one of those that end when the first message is not the one they know: once more, without the probe.
     try:
-        return await start.run(Plan(False, True, probe, patience))
+        return await start.run(NegotiationPlan(False, True, probe, patience))
     except ServerClosed as error:
         raise _did_not_start(error) from error
 

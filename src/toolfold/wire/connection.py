@@ -8,29 +8,107 @@ that is for whoever holds it. Any task may call it, and any other may close it. 
 import asyncio
 import itertools
 from collections.abc import Awaitable
+from typing import Protocol
 
 from msgspec import Raw
 
 from toolfold.errors import RemoteError, ServerClosed, ServerTimeout, UpstreamError
 from toolfold.types import Era, ServerInfo
-from toolfold.wire import inputs as asking
-from toolfold.wire import jsonrpc, listing
-from toolfold.wire.channel import NO_HEADERS, Channel, Head
+from toolfold.wire import input_required as asking
+from toolfold.wire import jsonrpc
+from toolfold.wire import tool_list as listing
 from toolfold.wire.deadlines import Deadlines
-from toolfold.wire.headers import NAMED, ParameterHeaders
-from toolfold.wire.meta import MetaWriter, members, split_meta, with_meta
-from toolfold.wire.peer import Peer, Pending, capability_names
-from toolfold.wire.values import NO_LIMIT, OnInput, OnProgress, OnSpilled, ToolList, WireOptions
-from toolfold.wire.watch import Watch
+from toolfold.wire.dispatcher import Dispatcher, PendingRequest, capability_names
+from toolfold.wire.headers import NAME_PARAMETERS, ParameterHeaders
+from toolfold.wire.meta import MetaWriter, insert_meta, parse_object, split_meta
+from toolfold.wire.transport import NO_HEADERS, RequestHead, Transport
+from toolfold.wire.types import NO_TIMEOUT, TOOLS_CHANGED, OnInput, OnProgress, OnSpilled, ToolList, WireOptions
 
-LATE_ANSWERS = 1000
+# --- Listening for changes of a modern server's tools: one long request, asked again when it ends.
+
+_LISTEN = "subscriptions/listen"
+_FIRST_PAUSE_S = 1.0
+_MAX_PAUSE_S = 60.0
+
+
+class _Listened(Protocol):
+    """What the watch needs of a connection."""
+
+    @property
+    def closed(self) -> bool: ...
+    def next_number(self) -> int: ...
+    def modern_params(self, rest: bytes) -> bytes: ...
+    def told(self, method: str, params: Raw) -> None: ...
+    def noise(self, text: str) -> None: ...
+    async def exchange(
+        self, number: int, method: str, params: bytes, head: RequestHead, *, timeout_s: float | None = None
+    ) -> Raw: ...
+
+
+class Subscription:
+    """Runs in a task of its own. A subscription that was lost may have missed a change, so one is told."""
+
+    def __init__(
+        self,
+        connection: _Listened,
+        notifications: bytes = b'{"toolsListChanged":true}',
+        changed: tuple[str, ...] = (TOOLS_CHANGED,),
+    ) -> None:
+        self._connection = connection
+        self._params = b'{"notifications":%b}' % notifications
+        self._changed = changed
+        self._task: asyncio.Task[None] | None = None
+        self.refused = ""
+        """What the server said when it refused."""
+
+    def start(self) -> None:
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._run())
+
+    def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+
+    @property
+    def stopped(self) -> bool:
+        return self._task is not None and self._task.done()
+
+    async def _run(self) -> None:
+        pause = _FIRST_PAUSE_S
+        loop = asyncio.get_running_loop()
+        while not self._connection.closed:
+            began = loop.time()
+            if not await self._listen():
+                return
+            pause = _FIRST_PAUSE_S if loop.time() - began > _MAX_PAUSE_S else min(pause * 2, _MAX_PAUSE_S)
+            await asyncio.sleep(pause)
+            for method in self._changed:
+                self._connection.told(method, Raw(b"{}"))
+
+    async def _listen(self) -> bool:
+        """One subscription to its end. False: another would end the same way."""
+        params = self._connection.modern_params(self._params)
+        try:
+            await self._connection.exchange(
+                self._connection.next_number(), _LISTEN, params, RequestHead(_LISTEN), timeout_s=NO_TIMEOUT
+            )
+        except RemoteError as error:
+            self.refused = error.message
+            self._connection.noise(f"it refuses to tell of changes: {error.message}")
+            return False
+        except UpstreamError:
+            return not self._connection.closed
+        return True
+
+
+_MAX_ABANDONED = 1000
 """How many abandoned requests are remembered, so that a late answer is not taken for noise."""
 
 
 class Connection:
     """Made by `connect`. `info` and `capabilities` are the server's."""
 
-    def __init__(self, channel: Channel, peer: Peer, options: WireOptions) -> None:
+    def __init__(self, channel: Transport, peer: Dispatcher, options: WireOptions) -> None:
         self.info = ServerInfo()
         self.capabilities = Raw(b"{}")
         self._channel = channel
@@ -42,8 +120,8 @@ class Connection:
         self._deadlines = Deadlines()
         self._modern = False
         self._headers = ParameterHeaders()
-        self._watch = Watch(self)
-        self._watches: list[Watch] = []
+        self._watch = Subscription(self)
+        self._watches: list[Subscription] = []
 
     @property
     def pid(self) -> int | None:
@@ -80,13 +158,13 @@ class Connection:
         modern server's wish for input comes back as it is, and these members go with the request: see `Call.inputs`.
         """
         rest, extra = split_meta(params)
-        head = Head(method, self._name(method, params))
+        head = RequestHead(method, self._name(method, params))
         able = None if capabilities is None else capability_names(capabilities)
 
         def once(answered: Raw | None) -> Awaitable[Raw]:
             number = next(self._numbers)
             meta = self._meta.write(self._modern, number if on_progress else None, extra, capabilities)
-            body = with_meta(asking.joined(rest, answered), meta)
+            body = insert_meta(asking.merge_members(rest, answered), meta)
             return self.exchange(
                 number, method, body, head, timeout_s=timeout_s, on_progress=on_progress, on_input=on_input, able=able
             )
@@ -113,14 +191,14 @@ class Connection:
 
         With `on_spilled` an answer that is too large to be held is given to it as a file, and `{}` comes back.
         """
-        fixed = b'{"name":%b,"arguments":%b' % (jsonrpc.quoted(name), jsonrpc.one_line(arguments))
+        fixed = b'{"name":%b,"arguments":%b' % (jsonrpc.quote(name), jsonrpc.single_line(arguments))
         able = None if capabilities is None else capability_names(capabilities)
 
         def once(answered: Raw | None) -> Awaitable[Raw]:
             number = next(self._numbers)
             written = self._meta.write(self._modern, number if on_progress else None, meta, capabilities)
-            body = fixed + (b',"_meta":' + written if written else b"") + asking.appended(answered) + b"}"
-            head = Head("tools/call", name, self._mirrored(name, arguments))
+            body = fixed + (b',"_meta":' + written if written else b"") + asking.append_members(answered) + b"}"
+            head = RequestHead("tools/call", name, self._mirrored(name, arguments))
             return self.exchange(
                 number,
                 "tools/call",
@@ -148,7 +226,9 @@ class Connection:
 
     async def notify(self, method: str, params: Raw | None = None) -> None:
         self._peer.check_open(method)
-        self._channel.post(jsonrpc.notification_message(method, None if params is None else jsonrpc.one_line(params)))
+        self._channel.post(
+            jsonrpc.notification_message(method, None if params is None else jsonrpc.single_line(params))
+        )
         await self._channel.drain()
 
     async def exchange(
@@ -156,7 +236,7 @@ class Connection:
         number: int,
         method: str,
         params: bytes,
-        head: Head,
+        head: RequestHead,
         *,
         timeout_s: float | None = None,
         on_progress: OnProgress | None = None,
@@ -169,13 +249,13 @@ class Connection:
         peer, channel = self._peer, self._channel
         peer.check_open(method)
         limit = self._options.request_timeout_s if timeout_s is None else timeout_s
-        pending = Pending(number, method, self._loop.create_future(), on_progress, on_input, able=able)
+        pending = PendingRequest(number, method, self._loop.create_future(), on_progress, on_input, able=able)
         pending.on_spilled = on_spilled
         peer.pending[number] = pending
-        deadline = self._deadlines.start(limit, pending.expire) if limit != NO_LIMIT else None
+        deadline = self._deadlines.start(limit, pending.expire) if limit != NO_TIMEOUT else None
         try:
             if channel.congested:
-                await _room(channel, pending.future)
+                await _wait_for_room(channel, pending.future)
             channel.start(pending, jsonrpc.request_message(number, method, params), head)
             return await pending.future
         except asyncio.CancelledError:
@@ -183,17 +263,17 @@ class Connection:
             raise
         except ServerTimeout:
             self._abandon(pending, "it took too long", quiet)
-            raise _too_late(method, limit) from None
+            raise _timed_out(method, limit) from None
         finally:
             if deadline is not None:
                 deadline.stop()
             peer.pending.pop(number, None)
             channel.finish(pending)
 
-    def _abandon(self, pending: Pending, reason: str, quiet: bool) -> None:
+    def _abandon(self, pending: PendingRequest, reason: str, quiet: bool) -> None:
         if self.closed:
             return
-        if len(self._peer.abandoned) >= LATE_ANSWERS:
+        if len(self._peer.abandoned) >= _MAX_ABANDONED:
             self._peer.abandoned.clear()
         self._peer.abandoned.add(pending.number)
         if not quiet:
@@ -205,12 +285,12 @@ class Connection:
 
     def _asks(self, method: str, result: Raw, inputs: Raw | None) -> bool:
         """Whether a modern server may ask for input with this result, and that is not passed on."""
-        if inputs is not None or not self._modern or method not in asking.METHODS:
+        if inputs is not None or not self._modern or method not in asking.INPUT_METHODS:
             return False
-        return asking.may_be_required(result)
+        return asking.may_require_input(result)
 
     async def _rounds(
-        self, method: str, result: Raw, once: asking.Once, on_input: OnInput | None, able: frozenset[str] | None
+        self, method: str, result: Raw, once: asking.SendRequest, on_input: OnInput | None, able: frozenset[str] | None
     ) -> Raw:
         """Repeats a modern request with the answers to what the server asked for."""
 
@@ -219,14 +299,14 @@ class Connection:
                 return None
             return on_input or self._peer.handlers.on_request
 
-        return await asking.rounds(method, result, once, who, self._options.max_input_rounds)
+        return await asking.run_input_rounds(method, result, once, who, self._options.max_input_rounds)
 
     def _name(self, method: str, params: Raw | None) -> str | None:
-        key = NAMED.get(method)
+        key = NAME_PARAMETERS.get(method)
         if key is None or params is None or not self._mirrors:
             return None
-        value = members(params).get(key)
-        return jsonrpc.text_of(value) if value is not None else None
+        value = parse_object(params).get(key)
+        return jsonrpc.parse_string(value) if value is not None else None
 
     @property
     def _mirrors(self) -> bool:
@@ -249,12 +329,12 @@ class Connection:
 
     def watch_tools(self) -> None:
         """Asks a modern server to tell when its tools change. A legacy server does so unasked."""
-        if self._modern and listing.tells_changes(self.capabilities):
+        if self._modern and listing.announces_tool_changes(self.capabilities):
             self._watch.start()
 
-    def subscribe(self, notifications: bytes, changed: tuple[str, ...] = ()) -> Watch:
+    def subscribe(self, notifications: bytes, changed: tuple[str, ...] = ()) -> Subscription:
         """Asks a modern server for these notifications until `stop`. `changed` is told when some may be missing."""
-        watch = Watch(self, notifications, changed)
+        watch = Subscription(self, notifications, changed)
         self._watches = [one for one in self._watches if not one.stopped]
         self._watches.append(watch)
         watch.start()
@@ -265,7 +345,7 @@ class Connection:
 
     def modern_params(self, rest: bytes) -> bytes:
         """Parameters of a request of the handshake itself or of a subscription, with the modern `_meta`."""
-        return with_meta(Raw(rest), self._meta.write(True, None, None, None))
+        return insert_meta(Raw(rest), self._meta.write(True, None, None, None))
 
     def told(self, method: str, params: Raw) -> None:
         """Tells the handlers of a notification that we made ourselves."""
@@ -296,7 +376,7 @@ class Connection:
         await self._channel.aclose()
 
 
-async def _room(channel: Channel, answer: "asyncio.Future[Raw]") -> None:
+async def _wait_for_room(channel: Transport, answer: "asyncio.Future[Raw]") -> None:
     """Waits for room to send, but no longer than somebody waits for the answer."""
     room = asyncio.ensure_future(channel.drain())
     try:
@@ -308,7 +388,7 @@ async def _room(channel: Channel, answer: "asyncio.Future[Raw]") -> None:
         answer.result()
 
 
-def _too_late(method: str, limit: float) -> ServerTimeout:
+def _timed_out(method: str, limit: float) -> ServerTimeout:
     return ServerTimeout(
         f"the server did not answer {method} within {limit:g} seconds",
         next_action="ask for less, try again, or allow more time for this server",

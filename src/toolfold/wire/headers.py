@@ -12,20 +12,20 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
-from toolfold.wire.jsonrpc import UNREADABLE
-from toolfold.wire.values import ToolList
+from toolfold.wire.jsonrpc import DECODE_ERRORS
+from toolfold.wire.types import ToolList
 
-NAMED = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+NAME_PARAMETERS = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 """Which parameter of which method is the `Mcp-Name`."""
 
-MARK = "x-mcp-header"
+HEADER_KEYWORD = "x-mcp-header"
 
 _PLAIN = re.compile(r"[\x20-\x7e]*")
 _MARKER = re.compile(r"=\?base64\?.*\?=")
 _TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
-_KINDS = frozenset({"string", "integer", "boolean"})
+_TYPES = frozenset({"string", "integer", "boolean"})
 
-_ONE = frozenset(
+_SINGLE_SCHEMAS = frozenset(
     {
         "additionalProperties",
         "contains",
@@ -40,21 +40,21 @@ _ONE = frozenset(
         "unevaluatedProperties",
     }
 )
-_MANY = frozenset({"allOf", "anyOf", "oneOf", "prefixItems"})
-_NAMED_SCHEMAS = frozenset({"patternProperties", "dependentSchemas", "$defs", "definitions"})
+_SCHEMA_LISTS = frozenset({"allOf", "anyOf", "oneOf", "prefixItems"})
+_SCHEMA_MAPS = frozenset({"patternProperties", "dependentSchemas", "$defs", "definitions"})
 
-Place = tuple[str, ...] | None
+_Path = tuple[str, ...] | None
 """The property names from the root, or nothing where something other than `properties` was crossed."""
 
 
-def header_value(text: str) -> str:
+def encode_header(text: str) -> str:
     """As it is where a header can carry it, else base64 in a marker."""
     if _PLAIN.fullmatch(text) and text == text.strip() and not _MARKER.fullmatch(text):
         return text
     return f"=?base64?{base64.b64encode(text.encode('utf-8', 'surrogatepass')).decode()}?="
 
 
-def read_value(text: str) -> str | None:
+def decode_header(text: str) -> str | None:
     """What a header says: as it stands, or in base64 within its marker; nothing where that is broken."""
     if not (text.startswith("=?base64?") and text.endswith("?=")):
         return text
@@ -64,16 +64,16 @@ def read_value(text: str) -> str | None:
         return None
 
 
-def wrongly_repeated(schema: Raw, arguments: Raw, headers: Mapping[str, str]) -> str:
+def mismatched_header(schema: Raw, arguments: Raw, headers: Mapping[str, str]) -> str:
     """The first header that does not say what the marked parameter says; nothing where all do. `headers` have names in
     small letters."""
     values = msgspec.json.decode(arguments)
     for place, part in _schemas(msgspec.json.decode(schema)):
-        if not place or MARK not in part:
+        if not place or HEADER_KEYWORD not in part:
             continue
-        name = f"Mcp-Param-{part[MARK]}"
+        name = f"Mcp-Param-{part[HEADER_KEYWORD]}"
         given = headers.get(name.lower())
-        if (read_value(given) if given is not None else None) != _shown(_at(values, place)):
+        if (decode_header(given) if given is not None else None) != _header_text(_value_at(values, place)):
             return name
     return ""
 
@@ -94,82 +94,84 @@ class ParameterHeaders:
             return {}
         try:
             values = msgspec.json.decode(arguments)
-        except UNREADABLE:
+        except DECODE_ERRORS:
             return {}
-        found = ((token, _shown(_at(values, place))) for place, token in wanted.items())
-        return {f"Mcp-Param-{token}": header_value(text) for token, text in found if text is not None}
+        found = ((token, _header_text(_value_at(values, place))) for place, token in wanted.items())
+        return {f"Mcp-Param-{token}": encode_header(text) for token, text in found if text is not None}
 
     def learn(self, tools: ToolList) -> ToolList:
         """Reads the marks; gives the list back without the tools that mark wrongly."""
         kept, warnings, wanted = [], list(tools.warnings), {}
         for raw in tools.tools:
-            if MARK.encode() not in bytes(raw):
+            if HEADER_KEYWORD.encode() not in bytes(raw):
                 kept.append(raw)
                 continue
             tool = msgspec.json.decode(raw)
             schema = tool.get("inputSchema")
-            problem = wrong_mark(schema)
+            problem = _keyword_problem(schema)
             if problem:
                 warnings.append(f"the tool {tool['name']!r} was left out: {problem}")
                 continue
             kept.append(raw)
             wanted[tool["name"]] = {
-                place: schema[MARK] for place, schema in _schemas(schema) if place and MARK in schema
+                place: schema[HEADER_KEYWORD]
+                for place, schema in _schemas(schema)
+                if place and HEADER_KEYWORD in schema
             }
         self._wanted = wanted
         return msgspec.structs.replace(tools, tools=tuple(kept), warnings=tuple(warnings))
 
 
-def wrong_mark(schema: Any) -> str:
+def _keyword_problem(schema: Any) -> str:
     """What is wrong with the marks of an input schema; nothing where all is well."""
     seen: set[str] = set()
     for place, part in _schemas(schema):
-        if MARK not in part:
+        if HEADER_KEYWORD not in part:
             continue
-        problem = _wrong(place, part, seen)
+        problem = _problem_at(place, part, seen)
         if problem:
             return problem
     return ""
 
 
-def _wrong(place: Place, part: dict[str, Any], seen: set[str]) -> str:
+def _problem_at(place: _Path, part: dict[str, Any], seen: set[str]) -> str:
     if not place:
-        return f"its {MARK} stands where no single parameter is"
-    token, where = part[MARK], ".".join(place)
+        return f"its {HEADER_KEYWORD} stands where no single parameter is"
+    token, where = part[HEADER_KEYWORD], ".".join(place)
     if not isinstance(token, str) or not _TOKEN.fullmatch(token):
-        return f"the {MARK} of {where!r} is no name for a header"
-    if not isinstance(part.get("type"), str) or part["type"] not in _KINDS:
-        return f"the {MARK} of {where!r} is only allowed on a string, an integer or a boolean"
+        return f"the {HEADER_KEYWORD} of {where!r} is no name for a header"
+    if not isinstance(part.get("type"), str) or part["type"] not in _TYPES:
+        return f"the {HEADER_KEYWORD} of {where!r} is only allowed on a string, an integer or a boolean"
     if token.lower() in seen:
-        return f"the {MARK} of {where!r} names a header twice"
+        return f"the {HEADER_KEYWORD} of {where!r} names a header twice"
     seen.add(token.lower())
     return ""
 
 
-def _schemas(root: Any) -> Iterator[tuple[Place, dict[str, Any]]]:
+def _schemas(root: Any) -> Iterator[tuple[_Path, dict[str, Any]]]:
     """Every place of a schema where a schema stands, without following references."""
-    stack: list[tuple[Place, Any]] = [((), root)]
+    stack: list[tuple[_Path, Any]] = [((), root)]
     while stack:
         place, part = stack.pop()
         if isinstance(part, dict):
             yield place, part
             for keyword, value in part.items():
-                stack.extend(_inside(place, keyword, value))
+                stack.extend(_subschemas(place, keyword, value))
 
 
-def _inside(place: Place, keyword: str, value: Any) -> list[tuple[Place, Any]]:
+def _subschemas(place: _Path, keyword: str, value: Any) -> list[tuple[_Path, Any]]:
     if keyword == "properties" and isinstance(value, dict):
         return [((*place, name) if place is not None else None, part) for name, part in value.items()]
-    if keyword in _ONE:
+    if keyword in _SINGLE_SCHEMAS:
         return [(None, value)]
-    if keyword in _MANY and isinstance(value, list):
+    if keyword in _SCHEMA_LISTS and isinstance(value, list):
         return [(None, part) for part in value]
-    if keyword in _NAMED_SCHEMAS and isinstance(value, dict):
+    if keyword in _SCHEMA_MAPS and isinstance(value, dict):
         return [(None, part) for part in value.values()]
     return []
 
 
-def _at(values: Any, place: tuple[str, ...]) -> Any:
+def _value_at(values: Any, place: tuple[str, ...]) -> Any:
     for name in place:
         if not isinstance(values, dict):
             return None
@@ -177,7 +179,7 @@ def _at(values: Any, place: tuple[str, ...]) -> Any:
     return values
 
 
-def _shown(value: Any) -> str | None:
+def _header_text(value: Any) -> str | None:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str | int | float):

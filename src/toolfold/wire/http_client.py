@@ -12,44 +12,44 @@ from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
 from toolfold.errors import ProtocolViolation, ServerClosed, ServerUnavailable, UpstreamError
-from toolfold.wire.jsonrpc import ABSENT, UNREADABLE, read_envelope, remote_error
-from toolfold.wire.spill import Spill, Spiller
-from toolfold.wire.values import HttpTarget, WireOptions
+from toolfold.wire.jsonrpc import ABSENT, DECODE_ERRORS, parse_envelope, remote_error
+from toolfold.wire.spill import Spill, SpillPolicy
+from toolfold.wire.types import HttpTarget, WireOptions
 
 if TYPE_CHECKING:
     import ssl
 
     import httpx2
 
-MAX_REDIRECTS = 5
-ERROR_BODY_BYTES = 65536
+_MAX_REDIRECTS = 5
+_ERROR_BODY_BYTES = 65536
 JSON_TYPE = "application/json"
 STREAM_TYPE = "text/event-stream"
 
 
-_ours: ContextVar[bool] = ContextVar("_ours", default=False)
+_own_request: ContextVar[bool] = ContextVar("_ours", default=False)
 
 
-def _not_ours(record: logging.LogRecord) -> bool:
+def _is_foreign(record: logging.LogRecord) -> bool:
     """`httpx2` logs whole addresses, and an address may hold a key: our own requests are kept out of its log."""
-    return not _ours.get()
+    return not _own_request.get()
 
 
-Rewrite = Callable[[bytes], bytes]
+_Rewrite = Callable[[bytes], bytes]
 
 
-class TooLarge(Exception):
+class BodyTooLarge(Exception):
     """A body is over the cap."""
 
 
-class Http:
+class HttpClient:
     """A client for one target."""
 
     def __init__(self, target: HttpTarget, options: WireOptions) -> None:
         import httpx2
 
-        logging.getLogger("httpx2").addFilter(_not_ours)
-        self._headers = _checked(target.headers)
+        logging.getLogger("httpx2").addFilter(_is_foreign)
+        self._headers = _check_headers(target.headers)
         try:
             self.url = httpx2.URL(target.url)
         except httpx2.InvalidURL as error:
@@ -62,7 +62,7 @@ class Http:
             timeout=httpx2.Timeout(None, connect=options.start_timeout_s),
             limits=httpx2.Limits(max_connections=None, max_keepalive_connections=16, keepalive_expiry=30),
             follow_redirects=False,
-            trust_env=not is_this_machine(self.url.host),
+            trust_env=not is_loopback(self.url.host),
         )
 
     @contextlib.asynccontextmanager
@@ -79,26 +79,26 @@ class Http:
             finally:
                 await response.aclose()
         except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.ProxyError, httpx2.UnsupportedProtocol) as error:
-            raise self._unreachable(_words(error)) from None
+            raise self._unreachable(_reason(error)) from None
         except httpx2.LocalProtocolError:
             raise ServerUnavailable(
                 "the request could not be written: a header of this server's configuration cannot be sent",
                 next_action="check `headers` of this server",
             ) from None
         except httpx2.RequestError as error:
-            raise self.cut_off(_words(error)) from None
+            raise self.cut_off(_reason(error)) from None
 
     async def _send(
         self, method: str, url: "httpx2.URL", headers: dict[str, str], content: bytes | None
     ) -> "httpx2.Response":
-        for _ in range(MAX_REDIRECTS):
+        for _ in range(_MAX_REDIRECTS):
             everything = [*self._headers, *((name.encode(), value.encode()) for name, value in headers.items())]
             request = self._client.build_request(method, url, headers=everything, content=content)
-            mark = _ours.set(True)
+            mark = _own_request.set(True)
             try:
                 response = await self._client.send(request, stream=True)
             finally:
-                _ours.reset(mark)
+                _own_request.reset(mark)
             if not response.has_redirect_location:
                 return response
             await response.aclose()
@@ -144,12 +144,12 @@ class Http:
     async def refusal(self, response: "httpx2.Response") -> UpstreamError:
         """What an answer with an error status means."""
         try:
-            body = await read_body(response, ERROR_BODY_BYTES)
-        except TooLarge:
+            body = await read_body(response, _ERROR_BODY_BYTES)
+        except BodyTooLarge:
             body = b""
         try:
-            message = read_envelope(body)
-        except UNREADABLE:
+            message = parse_envelope(body)
+        except DECODE_ERRORS:
             message = None
         if message is not None and message.error is not ABSENT and bytes(message.error) != b"null":
             error = remote_error(message.error)
@@ -173,7 +173,7 @@ class Http:
         )
 
 
-def is_this_machine(host: str | None) -> bool:
+def is_loopback(host: str | None) -> bool:
     """Whether a name or an address is this machine's own: no other machine is reached by it, and none needs a proxy."""
     try:
         return host == "localhost" or ip_address(host or "").is_loopback
@@ -187,12 +187,12 @@ async def read_body(response: "httpx2.Response", limit: int) -> bytes:
     async for part in response.aiter_bytes():
         size += len(part)
         if size > limit:
-            raise TooLarge
+            raise BodyTooLarge
         parts.append(part)
     return b"".join(parts)
 
 
-async def read_start(response: "httpx2.Response", most: int) -> bytes:
+async def read_prefix(response: "httpx2.Response", most: int) -> bytes:
     """The beginning of a body; the rest is left unread."""
     parts, size = [], 0
     async for part in response.aiter_bytes():
@@ -204,7 +204,7 @@ async def read_start(response: "httpx2.Response", most: int) -> bytes:
 
 
 async def read_message(
-    response: "httpx2.Response", limit: int, spiller: Spiller | None, rewrite: Rewrite | None = None
+    response: "httpx2.Response", limit: int, spiller: SpillPolicy | None, rewrite: _Rewrite | None = None
 ) -> bytes | Spill:
     """The same for a message; one that is too large to be held goes to a file, where there is a place for it.
 
@@ -240,7 +240,7 @@ def content_type(response: "httpx2.Response") -> str:
     return str(response.headers.get("content-type", "")).partition(";")[0].strip().lower()
 
 
-def _words(error: Exception) -> str:
+def _reason(error: Exception) -> str:
     return str(error) or type(error).__name__
 
 
@@ -251,7 +251,7 @@ def _bad_address() -> ServerUnavailable:
     )
 
 
-def _checked(headers: dict[str, str]) -> list[tuple[bytes, bytes]]:
+def _check_headers(headers: dict[str, str]) -> list[tuple[bytes, bytes]]:
     """The target's headers as bytes; values that no header can carry are refused without showing them."""
     for name, value in headers.items():
         if not name.isascii() or not name.isprintable() or any(ord(character) < 32 for character in value):

@@ -18,7 +18,7 @@ Parts = tuple[bytes | memoryview, ...]
 ABSENT = Raw(b"")
 """Stands for a member that the message does not have."""
 
-NULL = Raw(b"null")
+_NULL = Raw(b"null")
 
 PARSE_ERROR = -32700
 INVALID_REQUEST = -32600
@@ -29,13 +29,13 @@ HEADER_MISMATCH = -32020
 MISSING_CAPABILITY = -32021
 UNSUPPORTED_VERSION = -32022
 
-MESSAGE_LIMIT = 2000
+_MESSAGE_LIMIT = 2000
 
-REMEMBERED = 4096
+CACHEABLE_BYTES = 4096
 """A client says the same of itself with every request. What is no longer than this is read once and remembered, so that
 nobody can fill the memory with it."""
 
-_NEXT = {
+_NEXT_ACTIONS = {
     INVALID_PARAMS: "correct the arguments, and call again",
     METHOD_NOT_FOUND: "read the server's list again: it does not know this",
     MISSING_CAPABILITY: "call it from a client that declares this capability",
@@ -43,7 +43,7 @@ _NEXT = {
     HEADER_MISMATCH: "connect again; if it stays, a proxy on the way changes headers",
 }
 
-UNREADABLE = (msgspec.MsgspecError, UnicodeError, RecursionError)
+DECODE_ERRORS = (msgspec.MsgspecError, UnicodeError, RecursionError)
 """What reading bytes that are no proper JSON may raise."""
 
 
@@ -81,23 +81,23 @@ _envelope = msgspec.json.Decoder(Envelope)
 _error = msgspec.json.Decoder(_Error)
 _cancelled = msgspec.json.Decoder(_Cancelled)
 
-read_envelope = _envelope.decode
+parse_envelope = _envelope.decode
 """Bytes to an `Envelope`; raises one of `UNREADABLE`."""
 
 encode = msgspec.json.Encoder().encode
 
 
-def text_of(raw: Raw) -> str | None:
+def parse_string(raw: Raw) -> str | None:
     """A JSON string, or nothing."""
     if raw is ABSENT:
         return None
     try:
         return msgspec.json.decode(raw, type=str)
-    except UNREADABLE:
+    except DECODE_ERRORS:
         return None
 
 
-def number_of(identifier: object) -> int | None:
+def parse_number(identifier: object) -> int | None:
     """The request number that an answer means. Some servers give `7` back as `"7"` or `7.0`."""
     if isinstance(identifier, bool):
         return None
@@ -111,18 +111,18 @@ def number_of(identifier: object) -> int | None:
 
 
 @lru_cache(maxsize=256)
-def quoted(text: str) -> bytes:
+def quote(text: str) -> bytes:
     return encode(text)
 
 
 def request_message(number: int, method: str, params: bytes) -> bytes:
-    return b'{"jsonrpc":"2.0","id":%d,"method":%b,"params":%b}' % (number, quoted(method), params)
+    return b'{"jsonrpc":"2.0","id":%d,"method":%b,"params":%b}' % (number, quote(method), params)
 
 
 def notification_message(method: str, params: bytes | None) -> bytes:
     if params is None:
-        return b'{"jsonrpc":"2.0","method":%b}' % quoted(method)
-    return b'{"jsonrpc":"2.0","method":%b,"params":%b}' % (quoted(method), params)
+        return b'{"jsonrpc":"2.0","method":%b}' % quote(method)
+    return b'{"jsonrpc":"2.0","method":%b,"params":%b}' % (quote(method), params)
 
 
 def cancelled_message(number: int, reason: str) -> bytes:
@@ -130,11 +130,11 @@ def cancelled_message(number: int, reason: str) -> bytes:
     return notification_message("notifications/cancelled", encode({"requestId": number, "reason": reason}))
 
 
-def cancelled_by(params: Raw) -> int | float | str | None:
+def cancelled_id(params: Raw) -> int | float | str | None:
     """The id of the request that such a notification means."""
     try:
         return _cancelled.decode(params).requestId
-    except UNREADABLE:
+    except DECODE_ERRORS:
         return None
 
 
@@ -160,7 +160,7 @@ def _identifier(identifier: object) -> bytes:
     return b"%d" % identifier if isinstance(identifier, int) else encode(identifier)
 
 
-def one_line(raw: Raw | bytes) -> bytes:
+def single_line(raw: Raw | bytes) -> bytes:
     """The same JSON without line breaks, which would cut it in two on a pipe. Usually nothing is to do."""
     text = bytes(raw)
     if b"\n" in text or b"\r" in text:
@@ -172,20 +172,20 @@ def remote_error(error: Raw) -> RemoteError:
     """A server's error, read leniently: members may be missing, of the wrong kind, or the whole may be a string."""
     try:
         found = _error.decode(error)
-    except UNREADABLE:
+    except DECODE_ERRORS:
         found = _lenient_error(error)
     message = found.message or "the server gave no reason"
     return RemoteError(
-        message[:MESSAGE_LIMIT], rpc_code=found.code, data=found.data, next_action=_NEXT.get(found.code, "")
+        message[:_MESSAGE_LIMIT], rpc_code=found.code, data=found.data, next_action=_NEXT_ACTIONS.get(found.code, "")
     )
 
 
 def _lenient_error(error: Raw) -> _Error:
     try:
         value = msgspec.json.decode(error)
-    except UNREADABLE:
+    except DECODE_ERRORS:
         return _Error()
     if not isinstance(value, dict):
         return _Error(message=value if isinstance(value, str) else "")
     code, message = value.get("code"), value.get("message")
-    return _Error(number_of(code) or 0, message if isinstance(message, str) else "", value.get("data"))
+    return _Error(parse_number(code) or 0, message if isinstance(message, str) else "", value.get("data"))

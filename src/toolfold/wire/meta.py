@@ -8,25 +8,25 @@ from functools import lru_cache
 import msgspec
 from msgspec import Raw
 
-from toolfold.wire.jsonrpc import REMEMBERED, UNREADABLE, encode, one_line
-from toolfold.wire.values import MODERN_VERSION, WireOptions
+from toolfold.wire.jsonrpc import CACHEABLE_BYTES, DECODE_ERRORS, encode, single_line
+from toolfold.wire.types import MODERN_VERSION, WireOptions
 
-PREFIX = "io.modelcontextprotocol/"
-VERSION_KEY = PREFIX + "protocolVersion"
-INFO_KEY = PREFIX + "clientInfo"
-SERVER_KEY = PREFIX + "serverInfo"
-CAPABILITIES_KEY = PREFIX + "clientCapabilities"
-OURS = frozenset({VERSION_KEY, INFO_KEY, CAPABILITIES_KEY, "progressToken"})
+META_PREFIX = "io.modelcontextprotocol/"
+PROTOCOL_VERSION_KEY = META_PREFIX + "protocolVersion"
+CLIENT_INFO_KEY = META_PREFIX + "clientInfo"
+SERVER_INFO_KEY = META_PREFIX + "serverInfo"
+CLIENT_CAPABILITIES_KEY = META_PREFIX + "clientCapabilities"
+_RESERVED = frozenset({PROTOCOL_VERSION_KEY, CLIENT_INFO_KEY, CLIENT_CAPABILITIES_KEY, "progressToken"})
 """What a caller's own `_meta` cannot set: it is true of this client only."""
 
 _members = msgspec.json.Decoder(dict[str, Raw])
 
 
-def members(raw: Raw | bytes) -> dict[str, Raw]:
+def parse_object(raw: Raw | bytes) -> dict[str, Raw]:
     """The members of a JSON object, each undecoded. Anything else is the caller's mistake."""
     try:
         return _members.decode(raw)
-    except UNREADABLE as error:
+    except DECODE_ERRORS as error:
         raise ValueError("a JSON object is needed here") from error
 
 
@@ -36,13 +36,13 @@ class MetaWriter:
     def __init__(self, options: WireOptions) -> None:
         info = encode({"name": options.client_name, "version": options.client_version})
         self._base = b'"%b":"%b","%b":%b,"%b":' % (
-            VERSION_KEY.encode(),
+            PROTOCOL_VERSION_KEY.encode(),
             MODERN_VERSION.encode(),
-            INFO_KEY.encode(),
+            CLIENT_INFO_KEY.encode(),
             info,
-            CAPABILITIES_KEY.encode(),
+            CLIENT_CAPABILITIES_KEY.encode(),
         )
-        self._capabilities = one_line(options.capabilities)
+        self._capabilities = single_line(options.capabilities)
         self._constant = b"{" + self._base + self._capabilities + b"}"
         self._remembered = lru_cache(maxsize=64)(self._written)
 
@@ -53,7 +53,7 @@ class MetaWriter:
                 return self._constant if modern else b""
             own = b"" if extra is None else bytes(extra)
             able = b"" if capabilities is None else bytes(capabilities)
-            if len(own) + len(able) <= REMEMBERED:
+            if len(own) + len(able) <= CACHEABLE_BYTES:
                 return self._remembered(modern, own or None, able or None)
         return self._written(modern, extra, capabilities, token)
 
@@ -62,17 +62,21 @@ class MetaWriter:
     ) -> bytes:
         parts = []
         if modern:
-            parts.append(self._base + (self._capabilities if capabilities is None else one_line(capabilities)))
+            parts.append(self._base + (self._capabilities if capabilities is None else single_line(capabilities)))
         if token is not None:
             parts.append(b'"progressToken":%d' % token)
         if extra is not None:
-            parts += [encode(key) + b":" + one_line(value) for key, value in members(extra).items() if key not in OURS]
+            parts += [
+                encode(key) + b":" + single_line(value)
+                for key, value in parse_object(extra).items()
+                if key not in _RESERVED
+            ]
         return b"{" + b",".join(parts) + b"}" if parts else b""
 
 
-def with_meta(params: Raw | None, meta: bytes) -> bytes:
+def insert_meta(params: Raw | None, meta: bytes) -> bytes:
     """`params` with this `_meta`."""
-    text = one_line(params).strip() if params is not None else b"{}"
+    text = single_line(params).strip() if params is not None else b"{}"
     if not meta:
         return text
     if text[:1] != b"{":
@@ -88,6 +92,6 @@ def split_meta(params: Raw | None) -> tuple[Raw | None, Raw | None]:
     text = bytes(params)
     if b"meta" not in text and b"\\u" not in text:
         return params, None
-    found = members(params)
+    found = parse_object(params)
     extra = found.pop("_meta", None)
     return (Raw(encode(found)), extra) if extra is not None else (params, None)

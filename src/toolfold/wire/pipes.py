@@ -11,16 +11,18 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
-READ_SIZE = 1 << 16
-LARGEST_READ = 1 << 20
-PIPE_SIZE = 1 << 20
-HIGH_WATER = 1 << 20
+from toolfold.wire.spill import EDGE_BYTES, Spill, SpillPolicy
+
+_READ_SIZE = 1 << 16
+_MAX_READ_SIZE = 1 << 20
+_PIPE_SIZE = 1 << 20
+_HIGH_WATER = 1 << 20
 
 
-def widen(descriptor: int) -> None:
+def enlarge_pipe(descriptor: int) -> None:
     """A larger pipe takes a large message in fewer steps. Where that is not to be had, it works all the same."""
     with contextlib.suppress(OSError, AttributeError):
-        fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, PIPE_SIZE)
+        fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, _PIPE_SIZE)
 
 
 class PipeReader:
@@ -32,7 +34,7 @@ class PipeReader:
         self._on_data = on_data
         self._on_end = on_end
         self._open = True
-        self._size = READ_SIZE
+        self._size = _READ_SIZE
         self._loop.add_reader(descriptor, self._read)
 
     def _read(self) -> None:
@@ -43,7 +45,7 @@ class PipeReader:
         except OSError:
             data = b""
         # A message that fills one reading is large: the next takes more at once. Small ones keep small buffers.
-        self._size = min(self._size * 4, LARGEST_READ) if len(data) == self._size else READ_SIZE
+        self._size = min(self._size * 4, _MAX_READ_SIZE) if len(data) == self._size else _READ_SIZE
         if data:
             self._on_data(data)
         elif self._open:
@@ -54,7 +56,7 @@ class PipeReader:
         """Takes what lies in the pipe now, but never more than one pipe holds: a writer may still be at it."""
         for _ in range(32):
             try:
-                data = os.read(self._descriptor, READ_SIZE) if self._open else b""
+                data = os.read(self._descriptor, _READ_SIZE) if self._open else b""
             except OSError:
                 return
             if not data:
@@ -82,7 +84,7 @@ class PipeWriter:
 
     @property
     def congested(self) -> bool:
-        return self._size > HIGH_WATER
+        return self._size > _HIGH_WATER
 
     async def empty(self) -> None:
         """Waits until everything was taken."""
@@ -162,3 +164,106 @@ class PipeWriter:
             self._loop.remove_writer(self._descriptor)
             os.close(self._descriptor)
             self._release()
+
+
+# --- Bytes from a pipe to lines, in time linear in the bytes, whatever the size of a line and of the pieces.
+
+
+class LineFramer:
+    """Feed it pieces; it gives each whole line to `on_line` and the edges of each oversized one to `on_oversized`.
+
+    With a `spiller` those go to `on_spilled` instead, whole.
+    """
+
+    def __init__(
+        self,
+        max_bytes: int,
+        on_line: Callable[[bytes], None],
+        on_oversized: Callable[[bytes, bytes, int], None],
+        *,
+        spiller: SpillPolicy | None = None,
+        on_spilled: Callable[[Spill], None] | None = None,
+    ) -> None:
+        self._max = max_bytes if spiller is None else spiller.threshold
+        self._spiller = spiller
+        self._on_spilled = on_spilled
+        self._spill: Spill | None = None
+        self._on_line = on_line
+        self._on_oversized = on_oversized
+        self._parts: list[bytes] = []
+        self._size = 0
+        self._head = b""
+        self._tail = b""
+        self._skipping = False
+
+    def feed(self, data: bytes) -> None:
+        start = 0
+        while (end := data.find(b"\n", start)) >= 0:
+            self._finish(data[start:end])
+            start = end + 1
+        if start < len(data):
+            self._keep(data[start:] if start else data)
+
+    def rest(self) -> bytes:
+        """The pipe ended: what came after the last newline."""
+        parts, self._parts, self._size, self._skipping = self._parts, [], 0, False
+        return b"".join(parts)
+
+    def rest_spilled(self) -> Spill | None:
+        """The same, where it was too large to be held."""
+        spill, self._spill = self._spill, None
+        return spill
+
+    def _finish(self, rest: bytes) -> None:
+        if not self._size and len(rest) <= self._max:
+            if rest:
+                self._on_line(rest)
+            return
+        self._keep(rest)
+        parts, size, self._parts, self._size = self._parts, self._size, [], 0
+        if self._spill is not None and self._on_spilled is not None:
+            spill, self._spill = self._spill, None
+            self._on_spilled(spill)
+        elif self._skipping:
+            self._skipping = False
+            head, tail, self._head, self._tail = self._head, self._tail, b"", b""
+            self._on_oversized(head, tail, size)
+        else:
+            self._on_line(b"".join(parts))
+
+    def _keep(self, piece: bytes) -> None:
+        self._size += len(piece)
+        if self._spill is not None:
+            self._spill.write(piece)
+            return
+        if self._skipping:
+            self._tail = (self._tail + piece[-EDGE_BYTES:])[-EDGE_BYTES:]
+            return
+        self._parts.append(piece)
+        if self._size <= self._max:
+            return
+        if self._spiller is not None:
+            self._spill = self._spiller.open(self._parts)
+        else:
+            self._skipping = True
+            self._head = _first_bytes(self._parts, EDGE_BYTES)
+            self._tail = _last_bytes(self._parts, EDGE_BYTES)
+        self._parts = []
+
+
+def _first_bytes(parts: list[bytes], size: int) -> bytes:
+    taken = b""
+    for part in parts:
+        taken += part[: size - len(taken)]
+        if len(taken) >= size:
+            break
+    return taken
+
+
+def _last_bytes(parts: list[bytes], size: int) -> bytes:
+    taken = b""
+    for part in reversed(parts):
+        taken = part[-(size - len(taken)) :] + taken
+        if len(taken) >= size:
+            break
+    return taken

@@ -7,20 +7,102 @@ it that nothing outlives us even when we are killed.
 import asyncio
 import contextlib
 import os
+import secrets
 import shutil
 import signal
 import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from toolfold.config.programs import install_hint
+from toolfold.config.install_hints import install_hint
 from toolfold.errors import ServerUnavailable
-from toolfold.wire.guard import guard
-from toolfold.wire.guardian import TAG, sweep
-from toolfold.wire.values import StdioTarget
+from toolfold.wire import reaper as guardian
+from toolfold.wire.reaper import OWNER_VARIABLE, kill_tagged
+from toolfold.wire.types import StdioTarget
 
-INHERITED = frozenset(
+# --- Our side of the guardian: it is started with the first stdio server, and told of each process group.
+
+
+class _ReaperClient:
+    """Registers process groups with the guardian of this process."""
+
+    def __init__(self) -> None:
+        self.owner = secrets.token_hex(8)
+        self._lock = threading.Lock()
+        self._groups: set[int] = set()
+        self._pipe: int | None = None
+        self._pid: int | None = None
+        self._count = 0
+
+    def tag(self) -> str:
+        """A value for the tag variable, of which no other server has the like. The guardian stands from here on."""
+        with self._lock:
+            self._count += 1
+            if self._pipe is None:
+                self._start()
+            return f"{self.owner}.{self._count}."
+
+    def add(self, group: int) -> None:
+        with self._lock:
+            self._groups.add(group)
+            if not self._tell(f"+{group}\n"):
+                self._start()
+
+    def remove(self, group: int) -> None:
+        with self._lock:
+            self._groups.discard(group)
+            self._tell(f"-{group}\n")
+
+    def _tell(self, text: str) -> bool:
+        if self._pipe is None:
+            return False
+        try:
+            os.write(self._pipe, text.encode())
+        except OSError:
+            return False
+        return True
+
+    def _start(self) -> None:
+        if self._pipe is not None:
+            os.close(self._pipe)
+        if self._pid is not None:
+            with contextlib.suppress(OSError):
+                os.waitpid(self._pid, os.WNOHANG)
+        reading, self._pipe = os.pipe()
+        script = str(Path(guardian.__file__).resolve())
+        null = os.devnull
+        try:
+            self._pid = os.posix_spawn(
+                sys.executable,
+                [sys.executable, "-I", "-S", "-B", script, self.owner, str(os.getpid())],
+                {"PATH": os.defpath},
+                file_actions=[
+                    (os.POSIX_SPAWN_DUP2, reading, 0),
+                    (os.POSIX_SPAWN_OPEN, 1, null, os.O_WRONLY, 0),
+                    (os.POSIX_SPAWN_OPEN, 2, null, os.O_WRONLY, 0),
+                ],
+            )
+        finally:
+            os.close(reading)
+        self._tell("".join(f"+{group}\n" for group in self._groups))
+
+
+_reapers: dict[int, _ReaperClient] = {}
+
+
+def _reaper() -> _ReaperClient:
+    """The guard of this process, made on first use; a forked child gets its own."""
+    pid = os.getpid()
+    found = _reapers.get(pid)
+    if found is None:
+        _reapers.clear()
+        found = _reapers[pid] = _ReaperClient()
+    return found
+
+
+_INHERITED = frozenset(
     {
         *("HOME", "LANG", "LANGUAGE", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER"),
         *("SSL_CERT_DIR", "SSL_CERT_FILE"),
@@ -30,17 +112,17 @@ INHERITED = frozenset(
 """What a server gets of our environment. Anything else may be a secret, and is given only by the configuration."""
 
 
-def environment(extra: dict[str, str]) -> dict[str, str]:
+def _environment(extra: dict[str, str]) -> dict[str, str]:
     """The safe part of our own environment, and the target's on top."""
     kept = {
         name: value
         for name, value in os.environ.items()
-        if (name in INHERITED or name.startswith("LC_")) and not value.startswith("()")
+        if (name in _INHERITED or name.startswith("LC_")) and not value.startswith("()")
     }
     return kept | extra
 
 
-class Process:
+class ServerProcess:
     """One started server and all that it starts. `on_exit` is told once, in the event loop."""
 
     def __init__(self, target: StdioTarget, on_exit: Callable[[], None]) -> None:
@@ -48,12 +130,12 @@ class Process:
         self._on_exit = on_exit
         self.exited = asyncio.Event()
         self.returncode: int | None = None
-        env = environment(target.env)
-        command = _find(target, env)
-        self._tag = env[TAG] = guard().tag()
+        env = _environment(target.env)
+        command = _find_command(target, env)
+        self._tag = env[OWNER_VARIABLE] = _reaper().tag()
         self._popen, self.stdin, self.stdout, self.stderr = _start(target, command, env)
         self.pid = self._popen.pid
-        guard().add(self.pid)
+        _reaper().add(self.pid)
         self._watch()
 
     def _watch(self) -> None:
@@ -102,13 +184,13 @@ class Process:
                     self._kill(number)
                 if await self._gone(grace_s):
                     break
-            await self._loop.run_in_executor(None, sweep, self._tag)
+            await self._loop.run_in_executor(None, kill_tagged, self._tag)
         except asyncio.CancelledError:
             self.kill()
-            sweep(self._tag)
+            kill_tagged(self._tag)
             raise
         finally:
-            guard().remove(self.pid)
+            _reaper().remove(self.pid)
 
     async def _gone(self, seconds: float) -> bool:
         try:
@@ -119,7 +201,7 @@ class Process:
         return True
 
 
-def _find(target: StdioTarget, env: dict[str, str]) -> str:
+def _find_command(target: StdioTarget, env: dict[str, str]) -> str:
     if target.cwd is not None and not Path(target.cwd).is_dir():
         raise ServerUnavailable(
             f"the working folder {target.cwd} does not exist",

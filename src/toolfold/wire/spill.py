@@ -15,15 +15,15 @@ from typing import BinaryIO
 from msgspec import Struct
 
 from toolfold.errors import FrameTooLarge, OutputFull, ToolfoldError
-from toolfold.wire.values import WireOptions
+from toolfold.wire.types import WireOptions
 
-EDGE = 4096
+EDGE_BYTES = 4096
 """How much of a message is kept at either end, to tell which request it answers."""
 
-FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+DISK_FULL_ERRNOS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
-class Spiller(Struct, frozen=True):
+class SpillPolicy(Struct, frozen=True):
     """Where such messages go. `threshold`: those that are larger; `held`: how much may be read back into memory."""
 
     directory: str
@@ -32,11 +32,11 @@ class Spiller(Struct, frozen=True):
     most: int
 
     @staticmethod
-    def of(options: WireOptions) -> "Spiller | None":
+    def of(options: WireOptions) -> "SpillPolicy | None":
         if options.spill_directory is None:
             return None
         held = options.max_frame_bytes
-        return Spiller(options.spill_directory, min(options.spill_bytes, held), held, options.max_output_bytes)
+        return SpillPolicy(options.spill_directory, min(options.spill_bytes, held), held, options.max_output_bytes)
 
     def open(self, parts: Iterable[bytes]) -> "Spill":
         """A message that got too large, with what came of it so far."""
@@ -52,7 +52,7 @@ class Spill:
     Where the file cannot be written, a message that may be held is held after all.
     """
 
-    def __init__(self, spiller: Spiller) -> None:
+    def __init__(self, spiller: SpillPolicy) -> None:
         self.spiller = spiller
         self.size = 0
         self.head = b""
@@ -68,9 +68,9 @@ class Spill:
 
     def write(self, piece: bytes) -> None:
         self.size += len(piece)
-        if len(self.head) < EDGE:
-            self.head += piece[: EDGE - len(self.head)]
-        self.tail = piece[-EDGE:] if len(piece) >= EDGE else (self.tail + piece)[-EDGE:]
+        if len(self.head) < EDGE_BYTES:
+            self.head += piece[: EDGE_BYTES - len(self.head)]
+        self.tail = piece[-EDGE_BYTES:] if len(piece) >= EDGE_BYTES else (self.tail + piece)[-EDGE_BYTES:]
         if self._file is not None and self.size > self.spiller.most:
             self.close()
         elif self._file is not None:
@@ -122,7 +122,7 @@ class Spill:
     def problem(self, method: str) -> ToolfoldError:
         """Why there is no answer."""
         if self._failed is not None:
-            return no_room(self._failed, self.spiller.directory)
+            return storage_full(self._failed, self.spiller.directory)
         if self.size > self.spiller.most:
             return FrameTooLarge(
                 f"the answer to {method} was refused: {self.size} bytes, over the {self.spiller.most} that are stored",
@@ -139,10 +139,10 @@ def _with(parts: list[bytes], piece: bytes) -> list[bytes]:
     return parts
 
 
-def no_room(error: OSError, directory: str) -> OutputFull:
+def storage_full(error: OSError, directory: str) -> OutputFull:
     """What to say when a result cannot be written."""
     reason = os.strerror(error.errno) if error.errno else str(error)
-    what = "there is no room to store the result" if error.errno in FULL else "the result cannot be stored"
+    what = "there is no room to store the result" if error.errno in DISK_FULL_ERRNOS else "the result cannot be stored"
     return OutputFull(
         f"{what} in {directory}: {reason}",
         next_action="ask the tool for less, make room there, or choose another folder with `outputs.directory`",

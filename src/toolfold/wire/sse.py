@@ -8,9 +8,9 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from toolfold.wire.spill import Spill, Spiller
+from toolfold.wire.spill import Spill, SpillPolicy
 
-DATA = b"data:"
+_DATA = b"data:"
 
 
 class Event(Struct, frozen=True):
@@ -27,7 +27,7 @@ class Event(Struct, frozen=True):
 class SseParser:
     """Feed it bytes, take the events that are complete. Lines may end with LF, CR LF or CR."""
 
-    def __init__(self, max_bytes: int, spiller: Spiller | None = None) -> None:
+    def __init__(self, max_bytes: int, spiller: SpillPolicy | None = None) -> None:
         self._max = max_bytes if spiller is None else spiller.threshold
         self._spiller = spiller
         self._spill: Spill | None = None
@@ -88,13 +88,13 @@ class SseParser:
             return False
         if self._spill is None:
             self._spill = self._spiller.open([b"\n".join(self._data)] if self._data else [])
-        if not line.startswith(DATA) or len(line) == len(DATA):
+        if not line.startswith(_DATA) or len(line) == len(_DATA):
             # Any other line may still be a short one; a long one says nothing that is needed.
             self._partial = [b":" if line.startswith(b":") or len(line) > self._max else line]
             return True
         if self._data:
             self._spill.write(b"\n")
-        self._spill.write(line[len(DATA) :].removeprefix(b" "))
+        self._spill.write(line[len(_DATA) :].removeprefix(b" "))
         self._data, self._partial = [b""], []
         self._seen = self._spilling = True
         return True

@@ -10,29 +10,28 @@ from collections import deque
 from toolfold.errors import ServerClosed, UpstreamError
 from toolfold.types import Era
 from toolfold.wire import jsonrpc
-from toolfold.wire.channel import Head
-from toolfold.wire.framing import LineFramer
-from toolfold.wire.peer import Peer, Pending
-from toolfold.wire.pipes import PipeReader, PipeWriter, widen
-from toolfold.wire.process import Process
-from toolfold.wire.salvage import shorten
-from toolfold.wire.spill import Spill, Spiller
-from toolfold.wire.values import StdioTarget, WireOptions
+from toolfold.wire.dispatcher import Dispatcher, PendingRequest
+from toolfold.wire.pipes import LineFramer, PipeReader, PipeWriter, enlarge_pipe
+from toolfold.wire.process import ServerProcess
+from toolfold.wire.repair import shorten
+from toolfold.wire.spill import Spill, SpillPolicy
+from toolfold.wire.transport import RequestHead
+from toolfold.wire.types import StdioTarget, WireOptions
 
 log = logging.getLogger("toolfold.wire")
 
 STDERR_LINES = 12
-STDERR_LINE_BYTES = 4096
-EXIT_WAIT_S = 0.2
+_STDERR_LINE_BYTES = 4096
+_EXIT_WAIT_S = 0.2
 """How long the exit code is waited for after the output ended, to tell a better reason."""
 
 
-class StdioChannel:
+class StdioTransport:
     """Owns the process and its three pipes from the start to the end."""
 
     mirrors_parameters = False
 
-    def __init__(self, target: StdioTarget, options: WireOptions, peer: Peer, last_words: deque[str]) -> None:
+    def __init__(self, target: StdioTarget, options: WireOptions, peer: Dispatcher, last_words: deque[str]) -> None:
         self._loop = asyncio.get_running_loop()
         self._peer = peer
         self._grace = options.close_grace_s
@@ -40,14 +39,14 @@ class StdioChannel:
         self._last_words = last_words
         self._closing: asyncio.Task[None] | None = None
         self._killed = False
-        self._process = Process(target, self._exited)
+        self._process = ServerProcess(target, self._exited)
         self._writer = PipeWriter(self._process.stdin, self._output_ended)
         self._lines = LineFramer(
-            self._limit, self._line, self._oversized, spiller=Spiller.of(options), on_spilled=self._spilled
+            self._limit, self._line, self._oversized, spiller=SpillPolicy.of(options), on_spilled=self._spilled
         )
-        widen(self._process.stdout)
+        enlarge_pipe(self._process.stdout)
         self._stdout = PipeReader(self._process.stdout, self._lines.feed, self._output_ended)
-        self._errors = LineFramer(STDERR_LINE_BYTES, self._error_line, self._long_error_line)
+        self._errors = LineFramer(_STDERR_LINE_BYTES, self._error_line, self._long_error_line)
         self._stderr = PipeReader(self._process.stderr, self._errors.feed, self._last_error_line)
 
     @property
@@ -58,13 +57,13 @@ class StdioChannel:
     def congested(self) -> bool:
         return self._writer.congested
 
-    def start(self, pending: Pending, message: bytes, head: Head) -> None:
+    def start(self, pending: PendingRequest, message: bytes, head: RequestHead) -> None:
         self._writer.write(message + b"\n")
 
-    def abandon(self, pending: Pending, reason: str) -> None:
+    def abandon(self, pending: PendingRequest, reason: str) -> None:
         self.post(jsonrpc.cancelled_message(pending.number, reason))
 
-    def finish(self, pending: Pending) -> None:
+    def finish(self, pending: PendingRequest) -> None:
         pass
 
     def post(self, message: bytes, /) -> None:
@@ -95,8 +94,8 @@ class StdioChannel:
         elif spill is not None:
             spill.close()
         try:
-            jsonrpc.read_envelope(rest)
-        except jsonrpc.UNREADABLE:
+            jsonrpc.parse_envelope(rest)
+        except jsonrpc.DECODE_ERRORS:
             return
         self._line(rest)
 
@@ -125,14 +124,14 @@ class StdioChannel:
 
     def _output_ended(self) -> None:
         self._last_line()
-        self._loop.call_later(EXIT_WAIT_S, self._lost, "it closed its output")
+        self._loop.call_later(_EXIT_WAIT_S, self._lost, "it closed its output")
 
     def _exited(self) -> None:
         self._stdout.drain()
         self._stderr.drain()
         self._last_line()
         self._last_error_line()
-        self._lost(_how(self._process.returncode))
+        self._lost(_exit_reason(self._process.returncode))
 
     def _lost(self, reason: str) -> None:
         if self._peer.closed is None:
@@ -143,7 +142,7 @@ class StdioChannel:
     def closed_error(self, doing: str) -> UpstreamError:
         """What to raise for a request that the end of the server cut off."""
         return ServerClosed(
-            f"the server went away during {doing}: {self._peer.closed}{said(self._last_words)}",
+            f"the server went away during {doing}: {self._peer.closed}{stderr_suffix(self._last_words)}",
             hints=tuple(self._last_words),
             next_action="look at its last words, then call again: it is started anew",
         )
@@ -170,11 +169,11 @@ class StdioChannel:
             self._stderr.close()
 
 
-def said(last_words: deque[str]) -> str:
+def stderr_suffix(last_words: deque[str]) -> str:
     return "; its last words: " + " | ".join(last_words) if last_words else ""
 
 
-def _how(returncode: int | None) -> str:
+def _exit_reason(returncode: int | None) -> str:
     if returncode is not None and returncode < 0:
         return f"it was ended by signal {-returncode}"
     return f"it ended with exit code {returncode}"

@@ -29,29 +29,27 @@ def build_ontology(
     tools: Sequence[Tool], *, infos: Mapping[str, ServerInfo] = NO_INFOS, overrides: Overrides | None = None
 ) -> Ontology:
     """Places every tool. The order of `tools` does not matter; a hidden tool has no path."""
-    from toolfold.catalogue.ontology.by_server import build_by_server
-    from toolfold.catalogue.ontology.capabilities import build_capabilities
-    from toolfold.catalogue.ontology.dividing import Item
-    from toolfold.catalogue.ontology.draft import Draft
+    from toolfold.catalogue.ontology.capabilities import add_capability_view
+    from toolfold.catalogue.ontology.classifier import classify
+    from toolfold.catalogue.ontology.division import Item
+    from toolfold.catalogue.ontology.draft import Draft, limit_children, make_nodes
     from toolfold.catalogue.ontology.facets import all_facets
-    from toolfold.catalogue.ontology.fitting import fit
-    from toolfold.catalogue.ontology.nodes import make_nodes
-    from toolfold.catalogue.ontology.placing import place_all
+    from toolfold.catalogue.ontology.servers import add_server_view
     from toolfold.catalogue.ontology.taxonomy import taxonomy
 
     ordered = sorted(tools, key=lambda tool: tool.tool_id)
     draft = Draft(ordered)
-    places = place_all(ordered, infos)
+    places = classify(ordered, infos)
     facets = all_facets(ordered)
     parts = [taxonomy().parts[place.part].name if place.part is not None else "" for place in places]
     items = [
         Item(tool.tool_id, found, tool.server, part) for tool, found, part in zip(ordered, facets, parts, strict=True)
     ]
-    build_capabilities(draft, items, places)
-    build_by_server(draft, items, places)
+    add_capability_view(draft, items, places)
+    add_server_view(draft, items, places)
     if overrides is not None:
         overrides.apply(draft)
-    fit(draft, items)
+    limit_children(draft, items)
     return Ontology(
         nodes=make_nodes(draft),
         placements={tool_id: tuple(paths) for tool_id, paths in draft.paths.items()},

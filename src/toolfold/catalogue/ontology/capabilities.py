@@ -9,12 +9,12 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from toolfold.catalogue.ontology.dividing import MOST_CHILDREN, Item, spread
+from toolfold.catalogue.ontology.classifier import UNPLACED, Placement
+from toolfold.catalogue.ontology.division import MOST_CHILDREN, Item, subdivide
 from toolfold.catalogue.ontology.draft import About, Draft
-from toolfold.catalogue.ontology.placing import UNPLACED, Place
 from toolfold.catalogue.ontology.taxonomy import Taxonomy, taxonomy
-from toolfold.catalogue.words import text_words
 from toolfold.types import Path
+from toolfold.words import text_words
 
 OTHER: Path = ("Other",)
 NO_OTHER = "Tools that fit no other category"
@@ -33,7 +33,7 @@ class _Settled(Struct, frozen=True):
     part: int | None = None
 
 
-def build_capabilities(draft: Draft, items: Sequence[Item], places: Sequence[Place]) -> None:
+def add_capability_view(draft: Draft, items: Sequence[Item], places: Sequence[Placement]) -> None:
     """Writes the primary place of every tool, then its second one where it has two capabilities."""
     known = taxonomy()
     first, second = _settle(known, places)
@@ -61,7 +61,7 @@ def _leaves(draft: Draft, path: Path, standing: dict[Path, list[Item]]) -> list[
     else:
         room = MOST_CHILDREN - sum(1 for other in standing if other[:-1] == path)
     said = frozenset(text_words(" ".join(path)))
-    return [(leaf.path, leaf.items) for leaf in spread(path, members, said, draft.describe_group, room)]
+    return [(leaf.path, leaf.items) for leaf in subdivide(path, members, said, draft.describe_group, room)]
 
 
 def _path(known: Taxonomy, settled: _Settled) -> Path:
@@ -71,7 +71,7 @@ def _path(known: Taxonomy, settled: _Settled) -> Path:
     return (name,) if settled.part is None else (name, known.parts[settled.part].name)
 
 
-def _settle(known: Taxonomy, places: Sequence[Place]) -> tuple[list[_Settled], list[_Settled | None]]:
+def _settle(known: Taxonomy, places: Sequence[Placement]) -> tuple[list[_Settled], list[_Settled | None]]:
     """Counts, and moves tools out of domains and parts that are too small to be worth a listing."""
     domains = Counter(place.domain for place in places)
     firsts = [_in_established_domain(place, domains) for place in places]
@@ -85,21 +85,21 @@ def _settle(known: Taxonomy, places: Sequence[Place]) -> tuple[list[_Settled], l
     )
 
 
-def _in_established_domain(place: Place, domains: Counter[int]) -> _Settled:
+def _in_established_domain(place: Placement, domains: Counter[int]) -> _Settled:
     if place.domain == UNPLACED or domains[place.domain] >= FEWEST:
         return _Settled(place.domain, place.part)
     other = next((other for other in place.others if domains[other] >= FEWEST), None)
     return _Settled(place.domain, place.part) if other is None else _Settled(other)
 
 
-def _second(known: Taxonomy, place: Place, domains: Counter[int]) -> _Settled | None:
+def _second(known: Taxonomy, place: Placement, domains: Counter[int]) -> _Settled | None:
     if place.second is None:
         return None
     domain = known.parts[place.second].domain
     return _Settled(domain, place.second) if domains[domain] >= FEWEST else None
 
 
-def _in_established_part(settled: _Settled, place: Place | None, parts: Counter[int], flat: set[int]) -> _Settled:
+def _in_established_part(settled: _Settled, place: Placement | None, parts: Counter[int], flat: set[int]) -> _Settled:
     if settled.part is None or settled.domain in flat:
         return _Settled(settled.domain)
     if parts[settled.part] >= FEWEST:

@@ -15,10 +15,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from toolfold.catalogue.ontology.draft import About, Draft
-from toolfold.config.check import known_keys
-from toolfold.config.problems import KeyPath, Report, kind_of
+from toolfold.config.files import read_text
 from toolfold.config.reader import parse_toml, toml_locator
-from toolfold.config.text import read_text
+from toolfold.config.validation import Checker, KeyPath, check_keys, describe_type
 from toolfold.types import Path
 
 _KEYS = {
@@ -29,7 +28,7 @@ _KEYS = {
 }
 
 
-class Rule(Struct, frozen=True, kw_only=True):
+class _Rule(Struct, frozen=True, kw_only=True):
     """One rule: about `tools` (ids or globs) or about the category at `path`."""
 
     kind: str
@@ -43,15 +42,15 @@ class Rule(Struct, frozen=True, kw_only=True):
 
 
 class Overrides(Struct, frozen=True):
-    rules: tuple[Rule, ...] = ()
+    rules: tuple[_Rule, ...] = ()
 
     @classmethod
     def load(cls, path: FilePath) -> "Overrides":
         """Reads the file. Raises a `ConfigError` that names the file, the line, the key and the fix."""
         text = read_text(path)
         content = parse_toml(path, text)
-        report = Report(str(path), toml_locator(text))
-        known_keys(content, _KEYS, report, ())
+        report = Checker(str(path), toml_locator(text))
+        check_keys(content, _KEYS, report, ())
         rules = [rule for kind in _KEYS for rule in _read_kind(content, kind, report)]
         report.raise_errors()
         return cls(tuple(rules))
@@ -71,16 +70,18 @@ class Overrides(Struct, frozen=True):
                 )
 
 
-def _read_kind(content: dict[str, Any], kind: str, report: Report) -> list[Rule]:
+def _read_kind(content: dict[str, Any], kind: str, report: Checker) -> list[_Rule]:
     entries = content.get(kind, [])
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
-        report.error((kind,), f"expected tables, found {kind_of(entries)}", f"Write each rule below a line [[{kind}]].")
+        report.error(
+            (kind,), f"expected tables, found {describe_type(entries)}", f"Write each rule below a line [[{kind}]]."
+        )
         return []
     return [_read_rule(entry, kind, report, (kind, number)) for number, entry in enumerate(entries)]
 
 
-def _read_rule(entry: dict[str, Any], kind: str, report: Report, at: KeyPath) -> Rule:
-    known_keys(entry, _KEYS[kind], report, at)
+def _read_rule(entry: dict[str, Any], kind: str, report: Checker, at: KeyPath) -> _Rule:
+    check_keys(entry, _KEYS[kind], report, at)
     tools = _texts(entry, "tools", report, at)
     path = _texts(entry, "path", report, at)
     to = _target(entry, kind, path, report, at)
@@ -88,7 +89,7 @@ def _read_rule(entry: dict[str, Any], kind: str, report: Report, at: KeyPath) ->
         fix = "Give `path`." if kind == "rename" else "Give either `tools` (ids or globs) or `path` (a category)."
         report.error(at, "a rule is about tools or about one category", fix)
     line = report.locate(at) if report.locate else None
-    return Rule(
+    return _Rule(
         kind=kind,
         place=f"{report.file}:{line[0]}" if line else report.file,
         tools=tools,
@@ -99,7 +100,7 @@ def _read_rule(entry: dict[str, Any], kind: str, report: Report, at: KeyPath) ->
     )
 
 
-def _target(entry: dict[str, Any], kind: str, path: Path, report: Report, at: KeyPath) -> Path:
+def _target(entry: dict[str, Any], kind: str, path: Path, report: Checker, at: KeyPath) -> Path:
     if kind == "hide":
         return ()
     if kind == "rename":
@@ -113,20 +114,20 @@ def _target(entry: dict[str, Any], kind: str, path: Path, report: Report, at: Ke
     return to
 
 
-def _text(entry: dict[str, Any], key: str, report: Report, at: KeyPath) -> str:
+def _text(entry: dict[str, Any], key: str, report: Checker, at: KeyPath) -> str:
     value = entry.get(key, "")
     if isinstance(value, str) and value.isprintable():
         return value.strip()
-    report.error((*at, key), f"expected one line of text, found {kind_of(value)}", f'Write {key} = "…".')
+    report.error((*at, key), f"expected one line of text, found {describe_type(value)}", f'Write {key} = "…".')
     return ""
 
 
-def _texts(entry: dict[str, Any], key: str, report: Report, at: KeyPath) -> tuple[str, ...]:
+def _texts(entry: dict[str, Any], key: str, report: Checker, at: KeyPath) -> tuple[str, ...]:
     value = entry.get(key, [])
     values = [value] if isinstance(value, str) else value
     if isinstance(values, list) and all(isinstance(one, str) and one.strip() and one.isprintable() for one in values):
         return tuple(one.strip() for one in values)
-    report.error((*at, key), f"expected a list of texts, found {kind_of(value)}", f'Write {key} = ["…"].')
+    report.error((*at, key), f"expected a list of texts, found {describe_type(value)}", f'Write {key} = ["…"].')
     return ()
 
 
@@ -138,7 +139,7 @@ def _matching(draft: Draft, patterns: Sequence[str]) -> list[str]:
     ]
 
 
-def _rename_or_move(draft: Draft, rule: Rule) -> bool:
+def _rename_or_move(draft: Draft, rule: _Rule) -> bool:
     if rule.path:
         return draft.replace_prefix(rule.path, rule.to)
     found, to = _matching(draft, rule.tools), draft.spelled(rule.to)
@@ -148,7 +149,7 @@ def _rename_or_move(draft: Draft, rule: Rule) -> bool:
     return bool(found)
 
 
-def _add(draft: Draft, rule: Rule) -> bool:
+def _add(draft: Draft, rule: _Rule) -> bool:
     to = draft.spelled(rule.to)
     if rule.path:
         if not {rule.path, to} <= set(draft.node_paths()):
@@ -161,7 +162,7 @@ def _add(draft: Draft, rule: Rule) -> bool:
     return bool(found)
 
 
-def _hide(draft: Draft, rule: Rule) -> bool:
+def _hide(draft: Draft, rule: _Rule) -> bool:
     if rule.tools:
         found = _matching(draft, rule.tools)
         for tool_id in found:
@@ -175,7 +176,7 @@ def _hide(draft: Draft, rule: Rule) -> bool:
     return hidden
 
 
-_APPLY: dict[str, Callable[[Draft, Rule], bool]] = {
+_APPLY: dict[str, Callable[[Draft, _Rule], bool]] = {
     "rename": _rename_or_move,
     "move": _rename_or_move,
     "add": _add,

@@ -4,22 +4,22 @@ Nothing is written but by `apply`, `replace_servers` and `restore`, and each kee
 """
 
 from toolfold.config.clients.apply import Applied, apply
-from toolfold.config.clients.discover import ClientConfig, FoundServer, discover, read_client_file
+from toolfold.config.clients.discover import ClientConfig, ClientServer, discover, read_client_file
+from toolfold.config.clients.import_plan import ImportPlan, PlanItem, PlannedSecret, plan_import
 from toolfold.config.clients.locations import CLIENTS, Location, locations
-from toolfold.config.clients.plan import ImportPlan, PlanItem, PlannedSecret, plan_import
-from toolfold.config.clients.replace import Replaced, replace_servers, toolfold_entry
+from toolfold.config.clients.replacement import Replacement, replace_servers, toolfold_entry
 from toolfold.config.files import backups, restore
 
 __all__ = [
     "CLIENTS",
     "Applied",
     "ClientConfig",
-    "FoundServer",
+    "ClientServer",
     "ImportPlan",
     "Location",
     "PlanItem",
     "PlannedSecret",
-    "Replaced",
+    "Replacement",
     "apply",
     "backups",
     "discover",

@@ -10,16 +10,15 @@ from typing import Any
 
 from msgspec import Struct
 
-from toolfold.config import tomlwrite
-from toolfold.config.clients.plan import KEYRING_SERVICE, ImportPlan
-from toolfold.config.files import PRIVATE, READABLE, back_up, write_atomically
-from toolfold.config.plaintext import find_plain
+from toolfold.config import toml_writer as tomlwrite
+from toolfold.config.clients.import_plan import KEYRING_SERVICE, ImportPlan
+from toolfold.config.files import PRIVATE_MODE, PUBLIC_MODE, create_backup, path_exists, read_text, write_atomically
 from toolfold.config.reader import parse_toml
+from toolfold.config.secret_detection import find_plain_secrets
 from toolfold.config.secrets import store_in_keyring
-from toolfold.config.text import present, read_text
 from toolfold.errors import ConfigError
 
-HEADER = "# Servers of toolfold. What each key means: docs/configuration.md\n"
+_HEADER = "# Servers of toolfold. What each key means: docs/configuration.md\n"
 
 
 class Applied(Struct, frozen=True, kw_only=True):
@@ -40,24 +39,24 @@ def apply(plan: ImportPlan, target: str | os.PathLike[str], *, now: float | None
     path = Path(target)
     if path.suffix.casefold() != ".toml":
         raise ConfigError(f"{path} is not a TOML file", next_action="Import into a file that ends in .toml.")
-    exists = present(path)
+    exists = path_exists(path)
     if not plan.additions:
         return Applied(target=path, added=(), backup=None, private=False, variables=())
-    old = read_text(path) if exists else HEADER
+    old = read_text(path) if exists else _HEADER
     before = parse_toml(path, old)
     new = _with_servers(old, plan)
     after = _checked(path, before, new, plan)
-    private = any(find_plain(server) for server in after["servers"].values())
+    private = any(find_plain_secrets(server) for server in after["servers"].values())
     if private or (not exists and _has_literals(plan)):
-        mode = PRIVATE
+        mode = PRIVATE_MODE
     else:
-        mode = path.stat().st_mode & 0o777 if exists else READABLE
+        mode = path.stat().st_mode & 0o777 if exists else PUBLIC_MODE
     if plan.secrets == "keyring":
         _store(plan)
-    backup = back_up(path, now=now) if exists else None
+    backup = create_backup(path, now=now) if exists else None
     write_atomically(path, new.encode(), mode)
     if backup is not None and private:
-        backup.chmod(PRIVATE)
+        backup.chmod(PRIVATE_MODE)
     return Applied(
         target=path,
         added=tuple(item.name for item in plan.additions),
@@ -68,7 +67,7 @@ def apply(plan: ImportPlan, target: str | os.PathLike[str], *, now: float | None
 
 
 def _with_servers(old: str, plan: ImportPlan) -> str:
-    text = "".join(f"\n{tomlwrite.table(('servers', item.name), item.table)}" for item in plan.additions)
+    text = "".join(f"\n{tomlwrite.format_table(('servers', item.name), item.table)}" for item in plan.additions)
     if "\r\n" in old:
         text = text.replace("\n", "\r\n")
     end = "" if not old or old.endswith("\n") else "\n"

@@ -11,20 +11,19 @@ from typing import Any
 
 from msgspec import Struct
 
-from toolfold.config import names
-from toolfold.config.check import written_form
+from toolfold.config import server_names as names
 from toolfold.config.clients.locations import CLIENTS, Location, Scope, locations
-from toolfold.config.foreign import Dialect, each_text, input_defaults
-from toolfold.config.places import CLIENT_FOLDERS, person_home, working_folder
-from toolfold.config.problems import KeyPath, Locator, Report, nearest
-from toolfold.config.reader import foreign_table, is_json, parse_json, parse_toml, servers_key, toml_locator
-from toolfold.config.servers import KEYS, Surroundings, build_server
-from toolfold.config.text import present, read_text
+from toolfold.config.dialects import Dialect, input_defaults, map_strings
+from toolfold.config.files import path_exists, read_text
+from toolfold.config.reader import is_json, normalise_table, parse_json, parse_toml, servers_key, toml_locator
+from toolfold.config.search_path import CLIENT_FOLDERS, home_folder, working_folder
+from toolfold.config.servers import KEYS_BY_TRANSPORT, ServerContext, build_server
+from toolfold.config.validation import Checker, KeyPath, Locator, closest_match, scalar_text
 from toolfold.errors import ConfigError
 from toolfold.types import ServerSpec
 
 
-class FoundServer(Struct, frozen=True, kw_only=True):
+class ClientServer(Struct, frozen=True, kw_only=True):
     """One server of a client. Its printed form shows no secret."""
 
     name: str
@@ -54,7 +53,7 @@ class ClientConfig(Struct, frozen=True, kw_only=True):
     key: KeyPath
     """Where in the file the servers stand."""
     dialect: Dialect
-    servers: tuple[FoundServer, ...] = ()
+    servers: tuple[ClientServer, ...] = ()
     problems: tuple[str, ...] = ()
     project: Path | None = None
     """For `project` and `local`: the folder it belongs to."""
@@ -75,10 +74,10 @@ def discover(
 ) -> list[ClientConfig]:
     """Every client's servers, or one client's. Claude Code's entries for other folders come with `all_projects`."""
     if client is not None and client not in CLIENTS:
-        raise _unknown(client)
+        raise _unknown_client(client)
     environ = os.environ if environ is None else environ
     folder = working_folder() if cwd is None else Path(cwd)
-    person = person_home(environ) if home is None else Path(home)
+    person = home_folder(environ) if home is None else Path(home)
     found: list[ClientConfig] = []
     for location in locations(platform or sys.platform, str(person), environ, str(folder)):
         if client in {None, location.client}:
@@ -90,7 +89,7 @@ def discover(
 def read_client_file(path: str | os.PathLike[str], *, home: str | os.PathLike[str] | None = None) -> ClientConfig:
     """The servers of any client's file, its form guessed from name and content. Raises `ConfigError` if unreadable."""
     file = Path(path)
-    person = person_home(os.environ) if home is None else Path(home)
+    person = home_folder(os.environ) if home is None else Path(home)
     text = read_text(file)
     if is_json(file, text):
         value = parse_json(file, text).value
@@ -113,8 +112,8 @@ def read_client_file(path: str | os.PathLike[str], *, home: str | os.PathLike[st
     return config
 
 
-def _unknown(client: str) -> ConfigError:
-    meant = nearest(client, CLIENTS)
+def _unknown_client(client: str) -> ConfigError:
+    meant = closest_match(client, CLIENTS)
     return ConfigError(
         f"'{client}' is not a client that toolfold knows",
         hints=list(CLIENTS),
@@ -125,12 +124,12 @@ def _unknown(client: str) -> ConfigError:
 def _files(location: Location) -> Iterator[Path]:
     path = Path(location.path)
     if not location.is_pattern:
-        if present(path):
+        if path_exists(path):
             yield path
         return
     before, _, after = str(path).partition("*")
-    if present(Path(before)):
-        yield from sorted(item for item in Path(before).glob("*" + after) if present(item))
+    if path_exists(Path(before)):
+        yield from sorted(item for item in Path(before).glob("*" + after) if path_exists(item))
 
 
 class _Source:
@@ -191,16 +190,16 @@ def _parsed(
     location: Location, path: Path, source: _Source, key: KeyPath, *, person: Path, project: Path | None
 ) -> ClientConfig:
     entries = source.at(key)
-    report = Report(str(path), source.locate, lenient=True)
+    report = Checker(str(path), source.locate, lenient=True)
     if entries is not None and not isinstance(entries, dict):
         report.error(key, "expected a table of servers")
     excluded = source.at(("mcp", "excluded")) if location.dialect == "gemini" else None
     inputs = input_defaults(source.at((*key[:-1], "inputs")))
-    around = Surroundings(folder=project or person, user=person, default_cwd=None if project is None else str(project))
-    servers: list[FoundServer] = []
+    around = ServerContext(folder=project or person, user=person, default_cwd=None if project is None else str(project))
+    servers: list[ClientServer] = []
     for written, entry in entries.items() if isinstance(entries, dict) else ():
-        single = Report(str(path), source.locate, lenient=True)
-        table = foreign_table(entry, location.dialect, inputs, single, (*key, written)) or {}
+        single = Checker(str(path), source.locate, lenient=True)
+        table = normalise_table(entry, location.dialect, inputs, single, (*key, written)) or {}
         if isinstance(excluded, list) and written in excluded:
             table["enabled"] = False
         servers.append(_server(table, single, (*key, written), around))
@@ -216,16 +215,16 @@ def _parsed(
     )
 
 
-def _server(table: dict[str, Any], report: Report, at: KeyPath, around: Surroundings) -> FoundServer:
+def _server(table: dict[str, Any], report: Checker, at: KeyPath, around: ServerContext) -> ClientServer:
     written = str(at[-1])
-    name = names.clean(written)
+    name = names.clean_name(written)
     spec = None if report.errors else build_server(name, table, report, at, around)
     if spec is not None:
         table = _canonical(table, spec)
     if spec is not None and around.default_cwd is not None:
         table = _independent(table, around)
     position = report.locate(at) if report.locate else None
-    return FoundServer(
+    return ClientServer(
         name=name,
         written=written,
         table=table,
@@ -241,15 +240,15 @@ def _canonical(table: dict[str, Any], spec: ServerSpec) -> dict[str, Any]:
     left_out = {"type", "disabled", "enabled"}
     if str(table.get("auth", "")).casefold() == "oauth":
         left_out.add("auth")
-    result = {key: table[key] for key in KEYS[spec.transport] if key in table and key not in left_out}
+    result = {key: table[key] for key in KEYS_BY_TRANSPORT[spec.transport] if key in table and key not in left_out}
     if isinstance(result.get("env"), dict):
-        result["env"] = {name: written_form(value) for name, value in result["env"].items()}
+        result["env"] = {name: scalar_text(value) for name, value in result["env"].items()}
     return result if spec.enabled else {**result, "enabled": False}
 
 
-def _independent(table: dict[str, Any], around: Surroundings) -> dict[str, Any]:
+def _independent(table: dict[str, Any], around: ServerContext) -> dict[str, Any]:
     """A project's table so that it means the same in a file that lies elsewhere."""
-    result = {name: each_text(value, around.expand) for name, value in table.items()}
+    result = {name: map_strings(value, around.expand) for name, value in table.items()}
     for key in ("cwd", "env_file"):
         if isinstance(result.get(key), str):
             result[key] = around.absolute(result[key])

@@ -9,8 +9,8 @@ from typing import Literal
 
 from msgspec import Struct
 
-from toolfold.config.foreign import Dialect
-from toolfold.config.problems import KeyPath
+from toolfold.config.dialects import Dialect
+from toolfold.config.validation import KeyPath
 
 CLIENTS: dict[str, str] = {
     "claude-desktop": "Claude Desktop",

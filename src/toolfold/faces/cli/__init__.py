@@ -11,36 +11,36 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 
 from toolfold.errors import ToolfoldError
-from toolfold.faces.cli.output import Output
 from toolfold.faces.cli.parser import build_parser, parse
+from toolfold.faces.cli.terminal import Output
 
 Command = Callable[[argparse.Namespace, Output], int]
 
 COMMANDS = {
     "demo": "toolfold.faces.cli.demo:demo",
-    "serve": "toolfold.faces.cli.serving:serve",
-    "import": "toolfold.faces.cli.importing:take_over",
-    "build": "toolfold.faces.cli.building:build",
-    "servers": "toolfold.faces.cli.building:servers",
-    "tree": "toolfold.faces.cli.browsing:tree",
-    "list": "toolfold.faces.cli.browsing:list_level",
-    "nodes": "toolfold.faces.cli.searching:nodes",
-    "search": "toolfold.faces.cli.searching:search",
-    "expand": "toolfold.faces.cli.calling:expand",
-    "call": "toolfold.faces.cli.calling:call",
+    "serve": "toolfold.faces.cli.serve:serve",
+    "import": "toolfold.faces.cli.import_clients:import_servers",
+    "build": "toolfold.faces.cli.build:build",
+    "servers": "toolfold.faces.cli.build:servers",
+    "tree": "toolfold.faces.cli.catalogue:tree",
+    "list": "toolfold.faces.cli.catalogue:list_level",
+    "nodes": "toolfold.faces.cli.catalogue:nodes",
+    "search": "toolfold.faces.cli.catalogue:search",
+    "expand": "toolfold.faces.cli.call:expand",
+    "call": "toolfold.faces.cli.call:call",
     "outputs": "toolfold.faces.cli.outputs:outputs",
-    "output": "toolfold.faces.cli.outputs:extract",
-    "inspect-output": "toolfold.faces.cli.inspecting:inspect_output",
-    "run": "toolfold.faces.cli.scripting:run",
-    "stubs": "toolfold.faces.cli.scripting:stubs",
+    "output": "toolfold.faces.cli.outputs:extract_output",
+    "inspect-output": "toolfold.faces.cli.catalogue:inspect_output",
+    "run": "toolfold.faces.cli.scripts:run_script",
+    "stubs": "toolfold.faces.cli.scripts:stubs",
     "repl": "toolfold.faces.cli.repl:repl",
     "agent": "toolfold.faces.cli.agent:agent",
-    "audit": "toolfold.faces.cli.auditing:audit",
-    "trust": "toolfold.faces.cli.trusting:trust",
-    "stats": "toolfold.faces.cli.stats:stats",
-    "extract": "toolfold.faces.cli.extracting:extract",
+    "audit": "toolfold.faces.cli.audit:audit",
+    "trust": "toolfold.faces.cli.trust:trust",
+    "stats": "toolfold.faces.cli.audit:stats",
+    "extract": "toolfold.faces.cli.outputs:extract_local",
     "doctor": "toolfold.faces.cli.doctor:doctor",
-    "bench": "toolfold.faces.cli.benching:bench",
+    "bench": "toolfold.faces.cli.bench:bench",
 }
 
 INTERRUPTED = 130
@@ -54,7 +54,7 @@ def run(argv: Sequence[str]) -> int:
         if arguments.command is None:
             output.out.write(build_parser().format_help())
             return 0
-        set_up_logging(arguments.verbose)
+        _set_up_logging(arguments.verbose)
         module, _, name = COMMANDS[arguments.command].partition(":")
         command: Command = getattr(import_module(module), name)
         code = command(arguments, output)
@@ -74,7 +74,7 @@ def run(argv: Sequence[str]) -> int:
     return code
 
 
-def set_up_logging(verbose: int) -> None:
+def _set_up_logging(verbose: int) -> None:
     """Quiet unless asked: warnings are part of each command's own output."""
     if not verbose:
         return

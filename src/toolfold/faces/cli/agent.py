@@ -7,45 +7,45 @@ from pathlib import Path
 from typing import Any
 
 from toolfold.errors import ConfigError
-from toolfold.faces.cli.output import Output
-from toolfold.faces.cli.running import settings_of, with_gateway
+from toolfold.faces.cli.runner import load_settings, run_with_gateway
+from toolfold.faces.cli.terminal import Output
 from toolfold.gateway import Gateway
 
 ENDED_BADLY = 1
 DIVERGED = 6
-SHOWN = 100
+MAX_SHOWN = 100
 
 
 def agent(arguments: argparse.Namespace, output: Output) -> int:
     if arguments.runs:
-        return runs(arguments, output)
+        return _print_runs(arguments, output)
     if arguments.replay:
-        return replay(arguments, output)
+        return _replay(arguments, output)
     task = sys.stdin.read() if arguments.task == "-" else arguments.task
     if not task and not arguments.resume:
         raise ConfigError("no task was given", next_action='say what is to be done: toolfold agent "…"')
 
     async def work(gateway: Gateway) -> dict[str, Any]:
-        with shown(output) as progress:
+        with _show_progress(output) as progress:
             made = gateway.agent(arguments.agent or "", model=arguments.model or "", listener=progress)
             report = await (made.resume(arguments.resume) if arguments.resume else made.run(task))
             return report.as_dict()
 
-    report = with_gateway(settings_of(arguments), work, fast=True)
+    report = run_with_gateway(load_settings(arguments), work, fast=True)
     if output.as_json:
         output.data(report)
     else:
         output.line(report["text"])
-        output.note(ending(report, output))
+        output.note(_ending(report, output))
     return 0 if report["ending"] == "finished" else ENDED_BADLY
 
 
-def replay(arguments: argparse.Namespace, output: Output) -> int:
+def _replay(arguments: argparse.Namespace, output: Output) -> int:
     async def work(gateway: Gateway) -> dict[str, Any]:
         made = gateway.agent(model="")
         return (await made.replay(_record(arguments.replay), live_tools=arguments.live_tools)).as_dict()
 
-    found = with_gateway(settings_of(arguments, require_servers=arguments.live_tools), work)
+    found = run_with_gateway(load_settings(arguments, require_servers=arguments.live_tools), work)
     if output.as_json:
         output.data(found)
     elif found["identical"]:
@@ -54,16 +54,16 @@ def replay(arguments: argparse.Namespace, output: Output) -> int:
         for one in found["divergences"]:
             where = f"turn {one['turn']}" + (f" of {one['path']}" if one["path"] else "")
             output.line(f"{output.style(one['what'], 'yellow')} differs in {where}")
-            output.line(f"  recorded: {one['expected'][:SHOWN]}")
-            output.line(f"  now:      {one['got'][:SHOWN]}")
+            output.line(f"  recorded: {one['expected'][:MAX_SHOWN]}")
+            output.line(f"  now:      {one['got'][:MAX_SHOWN]}")
     return 0 if found["identical"] else DIVERGED
 
 
-def runs(arguments: argparse.Namespace, output: Output) -> int:
+def _print_runs(arguments: argparse.Namespace, output: Output) -> int:
     async def work(gateway: Gateway) -> list[dict[str, Any]]:
         return gateway.agent(model="").runs()
 
-    found = with_gateway(settings_of(arguments, require_servers=False), work)
+    found = run_with_gateway(load_settings(arguments, require_servers=False), work)
     if output.as_json:
         output.data(found)
     elif not found:
@@ -79,7 +79,7 @@ def _record(text: str) -> str | Path:
     return path if path.suffix == ".jsonl" or path.is_file() else text
 
 
-def ending(report: dict[str, Any], output: Output) -> str:
+def _ending(report: dict[str, Any], output: Output) -> str:
     usage = report["usage"]
     cost = f", ${usage['cost']:.4f}" if usage["cost"] is not None else ""
     used = f"{report['turns']} turns, {report['calls']} calls, {usage['input_tokens'] + usage['output_tokens']} tokens"
@@ -87,7 +87,7 @@ def ending(report: dict[str, Any], output: Output) -> str:
     return f"{output.style(report['ending'], colour, stream=output.err)}: {used}{cost}; run {report['run']}"
 
 
-class Progress:
+class _Progress:
     """Told each event of a run; shows a line for each command that is done, and what goes on now."""
 
     def __init__(self, output: Output, status: Any = None, *, quiet: bool = False) -> None:
@@ -105,7 +105,7 @@ class Progress:
             case "turn.answered":
                 self._answered(event)
             case "command.started":
-                label = named(event["command"])
+                label = _command_label(event["command"])
                 self._begun[event["path"], event["turn"], event["index"]] = label
                 self._now(f"turn {event['turn']}: {label}")
             case "command.done":
@@ -132,23 +132,23 @@ class Progress:
             self._status.update(f"{text}  ({self._tokens} tokens)")
 
 
-def named(command: dict[str, Any]) -> str:
+def _command_label(command: dict[str, Any]) -> str:
     """A command in a few words."""
     about = next((command[key] for key in ("tool_id", "query", "extract", "agent", "status") if command.get(key)), "")
     text = f"{command['type']} {about}".strip()
-    return text if len(text) <= SHOWN else text[: SHOWN - 1] + "…"
+    return text if len(text) <= MAX_SHOWN else text[: MAX_SHOWN - 1] + "…"
 
 
-def shown(output: Output) -> "AbstractContextManager[Progress]":
+def _show_progress(output: Output) -> "AbstractContextManager[_Progress]":
     """Progress on standard error; with `--json`, none."""
     if output.as_json:
-        return nullcontext(Progress(output, quiet=True))
+        return nullcontext(_Progress(output, quiet=True))
     if not output.err.isatty():
-        return nullcontext(Progress(output))
-    return _Live(output)
+        return nullcontext(_Progress(output))
+    return _LiveStatus(output)
 
 
-class _Live:
+class _LiveStatus:
     """A line that changes while the model thinks."""
 
     def __init__(self, output: Output) -> None:
@@ -157,9 +157,9 @@ class _Live:
         self._output = output
         self._status = Console(file=output.err).status("starting")
 
-    def __enter__(self) -> Progress:
+    def __enter__(self) -> _Progress:
         self._status.__enter__()
-        return Progress(self._output, self._status)
+        return _Progress(self._output, self._status)
 
     def __exit__(self, *exc_info: Any) -> None:
         self._status.__exit__(*exc_info)

@@ -9,16 +9,94 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from toolfold.config import Settings
 from toolfold.demo.data import demo_servers, make_demo_data
-from toolfold.errors import NoMatchInCategory
-from toolfold.faces.cli.browsing import drawn, show_page
-from toolfold.faces.cli.building import counted, read_servers, show_servers, tell_failure
-from toolfold.faces.cli.demo_more import large_result, script, show_large, show_script
-from toolfold.faces.cli.output import Output
-from toolfold.faces.cli.running import with_gateway
+from toolfold.errors import NoMatchInCategory, SandboxError, ScriptError
+from toolfold.faces.cli.build import plural, print_failure, print_servers, read_servers
+from toolfold.faces.cli.catalogue import print_page, render_tree
+from toolfold.faces.cli.runner import run_with_gateway
+from toolfold.faces.cli.terminal import Output
 from toolfold.gateway import Gateway, Tree
 from toolfold.types import ServerSpec, ServerState
+
+# --- The second half of `toolfold demo`: a result that is too large, and a script instead of many calls.
+
+SQL = "SELECT o.id, c.name, c.email, o.ordered_on, o.status FROM orders o JOIN customers c ON c.id = o.customer_id"
+REQUEST = "rows[3]"
+
+SCRIPT = """\
+import asyncio
+from runtime.discovery import use_tools
+
+use_tools("list the latest commits of the repository", "run a SELECT on the database")
+from servers.git import log
+from servers.sqlite import query
+
+
+async def main():
+    commits = (await log(limit=50)).commits
+    sql = "SELECT count(*) FROM orders WHERE status = ?"
+    found = await asyncio.gather(*(query(sql=sql, parameters=[one]) for one in ("open", "paid", "returned")))
+    return {"commits": len(commits), "open, paid, returned": [one.rows[0][0] for one in found]}
+
+
+asyncio.run(main())
+"""
+
+
+async def _large_result(gateway: Gateway) -> dict[str, Any]:
+    """A call whose answer does not fit, and one question to what was stored of it."""
+    outcome = await gateway.call_tool("sqlite.query", {"sql": SQL, "limit": 1000})
+    message = msgspec.json.decode(outcome.result)["content"][0]["text"]
+    found = {"tool_id": "sqlite.query", "message": message, "request": REQUEST, "answer": ""}
+    if outcome.stored is not None:
+        found["answer"] = await gateway.tool_output(outcome.stored.handle, REQUEST)
+    return found
+
+
+async def _script(gateway: Gateway) -> dict[str, Any]:
+    """Many calls in one turn, where scripts can be confined."""
+    try:
+        result = await gateway.run_script(SCRIPT)
+    except (SandboxError, ScriptError) as error:
+        return {"code": SCRIPT, "error": error.as_dict()}
+    from toolfold.scripts.runner import reports
+
+    return {"code": SCRIPT, **reports.as_dict(result)}
+
+
+def _print_large(found: dict[str, Any], output: Output) -> None:
+    output.line(
+        output.style("5. A result that would flood the context becomes one line, and answers questions", "bold")
+    )
+    output.line(f"   {output.style('call', 'cyan')} {found['tool_id']}")
+    _print_indented(found["message"], output)
+    output.line(f"   {output.style('tool_output', 'cyan')} {found['request']}")
+    _print_indented(found["answer"], output)
+    output.line()
+
+
+def _print_script(found: dict[str, Any], output: Output) -> None:
+    output.line(output.style("6. Many calls in one turn: a script says in English which tools it needs", "bold"))
+    _print_indented(found["code"].partition("\n\n\nasync")[0].split("\n\n", 1)[1], output)
+    if "error" in found and not found.get("ok"):
+        error = found["error"]
+        output.line(f"   {output.style(error.get('code', 'failed'), 'yellow')}: {error['message']}")
+    else:
+        for need in found["needs"]:
+            output.line(f"   {output.style('resolved', 'cyan')} {need['need']} → {need['tool_id']}")
+        calls = sum(one["calls"] for one in found["calls"])
+        answer = msgspec.json.encode(found["answer"]).decode()
+        output.line(f"   {output.style('ran', 'cyan')} {calls} calls in {found['seconds']:.2f} s, confined: {answer}")
+    output.line()
+
+
+def _print_indented(text: str, output: Output) -> None:
+    for line in text.strip().splitlines():
+        output.line(f"      {line}" if line else "")
+
 
 QUESTIONS = ("who wrote this line of code, and when", "which customers ordered most", "order a taxi to the airport")
 
@@ -27,60 +105,60 @@ def demo(arguments: argparse.Namespace, output: Output) -> int:
     if arguments.keep:
         folder = Path(arguments.keep)
         folder.mkdir(parents=True, exist_ok=True)
-        return show(folder, arguments, output)
+        return _run(folder, arguments, output)
     with tempfile.TemporaryDirectory(prefix="toolfold-demo-") as made:
-        return show(Path(made), arguments, output)
+        return _run(Path(made), arguments, output)
 
 
-def show(folder: Path, arguments: argparse.Namespace, output: Output) -> int:
+def _run(folder: Path, arguments: argparse.Namespace, output: Output) -> int:
     data = make_demo_data(folder / "data")
     for note in data.notes:
         output.note(note)
     servers = list(demo_servers(data))
     if arguments.more:
-        from toolfold.demo.more import public_servers
+        from toolfold.demo.public_servers import install_public_servers
 
-        servers += public_servers(folder, tell=output.note)
-    say_what_starts(servers, output)
+        servers += install_public_servers(folder, tell=output.note)
+    _print_start(servers, output)
     settings = Settings(servers=tuple(servers), home=folder / "home")
 
     async def work(gateway: Gateway) -> dict[str, Any]:
-        return await walk(gateway, servers, output)
+        return await _walk(gateway, servers, output)
 
-    found = with_gateway(settings, work, fast=True)
+    found = run_with_gateway(settings, work, fast=True)
     if output.as_json:
         output.data(found)
     else:
-        say_what_is_next(arguments, folder, output)
+        _print_next_steps(arguments, folder, output)
     return 3 if found["failed"] else 0
 
 
-def say_what_starts(servers: Sequence[ServerSpec], output: Output) -> None:
+def _print_start(servers: Sequence[ServerSpec], output: Output) -> None:
     if output.as_json:
         return
-    output.line(heading("1. Starting real tool servers", output))
+    output.line(_heading("1. Starting real tool servers", output))
     for spec in servers:
         output.line(f"   {spec.name}: {output.style(spec.shown(), 'dim')}")
 
 
-async def walk(gateway: Gateway, servers: Sequence[ServerSpec], output: Output) -> dict[str, Any]:
+async def _walk(gateway: Gateway, servers: Sequence[ServerSpec], output: Output) -> dict[str, Any]:
     """Builds, then goes from the root to one tool as a model would."""
     made, failed = await read_servers(gateway, None, len(servers), output)
     states = await gateway.servers()
     tree = await gateway.tree(depth=2)
-    pages = await descent(gateway)
-    answers = [await answer(gateway, query) for query in QUESTIONS]
-    large = await large_result(gateway) if "sqlite" not in failed else None
-    many = await script(gateway) if not {"sqlite", "git"} & set(failed) else None
+    pages = await _descend(gateway)
+    answers = [await _search(gateway, query) for query in QUESTIONS]
+    large = await _large_result(gateway) if "sqlite" not in failed else None
+    many = await _script(gateway) if not {"sqlite", "git"} & set(failed) else None
     if not output.as_json:
         for name, error in failed.items():
-            tell_failure(name, error, output)
-        show_walk(states, tree, pages, made.report.nodes, output)
-        show_answers(answers, output)
+            print_failure(name, error, output)
+        _print_walk(states, tree, pages, made.report.nodes, output)
+        _print_searches(answers, output)
         if large is not None:
-            show_large(large, output)
+            _print_large(large, output)
         if many is not None:
-            show_script(many, output)
+            _print_script(many, output)
     return {
         "servers": [{"name": state.name, "tools": state.tools, "status": state.status} for state in states],
         "tools": made.report.tools,
@@ -93,7 +171,7 @@ async def walk(gateway: Gateway, servers: Sequence[ServerSpec], output: Output) 
     }
 
 
-async def answer(gateway: Gateway, query: str) -> dict[str, Any]:
+async def _search(gateway: Gateway, query: str) -> dict[str, Any]:
     try:
         found = await gateway.search_tool_by_category(query, limit=2)
     except NoMatchInCategory as error:
@@ -101,7 +179,7 @@ async def answer(gateway: Gateway, query: str) -> dict[str, Any]:
     return {"query": query, "results": found["results"]}
 
 
-async def descent(gateway: Gateway) -> list[dict[str, Any]]:
+async def _descend(gateway: Gateway) -> list[dict[str, Any]]:
     """The listings from the root down to the first tools, always through the first node."""
     pages = [await gateway.list(limit=20)]
     while pages[-1]["nodes"] and not pages[-1]["tools"]:
@@ -109,27 +187,27 @@ async def descent(gateway: Gateway) -> list[dict[str, Any]]:
     return pages
 
 
-def show_walk(
+def _print_walk(
     states: Sequence[ServerState], tree: Tree, pages: Sequence[dict[str, Any]], nodes: int, output: Output
 ) -> None:
-    show_servers(states, output)
+    print_servers(states, output)
     output.line()
     output.line(
-        heading(f"2. One tree of {counted(tree.tools, 'tool')} in {counted(nodes, 'category', 'categories')}", output)
+        _heading(f"2. One tree of {plural(tree.tools, 'tool')} in {plural(nodes, 'category', 'categories')}", output)
     )
-    for line in drawn(tree.branches, (), {}, output, "   "):
+    for line in render_tree(tree.branches, (), {}, output, "   "):
         output.line(line)
     output.line()
-    output.line(heading("3. What a model reads on its way to a tool, level by level", output))
+    output.line(_heading("3. What a model reads on its way to a tool, level by level", output))
     for page in pages:
         path = " / ".join(page["path"]) or "the root"
         output.line(f"   {output.style('list', 'cyan')} {path}")
-        show_page({**page, "next_cursor": None}, output)
+        print_page({**page, "next_cursor": None}, output)
         output.line()
 
 
-def show_answers(answers: Sequence[dict[str, Any]], output: Output) -> None:
-    output.line(heading("4. Or it asks in plain words, and hears it when nothing fits", output))
+def _print_searches(answers: Sequence[dict[str, Any]], output: Output) -> None:
+    output.line(_heading("4. Or it asks in plain words, and hears it when nothing fits", output))
     for found in answers:
         output.line(f"   {output.style('search', 'cyan')} {found['query']}")
         for tool in found["results"]:
@@ -139,12 +217,12 @@ def show_answers(answers: Sequence[dict[str, Any]], output: Output) -> None:
     output.line()
 
 
-def heading(text: str, output: Output) -> str:
+def _heading(text: str, output: Output) -> str:
     return output.style(text, "bold")
 
 
-def say_what_is_next(arguments: argparse.Namespace, folder: Path, output: Output) -> None:
-    output.line(heading("Now with your own servers", output))
+def _print_next_steps(arguments: argparse.Namespace, folder: Path, output: Output) -> None:
+    output.line(_heading("Now with your own servers", output))
     output.line("   toolfold import    take over what Claude, Cursor, VS Code, Codex or Gemini CLI have configured")
     output.line("   toolfold serve     be the one MCP server of your client; --http for many clients")
     output.line("   toolfold build     connect to all of them and build the catalogue; then: tree, search, call")

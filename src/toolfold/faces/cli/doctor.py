@@ -17,21 +17,21 @@ from msgspec import Struct
 
 from toolfold import __version__
 from toolfold.config import Settings, missing
-from toolfold.config.programs import install_hint
+from toolfold.config.install_hints import install_hint
 from toolfold.errors import NotBuilt, ToolfoldError
-from toolfold.faces.cli.output import Output
-from toolfold.faces.cli.running import settings_of, with_gateway
+from toolfold.faces.cli.runner import load_settings, run_with_gateway
+from toolfold.faces.cli.terminal import Output
 from toolfold.gateway import Gateway, Tree
-from toolfold.gateway.sandboxing import Confinement, confinement
+from toolfold.sandbox.probe import Confinement, probe
 from toolfold.types import ServerSpec, ServerState
 
 if TYPE_CHECKING:
-    from toolfold.gateway.governing import Reviewed
+    from toolfold.policy.access import TrustReview
 
 LOW_DISK_BYTES = 500 * 1024 * 1024
 
 
-class Finding(Struct, frozen=True):
+class _Finding(Struct, frozen=True):
     """One thing looked at. `fix` is what to do where it is not well."""
 
     subject: str
@@ -45,7 +45,7 @@ MARKS = {"well": "✓", "mind": "!", "wrong": "✗"}
 
 
 def doctor(arguments: argparse.Namespace, output: Output) -> int:
-    findings = list(examine(arguments))
+    findings = list(_examine(arguments))
     wrong = [finding for finding in findings if finding.verdict == "wrong"]
     if output.as_json:
         output.data({"well": not wrong, "findings": findings})
@@ -61,121 +61,131 @@ def doctor(arguments: argparse.Namespace, output: Output) -> int:
     return 1 if wrong else 0
 
 
-def examine(arguments: argparse.Namespace) -> Iterator[Finding]:
-    yield from of_the_installation()
-    yield from of_the_sandbox(verbose=bool(arguments.verbose))
+def _examine(arguments: argparse.Namespace) -> Iterator[_Finding]:
+    yield from _check_installation()
+    yield from _check_sandbox(verbose=bool(arguments.verbose))
     try:
-        settings = settings_of(arguments, require_servers=False)
+        settings = load_settings(arguments, require_servers=False)
     except ToolfoldError as error:
         more = f" (and {len(error.hints) - 1} more)" if len(error.hints) > 1 else ""
-        yield Finding("configuration", "wrong", error.message + more, error.next_action)
+        yield _Finding("configuration", "wrong", error.message + more, error.next_action)
         return
-    yield from of_the_configuration(settings)
-    yield from of_the_state_folder(settings)
+    yield from _check_configuration(settings)
+    yield from _check_state_folder(settings)
     for spec in settings.servers:
-        yield of_a_server(spec)
-    yield of_the_catalogue(settings)
-    yield from of_trust(settings)
+        yield _check_server(spec)
+    yield _check_catalogue(settings)
+    yield from _check_trust(settings)
     if arguments.connect:
-        yield from of_running_servers(settings)
+        yield from _check_running_servers(settings)
 
 
-def of_the_installation() -> Iterator[Finding]:
-    yield Finding("toolfold", "well", f"{__version__} on Python {sys.version.split()[0]}")
+def _check_installation() -> Iterator[_Finding]:
+    yield _Finding("toolfold", "well", f"{__version__} on Python {sys.version.split()[0]}")
     if importlib.util.find_spec("uvloop") is None:
-        yield Finding(
+        yield _Finding(
             "event loop", "mind", "uvloop is not installed; calls are slower without it", "pip install uvloop"
         )
     if importlib.util.find_spec("rs_bpe") is None:
-        yield Finding("token tables", "mind", "not installed; sizes are then told in bytes alone", "pip install rs-bpe")
+        yield _Finding(
+            "token tables", "mind", "not installed; sizes are then told in bytes alone", "pip install rs-bpe"
+        )
 
 
-def of_the_sandbox(*, verbose: bool) -> Iterator[Finding]:
+def _check_sandbox(*, verbose: bool) -> Iterator[_Finding]:
     """Real attacks on a real child: what must not be possible is tried, with all layers and without namespaces."""
-    report = asyncio.run(confinement())
+    report = asyncio.run(probe())
     if report.refusal:
-        yield Finding("sandbox", "mind", f"scripts will not run: {report.refusal}", report.next_action)
+        yield _Finding("sandbox", "mind", f"scripts will not run: {report.refusal}", report.next_action)
         return
-    yield from of_the_attacks(report, verbose=verbose)
+    yield from _check_attacks(report, verbose=verbose)
     if "namespaces" in report.layers:
-        yield from of_the_attacks(asyncio.run(confinement(namespaces=False)), verbose=False)
+        yield from _check_attacks(asyncio.run(probe(namespaces=False)), verbose=False)
     for absent in report.missing:
-        yield Finding("sandbox", "mind", f"{absent}; the other layers hold without", "allow user namespaces if you can")
+        yield _Finding(
+            "sandbox", "mind", f"{absent}; the other layers hold without", "allow user namespaces if you can"
+        )
 
 
-def of_the_attacks(report: Confinement, *, verbose: bool) -> Iterator[Finding]:
+def _check_attacks(report: Confinement, *, verbose: bool) -> Iterator[_Finding]:
     broken = [attack for attack in report.attacks if not attack.held]
     text = f"{len(report.attacks) - len(broken)} of {len(report.attacks)} attacks stopped by {', '.join(report.layers)}"
-    yield Finding("sandbox", "wrong" if broken else "well", text)
+    yield _Finding("sandbox", "wrong" if broken else "well", text)
     for attack in report.attacks:
         if not attack.held:
-            yield Finding("sandbox", "wrong", f"a script could {attack.name}", "run no code here that you do not trust")
+            yield _Finding(
+                "sandbox", "wrong", f"a script could {attack.name}", "run no code here that you do not trust"
+            )
         elif verbose:
-            yield Finding("sandbox", "well", f"no script can {attack.name}: {attack.outcome}")
+            yield _Finding("sandbox", "well", f"no script can {attack.name}: {attack.outcome}")
 
 
-def of_the_configuration(settings: Settings) -> Iterator[Finding]:
+def _check_configuration(settings: Settings) -> Iterator[_Finding]:
     if not settings.sources:
-        yield Finding("configuration", "mind", "none found", "run `toolfold import`, or write a toolfold.toml")
+        yield _Finding("configuration", "mind", "none found", "run `toolfold import`, or write a toolfold.toml")
         return
     enabled = sum(spec.enabled for spec in settings.servers)
     text = f"{settings.sources[0]}, {enabled} of {len(settings.servers)} servers enabled"
-    yield Finding("configuration", "well" if enabled else "mind", text, "" if enabled else "add a [servers.NAME] table")
+    yield _Finding(
+        "configuration", "well" if enabled else "mind", text, "" if enabled else "add a [servers.NAME] table"
+    )
     for warning in settings.warnings:
-        yield Finding("configuration", "mind", warning)
+        yield _Finding("configuration", "mind", warning)
 
 
-def of_the_state_folder(settings: Settings) -> Iterator[Finding]:
+def _check_state_folder(settings: Settings) -> Iterator[_Finding]:
     folder = settings.home
     existing = next(parent for parent in (folder, *folder.parents) if parent.exists())
     if not os.access(existing, os.W_OK):
-        yield Finding("state folder", "wrong", f"{existing} cannot be written", "choose another with --home DIR")
+        yield _Finding("state folder", "wrong", f"{existing} cannot be written", "choose another with --home DIR")
         return
     free = shutil.disk_usage(existing).free
     if free < LOW_DISK_BYTES:
-        yield Finding("state folder", "mind", f"{folder}: only {free // 1024**2} MB free", "make room on that disk")
+        yield _Finding("state folder", "mind", f"{folder}: only {free // 1024**2} MB free", "make room on that disk")
     else:
-        yield Finding("state folder", "well", f"{folder}, {free / 1024**3:.1f} GB free")
+        yield _Finding("state folder", "well", f"{folder}, {free / 1024**3:.1f} GB free")
 
 
-def of_a_server(spec: ServerSpec) -> Finding:
+def _check_server(spec: ServerSpec) -> _Finding:
     """What can be told without starting it."""
     subject = f"server {spec.name}"
     if not spec.enabled:
-        return Finding(subject, "mind", "disabled in the configuration")
+        return _Finding(subject, "mind", "disabled in the configuration")
     absent = missing(spec)
     if absent:
-        return Finding(subject, "wrong", f"{' and '.join(absent)} not set", f"export {absent[0]}=…, then try again")
+        return _Finding(subject, "wrong", f"{' and '.join(absent)} not set", f"export {absent[0]}=…, then try again")
     if spec.cwd and not Path(spec.cwd).is_dir():
-        return Finding(subject, "wrong", f"its folder {spec.cwd} does not exist", "correct `cwd`")
+        return _Finding(subject, "wrong", f"its folder {spec.cwd} does not exist", "correct `cwd`")
     if spec.transport == "stdio":
         found = shutil.which(spec.command, path=spec.env.get("PATH"))
         if found is None and "${" not in spec.command:
-            return Finding(subject, "wrong", f"the program {spec.command!r} is not on PATH", install_hint(spec.command))
-    return Finding(subject, "well", f"{spec.transport}: {spec.shown()}")
+            return _Finding(
+                subject, "wrong", f"the program {spec.command!r} is not on PATH", install_hint(spec.command)
+            )
+    return _Finding(subject, "well", f"{spec.transport}: {spec.shown()}")
 
 
-def of_the_catalogue(settings: Settings) -> Finding:
+def _check_catalogue(settings: Settings) -> _Finding:
     async def work(gateway: Gateway) -> Tree:
         return await gateway.tree(depth=1)
 
     try:
-        tree = with_gateway(settings, work, create=False)
+        tree = run_with_gateway(settings, work, create=False)
     except NotBuilt as error:
-        return Finding("catalogue", "mind", error.message, error.next_action)
+        return _Finding("catalogue", "mind", error.message, error.next_action)
     except ToolfoldError as error:
-        return Finding("catalogue", "wrong", error.message, error.next_action)
-    return Finding("catalogue", "well", f"{tree.tools:,} tools, build {tree.generation}")
+        return _Finding("catalogue", "wrong", error.message, error.next_action)
+    return _Finding("catalogue", "well", f"{tree.tools:,} tools, build {tree.generation}")
 
 
-def of_trust(settings: Settings) -> Iterator[Finding]:
+def _check_trust(settings: Settings) -> Iterator[_Finding]:
     """Tools that changed since they were accepted, or that say something odd."""
 
-    async def work(gateway: Gateway) -> "Reviewed":
+    async def work(gateway: Gateway) -> "TrustReview":
         return await gateway.governor.review()
 
     try:
-        found = with_gateway(settings, work, create=False)
+        found = run_with_gateway(settings, work, create=False)
     except ToolfoldError:
         return  # what is wrong with the catalogue was told already
     waiting = [one.tool_id for one in found.standings if one.state != "accepted"]
@@ -183,23 +193,23 @@ def of_trust(settings: Settings) -> Iterator[Finding]:
     for tools, text in ((waiting, "changed or are new and not accepted"), (flagged, "have odd texts")):
         if tools:
             named = ", ".join(tools[:3]) + (", …" if len(tools) > 3 else "")
-            yield Finding("trust", "mind", f"{len(tools)} tools {text}: {named}", "look: toolfold trust --list")
+            yield _Finding("trust", "mind", f"{len(tools)} tools {text}: {named}", "look: toolfold trust --list")
 
 
-def of_running_servers(settings: Settings) -> Iterator[Finding]:
+def _check_running_servers(settings: Settings) -> Iterator[_Finding]:
     async def work(gateway: Gateway) -> list[ServerState]:
         return list(await gateway.servers(connect=True))
 
-    for state in with_gateway(settings, work, fast=True):
+    for state in run_with_gateway(settings, work, fast=True):
         subject = f"server {state.name}, started"
         if state.status == "disabled":
             continue
         if state.error:
-            yield Finding(subject, "wrong", state.error, state.next_action)
+            yield _Finding(subject, "wrong", state.error, state.next_action)
         elif state.warnings:
-            yield Finding(subject, "mind", "; ".join(state.warnings[:3]))
+            yield _Finding(subject, "mind", "; ".join(state.warnings[:3]))
         else:
             seconds = state.open_seconds or 0.0
-            yield Finding(
+            yield _Finding(
                 subject, "well", f"{state.tools} tools in {seconds:.1f} s, MCP {state.info.protocol_version or 'none'}"
             )

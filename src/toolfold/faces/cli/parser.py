@@ -22,16 +22,16 @@ Command = Callable[[str, str], argparse.ArgumentParser]
 """Adds a command: its name, and what it does in a few words."""
 
 
-class Parser(argparse.ArgumentParser):
+class _Parser(argparse.ArgumentParser):
     """Raises our own error, so that `--json` holds for a mistyped command too."""
 
     def error(self, message: str) -> NoReturn:
         raise ConfigError(message, next_action=f"see: {self.prog} --help")
 
 
-def common() -> Parser:
+def _common_options() -> _Parser:
     """Options that may stand before or after the command's name."""
-    options = Parser(add_help=False, argument_default=argparse.SUPPRESS)
+    options = _Parser(add_help=False, argument_default=argparse.SUPPRESS)
     options.add_argument("--config", metavar="FILE", help="toolfold.toml or mcp.json (default: found by itself)")
     options.add_argument("--home", metavar="DIR", help="where state lives (default: TOOLFOLD_HOME or ~/.toolfold)")
     options.add_argument("--json", action="store_true", help="print JSON")
@@ -39,9 +39,9 @@ def common() -> Parser:
     return options
 
 
-def build_parser() -> Parser:
-    shared = common()
-    parser = Parser(
+def build_parser() -> _Parser:
+    shared = _common_options()
+    parser = _Parser(
         prog="toolfold",
         description="Fold any number of tools into a few; unfold exactly what the model needs.",
         epilog=EXIT_CODES,
@@ -49,22 +49,22 @@ def build_parser() -> Parser:
         parents=[shared],
     )
     parser.add_argument("-V", "--version", action="version", version=f"toolfold {__version__}")
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=Parser)
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=_Parser)
 
     def command(name: str, text: str) -> argparse.ArgumentParser:
         return commands.add_parser(name, help=text, description=text, parents=[shared])
 
-    add_setting_up(command)
-    add_looking_around(command)
-    add_using_tools(command)
-    add_scripts(command)
-    add_agents(command)
-    add_looking_back(command)
-    add_checking(command)
+    _add_setup(command)
+    _add_catalogue(command)
+    _add_calls(command)
+    _add_scripts(command)
+    _add_agents(command)
+    _add_review(command)
+    _add_diagnostics(command)
     return parser
 
 
-def add_setting_up(command: Command) -> None:
+def _add_setup(command: Command) -> None:
     demo = command("demo", "the whole idea on real local servers, nothing to configure")
     demo.add_argument(
         "--more", action="store_true", help="add public servers from the package index, each in its own environment"
@@ -121,10 +121,10 @@ def add_setting_up(command: Command) -> None:
     )
 
 
-def add_looking_around(command: Command) -> None:
+def _add_catalogue(command: Command) -> None:
     tree = command("tree", "the categories, with how many tools each holds")
     tree.add_argument("path", nargs="*", metavar="PATH", help="a category: Files/Search, or Files Search")
-    tree.add_argument("--depth", type=positive, default=2, metavar="N", help="levels to show (default 2)")
+    tree.add_argument("--depth", type=_positive, default=2, metavar="N", help="levels to show (default 2)")
     tree.add_argument("--tools", action="store_true", help="show the tools too")
 
     listing = command("list", "one level of the catalogue, as a model sees it")
@@ -133,24 +133,24 @@ def add_looking_around(command: Command) -> None:
         "--tag", action="append", default=[], metavar="TAG", help="only tools with this tag (all of several)"
     )
     listing.add_argument("--query", default="", metavar="TEXT", help="only what fits, from all levels below")
-    listing.add_argument("--limit", type=positive, default=10, metavar="N", help="entries, at most 50 (default 10)")
+    listing.add_argument("--limit", type=_positive, default=10, metavar="N", help="entries, at most 50 (default 10)")
     listing.add_argument("--cursor", metavar="CURSOR", help="go on where an earlier page ended")
 
     nodes = command("nodes", "the categories that fit a request")
     nodes.add_argument("query", nargs="+", metavar="QUERY", help="what you want to get done, in plain words")
-    nodes.add_argument("--limit", type=positive, default=5, metavar="N", help="entries, at most 50 (default 5)")
+    nodes.add_argument("--limit", type=_positive, default=5, metavar="N", help="entries, at most 50 (default 5)")
 
     search = command("search", "the tools that fit a request, or that none does")
     search.add_argument("query", nargs="+", metavar="QUERY", help="what you want to get done, in plain words")
     search.add_argument(
         "--in", dest="within", default="", metavar="PATH", help="a category: Files/Search (default: all)"
     )
-    search.add_argument("--limit", type=positive, default=5, metavar="N", help="entries, at most 50 (default 5)")
+    search.add_argument("--limit", type=_positive, default=5, metavar="N", help="entries, at most 50 (default 5)")
     search.add_argument("--cursor", metavar="CURSOR", help="go on where an earlier page ended")
     search.add_argument("--explain", action="store_true", help="say why: which words, how near in meaning")
 
 
-def add_using_tools(command: Command) -> None:
+def _add_calls(command: Command) -> None:
     expand = command("expand", "one tool with its schemas")
     expand.add_argument("tool_id", metavar="ID", help="a tool's id, as `toolfold list` shows it")
 
@@ -160,9 +160,12 @@ def add_using_tools(command: Command) -> None:
         "args", nargs="?", default="{}", metavar="ARGS", help="a JSON object, or - to read it (default {})"
     )
     call.add_argument("--yes", action="store_true", help="confirm a call that the policy wants confirmed")
-    call.add_argument("--timeout", type=positive, metavar="S", help="seconds to wait at most")
+    call.add_argument("--timeout", type=_positive, metavar="S", help="seconds to wait at most")
     call.add_argument(
-        "--expect-version", type=positive, metavar="N", help="fail if the tool has another version than `expand` showed"
+        "--expect-version",
+        type=_positive,
+        metavar="N",
+        help="fail if the tool has another version than `expand` showed",
     )
 
     call.add_argument("--whole", action="store_true", help="print the result however large, instead of storing it")
@@ -189,17 +192,17 @@ def add_using_tools(command: Command) -> None:
     inspect.add_argument(
         "field_path", nargs="?", default="", metavar="FIELD_PATH", help="a.b, a[], a[].b (default: the root)"
     )
-    inspect.add_argument("--depth", type=positive, default=4, metavar="N", help="levels to preview (default 4)")
-    inspect.add_argument("--fields", type=positive, default=120, metavar="N", help="lines to preview (default 120)")
+    inspect.add_argument("--depth", type=_positive, default=4, metavar="N", help="levels to preview (default 4)")
+    inspect.add_argument("--fields", type=_positive, default=120, metavar="N", help="lines to preview (default 120)")
 
 
-def add_scripts(command: Command) -> None:
+def _add_scripts(command: Command) -> None:
     run = command("run", "run a script in the sandbox, with the tools that it asks for in plain words")
     run.add_argument("script", metavar="SCRIPT.py", help="the script, or - to read it")
     run.add_argument("--locked", action="store_true", help="keep to the tools in SCRIPT.py.lock; write it if need be")
     run.add_argument("--unsafe", action="store_true", help="run it without a sandbox, where there is none")
     run.add_argument("--yes", action="store_true", help="confirm every call that the policy wants confirmed")
-    run.add_argument("--timeout", type=positive, metavar="S", help="seconds it may take at most")
+    run.add_argument("--timeout", type=_positive, metavar="S", help="seconds it may take at most")
     run.add_argument("--args", nargs="*", metavar="ARG", help="what the script finds in sys.argv")
 
     stubs = command("stubs", "type stubs for the tools that fit some needs")
@@ -212,7 +215,7 @@ def add_scripts(command: Command) -> None:
     repl.add_argument("--sandboxed", action="store_true", help="confine the session, as those of models are")
 
 
-def add_agents(command: Command) -> None:
+def _add_agents(command: Command) -> None:
     agent = command("agent", "do a task: a planner that searches, calls, scripts and reports")
     agent.add_argument("task", nargs="?", default="", metavar="TASK", help="what is to be done, or - to read it")
     agent.add_argument("--agent", metavar="NAME", help="an agent of .toolfold/agents/NAME.md (default: the planner)")
@@ -223,10 +226,10 @@ def add_agents(command: Command) -> None:
     agent.add_argument("--runs", action="store_true", help="the recorded runs")
 
 
-def add_looking_back(command: Command) -> None:
+def _add_review(command: Command) -> None:
     audit = command("audit", "what was searched, chosen, expanded and called, by whom")
     audit.add_argument("--session", metavar="S", help="only this session (default: all)")
-    audit.add_argument("--last", type=positive, default=200, metavar="N", help="steps to show (default 200)")
+    audit.add_argument("--last", type=_positive, default=200, metavar="N", help="steps to show (default 200)")
     audit.add_argument("--export", metavar="FILE", help="write all of it as JSON lines")
 
     trust = command("trust", "tools that changed since they were accepted or look odd, and accepting them")
@@ -239,7 +242,7 @@ def add_looking_back(command: Command) -> None:
     command("stats", "the tokens that all definitions would have cost, against what was shown")
 
 
-def add_checking(command: Command) -> None:
+def _add_diagnostics(command: Command) -> None:
     local = command("extract", "a part of a local file, by a request in plain words")
     local.add_argument("file", metavar="FILE", help="the file to read, or - for what is piped in")
     local.add_argument(
@@ -263,7 +266,7 @@ def add_checking(command: Command) -> None:
     bench.add_argument("--ranked", metavar="FILE", help="retrieval: write each query's ranking there")
 
 
-def positive(text: str) -> int:
+def _positive(text: str) -> int:
     if not text.isdigit() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is no whole number of at least 1")
     return int(text)
@@ -279,6 +282,6 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     return found
 
 
-def path_of(words: Sequence[str]) -> tuple[str, ...]:
+def split_path(words: Sequence[str]) -> tuple[str, ...]:
     """`Files/Search` and `Files Search` are the same category; empty parts are dropped."""
     return tuple(part.strip() for word in words for part in word.split("/") if part.strip())

@@ -10,12 +10,12 @@ import sys
 from toolfold.faces.cli.parser import build_parser
 
 
-def page() -> str:
+def reference_page() -> str:
     """The whole page. Help texts are wrapped to a fixed width, whatever the terminal."""
     before = os.environ.get("COLUMNS")
     os.environ["COLUMNS"] = "100"
     try:
-        return render()
+        return _render()
     finally:
         if before is None:
             del os.environ["COLUMNS"]
@@ -23,7 +23,7 @@ def page() -> str:
             os.environ["COLUMNS"] = before
 
 
-def render() -> str:
+def _render() -> str:
     parser = build_parser()
     parts = [
         "# Command line\n",
@@ -38,4 +38,4 @@ def render() -> str:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(page())
+    sys.stdout.write(reference_page())

@@ -6,19 +6,150 @@ a plain Python prompt that says how to add one. Reading the keys stands in `repl
 
 import argparse
 import asyncio
+import codeop
+import os
+import re
 import signal
 import sys
-from collections.abc import Awaitable, Coroutine
+import warnings
+from collections.abc import AsyncGenerator, Awaitable, Coroutine
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from toolfold.errors import ConfigError, ToolfoldError
-from toolfold.faces.cli.output import Output, safe
-from toolfold.faces.cli.running import settings_of, with_gateway
+from toolfold.faces.cli.runner import load_settings, run_with_gateway
+from toolfold.faces.cli.terminal import Output, safe, wants_colour
 from toolfold.gateway import Gateway
 
 if TYPE_CHECKING:
-    from toolfold.gateway.living import Assistant, Envelope, LiveSession, Model
+    from toolfold.live.manager import Assistant, Envelope, LiveSession, Model
+
+
+# --- Reading at the prompt: history, completion from the live session, several lines, colours.
+
+_NAME = re.compile(r"[\w.]+$")
+INDENT = "    "
+
+
+class _LineEditor:
+    """The line editor. It needs a terminal."""
+
+    def __init__(self, session: "LiveSession", history: Path, hint: str) -> None:
+        import sys
+
+        from prompt_toolkit import PromptSession
+        from prompt_toolkit.history import FileHistory, InMemoryHistory
+
+        self._session = session
+        kept = FileHistory(str(history)) if _create_private(history) else InMemoryHistory()
+        self._prompt: PromptSession[str] = PromptSession(
+            history=kept,
+            multiline=True,
+            completer=_completer(session),
+            complete_while_typing=False,
+            lexer=_lexer() if wants_colour(sys.stdout) else None,
+            key_bindings=_bindings(),
+            prompt_continuation="... ",
+            enable_history_search=True,
+        )
+        self._hint = hint
+
+    async def read(self) -> str:
+        """One whole input. Raises `EOFError` and `KeyboardInterrupt`."""
+        return await self._prompt.prompt_async(">>> ")
+
+
+def _create_private(history: Path) -> bool:
+    """Makes the history readable by its owner alone; false where no file can be had."""
+    try:
+        history.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        os.close(os.open(history, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+    except OSError:
+        return False
+    return True
+
+
+def _is_complete(text: str) -> bool:
+    """Whether Enter should send this text: a question, a whole statement, or a block that ends with an empty line."""
+    if text.lstrip().startswith("?") or not text.strip():
+        return True
+    lines = text.split("\n")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            made = codeop.compile_command(text, "<input>", "exec")
+    except (SyntaxError, ValueError, OverflowError):
+        # A top-level `await` is fine in the session, and real mistakes are told there.
+        return True
+    if made is None:
+        return False
+    return len(lines) == 1 or not lines[-1].strip() or not lines[-1].startswith((" ", "\t"))
+
+
+def _next_indent(text: str) -> str:
+    """How far the next line stands in."""
+    last = text.rpartition("\n")[2]
+    indent = last[: len(last) - len(last.lstrip())]
+    return indent + INDENT if last.rstrip().endswith(":") else indent
+
+
+def _bindings() -> Any:
+    from prompt_toolkit.filters import has_completions
+    from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+
+    bindings = KeyBindings()
+
+    @bindings.add("enter", filter=~has_completions)
+    def enter(event: KeyPressEvent) -> None:
+        buffer = event.current_buffer
+        if buffer.document.is_cursor_at_the_end and not _is_complete(buffer.text):
+            buffer.insert_text("\n" + _next_indent(buffer.document.text_before_cursor))
+        elif buffer.document.is_cursor_at_the_end or _is_complete(buffer.text):
+            buffer.validate_and_handle()
+        else:
+            buffer.insert_text("\n")
+
+    @bindings.add("tab")
+    def tab(event: KeyPressEvent) -> None:
+        buffer = event.current_buffer
+        if buffer.document.current_line_before_cursor.strip():
+            if buffer.complete_state:
+                buffer.complete_next()
+            else:
+                buffer.start_completion(insert_common_part=True)
+        else:
+            buffer.insert_text(INDENT)
+
+    return bindings
+
+
+def _completer(session: "LiveSession") -> Any:
+    from prompt_toolkit.completion import CompleteEvent, Completer, Completion
+    from prompt_toolkit.document import Document
+
+    class LiveCompleter(Completer):
+        """Asks the session, whose names are the ones that count."""
+
+        def get_completions(self, document: Document, complete_event: CompleteEvent) -> list[Completion]:
+            return []
+
+        async def get_completions_async(
+            self, document: Document, complete_event: CompleteEvent
+        ) -> AsyncGenerator[Completion, None]:
+            match = _NAME.search(document.text_before_cursor)
+            if match is None or document.text.lstrip().startswith("?"):
+                return
+            for word in await session.complete(match.group()):
+                yield Completion(word, start_position=-len(match.group()), display=word.rpartition(".")[2])
+
+    return LiveCompleter()
+
+
+def _lexer() -> Any:
+    from prompt_toolkit.lexers import PygmentsLexer
+
+    return PygmentsLexer.from_filename("input.py")
+
 
 ADD_A_MODEL = (
     'no model is configured, so nobody answers. Add one in toolfold.toml: [model] name = "openai:gpt-5", '
@@ -29,30 +160,32 @@ FAILED = 1
 
 
 def repl(arguments: argparse.Namespace, output: Output) -> int:
-    settings = settings_of(arguments, require_servers=False)
+    settings = load_settings(arguments, require_servers=False)
 
     async def work(gateway: Gateway) -> int:
-        return await run(gateway, output, model=arguments.model, sandboxed=arguments.sandboxed)
+        return await run_repl(gateway, output, model=arguments.model, sandboxed=arguments.sandboxed)
 
-    return with_gateway(settings, work)
+    return run_with_gateway(settings, work)
 
 
-async def run(gateway: Gateway, output: Output, *, model: "Model | str | None" = None, sandboxed: bool = False) -> int:
+async def run_repl(
+    gateway: Gateway, output: Output, *, model: "Model | str | None" = None, sandboxed: bool = False
+) -> int:
     """The whole prompt over one gateway. `model` may be one that a program made itself."""
-    from toolfold.gateway.living import Trace
+    from toolfold.live.manager import Trace
 
     interactive = sys.stdin.isatty()
     folder = gateway.settings.home / "live"
     async with gateway.live(terminal=not sandboxed) as session:
         with Trace(folder / "traces", session.events):
-            prompt = Repl(session, output)
-            prompt.assistant, why_none = _assistant(gateway, session, prompt, model)
+            prompt = _Repl(session, output)
+            prompt.assistant, why_none = _make_assistant(gateway, session, prompt, model)
             prompt.why_none = why_none
             return await (prompt.serve(folder) if interactive else prompt.run_input(sys.stdin.read()))
 
 
-def _assistant(
-    gateway: Gateway, session: "LiveSession", prompt: "Repl", model: "Model | str | None"
+def _make_assistant(
+    gateway: Gateway, session: "LiveSession", prompt: "_Repl", model: "Model | str | None"
 ) -> "tuple[Assistant | None, str]":
     try:
         return gateway.living.assistant(session, prompt, model), ""
@@ -63,7 +196,7 @@ def _assistant(
         return None, f"{error.message}. {error.next_action}" if named else ADD_A_MODEL
 
 
-class Repl:
+class _Repl:
     """One prompt. It is also the assistant's `Watcher`: what it says and does is shown here."""
 
     def __init__(self, session: "LiveSession", output: Output) -> None:
@@ -76,9 +209,9 @@ class Repl:
 
     async def serve(self, folder: Path) -> int:
         """Reads and answers until the person leaves."""
-        from toolfold.faces.cli.repl_keys import Keys
+        # XXX dropped import
 
-        keys = Keys(self.session, folder / "history", self._hint())
+        keys = _LineEditor(self.session, folder / "history", self._hint())
         version = ".".join(str(part) for part in sys.version_info[:3])
         self._output.note(f"Python {version} in a live session. {self._hint()}; Ctrl-D leaves.")
         while self._leaving is None:
@@ -185,9 +318,9 @@ class Repl:
         self._output.out.flush()
 
     def tool(self, name: str, arguments: dict[str, Any], answer: "Envelope") -> None:
-        from toolfold.gateway.living import compact
+        from toolfold.live.manager import format_tool_call
 
-        line = f"· {compact(name, arguments, answer)}"
+        line = f"· {format_tool_call(name, arguments, answer)}"
         self._output.line(self._output.style(safe(line), "dim"))
         self._output.out.flush()
 

@@ -13,7 +13,7 @@ from msgspec import Raw, Struct
 from toolfold.errors import InvalidArguments, ToolfoldError
 from toolfold.gateway import Gateway
 from toolfold.types import Caller
-from toolfold.wire.jsonrpc import UNREADABLE
+from toolfold.wire.jsonrpc import DECODE_ERRORS
 
 if TYPE_CHECKING:
     from starlette.responses import Response
@@ -21,20 +21,20 @@ if TYPE_CHECKING:
 REPORT = "report"
 
 
-class Wanted(Struct, frozen=True, forbid_unknown_fields=True):
+class _RunRequest(Struct, frozen=True, forbid_unknown_fields=True):
     """The body of the request."""
 
     task: str
     agent: str = ""
 
 
-async def started(gateway: Gateway, caller: Caller, body: Raw) -> "Response":
+async def stream_run(gateway: Gateway, caller: Caller, body: Raw) -> "Response":
     """The stream of a run. What is wrong with the request is told before it begins."""
     from starlette.responses import StreamingResponse
 
     try:
-        wanted = msgspec.json.decode(body, type=Wanted)
-    except UNREADABLE as error:
+        wanted = msgspec.json.decode(body, type=_RunRequest)
+    except DECODE_ERRORS as error:
         raise InvalidArguments(
             f"the request cannot be read: {error}", next_action='send {"task": "…"} and, if you like, "agent"'
         ) from error
@@ -43,11 +43,11 @@ async def started(gateway: Gateway, caller: Caller, body: Raw) -> "Response":
     agent.check()
     headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
     return StreamingResponse(
-        _told(asyncio.ensure_future(agent.run(wanted.task)), events), media_type="text/event-stream", headers=headers
+        _events(asyncio.ensure_future(agent.run(wanted.task)), events), media_type="text/event-stream", headers=headers
     )
 
 
-async def _told(run: "asyncio.Task[Any]", events: "asyncio.Queue[dict[str, Any]]") -> AsyncIterator[bytes]:
+async def _events(run: "asyncio.Task[Any]", events: "asyncio.Queue[dict[str, Any]]") -> AsyncIterator[bytes]:
     waiting: asyncio.Task[dict[str, Any]] | None = None
     try:
         while not (run.done() and events.empty()):

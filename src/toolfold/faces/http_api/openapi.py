@@ -1,13 +1,218 @@
 """The OpenAPI 3.1 document, written from the definitions that the model-facing tools are written from."""
 
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import Raw, structs
 
 from toolfold import __version__
-from toolfold.faces.http_api.live import HEADER
-from toolfold.faces.http_api.schemas import ANSWERS, ERROR_EXAMPLE, REQUESTS, SCHEMAS, TEXT, closed, ref
+from toolfold.errors import InvalidArguments
 from toolfold.faces.surface.definitions import DISCOVERY, Definition
-from toolfold.gateway.living import OFFERS
+from toolfold.gateway import Gateway
+from toolfold.live.manager import OFFERS
+from toolfold.types import Caller
+from toolfold.wire.jsonrpc import DECODE_ERRORS
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+
+# --- What the HTTP face answers, as JSON Schemas and examples for the OpenAPI document. Plain values.
+
+TEXT: dict[str, Any] = {"type": "string"}
+WHOLE: dict[str, Any] = {"type": "integer", "minimum": 0}
+PATH: dict[str, Any] = {"type": "array", "items": TEXT, "description": "A category, from the root; [] is the root."}
+TAGS: dict[str, Any] = {"type": "array", "items": TEXT}
+NEXT_CURSOR: dict[str, Any] = {"type": ["string", "null"], "description": "Opaque; null where nothing follows."}
+SCHEMA: dict[str, Any] = {"type": ["object", "boolean"], "description": "JSON Schema, as its server wrote it."}
+CONFIDENCE: dict[str, Any] = {
+    "type": ["number", "null"],
+    "minimum": 0,
+    "maximum": 1,
+    "description": "The probability that it fits the request; null where nothing was asked.",
+}
+
+
+def _closed(properties: dict[str, Any], *optional: str) -> dict[str, Any]:
+    """An object with just these properties, all there except those named."""
+    required = [name for name in properties if name not in optional]
+    return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
+
+
+def _ref(name: str) -> dict[str, Any]:
+    return {"$ref": f"#/components/schemas/{name}"}
+
+
+def _many(name: str) -> dict[str, Any]:
+    return {"type": "array", "items": _ref(name)}
+
+
+SCHEMAS: dict[str, Any] = {
+    "Node": _closed({"name": TEXT, "path": PATH, "summary": TEXT, "tags": TAGS}),
+    "Pointer": {
+        **_closed({"tool_id": TEXT, "path": PATH, "summary": TEXT, "tags": TAGS, "confidence": CONFIDENCE}),
+        "description": "The least that is needed to decide whether to expand a tool.",
+    },
+    "FoundNode": _closed({"path": PATH, "summary": TEXT, "confidence": CONFIDENCE}),
+    "Listing": _closed({"path": PATH, "nodes": _many("Node"), "tools": _many("Pointer"), "next_cursor": NEXT_CURSOR}),
+    "FoundNodes": _closed({"results": _many("FoundNode")}),
+    "FoundTools": _closed({"category_path": PATH, "results": _many("Pointer"), "next_cursor": NEXT_CURSOR}),
+    "ExpandedTool": {
+        "type": "object",
+        "properties": {
+            "tool_id": TEXT,
+            "path": PATH,
+            "summary": TEXT,
+            "description": TEXT,
+            "args_schema": SCHEMA,
+            "result_schema": {**SCHEMA, "type": ["object", "boolean", "null"]},
+            "version": {"type": "integer", "minimum": 1, "description": "Give it as expect_version of call_tool."},
+            "tags": TAGS,
+        },
+        "required": ["tool_id", "path", "summary", "args_schema", "result_schema", "version"],
+    },
+    "CallToolResult": {
+        "type": "object",
+        "description": "What the tool's server answered, untouched (MCP's CallToolResult).",
+        "properties": {
+            "content": {"type": "array", "items": {"type": "object"}},
+            "isError": {"type": "boolean", "description": "The tool itself says that it failed."},
+        },
+    },
+    "Inspection": {
+        "type": "object",
+        "properties": {
+            "tool_id": TEXT,
+            "field_path": TEXT,
+            "node_type": TEXT,
+            "children": {
+                "type": "array",
+                "items": {"type": "object", "properties": {"name": TEXT, "type": TEXT}, "required": ["name", "type"]},
+            },
+            "flattened_fields": {"type": "array", "items": TEXT},
+            "total_child_fields": WHOLE,
+            "truncated": {"type": "boolean"},
+        },
+        "required": ["tool_id", "field_path", "node_type", "children", "flattened_fields", "truncated"],
+    },
+    "Text": _closed({"text": TEXT}),
+    "ScriptResult": {
+        "type": "object",
+        "description": "How the script ended, what it printed, and its summary.",
+        "properties": {
+            "ok": {"type": "boolean"},
+            "outcome": TEXT,
+            "answer": {"description": "The final JSON summary."},
+            "stdout": TEXT,
+            "stderr": TEXT,
+            "needs": {"type": "array", "items": {"type": "object"}, "description": "What each need became."},
+            "calls": {"type": "array", "items": {"type": "object"}},
+        },
+        "required": ["ok", "outcome", "stdout", "stderr", "needs", "calls"],
+    },
+    "Envelope": {
+        "type": "object",
+        "description": "What was found, or why not.",
+        "properties": {
+            "ok": {"type": "boolean"},
+            "result": {"description": "Where it is ok."},
+            "error": {"type": ["object", "null"], "description": "Where it is not: its code, a message, what to do."},
+        },
+        "required": ["ok"],
+    },
+    "AgentEvents": {
+        "type": "string",
+        "description": "Server-sent events, one to each step of the run; the last one is `report`.",
+    },
+    "Servers": _closed(
+        {
+            "servers": {
+                "type": "array",
+                "items": _closed(
+                    {"name": TEXT, "transport": TEXT, "status": TEXT, "tools": {"type": ["integer", "null"]}}
+                ),
+            }
+        }
+    ),
+    "Instructions": _closed({"instructions": TEXT}),
+    "Health": _closed({"status": TEXT, "version": TEXT, "catalogue": {"enum": ["ready", "not built"]}}),
+    "Error": _closed(
+        {
+            "error": _closed(
+                {
+                    "code": {**TEXT, "description": "Stable, for programs."},
+                    "message": {**TEXT, "description": "What happened."},
+                    "hints": {"type": "array", "description": "What would work, from the real catalogue.", "items": {}},
+                    "next_action": {**TEXT, "description": "What to do next."},
+                }
+            )
+        }
+    ),
+}
+
+ANSWERS = {
+    "list": "Listing",
+    "search_nodes": "FoundNodes",
+    "search_tool_by_category": "FoundTools",
+    "expand_tool": "ExpandedTool",
+    "call_tool": "CallToolResult",
+    "inspect_tool_output": "Inspection",
+    "tool_output": "Text",
+    "run_script": "ScriptResult",
+}
+
+REQUESTS: dict[str, Any] = {
+    "list": {"path": ["Coding", "Refactoring"], "limit": 10},
+    "search_nodes": {"query": "oauth login", "limit": 5},
+    "search_tool_by_category": {
+        "query": "rename a symbol across the codebase",
+        "category_path": ["Coding", "Refactoring"],
+        "limit": 5,
+        "cursor": None,
+    },
+    "expand_tool": {"tool_id": "refactor.rename_symbol"},
+    "call_tool": {
+        "tool_id": "refactor.rename_symbol",
+        "args": {"project_root": ".", "symbol": "old_name", "new_name": "new_name"},
+        "expect_version": 1,
+    },
+    "inspect_tool_output": {"tool_id": "refactor.rename_symbol", "field_path": ""},
+    "tool_output": {"handle": "0b6f3c1e-6d0f-4d8e-9f6a-2f6a1d3c5b7e", "extract": "orders[3].email", "mode": "auto"},
+    "run_script": {"code": "print(1 + 1)"},
+    "list_globals": {},
+    "inspect": {"expr": "orders"},
+    "eval_expr": {"expr": "len(orders)"},
+    "run_agent": {"task": "find the tool that renames a symbol"},
+}
+
+ERROR_EXAMPLE: dict[str, Any] = {
+    "error": {
+        "code": "TOOL_NOT_FOUND",
+        "message": "there is no tool 'refactor.rename_symbl'",
+        "hints": ["refactor.rename_symbol"],
+        "next_action": "use one of the ids in hints, or find the tool with list or a search",
+    }
+}
+
+
+# --- `POST /v1/live/NAME`: the three tools of a live Python session. A client's requests share the session it names
+
+SESSION_HEADER = "toolfold-session"
+MAX_SESSION_NAME = 100
+
+
+async def dispatch_live(gateway: Gateway, caller: Caller, request: "Request", body: Raw) -> dict[str, Any]:
+    try:
+        given = msgspec.json.decode(body, type=dict[str, Any])
+    except DECODE_ERRORS as error:
+        raise InvalidArguments(
+            f"the body must be one JSON object: {error}", next_action='send {"expr": "…"}'
+        ) from error
+    session = request.headers.get(SESSION_HEADER, "")[:MAX_SESSION_NAME]
+    asking = structs.replace(caller, session=f"http-{session}")
+    return await gateway.living.sessions.dispatch(asking, request.path_params["name"], given)
+
 
 REASONS = {
     400: "The body is not JSON, or the cursor is none that fits.",
@@ -59,9 +264,11 @@ def document() -> dict[str, Any]:
             **{f"/v1/{one.name}": {"post": _operation(one)} for one in DISCOVERY},
             **{f"/v1/live/{one.name}": {"post": _live(one.name, one.description, one.parameters)} for one in OFFERS},
             "/v1/agents/runs": {"post": _agent_run()},
-            "/v1/servers": _reading("servers", "The servers behind this gateway.", "Servers"),
-            "/v1/instructions": _reading("instructions", "What to tell a model before its first call.", "Instructions"),
-            "/healthz": _reading("health", "Whether toolfold is up.", "Health"),
+            "/v1/servers": _get_operation("servers", "The servers behind this gateway.", "Servers"),
+            "/v1/instructions": _get_operation(
+                "instructions", "What to tell a model before its first call.", "Instructions"
+            ),
+            "/healthz": _get_operation("health", "Whether toolfold is up.", "Health"),
         },
         "components": {
             "schemas": SCHEMAS,
@@ -90,7 +297,7 @@ def _operation(one: Definition) -> dict[str, Any]:
 
 def _live(name: str, description: str, parameters: dict[str, Any]) -> dict[str, Any]:
     session = {
-        "name": HEADER,
+        "name": SESSION_HEADER,
         "in": "header",
         "required": False,
         "schema": {"type": "string", "pattern": "^[\\w-]{1,100}$"},
@@ -110,10 +317,10 @@ def _live(name: str, description: str, parameters: dict[str, Any]) -> dict[str, 
 
 
 def _agent_run() -> dict[str, Any]:
-    schema = closed({"task": {**TEXT, "minLength": 1}, "agent": TEXT}, "agent")
+    schema = _closed({"task": {**TEXT, "minLength": 1}, "agent": TEXT}, "agent")
     told = {
         "description": "Each event as it happens.",
-        "content": {"text/event-stream": {"schema": ref("AgentEvents")}},
+        "content": {"text/event-stream": {"schema": _ref("AgentEvents")}},
     }
     return {
         "operationId": "run_agent",
@@ -127,7 +334,7 @@ def _agent_run() -> dict[str, Any]:
     }
 
 
-def _reading(name: str, summary: str, answer: str) -> dict[str, Any]:
+def _get_operation(name: str, summary: str, answer: str) -> dict[str, Any]:
     return {
         "get": {
             "operationId": name,
@@ -139,7 +346,7 @@ def _reading(name: str, summary: str, answer: str) -> dict[str, Any]:
 
 
 def _answer(schema: str) -> dict[str, Any]:
-    return {"description": "The answer.", "content": {"application/json": {"schema": ref(schema)}}}
+    return {"description": "The answer.", "content": {"application/json": {"schema": _ref(schema)}}}
 
 
 def _error(status: int) -> dict[str, Any]:
@@ -149,5 +356,5 @@ def _error(status: int) -> dict[str, Any]:
 def _error_response(reason: str) -> dict[str, Any]:
     return {
         "description": reason,
-        "content": {"application/json": {"schema": ref("Error"), "example": ERROR_EXAMPLE}},
+        "content": {"application/json": {"schema": _ref("Error"), "example": ERROR_EXAMPLE}},
     }

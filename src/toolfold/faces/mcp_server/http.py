@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 
 from toolfold.errors import ConfigError
 from toolfold.faces.identity import Identities
-from toolfold.wire.http_client import is_this_machine
-from toolfold.wire.jsonrpc import number_of
-from toolfold.wire.serving.http_guard import Guard
+from toolfold.wire.http_client import is_loopback
+from toolfold.wire.jsonrpc import parse_number
+from toolfold.wire.serving.http_guard import HttpGuard
 from toolfold.wire.serving.http_stream import Receive, Scope, Send
 
 if TYPE_CHECKING:
-    from toolfold.wire.serving.http import McpHttp
+    from toolfold.wire.serving.http import McpHttpApp
 
 Asgi = Callable[[Scope, Receive, Send], Awaitable[None]]
 
@@ -33,7 +33,7 @@ END_GRACE_S = 3
 class Site:
     """What is served on one port. `rest` answers whatever is not MCP."""
 
-    def __init__(self, mcp: "McpHttp", rest: Asgi | None = None, figures: Figures | None = None) -> None:
+    def __init__(self, mcp: "McpHttpApp", rest: Asgi | None = None, figures: Figures | None = None) -> None:
         self._mcp = mcp
         self._rest = rest
         self._figures = figures
@@ -66,19 +66,19 @@ async def _nothing_here(send: Send) -> None:
     await send({"type": "http.response.body", "body": body})
 
 
-def address_of(text: str) -> tuple[str, int]:
+def parse_address(text: str) -> tuple[str, int]:
     """`HOST:PORT`, `:PORT` or `PORT`; without a host it is this machine's own."""
     host, _, port = text.rpartition(":")
     host = host.strip("[]") or "127.0.0.1"
-    number = number_of(port)
+    number = parse_number(port)
     if number is None or number > 65535:
         raise ConfigError(f"{text!r} is no address", next_action="give HOST:PORT, such as 127.0.0.1:8080")
     return host, number
 
 
-def guard_for(host: str, identities: Identities) -> Guard:
+def make_guard(host: str, identities: Identities) -> HttpGuard:
     """Who is let in. Raises `ConfigError` for an address that others reach while no key is asked for."""
-    if identities.open and not is_this_machine(host):
+    if identities.open and not is_loopback(host):
         raise ConfigError(
             f"{host} is reached from other machines, and no caller has a key",
             next_action="serve on 127.0.0.1, or configure keys under [callers.NAME]",
@@ -103,7 +103,7 @@ def listening_socket(host: str, port: int) -> socket.socket:
     return found
 
 
-async def run(site: Asgi, bound: socket.socket, stop: asyncio.Event) -> None:
+async def run_site(site: Asgi, bound: socket.socket, stop: asyncio.Event) -> None:
     """Serves on a socket until `stop` is set."""
     import uvicorn
 

@@ -23,13 +23,13 @@ BRIDGED_WHOLE = Raw(b'{"elicitation":{"form":{},"url":{}},"sampling":{},"roots":
 
 
 @asynccontextmanager
-async def opened_app(gateway: Gateway, profile: str, server: str | None = None) -> "AsyncIterator[App]":
+async def open_app(gateway: Gateway, profile: str, server: str | None = None) -> "AsyncIterator[App]":
     """The application of a profile, while it is open. Nothing is connected to by this."""
     if profile == "transparent":
         from toolfold.faces.mcp_server.transparent import TransparentApp
 
         gateway.upstreams.handshake = BRIDGED_WHOLE
-        transparent = TransparentApp(gateway, the_server(gateway, server))
+        transparent = TransparentApp(gateway, _transparent_server(gateway, server))
         await transparent.open()
         try:
             yield transparent
@@ -39,14 +39,14 @@ async def opened_app(gateway: Gateway, profile: str, server: str | None = None) 
     from toolfold.faces.mcp_server.surface_app import SurfaceApp
 
     gateway.upstreams.handshake = BRIDGED
-    app = SurfaceApp(surface_of(gateway, profile), left=gateway.end_session)
+    app = SurfaceApp(_make_surface(gateway, profile), left=gateway.end_session)
     try:
         yield app
     finally:
         app.aclose()
 
 
-def the_server(gateway: Gateway, name: str | None) -> str:
+def _transparent_server(gateway: Gateway, name: str | None) -> str:
     """The server to pass through: the one named, or the only one there is."""
     specs = [spec for spec in gateway.upstreams.specs() if spec.enabled]
     if name is not None:
@@ -60,7 +60,7 @@ def the_server(gateway: Gateway, name: str | None) -> str:
     )
 
 
-def surface_of(gateway: Gateway, profile: str) -> "Surface":
+def _make_surface(gateway: Gateway, profile: str) -> "Surface":
     if profile == "discovery":
         from toolfold.faces.surface.discovery import DiscoverySurface
 

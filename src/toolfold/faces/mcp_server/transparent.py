@@ -14,22 +14,20 @@ import msgspec
 from msgspec import Raw
 
 from toolfold.errors import RemoteError, ToolfoldError, ToolNotFound
-from toolfold.faces.mcp_server.asking import ClientAnswers
-from toolfold.faces.mcp_server.surface_app import Called, read_call
-from toolfold.faces.surface.base import Ask
+from toolfold.faces.mcp_server.surface_app import CallParams, ClientInput, parse_call_params
+from toolfold.faces.surface.base import SurfaceCall, holds_outputs, watch_outputs
 from toolfold.faces.surface.definitions import TOOL_OUTPUT, tool_objects
 from toolfold.faces.surface.operations import Operations
-from toolfold.faces.surface.outputs import holds_outputs, watch_outputs
-from toolfold.faces.surface.results import answered, error_result
+from toolfold.faces.surface.results import error_result, to_result
 from toolfold.gateway import Gateway
-from toolfold.gateway.passing import Passing
 from toolfold.types import Caller, ServerInfo
-from toolfold.wire.headers import MARK, wrongly_repeated
-from toolfold.wire.jsonrpc import HEADER_MISMATCH, INVALID_PARAMS, METHOD_NOT_FOUND, UNREADABLE, encode
-from toolfold.wire.serving import About, Client, Exchange, Fault, Hub
-from toolfold.wire.serving.exchange import LOG_KEY
-from toolfold.wire.serving.hub import LEVELS, MESSAGE, RESOURCE_UPDATED, loud_enough
-from toolfold.wire.values import TOOLS_CHANGED
+from toolfold.upstream.passthrough import Passthrough
+from toolfold.wire.headers import HEADER_KEYWORD, mismatched_header
+from toolfold.wire.jsonrpc import DECODE_ERRORS, HEADER_MISMATCH, INVALID_PARAMS, METHOD_NOT_FOUND, encode
+from toolfold.wire.serving import About, Client, Exchange, NotificationHub, RpcError
+from toolfold.wire.serving.exchange import LOG_LEVEL_KEY
+from toolfold.wire.serving.notifications import LOG_LEVELS, LOG_MESSAGE, RESOURCE_UPDATED, level_enabled
+from toolfold.wire.types import TOOLS_CHANGED
 
 HIDDEN = frozenset({"inputResponses", "requestState"})
 UNASKED = "debug"
@@ -42,9 +40,9 @@ class TransparentApp:
     """Serves one server of a gateway."""
 
     def __init__(self, gateway: Gateway, server: str) -> None:
-        self.hub = Hub()
+        self.hub = NotificationHub()
         self._gateway = gateway
-        self._passing = Passing(gateway, server, self._told)
+        self._passing = Passthrough(gateway, server, self._told)
         self._operations = Operations(gateway)
         self._running: set[Exchange] = set()
         self._level: str | None = None
@@ -61,7 +59,7 @@ class TransparentApp:
         info, capabilities = await self._passing.about()
         if await self._passing.names_for(caller) is not None:
             capabilities = {key: value for key, value in capabilities.items() if key == "tools"}
-        return About(info=_shown(info), capabilities=capabilities, instructions=info.instructions, ttl_ms=0)
+        return About(info=_info_dict(info), capabilities=capabilities, instructions=info.instructions, ttl_ms=0)
 
     # --- requests
 
@@ -72,7 +70,7 @@ class TransparentApp:
                 return await self._call(exchange)
             seen = await self._passing.names_for(exchange.caller)
             if seen is not None and exchange.method != "tools/list":
-                raise Fault(METHOD_NOT_FOUND, f"there is no method {exchange.method[:100]} here")
+                raise RpcError(METHOD_NOT_FOUND, f"there is no method {exchange.method[:100]} here")
             result = await self._pass(exchange)
         finally:
             self._running.discard(exchange)
@@ -87,7 +85,7 @@ class TransparentApp:
             capabilities=exchange.client.capabilities,
             inputs=exchange.inputs,
             on_progress=exchange.progress if exchange.wants_progress else None,
-            on_input=ClientAnswers(exchange),
+            on_input=ClientInput(exchange),
         )
 
     def _params(self, exchange: Exchange) -> Raw:
@@ -105,13 +103,13 @@ class TransparentApp:
         if exchange.modern or exchange.client.log_level is None or not self._passing.is_modern:
             return exchange.raw_meta
         given = _members.decode(exchange.raw_meta) if exchange.raw_meta is not None else {}
-        return Raw(encode({**given, LOG_KEY: exchange.client.log_level}))
+        return Raw(encode({**given, LOG_LEVEL_KEY: exchange.client.log_level}))
 
     async def _call(self, exchange: Exchange) -> Raw:
-        called = read_call(exchange.params)
+        called = parse_call_params(exchange.params)
         if called.name == TOOL_OUTPUT.name and self._stores:
-            ask = Ask(name=called.name, arguments=called.arguments, caller=exchange.caller)
-            return await answered(self._operations.run(ask))
+            ask = SurfaceCall(name=called.name, arguments=called.arguments, caller=exchange.caller)
+            return await to_result(self._operations.run(ask))
         if exchange.client.log_level is not None:
             await self._turn_up(exchange)
         if exchange.headers is not None:
@@ -125,30 +123,32 @@ class TransparentApp:
                 capabilities=exchange.client.capabilities,
                 inputs=exchange.inputs,
                 on_progress=exchange.progress if exchange.wants_progress else None,
-                on_input=ClientAnswers(exchange),
+                on_input=ClientInput(exchange),
                 whole=not self._stores,
             )
         except RemoteError:
             raise
         except ToolNotFound as error:
-            raise Fault(INVALID_PARAMS, f"there is no tool {called.name[:100]!r} here") from error
+            raise RpcError(INVALID_PARAMS, f"there is no tool {called.name[:100]!r} here") from error
         except ToolfoldError as error:
             return error_result(error.as_dict())
         return outcome.result
 
-    async def _check_headers(self, called: Called, headers: Mapping[str, str]) -> None:
+    async def _check_headers(self, called: CallParams, headers: Mapping[str, str]) -> None:
         """A tool may mark parameters that modern HTTP repeats in headers: they must say the same."""
         definition = (await self._passing.tool(called.name)).definition
-        if MARK.encode() not in bytes(definition.raw):
+        if HEADER_KEYWORD.encode() not in bytes(definition.raw):
             return
-        wrong = wrongly_repeated(definition.input_schema, called.arguments, headers)
+        wrong = mismatched_header(definition.input_schema, called.arguments, headers)
         if wrong:
-            raise Fault(HEADER_MISMATCH, f"the header {wrong} does not say what the body says", refused=True)
+            raise RpcError(HEADER_MISMATCH, f"the header {wrong} does not say what the body says", refused=True)
 
     async def _turn_up(self, exchange: Exchange) -> None:
         """A legacy server logs for all at one level: the most that anybody asked for. Each then gets what it asked."""
         wanted = exchange.client.log_level
-        if wanted not in LEVELS or (self._level in LEVELS and LEVELS.index(self._level) <= LEVELS.index(wanted)):
+        if wanted not in LOG_LEVELS or (
+            self._level in LOG_LEVELS and LOG_LEVELS.index(self._level) <= LOG_LEVELS.index(wanted)
+        ):
             return
         _, capabilities = await self._passing.about()
         if "logging" in capabilities and not self._passing.is_modern:
@@ -187,7 +187,7 @@ class TransparentApp:
     # --- notifications
 
     def _told(self, method: str, params: Raw) -> None:
-        if method == MESSAGE:
+        if method == LOG_MESSAGE:
             self._logged(params)
             return
         uri = _text(params, "uri") if method == RESOURCE_UPDATED else None
@@ -200,8 +200,8 @@ class TransparentApp:
         if len({one.caller.name for one in running} | self.hub.callers()) > 1:
             return
         for exchange in running:
-            if loud_enough(level, exchange.client.log_level or (None if exchange.modern else UNASKED)):
-                exchange.notify(MESSAGE, bytes(params))
+            if level_enabled(level, exchange.client.log_level or (None if exchange.modern else UNASKED)):
+                exchange.notify(LOG_MESSAGE, bytes(params))
                 return
         if not running:
             self.hub.log(level, bytes(params))
@@ -220,7 +220,7 @@ class TransparentApp:
         await self._passing.unwatch(uri)
 
 
-def _shown(info: ServerInfo) -> dict[str, Any]:
+def _info_dict(info: ServerInfo) -> dict[str, Any]:
     shown = {"name": info.name or "server", "version": info.version or "0"}
     return {**shown, "title": info.title} if info.title else shown
 
@@ -228,7 +228,7 @@ def _shown(info: ServerInfo) -> dict[str, Any]:
 def _text(params: Raw, key: str) -> str | None:
     try:
         return msgspec.json.decode(_members.decode(params)[key], type=str)
-    except (*UNREADABLE, KeyError):
+    except (*DECODE_ERRORS, KeyError):
         return None
 
 

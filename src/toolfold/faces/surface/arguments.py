@@ -13,7 +13,7 @@ import msgspec
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
 from toolfold.errors import InvalidArguments
-from toolfold.gateway.storing import Mode
+from toolfold.outputs.service import Mode
 from toolfold.types import EMPTY_OBJECT
 
 MAX_LIMIT = 50
@@ -80,16 +80,16 @@ T = TypeVar("T", bound=Struct)
 _plain_call = msgspec.json.Decoder(CallTool)
 
 
-def read_call(arguments: Raw) -> CallTool:
+def parse_call(arguments: Raw) -> CallTool:
     """`read` for a call, which is what most requests are: one that is just as it should be is read in one step."""
     try:
         found = _plain_call.decode(arguments)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return read(CallTool, arguments)
-    return found if _starts(found.args, b"{") else read(CallTool, arguments)
+        return parse(CallTool, arguments)
+    return found if _starts(found.args, b"{") else parse(CallTool, arguments)
 
 
-def read(kind: type[T], arguments: Raw) -> T:
+def parse(kind: type[T], arguments: Raw) -> T:
     """The arguments as a value of `kind`. Raises `InvalidArguments` that names each wrong key."""
     given = _object(arguments)
     known = _fields(kind)
@@ -99,7 +99,7 @@ def read(kind: type[T], arguments: Raw) -> T:
     _refuse_unknown(given, list(known))
     found: dict[str, Any] = {}
     for name, field in known.items():
-        value = _mended(name, given[name]) if name in given else UNSET
+        value = _repaired(name, given[name]) if name in given else UNSET
         if value is UNSET and field.required:
             raise _wrong(name, "is required", list(known))
         if value is not UNSET:
@@ -145,7 +145,7 @@ def _refuse_unknown(given: dict[str, Raw], known: list[str]) -> None:
     )
 
 
-def _mended(name: str, raw: Raw) -> Any:
+def _repaired(name: str, raw: Raw) -> Any:
     """What was meant. `UNSET` stands for `null`: as if the key were not there."""
     if name == "args":
         return _args(raw)

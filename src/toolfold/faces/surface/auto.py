@@ -7,8 +7,8 @@ from msgspec import Raw
 
 from toolfold import tokens
 from toolfold.errors import NotBuilt
-from toolfold.faces.surface.base import Ask, Surface
-from toolfold.faces.surface.direct import DirectSurface, Shown
+from toolfold.faces.surface.base import Surface, SurfaceCall
+from toolfold.faces.surface.direct import DirectSurface, ToolListing
 from toolfold.faces.surface.discovery import DiscoverySurface
 from toolfold.gateway import Gateway
 from toolfold.types import Caller
@@ -19,7 +19,7 @@ MAX_TOKENS = int(WINDOW_TOKENS * SHARE)
 KEPT = 100
 MAX_BYTES_PER_TOKEN = 16
 """Definitions with more bytes than this for each token allowed are not even counted: they are too long."""
-BEGINNING = (
+STARTING_INSTRUCTIONS = (
     "Call the tools that are listed. Where `search_tool_by_category` is among them, they are an index over many more: "
     "search, then `expand_tool`, then `call_tool`. A result that is too large to show is stored; tool_output reads it."
 )
@@ -33,17 +33,17 @@ class AutoSurface:
         self._gateway = gateway
         self._direct = DirectSurface(gateway)
         self._discovery = DiscoverySurface(gateway)
-        self._fits: dict[int, tuple[Shown, bool]] = {}
+        self._fits: dict[int, tuple[ToolListing, bool]] = {}
 
     async def instructions(self, caller: Caller) -> str:
         if self._gateway.governor.first_build is not None:  # a handshake waits for no server
-            return BEGINNING
+            return STARTING_INSTRUCTIONS
         return await (await self.chosen(caller)).instructions(caller)
 
     async def tools(self, caller: Caller, *, listens: bool = False) -> tuple[Raw, ...]:
         return await (await self.chosen(caller)).tools(caller, listens=listens)
 
-    async def call(self, ask: Ask) -> Raw:
+    async def call(self, ask: SurfaceCall) -> Raw:
         return await (await self.chosen(ask.caller)).call(ask)
 
     def watch(self, hook: Callable[[Caller | None], None]) -> Callable[[], None]:
@@ -59,11 +59,11 @@ class AutoSurface:
         if known is None or known[0] is not shown:
             if len(self._fits) >= KEPT:
                 self._fits.clear()
-            known = self._fits[id(shown)] = (shown, cheap(shown.objects))
+            known = self._fits[id(shown)] = (shown, _fits_budget(shown.objects))
         return self._direct if known[1] else self._discovery
 
 
-def cheap(objects: tuple[Raw, ...]) -> bool:
+def _fits_budget(objects: tuple[Raw, ...]) -> bool:
     """Whether the definitions of all tools fit in the share of the window."""
     size = sum(len(memoryview(one)) for one in objects)
     if size > MAX_TOKENS * MAX_BYTES_PER_TOKEN:

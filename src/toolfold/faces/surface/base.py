@@ -9,11 +9,12 @@ from typing import Protocol
 
 from msgspec import Raw, Struct
 
+from toolfold.gateway import Gateway
 from toolfold.types import EMPTY_OBJECT, LOCAL, Caller
 from toolfold.wire import OnInput, OnProgress
 
 
-class Ask(Struct, frozen=True, kw_only=True):
+class SurfaceCall(Struct, frozen=True, kw_only=True):
     """A model's call of one of the surface's tools."""
 
     name: str
@@ -36,9 +37,22 @@ class Surface(Protocol):
     async def tools(self, caller: Caller, *, listens: bool = False) -> tuple[Raw, ...]:
         """MCP tool objects, the same bytes each time. `listens`: the client learns of it when the list changes."""
 
-    async def call(self, ask: Ask) -> Raw:
+    async def call(self, ask: SurfaceCall) -> Raw:
         """A whole `CallToolResult`. What goes wrong is a result with `isError` that a model can act on. Raises
         `ToolNotFound` for a name that the surface does not have."""
 
     def watch(self, hook: Callable[[Caller | None], None]) -> Callable[[], None]:
         """Tells `hook` when the list of tools changed: for one caller, or for all (`None`). The result ends that."""
+
+
+# --- Whether a caller has stored outputs, and who wants to know when that changes. For every profile that lists
+
+
+async def holds_outputs(gateway: Gateway, caller: Caller) -> bool:
+    """Whether something of this caller is stored."""
+    return await gateway.outputs.held(caller)
+
+
+def watch_outputs(gateway: Gateway, hook: Callable[[Caller | None], None]) -> Callable[[], None]:
+    """Tells `hook` each caller that got its first stored output, or lost its last."""
+    return gateway.outputs.on_changed(lambda caller, _: hook(caller))

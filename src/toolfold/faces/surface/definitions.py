@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
-from toolfold.gateway.storing import tool_output
+from toolfold.outputs.service import tool_output
 
 
 class Definition(Struct, frozen=True, kw_only=True):

@@ -17,11 +17,10 @@ from msgspec import Raw, Struct
 
 from toolfold.errors import ToolNotFound
 from toolfold.events import Event
-from toolfold.faces.surface.base import Ask
+from toolfold.faces.surface.base import SurfaceCall, holds_outputs, watch_outputs
 from toolfold.faces.surface.definitions import TOOL_OUTPUT, tool_objects
 from toolfold.faces.surface.operations import Operations
-from toolfold.faces.surface.outputs import holds_outputs, watch_outputs
-from toolfold.faces.surface.results import answered
+from toolfold.faces.surface.results import to_result
 from toolfold.gateway import Gateway
 from toolfold.types import Caller, Tool
 
@@ -35,7 +34,7 @@ INSTRUCTIONS = (
 )
 
 
-class Shown(Struct, frozen=True):
+class ToolListing(Struct, frozen=True):
     """The tools of one generation as they are listed: name to id, and the objects."""
 
     generation: int
@@ -51,7 +50,7 @@ class DirectSurface:
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
         self._operations = Operations(gateway)
-        self._shown: dict[tuple[str, str, tuple[str, ...]], Shown] = {}
+        self._shown: dict[tuple[str, str, tuple[str, ...]], ToolListing] = {}
 
     async def instructions(self, caller: Caller) -> str:
         return INSTRUCTIONS
@@ -62,9 +61,9 @@ class DirectSurface:
             return shown.objects
         return (*shown.objects, tool_objects()[TOOL_OUTPUT.name])
 
-    async def call(self, ask: Ask) -> Raw:
+    async def call(self, ask: SurfaceCall) -> Raw:
         if ask.name == TOOL_OUTPUT.name:
-            return await answered(self._operations.run(ask))
+            return await to_result(self._operations.run(ask))
         ids = (await self.shown(ask.caller)).ids
         if ask.name not in ids:
             raise ToolNotFound(
@@ -72,9 +71,9 @@ class DirectSurface:
                 hints=list(ids)[:5],
                 next_action="list the tools again: they may have changed",
             )
-        return await answered(self._called(ids[ask.name], ask))
+        return await to_result(self._called(ids[ask.name], ask))
 
-    async def _called(self, tool_id: str, ask: Ask) -> Raw:
+    async def _called(self, tool_id: str, ask: SurfaceCall) -> Raw:
         outcome = await self._gateway.call_tool(
             tool_id,
             ask.arguments,
@@ -99,7 +98,7 @@ class DirectSurface:
 
         return end
 
-    async def shown(self, caller: Caller) -> Shown:
+    async def shown(self, caller: Caller) -> ToolListing:
         """The tools that a caller may see, encoded once a generation. Waits for the first catalogue."""
         await self._gateway.governor.begun()
         async with self._gateway.catalogue.snapshot() as view:
@@ -113,18 +112,18 @@ class DirectSurface:
             self._shown[key] = known
         return known
 
-    async def _read(self, caller: Caller, generation: int, now: float) -> Shown:
+    async def _read(self, caller: Caller, generation: int, now: float) -> ToolListing:
         tools = await self._gateway.tools_below((), caller=caller)
-        names = safe_names(tool.tool_id for tool in tools)
-        return Shown(
+        names = _safe_names(tool.tool_id for tool in tools)
+        return ToolListing(
             generation,
             now + RESTRICTED_S if self._gateway.settings.restricts else math.inf,
             {names[tool.tool_id]: tool.tool_id for tool in tools},
-            tuple(tool_object(tool, names) for tool in tools),
+            tuple(_tool_object(tool, names) for tool in tools),
         )
 
 
-def tool_object(tool: Tool, names: Mapping[str, str]) -> Raw:
+def _tool_object(tool: Tool, names: Mapping[str, str]) -> Raw:
     """The MCP tool object as its server sent it, under the name it has here."""
     found = msgspec.json.decode(tool.definition.raw)
     kept = {key: value for key, value in found.items() if key not in {"name", "outputSchema"}}
@@ -132,7 +131,7 @@ def tool_object(tool: Tool, names: Mapping[str, str]) -> Raw:
     return Raw(msgspec.json.encode({"name": names[tool.tool_id], **kept, **schema}))
 
 
-def safe_names(tool_ids: Iterable[str]) -> dict[str, str]:
+def _safe_names(tool_ids: Iterable[str]) -> dict[str, str]:
     """A name for each id: at most 64 letters, digits, `_` and `-`, no two alike even when case does not count.
 
     Ids that would get the same name all get one that ends in a hash of the id, so that names never depend on order.

@@ -11,12 +11,11 @@ from collections.abc import Callable
 from msgspec import Raw
 
 from toolfold.errors import NotBuilt, ToolNotFound
-from toolfold.faces.surface.base import Ask
+from toolfold.faces.surface.base import SurfaceCall, holds_outputs, watch_outputs
 from toolfold.faces.surface.definitions import BY_NAME, tool_objects
 from toolfold.faces.surface.instructions import discovery_instructions
 from toolfold.faces.surface.operations import Operations
-from toolfold.faces.surface.outputs import holds_outputs, watch_outputs
-from toolfold.faces.surface.results import answered
+from toolfold.faces.surface.results import to_result
 from toolfold.gateway import Gateway
 from toolfold.types import Caller
 
@@ -48,14 +47,14 @@ class DiscoverySurface:
         hidden = {"tool_output"} if listens and not await holds_outputs(self._gateway, caller) else set()
         return tuple(raw for name, raw in tool_objects().items() if name not in hidden)
 
-    async def call(self, ask: Ask) -> Raw:
+    async def call(self, ask: SurfaceCall) -> Raw:
         if ask.name not in BY_NAME:
             raise ToolNotFound(
                 f"there is no tool {ask.name[:100]!r} here",
                 hints=list(BY_NAME),
                 next_action="use one of the tools in hints; what expand_tool shows is called through call_tool",
             )
-        return await answered(self._operations.run(ask))
+        return await to_result(self._operations.run(ask))
 
     def watch(self, hook: Callable[[Caller | None], None]) -> Callable[[], None]:
         return watch_outputs(self._gateway, hook)

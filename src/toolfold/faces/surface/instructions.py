@@ -26,19 +26,19 @@ These operations are an index over tools that are not listed here.
 4. Never call a tool without expanding it. Always call `expand_tool` before execution to obtain the argument schema.
 5. Follow error hints. On error, retry with suggested categories or queries."""
 
-Counted = tuple[str, int]
+_Counted = tuple[str, int]
 
 
 async def discovery_instructions(gateway: Gateway, caller: Caller) -> str:
     """Rules and inventory, in at most `MAX_TOKENS`."""
     try:
-        servers, categories = await inventory(gateway, caller)
+        servers, categories = await _inventory(gateway, caller)
     except NotBuilt:
-        return f"{RULES}\n{unread(gateway, caller)}"
-    return fitted(servers, categories)
+        return f"{RULES}\n{_without_catalogue(gateway, caller)}"
+    return _fit_budget(servers, categories)
 
 
-def unread(gateway: Gateway, caller: Caller) -> str:
+def _without_catalogue(gateway: Gateway, caller: Caller) -> str:
     """What is said where there is no catalogue. Servers are named to those who may see all of them."""
     if gateway.governor.first_build is None:
         return "There is no catalogue yet: whoever runs toolfold has to build it."
@@ -49,15 +49,15 @@ def unread(gateway: Gateway, caller: Caller) -> str:
     return f"The servers are being read right now{shown}. The first `list` or search waits for them."
 
 
-async def inventory(gateway: Gateway, caller: Caller) -> tuple[list[Counted], list[Counted]]:
+async def _inventory(gateway: Gateway, caller: Caller) -> tuple[list[_Counted], list[_Counted]]:
     """Servers and root categories with how many tools of each the caller may see, the largest first."""
     tree = await gateway.tree((), depth=1, caller=caller)
     # A node of a higher rank shows the same tools once more.
     branches = [(branch.node.name, branch.node.tools) for branch in tree.branches if branch.node.rank <= 0]
-    return _largest_first(list((await seen_servers(gateway, caller)).items())), _largest_first(branches)
+    return _largest_first(list((await visible_servers(gateway, caller)).items())), _largest_first(branches)
 
 
-async def seen_servers(gateway: Gateway, caller: Caller) -> dict[str, int]:
+async def visible_servers(gateway: Gateway, caller: Caller) -> dict[str, int]:
     """How many tools of each server the caller may see. Where nothing is hidden, the catalogue has counted them."""
     if gateway.governor.scene(caller) is gateway:
         return {record.name: record.tools for record in await gateway.catalogue.servers()}
@@ -65,21 +65,21 @@ async def seen_servers(gateway: Gateway, caller: Caller) -> dict[str, int]:
     return {name: len(tools) for name, tools in names.items() if name != TOOLBOX}
 
 
-def fitted(servers: Sequence[Counted], categories: Sequence[Counted]) -> str:
+def _fit_budget(servers: Sequence[_Counted], categories: Sequence[_Counted]) -> str:
     """As many names as fit, by halves: what is left out is counted."""
     total = sum(count for _, count in servers)
     shown = max(len(servers), len(categories))
     while True:
         text = (
-            f"{RULES}\nThere are {total:,} tools of {len(servers):,} servers: {_named(servers, shown)}.\n"
-            f"Categories at the root: {_named(categories, shown)}."
+            f"{RULES}\nThere are {total:,} tools of {len(servers):,} servers: {_name_list(servers, shown)}.\n"
+            f"Categories at the root: {_name_list(categories, shown)}."
         )
         if not shown or _count(text) <= MAX_TOKENS:
             return text
         shown = min(shown - 1, shown * 7 // 8)
 
 
-def _named(entries: Sequence[Counted], shown: int) -> str:
+def _name_list(entries: Sequence[_Counted], shown: int) -> str:
     names = [f"{_plain(name)} ({count:,})" for name, count in entries[:shown]]
     left = len(entries) - len(names)
     if left:
@@ -100,5 +100,5 @@ def _count(text: str) -> int:
         return sum(1 if one.isascii() else 6 for one in text) // 2
 
 
-def _largest_first(entries: Sequence[Counted]) -> list[Counted]:
+def _largest_first(entries: Sequence[_Counted]) -> list[_Counted]:
     return sorted((one for one in entries if one[1]), key=lambda one: (-one[1], one[0].casefold()))

@@ -10,16 +10,16 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
-from toolfold.faces.surface.base import Ask
+from toolfold.faces.surface.base import SurfaceCall
 from toolfold.gateway import Gateway
-from toolfold.gateway.living import GUIDANCE, OFFERS
+from toolfold.live.manager import GUIDANCE, OFFERS
 from toolfold.types import Caller
 
 TITLE = "A live Python session of your own, in a sandbox. Names you make with eval_expr stay until it ends."
 
 
 @cache
-def tool_objects() -> tuple[Raw, ...]:
+def _tool_objects() -> tuple[Raw, ...]:
     """The MCP tool objects, encoded once."""
     return tuple(
         Raw(
@@ -46,9 +46,9 @@ class LiveSurface:
         return f"{TITLE}\n{GUIDANCE}"
 
     async def tools(self, caller: Caller, *, listens: bool = False) -> tuple[Raw, ...]:
-        return tool_objects()
+        return _tool_objects()
 
-    async def call(self, ask: Ask) -> Raw:
+    async def call(self, ask: SurfaceCall) -> Raw:
         """A name that is none of the three is answered with the envelope's own `unknown_function`."""
         answer = await self._sessions.dispatch(ask.caller, ask.name, _arguments(ask.arguments))
         text = msgspec.json.encode(answer).decode()

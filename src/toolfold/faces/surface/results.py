@@ -16,7 +16,7 @@ from toolfold.errors import ToolfoldError, UpstreamError
 log = logging.getLogger("toolfold.surface")
 
 
-class Told(Struct, frozen=True):
+class TextAndData(Struct, frozen=True):
     """An answer that programs get as data and models as text."""
 
     data: dict[str, Any]
@@ -24,7 +24,7 @@ class Told(Struct, frozen=True):
     is_error: bool = False
 
 
-Answer = dict[str, Any] | str | Raw | Told
+Answer = dict[str, Any] | str | Raw | TextAndData
 """What an operation answers: an object, plain text, a whole `CallToolResult` that is passed on as it is, or `Told`."""
 
 MAX_QUOTED = 2_000
@@ -38,10 +38,10 @@ INTERNAL_ERROR: dict[str, Any] = {
 """What a caller learns of a bug."""
 
 
-async def answered(work: Awaitable[Answer]) -> Raw:
+async def to_result(work: Awaitable[Answer]) -> Raw:
     """The `CallToolResult` of an operation. What goes wrong in it is a result, too."""
     try:
-        return result_of(await work)
+        return _result(await work)
     except ToolfoldError as error:
         return error_result(error_dict(error))
     except Exception:
@@ -68,20 +68,20 @@ def _bounded(value: Any) -> Any:
     return [_bounded(one) for one in value] if isinstance(value, list) else value
 
 
-def result_of(answer: Answer) -> Raw:
+def _result(answer: Answer) -> Raw:
     """A `CallToolResult`."""
     if isinstance(answer, Raw):
         return answer
-    if isinstance(answer, Told):
+    if isinstance(answer, TextAndData):
         return _text(answer.text, is_error=answer.is_error)
-    return _text(answer if isinstance(answer, str) else compact(answer))
+    return _text(answer if isinstance(answer, str) else to_json(answer))
 
 
 def error_result(error: dict[str, Any]) -> Raw:
-    return _text(compact({"error": error}), is_error=True)
+    return _text(to_json({"error": error}), is_error=True)
 
 
-def compact(value: Any) -> str:
+def to_json(value: Any) -> str:
     return msgspec.json.encode(value, enc_hook=str).decode()
 
 

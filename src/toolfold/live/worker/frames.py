@@ -11,12 +11,12 @@ import os
 import struct
 from typing import Any
 
-from toolfold.live.worker.keep import BUILTINS
+from toolfold.live.worker.originals import BUILTINS
 
 globals()["__builtins__"] = BUILTINS
 
-FRAME_MAX = 4 * 1024 * 1024
-_quoted = json.encoder.encode_basestring_ascii
+_FRAME_MAX_BYTES = 4 * 1024 * 1024
+_quote = json.encoder.encode_basestring_ascii
 _scan: Any = vars(json.JSONDecoder())["scan_once"]
 _pack = struct.Struct(">I").pack
 _unpack = struct.Struct(">I").unpack_from
@@ -24,7 +24,7 @@ _write = os.write
 _isfinite = math.isfinite
 
 
-class BadFrame(Exception):
+class FrameError(Exception):
     """What came is no frame: too long, or no JSON object."""
 
 
@@ -72,24 +72,24 @@ def _text(value: str) -> str:
         value.encode("utf-8")
     except UnicodeEncodeError:
         value = value.encode("utf-8", "backslashreplace").decode("utf-8")
-    return _quoted(value)
+    return _quote(value)
 
 
-def packed(value: dict[str, Any]) -> bytes:
+def encode_frame(value: dict[str, Any]) -> bytes:
     body = dumps(value).encode("ascii")
     return _pack(len(body)) + body
 
 
-def write_all(descriptor: int, value: dict[str, Any]) -> None:
-    data = memoryview(packed(value))
+def write_frame(descriptor: int, value: dict[str, Any]) -> None:
+    data = memoryview(encode_frame(value))
     while data:
         data = data[_write(descriptor, data) :]
 
 
-class Reader:
+class FrameReader:
     """Takes bytes as they come and gives whole frames."""
 
-    def __init__(self, limit: int = FRAME_MAX) -> None:
+    def __init__(self, limit: int = _FRAME_MAX_BYTES) -> None:
         self._limit = limit
         self._held = bytearray()
 
@@ -100,20 +100,20 @@ class Reader:
         while len(self._held) >= 4:
             (length,) = _unpack(self._held)
             if length > self._limit:
-                raise BadFrame(f"a frame of {length} bytes")
+                raise FrameError(f"a frame of {length} bytes")
             if len(self._held) < 4 + length:
                 break
             body = bytes(self._held[4 : 4 + length])
             del self._held[: 4 + length]
-            found.append(loads(body))
+            found.append(_loads(body))
         return found
 
 
-def loads(body: bytes) -> dict[str, Any]:
+def _loads(body: bytes) -> dict[str, Any]:
     try:
         value, _ = _scan(body.decode("utf-8"), 0)
     except (StopIteration, ValueError, RecursionError) as error:
-        raise BadFrame("a frame that is no JSON") from error
+        raise FrameError("a frame that is no JSON") from error
     if type(value) is not dict:
-        raise BadFrame("a frame that is no JSON object")
+        raise FrameError("a frame that is no JSON object")
     return value

@@ -9,17 +9,17 @@ import linecache
 import types
 from typing import Any
 
-from toolfold.live.worker.keep import BUILTINS
+from toolfold.live.worker.introspection import is_class, is_derived, plain_name, type_module
 from toolfold.live.worker.limits import SOURCE_MAX
-from toolfold.live.worker.static import derives, is_class, module_of, text_of
+from toolfold.live.worker.originals import BUILTINS
 
 globals()["__builtins__"] = BUILTINS
 
-PREFIX = "<live-"
-KEPT = 500
+SOURCE_PREFIX = "<live-"
+_SOURCES_MAX = 500
 
 
-class Sources:
+class SourceCache:
     """The pieces of code of one session, newest last."""
 
     def __init__(self) -> None:
@@ -29,11 +29,11 @@ class Sources:
     def add(self, text: str) -> str:
         """The file name under which this code is known from now on."""
         self._count += 1
-        name = f"{PREFIX}{self._count}>"
+        name = f"{SOURCE_PREFIX}{self._count}>"
         self._texts[name] = text
         lines = [line + "\n" for line in text.split("\n")]
         linecache.cache[name] = (len(text), None, lines, name)
-        if len(self._texts) > KEPT:
+        if len(self._texts) > _SOURCES_MAX:
             oldest = next(iter(self._texts))
             del self._texts[oldest]
             linecache.cache.pop(oldest, None)
@@ -41,7 +41,7 @@ class Sources:
 
     def class_source(self, cls: type) -> str | None:
         """The text of a class that was typed here. A class does not know its file before Python 3.13."""
-        qualname = text_of(type.__dict__["__qualname__"].__get__(cls))
+        qualname = plain_name(type.__dict__["__qualname__"].__get__(cls))
         for text in reversed(self._texts.values()):
             if qualname.rpartition(".")[2] not in text:
                 continue
@@ -77,9 +77,9 @@ def _class_node(tree: ast.AST, names: list[str]) -> ast.ClassDef | None:
     return node if type(node) is ast.ClassDef else None
 
 
-def source_of(value: Any, sources: Sources) -> str | None:
+def _source_of(value: Any, sources: SourceCache) -> str | None:
     """The source text, or `None` where there is none, as for built-in functions. Raises nothing of its own."""
-    if is_class(value) and module_of(value) == "__main__":
+    if is_class(value) and type_module(value) == "__main__":
         return sources.class_source(value)
     target = value.__func__ if type(value) is types.MethodType else value
     if not is_class(target) and type(target) is not types.FunctionType:
@@ -92,9 +92,9 @@ def source_of(value: Any, sources: Sources) -> str | None:
         return None
 
 
-def preview(value: Any, sources: Sources) -> tuple[str | None, bool]:
-    text = source_of(value, sources)
-    if text is None or not derives(type(text), str):
+def source_preview(value: Any, sources: SourceCache) -> tuple[str | None, bool]:
+    text = _source_of(value, sources)
+    if text is None or not is_derived(type(text), str):
         return None, False
     text = text.rstrip()
     return text[:SOURCE_MAX], len(text) > SOURCE_MAX

@@ -8,13 +8,13 @@ import io
 import sys
 from typing import Any
 
-from toolfold.live.worker.keep import BUILTINS
 from toolfold.live.worker.limits import OUTPUT_MAX
+from toolfold.live.worker.originals import BUILTINS
 
 globals()["__builtins__"] = BUILTINS
 
 
-class Captured:
+class _CapturedText:
     """The head of what was written, and how much there was."""
 
     def __init__(self) -> None:
@@ -34,10 +34,10 @@ class Captured:
         return f"{found}… (+{self._dropped} characters)" if self._dropped else found
 
 
-class Bytes(io.RawIOBase):
+class _ByteStream(io.RawIOBase):
     """What stands under `sys.stdout.buffer`."""
 
-    def __init__(self, stream: "Stream") -> None:
+    def __init__(self, stream: "_TextStream") -> None:
         self._stream = stream
 
     def writable(self) -> bool:
@@ -48,13 +48,13 @@ class Bytes(io.RawIOBase):
         return len(data)
 
 
-class Stream(io.TextIOBase):
+class _TextStream(io.TextIOBase):
     """One of the two streams."""
 
     def __init__(self, real: Any) -> None:
         self._real = real
-        self.captured: Captured | None = None
-        self._bytes = Bytes(self)
+        self.captured: _CapturedText | None = None
+        self._bytes = _ByteStream(self)
 
     @property
     def encoding(self) -> str:  # type: ignore[override]  # the base declares an attribute
@@ -96,14 +96,14 @@ class Streams:
     """Both streams of a session."""
 
     def __init__(self) -> None:
-        self.out = Stream(sys.stdout)
-        self.err = Stream(sys.stderr)
+        self.out = _TextStream(sys.stdout)
+        self.err = _TextStream(sys.stderr)
         sys.stdout = self.out
         sys.stderr = self.err
 
     def capture(self) -> None:
-        self.out.captured = Captured()
-        self.err.captured = Captured()
+        self.out.captured = _CapturedText()
+        self.err.captured = _CapturedText()
 
     def release(self) -> tuple[str, str]:
         """What was written since `capture`, and from now on the real streams again."""

@@ -13,20 +13,20 @@ import socket
 import time
 from typing import Any
 
-from toolfold.live.worker import answers
-from toolfold.live.worker.forking import Seen
-from toolfold.live.worker.frames import BadFrame, Reader, packed
-from toolfold.live.worker.keep import SIGINT, SIGKILL, fork, kill, leave, waitpid
-from toolfold.live.worker.serving import run_session
+from toolfold.live.worker import envelopes as answers
+from toolfold.live.worker.fork import ChildOutcome
+from toolfold.live.worker.frames import FrameError, FrameReader, encode_frame
+from toolfold.live.worker.originals import SIGINT, SIGKILL, exit_process, fork, kill, waitpid
+from toolfold.live.worker.session_process import run_session
 
-GRACE_S = 1.0
+_INTERRUPT_GRACE_S = 1.0
 """How long an interrupted evaluation may take to end."""
-SLACK_S = 4.0
+_ANSWER_SLACK_S = 4.0
 """How long a session that keeps its own deadline may be late."""
-PR_SET_CHILD_SUBREAPER = 36
+_PR_SET_CHILD_SUBREAPER = 36
 
 
-class Request:
+class _Request:
     """What is being answered, and what happens when its time is over."""
 
     def __init__(self, frame: dict[str, Any]) -> None:
@@ -34,27 +34,27 @@ class Request:
         self.operation = str(frame.get("op"))
         self.deadline_s = float(frame.get("deadline_s", 2.0))
         self.started = time.monotonic()
-        self.until = self.started + self.deadline_s + SLACK_S
+        self.until = self.started + self.deadline_s + _ANSWER_SLACK_S
         self.in_place = False
         self.snapshot = 0
         self.expired = False
 
 
-class Supervisor:
+class _Supervisor:
     """One session after the other on one channel."""
 
     def __init__(self, channel: socket.socket, options: dict[str, Any]) -> None:
         self._channel = channel
         self._options = options
-        self._from_host = Reader(64 * 1024 * 1024)
-        self._null = _null()
-        self._busy: Request | None = None
+        self._from_host = FrameReader(64 * 1024 * 1024)
+        self._null = _open_null()
+        self._busy: _Request | None = None
         self._gone = ""
         """How a session ended that nobody had asked anything then: the next request is told."""
         self._pid = 0
         self._link: socket.socket
         self._side: socket.socket
-        self._from_session: Reader
+        self._from_session: FrameReader
         self._begin()
 
     def _begin(self) -> None:
@@ -72,7 +72,7 @@ class Supervisor:
         self._pid = pid
         self._link = ours
         self._side = our_side
-        self._from_session = Reader()
+        self._from_session = FrameReader()
 
     def run(self) -> None:
         self._tell({"opened": self._pid})
@@ -90,7 +90,7 @@ class Supervisor:
         self._end_session()
 
     def _tell(self, frame: dict[str, Any]) -> None:
-        self._channel.sendall(packed(frame))
+        self._channel.sendall(encode_frame(frame))
 
     def _hear_host(self) -> bool:
         data = self._channel.recv(65536)
@@ -107,19 +107,19 @@ class Supervisor:
                 self._tell({"id": frame.get("id"), "answer": answers.session_lost(self._gone)})
                 self._gone = ""
             else:
-                self._busy = Request(frame)
+                self._busy = _Request(frame)
                 self._hand_on(frame)
         return True
 
     def _hand_on(self, frame: dict[str, Any]) -> None:
         with contextlib.suppress(OSError):  # a session that is gone is noticed where it is read
-            self._link.sendall(packed(frame))
+            self._link.sendall(encode_frame(frame))
 
     def _hear_session(self) -> None:
         try:
             data = self._link.recv(65536)
             frames = self._from_session.feed(data) if data else None
-        except (BadFrame, OSError):
+        except (FrameError, OSError):
             self._lose("broke the protocol and was ended")
             return
         if frames is None:
@@ -144,8 +144,8 @@ class Supervisor:
     def _hear_side(self) -> None:
         """Here a snapshot says that it has taken the place of a session that died."""
         try:
-            frames = Reader().feed(self._side.recv(4096))
-        except (BadFrame, OSError):
+            frames = FrameReader().feed(self._side.recv(4096))
+        except (FrameError, OSError):
             frames = []
         if not frames or type(frames[0].get("took_over")) is not int:
             self._lose("")
@@ -158,24 +158,28 @@ class Supervisor:
             while self._link.recv(65536):
                 pass
         self._link.setblocking(True)
-        self._from_session = Reader()
+        self._from_session = FrameReader()
         busy, self._busy = self._busy, None
         if busy is not None:
-            ending = Seen([], status, timed_out=False).ending()
-            kept = answers.eval_timeout(busy.deadline_s, answers.KEPT) if busy.expired else answers.crashed(ending)
+            ending = ChildOutcome([], status, timed_out=False).ending()
+            kept = (
+                answers.eval_timeout(busy.deadline_s, answers.SESSION_KEPT)
+                if busy.expired
+                else answers.eval_crashed(ending)
+            )
             self._tell({"id": busy.id, "answer": kept})
 
-    def _finish(self, busy: Request, answer: dict[str, Any]) -> None:
+    def _finish(self, busy: _Request, answer: dict[str, Any]) -> None:
         error = answer.get("error")
         if busy.expired and type(error) is dict and error.get("exc_type") == "KeyboardInterrupt":
-            answer = answers.eval_timeout(busy.deadline_s, answers.INTERRUPTED)
+            answer = answers.eval_timeout(busy.deadline_s, answers.SESSION_INTERRUPTED)
         self._busy = None
         self._tell({"id": busy.id, "answer": answer})
 
-    def _overdue(self, busy: Request) -> None:
+    def _overdue(self, busy: _Request) -> None:
         if busy.in_place and not busy.expired:
             busy.expired = True
-            busy.until = time.monotonic() + (SLACK_S if busy.snapshot else GRACE_S)
+            busy.until = time.monotonic() + (_ANSWER_SLACK_S if busy.snapshot else _INTERRUPT_GRACE_S)
             self._signal(SIGKILL if busy.snapshot else SIGINT)
         else:
             self._lose(f"did not answer within {busy.deadline_s:g} s and was ended")
@@ -207,7 +211,7 @@ class Supervisor:
             with contextlib.suppress(ChildProcessError):
                 status = waitpid(self._pid, 0)[1]
         self._reap()
-        return Seen([], status, timed_out=False).ending()
+        return ChildOutcome([], status, timed_out=False).ending()
 
     def _reap(self) -> int | None:
         """Takes leave of processes that ended; the status of the session's own, where it is among them."""
@@ -223,7 +227,7 @@ class Supervisor:
                 found = status
 
 
-def _null() -> int:
+def _open_null() -> int:
     try:
         return os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
     except OSError:
@@ -237,7 +241,7 @@ def _adopt_orphans() -> None:
     with contextlib.suppress(ImportError, OSError, AttributeError):
         import ctypes
 
-        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def main(channel: socket.socket) -> None:
@@ -245,13 +249,13 @@ def main(channel: socket.socket) -> None:
     channel.setblocking(True)
     signal.signal(SIGINT, signal.SIG_IGN)
     _adopt_orphans()
-    reader = Reader()
+    reader = FrameReader()
     opening: list[dict[str, Any]] = []
     while not opening:
         data = channel.recv(65536)
         if not data:
             return
         opening = reader.feed(data)
-    supervisor = Supervisor(channel, opening[0].get("options") or {})
+    supervisor = _Supervisor(channel, opening[0].get("options") or {})
     supervisor.run()
-    leave(0)
+    exit_process(0)

@@ -8,21 +8,21 @@ from collections.abc import Callable
 from pathlib import Path
 
 from toolfold import tokens
-from toolfold.outputs.local.aggregates import Found, aggregate
-from toolfold.outputs.local.changes import changed_files
-from toolfold.outputs.local.exact import answer_exactly
-from toolfold.outputs.local.index import Index, Indexes
-from toolfold.outputs.local.keyed import by_keys
-from toolfold.outputs.local.meaning import by_meaning
-from toolfold.outputs.local.ordinals import by_ordinal
-from toolfold.outputs.local.ranking import Ranked, Weighed, rank, weigh
-from toolfold.outputs.local.rendering import render_records, render_text, visible, within
-from toolfold.outputs.local.request import Asked, read_request
-from toolfold.outputs.local.shape import shape_lines
+from toolfold.outputs.local.aggregates import Aggregate, aggregate
+from toolfold.outputs.local.counts import changed_files
+from toolfold.outputs.local.exact import find_exact
+from toolfold.outputs.local.index import DocumentIndex, IndexCache
+from toolfold.outputs.local.key_lookup import find_by_keys
+from toolfold.outputs.local.ordinals import find_by_ordinal
+from toolfold.outputs.local.rank import Ranked, WeightedTerm, rank_segments, weigh_terms
+from toolfold.outputs.local.render import fit_budget, render_records, render_text, replace_controls
+from toolfold.outputs.local.request import ParsedRequest, parse_request
+from toolfold.outputs.local.rerank import rerank
+from toolfold.outputs.local.shape import describe_shape
 from toolfold.outputs.local.source import Offsets
-from toolfold.outputs.local.times import Times, Window, inside, read_times, window_of
+from toolfold.outputs.local.time_range import SegmentTimes, TimeRange, parse_time_range, read_times, segments_in_range
 
-MADE = "Made without a language model, by searching the document."
+PREAMBLE = "Made without a language model, by searching the document."
 ORDER_LAST = re.compile(r"\b(last|latest|newest|most recent|final)\b", re.IGNORECASE)
 ORDER_FIRST = re.compile(r"\b(first|earliest|oldest)\b", re.IGNORECASE)
 ORDERED = re.compile(f"{ORDER_LAST.pattern}|{ORDER_FIRST.pattern}", re.IGNORECASE)
@@ -30,57 +30,57 @@ TIER = 0.75
 """Units of at least this share of the best score count as equally good when a request asks for the first or last."""
 
 
-def answer(indexes: Indexes, path: Path, request: str, budget: int, *, binary: str = "") -> str:
+def answer(indexes: IndexCache, path: Path, request: str, budget: int, *, binary: str = "") -> str:
     """Answers one request about one file inside `budget` tokens. `binary`: the type of what is known to be no text."""
     with indexes.of(path) as index:
         if not index.source.size:
-            return f"{MADE}\n\nThe document is empty."
-        exact = answer_exactly(index, request, budget - 60)
+            return f"{PREAMBLE}\n\nThe document is empty."
+        exact = find_exact(index, request, budget - 60)
         if exact is not None and exact.whole:
-            return visible(f"{MADE}\n\n" + "\n".join(exact.lines))
+            return replace_controls(f"{PREAMBLE}\n\n" + "\n".join(exact.lines))
         lead = list(exact.lines) if exact is not None else []
-        return visible(by_search(index, read_request(request), budget, lead, binary))
+        return replace_controls(_search(index, parse_request(request), budget, lead, binary))
 
 
-def exact_answer(indexes: Indexes, path: Path, request: str, budget: int) -> str | None:
+def exact_answer(indexes: IndexCache, path: Path, request: str, budget: int) -> str | None:
     """Only what the request names by path, range or pattern; `None` where it names nothing, or more than that."""
     with indexes.of(path) as index:
-        exact = answer_exactly(index, request, budget - 60) if index.source.size else None
-        return visible(f"{MADE}\n\n" + "\n".join(exact.lines)) if exact and exact.whole else None
+        exact = find_exact(index, request, budget - 60) if index.source.size else None
+        return replace_controls(f"{PREAMBLE}\n\n" + "\n".join(exact.lines)) if exact and exact.whole else None
 
 
-def by_search(index: Index, asked: Asked, budget: int, lead: list[str], binary: str) -> str:
-    times, window = times_for(index, asked.text)
+def _search(index: DocumentIndex, asked: ParsedRequest, budget: int, lead: list[str], binary: str) -> str:
+    times, window = _times_for(index, asked.text)
     counted = aggregate(index, asked, window, times)
-    allowed = inside(times, window) if times is not None and window is not None else None
+    allowed = segments_in_range(times, window) if times is not None and window is not None else None
     if allowed is not None and not len(allowed):
         lead.append(f"Nothing in the document has a time of {window}.")
         allowed = None
     elif allowed is not None:
         lead.append(f"Only what has a time of {window} was searched: {len(allowed)} units.")
     terms = [term for term in asked.terms if allowed is None or ":" not in term.text]
-    searched = Asked(asked.text, tuple(terms), asked.words, asked.said)
+    searched = ParsedRequest(asked.text, tuple(terms), asked.words, asked.said)
     near = allowed is None and not ORDERED.search(asked.text)
     places, estimates = index.places_near(searched.terms) if near else (index.places(searched.terms), {})
-    weighed = weigh(searched, places, index.units, allowed, estimates)
-    ranked = ordered(index, searched, weighed, allowed, counted)
-    lead += by_ordinal(index, asked.text, [form for term in asked.terms for form in term.forms], budget // 3)
-    lead += by_keys(index, searched, budget * 2 // 5)
+    weighed = weigh_terms(searched, places, index.units, allowed, estimates)
+    ranked = _order(index, searched, weighed, allowed, counted)
+    lead += find_by_ordinal(index, asked.text, [form for term in asked.terms for form in term.forms], budget // 3)
+    lead += find_by_keys(index, searched, budget * 2 // 5)
     lead += [*counted.lines, *changed_files(index, asked.text, budget // 3)]
-    head = f"{MADE} {describe(index, binary)}"
+    head = f"{PREAMBLE} {_describe(index, binary)}"
     room = budget - tokens.count(head) - tokens.count("\n".join(lead)) - 80
     if not ranked:
-        return "\n\n".join([head, *lead, not_found(index, searched, room)])
-    shown = within(render(index, ranked, room, weighed), room)
+        return "\n\n".join([head, *lead, _no_match(index, searched, room)])
+    shown = fit_budget(_render(index, ranked, room, weighed), room)
     named = [term.text for term in searched.terms if term.kind != "hint" and not term.of]
     absent = [text for text in named if not len(places[text])]
     note = f"Not in the document: {', '.join(absent[:8])}." if absent else ""
     return "\n\n".join(part for part in (head, *lead, note, *shown) if part)
 
 
-def times_for(index: Index, request: str) -> tuple[Times | None, Window | None]:
+def _times_for(index: DocumentIndex, request: str) -> tuple[SegmentTimes | None, TimeRange | None]:
     """The times of the document's units and the stretch asked for, where there are both."""
-    window = window_of(request)
+    window = parse_time_range(request)
     if window is None or index.format.kind not in {"log", "text", "table", "json-lines"}:
         return None, None
     kept = index.kept("times", lambda: read_times(index.source, index.units))
@@ -89,12 +89,12 @@ def times_for(index: Index, request: str) -> tuple[Times | None, Window | None]:
     return kept, window
 
 
-def ordered(
-    index: Index, asked: Asked, weighed: list[Weighed], allowed: Offsets | None, counted: Found
+def _order(
+    index: DocumentIndex, asked: ParsedRequest, weighed: list[WeightedTerm], allowed: Offsets | None, counted: Aggregate
 ) -> list[Ranked]:
     """The ranking, with what the request singles out in front: units of a count, the first, the last."""
-    ranked = rank(
-        asked, weighed, index.units, index.text, headings=(index.outer, index.headings), context_of=index_context(index)
+    ranked = rank_segments(
+        asked, weighed, index.units, index.text, headings=(index.outer, index.headings), context_of=_path_context(index)
     )
     if not ranked and allowed is not None:
         ranked = [Ranked(int(unit), 1.0) for unit in allowed[:200]]
@@ -103,7 +103,7 @@ def ordered(
         known = {item.unit for item in front}
         return [*front, *(item for item in ranked if item.unit not in known)]
     if ranked and not ORDERED.search(asked.text):
-        return by_meaning(index, asked, ranked, weighed)
+        return rerank(index, asked, ranked, weighed)
     if ranked and ((last := ORDER_LAST.search(asked.text)) or ORDER_FIRST.search(asked.text)):
         tier = [item for item in ranked if item.score >= ranked[0].score * TIER]
         tier.sort(key=lambda item: -item.unit if last else item.unit)
@@ -111,7 +111,7 @@ def ordered(
     return ranked
 
 
-def index_context(index: Index) -> Callable[[int], str] | None:
+def _path_context(index: DocumentIndex) -> Callable[[int], str] | None:
     """For JSON: the path of a unit, whose names count as if they stood in it."""
     if index.tape is None:
         return None
@@ -123,7 +123,7 @@ def index_context(index: Index) -> Callable[[int], str] | None:
     return context
 
 
-def render(index: Index, ranked: list[Ranked], room: int, weighed: list[Weighed]) -> list[str]:
+def _render(index: DocumentIndex, ranked: list[Ranked], room: int, weighed: list[WeightedTerm]) -> list[str]:
     if index.tape is not None and index.tape.levels:
         order = sorted(weighed, key=lambda item: -item.weight)
         forms = [form for item in order for form in item.term.forms]
@@ -138,7 +138,7 @@ def render(index: Index, ranked: list[Ranked], room: int, weighed: list[Weighed]
     return [*header, *render_text(index, ranked, room)]
 
 
-def describe(index: Index, binary: str = "") -> str:
+def _describe(index: DocumentIndex, binary: str = "") -> str:
     """One sentence on what the document is."""
     fmt, source = index.format, index.source
     if binary:
@@ -148,13 +148,13 @@ def describe(index: Index, binary: str = "") -> str:
     return f"The document is {kind} of {source.size} bytes and {source.lines} lines."
 
 
-def not_found(index: Index, asked: Asked, room: int) -> str:
+def _no_match(index: DocumentIndex, asked: ParsedRequest, room: int) -> str:
     """What was searched for in vain, and what there is instead."""
     words = ", ".join(term.text[:60] for term in asked.terms[:20] if term.kind != "hint")
     words = words or "nothing, since the request names nothing to look for"
     lines = [f"No match was found. Searched the whole document for: {words}."]
     if index.tape is not None and index.tape.levels:
-        lines += ["Its shape:", *shape_lines(index, int(index.tape.levels[0].opens[0]))]
+        lines += ["Its shape:", *describe_shape(index, int(index.tape.levels[0].opens[0]))]
     else:
         start, end = index.source.span_of_lines(1, min(5, index.source.lines))
         text = index.source.read(start, min(end, start + 1500)).decode(errors="replace")

@@ -9,10 +9,10 @@ from typing import Literal
 
 from msgspec import Struct
 
-from toolfold.outputs.local.literals import looks_literal
+from toolfold.outputs.local.json_index import looks_literal
 from toolfold.outputs.local.source import Source
 
-Kind = Literal["json", "json-lines", "table", "markdown-table", "diff", "log", "text", "binary"]
+FormatKind = Literal["json", "json-lines", "table", "markdown-table", "diff", "log", "text", "binary"]
 
 HEAD = 64 * 1024
 TIME = re.compile(
@@ -35,7 +35,7 @@ RULE = re.compile(r"(?=[^-]*-)(?=[^|]*\|)[\s|:-]*")
 class Format(Struct, frozen=True):
     """The kind, and what goes with it."""
 
-    kind: Kind
+    kind: FormatKind
     start: int = 0
     """For JSON: where it begins, after words of introduction."""
     literal: bool = False
@@ -46,16 +46,16 @@ class Format(Struct, frozen=True):
     header_lines: int = 0
 
 
-def detect(source: Source) -> Format:
+def detect_format(source: Source) -> Format:
     head = source.read(0, HEAD)
     if is_binary(head):
         return Format("binary")
-    if found := as_json(source, head):
+    if found := _detect_json(source, head):
         return found
     lines = [line for line in head.split(b"\n")[:400] if line.strip()]
     if DIFF.search(head):
         return Format("diff")
-    if found := as_table(head):
+    if found := _detect_table(head):
         return found
     sample = lines[:200]
     stamped = sum(1 for line in sample if TIME.search(line[:120]) or LEVEL.search(line[:120]))
@@ -68,7 +68,7 @@ def is_binary(head: bytes) -> bool:
     return head.count(b"\0") > len(head) // 100
 
 
-def as_json(source: Source, head: bytes) -> Format | None:
+def _detect_json(source: Source, head: bytes) -> Format | None:
     """JSON, whole or cut off; or lines that are an object each."""
     match = INTRODUCTION.match(head)
     if match is None:
@@ -83,20 +83,20 @@ def as_json(source: Source, head: bytes) -> Format | None:
     if b"'" in head[start : start + 3] or source.size - start < 2:
         return None
     # Brackets begin other texts, too: `[12:00] started`. JSON closes or goes on with a key or a value.
-    return Format("json", start) if looks_like_json(head[start : start + 400]) else None
+    return Format("json", start) if _looks_like_json(head[start : start + 400]) else None
 
 
-def looks_like_json(text: bytes) -> bool:
+def _looks_like_json(text: bytes) -> bool:
     quotes = len(re.findall(rb'"(?:[^"\\\n]|\\.){0,200}"\s*[:,\]}]', text))
     numbers = re.match(rb"[\[\s]*(?:-?[\d.eE+-]+|true|false|null)\s*[,\]]", text)
     return quotes >= 1 or numbers is not None or text.strip() in {b"{}", b"[]"}
 
 
-def as_table(head: bytes) -> Format | None:
+def _detect_table(head: bytes) -> Format | None:
     lines = head.decode(errors="replace").splitlines()
     lines = lines[:-1] if len(head) == HEAD else lines
     lines = lines[:50]
-    if found := as_markdown(lines):
+    if found := _detect_markdown_table(lines):
         return found
     rows = [line for line in lines if line.strip()]
     if len(rows) < 3:
@@ -107,38 +107,43 @@ def as_table(head: bytes) -> Format | None:
         width = widths[0]
         if width >= 2 and sum(1 for other in widths if other == width) >= len(widths) * 0.9:
             header = next(csv.reader(rows[:1], delimiter=delimiter))
-            if names(header):
+            if _are_column_names(header):
                 cells = tuple(cell.strip() for cell in header)
                 return Format("table", delimiter=delimiter, header=cells, header_lines=above + 1)
-    return as_columns(rows, above)
+    return _detect_columns(rows, above)
 
 
-def as_columns(rows: list[str], above: int) -> Format | None:
+def _detect_columns(rows: list[str], above: int) -> Format | None:
     """A table that is aligned by blanks, as `ps`, `docker ps` and `pip list` print it, below so many blank lines."""
     ruled = bool(re.fullmatch(r"[-=\s+]{5,}", rows[1])) and "-" in rows[1]
     body = rows[2:] if ruled else rows[1:]
     lines = above + (2 if ruled else 1)
-    wide = columns_of(rows[0], WIDE)
-    if len(wide) >= (2 if ruled else 3) and names(wide) and aligned(body, WIDE, len(wide)):
+    wide = split_columns(rows[0], WIDE)
+    if len(wide) >= (2 if ruled else 3) and _are_column_names(wide) and _is_aligned(body, WIDE, len(wide)):
         return Format("table", delimiter=WIDE, header=tuple(wide), header_lines=lines)
-    narrow = columns_of(rows[0], NARROW)
+    narrow = split_columns(rows[0], NARROW)
     loud = all(re.fullmatch(r"[A-Z%#][A-Z0-9_%#/().-]*", cell) for cell in narrow) or ruled
-    if len(narrow) >= (2 if ruled else 4) and loud and names(narrow) and aligned(body, NARROW, len(narrow)):
+    if (
+        len(narrow) >= (2 if ruled else 4)
+        and loud
+        and _are_column_names(narrow)
+        and _is_aligned(body, NARROW, len(narrow))
+    ):
         return Format("table", delimiter=NARROW, header=tuple(narrow), header_lines=lines)
     return None
 
 
-def columns_of(line: str, delimiter: str, most: int = 0) -> list[str]:
+def split_columns(line: str, delimiter: str, most: int = 0) -> list[str]:
     """The cells of a line that is aligned by blanks: cut at two or more of them, or at each run."""
     return re.split(r"\s{2,}|\t" if delimiter == WIDE else r"\s+", line.strip(), maxsplit=max(0, most - 1))
 
 
-def aligned(rows: list[str], delimiter: str, width: int) -> bool:
-    widths = [len(columns_of(row, delimiter, width)) for row in rows]
+def _is_aligned(rows: list[str], delimiter: str, width: int) -> bool:
+    widths = [len(split_columns(row, delimiter, width)) for row in rows]
     return len(widths) >= 2 and sum(1 for other in widths if other == width) >= len(widths) * 0.9
 
 
-def names(cells: list[str]) -> bool:
+def _are_column_names(cells: list[str]) -> bool:
     """Whether a row looks like names of columns: short, no numbers, not two alike."""
     plain = [cell.strip() for cell in cells]
     return (
@@ -148,7 +153,7 @@ def names(cells: list[str]) -> bool:
     )
 
 
-def as_markdown(lines: list[str]) -> Format | None:
+def _detect_markdown_table(lines: list[str]) -> Format | None:
     for number, line in enumerate(lines[:-1]):
         if line.strip().startswith("|") and RULE.fullmatch(lines[number + 1][:2000]):
             if number > 3:

@@ -1,24 +1,187 @@
 """Lines that head what follows them: `diff --git`, `@@ … @@`, `commit …`, `# Title`. Found by plain search."""
 
+import re
+from collections import Counter
+from collections.abc import Iterator
+
 import numpy as np
+from msgspec import Struct
 
-from toolfold.outputs.local.scan import places
-from toolfold.outputs.local.source import BLOCK, Offsets, Source, distinct
+from toolfold.outputs.local.source import BLOCK, Offsets, Source, sorted_unique
+from toolfold.outputs.local.term_search import find_all
 
-OUTER = (b"diff --git ", b"commit ", b"# ")
+OUTER_MARKS = (b"diff --git ", b"commit ", b"# ")
 """Those that head others."""
-INNER = (b"@@ -", b"## ", b"### ")
+INNER_MARKS = (b"@@ -", b"## ", b"### ")
 BEFORE = (b"\n", b"\\n", b'"')
 """A newline, also one that is escaped in a JSON string, or the beginning of such a string."""
 
 
-def find_headings(source: Source, marks: tuple[bytes, ...]) -> Offsets:
+def find_marked_headings(source: Source, marks: tuple[bytes, ...]) -> Offsets:
     """Where the headings with these marks begin."""
     found = [np.zeros(0, dtype=np.int64)]
     found += [np.zeros(1, dtype=np.int64) for mark in marks if source.read(0, len(mark)) == mark]
     for at in range(0, source.size, BLOCK):
         block = source.read(at, at + BLOCK + 32)
         for before in BEFORE:
-            hits = [hit for mark in marks for hit in places(block, before + mark)]
+            hits = [hit for mark in marks for hit in find_all(block, before + mark)]
             found.append(np.array(hits, dtype=np.int64) + at + len(before))
-    return distinct(np.concatenate(found))
+    return sorted_unique(np.concatenate(found))
+
+
+# --- The lines of a text that head what follows them, by the kind of text: titles, definitions, sections, repeated
+
+LARGEST = 24 << 20
+HEAD = 64 * 1024
+CODE = re.compile(
+    rb"^[ \t]*(?:@?\w+[ \t]+){0,4}(?:def|class|function|fn|func|struct|enum|interface|impl|trait|module|namespace|type)"
+    rb"[ \t]+\*?([A-Za-z_$][\w$]*)[^\n]*",
+    re.MULTILINE,
+)
+IMPORTS = re.compile(
+    rb"^(?:import |from \S+ import |#include|package |use |using |export |const |const\(|require)", re.MULTILINE
+)
+TITLE = re.compile(rb"^(#{1,6})[ \t]+\S[^\n]*", re.MULTILINE)
+FENCE = re.compile(rb"^[ \t]*(?:```|~~~)", re.MULTILINE)
+UNDERLINED = re.compile(rb"^(?!\s)[^\n|]{2,120}\n(={3,}|-{3,}|~{3,}|\^{3,}|\*{3,})[ \t]*$", re.MULTILINE)
+SECTION = re.compile(rb"^[ \t]*\[\[?[^\]\n=]{1,120}\]?\][ \t]*\r?$", re.MULTILINE)
+SETTING = re.compile(rb"^[ \t]*[\w.\"'-]+[ \t]*[=:]", re.MULTILINE)
+MARKED = re.compile(rb"<(h[1-6]|section|article|dt|summary)\b", re.IGNORECASE)
+CHAPTERS = frozenset({b"h1", b"h2", b"section", b"article"})
+TAG = re.compile(rb"^([ \t]*)<([A-Za-z][\w:.-]*)[\s>/]", re.MULTILINE)
+ITEM = re.compile(rb"^([ \t]*)(?:(- )|[\"']?[\w.$/@{}-][\w .$/@{}-]{0,80}[\"']?:[ \t]*$)", re.MULTILINE)
+YAML_LINE = re.compile(rb"^[ \t]*(?:- )?(?:[\"']?[\w.$/@{}-]+[\"']?:(?:[ \t]|$)|- )", re.MULTILINE)
+LISTED = re.compile(rb"(?:\A|\n\n)([^\s:|][^\n|]{0,300}:)[ \t]*\n(?=\S)")
+FEW = 3
+
+
+class Headings(Struct, frozen=True):
+    """Where headings begin: those that head others, and the others."""
+
+    outer: Offsets
+    inner: Offsets
+    kind: str = "plain"
+
+
+def detect_headings(source: Source) -> Headings:
+    """The headings of a text, as byte offsets."""
+    if source.size > LARGEST:
+        return _headings([], [])
+    text = source.read(0, source.size)
+    head = text[:HEAD]
+    for kind, read in READERS:
+        found = read(text, head)
+        if found is not None:
+            return _headings(found[0], found[1], kind)
+    return _headings([], [])
+
+
+def _headings(outer: list[int], inner: list[int], kind: str = "plain") -> Headings:
+    return Headings(np.array(sorted(outer), dtype=np.int64), np.array(sorted(inner), dtype=np.int64), kind)
+
+
+Heads = tuple[list[int], list[int]]
+
+
+def _html_headings(text: bytes, head: bytes) -> Heads | None:
+    """HTML, by its headings."""
+    opening = head.lstrip()[:200].lower()
+    if not opening.startswith(b"<") or (b"<html" not in head[:4000].lower() and b"<!doctype html" not in opening):
+        return None
+    heads = [(match.start(), match[1].lower()) for match in MARKED.finditer(text)]
+    outer = [at for at, name in heads if name in CHAPTERS]
+    return outer, [at for at, name in heads if name not in CHAPTERS]
+
+
+def _xml_headings(text: bytes, head: bytes) -> Heads | None:
+    """XML, by the outermost tags that are repeated."""
+    if not head.lstrip().startswith(b"<"):
+        return None
+    by: dict[tuple[int, bytes], list[int]] = {}
+    for match in TAG.finditer(text):
+        by.setdefault((len(match[1].expandtabs(4)), match[2]), []).append(match.start() + len(match[1]))
+    repeated = sorted(
+        (key for key, places in by.items() if len(places) >= FEW), key=lambda key: (key[0], -len(by[key]))
+    )
+    if not repeated:
+        return [], []
+    depth = repeated[0][0]
+    outer = [at for key in repeated if key[0] == depth for at in by[key]]
+    return outer, []
+
+
+def _code_headings(text: bytes, head: bytes) -> Heads | None:
+    lines = head.count(b"\n") + 1
+    found = len(CODE.findall(head))
+    imports = len(IMPORTS.findall(head))
+    if found < FEW or found + imports < lines * 0.01 or len(re.findall(rb"^##+ \w", head, re.MULTILINE)) > found:
+        return None
+    if len(re.findall(rb"[{;:]\s*$", head, re.MULTILINE)) < lines * 0.08:
+        return None
+    places = [(match.start(), match[0][:1] not in b" \t") for match in CODE.finditer(text)]
+    return [at for at, top in places if top], [at for at, top in places if not top]
+
+
+def _settings_headings(text: bytes, head: bytes) -> Heads | None:
+    """INI and TOML."""
+    sections = len(SECTION.findall(head))
+    lines = sum(1 for line in head.split(b"\n") if line.strip() and line.lstrip()[:1] not in b"#;")
+    if sections < 2 or len(SETTING.findall(head)) + sections < lines * 0.5:
+        return None
+    return [match.start() for match in SECTION.finditer(text)], []
+
+
+def _markdown_headings(text: bytes, head: bytes) -> Heads | None:
+    if len(TITLE.findall(head)) + len(UNDERLINED.findall(head)) < 2:
+        return None
+    fences = np.array([match.start() for match in FENCE.finditer(text)], dtype=np.int64)
+
+    def outside(at: int) -> bool:
+        return int(np.searchsorted(fences, at)) % 2 == 0
+
+    titles = [(match.start(), len(match[1])) for match in TITLE.finditer(text) if outside(match.start())]
+    lined = [(match.start(), 1 if match[1][:1] == b"=" else 2) for match in UNDERLINED.finditer(text)]
+    heads = [*titles, *(head for head in lined if outside(head[0]))]
+    top = min((level for _, level in heads), default=1)
+    counted = Counter(level for _, level in heads)
+    edge = top if counted[top] > 1 else top + 1
+    return [at for at, level in heads if level <= edge], [at for at, level in heads if level > edge]
+
+
+def _yaml_headings(text: bytes, head: bytes) -> Heads | None:
+    """YAML: the outermost items, or keys with something below them, that are repeated."""
+    lines = sum(1 for line in head.split(b"\n") if line.strip())
+    if lines < 6 or len(YAML_LINE.findall(head)) < lines * 0.35:
+        return None
+    depths: dict[int, list[int]] = {}
+    for match in ITEM.finditer(text):
+        depths.setdefault(len(match[1]) * 2 + (match[2] is not None), []).append(match.start() + len(match[1]))
+    repeated = [depth for depth in sorted(depths) if len(depths[depth]) >= FEW]
+    if not repeated:
+        return None
+    return depths[repeated[0]], []
+
+
+def _listing_headings(text: bytes, head: bytes) -> Heads | None:
+    """Groups under a line that ends in a colon: `ls -R`, help texts."""
+    if len(LISTED.findall(head)) < 2:
+        return None
+    return [match.start(1) for match in LISTED.finditer(text)], []
+
+
+READERS = (
+    ("page", _html_headings),
+    ("markup", _xml_headings),
+    ("code", _code_headings),
+    ("settings", _settings_headings),
+    ("markdown", _markdown_headings),
+    ("items", _yaml_headings),
+    ("listing", _listing_headings),
+)
+
+
+def heading_words(heading: str) -> Iterator[str]:
+    """The words of a heading without its marks."""
+    plain = re.sub(r"<[^>]{0,300}>|&\w+;|https?://\S+", " ", heading)
+    for match in re.finditer(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\d_A-Za-z]+", plain):
+        yield match[0].lower()

@@ -10,30 +10,29 @@ import numpy as np
 from msgspec import Struct
 
 from toolfold import tokens
-from toolfold.outputs.local import jsonpath
-from toolfold.outputs.local.index import Index
-from toolfold.outputs.local.records import render_record
-from toolfold.outputs.local.rendering import place, visible
+from toolfold.outputs.json_path import format_path
+from toolfold.outputs.local import json_index as jsonpath
+from toolfold.outputs.local.index import DocumentIndex
+from toolfold.outputs.local.render import format_location, render_record, replace_controls
 from toolfold.outputs.local.request import PARTS, stem
-from toolfold.outputs.local.vocabulary import words
-from toolfold.outputs.paths import show_path
+from toolfold.outputs.local.vocabulary import word_list
 
 WORDS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
 TENS = ("eleventh", "twelfth", "thirteenth", "fourteenth", "fifteenth", "sixteenth", "seventeenth", "eighteenth")
 NUMBERED = {word: number for number, word in enumerate((*WORDS, *TENS, "nineteenth", "twentieth"), 1)}
-ASKED = re.compile(
+ORDINAL = re.compile(
     r"\b(?:the\s+)?(?P<word>" + "|".join(NUMBERED) + r"|last|final|penultimate|(?P<digits>\d{1,9})(?:st|nd|rd|th))"
     r"(?P<back>[ -](?:to|from|but)[ -](?:the )?(?:last|end|one))?\s+(?P<noun>[a-z][\w-]*(?:\s+[a-z][\w-]*){0,2})"
     r"|(?<![\w-])(?P<noun2>[a-z][\w-]*+)\s+(?:number|no\.?|#|at position|at index)\s*(?P<digits2>\d{1,9})\b",
     re.IGNORECASE,
 )
 GENERIC = frozenset(
-    stem(word) for word in words("entry item record element result object row member value line match hit document")
+    stem(word) for word in word_list("entry item record element result object row member value line match hit document")
 )
-LEVELS, ARRAYS = 8, 60
+MAX_LEVELS, MAX_ARRAYS = 8, 60
 
 
-class List(Struct, frozen=True):
+class _Array(Struct, frozen=True):
     """An array: where it opens and closes, its depth, how many elements it has, and the name it goes by."""
 
     start: int
@@ -43,20 +42,20 @@ class List(Struct, frozen=True):
     name: str
 
 
-def by_ordinal(index: Index, request: str, forms: list[str], budget: int) -> list[str]:
+def find_by_ordinal(index: DocumentIndex, request: str, forms: list[str], budget: int) -> list[str]:
     """The element, quoted, or nothing where the request asks for none."""
-    match = ASKED.search(request)
+    match = ORDINAL.search(request)
     if match is None:
         return []
     nouns = [stem(part.lower()) for part in PARTS.findall(match["noun"] or match["noun2"])]
     if index.tape is not None and index.tape.levels:
-        return from_lists(index, match, nouns, forms, budget)
+        return _from_arrays(index, match, nouns, forms, budget)
     if index.format.header or index.format.kind == "json-lines":
-        return from_rows(index, match, nouns, budget)
+        return _from_rows(index, match, nouns, budget)
     return []
 
 
-def wanted(match: re.Match[str], count: int) -> int:
+def _position(match: re.Match[str], count: int) -> int:
     """The number of the element, from 0; -1 where there is none such."""
     word = (match["word"] or "").lower()
     if word in {"last", "final"}:
@@ -69,25 +68,29 @@ def wanted(match: re.Match[str], count: int) -> int:
     return number - 1 if number <= count else -1
 
 
-def from_lists(index: Index, match: re.Match[str], nouns: list[str], forms: list[str], budget: int) -> list[str]:
-    found = choose(index, nouns, loose=(match["word"] or "").lower() not in {"first", "last", "final"})
-    if found is None or index.tape is None or (number := wanted(match, found.count)) < 0:
+def _from_arrays(
+    index: DocumentIndex, match: re.Match[str], nouns: list[str], forms: list[str], budget: int
+) -> list[str]:
+    found = _choose_array(index, nouns, loose=(match["word"] or "").lower() not in {"first", "last", "final"})
+    if found is None or index.tape is None or (number := _position(match, found.count)) < 0:
         return []
-    parent = jsonpath.chain(index.source, index.tape, found.start)
-    borders = jsonpath.member_borders(index.source, index.tape, parent[-1], len(parent) - 1)
+    parent = jsonpath.containers_at(index.source, index.tape, found.start)
+    borders = jsonpath.member_spans(index.source, index.tape, parent[-1], len(parent) - 1)
     if number >= len(borders):
         return []
     start, end = borders[number]
     raw = index.source.read(start, end)
     start, end = start + len(raw) - len(raw.lstrip()), end - (len(raw) - len(raw.rstrip()))
-    path = show_path([*(container.step for container in parent[1:]), number])
-    text = visible(render_record(raw.strip(), forms, budget))
-    return [f"By its place in the list, {number + 1} of {found.count}: {path} {place(index, start, end)}\n{text}"]
+    path = format_path([*(container.step for container in parent[1:]), number])
+    text = replace_controls(render_record(raw.strip(), forms, budget))
+    return [
+        f"By its place in the list, {number + 1} of {found.count}: {path} {format_location(index, start, end)}\n{text}"
+    ]
 
 
-def choose(index: Index, nouns: list[str], *, loose: bool) -> List | None:
+def _choose_array(index: DocumentIndex, nouns: list[str], *, loose: bool) -> _Array | None:
     """The array that the noun names, the outermost first; `loose`: else the one that the document is about."""
-    every = lists(index)
+    every = _arrays(index)
     for item in every:
         if item.name and nouns and stem(item.name.lower()) in nouns[:2]:
             return item
@@ -102,30 +105,30 @@ def choose(index: Index, nouns: list[str], *, loose: bool) -> List | None:
     return main if main.count > 1 else None
 
 
-def lists(index: Index) -> list[List]:
-    found: list[List] = []
-    for depth, level in enumerate(index.tape.levels[:LEVELS] if index.tape is not None else ()):
-        for at in np.flatnonzero(level.is_array)[:ARRAYS]:
+def _arrays(index: DocumentIndex) -> list[_Array]:
+    found: list[_Array] = []
+    for depth, level in enumerate(index.tape.levels[:MAX_LEVELS] if index.tape is not None else ()):
+        for at in np.flatnonzero(level.is_array)[:MAX_ARRAYS]:
             start, end = int(level.opens[at]), int(level.closes[at])
             inner = int(np.searchsorted(level.commas, end) - np.searchsorted(level.commas, start))
             if not inner and not index.source.read(start + 1, min(end, start + 200)).strip():
                 continue
-            found.append(List(start, end, depth, inner + 1, jsonpath.key_before(index.source, start) or ""))
+            found.append(_Array(start, end, depth, inner + 1, jsonpath.key_before(index.source, start) or ""))
     return found
 
 
-def from_rows(index: Index, match: re.Match[str], nouns: list[str], budget: int) -> list[str]:
+def _from_rows(index: DocumentIndex, match: re.Match[str], nouns: list[str], budget: int) -> list[str]:
     """A row of a table or a line of JSON, where the request does not ask for the first or last of some kind."""
     word = (match["word"] or "").lower()
     if word in {"first", "last", "final"} and (nouns[0] not in GENERIC or len(nouns) > 1):
         return []
     skipped = index.format.header_lines
-    number = wanted(match, index.source.lines - skipped)
+    number = _position(match, index.source.lines - skipped)
     if number < 0:
         return []
     start, end = index.source.span_of_lines(number + skipped + 1, number + skipped + 1)
-    text = visible(index.source.read(start, end).decode(errors="replace"))
+    text = replace_controls(index.source.read(start, end).decode(errors="replace"))
     if not text.strip() or tokens.count(text) > budget:
         return []
     total = index.source.lines - skipped
-    return [f"By its place, {number + 1} of {total}: {place(index, start, end)}\n{text}"]
+    return [f"By its place, {number + 1} of {total}: {format_location(index, start, end)}\n{text}"]

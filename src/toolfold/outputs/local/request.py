@@ -9,9 +9,9 @@ from typing import Literal
 
 from msgspec import Struct
 
-from toolfold.outputs.local.vocabulary import ASKING, HINTS, MONTHS, STOP
+from toolfold.outputs.local.vocabulary import HINTS, MONTHS, REQUEST_WORDS, STOP
 
-Kind = Literal["word", "number", "identifier", "phrase", "hint"]
+TermKind = Literal["word", "number", "identifier", "phrase", "hint"]
 
 QUOTED = re.compile(r"\"([^\"\n]{2,200})\"|`([^`\n]{2,200})`|“([^”\n]{2,200})”|(?<![\w'])'([^'\n]{2,200})'(?!\w)")
 PIECE = re.compile(r"[^\s,;()\[\]{}\"'`?!<>|\u201c\u201d\u2018\u2019]+(?:'[a-z]{1,2}\b)?")
@@ -30,14 +30,14 @@ class Term(Struct, frozen=True):
     """Something to look for. Any of `forms` counts as found; all are lower case."""
 
     text: str
-    kind: Kind
+    kind: TermKind
     forms: tuple[str, ...]
     weight: float = 1.0
     of: str = ""
     """For a part of an identifier: the identifier."""
 
 
-class Asked(Struct, frozen=True):
+class ParsedRequest(Struct, frozen=True):
     """The request and what it is made of."""
 
     text: str
@@ -65,7 +65,7 @@ def stem(word: str) -> str:
     return word
 
 
-def read_request(text: str) -> Asked:
+def parse_request(text: str) -> ParsedRequest:
     """Takes a request apart. Never fails: a request without a usable word has no terms."""
     text = text[:MAX_REQUEST]
     terms: dict[str, Term] = {}
@@ -76,34 +76,34 @@ def read_request(text: str) -> Asked:
         if len(terms) < MAX_TERMS and (known is None or known.weight < term.weight):
             terms[term.text] = term
 
-    for phrase in quoted_in(text):
-        add(Term(phrase, "phrase", spellings(phrase), 2.5))
+    for phrase in _quoted_phrases(text):
+        add(Term(phrase, "phrase", _spellings(phrase), 2.5))
     for day in DAY.finditer(text):
-        add_day(day, add)
+        _add_day(day, add)
     said: dict[str, str] = {}
     for number, piece in enumerate(PIECE.findall(text)):
         # `Field` in the midst of a sentence is a name, though `field` says nothing.
-        named = number > 0 and piece[0].isupper() and piece[1:].islower() and piece.lower() not in ASKING
-        add_piece(piece, add, words, named=named)
+        named = number > 0 and piece[0].isupper() and piece[1:].islower() and piece.lower() not in REQUEST_WORDS
+        _add_piece(piece, add, words, named=named)
         plain = piece.lower().strip(".:-")
         said.setdefault(stem(plain), plain)
     if len(terms) < FEW:
         # Words that say little are still better than none.
-        for word in {piece.lower() for piece in re.findall(r"[A-Za-z]{4,}", text)} & (STOP - ASKING):
+        for word in {piece.lower() for piece in re.findall(r"[A-Za-z]{4,}", text)} & (STOP - REQUEST_WORDS):
             add(Term(word, "word", (word,), 0.3))
     for word in words:
         for hint in HINTS.get(word, ()):
             add(Term(hint, "hint", (hint,), 0.35))
-    return Asked(text, tuple(terms.values()), tuple(words), said)
+    return ParsedRequest(text, tuple(terms.values()), tuple(words), said)
 
 
-def quoted_in(text: str) -> list[str]:
+def _quoted_phrases(text: str) -> list[str]:
     """What stands in quotation marks, lower case."""
     found = (next(part for part in match.groups() if part is not None) for match in QUOTED.finditer(text))
     return [phrase.strip().lower() for phrase in found if len(phrase.strip()) > 1]
 
 
-def add_piece(piece: str, add: Callable[[Term], None], words: list[str], *, named: bool = False) -> None:
+def _add_piece(piece: str, add: Callable[[Term], None], words: list[str], *, named: bool = False) -> None:
     """One run without blanks: a number, an identifier with its parts, or a word."""
     piece = re.sub(r"'[a-z]{1,2}$", "", piece).strip(".:-\u2013\u2014=*/\\&" if not piece.startswith("/") else ".:,")
     piece = piece[:MAX_TERM]
@@ -120,7 +120,10 @@ def add_piece(piece: str, add: Callable[[Term], None], words: list[str], *, name
     if len(parts) > 1 or (not piece.isalpha() and piece.isascii()):
         add(
             Term(
-                low, "identifier", written(low, parts), 1.6 if any(c.isdigit() for c in low) or len(parts) > 1 else 1.2
+                low,
+                "identifier",
+                _identifier_spellings(low, parts),
+                1.6 if any(c.isdigit() for c in low) or len(parts) > 1 else 1.2,
             )
         )
         words.append(low)
@@ -131,33 +134,33 @@ def add_piece(piece: str, add: Callable[[Term], None], words: list[str], *, name
     root = stem(low)
     words.append(root)
     # A name in the midst of a sentence is worth more than a common word.
-    add(Term(root, "word", spellings(root), 1.25 if piece[0].isupper() and not piece.isupper() else 1.0))
+    add(Term(root, "word", _spellings(root), 1.25 if piece[0].isupper() and not piece.isupper() else 1.0))
 
 
-def written(low: str, parts: list[str]) -> tuple[str, ...]:
+def _identifier_spellings(low: str, parts: list[str]) -> tuple[str, ...]:
     """An identifier in the ways that programs write it: `helm-get`, `helm_get`, `helmGet`, `helm get`."""
     if not 2 <= len(parts) <= 12 or not re.fullmatch(r"[a-z][a-z0-9]*(?:[_-][a-z0-9]+)*", low):
-        return spellings(low)
+        return _spellings(low)
     return tuple(dict.fromkeys([low, *(sign.join(parts) for sign in ("_", "-", "", " ", "."))]))
 
 
-def spellings(text: str) -> tuple[str, ...]:
+def _spellings(text: str) -> tuple[str, ...]:
     """A term as it may stand in the document: as it is, and with the escapes that JSON writes."""
     forms = [text]
     if any(sign in text for sign in '"\\\n\t'):
         forms.append(text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\t", "\\t"))
     if not text.isascii():
-        forms.append("".join(c if c.isascii() else "".join(f"\\u{u:04x}" for u in utf16(c)) for c in text))
+        forms.append("".join(c if c.isascii() else "".join(f"\\u{u:04x}" for u in _utf16_units(c)) for c in text))
         forms += [text.upper(), text.capitalize(), text.title()]
     return tuple(dict.fromkeys(forms))
 
 
-def utf16(sign: str) -> list[int]:
+def _utf16_units(sign: str) -> list[int]:
     raw = sign.encode("utf-16-be", "surrogatepass")
     return [int.from_bytes(raw[at : at + 2], "big") for at in range(0, len(raw), 2)]
 
 
-def add_day(day: re.Match[str], add: Callable[[Term], None]) -> None:
+def _add_day(day: re.Match[str], add: Callable[[Term], None]) -> None:
     """`5 March 2024` also stands as 2024-03-05, 05/Mar/2024 and Mar 5."""
     name, number, year = (day[1], day[2], day[3]) if day[1] else (day[5], day[4], day[6])
     month = MONTHS.get(name[:3].lower())

@@ -3,51 +3,49 @@
 from typing import Any
 
 from toolfold.disclosure.fold import summarize_schema_for_llm
-from toolfold.disclosure.observed import observe
-from toolfold.disclosure.observed_schema import to_schema
-from toolfold.outputs.local import jsonpath
-from toolfold.outputs.local.index import Index
-from toolfold.outputs.local.literals import decode
+from toolfold.disclosure.observed import observe, to_schema
+from toolfold.outputs.local import json_index as jsonpath
+from toolfold.outputs.local.index import DocumentIndex
+from toolfold.outputs.local.json_index import JsonIndex, decode_value
 from toolfold.outputs.local.source import Source
-from toolfold.outputs.local.tape import Tape
 
 SMALL = 64 * 1024
 FIRST, LAST = 4, 2
-MOST_MEMBERS = 60
+MAX_MEMBERS = 60
 
 
-def shape_lines(index: Index, start: int, most: int = 24) -> list[str]:
+def describe_shape(index: DocumentIndex, start: int, most: int = 24) -> list[str]:
     """The folded fields of the container that begins at `start`; nothing where none begins there."""
     if index.tape is None:
         return []
-    around = jsonpath.chain(index.source, index.tape, start)
+    around = jsonpath.containers_at(index.source, index.tape, start)
     if not around or around[-1].start != start:
         return []
-    value = sample(index.source, index.tape, around[-1], len(around) - 1)
+    value = _sample(index.source, index.tape, around[-1], len(around) - 1)
     lines, _ = summarize_schema_for_llm(to_schema(observe(value)), max_depth=3, max_fields=most)
     return lines
 
 
-def sample(source: Source, tape: Tape, container: jsonpath.Container, depth: int) -> Any:
+def _sample(source: Source, tape: JsonIndex, container: jsonpath.Container, depth: int) -> Any:
     """The value, with long arrays reduced to some elements and very large objects to their first members."""
     if container.end - container.start < SMALL or depth + 1 >= len(tape.levels):
-        return decoded(source.read(container.start, min(container.end + 1, container.start + SMALL)))
+        return _decode(source.read(container.start, min(container.end + 1, container.start + SMALL)))
     borders = list(jsonpath.members(source, tape, container, depth))
     if container.is_array and len(borders) > FIRST + LAST:
         borders = [*borders[:FIRST], *borders[-LAST:]]
     found: dict[Any, Any] = {}
-    for step, start, end in borders[:MOST_MEMBERS]:
-        inner = jsonpath.chain(source, tape, start)
+    for step, start, end in borders[:MAX_MEMBERS]:
+        inner = jsonpath.containers_at(source, tape, start)
         if inner and inner[-1].start == start and len(inner) == depth + 2:
-            found[step] = sample(source, tape, inner[-1], depth + 1)
+            found[step] = _sample(source, tape, inner[-1], depth + 1)
         else:
-            found[step] = decoded(source.read(start, min(end, start + SMALL)))
+            found[step] = _decode(source.read(start, min(end, start + SMALL)))
     return list(found.values()) if container.is_array else {str(key): value for key, value in found.items()}
 
 
-def decoded(raw: bytes) -> Any:
+def _decode(raw: bytes) -> Any:
     """The value; a text where it was cut off or is no JSON."""
     try:
-        return decode(raw.strip())
+        return decode_value(raw.strip())
     except ValueError:
         return "?"

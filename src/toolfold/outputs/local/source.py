@@ -9,7 +9,7 @@ from typing import Any, BinaryIO, Self
 import numpy as np
 import numpy.typing as npt
 
-from toolfold.outputs.plainfile import open_plain
+from toolfold.outputs.document import open_regular_file
 
 Offsets = npt.NDArray[np.int64]
 
@@ -18,7 +18,7 @@ MARGIN = 512
 """What a block sees of its neighbour, so that nothing is missed at a border."""
 
 
-def distinct(values: npt.NDArray[np.integer[Any]]) -> Offsets:
+def sorted_unique(values: npt.NDArray[np.integer[Any]]) -> Offsets:
     """The different values in order. Sorts, where the library's own way would hash: slow on millions."""
     ordered = values if len(values) < 2 or bool((values[1:] >= values[:-1]).all()) else np.sort(values)
     keep = np.ones(len(ordered), dtype=np.bool_)
@@ -36,7 +36,7 @@ class Source:
         self._newlines: Offsets | None = None
 
     def __enter__(self) -> Self:
-        self._file = open_plain(self.path)
+        self._file = open_regular_file(self.path)
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -3,12 +3,12 @@
 from re import findall
 
 
-def words(text: str) -> list[str]:
+def word_list(text: str) -> list[str]:
     return findall(r"\S+", text)
 
 
 STOP = frozenset(
-    words("""
+    word_list("""
     a about according all also am an and any appear appears are as asked at be been being belong belongs between
     but by called can concerning contain contained containing contains correspond corresponding could details
     did do document does doing done down each entry every exact exactly extract field file find following for
@@ -24,8 +24,8 @@ STOP = frozenset(
     """)
 )
 
-ASKING = frozenset(
-    words("""
+REQUEST_WORDS = frozenset(
+    word_list("""
     called document entry extract file find give know line lines list look looking many mention mentions much
     named need output please report request result results show tell text value values want what when where
     which whom whose
@@ -102,4 +102,4 @@ HINTS: dict[str, tuple[str, ...]] = {
 }
 """Stem → what the document may say instead. Hints count little: they only order what is found otherwise."""
 
-MONTHS = {name: number for number, name in enumerate(words("jan feb mar apr may jun jul aug sep oct nov dec"), 1)}
+MONTHS = {name: number for number, name in enumerate(word_list("jan feb mar apr may jun jul aug sep oct nov dec"), 1)}

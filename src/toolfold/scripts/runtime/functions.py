@@ -8,25 +8,53 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from toolfold import errors
-from toolfold.scripts.runtime.link import Answer, Link
+from toolfold.scripts.runtime.host_link import Answer, HostLink
 from toolfold.scripts.runtime.models import Models, dump
-from toolfold.scripts.runtime.quick import Quick
-from toolfold.scripts.runtime.results import LazyResult, Reader, Warn
-from toolfold.scripts.values import Need, ToolSpec
+from toolfold.scripts.runtime.results import LazyResult, ResultReader, Warn
+from toolfold.scripts.values import FieldSpec, Need, ToolSpec, TypeSpec
 
-Function = Callable[..., Awaitable[Any]]
+# --- Arguments that need no model: keywords that are plain values of just the kind that the schema asks for.
+
+_PLAIN_TYPES: dict[str, tuple[type, ...]] = {"str": (str,), "int": (int,), "num": (int, float), "bool": (bool,)}
 
 
-class Bound:
+class _FastArguments:
+    """What one tool takes, for those of its parameters that are plain."""
+
+    def __init__(self, spec: ToolSpec) -> None:
+        fields = next((model.fields for model in spec.models if model.name == spec.params), ())
+        self._known = {field.name: (field.key, kinds) for field in fields if (kinds := _plain_types(field))}
+        self._required = frozenset(field.name for field in fields if field.required)
+
+    def arguments(self, given: dict[str, Any]) -> dict[str, Any] | None:
+        """The JSON object to send; `None`: this is not for here."""
+        made: dict[str, Any] = {}
+        for name, value in given.items():
+            key, kinds = self._known.get(name, ("", ()))
+            if type(value) not in kinds:
+                return None
+            made[key] = value
+        return made if self._required <= given.keys() else None
+
+
+def _plain_types(field: FieldSpec) -> tuple[type, ...]:
+    kind: TypeSpec = field.type
+    return _PLAIN_TYPES.get(kind, ()) if isinstance(kind, str) else ()
+
+
+_ToolFunction = Callable[..., Awaitable[Any]]
+
+
+class BoundTool:
     """One tool in the child: its models and its function, each made when it is first asked for."""
 
-    def __init__(self, spec: ToolSpec, link: Link, warn: Warn) -> None:
+    def __init__(self, spec: ToolSpec, link: HostLink, warn: Warn) -> None:
         self.spec = spec
         self._link = link
         self._models = Models(spec.models, f"servers.{spec.module}")
-        self._reader = Reader(spec, self._models, warn)
-        self._function: Function | None = None
-        self._quick = Quick(spec)
+        self._reader = ResultReader(spec, self._models, warn)
+        self._function: _ToolFunction | None = None
+        self._quick = _FastArguments(spec)
         self._results = _result_names(spec)
 
     @property
@@ -37,7 +65,7 @@ class Bound:
         return self.function if name == self.spec.function else self._models.get(name, result=name in self._results)
 
     @property
-    def function(self) -> Function:
+    def function(self) -> _ToolFunction:
         if self._function is None:
             self._function = self._made()
         return self._function
@@ -46,7 +74,7 @@ class Bound:
         quick = None if given else self._quick.arguments(keywords)
         answer = await self._link.call(self.spec.tool_id, self.arguments(given, keywords) if quick is None else quick)
         if answer.error is not None:
-            raise error_of(answer.error)
+            raise _exception_from(answer.error)
         if answer.ref is not None:
             return self._lazy(answer)
         return self._reader.read(answer.result)
@@ -68,19 +96,19 @@ class Bound:
         try:
             made: dict[str, Any] = dump(model(**{**base, **keywords}))
         except ValidationError as error:
-            raise _unfit(self.spec, error) from None
+            raise _invalid_arguments(self.spec, error) from None
         return made
 
     def _lazy(self, answer: Answer) -> LazyResult:
         def fetch(offset: int) -> tuple[str, int]:
             found = self._link.ask({"op": "load", "ref": answer.ref, "offset": offset})
             if found.error is not None:
-                raise error_of(found.error)
+                raise _exception_from(found.error)
             return found.piece or "", found.after
 
         return LazyResult(answer.size, fetch, self._reader.read)
 
-    def _made(self) -> Function:
+    def _made(self) -> _ToolFunction:
         async def function(*given: Any, **keywords: Any) -> Any:
             return await self.call(given, keywords)
 
@@ -99,7 +127,7 @@ class Bound:
 class Binding:
     """A need and what it became. It may be called as the function itself."""
 
-    def __init__(self, need: Need, bound: Bound) -> None:
+    def __init__(self, need: Need, bound: BoundTool) -> None:
         self._bound = bound
         self.need = need.query
         self.confidence = need.confidence
@@ -110,7 +138,7 @@ class Binding:
         self.signature = bound.spec.signature
 
     @property
-    def function(self) -> Function:
+    def function(self) -> _ToolFunction:
         return self._bound.function
 
     def __call__(self, /, *given: Any, **keywords: Any) -> Awaitable[Any]:
@@ -139,7 +167,7 @@ def _result_names(spec: ToolSpec) -> frozenset[str]:
     return frozenset(found)
 
 
-def _unfit(spec: ToolSpec, error: ValidationError) -> errors.InvalidArguments:
+def _invalid_arguments(spec: ToolSpec, error: ValidationError) -> errors.InvalidArguments:
     problems = [
         {"field": ".".join(map(str, one["loc"])), "problem": one["msg"]}
         for one in error.errors(include_url=False, include_input=False)[:8]
@@ -152,9 +180,9 @@ def _unfit(spec: ToolSpec, error: ValidationError) -> errors.InvalidArguments:
     )
 
 
-def error_of(told: dict[str, Any]) -> errors.ToolfoldError:
+def _exception_from(told: dict[str, Any]) -> errors.ToolfoldError:
     """The host's error as the exception of its own kind."""
-    kind = kinds().get(str(told.get("code")), errors.ToolfoldError)
+    kind = errors_by_code().get(str(told.get("code")), errors.ToolfoldError)
     made = kind.__new__(kind)
     errors.ToolfoldError.__init__(
         made,
@@ -166,7 +194,7 @@ def error_of(told: dict[str, Any]) -> errors.ToolfoldError:
 
 
 @cache
-def kinds() -> dict[str, type[errors.ToolfoldError]]:
+def errors_by_code() -> dict[str, type[errors.ToolfoldError]]:
     """Every error that there is, by its code."""
     found = {errors.ToolfoldError.code: errors.ToolfoldError}
     stack = [errors.ToolfoldError]

@@ -11,20 +11,20 @@ from msgspec import UNSET
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, create_model
 
 from toolfold.scripts.runtime.records import Record, text_of, wrap
-from toolfold.scripts.values import FieldSpec, ModelSpec, Type
+from toolfold.scripts.values import FieldSpec, ModelSpec, TypeSpec
 
 _PLAIN: dict[str, Any] = {"str": str, "int": int, "num": int | float, "bool": bool, "null": None, "any": Any}
 _WRAPPED = Annotated[Any, BeforeValidator(wrap)]
 
 
-class Params(BaseModel):
+class _Params(BaseModel):
     """What the parameters of every tool have in common."""
 
     model_config = ConfigDict(extra="forbid", populate_by_name=True, protected_namespaces=())
     nulls: ClassVar[frozenset[str]] = frozenset()
 
 
-class OpenParams(BaseModel):
+class _OpenParams(BaseModel):
     """The same, where the schema lets further keys in."""
 
     model_config = ConfigDict(extra="allow", populate_by_name=True, protected_namespaces=())
@@ -81,7 +81,7 @@ class Models:
         spec = self.specs[name]
         before = len(self._again)
         fields: dict[str, Any] = {field.name: self._field(field, result) for field in spec.fields}
-        base = Result if result else Params if spec.extra is None else OpenParams
+        base = Result if result else _Params if spec.extra is None else _OpenParams
         model = create_model(name, __base__=base, __module__=self._module, __doc__=spec.doc or None, **fields)
         if not result:
             model.nulls = frozenset(field.name for field in spec.fields if field.nullable)  # type: ignore[attr-defined]  # both bases have it
@@ -97,7 +97,7 @@ class Models:
         default = None if spec.default is UNSET or result else spec.default
         return Union[made, None], Field(default=default, alias=spec.key)  # noqa: UP007 - a name that is known later has no `|`
 
-    def type(self, kind: Type, result: bool = False) -> Any:
+    def type(self, kind: TypeSpec, result: bool = False) -> Any:
         """The Python type. A model that is being made is named, and known once all are there."""
         if isinstance(kind, str):
             return _WRAPPED if kind == "any" and result else _PLAIN[kind]
@@ -126,15 +126,15 @@ def dump(value: Any) -> Any:
     if value is None or isinstance(value, str | int | float):
         return getattr(value, "value", value)  # an enum of texts or numbers is one of these, too
     if isinstance(value, BaseModel):
-        return _dumped(value)
+        return _dump_model(value)
     if isinstance(value, dict):
         return {str(key): dump(item) for key, item in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
         return [dump(item) for item in value]
-    return _plain(value)
+    return _dump_other(value)
 
 
-def _dumped(model: BaseModel) -> dict[str, Any]:
+def _dump_model(model: BaseModel) -> dict[str, Any]:
     nulls: frozenset[str] | None = getattr(type(model), "nulls", None)
     found: dict[str, Any] = {}
     given = model.model_fields_set
@@ -148,7 +148,7 @@ def _dumped(model: BaseModel) -> dict[str, Any]:
     return found
 
 
-def _plain(value: Any) -> Any:
+def _dump_other(value: Any) -> Any:
     """Values that JSON has no form for, as people write them: dates in ISO form, paths and UUIDs as text."""
     if hasattr(value, "isoformat"):
         return value.isoformat()

@@ -7,12 +7,12 @@ from typing import Any
 
 import toolfold
 from toolfold import errors
-from toolfold.scripts.runtime.functions import Binding, Bound, kinds
-from toolfold.scripts.runtime.link import Link
-from toolfold.scripts.values import Need, Start
+from toolfold.scripts.runtime.functions import Binding, BoundTool, errors_by_code
+from toolfold.scripts.runtime.host_link import HostLink
+from toolfold.scripts.values import Need, StartFrame
 
 
-class ServerModule(ModuleType):
+class _ServerModule(ModuleType):
     """`servers.<name>`: the tools of one server that the script has declared so far."""
 
     def __init__(self, name: str) -> None:
@@ -20,7 +20,7 @@ class ServerModule(ModuleType):
         self.__path__: list[str] = []
         self.__dict__["_bound"] = {}
 
-    def bind(self, bound: Bound) -> None:
+    def bind(self, bound: BoundTool) -> None:
         self.__dict__["_bound"].update(dict.fromkeys(bound.names, bound))
 
     def __getattr__(self, name: str) -> Any:
@@ -28,7 +28,7 @@ class ServerModule(ModuleType):
             if name == "__all__":
                 return self.__dir__()
             raise AttributeError(name)
-        known: dict[str, Bound] = self.__dict__["_bound"]
+        known: dict[str, BoundTool] = self.__dict__["_bound"]
         if name not in known:
             # No AttributeError: `from servers.git import x` would replace its message.
             raise ImportError(f"{self.__name__} has no {name!r}; declared so far: {', '.join(self.__dir__())}")
@@ -40,12 +40,12 @@ class ServerModule(ModuleType):
         return sorted(self.__dict__["_bound"])
 
 
-class Declarations:
+class ScriptModules:
     """What was found for the script's needs, bound when `use_tools` is called."""
 
-    def __init__(self, start: Start, link: Link, warn: Callable[[str], None]) -> None:
+    def __init__(self, start: StartFrame, link: HostLink, warn: Callable[[str], None]) -> None:
         self._needs = {(need.query, need.server): need for need in start.needs}
-        self._bound = {spec.tool_id: Bound(spec, link, warn) for spec in start.tools}
+        self._bound = {spec.tool_id: BoundTool(spec, link, warn) for spec in start.tools}
         self._servers = ModuleType("servers", "One module per server whose tools this script declared.")
         self._servers.__path__ = []
 
@@ -76,8 +76,8 @@ class Declarations:
         bound = self._bound[need.tool_id]
         name = bound.spec.module
         module = sys.modules.get(f"servers.{name}")
-        if not isinstance(module, ServerModule):
-            module = sys.modules[f"servers.{name}"] = ServerModule(name)
+        if not isinstance(module, _ServerModule):
+            module = sys.modules[f"servers.{name}"] = _ServerModule(name)
             setattr(self._servers, name, module)
         module.bind(bound)
         return Binding(need, bound)
@@ -88,35 +88,35 @@ class Declarations:
         runtime.__path__ = []
         discovery = ModuleType("runtime.discovery", "Declares which tools a script needs.")
         exceptions = ModuleType("runtime.exceptions", "What can go wrong with tools.")
-        for kind in kinds().values():
+        for kind in errors_by_code().values():
             setattr(exceptions, kind.__name__, kind)
         for module in (discovery, runtime, toolfold):
             module.use_tools = self.use_tools  # type: ignore[attr-defined]  # modules take any name
         runtime.discovery, runtime.exceptions = discovery, exceptions  # type: ignore[attr-defined]  # as above
-        self._servers.__getattr__ = _not_declared  # type: ignore[method-assign]  # a module's own hook
+        self._servers.__getattr__ = _undeclared_attribute  # type: ignore[method-assign]  # a module's own hook
         sys.modules |= {
             "runtime": runtime,
             "runtime.discovery": discovery,
             "runtime.exceptions": exceptions,
             "servers": self._servers,
         }
-        sys.meta_path.insert(0, _Undeclared())
+        sys.meta_path.insert(0, _UndeclaredFinder())
 
 
-class _Undeclared:
+class _UndeclaredFinder:
     """Says how to get a server's module, where Python would only say that there is none."""
 
     @staticmethod
     def find_spec(name: str, path: object = None, target: object = None) -> None:
         if name.startswith("servers."):
-            raise _missing(name.removeprefix("servers."))
+            raise _undeclared_error(name.removeprefix("servers."))
 
 
-def _not_declared(name: str) -> Any:
+def _undeclared_attribute(name: str) -> Any:
     if name.startswith("__"):
         raise AttributeError(name)
-    raise _missing(name)
+    raise _undeclared_error(name)
 
 
-def _missing(name: str) -> ImportError:
+def _undeclared_error(name: str) -> ImportError:
     return ImportError(f"servers.{name} is not there yet: call use_tools with what you need of it first", name=name)

@@ -10,12 +10,12 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from toolfold.errors import ToolFailed
 from toolfold.scripts.runtime.models import Models, Result
 from toolfold.scripts.runtime.records import Record, Records, TextResult, text_of, wrap
-from toolfold.scripts.values import ToolSpec, Type
+from toolfold.scripts.values import ToolSpec, TypeSpec
 
 Warn = Callable[[str], None]
 
 
-class Reader:
+class ResultReader:
     """Reads the results of one tool."""
 
     def __init__(self, spec: ToolSpec, models: Models, warn: Warn) -> None:
@@ -32,11 +32,11 @@ class Reader:
         data = result.get("structuredContent")
         if data is None:
             text = text_of(content)
-            data = _json(text) if self._spec.result is not None else None
+            data = _parse_json(text) if self._spec.result is not None else None
             if data is None:
-                return _text(text, content, result)
+                return _text_result(text, content, result)
         made = wrap(data) if self._spec.result is None else self._validated(data)
-        return _with(made, data, content)
+        return _attach_raw(made, data, content)
 
     def _validated(self, data: Any) -> Any:
         kind = self._spec.result
@@ -54,7 +54,7 @@ class Reader:
             )
             return self._loose(kind, data)
 
-    def _loose(self, kind: Type, data: Any) -> Any:
+    def _loose(self, kind: TypeSpec, data: Any) -> Any:
         """As much of the models as the data allows; the rest as it came."""
         if isinstance(kind, list) and kind[0] == "or":
             kind = next((part for part in kind[1] if _resembles(part, data)), "any")
@@ -78,12 +78,12 @@ class Reader:
         return made
 
 
-def _resembles(kind: Type, data: Any) -> bool:
+def _resembles(kind: TypeSpec, data: Any) -> bool:
     shape = kind if isinstance(kind, str) else kind[0]
     return (isinstance(data, dict) and shape in {"obj", "map"}) or (isinstance(data, list) and shape == "list")
 
 
-def _json(text: str) -> Any:
+def _parse_json(text: str) -> Any:
     if text.lstrip()[:1] not in {"{", "["}:
         return None
     try:
@@ -92,14 +92,14 @@ def _json(text: str) -> Any:
         return None
 
 
-def _text(text: str, content: list[Any], result: dict[str, Any]) -> TextResult:
+def _text_result(text: str, content: list[Any], result: dict[str, Any]) -> TextResult:
     made = TextResult(text)
     made.content = content
     made.raw = result
     return made
 
 
-def _with(made: Any, data: Any, content: list[Any]) -> Any:
+def _attach_raw(made: Any, data: Any, content: list[Any]) -> Any:
     if isinstance(made, Result):
         made.__dict__.update({"__raw__": data, "__content__": content})
     elif type(made) is list:

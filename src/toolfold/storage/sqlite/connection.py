@@ -6,15 +6,61 @@ A connection is used by one thread only, the one that asked for it.
 import os
 import sqlite3
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-from toolfold.errors import NotBuilt, StoreDamaged, StoreError
-from toolfold.storage.sqlite.faults import REBUILD
+from msgspec import MsgspecError
 
-APPLICATION_ID = 0x746F6F6C
+from toolfold.errors import NotBuilt, StoreBusy, StoreDamaged, StoreError, StoreFull
+
+# --- What SQLite says went wrong, told as ours. The only place that knows SQLite's error codes.
+
+_REBUILD = "move the file away and run `toolfold build`: the catalogue is made again from the servers"
+
+
+@contextmanager
+def translate_errors(path: Path) -> Iterator[None]:
+    """Raises a `StoreError` in place of whatever SQLite, or reading a row, raises inside."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise _store_error(error, path) from error
+    except MsgspecError as error:
+        raise StoreDamaged(f"a row of the store {path} cannot be read: {error}", next_action=_REBUILD) from error
+
+
+def _store_error(error: sqlite3.Error, path: Path) -> StoreError:
+    primary = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
+    if primary in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        return StoreBusy(
+            f"another process kept the store {path} locked for too long",
+            next_action="try again; if it lasts, look for a toolfold process that hangs and end it",
+        )
+    if primary in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+        return StoreDamaged(f"the store {path} is not a readable SQLite file: {error}", next_action=_REBUILD)
+    if primary == sqlite3.SQLITE_FULL:
+        return StoreFull(
+            f"there is no room to write the store {path}",
+            next_action="free some space on that disk and try again; the last complete catalogue is still there",
+        )
+    if primary == sqlite3.SQLITE_READONLY:
+        return StoreError(
+            f"the store {path} may only be read",
+            next_action="make the file and its folder writable, or name another folder with --home",
+        )
+    if primary in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_PERM):
+        return StoreError(
+            f"the store {path} cannot be opened or read: {error}",
+            next_action="see that its folder is on a local disk and yours to write, or name another with --home",
+        )
+    return StoreError(f"the store {path} failed: {error}", next_action="run `toolfold doctor`")
+
+
+_APPLICATION_ID = 0x746F6F6C
 """Marks the file as ours ("tool")."""
 
-MIGRATIONS = (
+_MIGRATIONS = (
     """
     CREATE TABLE generation (number INTEGER PRIMARY KEY, record BLOB NOT NULL);
     CREATE TABLE change (generation INTEGER NOT NULL, seq INTEGER NOT NULL, record BLOB NOT NULL,
@@ -50,7 +96,7 @@ MIGRATIONS = (
 
 def connect(path: Path, *, busy_s: float, create: bool) -> sqlite3.Connection:
     """A connection to a store of this version, made or brought up to date where needed."""
-    if not _is_there(path):
+    if not _exists(path):
         if not create:
             raise NotBuilt(f"there is no catalogue at {path}", next_action="run `toolfold build`")
         _make_private(path)
@@ -63,7 +109,7 @@ def connect(path: Path, *, busy_s: float, create: bool) -> sqlite3.Connection:
     return connection
 
 
-def _is_there(path: Path) -> bool:
+def _exists(path: Path) -> bool:
     try:
         path.stat()
     except (FileNotFoundError, NotADirectoryError):
@@ -90,12 +136,12 @@ def _make_private(path: Path) -> None:
 
 def _prepare(connection: sqlite3.Connection, path: Path, busy_s: float) -> None:
     version = _known_version(connection, path)
-    if version > len(MIGRATIONS):
+    if version > len(_MIGRATIONS):
         raise StoreError(
-            f"the store {path} is of a newer toolfold: its form is {version}, this one knows {len(MIGRATIONS)}",
+            f"the store {path} is of a newer toolfold: its form is {version}, this one knows {len(_MIGRATIONS)}",
             next_action="upgrade toolfold, or name another folder with --home",
         )
-    if version < len(MIGRATIONS):
+    if version < len(_MIGRATIONS):
         _use_write_ahead_log(connection, busy_s)
         _migrate(connection)
     # A lost power supply may cost the last commits, never the file.
@@ -112,12 +158,12 @@ def _known_version(connection: sqlite3.Connection, path: Path) -> int:
     connection.execute("BEGIN")
     try:
         tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
-        ours = connection.execute("PRAGMA application_id").fetchone()[0] == APPLICATION_ID
+        ours = connection.execute("PRAGMA application_id").fetchone()[0] == _APPLICATION_ID
         version = _version(connection)
     finally:
         connection.execute("ROLLBACK")
     if tables and not ours:
-        raise StoreDamaged(f"{path} is an SQLite file of another program, not a toolfold store", next_action=REBUILD)
+        raise StoreDamaged(f"{path} is an SQLite file of another program, not a toolfold store", next_action=_REBUILD)
     return version
 
 
@@ -140,11 +186,11 @@ def _migrate(connection: sqlite3.Connection) -> None:
     connection.execute("BEGIN IMMEDIATE")
     try:
         found = _version(connection)
-        for step in MIGRATIONS[found:]:
+        for step in _MIGRATIONS[found:]:
             for statement in step.split(";"):
                 connection.execute(statement)
-        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-        connection.execute(f"PRAGMA user_version = {max(found, len(MIGRATIONS))}")
+        connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
+        connection.execute(f"PRAGMA user_version = {max(found, len(_MIGRATIONS))}")
         connection.execute("COMMIT")
     except BaseException:
         if connection.in_transaction:

@@ -6,8 +6,8 @@ from typing import Any
 
 from msgspec.json import encode as to_json
 
-from toolfold.storage.base import Generation, ServerRecord, Version, folded, order_of
-from toolfold.storage.definitions import unpack
+from toolfold.storage.base import Generation, ServerRecord, Version, fold_path, sibling_order
+from toolfold.storage.definition_codec import decode_definition
 from toolfold.storage.sqlite.records import decode_change, decode_generation, decode_node, decode_server, tool_of
 from toolfold.types import Change, Node, Path, Tool
 
@@ -84,12 +84,12 @@ def tool_ids_at(
     if tags:
         query += f" AND t.folded IN {_TAGGED}"
     query += " AND t.folded > :after ORDER BY 1 LIMIT :limit"
-    values = {"path": folded(path), "tags": _tags(tags), "after": after.casefold(), "limit": _bound(limit)}
+    values = {"path": fold_path(path), "tags": _tags(tags), "after": after.casefold(), "limit": _bound(limit)}
     return [row[1] for row in db.execute(query, values)]
 
 
 def node(db: sqlite3.Connection, path: Path) -> Node | None:
-    row = db.execute("SELECT record FROM node WHERE key = ?", (folded(path),)).fetchone()
+    row = db.execute("SELECT record FROM node WHERE key = ?", (fold_path(path),)).fetchone()
     return decode_node(row[0]) if row else None
 
 
@@ -101,20 +101,20 @@ def nodes(db: sqlite3.Connection, *, under: Path = (), depth: int | None = None)
             SELECT record FROM node WHERE key IN (SELECT key FROM below WHERE level BETWEEN 1 AND :depth)
             AND key <> :path ORDER BY key
         """  # noqa: S608 - put in are only our own constants
-        rows = db.execute(query, {"path": folded(under), "depth": MAX_DEPTH if depth is None else depth})
+        rows = db.execute(query, {"path": fold_path(under), "depth": MAX_DEPTH if depth is None else depth})
     return [decode_node(row[0]) for row in rows]
 
 
 def children(db: sqlite3.Connection, path: Path, *, tags: Collection[str] = ()) -> list[Node]:
     rows = db.execute(
-        "SELECT key, record FROM node WHERE key IN (SELECT child FROM edge WHERE parent = ?)", (folded(path),)
+        "SELECT key, record FROM node WHERE key IN (SELECT child FROM edge WHERE parent = ?)", (fold_path(path),)
     )
     found = [(row[0], decode_node(row[1])) for row in rows]
     if tags:
         asked = {tag.casefold() for tag in tags}
         holding = _holding(db, path, tags)
         found = [(key, one) for key, one in found if key in holding or asked <= {tag.casefold() for tag in one.tags}]
-    return sorted((one for _, one in found), key=order_of)
+    return sorted((one for _, one in found), key=sibling_order)
 
 
 def _holding(db: sqlite3.Connection, path: Path, tags: Collection[str]) -> set[str]:
@@ -128,7 +128,7 @@ def _holding(db: sqlite3.Connection, path: Path, tags: Collection[str]) -> set[s
         )
         SELECT DISTINCT top FROM below JOIN placement p ON p.node = below.key WHERE p.tool IN {_TAGGED}
         """,  # noqa: S608 - put in are only our own constants
-        {"path": folded(path), "tags": _tags(tags)},
+        {"path": fold_path(path), "tags": _tags(tags)},
     )
     return {row[0] for row in rows}
 
@@ -143,7 +143,9 @@ def versions(db: sqlite3.Connection, tool_id: str) -> list[Version]:
         (tool_id.casefold(),),
     )
     return [
-        Version(tool_id=row[0], number=row[1], fingerprint=row[2], first_seen=row[3], definition=unpack(row[4]))
+        Version(
+            tool_id=row[0], number=row[1], fingerprint=row[2], first_seen=row[3], definition=decode_definition(row[4])
+        )
         for row in rows
     ]
 

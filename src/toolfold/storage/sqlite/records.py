@@ -6,7 +6,7 @@ from msgspec import Struct
 from msgspec.json import Decoder, Encoder
 
 from toolfold.storage.base import Generation, ServerRecord
-from toolfold.storage.definitions import unpack
+from toolfold.storage.definition_codec import decode_definition
 from toolfold.types import Change, Node, Path, Tool
 
 
@@ -56,7 +56,7 @@ def tool_of(row: tuple[Any, ...]) -> Tool:
     return Tool(
         tool_id=record.tool_id,
         server=record.server,
-        definition=unpack(row[1]),
+        definition=decode_definition(row[1]),
         fingerprint=record.fingerprint,
         version=record.version,
         summary=record.summary,

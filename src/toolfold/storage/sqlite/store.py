@@ -15,16 +15,15 @@ from pathlib import Path as FilePath
 from typing import Concatenate, ParamSpec, Self, TypeVar
 
 from toolfold.errors import StoreError
-from toolfold.storage.base import Generation, ServerRecord, TrailRow, Update, Version
+from toolfold.storage.base import AuditRow, Generation, ServerRecord, Update, Version
 from toolfold.storage.sqlite import reading, trail, writing
-from toolfold.storage.sqlite.connection import connect
-from toolfold.storage.sqlite.faults import faults_told
+from toolfold.storage.sqlite.connection import connect, translate_errors
 from toolfold.types import Change, Node, Path, Tool
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
-IDLE_READERS = 4
+_MAX_IDLE_READERS = 4
 """Read connections kept open between snapshots."""
 
 
@@ -106,7 +105,7 @@ class SqliteStore:
         query = "DELETE FROM state WHERE namespace = ? AND key = ?"
         await self._write(lambda db: db.execute(query, (namespace, key)))
 
-    async def append(self, rows: Sequence[TrailRow], *, keep: int, oldest: float = 0.0) -> None:
+    async def append(self, rows: Sequence[AuditRow], *, keep: int, oldest: float = 0.0) -> None:
         await self._write(lambda db: trail.append(db, rows, keep=keep, oldest=oldest))
 
     async def trail(
@@ -116,7 +115,7 @@ class SqliteStore:
         session: str | None = None,
         after: int = 0,
         last: int | None = None,
-    ) -> list[TrailRow]:
+    ) -> list[AuditRow]:
         return await self._read(lambda db: trail.read(db, caller=caller, session=session, after=after, last=last))
 
     async def _read(self, work: Callable[[sqlite3.Connection], T]) -> T:
@@ -148,7 +147,7 @@ class SqliteStore:
 
     async def _in(self, executor: ThreadPoolExecutor, work: Callable[[], T]) -> T:
         def told() -> T:
-            with faults_told(self.path):
+            with translate_errors(self.path):
                 return work()
 
         return await asyncio.get_running_loop().run_in_executor(executor, told)
@@ -173,7 +172,7 @@ class SqliteStore:
         """Takes a read connection back. Only in the reading thread."""
         if db.in_transaction:
             db.execute("ROLLBACK")
-        if len(self._idle) < IDLE_READERS and self._reads is not None:
+        if len(self._idle) < _MAX_IDLE_READERS and self._reads is not None:
             self._idle.append(db)
         else:
             db.close()
@@ -212,12 +211,12 @@ class SqliteView:
     async def _run(self, work: Callable[Concatenate[sqlite3.Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         def run() -> T:
             if self._db is None:
-                raise _over()
-            with faults_told(self._store.path):
+                raise _snapshot_over()
+            with translate_errors(self._store.path):
                 return work(self._db, *args, **kwargs)
 
         if not self._store.is_open:
-            raise _over()
+            raise _snapshot_over()
         return await asyncio.get_running_loop().run_in_executor(self._reads, run)
 
     async def tool(self, tool_id: str) -> Tool | None:
@@ -272,5 +271,5 @@ class SqliteView:
         return await self._run(reading.changes, first, last)
 
 
-def _over() -> StoreError:
+def _snapshot_over() -> StoreError:
     return StoreError("this snapshot is over", next_action="take a new one with `store.snapshot()`")

@@ -3,13 +3,13 @@
 import sqlite3
 from collections.abc import Sequence
 
-from toolfold.storage.base import TrailRow
+from toolfold.storage.base import AuditRow
 
 AT_ONCE = 128
 """Lines in one statement: while it runs, other threads of this process go on."""
 
 
-def append(db: sqlite3.Connection, rows: Sequence[TrailRow], *, keep: int, oldest: float) -> None:
+def append(db: sqlite3.Connection, rows: Sequence[AuditRow], *, keep: int, oldest: float) -> None:
     for first in range(0, len(rows), AT_ONCE):
         some = rows[first : first + AT_ONCE]
         values = [value for row in some for value in (row.at, row.caller, row.session, row.selection, row.record)]
@@ -28,7 +28,7 @@ def read(
     session: str | None,
     after: int,
     last: int | None,
-) -> list[TrailRow]:
+) -> list[AuditRow]:
     where = ["number > ?"]
     values: list[str | int] = [after]
     for column, wanted in (("caller", caller), ("session", session)):
@@ -41,6 +41,6 @@ def read(
     """  # noqa: S608 - joined from our own words only
     rows = db.execute(query, (*values, -1 if last is None else last)).fetchall()
     return [
-        TrailRow(number=row[0], at=row[1], caller=row[2], session=row[3], selection=row[4], record=bytes(row[5]))
+        AuditRow(number=row[0], at=row[1], caller=row[2], session=row[3], selection=row[4], record=bytes(row[5]))
         for row in reversed(rows)
     ]

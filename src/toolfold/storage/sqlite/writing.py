@@ -4,8 +4,8 @@ import sqlite3
 from collections.abc import Iterable
 
 from toolfold.errors import StoreChanged
-from toolfold.storage.base import KEPT_GENERATIONS, KEPT_REMOVED_S, KEPT_VERSIONS, Generation, Update, folded
-from toolfold.storage.definitions import pack
+from toolfold.storage.base import MAX_GENERATIONS, MAX_VERSIONS, REMOVED_RETENTION_S, Generation, Update, fold_path
+from toolfold.storage.definition_codec import encode_definition
 from toolfold.storage.sqlite import reading
 from toolfold.storage.sqlite.records import encode, tool_record
 from toolfold.types import Node, Path, Tool
@@ -51,7 +51,7 @@ def _write_tools(db: sqlite3.Connection, update: Update) -> None:
         " VALUES (?, ?, ?, ?, ?, ?, ?)"
         " ON CONFLICT DO UPDATE SET last_seen = excluded.last_seen, definition = excluded.definition",
         (
-            (key, t.version, t.fingerprint, t.tool_id, update.at, update.at, pack(t.definition))
+            (key, t.version, t.fingerprint, t.tool_id, update.at, update.at, encode_definition(t.definition))
             for (key,), t in zip(replaced, update.tools, strict=True)
         ),
     )
@@ -61,7 +61,7 @@ def _write_tools(db: sqlite3.Connection, update: Update) -> None:
 
 
 def _placements(tools: Iterable[Tool]) -> Iterable[tuple[str, str]]:
-    return ((folded(path), tool.tool_id.casefold()) for tool in tools for path in tool.paths)
+    return ((fold_path(path), tool.tool_id.casefold()) for tool in tools for path in tool.paths)
 
 
 def _tags(tools: Iterable[Tool]) -> Iterable[tuple[str, str]]:
@@ -72,21 +72,21 @@ def _forget_versions(db: sqlite3.Connection, update: Update) -> None:
     db.executemany(
         "DELETE FROM version WHERE tool = ? AND number <> ? AND number <= ?",
         (
-            (tool.tool_id.casefold(), tool.version, tool.version - KEPT_VERSIONS)
+            (tool.tool_id.casefold(), tool.version, tool.version - MAX_VERSIONS)
             for tool in update.tools
-            if tool.version > KEPT_VERSIONS
+            if tool.version > MAX_VERSIONS
         ),
     )
     if update.removed_tools:
         db.execute(
             "DELETE FROM version WHERE last_seen < ? AND tool NOT IN (SELECT folded FROM tool)",
-            (update.at - KEPT_REMOVED_S,),
+            (update.at - REMOVED_RETENTION_S,),
         )
 
 
 def _write_nodes(db: sqlite3.Connection, nodes: Iterable[Node], removed: Iterable[Path]) -> None:
-    gone = [(folded(path),) for path in removed]
-    kept = [(folded(node.path), encode(node)) for node in nodes]
+    gone = [(fold_path(path),) for path in removed]
+    kept = [(fold_path(node.path), encode(node)) for node in nodes]
     db.executemany("DELETE FROM node WHERE key = ?", gone)
     db.executemany("DELETE FROM edge WHERE child = ?", gone + [(key,) for key, _ in kept])
     db.executemany("INSERT OR REPLACE INTO node (key, record) VALUES (?, ?)", kept)
@@ -95,10 +95,10 @@ def _write_nodes(db: sqlite3.Connection, nodes: Iterable[Node], removed: Iterabl
 
 def _edges(nodes: Iterable[Node]) -> Iterable[tuple[str, str]]:
     for node in nodes:
-        key = folded(node.path)
-        yield folded(node.path[:-1]), key
+        key = fold_path(node.path)
+        yield fold_path(node.path[:-1]), key
         for parent in node.parents:
-            yield folded(parent), key
+            yield fold_path(parent), key
 
 
 def _write_servers(db: sqlite3.Connection, update: Update) -> None:
@@ -129,5 +129,5 @@ def _write_generation(db: sqlite3.Connection, number: int, update: Update) -> No
         "INSERT INTO change (generation, seq, record) VALUES (?, ?, ?)",
         ((number, seq, encode(change)) for seq, change in enumerate(update.changes)),
     )
-    db.execute("DELETE FROM generation WHERE number <= ?", (number - KEPT_GENERATIONS,))
-    db.execute("DELETE FROM change WHERE generation <= ?", (number - KEPT_GENERATIONS,))
+    db.execute("DELETE FROM generation WHERE number <= ?", (number - MAX_GENERATIONS,))
+    db.execute("DELETE FROM change WHERE generation <= ?", (number - MAX_GENERATIONS,))

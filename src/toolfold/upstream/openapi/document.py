@@ -15,17 +15,17 @@ import msgspec
 
 from toolfold.errors import ServerUnavailable
 from toolfold.upstream.openapi.swagger import from_swagger
-from toolfold.upstream.threads import in_thread
-from toolfold.wire.http_client import is_this_machine
+from toolfold.upstream.threads import run_in_thread
+from toolfold.wire.http_client import is_loopback
 
-MAX_DOCUMENT_BYTES = 64 * 1024 * 1024
-MAX_DOCUMENT_VALUES = 5_000_000
+_MAX_DOCUMENT_BYTES = 64 * 1024 * 1024
+_MAX_DOCUMENT_VALUES = 5_000_000
 """YAML can repeat a part by name, so a small file may unfold without end."""
 
 Json = dict[str, Any]
 
 
-def is_address(source: str) -> bool:
+def is_url(source: str) -> bool:
     return source.lower().startswith(("http://", "https://"))
 
 
@@ -35,17 +35,17 @@ async def load_document(source: str, *, cwd: str | None, headers: dict[str, str]
         raise ServerUnavailable(
             "no OpenAPI document is named", next_action="Set `document` to the file or address of the document."
         )
-    if is_address(source):
+    if is_url(source):
         body = await _fetch(source, headers, timeout_s)
     else:
-        body = await in_thread(partial(_read, Path(cwd or "").joinpath(source).expanduser()))
-    return await in_thread(partial(parse_document, body, source))
+        body = await run_in_thread(partial(_read, Path(cwd or "").joinpath(source).expanduser()))
+    return await run_in_thread(partial(parse_document, body, source))
 
 
 def _read(path: Path) -> bytes:
     try:
         with path.open("rb") as file:
-            body = file.read(MAX_DOCUMENT_BYTES + 1)
+            body = file.read(_MAX_DOCUMENT_BYTES + 1)
     except OSError as error:
         raise ServerUnavailable(
             f"the OpenAPI document {path} cannot be read: {error.strerror or error}",
@@ -55,8 +55,8 @@ def _read(path: Path) -> bytes:
 
 
 def _capped(body: bytes, source: str) -> bytes:
-    if len(body) > MAX_DOCUMENT_BYTES:
-        raise ServerUnavailable(f"the OpenAPI document {source} is over {MAX_DOCUMENT_BYTES >> 20} MiB")
+    if len(body) > _MAX_DOCUMENT_BYTES:
+        raise ServerUnavailable(f"the OpenAPI document {source} is over {_MAX_DOCUMENT_BYTES >> 20} MiB")
     return body
 
 
@@ -67,7 +67,7 @@ async def _fetch(address: str, headers: dict[str, str], timeout_s: float) -> byt
     try:
         async with (
             asyncio.timeout(timeout_s),
-            httpx2.AsyncClient(trust_env=not is_this_machine(urlsplit(address).hostname)) as client,
+            httpx2.AsyncClient(trust_env=not is_loopback(urlsplit(address).hostname)) as client,
             client.stream("GET", address, headers=headers) as response,
         ):
             if response.status_code != 200:
@@ -79,7 +79,7 @@ async def _fetch(address: str, headers: dict[str, str], timeout_s: float) -> byt
                 )
             async for part in response.aiter_bytes():
                 body += part
-                _capped(bytes(body) if len(body) > MAX_DOCUMENT_BYTES else b"", address)
+                _capped(bytes(body) if len(body) > _MAX_DOCUMENT_BYTES else b"", address)
     except (httpx2.HTTPError, httpx2.InvalidURL) as error:
         raise ServerUnavailable(
             f"the OpenAPI document at {address} cannot be fetched: {type(error).__name__}: {error}",
@@ -129,21 +129,21 @@ def _yaml(body: bytes, source: str) -> Any:
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
         value = yaml.load(body, Loader=loader)  # noqa: S506 - both are the safe loader
-        return _Plain().value(value)
+        return _YamlToJson().value(value)
     except (yaml.YAMLError, UnicodeDecodeError, RecursionError, ValueError) as error:
         raise ServerUnavailable(f"{source} is no valid YAML: {error}", next_action="Correct the document.") from None
 
 
-class _Plain:
+class _YamlToJson:
     """Turns what YAML knows and JSON does not (dates, keys that are numbers) into JSON values, bounded."""
 
     def __init__(self) -> None:
-        self.left = MAX_DOCUMENT_VALUES
+        self.left = _MAX_DOCUMENT_VALUES
 
     def value(self, value: Any) -> Any:
         self.left -= 1
         if self.left < 0:
-            raise ValueError(f"it unfolds to more than {MAX_DOCUMENT_VALUES} values")
+            raise ValueError(f"it unfolds to more than {_MAX_DOCUMENT_VALUES} values")
         if isinstance(value, dict):
             return {self.key(key): self.value(item) for key, item in value.items()}
         if isinstance(value, list | set | tuple):

@@ -12,13 +12,13 @@ from msgspec import Raw, Struct
 
 from toolfold.types import ToolDefinition
 from toolfold.upstream.definitions import read_definition
-from toolfold.upstream.openapi.schemas import Json, Schemas
+from toolfold.upstream.openapi.schemas import Json, SchemaConverter
 
-METHODS = ("get", "put", "post", "delete", "options", "head", "patch", "trace", "query")
-MAX_TOOLS = 20_000
+_METHODS = ("get", "put", "post", "delete", "options", "head", "patch", "trace", "query")
+_MAX_TOOLS = 20_000
 
-Place = Literal["path", "query", "header", "cookie"]
-BodyKind = Literal["json", "form", "multipart", "text", "bytes"]
+_Place = Literal["path", "query", "header", "cookie"]
+_BodyKind = Literal["json", "form", "multipart", "text", "bytes"]
 
 _PLACES = ("path", "query", "header", "cookie")
 _STYLES = {"path": "simple", "query": "form", "header": "simple", "cookie": "form"}
@@ -31,7 +31,7 @@ class Parameter(Struct, frozen=True):
 
     key: str
     name: str
-    place: Place
+    place: _Place
     style: str
     explode: bool
     required: bool
@@ -44,7 +44,7 @@ class Body(Struct, frozen=True):
     """The request body: where it stands among the arguments, and how it is sent."""
 
     key: str
-    kind: BodyKind
+    kind: _BodyKind
     media: str
     required: bool
     binary: tuple[str, ...] = ()
@@ -63,12 +63,12 @@ class Operation(Struct, frozen=True):
     wrapped: bool
 
 
-class Reader:
+class OperationReader:
     """Reads all operations of one document. `warnings` says what could not be taken over."""
 
     def __init__(self, document: Json) -> None:
         self.document = document
-        self.schemas = Schemas(document)
+        self.schemas = SchemaConverter(document)
         self.warnings: list[str] = []
 
     def operations(self) -> dict[str, Operation]:
@@ -77,8 +77,8 @@ class Reader:
         every = list(self._walk())
         self.schemas.share(len(every))
         for path, item, method, operation in every:
-            if len(found) >= MAX_TOOLS:
-                self.warnings.append(f"only the first {MAX_TOOLS} operations are taken over")
+            if len(found) >= _MAX_TOOLS:
+                self.warnings.append(f"only the first {_MAX_TOOLS} operations are taken over")
                 break
             made = self._operation(path, item, method, operation, found)
             if made is not None:
@@ -92,7 +92,7 @@ class Reader:
             item = self.schemas.follow(raw_item)
             if not path.startswith("/") or not isinstance(item, dict):
                 continue
-            for method in METHODS:
+            for method in _METHODS:
                 if isinstance(item.get(method), dict):
                     yield path, item, method, item[method]
 
@@ -255,10 +255,10 @@ def is_json(media: str) -> bool:
     return plain in {"application/json", "text/json", "*/*", "application/*"} or plain.endswith("+json")
 
 
-def _media(content: Json) -> tuple[str, BodyKind]:
+def _media(content: Json) -> tuple[str, _BodyKind]:
     """The media type to send: JSON if there, then forms, then text, then bytes."""
 
-    def kind(media: str) -> BodyKind:
+    def kind(media: str) -> _BodyKind:
         plain = media.partition(";")[0].strip().lower()
         if is_json(media):
             return "json"
@@ -268,7 +268,7 @@ def _media(content: Json) -> tuple[str, BodyKind]:
             return "multipart"
         return "text" if plain.startswith("text/") or plain.endswith(("xml", "yaml")) else "bytes"
 
-    order: dict[BodyKind, int] = {"json": 0, "form": 1, "multipart": 2, "text": 3, "bytes": 4}
+    order: dict[_BodyKind, int] = {"json": 0, "form": 1, "multipart": 2, "text": 3, "bytes": 4}
     media = min(content, key=lambda each: order[kind(each)])
     return media, kind(media)
 

@@ -23,8 +23,8 @@ _DELIMITERS = {"form": ",", "spaceDelimited": "%20", "pipeDelimited": "|"}
 # What may stand in a header besides letters: no line ends, no other control characters.
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
-Pairs = list[tuple[str, str]]
-Part = tuple[str, tuple[str | None, bytes, str | None]]
+_Pairs = list[tuple[str, str]]
+_Part = tuple[str, tuple[str | None, bytes, str | None]]
 """`(field, (file name or None, content, media type or None))`."""
 
 
@@ -35,7 +35,7 @@ class Request(Struct, frozen=True, kw_only=True):
     target: str
     headers: dict[str, str] = field(default_factory=dict)
     content: bytes | None = None
-    parts: list[Part] | None = None
+    parts: list[_Part] | None = None
     """Multipart: fields and files."""
 
 
@@ -48,9 +48,9 @@ def build_request(operation: Operation, arguments: Raw) -> Request:
         raise InvalidArguments(f"{name}: the arguments must be one JSON object: {error}") from None
     _check_names(operation, given)
     path = operation.path
-    query: Pairs = []
+    query: _Pairs = []
     headers: dict[str, str] = {}
-    cookies: Pairs = []
+    cookies: _Pairs = []
     for parameter in operation.parameters:
         value = given.get(parameter.key)
         if value is None:
@@ -134,7 +134,7 @@ def _path_text(parameter: Parameter, value: Any) -> str:
     return ",".join(items)
 
 
-def _query_pairs(parameter: Parameter, value: Any) -> Pairs:
+def _query_pairs(parameter: Parameter, value: Any) -> _Pairs:
     def safe(item: Any) -> str:
         return quote(_text(item), safe=_RESERVED if parameter.reserved else "")
 
@@ -153,7 +153,7 @@ def _query_pairs(parameter: Parameter, value: Any) -> Pairs:
     return [(name, safe(value))]
 
 
-def _deep(name: str, value: Any, safe: Any) -> Pairs:
+def _deep(name: str, value: Any, safe: Any) -> _Pairs:
     """`filter[size][min]=3`: OpenAPI says one level; deeper ones go on in the same way."""
     if isinstance(value, dict):
         return [
@@ -205,7 +205,7 @@ def _with_body(request: Request, body: Body | None, given: dict[str, Any]) -> Re
 
 def _multipart(request: Request, body: Body, value: dict[str, Any]) -> Request:
     """The content type is left to whoever writes the parts, since it names their boundary."""
-    parts: list[Part] = []
+    parts: list[_Part] = []
     for key, item in value.items():
         if item is None:
             continue

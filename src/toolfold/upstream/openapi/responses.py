@@ -12,14 +12,14 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
-from toolfold.masking import mask
+from toolfold.redaction import redact
 from toolfold.types import Outcome
+from toolfold.upstream.function_tool import error_result
 from toolfold.upstream.openapi.operations import Operation, is_json
-from toolfold.upstream.signatures import error_result
 
-MAX_ERROR_CHARACTERS = 16_384
-BYTES = "application/octet-stream"
-PLACE = "@BODY@"
+_MAX_ERROR_CHARACTERS = 16_384
+_BYTES = "application/octet-stream"
+_PLACEHOLDER = "@BODY@"
 """Where the body stands in a message, while it is written. Nothing that the service wrote stands after it."""
 
 _TEXT = ("text/", "application/xml", "application/yaml", "application/x-yaml", "application/javascript")
@@ -37,7 +37,7 @@ class Response(Struct, frozen=True):
     body: bytes = b""
 
 
-def outcome(operation: Operation, response: Response, secrets: tuple[str, ...]) -> Outcome:
+def to_outcome(operation: Operation, response: Response, secrets: tuple[str, ...]) -> Outcome:
     """The result of a call. `secrets` never appear in the text of an error."""
     if not 200 <= response.status < 300:
         return Outcome(result=error_result(_failure(response, secrets)), is_error=True)
@@ -83,7 +83,7 @@ def _headline(response: Response) -> str:
 
 
 def _block(response: Response) -> dict[str, Any]:
-    if _is_text(response.media or BYTES):
+    if _is_text(response.media or _BYTES):
         return _text_block(_decoded(response))
     return _binary_block(response, base64.b64encode(response.body).decode())
 
@@ -93,23 +93,23 @@ def _is_text(media: str) -> bool:
 
 
 def _binary_block(response: Response, data: str) -> dict[str, Any]:
-    media = response.media or BYTES
+    media = response.media or _BYTES
     for kind in ("image", "audio"):
         if media.startswith(f"{kind}/"):
             return {"type": kind, "mimeType": media, "data": data}
     return {"type": "resource", "resource": {"uri": response.url, "mimeType": media, "blob": data}}
 
 
-def as_message(response: Response) -> Callable[[bytes], bytes]:
+def message_rewriter(response: Response) -> Callable[[bytes], bytes]:
     """Makes the pieces of a body into those of a message whose result holds it. Nothing stands for the end.
 
     It is what `outcome` makes of a whole body, without `structuredContent`: that would say everything twice.
     """
-    text = _is_text(response.media or BYTES)
-    block = _text_block(PLACE) if text else _binary_block(response, PLACE)
+    text = _is_text(response.media or _BYTES)
+    block = _text_block(_PLACEHOLDER) if text else _binary_block(response, _PLACEHOLDER)
     message = msgspec.json.encode({"jsonrpc": "2.0", "id": 0, "result": {"content": [block]}})
-    begin, _, end = message.rpartition(PLACE.encode())
-    written = _escaped(response) if text else _based()
+    begin, _, end = message.rpartition(_PLACEHOLDER.encode())
+    written = _text_writer(response) if text else _base64_writer()
 
     def rewrite(piece: bytes) -> bytes:
         nonlocal begin
@@ -119,7 +119,7 @@ def as_message(response: Response) -> Callable[[bytes], bytes]:
     return rewrite
 
 
-def _escaped(response: Response) -> Callable[[bytes], bytes]:
+def _text_writer(response: Response) -> Callable[[bytes], bytes]:
     try:
         decoder = codecs.getincrementaldecoder(response.charset or "utf-8")("replace")
     except LookupError:
@@ -127,7 +127,7 @@ def _escaped(response: Response) -> Callable[[bytes], bytes]:
     return lambda piece: msgspec.json.encode(decoder.decode(piece, not piece))[1:-1]
 
 
-def _based() -> Callable[[bytes], bytes]:
+def _base64_writer() -> Callable[[bytes], bytes]:
     rest = b""
 
     def write(piece: bytes) -> bytes:
@@ -147,6 +147,6 @@ def _failure(response: Response, secrets: tuple[str, ...]) -> str:
     media = response.media
     readable = not media or _is_text(media)
     text = _decoded(response) if readable else f"(not shown: it is {media})"
-    if len(text) > MAX_ERROR_CHARACTERS:
-        text = f"{text[:MAX_ERROR_CHARACTERS]}\n… and more"
-    return mask(f"{first}\n{text}" if response.body else first, secrets)
+    if len(text) > _MAX_ERROR_CHARACTERS:
+        text = f"{text[:_MAX_ERROR_CHARACTERS]}\n… and more"
+    return redact(f"{first}\n{text}" if response.body else first, secrets)

@@ -15,14 +15,14 @@ import msgspec
 from msgspec import Raw, Struct
 
 Json = dict[str, Any]
-Side = Literal["request", "response"]
+_Side = Literal["request", "response"]
 
-MAX_SCHEMA_BYTES = 256 * 1024
-MIN_SCHEMA_BYTES = 16 * 1024
-MAX_ALL_BYTES = 32 * 1024 * 1024
+_MAX_SCHEMA_BYTES = 256 * 1024
+_MIN_SCHEMA_BYTES = 16 * 1024
+_MAX_TOTAL_BYTES = 32 * 1024 * 1024
 """The `$defs` of one schema take at most the first; where many operations share a document, less, but the second."""
 
-MAX_DEPTH = 64
+_MAX_DEPTH = 64
 
 _DROPPED = frozenset({"discriminator", "xml", "externalDocs", "nullable", "example"})
 _ONE = (
@@ -41,7 +41,7 @@ _MANY = ("allOf", "anyOf", "oneOf", "prefixItems")
 _MAPS = ("properties", "patternProperties", "dependentSchemas", "$defs", "definitions")
 
 
-class Definition(Struct, frozen=True):
+class _Definition(Struct, frozen=True):
     """One entry of `$defs`, converted once for the whole document."""
 
     raw: Raw
@@ -51,21 +51,21 @@ class Definition(Struct, frozen=True):
     """Its `type` where that is plain to see."""
 
 
-class Schemas:
+class SchemaConverter:
     """Converts the schemas of one document, and remembers what it converted."""
 
     def __init__(self, document: Json) -> None:
         self.document = document
         self.warnings: dict[str, None] = {}
-        self.max_bytes = MAX_SCHEMA_BYTES
+        self.max_bytes = _MAX_SCHEMA_BYTES
         self._old = str(document.get("openapi", "")).startswith("3.0")
-        self._definitions: dict[tuple[Side, str], Definition] = {}
+        self._definitions: dict[tuple[_Side, str], _Definition] = {}
         self._names: dict[str, str] = {}
         self._pointer_of: dict[str, str] = {}
 
     def share(self, operations: int) -> None:
         """Says how many operations carry schemas, so that all together stay bounded."""
-        self.max_bytes = max(MIN_SCHEMA_BYTES, min(MAX_SCHEMA_BYTES, MAX_ALL_BYTES // max(operations, 1)))
+        self.max_bytes = max(_MIN_SCHEMA_BYTES, min(_MAX_SCHEMA_BYTES, _MAX_TOTAL_BYTES // max(operations, 1)))
 
     def find(self, reference: object) -> Any:
         """What a local reference points at, or `None`."""
@@ -90,7 +90,7 @@ class Schemas:
             value = self.find(value["$ref"])
         return None
 
-    def kind(self, schema: Json, side: Side) -> str:
+    def kind(self, schema: Json, side: _Side) -> str:
         """The one `type` a converted schema is known to have, or an empty text."""
         kind = schema.get("type")
         if isinstance(kind, str):
@@ -103,12 +103,12 @@ class Schemas:
         pointer = self._pointer(schema.get("$ref"))
         return "" if pointer is None else self._definition(pointer, side).kind
 
-    def convert(self, schema: Any, side: Side) -> Json:
+    def convert(self, schema: Any, side: _Side) -> Json:
         """One schema; its references point into the `$defs` that `definitions` gives for it."""
         converted = _Conversion(self, side).schema(schema, 0)
         return converted if isinstance(converted, dict) else ({} if converted else {"not": {}})
 
-    def definitions(self, parts: Any, side: Side) -> dict[str, Raw]:
+    def definitions(self, parts: Any, side: _Side) -> dict[str, Raw]:
         """Every definition that `parts` needs, nearest first, up to the bound."""
         found: dict[str, Raw] = {}
         waiting = deque(self._pointers(parts))
@@ -121,7 +121,7 @@ class Schemas:
             definition = self._definition(pointer, side)
             left -= len(bytes(definition.raw))
             if left < 0 and found:
-                found[name] = _left_out(pointer, definition.kind)
+                found[name] = _truncated_definition(pointer, definition.kind)
                 continue
             found[name] = definition.raw
             waiting.extend(definition.uses)
@@ -138,14 +138,14 @@ class Schemas:
             self._pointer_of[name] = pointer
         return self._names[pointer]
 
-    def _definition(self, pointer: str, side: Side) -> Definition:
+    def _definition(self, pointer: str, side: _Side) -> _Definition:
         known = self._definitions.get((side, pointer))
         if known is not None:
             return known
         # A first, empty entry: a schema that is nothing but a reference to itself ends here.
-        self._definitions[side, pointer] = Definition(Raw(b"{}"), (), "")
+        self._definitions[side, pointer] = _Definition(Raw(b"{}"), (), "")
         converted = self.convert(self.find(pointer), side)
-        made = Definition(
+        made = _Definition(
             Raw(msgspec.json.encode(converted)),
             tuple(dict.fromkeys(self._pointers(converted))),
             self.kind(converted, side),
@@ -177,7 +177,7 @@ class Schemas:
         return self._old
 
 
-def _left_out(pointer: str, kind: str) -> Raw:
+def _truncated_definition(pointer: str, kind: str) -> Raw:
     name = pointer.rsplit("/", 1)[-1]
     schema: Json = {"description": f"{name}: left out here, since the whole schema is too large."}
     return Raw(msgspec.json.encode(schema | ({"type": kind} if kind else {})))
@@ -186,14 +186,14 @@ def _left_out(pointer: str, kind: str) -> Raw:
 class _Conversion:
     """One walk over one schema."""
 
-    def __init__(self, schemas: Schemas, side: Side) -> None:
+    def __init__(self, schemas: SchemaConverter, side: _Side) -> None:
         self.schemas = schemas
         self.side = side
 
     def schema(self, schema: Any, depth: int) -> Json | bool:
         if isinstance(schema, bool):
             return schema
-        if not isinstance(schema, dict) or depth > MAX_DEPTH:
+        if not isinstance(schema, dict) or depth > _MAX_DEPTH:
             return {}
         if "$ref" in schema:
             return self._reference(schema, depth)

@@ -7,7 +7,7 @@ from typing import Any
 
 Json = dict[str, Any]
 
-METHODS = ("get", "put", "post", "delete", "options", "head", "patch")
+_METHODS = ("get", "put", "post", "delete", "options", "head", "patch")
 _SCHEMA_KEYS = (
     "type", "format", "items", "enum", "default", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum",
     "minLength", "maxLength", "pattern", "minItems", "maxItems", "uniqueItems", "multipleOf",
@@ -63,7 +63,7 @@ def _path(item: Any, old: Json) -> Any:
         return item
     shared = [_resolve(parameter, old) for parameter in _list(item.get("parameters"))]
     return {
-        key: _operation(value, shared, old) if key in METHODS and isinstance(value, dict) else value
+        key: _operation(value, shared, old) if key in _METHODS and isinstance(value, dict) else value
         for key, value in item.items()
         if key != "parameters"
     }

@@ -15,27 +15,27 @@ from urllib.parse import urljoin, urlsplit, urlunsplit
 from msgspec.structs import replace
 
 from toolfold.errors import InvalidArguments, ServerClosed, ServerTimeout, ServerUnavailable, UpstreamError
-from toolfold.masking import mask
+from toolfold.redaction import redact
 from toolfold.types import EMPTY_OBJECT, Call, Listing, Outcome, ServerInfo, ServerSpec
 from toolfold.upstream.base import OnInput, OnProgress
-from toolfold.upstream.faults import named, secrets_of
-from toolfold.upstream.openapi.document import Json, is_address, load_document
-from toolfold.upstream.openapi.operations import Operation, Reader
+from toolfold.upstream.function_tool import error_result, invalid_arguments_result
+from toolfold.upstream.openapi.document import Json, is_url, load_document
+from toolfold.upstream.openapi.operations import Operation, OperationReader
 from toolfold.upstream.openapi.requests import Request, build_request
-from toolfold.upstream.openapi.responses import Response, as_message, outcome
-from toolfold.upstream.signatures import error_result, refusal
-from toolfold.upstream.threads import in_thread
-from toolfold.wire.http_client import TooLarge, is_this_machine, read_message, read_start
-from toolfold.wire.jsonrpc import number_of, read_envelope
-from toolfold.wire.peer import too_large
-from toolfold.wire.spill import Spill, Spiller
-from toolfold.wire.values import WireOptions
+from toolfold.upstream.openapi.responses import Response, message_rewriter, to_outcome
+from toolfold.upstream.redaction import redact_error, secrets_of
+from toolfold.upstream.threads import run_in_thread
+from toolfold.wire.dispatcher import answer_too_large
+from toolfold.wire.http_client import BodyTooLarge, is_loopback, read_message, read_prefix
+from toolfold.wire.jsonrpc import parse_envelope, parse_number
+from toolfold.wire.spill import Spill, SpillPolicy
+from toolfold.wire.types import WireOptions
 
 if TYPE_CHECKING:
     import httpx2
 
-MAX_REDIRECTS = 5
-ERROR_BYTES = 65536
+_MAX_REDIRECTS = 5
+_ERROR_BYTES = 65536
 """How much of the body of a failure is read."""
 
 
@@ -45,7 +45,7 @@ class OpenApiUpstream:
     def __init__(self, spec: ServerSpec, wire: WireOptions | None = None) -> None:
         self._spec = spec
         self._held = (wire or WireOptions()).max_frame_bytes
-        self._spiller = Spiller.of(wire or WireOptions())
+        self._spiller = SpillPolicy.of(wire or WireOptions())
         self._operations: dict[str, Operation] = {}
         self._warnings: tuple[str, ...] = ()
         self._info = ServerInfo(name=spec.name)
@@ -71,7 +71,7 @@ class OpenApiUpstream:
         spec = self._spec
         try:
             # Credentials go with the document only where it lies on the server that they are for.
-            own = is_address(spec.document) and (not spec.url or _origin(spec.url) == _origin(spec.document))
+            own = is_url(spec.document) and (not spec.url or _origin(spec.url) == _origin(spec.document))
             document = await load_document(
                 spec.document,
                 cwd=spec.cwd,
@@ -79,10 +79,10 @@ class OpenApiUpstream:
                 timeout_s=spec.start_timeout_s,
             )
             base = self._base_address(document)
-            reader = Reader(document)
-            self._operations = await in_thread(reader.operations)
+            reader = OperationReader(document)
+            self._operations = await run_in_thread(reader.operations)
         except UpstreamError as error:
-            raise named(error, spec) from None
+            raise redact_error(error, spec) from None
         self._warnings = tuple(reader.warnings)
         self._base, self._base_query = base
         self._info = _info(document, spec.name)
@@ -100,9 +100,9 @@ class OpenApiUpstream:
     def _checked_address(self, document: Json) -> tuple[str, str]:
         spec = self._spec
         address = spec.url or _server_of(document)
-        source = spec.document if is_address(spec.document) else ""
+        source = spec.document if is_url(spec.document) else ""
         address = urljoin(source, address) if source else address
-        if not is_address(address):
+        if not is_url(address):
             raise ServerUnavailable(
                 f"the document names no server address ({address or 'nothing'!r})",
                 next_action="Set `url` to the address of the API.",
@@ -137,7 +137,7 @@ class OpenApiUpstream:
         try:
             request = build_request(operation, call.arguments)
         except InvalidArguments as error:
-            return Outcome(result=refusal(error), is_error=True)
+            return Outcome(result=invalid_arguments_result(error), is_error=True)
         seconds = call.timeout_s if call.timeout_s is not None else self._spec.call_timeout_s
         try:
             async with asyncio.timeout(seconds):
@@ -150,26 +150,26 @@ class OpenApiUpstream:
             ) from None
         if isinstance(response, Spill):
             return self._spilled(call, response)
-        return outcome(operation, response, self._secrets)
+        return to_outcome(operation, response, self._secrets)
 
     def _spilled(self, call: Call, spill: Spill) -> Outcome:
         """An answer that went to a file as the message of a result."""
         if spill.is_file:
             return Outcome(result=EMPTY_OBJECT, spilled=spill.take())
-        return Outcome(result=read_envelope(self._read_back(call, spill)).result)
+        return Outcome(result=parse_envelope(self._read_back(call, spill)).result)
 
     def _read_back(self, call: Call, spill: Spill) -> bytes:
         if spill.is_readable:
             return spill.read()
         spill.close()
         problem = spill.problem(call.tool)
-        raise named(problem, self._spec) if isinstance(problem, UpstreamError) else problem
+        raise redact_error(problem, self._spec) if isinstance(problem, UpstreamError) else problem
 
     async def _send(self, operation: Operation, request: Request, call: Call) -> Response | Spill:
         import httpx2
 
         if self._client is None:
-            outside = not is_this_machine(urlsplit(self._base).hostname)
+            outside = not is_loopback(urlsplit(self._base).hostname)
             # Deadlines are the call's.
             self._client = httpx2.AsyncClient(trust_env=outside, timeout=None, follow_redirects=False)
         target = request.target
@@ -177,12 +177,12 @@ class OpenApiUpstream:
             target += ("&" if "?" in target else "?") + self._base_query
         address = self._base + target
         try:
-            for _ in range(MAX_REDIRECTS):
+            for _ in range(_MAX_REDIRECTS):
                 async with self._opened(self._client, request, address) as found:
                     response = await self._read(operation, found, call)
                 if isinstance(response, Spill):
                     return response
-                onward = _onward(request, response, address, self._base)
+                onward = _redirect_target(request, response, address, self._base)
                 if not onward:
                     return response
                 address = onward
@@ -224,27 +224,27 @@ class OpenApiUpstream:
             media=media.strip().lower(),
             charset=found.charset_encoding or "" if rest else "",
             headers={key.lower(): value for key, value in found.headers.items()},
-            url=mask(str(found.url), self._secrets),
+            url=redact(str(found.url), self._secrets),
         )
         if not found.is_success:
-            return replace(response, body=await read_start(found, ERROR_BYTES))
+            return replace(response, body=await read_prefix(found, _ERROR_BYTES))
         spiller = self._spiller
         most = spiller.most if spiller is not None and call.may_spill else self._held
-        told = number_of(response.headers.get("content-length")) or 0
-        rewrite = as_message(response) if call.may_spill else None
+        told = parse_number(response.headers.get("content-length")) or 0
+        rewrite = message_rewriter(response) if call.may_spill else None
         try:
             told_too_large = told > most and operation.method != "HEAD"
             body = None if told_too_large else await read_message(found, most, spiller, rewrite)
-        except TooLarge:
+        except BodyTooLarge:
             body = None
         if body is None:
-            raise named(too_large(call.tool, told, most), self._spec)
+            raise redact_error(answer_too_large(call.tool, told, most), self._spec)
         if isinstance(body, Spill) and not call.may_spill:
             body = self._read_back(call, body)
         return body if isinstance(body, Spill) else replace(response, body=body)
 
     def _unreachable(self, kind: type[UpstreamError], what: str, error: Exception) -> UpstreamError:
-        text = mask(f"{_origin(self._base)} {what}: {type(error).__name__}: {error}", self._secrets)
+        text = redact(f"{_origin(self._base)} {what}: {type(error).__name__}: {error}", self._secrets)
         return kind(text, server=self._spec.name, next_action="Check that the service runs, and `url`.")
 
     async def aclose(self) -> None:
@@ -271,7 +271,7 @@ def _server_of(document: Json) -> str:
     return url
 
 
-def _onward(request: Request, response: Response, address: str, base: str) -> str:
+def _redirect_target(request: Request, response: Response, address: str, base: str) -> str:
     """Where a redirect leads, if it may be followed."""
     where = response.headers.get("location")
     if not where or response.status not in {301, 302, 303, 307, 308}:

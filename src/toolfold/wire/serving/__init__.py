@@ -15,10 +15,9 @@
 Above: `toolfold.faces.mcp_server`, which brings the application. Below: `wire.jsonrpc`.
 """
 
-from toolfold.wire.serving.app import App
-from toolfold.wire.serving.exchange import Client, Exchange
-from toolfold.wire.serving.hub import Hub
+from toolfold.wire.serving.exchange import App, Client, Exchange
+from toolfold.wire.serving.notifications import NotificationHub
 from toolfold.wire.serving.server import Server
-from toolfold.wire.serving.values import About, Fault, ServeOptions
+from toolfold.wire.serving.types import About, RpcError, ServeOptions
 
-__all__ = ["About", "App", "Client", "Exchange", "Fault", "Hub", "ServeOptions", "Server"]
+__all__ = ["About", "App", "Client", "Exchange", "NotificationHub", "RpcError", "ServeOptions", "Server"]

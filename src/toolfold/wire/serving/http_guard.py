@@ -14,20 +14,20 @@ from msgspec import Struct
 
 from toolfold.errors import NotAuthorized
 from toolfold.types import LOCAL, Caller
-from toolfold.wire.http_client import is_this_machine
+from toolfold.wire.http_client import is_loopback
 
-Identify = Callable[[Mapping[str, str]], Caller]
+_Identify = Callable[[Mapping[str, str]], Caller]
 """Who calls, by the headers of a request. Raises `NotAuthorized` for a key that is missing or unknown."""
 
-CHALLENGE = b'Bearer realm="toolfold"'
+_CHALLENGE = b'Bearer realm="toolfold"'
 
 
-def local(headers: Mapping[str, str]) -> Caller:
+def _local(headers: Mapping[str, str]) -> Caller:
     """Everybody who gets here is the person at this machine."""
     return LOCAL
 
 
-class Refusal(Exception):
+class HttpError(Exception):
     """An answer that is no message: its status says it. `code` and `next_action` are for faces that tell them."""
 
     def __init__(
@@ -47,11 +47,11 @@ class Refusal(Exception):
         self.next_action = next_action
 
 
-class Guard(Struct, frozen=True, kw_only=True):
+class HttpGuard(Struct, frozen=True, kw_only=True):
     """What is let in. `any_host`: it may be called by any name, for servers that ask for keys."""
 
     any_host: bool = False
-    identify: Identify = local
+    identify: _Identify = _local
 
     def check(self, headers: Mapping[str, str]) -> Caller:
         """The caller of a request that may come in. Raises `Refusal`."""
@@ -60,16 +60,16 @@ class Guard(Struct, frozen=True, kw_only=True):
 
     def admit(self, headers: Mapping[str, str]) -> None:
         """Raises `Refusal` for a request that was led here, whoever sends it."""
-        if not self.any_host and not is_this_machine(host_of(headers.get("host", ""))):
-            raise Refusal(
+        if not self.any_host and not is_loopback(_host_of(headers.get("host", ""))):
+            raise HttpError(
                 403,
                 "without keys this server answers only to the names of its own machine",
                 code="HOST_NOT_ALLOWED",
                 next_action="ask for 127.0.0.1 or localhost, or configure keys under [callers.NAME]",
             )
         origin = headers.get("origin")
-        if origin is not None and not _is_own(origin):
-            raise Refusal(
+        if origin is not None and not _is_local_origin(origin):
+            raise HttpError(
                 403,
                 "pages of that origin may not ask here",
                 code="ORIGIN_NOT_ALLOWED",
@@ -81,21 +81,21 @@ class Guard(Struct, frozen=True, kw_only=True):
         try:
             return self.identify(headers)
         except NotAuthorized as error:
-            raise Refusal(
+            raise HttpError(
                 401,
                 error.message,
-                ((b"www-authenticate", CHALLENGE),),
+                ((b"www-authenticate", _CHALLENGE),),
                 code="NOT_AUTHENTICATED",
                 next_action=error.next_action or "send a key that is known here: Authorization: Bearer KEY",
             ) from error
 
 
-def _is_own(origin: str) -> bool:
+def _is_local_origin(origin: str) -> bool:
     scheme, _, host = origin.partition("://")
-    return scheme in {"http", "https"} and is_this_machine(host_of(host))
+    return scheme in {"http", "https"} and is_loopback(_host_of(host))
 
 
-def host_of(header: str) -> str:
+def _host_of(header: str) -> str:
     """The name in a `Host` header, without its port."""
     try:
         return urlsplit(f"//{header}").hostname or ""
@@ -103,7 +103,7 @@ def host_of(header: str) -> str:
         return ""
 
 
-def headers_of(scope: Mapping[str, Any]) -> dict[str, str]:
+def parse_headers(scope: Mapping[str, Any]) -> dict[str, str]:
     """The headers by their names in small letters; of several of one name, the first counts."""
     found: dict[str, str] = {}
     for name, value in scope["headers"]:

@@ -11,24 +11,24 @@ from typing import Any
 
 from toolfold.wire import jsonrpc
 from toolfold.wire.jsonrpc import Parts
-from toolfold.wire.serving.values import Fault
+from toolfold.wire.serving.types import RpcError
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
-JSON = b"application/json"
-EVENTS = b"text/event-stream"
-WATCH_AFTER_S = 0.02
+_JSON = b"application/json"
+_EVENTS = b"text/event-stream"
+_WATCH_AFTER_S = 0.02
 """A request that is answered sooner than this is not watched for its client going away."""
-MOST_WAITING = 2048
+_MAX_WAITING = 2048
 """How many messages wait for a client that does not read; further ones are dropped."""
-KEPT_BYTES = 256 * 1024
+_REPLAY_BYTES = 256 * 1024
 """How much of what was sent is kept, beside the last message, for whoever takes a stream up again."""
-BAD_REQUEST = frozenset({jsonrpc.HEADER_MISMATCH, jsonrpc.MISSING_CAPABILITY, jsonrpc.UNSUPPORTED_VERSION})
+_BAD_REQUEST = frozenset({jsonrpc.HEADER_MISMATCH, jsonrpc.MISSING_CAPABILITY, jsonrpc.UNSUPPORTED_VERSION})
 
 
-def status_of(fault: Fault | None, *, modern: bool) -> int:
+def _status_of(fault: RpcError | None, *, modern: bool) -> int:
     if fault is None:
         return 200
     if fault.refused:
@@ -37,16 +37,16 @@ def status_of(fault: Fault | None, *, modern: bool) -> int:
         return 200
     if fault.code == jsonrpc.METHOD_NOT_FOUND:
         return 404
-    return 400 if fault.code in BAD_REQUEST else 200
+    return 400 if fault.code in _BAD_REQUEST else 200
 
 
-class Stream:
+class ResponseStream:
     """Messages on their way to a client. `name` makes it one that can be taken up again."""
 
     def __init__(self, name: str = "", kept: int = 0) -> None:
         self.name = name
         self.done = False
-        self.fault: Fault | None = None
+        self.fault: RpcError | None = None
         self._waiting: deque[tuple[int, bytes]] = deque()
         self.size = 0
         """Of what is kept."""
@@ -70,7 +70,7 @@ class Stream:
             return
         self._count += 1
         self._keep(self._count, message)
-        if len(self._waiting) < MOST_WAITING:
+        if len(self._waiting) < _MAX_WAITING:
             self._waiting.append((self._count, message))
         self._signal()
 
@@ -79,10 +79,10 @@ class Stream:
             return
         self._kept.append((number, message))
         self.size += len(message)
-        while len(self._kept) > 1 and (len(self._kept) > self._most or self.size > KEPT_BYTES):
+        while len(self._kept) > 1 and (len(self._kept) > self._most or self.size > _REPLAY_BYTES):
             self.size -= len(self._kept.popleft()[1])
 
-    def finish(self, message: bytes, fault: Fault | None) -> None:
+    def finish(self, message: bytes, fault: RpcError | None) -> None:
         self._expected -= 1
         if message:
             self._waiting.append((self._count + 1, message))
@@ -134,7 +134,7 @@ class Stream:
         return b"%bevent: message\ndata: %b\n\n" % (mark, message)
 
 
-class Gone(Exception):
+class ClientGone(Exception):
     """The client closed the connection."""
 
 
@@ -147,16 +147,16 @@ class Responder:
         self._keep_alive_s = keep_alive_s
 
     async def plain(
-        self, status: int, body: bytes = b"", headers: tuple[tuple[bytes, bytes], ...] = (), *, kind: bytes = JSON
+        self, status: int, body: bytes = b"", headers: tuple[tuple[bytes, bytes], ...] = (), *, kind: bytes = _JSON
     ) -> None:
         length = (b"content-length", b"%d" % len(body))
         shown = ((b"content-type", kind),) if body else ()
         await self._send({"type": "http.response.start", "status": status, "headers": [*shown, length, *headers]})
         await self._send({"type": "http.response.body", "body": body})
 
-    async def stream(self, stream: Stream, *, modern: bool, events: bool = True, prime: bytes = b"") -> None:
+    async def stream(self, stream: ResponseStream, *, modern: bool, events: bool = True, prime: bytes = b"") -> None:
         """Sends what the stream brings, until it is done. Raises `Gone` as soon as the client is."""
-        watch = _Watch(self._receive)
+        watch = _DisconnectWatch(self._receive)
         try:
             if events:
                 await watch.over(stream.wait())
@@ -165,23 +165,23 @@ class Responder:
             if stream.done and (not stream.started or not events):
                 taken = stream.take()[-1:]
                 await self.plain(
-                    status_of(stream.fault, modern=modern) if taken else 202, taken[0][1] if taken else b""
+                    _status_of(stream.fault, modern=modern) if taken else 202, taken[0][1] if taken else b""
                 )
                 return
             await self._events(stream, watch, prime)
         finally:
             watch.stop()
 
-    async def follow(self, stream: Stream) -> None:
+    async def follow(self, stream: ResponseStream) -> None:
         """A stream that a client listens to, from its first moment on."""
-        watch = _Watch(self._receive)
+        watch = _DisconnectWatch(self._receive)
         try:
             await self._events(stream, watch)
         finally:
             watch.stop()
 
-    async def _events(self, stream: Stream, watch: "_Watch", prime: bytes = b"") -> None:
-        start = [(b"content-type", EVENTS), (b"cache-control", b"no-cache"), (b"x-accel-buffering", b"no")]
+    async def _events(self, stream: ResponseStream, watch: "_DisconnectWatch", prime: bytes = b"") -> None:
+        start = [(b"content-type", _EVENTS), (b"cache-control", b"no-cache"), (b"x-accel-buffering", b"no")]
         await self._send({"type": "http.response.start", "status": 200, "headers": start})
         if prime:
             await self._body(prime)
@@ -189,7 +189,7 @@ class Responder:
             await self._body(taken)
         await self._send({"type": "http.response.body", "body": b""})
 
-    async def _next(self, stream: Stream, watch: "_Watch") -> bytes:
+    async def _next(self, stream: ResponseStream, watch: "_DisconnectWatch") -> bytes:
         """What to send next; nothing at the end."""
         taken = stream.take()
         if not taken and not stream.done:
@@ -203,7 +203,7 @@ class Responder:
         await self._send({"type": "http.response.body", "body": data, "more_body": True})
 
 
-class _Watch:
+class _DisconnectWatch:
     """Looks whether the client is still there, once waiting takes a while."""
 
     def __init__(self, receive: Receive) -> None:
@@ -212,7 +212,7 @@ class _Watch:
         self._waiting: asyncio.Task[Any] | None = None
         self._gone = False
         loop = asyncio.get_running_loop()
-        self._timer = loop.call_later(WATCH_AFTER_S, self._begin)
+        self._timer = loop.call_later(_WATCH_AFTER_S, self._begin)
 
     def _begin(self) -> None:
         self._task = asyncio.ensure_future(self._look())
@@ -230,13 +230,13 @@ class _Watch:
         self._waiting = task
         try:
             if self._gone:
-                raise Gone
+                raise ClientGone
             await work
         except asyncio.CancelledError:
             if not self._gone or task is None:
                 raise
             task.uncancel()
-            raise Gone from None
+            raise ClientGone from None
         finally:
             self._waiting = None
             if asyncio.iscoroutine(work):

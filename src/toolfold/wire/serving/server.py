@@ -15,39 +15,94 @@ from msgspec import UNSET, Raw, Struct, field
 
 from toolfold.errors import RemoteError, ToolfoldError
 from toolfold.types import EMPTY_OBJECT, Caller
-from toolfold.wire import inputs, jsonrpc
-from toolfold.wire.jsonrpc import ABSENT, REMEMBERED, UNREADABLE, Envelope, Parts, text_of
-from toolfold.wire.meta import PREFIX, SERVER_KEY
-from toolfold.wire.serving import hub as hubs
-from toolfold.wire.serving import results
-from toolfold.wire.serving.app import App
-from toolfold.wire.serving.asking import ModernAsker
-from toolfold.wire.serving.exchange import Asker, Client, Ending, Exchange, Meta, Outlet, Params, read_params
-from toolfold.wire.serving.faults import (
-    VERSIONS,
-    cancelled,
-    check_identifier,
-    check_meta,
-    fault_message,
-    missing_capability,
-    unknown,
+from toolfold.wire import input_required as inputs
+from toolfold.wire import jsonrpc, results
+from toolfold.wire.dispatcher import REQUIRED_CAPABILITY
+from toolfold.wire.jsonrpc import ABSENT, CACHEABLE_BYTES, DECODE_ERRORS, Envelope, Parts, parse_string
+from toolfold.wire.meta import META_PREFIX, SERVER_INFO_KEY
+from toolfold.wire.results import is_complete
+from toolfold.wire.serving import notifications as hubs
+from toolfold.wire.serving.exchange import (
+    App,
+    Client,
+    Exchange,
+    InputRequester,
+    MessageSink,
+    RequestMeta,
+    RequestOutcome,
+    RequestParams,
+    parse_params,
 )
-from toolfold.wire.serving.sealing import Sealer, request_digest
-from toolfold.wire.serving.session import Hello, Session, read_hello
-from toolfold.wire.serving.values import About, Fault, ServeOptions
-from toolfold.wire.tail import says_complete
-from toolfold.wire.values import MODERN_VERSION, PROMPTS_CHANGED, RESOURCES_CHANGED, TOOLS_CHANGED
+from toolfold.wire.serving.input_requests import ModernInputRequester
+from toolfold.wire.serving.request_state import StateSigner, request_digest
+from toolfold.wire.serving.session import InitializeParams, Session, parse_initialize
+from toolfold.wire.serving.types import About, RpcError, ServeOptions
+from toolfold.wire.types import LEGACY_VERSIONS, MODERN_VERSION, PROMPTS_CHANGED, RESOURCES_CHANGED, TOOLS_CHANGED
+
+# --- What is refused, and how that is said: the checks every request goes through, and errors as messages.
+
+_VERSIONS = (MODERN_VERSION, *LEGACY_VERSIONS)
+
+
+def check_meta(meta: RequestMeta) -> None:
+    """Raises the `Fault` for a request that does not say what every modern request says."""
+    version = parse_string(meta.version)
+    if version is None:
+        raise RpcError(
+            jsonrpc.INVALID_PARAMS,
+            "the request lacks io.modelcontextprotocol/protocolVersion in params._meta; clients of an earlier version "
+            "begin with initialize",
+            refused=True,
+        )
+    if version != MODERN_VERSION:
+        data = {"supported": list(_VERSIONS), "requested": version}
+        raise RpcError(jsonrpc.UNSUPPORTED_VERSION, f"version {version[:40]} is not served", data, refused=True)
+    if bytes(meta.capabilities).lstrip()[:1] != b"{":
+        raise RpcError(
+            jsonrpc.INVALID_PARAMS,
+            "the request lacks io.modelcontextprotocol/clientCapabilities in params._meta",
+            refused=True,
+        )
+
+
+def _check_id(message: Envelope) -> None:
+    """Raises the `Fault` for a request that cannot be answered under its id."""
+    if message.id is None or isinstance(message.id, float) or message.method is UNSET:
+        raise RpcError(
+            jsonrpc.INVALID_REQUEST, "a request has a method, and a string or a whole number as its id", refused=True
+        )
+
+
+def _missing_capability(method: str) -> RpcError:
+    needed: dict[str, Any] = {"requiredCapabilities": {REQUIRED_CAPABILITY.get(method, method): {}}}
+    return RpcError(jsonrpc.MISSING_CAPABILITY, f"this needs a client that answers {method}", needed)
+
+
+def _cancelled_error() -> RpcError:
+    return RpcError(jsonrpc.INTERNAL_ERROR, "the request was cancelled; check whether it had an effect")
+
+
+def _unknown_method(method: str) -> RpcError:
+    return RpcError(jsonrpc.METHOD_NOT_FOUND, f"there is no method {method[:100]} here")
+
+
+def error_response(identifier: object, fault: RpcError) -> bytes:
+    error: dict[str, Any] = {"code": fault.code, "message": fault.message}
+    if fault.data is not None:
+        error["data"] = fault.data
+    return jsonrpc.error_message_of(identifier, jsonrpc.encode(error))
+
 
 log = logging.getLogger("toolfold.wire.serving")
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
-ONLY_MODERN = frozenset({"server/discover", "subscriptions/listen"})
-ONLY_LEGACY = frozenset({"initialize", "ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe"})
-WISH = b"input_required"
+MODERN_METHODS = frozenset({"server/discover", "subscriptions/listen"})
+_LEGACY_METHODS = frozenset({"initialize", "ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe"})
+_INPUT_REQUIRED = b"input_required"
 """Stands in every result that asks for input; what has it is looked at more closely."""
-SUBSCRIPTION_KEY = PREFIX + "subscriptionId"
-END_GRACE_S = 2.0
+_SUBSCRIPTION_KEY = META_PREFIX + "subscriptionId"
+_END_GRACE_S = 2.0
 
 _LISTS = {
     "toolsListChanged": TOOLS_CHANGED,
@@ -55,10 +110,10 @@ _LISTS = {
     "resourcesListChanged": RESOURCES_CHANGED,
 }
 
-CLIENTS = 1024
+_MAX_CLIENTS = 1024
 """Modern clients that are remembered by what they say of themselves."""
 
-LARGE = 1 << 16
+_LARGE_BYTES = 1 << 16
 """Answers over this size are not copied together."""
 
 
@@ -81,7 +136,7 @@ class _Listen(Struct):
     notifications: _Filter
 
 
-class _Required(Struct):
+class _InputRequired(Struct):
     resultType: str = ""  # noqa: N815 - the protocol's spelling
     inputRequests: dict[str, dict[str, Raw]] = field(default_factory=dict)  # noqa: N815 - as above
     requestState: Raw = ABSENT  # noqa: N815 - as above
@@ -93,8 +148,8 @@ class Server:
     def __init__(self, app: App, options: ServeOptions | None = None) -> None:
         self.app = app
         self.options = options if options is not None else ServeOptions()
-        self._sealer = Sealer(self.options.held_s)
-        self._asker = ModernAsker(self._sealer, self.options)
+        self._sealer = StateSigner(self.options.held_s)
+        self._asker = ModernInputRequester(self._sealer, self.options)
         self._tasks: set[asyncio.Task[None]] = set()
         self._listening: set[asyncio.Task[None]] = set()
         self._closing = asyncio.Event()
@@ -105,25 +160,25 @@ class Server:
     def modern(
         self,
         message: Envelope,
-        read: tuple[Params, Meta],
+        read: tuple[RequestParams, RequestMeta],
         caller: Caller,
-        outlet: Outlet,
+        outlet: MessageSink,
         headers: Mapping[str, str] | None = None,
     ) -> Exchange:
         """Starts to answer a request of the modern era. Raises a `Fault` for one that is not proper."""
         params = read[0]
-        check_identifier(message)
+        _check_id(message)
         exchange = self._exchange(message, self._client(caller, read), outlet, read, self._asker)
         exchange.headers = headers
-        if exchange.method in ONLY_LEGACY:
-            raise unknown(exchange.method)
-        if exchange.method in inputs.METHODS:
+        if exchange.method in _LEGACY_METHODS:
+            raise _unknown_method(exchange.method)
+        if exchange.method in inputs.INPUT_METHODS:
             held = self._with_inputs(exchange, params)
             if held is not None:
                 return held
         return self._start(exchange)
 
-    def _client(self, caller: Caller, read: tuple[Params, Meta]) -> Client:
+    def _client(self, caller: Caller, read: tuple[RequestParams, RequestMeta]) -> Client:
         """Who asks, as the request says. A client says the same of itself each time: what is short is read once."""
         said, meta = read
         key = (caller, b"" if said.meta is UNSET else bytes(said.meta))
@@ -136,31 +191,36 @@ class Server:
             version=MODERN_VERSION,
             capabilities=meta.capabilities.copy(),  # else what is remembered would hold the whole message
             info=meta.info.copy() if meta.info is not ABSENT else EMPTY_OBJECT,
-            log_level=text_of(meta.log_level),
+            log_level=parse_string(meta.log_level),
         )
-        if len(key[1]) <= REMEMBERED and meta.progress_token is ABSENT:  # each token is used once
-            while len(self._clients) >= CLIENTS:
+        if len(key[1]) <= CACHEABLE_BYTES and meta.progress_token is ABSENT:  # each token is used once
+            while len(self._clients) >= _MAX_CLIENTS:
                 self._clients.pop(next(iter(self._clients)))
             self._clients[key] = client
         return client
 
-    def legacy(self, message: Envelope, session: Session, outlet: Outlet) -> Exchange:
+    def legacy(self, message: Envelope, session: Session, outlet: MessageSink) -> Exchange:
         """Starts to answer a request within a session. Raises a `Fault` for one that is not proper."""
-        check_identifier(message)
-        read = read_params(message.params)
+        _check_id(message)
+        read = parse_params(message.params)
         exchange = self._exchange(message, session.client, outlet, read, session.asker)
-        if exchange.method in ONLY_MODERN or exchange.method == "initialize":
-            raise unknown(exchange.method)
+        if exchange.method in MODERN_METHODS or exchange.method == "initialize":
+            raise _unknown_method(exchange.method)
         started = self._start(exchange, session)
         session.running.add(started)
         return started
 
     def _exchange(
-        self, message: Envelope, client: Client, outlet: Outlet, read: tuple[Params, Meta], asker: Asker
+        self,
+        message: Envelope,
+        client: Client,
+        outlet: MessageSink,
+        read: tuple[RequestParams, RequestMeta],
+        asker: InputRequester,
     ) -> Exchange:
         return Exchange(message.id, str(message.method), message.params, client, outlet, read=read, asker=asker)
 
-    def _with_inputs(self, exchange: Exchange, params: Params) -> Exchange | None:
+    def _with_inputs(self, exchange: Exchange, params: RequestParams) -> Exchange | None:
         """Reads what the client brings from an earlier round. Gives back the exchange that was held for it."""
         passed = {}
         if params.request_state is not ABSENT and bytes(params.request_state) != b"null":
@@ -190,61 +250,61 @@ class Server:
         try:
             result = await self._answer(exchange, session)
         except asyncio.CancelledError:
-            fault = None if exchange.outlet is not None else cancelled()
-        except Fault as error:
+            fault = None if exchange.outlet is not None else _cancelled_error()
+        except RpcError as error:
             fault = error
         except RemoteError as error:
-            fault = Fault(error.rpc_code, error.message, error.data)
+            fault = RpcError(error.rpc_code, error.message, error.data)
         except ToolfoldError as error:
-            fault = Fault(jsonrpc.INTERNAL_ERROR, error.message, error.as_dict())
+            fault = RpcError(jsonrpc.INTERNAL_ERROR, error.message, error.as_dict())
         except Exception:
             log.exception("answering %s failed", exchange.method)
-            fault = Fault(jsonrpc.INTERNAL_ERROR, "the server failed at this; its log says more")
+            fault = RpcError(jsonrpc.INTERNAL_ERROR, "the server failed at this; its log says more")
         _finish(exchange, (result, fault))
 
     async def _answer(self, exchange: Exchange, session: Session | None) -> Parts:
         method = exchange.method
         if session is not None:
-            own = await self._legacy_own(exchange, session) if method in ONLY_LEGACY else None
-            return (own if own is not None else jsonrpc.one_line(await self.app.handle(exchange)),)
+            own = await self._legacy_own(exchange, session) if method in _LEGACY_METHODS else None
+            return (own if own is not None else jsonrpc.single_line(await self.app.handle(exchange)),)
         if method == "server/discover":
-            return (_discovered(await self.app.about(exchange.caller)),)
+            return (_discover_result(await self.app.about(exchange.caller)),)
         if method == "subscriptions/listen":
             return (await self._listen(exchange),)
-        found = jsonrpc.one_line(await self.app.handle(exchange))
-        complete = says_complete(found)
-        if not complete and method in inputs.METHODS and WISH in found:
+        found = jsonrpc.single_line(await self.app.handle(exchange))
+        complete = is_complete(found)
+        if not complete and method in inputs.INPUT_METHODS and _INPUT_REQUIRED in found:
             found = self._passed_on(exchange, found)
-        return results.modern(method, found, complete=complete)
+        return results.add_modern_members(method, found, complete=complete)
 
     def _passed_on(self, exchange: Exchange, result: bytes) -> bytes:
         """A wish for input of a server below: nothing the client did not declare, and its state under our seal."""
         try:
-            required = msgspec.json.decode(result, type=_Required)
-        except UNREADABLE:
+            required = msgspec.json.decode(result, type=_InputRequired)
+        except DECODE_ERRORS:
             return result
         if required.resultType != "input_required":
             return result
         for wanted in required.inputRequests.values():
-            method = text_of(wanted.get("method", ABSENT)) or ""
+            method = parse_string(wanted.get("method", ABSENT)) or ""
             if not exchange.client.may_be_asked(method, wanted.get("params", EMPTY_OBJECT)):
-                raise missing_capability(method)
+                raise _missing_capability(method)
         if required.requestState is ABSENT:
             return result
         members = msgspec.json.decode(result, type=dict[str, Raw])
         digest = request_digest(exchange.method, exchange.params)
-        state = self._sealer.seal("passed", text_of(required.requestState) or "", exchange.caller.name, digest)
+        state = self._sealer.seal("passed", parse_string(required.requestState) or "", exchange.caller.name, digest)
         members["requestState"] = Raw(jsonrpc.encode(state))
         return jsonrpc.encode(members)
 
     # --- legacy
 
-    async def hello(self, message: Envelope, caller: Caller, tell: hubs.Tell) -> tuple[Session, bytes]:
+    async def hello(self, message: Envelope, caller: Caller, tell: hubs.SendNotification) -> tuple[Session, bytes]:
         """Opens a session: it, and the answer to `initialize`."""
-        check_identifier(message)
-        said: Hello = read_hello(message.params)
+        _check_id(message)
+        said: InitializeParams = parse_initialize(message.params)
         about = await self.app.about(caller)
-        session = Session(said, caller, hubs.granted_lists(about.capabilities, _LISTS.values()), tell)
+        session = Session(said, caller, hubs.supported_lists(about.capabilities, _LISTS.values()), tell)
         self.app.hub.add(session.listener)
         result: dict[str, Any] = {
             "protocolVersion": said.version,
@@ -282,12 +342,12 @@ class Server:
         about = await self.app.about(exchange.caller)
         if exchange.method == "logging/setLevel":
             if "logging" not in about.capabilities:
-                raise unknown(exchange.method)
-            session.set_level(_read(exchange.params, _Level).level)
+                raise _unknown_method(exchange.method)
+            session.set_level(_parse(exchange.params, _Level).level)
             return b"{}"
         if not _subscribes(about):
-            raise unknown(exchange.method)
-        await self._subscribe(session, _read(exchange.params, _Uri).uri, exchange.method == "resources/subscribe")
+            raise _unknown_method(exchange.method)
+        await self._subscribe(session, _parse(exchange.params, _Uri).uri, exchange.method == "resources/subscribe")
         return b"{}"
 
     async def _subscribe(self, session: Session, uri: str, wanted: bool) -> None:
@@ -302,13 +362,13 @@ class Server:
     # --- modern
 
     async def _listen(self, exchange: Exchange) -> bytes:
-        wanted = _read(exchange.params, _Listen).notifications
+        wanted = _parse(exchange.params, _Listen).notifications
         if len(self.app.hub) >= self.options.max_listeners:
-            raise Fault(jsonrpc.INTERNAL_ERROR, "too many clients listen: try again later")
+            raise RpcError(jsonrpc.INTERNAL_ERROR, "too many clients listen: try again later")
         about = await self.app.about(exchange.caller)
-        lists = hubs.granted_lists(about.capabilities, (_LISTS[name] for name in _LISTS if getattr(wanted, name)))
+        lists = hubs.supported_lists(about.capabilities, (_LISTS[name] for name in _LISTS if getattr(wanted, name)))
         uris = frozenset(wanted.resourceSubscriptions) if _subscribes(about) else frozenset()
-        meta = {SUBSCRIPTION_KEY: exchange.identifier}
+        meta = {_SUBSCRIPTION_KEY: exchange.identifier}
 
         def tell(method: str, params: bytes) -> None:
             members: dict[str, Any] = msgspec.json.decode(params)
@@ -318,13 +378,13 @@ class Server:
         if exchange.task is not None:
             self._listening.add(exchange.task)
             exchange.task.add_done_callback(self._listening.discard)
-        listener = hubs.Listener(exchange.caller.name, tell, lists, uris)
+        listener = hubs.Subscriber(exchange.caller.name, tell, lists, uris)
         watched = []
         try:
             for uri in uris:
                 await self.app.watch_resource(uri)
                 watched.append(uri)
-            exchange.notify("notifications/subscriptions/acknowledged", _granted(lists, uris, meta))
+            exchange.notify("notifications/subscriptions/acknowledged", _acknowledgement(lists, uris, meta))
             self.app.hub.add(listener)
             await self._closing.wait()
         finally:
@@ -339,7 +399,7 @@ class Server:
         """Tells those who listen that no more will come."""
         self._closing.set()
         if self._listening:
-            await asyncio.wait(set(self._listening), timeout=END_GRACE_S)
+            await asyncio.wait(set(self._listening), timeout=_END_GRACE_S)
 
     async def aclose(self) -> None:
         """Ends what is open: subscriptions say so, all else is cancelled."""
@@ -348,38 +408,38 @@ class Server:
         for task in tuple(self._tasks):
             task.cancel()
         if self._tasks:
-            await asyncio.wait(set(self._tasks), timeout=END_GRACE_S)
+            await asyncio.wait(set(self._tasks), timeout=_END_GRACE_S)
 
 
-def _finish(exchange: Exchange, ending: Ending) -> None:
+def _finish(exchange: Exchange, ending: RequestOutcome) -> None:
     """Sends the ending, or keeps it for a client that is away with a question."""
     outlet, exchange.outlet = exchange.outlet, None
     result, fault = ending
     if outlet is None:
         exchange.ending = ending
     elif fault is not None:
-        outlet.finish(fault_message(exchange.identifier, fault), fault)
-    elif sum(map(len, result)) > LARGE:
+        outlet.finish(error_response(exchange.identifier, fault), fault)
+    elif sum(map(len, result)) > _LARGE_BYTES:
         outlet.finish_long(jsonrpc.result_parts(exchange.identifier, result))
     else:
         outlet.finish(jsonrpc.result_message(exchange.identifier, b"".join(result)) if result else b"", None)
 
 
-def _discovered(about: About) -> bytes:
+def _discover_result(about: About) -> bytes:
     result: dict[str, Any] = {
         "resultType": "complete",
-        "supportedVersions": list(VERSIONS),
+        "supportedVersions": list(_VERSIONS),
         "capabilities": about.capabilities,
         "ttlMs": about.ttl_ms,
         "cacheScope": about.cache_scope,
-        "_meta": {SERVER_KEY: about.info},
+        "_meta": {SERVER_INFO_KEY: about.info},
     }
     if about.instructions:
         result["instructions"] = about.instructions
     return jsonrpc.encode(result)
 
 
-def _granted(lists: frozenset[str], uris: frozenset[str], meta: dict[str, Any]) -> bytes:
+def _acknowledgement(lists: frozenset[str], uris: frozenset[str], meta: dict[str, Any]) -> bytes:
     granted: dict[str, Any] = {name: True for name, method in _LISTS.items() if method in lists}
     if uris:
         granted["resourceSubscriptions"] = sorted(uris)
@@ -391,8 +451,8 @@ def _subscribes(about: About) -> bool:
     return isinstance(resources, dict) and bool(resources.get("subscribe"))
 
 
-def _read(params: Raw, kind: type[T]) -> T:
+def _parse(params: Raw, kind: type[_T]) -> _T:
     try:
         return msgspec.json.decode(params, type=kind)
-    except UNREADABLE as error:
-        raise Fault(jsonrpc.INVALID_PARAMS, f"the parameters cannot be read: {error}", refused=True) from error
+    except DECODE_ERRORS as error:
+        raise RpcError(jsonrpc.INVALID_PARAMS, f"the parameters cannot be read: {error}", refused=True) from error

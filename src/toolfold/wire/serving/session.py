@@ -10,21 +10,21 @@ from msgspec import Raw, Struct
 
 from toolfold.types import EMPTY_OBJECT, Caller
 from toolfold.wire import jsonrpc
-from toolfold.wire.jsonrpc import ABSENT, UNREADABLE, Envelope
-from toolfold.wire.serving.asking import LegacyAsker
+from toolfold.wire.jsonrpc import ABSENT, DECODE_ERRORS, Envelope
 from toolfold.wire.serving.exchange import Client, Exchange
-from toolfold.wire.serving.hub import Listener, Tell
-from toolfold.wire.serving.values import Fault
-from toolfold.wire.values import LEGACY_VERSIONS
+from toolfold.wire.serving.input_requests import LegacyInputRequester
+from toolfold.wire.serving.notifications import SendNotification, Subscriber
+from toolfold.wire.serving.types import RpcError
+from toolfold.wire.types import LEGACY_VERSIONS
 
-BATCH_VERSION = "2025-03-26"
+_BATCH_VERSION = "2025-03-26"
 """The one version that knows several messages in one."""
 
-LOWEST = "debug"
+_DEFAULT_LEVEL = "debug"
 """A client that named no level gets whatever its server sends."""
 
 
-class Hello(Struct, frozen=True):
+class InitializeParams(Struct, frozen=True):
     """What `initialize` says."""
 
     protocolVersion: str  # noqa: N815 - the protocol's spelling
@@ -37,27 +37,27 @@ class Hello(Struct, frozen=True):
         return self.protocolVersion if self.protocolVersion in LEGACY_VERSIONS else LEGACY_VERSIONS[0]
 
 
-_hello = msgspec.json.Decoder(Hello)
+_hello = msgspec.json.Decoder(InitializeParams)
 
 
-def read_hello(params: Raw) -> Hello:
+def parse_initialize(params: Raw) -> InitializeParams:
     try:
         return _hello.decode(params)
-    except UNREADABLE as error:
-        raise Fault(jsonrpc.INVALID_PARAMS, f"`initialize` cannot be read: {error}", refused=True) from error
+    except DECODE_ERRORS as error:
+        raise RpcError(jsonrpc.INVALID_PARAMS, f"`initialize` cannot be read: {error}", refused=True) from error
 
 
-def read_batch(body: bytes) -> list[Envelope] | None:
+def parse_batch(body: bytes) -> list[Envelope] | None:
     """The messages of a batch; nothing where it is none."""
     if body.lstrip()[:1] != b"[":
         return None
     try:
-        return [jsonrpc.read_envelope(part) for part in msgspec.json.decode(body, type=list[Raw])]
-    except UNREADABLE:
+        return [jsonrpc.parse_envelope(part) for part in msgspec.json.decode(body, type=list[Raw])]
+    except DECODE_ERRORS:
         return None
 
 
-class Running:
+class RunningRequests:
     """The requests of one client that are being answered, by their ids."""
 
     def __init__(self) -> None:
@@ -75,7 +75,7 @@ class Running:
 
     def cancel(self, params: Raw) -> None:
         """The client says that it no longer waits for a request."""
-        exchange = self._by_id.get(jsonrpc.cancelled_by(params))
+        exchange = self._by_id.get(jsonrpc.cancelled_id(params))
         if exchange is not None and exchange.task is not None:
             exchange.task.cancel()
 
@@ -89,18 +89,18 @@ class Running:
 class Session:
     """One legacy client."""
 
-    def __init__(self, hello: Hello, caller: Caller, lists: frozenset[str], tell: Tell) -> None:
+    def __init__(self, hello: InitializeParams, caller: Caller, lists: frozenset[str], tell: SendNotification) -> None:
         capabilities = Raw(jsonrpc.encode(hello.capabilities))
         self.client = Client(
             caller=caller, era="legacy", version=hello.version, capabilities=capabilities, info=hello.clientInfo
         )
-        self.asker = LegacyAsker()
-        self.listener = Listener(caller.name, tell, lists, log_level=LOWEST)
-        self.running = Running()
+        self.asker = LegacyInputRequester()
+        self.listener = Subscriber(caller.name, tell, lists, log_level=_DEFAULT_LEVEL)
+        self.running = RunningRequests()
 
     @property
     def batches(self) -> bool:
-        return self.client.version == BATCH_VERSION
+        return self.client.version == _BATCH_VERSION
 
     def answered(self, message: Envelope) -> None:
         """The client answers something that it was asked."""

@@ -12,18 +12,16 @@ from msgspec import UNSET
 
 from toolfold.types import EMPTY_OBJECT, LOCAL, Caller
 from toolfold.wire import jsonrpc
-from toolfold.wire.framing import LineFramer
-from toolfold.wire.jsonrpc import ABSENT, UNREADABLE, Envelope, Parts
-from toolfold.wire.pipes import PipeReader, PipeWriter, widen
-from toolfold.wire.serving.exchange import Exchange, Meta, Params, read_params
-from toolfold.wire.serving.faults import fault_message
-from toolfold.wire.serving.server import ONLY_MODERN, Server
-from toolfold.wire.serving.session import Running, Session, read_batch
-from toolfold.wire.serving.values import Fault
+from toolfold.wire.jsonrpc import ABSENT, DECODE_ERRORS, Envelope, Parts
+from toolfold.wire.pipes import LineFramer, PipeReader, PipeWriter, enlarge_pipe
+from toolfold.wire.serving.exchange import Exchange, RequestMeta, RequestParams, parse_params
+from toolfold.wire.serving.server import MODERN_METHODS, Server, error_response
+from toolfold.wire.serving.session import RunningRequests, Session, parse_batch
+from toolfold.wire.serving.types import RpcError
 
-READ_SIZE = 1 << 16
-SETTLE_S = 1.0
-FLUSH_S = 2.0
+_READ_SIZE = 1 << 16
+_SETTLE_S = 1.0
+_FLUSH_S = 2.0
 
 
 class _Pipe:
@@ -34,7 +32,7 @@ class _Pipe:
         self._caller = caller
         self._writer = writer
         self._session: Session | None = None
-        self._running = Running()
+        self._running = RunningRequests()
         self._tasks: set[asyncio.Task[None]] = set()
 
     # --- what goes out
@@ -42,7 +40,7 @@ class _Pipe:
     def push(self, message: bytes) -> None:
         self._writer.write(message + b"\n")
 
-    def finish(self, message: bytes, fault: Fault | None) -> None:
+    def finish(self, message: bytes, fault: RpcError | None) -> None:
         if message:
             self._writer.write(message + b"\n")
 
@@ -58,21 +56,21 @@ class _Pipe:
         try:
             if not line.isascii():
                 line.decode()
-            message = jsonrpc.read_envelope(line)
-        except UNREADABLE as error:
+            message = jsonrpc.parse_envelope(line)
+        except DECODE_ERRORS as error:
             self._odd(line, error)
             return
         self._receive(message, self)
 
     def oversized(self, head: bytes, tail: bytes, size: int) -> None:
-        fault = Fault(jsonrpc.INVALID_REQUEST, f"a message of {size} bytes is too large for this server")
-        self.finish(fault_message(None, fault), fault)
+        fault = RpcError(jsonrpc.INVALID_REQUEST, f"a message of {size} bytes is too large for this server")
+        self.finish(error_response(None, fault), fault)
 
     def _odd(self, line: bytes, error: Exception) -> None:
-        batch = read_batch(line) if self._session is not None and self._session.batches else None
+        batch = parse_batch(line) if self._session is not None and self._session.batches else None
         if not batch:
-            fault = Fault(jsonrpc.PARSE_ERROR, f"this is no JSON-RPC message: {error}")
-            self.finish(fault_message(None, fault), fault)
+            fault = RpcError(jsonrpc.PARSE_ERROR, f"this is no JSON-RPC message: {error}")
+            self.finish(error_response(None, fault), fault)
             return
         outlet = _Batch(self, sum(_is_request(message) for message in batch))
         for message in batch:
@@ -86,12 +84,12 @@ class _Pipe:
             self._notified(message)
         else:
             try:
-                self._request(message, read_params(message.params), outlet)
-            except Fault as fault:
-                outlet.finish(fault_message(message.id, fault), fault)
+                self._request(message, parse_params(message.params), outlet)
+            except RpcError as fault:
+                outlet.finish(error_response(message.id, fault), fault)
 
-    def _request(self, message: Envelope, read: tuple[Params, Meta], outlet: "_Pipe | _Batch") -> None:
-        modern = read[1].version is not ABSENT or message.method in ONLY_MODERN
+    def _request(self, message: Envelope, read: tuple[RequestParams, RequestMeta], outlet: "_Pipe | _Batch") -> None:
+        modern = read[1].version is not ABSENT or message.method in MODERN_METHODS
         if message.method == "initialize" and not modern:
             self._keep(self._hello(message, outlet))
         elif modern or self._session is None:
@@ -102,8 +100,8 @@ class _Pipe:
     async def _hello(self, message: Envelope, outlet: "_Pipe | _Batch") -> None:
         try:
             session, answer = await self._server.hello(message, self._caller, self._tell)
-        except Fault as fault:
-            outlet.finish(fault_message(message.id, fault), fault)
+        except RpcError as fault:
+            outlet.finish(error_response(message.id, fault), fault)
             return
         before, self._session = self._session, session
         outlet.finish(answer, None)
@@ -130,11 +128,11 @@ class _Pipe:
             if exchange.task is not None and exchange.outlet is not None and exchange.method != "subscriptions/listen"
         }
         if waiting or self._tasks:
-            await asyncio.wait({*waiting, *self._tasks}, timeout=SETTLE_S)
+            await asyncio.wait({*waiting, *self._tasks}, timeout=_SETTLE_S)
 
     async def close(self) -> None:
         for exchange in self._running.all():
-            _drop(exchange)
+            _abandon(exchange)
         if self._session is not None:
             await self._server.goodbye(self._session)
         for task in tuple(self._tasks):
@@ -153,7 +151,7 @@ class _Batch:
     def push(self, message: bytes) -> None:
         self._pipe.push(message)
 
-    def finish(self, message: bytes, fault: Fault | None) -> None:
+    def finish(self, message: bytes, fault: RpcError | None) -> None:
         self._expected -= 1
         if message:
             self._answers.append(message)
@@ -164,7 +162,7 @@ class _Batch:
         self.finish(b"".join(parts), None)
 
 
-def _drop(exchange: Exchange) -> None:
+def _abandon(exchange: Exchange) -> None:
     exchange.outlet = None
     if exchange.task is not None:
         exchange.task.cancel()
@@ -180,13 +178,13 @@ async def serve_stdio(
     """Serves until the input ends or `stop` is set. Owns both descriptors and closes them."""
     ended = asyncio.Event()
     os.set_blocking(write_to, False)
-    widen(write_to)
+    enlarge_pipe(write_to)
     writer = PipeWriter(write_to, ended.set)
     pipe = _Pipe(server, caller, writer)
     framer = LineFramer(server.options.max_body_bytes, pipe.line, pipe.oversized)
-    reading = _Reading(read_from, framer.feed, ended.set)
+    reading = _InputReader(read_from, framer.feed, ended.set)
     try:
-        await _either(ended, stop)
+        await _wait_for_end(ended, stop)
     finally:
         if stop is None or not stop.is_set():
             await pipe.settle()
@@ -194,11 +192,11 @@ async def serve_stdio(
         reading.close()
         await pipe.close()
         await server.aclose()
-        await _flushed(writer)
+        await _flush(writer)
         writer.close()
 
 
-async def _either(ended: asyncio.Event, stop: asyncio.Event | None) -> None:
+async def _wait_for_end(ended: asyncio.Event, stop: asyncio.Event | None) -> None:
     waiting = {asyncio.ensure_future(event.wait()) for event in (ended, stop) if event is not None}
     try:
         await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
@@ -207,16 +205,16 @@ async def _either(ended: asyncio.Event, stop: asyncio.Event | None) -> None:
             task.cancel()
 
 
-async def _flushed(writer: PipeWriter) -> None:
+async def _flush(writer: PipeWriter) -> None:
     """What was answered in time still goes out, if the other end takes it."""
     try:
-        async with asyncio.timeout(FLUSH_S):
+        async with asyncio.timeout(_FLUSH_S):
             await writer.empty()
     except TimeoutError:
         return
 
 
-class _Reading:
+class _InputReader:
     """Reads through the event loop where it can, and in a thread where it cannot, as from a file."""
 
     def __init__(self, descriptor: int, feed: Callable[[bytes], None], ended: Callable[[], None]) -> None:
@@ -238,7 +236,7 @@ class _Reading:
 
 async def _read_file(descriptor: int, feed: Callable[[bytes], None], ended: Callable[[], None]) -> None:
     try:
-        while data := await asyncio.to_thread(os.read, descriptor, READ_SIZE):
+        while data := await asyncio.to_thread(os.read, descriptor, _READ_SIZE):
             feed(data)
     finally:
         os.close(descriptor)

@@ -10,12 +10,12 @@ from importlib import resources
 
 from msgspec import Struct
 
-from toolfold.catalogue.words import fold, text_words
+from toolfold.words import fold_word, text_words
 
 DEFAULT_WEIGHT = 2.0
 
 
-class Part(Struct, frozen=True):
+class _Part(Struct, frozen=True):
     """A sub-capability. `index` is its place in `Taxonomy.parts`, `domain` its domain's place in `Taxonomy.domains`."""
 
     index: int
@@ -27,7 +27,7 @@ class Part(Struct, frozen=True):
     """Names of further domains under which it is shown."""
 
 
-class Domain(Struct, frozen=True):
+class _Domain(Struct, frozen=True):
     """A field of capabilities: a child of the root."""
 
     index: int
@@ -39,8 +39,8 @@ class Domain(Struct, frozen=True):
 class Taxonomy(Struct, frozen=True):
     """`cues` maps a word, or words joined by blanks, to what it speaks for: part `i` as `i`, domain `i` as `-1 - i`."""
 
-    domains: tuple[Domain, ...]
-    parts: tuple[Part, ...]
+    domains: tuple[_Domain, ...]
+    parts: tuple[_Part, ...]
     cues: dict[str, tuple[tuple[int, float], ...]]
     openers: frozenset[str]
     """The first words of cues that are longer than one word."""
@@ -48,17 +48,17 @@ class Taxonomy(Struct, frozen=True):
 
 @cache
 def taxonomy() -> Taxonomy:
-    domains: list[Domain] = []
-    parts: list[Part] = []
+    domains: list[_Domain] = []
+    parts: list[_Part] = []
     cues: dict[str, dict[int, float]] = {}
     folder = resources.files(__package__)
     for file in ("building.toml", "knowledge.toml", "business.toml", "life.toml"):
         for entry in tomllib.loads((folder / file).read_text(encoding="utf-8"))["domain"]:
-            domain = Domain(len(domains), entry["name"], entry["summary"], tuple(entry["tags"].split()))
+            domain = _Domain(len(domains), entry["name"], entry["summary"], tuple(entry["tags"].split()))
             domains.append(domain)
             _add_cues(cues, entry["cues"], -1 - domain.index)
             for name, summary, tags, words, *also in entry["part"]:
-                part = Part(len(parts), domain.index, name, summary, tuple(tags.split()), tuple(also))
+                part = _Part(len(parts), domain.index, name, summary, tuple(tags.split()), tuple(also))
                 parts.append(part)
                 _add_cues(cues, words, part.index)
     openers = frozenset(cue.partition(" ")[0] for cue in cues if " " in cue)
@@ -76,7 +76,7 @@ def _add_cues(cues: dict[str, dict[int, float]], text: str, target: int) -> None
 def _forms(written: str) -> list[str]:
     """How a cue looks after words are folded. A long run of Chinese characters is found by its pairs."""
     if written.isascii():
-        return [" ".join(fold(word) for word in written.split("_"))]
+        return [" ".join(fold_word(word) for word in written.split("_"))]
     return [" ".join(text_words(written))]
 
 

@@ -1,0 +1,178 @@
+"""Agents over a gateway: runs are recorded in the state folder, replayed from there, and resumed.
+
+`Agent` is public. It owns nothing but its record: servers, outputs and scripts are the gateway's.
+"""
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from functools import cache, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import Struct
+
+from toolfold import tokens
+from toolfold.agent.definition import AGENTS_FOLDER, load_agents
+from toolfold.agent.environment import GatewayEnvironment
+from toolfold.agent.planner import AgentDefinition, AgentReport, Planner, RunContext
+from toolfold.agent.record import Event, RunRecord, load_record, new_run_id, summarise_record
+from toolfold.agent.replay import Divergence, RunMemory, diff_records
+from toolfold.errors import ConfigError, ModelError
+from toolfold.model import Model, Prompt, Reply
+from toolfold.models.factory import create_model
+from toolfold.types import LOCAL, Caller
+
+if TYPE_CHECKING:
+    from toolfold import Gateway
+
+_RUNS_FOLDER = "runs"
+_log = logging.getLogger("toolfold.gateway")
+
+
+class ReplayReport(Struct, frozen=True, kw_only=True):
+    """A recorded run, run again."""
+
+    report: AgentReport
+    identical: bool
+    events: int
+    divergences: tuple[Divergence, ...] = ()
+
+    def as_dict(self) -> dict[str, Any]:
+        found: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(self, enc_hook=str))
+        return found
+
+
+class Agent:
+    """One agent on one gateway. `model` is a `Model`, a name, or empty for the configured one."""
+
+    def __init__(
+        self,
+        gateway: "Gateway",
+        name: str = "",
+        *,
+        model: Model | str = "",
+        caller: Caller = LOCAL,
+        listener: Callable[[Event], None] | None = None,
+        definition: AgentDefinition | None = None,
+    ) -> None:
+        self._gateway = gateway
+        self._name = name
+        self._model = model
+        self._caller = caller
+        self._listener = listener
+        self._given = definition
+
+    def check(self) -> None:
+        """Raises `ConfigError` where the agent or its model is not there, before anything runs."""
+        self._model_for(self._definition().model)
+
+    async def run(self, task: str) -> AgentReport:
+        """Does a task. Every step is recorded under the state folder, in `runs/`."""
+        return await self._run(task, new_run_id(), RunMemory())
+
+    async def resume(self, run: str) -> AgentReport:
+        """Goes on with a run that broke off: what it did is remembered, what it was doing is not repeated."""
+        events = load_record(self._file(run))
+        if any(event["event"] == "run.ended" and not event["path"] for event in events):
+            raise ConfigError(
+                f"the run {run} has ended", next_action=f"see it again with: toolfold agent --replay {run}"
+            )
+        definition = msgspec.convert(events[0]["definition"], AgentDefinition)
+        return await self._run(events[0]["task"], new_run_id(), RunMemory(events), definition)
+
+    async def replay(self, record: "str | Path | Sequence[Event]", *, live_tools: bool = False) -> ReplayReport:
+        """Runs a record again with the model's answers from it, and says where it differs. With `live_tools` the
+        commands are done for real."""
+        if isinstance(record, (str, Path)):
+            record = load_record(record if isinstance(record, Path) else self._file(record))
+        memory = RunMemory(record, live_tools=live_tools, goes_on=False)
+        started = [event for event in record if event["event"] == "run.started"]
+        definitions = [msgspec.convert(event["definition"], AgentDefinition) for event in started]
+        kept = RunRecord(listener=self._listener)
+        around = RunContext(
+            world=GatewayEnvironment(self._gateway, self._caller),
+            record=kept,
+            memory=memory,
+            run=started[0]["run"],
+            model_for=lambda _: _RecordedModel(),
+            agents={one.name: one for one in definitions},
+        )
+        report = await Planner(definitions[0], around).run(started[0]["task"])
+        found = tuple(memory.divergences) or tuple(diff_records(record, kept.events))
+        return ReplayReport(report=report, identical=not found, events=len(kept.events), divergences=found)
+
+    def runs(self) -> list[dict[str, Any]]:
+        """The recorded runs, the newest first. What cannot be read is told in the log and left out."""
+        found = []
+        for file in sorted(self._folder.glob("*.jsonl"), reverse=True):
+            try:
+                found.append(summarise_record(file))
+            except ConfigError as error:
+                _log.warning("%s", error.message)
+        return found
+
+    async def _run(
+        self, task: str, run: str, memory: RunMemory, definition: AgentDefinition | None = None
+    ) -> AgentReport:
+        async with AsyncExitStack() as resources:
+            record = RunRecord(self._folder / f"{run}.jsonl", listener=self._listener)
+            resources.callback(record.close)
+            around = RunContext(
+                world=GatewayEnvironment(self._gateway, self._caller),
+                record=record,
+                memory=memory,
+                run=run,
+                model_for=cache(partial(self._model_for, resources=resources)),
+                agents=self._agents(),
+            )
+            return await Planner(definition or self._definition(), around).run(task)
+
+    def _model_for(self, name: str, resources: AsyncExitStack | None = None) -> Model:
+        if self._model and not isinstance(self._model, str):
+            return self._model
+        return create_model(self._gateway.settings.model, name or str(self._model), resources)
+
+    def _definition(self) -> AgentDefinition:
+        if self._given is not None:
+            return self._given
+        agents = self._agents()
+        default = AgentDefinition(agents=tuple(agents))
+        name = self._name or default.name
+        if name not in agents and name != default.name:
+            raise ConfigError(
+                f"there is no agent {name!r}",
+                hints=sorted(agents),
+                next_action=f"write it as {AGENTS_FOLDER / (name + '.md')}, or name one of those in hints",
+            )
+        return agents.get(name, default)
+
+    def _agents(self) -> Mapping[str, AgentDefinition]:
+        settings = self._gateway.settings
+        folders = [settings.project / AGENTS_FOLDER] if settings.project else []
+        return load_agents([*folders, settings.user_home / "agents"])
+
+    @property
+    def _folder(self) -> Path:
+        return self._gateway.settings.home / _RUNS_FOLDER
+
+    def _file(self, run: str) -> Path:
+        if "/" in run or run.startswith("."):
+            raise ConfigError(f"{run!r} is no run", next_action="see `toolfold agent --runs`")
+        return self._folder / f"{run}.jsonl"
+
+
+class _RecordedModel:
+    """Stands in for the model of a replay: its answers come from the record."""
+
+    name = "absent"
+    context_tokens = 0
+    max_output_tokens = 0
+    calls_tools = True
+
+    async def complete(self, prompt: Prompt) -> Reply:
+        raise ModelError("a replay asks no model", next_action="run it live")
+
+    def count_tokens(self, text: str) -> int:
+        return tokens.count(text)

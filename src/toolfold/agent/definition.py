@@ -1,0 +1,125 @@
+"""Agents as files: Markdown with front matter, found in `.toolfold/agents/`. The text below it is the agent's prompt.
+
+    ---
+    name: reader
+    description: Reads files and tells what is in them.
+    model: anthropic:claude-haiku-4-5
+    tools: ["files.*", "git.git_log"]
+    limits: {steps: 10, calls: 20}
+    thresholds: {tool_response_max_bytes: 20000}
+    ---
+    You read files. Quote exactly.
+
+Every key is optional; the name is otherwise the file's. What is wrong is told with the file and the key.
+"""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Struct, field
+
+from toolfold.agent.budgets import Budgets
+from toolfold.agent.planner import AgentDefinition
+from toolfold.config.sections import Extraction
+from toolfold.errors import ConfigError
+
+AGENTS_FOLDER = Path(".toolfold") / "agents"
+_FILE_MAX_BYTES = 1024 * 1024
+_STORE_THRESHOLDS = ("tool_response_max_bytes", "tool_response_max_tokens")
+
+
+class _FrontMatter(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The front matter, checked."""
+
+    name: str = ""
+    description: str = ""
+    model: str = ""
+    tools: tuple[str, ...] = ("*",)
+    agents: tuple[str, ...] = ()
+    limits: dict[str, float] = field(default_factory=dict)
+    thresholds: dict[str, int] = field(default_factory=dict)
+    sandbox: bool = True
+
+
+def load_agents(folders: Iterable[Path]) -> dict[str, AgentDefinition]:
+    """The agents of all folders; of two with one name the first counts."""
+    found: dict[str, AgentDefinition] = {}
+    for folder in folders:
+        for file in sorted(folder.glob("*.md")) if folder.is_dir() else ():
+            definition = load_agent(file)
+            found.setdefault(definition.name, definition)
+    return found
+
+
+def load_agent(file: Path) -> AgentDefinition:
+    try:
+        text = file.read_text(encoding="utf-8") if file.stat().st_size <= _FILE_MAX_BYTES else None
+    except (OSError, UnicodeDecodeError) as error:
+        raise _file_error(file, str(error)) from error
+    if text is None:
+        raise _file_error(file, "it is larger than 1 MiB")
+    front, prompt = _split_front_matter(file, text)
+    return AgentDefinition(
+        name=front.name or file.stem,
+        description=front.description,
+        prompt=prompt.strip(),
+        model=front.model,
+        tools=front.tools,
+        agents=front.agents,
+        sandbox=front.sandbox,
+        budgets=_parse_budgets(file, front.limits),
+        thresholds=_check_thresholds(file, front.thresholds),
+    )
+
+
+def _split_front_matter(file: Path, text: str) -> tuple[_FrontMatter, str]:
+    lines = text.lstrip("\ufeff").splitlines()
+    if not lines or lines[0].strip() != "---":
+        return _FrontMatter(), text
+    ends = [number for number, line in enumerate(lines[1:], 1) if line.strip() == "---"]
+    if not ends:
+        raise _file_error(file, "its front matter has no end: a second line of ---")
+    import yaml
+
+    try:
+        value: Any = yaml.safe_load("\n".join(lines[1 : ends[0]])) or {}
+        if isinstance(value, dict):
+            value = {key: _as_list(key, given) for key, given in value.items()}
+        front = msgspec.convert(value, _FrontMatter)
+    except (yaml.YAMLError, msgspec.ValidationError) as error:
+        raise _file_error(file, str(error)) from error
+    return front, "\n".join(lines[ends[0] + 1 :])
+
+
+def _as_list(key: Any, given: Any) -> Any:
+    """`tools: git.*, files.*` is the same as a list."""
+    if key in ("tools", "agents") and isinstance(given, str):
+        return [part.strip() for part in given.split(",") if part.strip()]
+    return given
+
+
+def _parse_budgets(file: Path, limits: dict[str, float]) -> Budgets:
+    known = {one.name: one for one in msgspec.structs.fields(Budgets)}
+    for key, value in limits.items():
+        if key not in known:
+            raise _file_error(file, f"limits.{key} is unknown; known are {', '.join(known)}")
+        if value <= 0:
+            raise _file_error(file, f"limits.{key} must be more than nothing")
+    whole = {key: value if key in ("seconds", "cost") else int(value) for key, value in limits.items()}
+    return Budgets(**whole)  # type: ignore[arg-type]  # checked above, key by key
+
+
+def _check_thresholds(file: Path, given: dict[str, int]) -> dict[str, int]:
+    known = (*_STORE_THRESHOLDS, *Extraction.__struct_fields__)
+    for key, value in given.items():
+        if key not in known:
+            raise _file_error(file, f"thresholds.{key} is unknown; known are {', '.join(known)}")
+        if value < 0:
+            raise _file_error(file, f"thresholds.{key} must not be negative")
+    return given
+
+
+def _file_error(file: Path, problem: str) -> ConfigError:
+    return ConfigError(f"the agent file {file} cannot be used: {problem}", next_action="mend the file, or remove it")

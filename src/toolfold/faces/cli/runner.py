@@ -1,0 +1,54 @@
+"""What the commands share: settings from the global options, and one event loop around an open gateway."""
+
+import argparse
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from toolfold.config import Settings
+from toolfold.gateway import Gateway
+
+T = TypeVar("T")
+
+
+def load_settings(arguments: argparse.Namespace, *, require_servers: bool = True) -> Settings:
+    settings = Settings.load(arguments.config, home=arguments.home, require_servers=require_servers)
+    if settings.telemetry.logs == "json":
+        from toolfold.telemetry.logs import level_of, log_as_json
+
+        log_as_json(level_of(arguments.verbose))
+    return settings
+
+
+def run_with_gateway(
+    settings: Settings,
+    work: Callable[[Gateway], Awaitable[T]],
+    *,
+    fast: bool = False,
+    create: bool = True,
+    keep_outputs: bool = False,
+) -> T:
+    """Runs `work` with an open gateway. `fast` takes uvloop where there is one: worth its import where servers talk.
+
+    With `keep_outputs` what is stored outlives the command, so that the next one can ask for it.
+    """
+
+    async def main() -> T:
+        async with Gateway(settings, create=create, keep_outputs=keep_outputs) as gateway:
+            return await work(gateway)
+
+    with asyncio.Runner(loop_factory=loop_factory() if fast else None) as runner:
+        return runner.run(main())
+
+
+def run_with_catalogue(arguments: argparse.Namespace, work: Callable[[Gateway], Awaitable[T]]) -> T:
+    """Runs `work` on a catalogue that is there. Looking makes no files and needs no configured server."""
+    return run_with_gateway(load_settings(arguments, require_servers=False), work, create=False)
+
+
+def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    return uvloop.new_event_loop

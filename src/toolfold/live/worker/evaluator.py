@@ -1,0 +1,158 @@
+"""Runs a person's code in the session's names: an expression, or statements as at a prompt.
+
+A top-level `await` runs on an event loop that lives as long as the evaluation; tasks left over are cancelled with it.
+Whatever the code raises becomes the envelope's error.
+"""
+
+import ast
+import builtins
+import inspect
+import sys
+from typing import Any
+
+from toolfold.live.worker.bounded_repr import safe_repr
+from toolfold.live.worker.exceptions import error_section, user_frames
+from toolfold.live.worker.limits import REPR_MAX
+from toolfold.live.worker.originals import BUILTINS, Attempt
+from toolfold.live.worker.sources import SourceCache
+from toolfold.live.worker.streams import Streams
+
+globals()["__builtins__"] = BUILTINS
+
+_AWAIT = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+_FUTURE_FLAGS = 0x1FFF000  # the compiler flags of `from __future__ import …`, which stay for the session
+_eval = eval
+_compile = compile
+_gettrace, _settrace = sys.gettrace, sys.settrace
+_getprofile, _setprofile = sys.getprofile, sys.setprofile
+
+
+class Evaluator:
+    """The names of a session, and how code runs among them."""
+
+    def __init__(self, names: dict[str, Any], sources: SourceCache, streams: Streams) -> None:
+        self.names = names
+        self.sources = sources
+        self._streams = streams
+        self._flags = 0
+        self._trace: Any = None
+        self._profile: Any = None
+
+    def value_of(self, expression: str) -> Any:
+        """The value of an expression, without capture and without `await`: for `inspect`, in a forked child."""
+        code = _compile(expression.strip(), "<inspect>", "eval", self._flags, dont_inherit=True)
+        return _eval(code, self.names)
+
+    def evaluate(self, expression: str) -> dict[str, Any]:
+        """`eval_expr`."""
+
+        def run() -> str:
+            text = expression.strip()
+            code = _compile(text, self.sources.add(text), "eval", self._flags | _AWAIT, dont_inherit=True)
+            return safe_repr(self._run(code), REPR_MAX, user_code=True)
+
+        return self._answer(run)
+
+    def execute(self, text: str) -> dict[str, Any]:
+        """Statements. The value of a last expression is shown as a prompt would, and kept as `_`."""
+        return self._answer(lambda: self._statements(text))
+
+    def interact(self, text: str) -> dict[str, Any]:
+        """As `execute`, for a person at a terminal: output and tracebacks go there at once."""
+        attempt = Attempt()
+        shown: str | None = None
+        self._resume()
+        with attempt:
+            shown = self._statements(text)
+        self._suspend()
+        if attempt.error is not None:
+            if type(attempt.error) is not SystemExit:
+                self._print_traceback(attempt.error)
+            self._keep_error(attempt.error)
+            return {"ok": False, "error": error_section(attempt.error)}
+        if shown is not None:
+            self._streams.out.write(shown + "\n")
+        self._streams.flush()
+        return {"ok": True, "result": {"value_repr": shown, "stdout": "", "stderr": ""}}
+
+    def _answer(self, run: Any) -> dict[str, Any]:
+        attempt = Attempt()
+        shown: str | None = None
+        self._streams.capture()
+        self._resume()
+        with attempt:
+            shown = run()
+        self._suspend()
+        out, err = self._streams.release()
+        if attempt.error is not None:
+            self._keep_error(attempt.error)
+            return {"ok": False, "error": {**error_section(attempt.error), "stdout": out, "stderr": err}}
+        return {"ok": True, "result": {"value_repr": shown, "stdout": out, "stderr": err}}
+
+    def _statements(self, text: str) -> str | None:
+        name = self.sources.add(text)
+        flags = self._flags | _AWAIT
+        tree = _compile(text, name, "exec", flags | ast.PyCF_ONLY_AST, dont_inherit=True)
+        last = tree.body.pop() if tree.body and type(tree.body[-1]) is ast.Expr else None
+        codes = []
+        if tree.body:
+            codes.append(_compile(tree, name, "exec", flags, dont_inherit=True))
+            self._flags |= codes[0].co_flags & _FUTURE_FLAGS
+        if last is not None:
+            codes.append(_compile(ast.Expression(last.value), name, "eval", flags, dont_inherit=True))
+        value = self._run(*codes)
+        if last is None or value is None:
+            return None
+        vars(builtins)["_"] = value
+        return safe_repr(value, REPR_MAX, user_code=True)
+
+    def _run(self, *codes: Any) -> Any:
+        """The value of the last one. Where one awaits something, all run on one event loop."""
+        if any(code.co_flags & inspect.CO_COROUTINE for code in codes):
+            import asyncio
+
+            with asyncio.Runner() as runner:
+                return runner.run(self._awaited(codes))
+        value = None
+        for code in codes:
+            value = _eval(code, self.names)
+        return value
+
+    async def _awaited(self, codes: tuple[Any, ...]) -> Any:
+        value = None
+        for code in codes:
+            value = _eval(code, self.names)
+            if code.co_flags & inspect.CO_COROUTINE:
+                value = await value
+        return value
+
+    def _resume(self) -> None:
+        """The session's own trace and profile functions see its code and never ours."""
+        if self._trace is not None:
+            _settrace(self._trace)
+        if self._profile is not None:
+            _setprofile(self._profile)
+
+    def _suspend(self) -> None:
+        self._trace, self._profile = _gettrace(), _getprofile()
+        _settrace(None)
+        _setprofile(None)
+
+    def _keep_error(self, error: BaseException) -> None:
+        """As a prompt does, so that the last error can be inspected; `_exc` is a short name for it."""
+        sys.last_type, sys.last_value = type(error), error
+        sys.last_traceback = user_frames(error.__traceback__)
+        vars(sys)["last_exc"] = error
+        vars(builtins)["_exc"] = error
+
+    def _print_traceback(self, error: BaseException) -> None:
+        import traceback
+
+        attempt = Attempt()
+        with attempt:
+            lines = traceback.format_exception(type(error), error, user_frames(error.__traceback__))
+            self._streams.flush()
+            self._streams.err.write("".join(lines))
+            self._streams.flush()
+        if attempt.failed:
+            self._streams.err.write(error_section(error)["message"] + "\n")

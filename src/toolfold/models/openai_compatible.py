@@ -1,0 +1,168 @@
+"""A model behind any endpoint that speaks OpenAI's chat completions: a local server, a proxy, a provider.
+
+A minimal adapter that needs nothing but the HTTP client. Native tool calls where the endpoint has them. The key is
+never shown, and no answer of the endpoint is quoted in an error beyond its first words.
+"""
+
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import msgspec
+
+from toolfold import tokens
+from toolfold.config.secrets import fill
+from toolfold.errors import ConfigError, ModelError
+from toolfold.model import Message, Prompt, Reply, ToolUse, Usage
+from toolfold.models.retry import TransientModelError
+from toolfold.redaction import redact
+from toolfold.wire.http_client import is_loopback
+
+if TYPE_CHECKING:
+    from httpx2 import AsyncClient
+
+    from toolfold.config.sections import Model as ModelSettings
+
+_TRANSIENT_STATUSES = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
+_QUOTE_MAX_CHARS = 300
+_CONTEXT_TOKENS = 32_768
+_MAX_OUTPUT_TOKENS = 4_096
+
+
+class OpenAICompatible:
+    """Implements `toolfold.model.Model`. `base_url` ends before `/chat/completions`, as in `http://127.0.0.1:8080/v1`."""
+
+    def __init__(
+        self,
+        name: str,
+        base_url: str,
+        *,
+        key: str = "",
+        context_tokens: int = _CONTEXT_TOKENS,
+        max_output_tokens: int = _MAX_OUTPUT_TOKENS,
+        calls_tools: bool = True,
+        timeout_s: float = 120.0,
+    ) -> None:
+        parts = urlsplit(base_url)
+        if parts.scheme not in {"http", "https"} or not parts.hostname:
+            raise ConfigError(
+                "[model] base_url is no address", next_action="write one such as http://127.0.0.1:8080/v1"
+            )
+        self.name = f"openai-compatible:{name}"
+        self._name = name
+        self._url = f"{base_url.rstrip('/')}/chat/completions"
+        self._host = parts.hostname
+        self._key = key
+        self.context_tokens = context_tokens
+        self.max_output_tokens = max_output_tokens
+        self.calls_tools = calls_tools
+        self._timeout_s = timeout_s
+        self._kept: AsyncClient | None = None
+
+    @classmethod
+    def configured(cls, settings: "ModelSettings", name: str) -> "OpenAICompatible":
+        """From `[model]`. A name of `openai-compatible:NAME` asks the endpoint for `NAME`."""
+        return cls(
+            name.removeprefix("openai-compatible").removeprefix(":") or "default",
+            settings.base_url,
+            key=fill(settings.key, "[model] key"),
+            context_tokens=settings.context_tokens or _CONTEXT_TOKENS,
+            max_output_tokens=settings.max_output_tokens or _MAX_OUTPUT_TOKENS,
+            calls_tools=settings.calls_tools,
+        )
+
+    def count_tokens(self, text: str) -> int:
+        """By the o200k table: near enough for budgets, and offline."""
+        return tokens.count(text)
+
+    def connection(self) -> "AsyncClient":
+        """What all answers travel by from now on, for the caller to close. Without it, each opens its own."""
+        self._kept = self._client()
+        return self._kept
+
+    def _client(self) -> "AsyncClient":
+        import httpx2
+
+        return httpx2.AsyncClient(trust_env=not is_loopback(self._host), timeout=self._timeout_s)
+
+    async def complete(self, prompt: Prompt) -> Reply:
+        import httpx2
+
+        headers = {"authorization": f"Bearer {self._key}"} if self._key else {}
+        try:
+            async with self._client() if self._kept is None else nullcontext(self._kept) as client:
+                answer = await client.post(self._url, json=self._body(prompt), headers=headers)
+        except (httpx2.HTTPError, httpx2.InvalidURL) as error:
+            raise TransientModelError(
+                f"the model at {self._host} could not be asked: {type(error).__name__}",
+                next_action="see that the endpoint of [model] base_url runs",
+            ) from error
+        if answer.status_code != httpx2.codes.OK:
+            kind = TransientModelError if answer.status_code in _TRANSIENT_STATUSES else ModelError
+            said = redact(answer.text[:_QUOTE_MAX_CHARS], (self._key,))
+            raise kind(f"the model at {self._host} answered {answer.status_code}: {said}")
+        return _decode_reply(answer.content)
+
+    def _body(self, prompt: Prompt) -> dict[str, Any]:
+        body: dict[str, Any] = {"model": self._name, "messages": [_encode_message(item) for item in prompt.messages]}
+        if prompt.max_output_tokens is not None:
+            body["max_tokens"] = prompt.max_output_tokens
+        if prompt.tools:
+            body["tools"] = [
+                {
+                    "type": "function",
+                    "function": {"name": t.name, "description": t.description, "parameters": t.parameters},
+                }
+                for t in prompt.tools
+            ]
+        if prompt.answer_schema is not None:
+            schema = {"name": "answer", "schema": prompt.answer_schema}
+            body["response_format"] = {"type": "json_schema", "json_schema": schema}
+        return body
+
+
+def _encode_message(message: Message) -> dict[str, Any]:
+    """A turn in the endpoint's form."""
+    found: dict[str, Any] = {"role": message.role, "content": message.content}
+    if message.uses:
+        found["tool_calls"] = [
+            {
+                "id": use.id,
+                "type": "function",
+                "function": {"name": use.name, "arguments": msgspec.json.encode(use.arguments).decode()},
+            }
+            for use in message.uses
+        ]
+    if message.role == "tool":
+        found["tool_call_id"] = message.use_id
+    return found
+
+
+def _decode_reply(raw: bytes) -> Reply:
+    """The first choice of an answer. Raises a `ModelError` for anything that is no such answer."""
+    try:
+        body = msgspec.json.decode(raw)
+        choice = body["choices"][0]
+        message = choice["message"]
+        usage = body.get("usage") or {}
+        return Reply(
+            text=str(message.get("content") or ""),
+            uses=tuple(_decode_tool_use(item) for item in message.get("tool_calls") or ()),
+            usage=Usage(int(usage.get("prompt_tokens") or 0), int(usage.get("completion_tokens") or 0)),
+            cut=choice.get("finish_reason") == "length",
+        )
+    except (msgspec.DecodeError, KeyError, IndexError, TypeError, AttributeError, ValueError) as error:
+        raise ModelError("the model's answer is not in the form of chat completions") from error
+
+
+def _decode_tool_use(item: dict[str, Any]) -> ToolUse:
+    """What is no object of arguments goes on under a name that no command has."""
+    function = item["function"]
+    given = function.get("arguments") or "{}"
+    try:
+        arguments = msgspec.json.decode(given) if isinstance(given, str) else given
+    except msgspec.DecodeError:
+        arguments = None
+    if not isinstance(arguments, dict):
+        arguments = {"unreadable": str(given)}
+    return ToolUse(str(item.get("id") or ""), str(function["name"]), arguments)

@@ -1,0 +1,116 @@
+"""Paths into a JSON value, read and written in one way for requests and for references.
+
+`a.b[0]`, `a[-1]`, `items.0.name`; `a[].b`, `a[*].b`, `a.*` for every member; `["odd key"]`, `['odd key']`; `$` for all.
+Values, not schemas: those have their own paths in `schema_walk`. Above: `references.py`, `local/jsonpath.py`.
+"""
+
+import difflib
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+Step = str | int | None
+"""A key, a place, or `None` for every member. A key of digits is a place where there is a list."""
+
+MAX_SIMILAR = 5
+MAX_COMPARED = 2000
+MAX_DEPTH = 6
+
+_STEP = re.compile(
+    r"""(?P<key>(?:\.|\A\.?+)[^.\[\]"]++)|\[(?P<place>-?\d{1,18})\]|(?P<every>\[\*?\])"""
+    r"""|\[(?P<quoted>"(?:[^"\\]|\\.)*+"|'(?:[^'\\]|\\.)*+')\]"""
+)
+_PLAIN = re.compile(r"[A-Za-z_@][\w$@-]*|\$[\w$@-]+")
+_INNER = re.compile(r"""\\.|\"""", re.DOTALL)
+
+
+def parse_path(text: str) -> list[Step] | None:
+    """The steps, or `None` where the text is no path."""
+    rest = re.sub(r"\A\$(?=[.\[]|\Z)", "", text.strip())
+    steps: list[Step] = []
+    position = 0
+    while position < len(rest):
+        found = _STEP.match(rest, position)
+        if found is None:
+            return None
+        if found["key"] is not None:
+            key = found["key"].removeprefix(".")
+            steps.append(None if key == "*" else key)
+        elif found["place"] is not None:
+            steps.append(int(found["place"]))
+        elif found["every"] is not None:
+            steps.append(None)
+        else:
+            try:
+                steps.append(msgspec.json.decode(_double_quoted(found["quoted"]), type=str))
+            except msgspec.DecodeError:
+                return None
+        position = found.end()
+    return steps
+
+
+def _double_quoted(literal: str) -> str:
+    if literal.startswith('"'):
+        return literal
+    signs = {"\\'": "'", '"': '\\"'}
+    return '"' + _INNER.sub(lambda found: signs.get(found[0], found[0]), literal[1:-1]) + '"'
+
+
+def format_path(steps: Sequence[Step]) -> str:
+    """The written form. `read_path` reads it back."""
+    return "".join(map(_format_step, steps)).removeprefix(".") or "$"
+
+
+def _format_step(step: Step) -> str:
+    if isinstance(step, str):
+        return f".{step}" if _PLAIN.fullmatch(step) else f"[{msgspec.json.encode(step).decode()}]"
+    return "[]" if step is None else f"[{step}]"
+
+
+def list_index(step: Step) -> int | None:
+    """The place in a list that a step names; `None` where it names none."""
+    if isinstance(step, str):
+        return int(step) if step.isdecimal() and len(step) < 19 else None
+    return step
+
+
+def resolve_path(value: Any, steps: Sequence[Step]) -> Any:
+    """What is there. Raises `LookupError`."""
+    for number, step in enumerate(steps):
+        if step is None and isinstance(value, dict | list):
+            members = value.values() if isinstance(value, dict) else value
+            return [resolve_path(member, steps[number + 1 :]) for member in members]
+        place = list_index(step)
+        if isinstance(value, dict):
+            value = value[str(step)]
+        elif isinstance(value, list) and place is not None:
+            value = value[place]
+        else:
+            raise LookupError(step)
+    return value
+
+
+def similar_paths(value: Any, wanted: str) -> list[str]:
+    """Paths that exist and are spelled most like the one that was wanted."""
+    known = []
+    for path in _paths(value, (), 0):
+        known.append(format_path(path))
+        if len(known) >= MAX_COMPARED:
+            break
+    return difflib.get_close_matches(wanted, known, n=MAX_SIMILAR, cutoff=0.5) or known[:MAX_SIMILAR]
+
+
+def _paths(value: Any, at: tuple[Step, ...], depth: int) -> Iterator[tuple[Step, ...]]:
+    """All paths, those of one level before the next ones; of a list the first item stands for all."""
+    if depth >= MAX_DEPTH:
+        return
+    below: list[tuple[tuple[Step, ...], Any]] = []
+    if isinstance(value, dict):
+        below = [((*at, key), item) for key, item in value.items()]
+    elif isinstance(value, list) and value:
+        below = [((*at, 0), value[0])]
+    yield from (path for path, _ in below)
+    for path, item in below:
+        yield from _paths(item, path, depth + 1)

@@ -1,0 +1,37 @@
+"""Keeps secrets out of text: the one place that knows how a secret may look once something has printed it.
+
+It is not a search for unknown secrets: whoever calls it says which values are secret. Every layer may import it.
+"""
+
+from collections.abc import Iterable
+
+MASK = "***"
+_SHORTEST = 4
+"""Shorter values are left alone: masking every `1` in a text would hide the text and protect nothing."""
+
+
+def redact(text: str, secrets: Iterable[str], replacement: str = MASK) -> str:
+    """The text without the secrets, also where they stand escaped for a URL or for JSON, or only in single lines."""
+    forms = {form for secret in secrets for form in _spellings(secret) if len(form) >= _SHORTEST}
+    for form in sorted(forms, key=len, reverse=True):
+        text = text.replace(form, replacement)
+    return text
+
+
+def _spellings(secret: str) -> Iterable[str]:
+    if len(secret.strip()) < _SHORTEST:
+        return
+    from json import dumps
+    from urllib.parse import quote, quote_plus
+
+    yield secret
+    yield secret.strip()
+    yield dumps(secret)[1:-1]
+    yield dumps(secret, ensure_ascii=False)[1:-1]
+    plain = secret.encode("utf-8", "replace")
+    yield quote(plain)
+    yield quote(plain, safe="")
+    yield quote_plus(plain)
+    lines = secret.splitlines()
+    if len(lines) > 1:
+        yield from (line.strip() for line in lines if len(line.strip()) >= 2 * _SHORTEST)

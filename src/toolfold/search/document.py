@@ -1,0 +1,112 @@
+"""What of a tool is searchable, and how much each part counts.
+
+A `Document` is a tool as search sees it: its words and its place, nothing that can be called. `fields` gives the words
+for the lexical index with their weights, `tool_text` the sentence for the encoder. The encoder was trained on exactly
+this sentence, so a change here asks for new weights.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from toolfold.types import Path, Tool
+from toolfold.words import search_terms, split_identifier
+
+NAME_WEIGHT = 3.0
+DESCRIPTION_WEIGHT = 1.0
+PARAMETER_WEIGHT = 0.4
+PLACE_WEIGHT = 0.4
+"""Server and category words."""
+
+MAX_PARAMETERS = 64
+MAX_DEPTH = 3
+MAX_TEXT = 4000
+"""Characters of one description that are read; what stands behind is rarely about what a tool does."""
+
+
+class Document(Struct, frozen=True, kw_only=True):
+    """A tool as search sees it."""
+
+    tool_id: str
+    name: str
+    description: str = ""
+    parameters: tuple[tuple[str, str], ...] = ()
+    """Name and description of each, nested ones too."""
+    server: str = ""
+    category: tuple[str, ...] = ()
+    paths: tuple[Path, ...] = ()
+    tags: tuple[str, ...] = ()
+
+
+def document_of(tool: Tool) -> Document:
+    """Reads what is searchable out of a catalogue entry."""
+    definition = tool.definition
+    title = definition.title if definition.title.lower() != definition.name.lower() else ""
+    description = f"{title}. {definition.description}" if title else definition.description
+    return Document(
+        tool_id=tool.tool_id,
+        name=definition.name,
+        description=description,
+        parameters=parameters_of(msgspec.json.decode(definition.input_schema)),
+        server=tool.server,
+        category=tuple(dict.fromkeys(step for path in tool.paths for step in path)),
+        paths=tool.paths,
+        tags=tool.tags,
+    )
+
+
+def parameters_of(schema: Any) -> tuple[tuple[str, str], ...]:
+    """Names and descriptions of the parameters of a JSON Schema, or of a plain list of `{name, description}`."""
+    if isinstance(schema, list):
+        rows = (row for row in schema if isinstance(row, Mapping) and isinstance(row.get("name"), str))
+        found: Iterator[tuple[str, str]] = ((row["name"], _described(row)) for row in rows)
+    else:
+        found = _walk(schema, 0)
+    return tuple(pair for pair, _ in zip(found, range(MAX_PARAMETERS), strict=False))
+
+
+def _walk(schema: Any, depth: int) -> Iterator[tuple[str, str]]:
+    if not isinstance(schema, Mapping) or depth >= MAX_DEPTH:
+        return
+    properties = schema.get("properties")
+    below: list[Any] = []
+    for name, inner in properties.items() if isinstance(properties, Mapping) else ():
+        yield name, _described(inner)
+        below.append(inner)
+    for inner in below:
+        yield from _walk(inner, depth + 1)
+        if isinstance(inner, Mapping):
+            yield from _walk(inner.get("items"), depth + 1)
+
+
+def _described(schema: Any) -> str:
+    text = schema.get("description") if isinstance(schema, Mapping) else None
+    return text[:MAX_TEXT] if isinstance(text, str) else ""
+
+
+def tool_text(tool: Document) -> str:
+    """The sentence the encoder reads: the name in words, the description, the names of the parameters."""
+    name = " ".join(split_identifier(tool.name)).lower()
+    names = " ".join(dict.fromkeys(part.lower() for key, _ in tool.parameters for part in split_identifier(key)))
+    return f"{name}: {tool.description[:MAX_TEXT]} {names}".strip()
+
+
+def weighted_terms(tool: Document) -> dict[str, float]:
+    """Each term of a tool with its weighted count: what the lexical index stores."""
+    counts: dict[str, float] = {}
+    for text, weight in _weighted(tool):
+        for term in search_terms(text):
+            counts[term] = counts.get(term, 0.0) + weight
+    return counts
+
+
+def _weighted(tool: Document) -> Iterator[tuple[str, float]]:
+    yield tool.name, NAME_WEIGHT
+    yield tool.description[:MAX_TEXT], DESCRIPTION_WEIGHT
+    for name, about in tool.parameters:
+        yield name, PARAMETER_WEIGHT
+        yield about, PARAMETER_WEIGHT
+    yield tool.server, PLACE_WEIGHT
+    yield " ".join(tool.category), PLACE_WEIGHT

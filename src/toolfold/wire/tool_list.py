@@ -1,0 +1,136 @@
+"""All tools of a server, page after page, each tool as the exact object that was sent.
+
+What cannot be a tool is left out and said; what is only slightly wrong is kept and said. Above: `connection.py`.
+"""
+
+from collections.abc import Awaitable, Callable
+
+import msgspec
+from msgspec import UNSET, Raw, Struct, UnsetType
+
+from toolfold.errors import RemoteError
+from toolfold.wire.dispatcher import unreadable_answer
+from toolfold.wire.jsonrpc import ABSENT, DECODE_ERRORS, METHOD_NOT_FOUND, parse_string
+from toolfold.wire.types import ToolList, WireOptions
+
+_Request = Callable[[str, Raw | None], Awaitable[Raw]]
+
+
+class _Page(Struct):
+    tools: Raw = ABSENT
+    nextCursor: Raw = ABSENT  # noqa: N815 - the protocol's spelling
+    ttlMs: Raw = ABSENT  # noqa: N815 - as above
+    cacheScope: Raw = ABSENT  # noqa: N815 - as above
+
+
+class _Tool(Struct):
+    name: str
+    inputSchema: Raw | UnsetType = UNSET  # noqa: N815 - as above
+
+
+_page = msgspec.json.Decoder(_Page)
+_tool = msgspec.json.Decoder(_Tool)
+_list = msgspec.json.Decoder(list[Raw])
+
+_END = (b"", b"null", b'""')
+
+
+class _Pages:
+    """What was read so far."""
+
+    def __init__(self) -> None:
+        self.tools: list[Raw] = []
+        self.warnings: list[str] = []
+        self.ttls: list[int] = []
+        self.scopes: set[str] = set()
+        self.size = 0
+
+    def add(self, result: Raw) -> bytes:
+        """Takes a page and gives back the cursor of the next, as JSON."""
+        try:
+            page = _page.decode(result)
+            entries = _list.decode(page.tools) if page.tools is not ABSENT else None
+        except DECODE_ERRORS as error:
+            raise unreadable_answer("tools/list", str(error)) from error
+        if entries is None:
+            raise unreadable_answer("tools/list", "it has no `tools`")
+        for entry in entries:
+            self._add_tool(entry)
+        self.size += memoryview(result).nbytes
+        ttl = _parse_integer(page.ttlMs)
+        if ttl is not None and ttl >= 0:
+            self.ttls.append(ttl)
+        self.scopes.add(parse_string(page.cacheScope) or "private")
+        return bytes(page.nextCursor)
+
+    def _add_tool(self, entry: Raw) -> None:
+        try:
+            tool = _tool.decode(entry)
+        except DECODE_ERRORS as error:
+            self.warnings.append(f"an entry of the list is no tool and was left out: {error}")
+            return
+        if not tool.name:
+            self.warnings.append("a tool without a name was left out")
+            return
+        if tool.inputSchema is UNSET:
+            self.warnings.append(f"the tool {tool.name!r} has no inputSchema")
+        self.tools.append(entry)
+
+    def without_repeats(self) -> None:
+        self.tools = [Raw(text) for text in dict.fromkeys(bytes(tool) for tool in self.tools)]
+
+    def result(self) -> ToolList:
+        scope = "public" if self.scopes == {"public"} else "private"
+        ttl = min(self.ttls) if self.ttls else None
+        return ToolList(tuple(self.tools), ttl, scope, tuple(self.warnings))
+
+
+async def list_tools(request: _Request, options: WireOptions, capabilities: Raw) -> ToolList:
+    """Follows every `nextCursor`, but no cursor twice, and no more than `max_pages` or one frame's cap of bytes."""
+    reading = _Pages()
+    seen: set[bytes] = set()
+    cursor = b""
+    for _ in range(options.max_pages):
+        params = Raw(b'{"cursor":%b}' % cursor) if cursor else None
+        try:
+            result = await request("tools/list", params)
+        except RemoteError as error:
+            if error.rpc_code == METHOD_NOT_FOUND and not seen and "tools" not in _capability_names(capabilities):
+                return ToolList(())
+            raise
+        cursor = reading.add(result)
+        if cursor in _END:
+            return reading.result()
+        if cursor in seen or reading.size > options.max_frame_bytes:
+            reading.warnings.append("the list of tools repeats its pages or has no end; what came so far was kept")
+            break
+        seen.add(cursor)
+    else:
+        reading.warnings.append(f"the list of tools has more than {options.max_pages} pages; the rest was left out")
+    reading.without_repeats()
+    return reading.result()
+
+
+def announces_tool_changes(capabilities: Raw) -> bool:
+    """Whether the server says that it tells when its tools change."""
+    tools = _parse_object(capabilities).get("tools")
+    return bool(isinstance(tools, dict) and tools.get("listChanged"))
+
+
+def _capability_names(capabilities: Raw) -> frozenset[str]:
+    return frozenset(_parse_object(capabilities))
+
+
+def _parse_object(raw: Raw) -> dict[str, object]:
+    try:
+        value = msgspec.json.decode(raw)
+    except DECODE_ERRORS:
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _parse_integer(raw: Raw) -> int | None:
+    try:
+        return msgspec.json.decode(raw, type=int)
+    except DECODE_ERRORS:
+        return None

@@ -1,0 +1,119 @@
+"""The values that go into a connection and come out of it: targets, options, handlers, lists.
+
+Nothing here does anything. Above stand the transports and `Connection`; below only `toolfold.types`.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import BinaryIO
+
+from msgspec import Raw, Struct, field
+
+from toolfold import __version__
+from toolfold.types import OnInput, OnProgress
+
+__all__ = [
+    "LEGACY_VERSIONS",
+    "MODERN_VERSION",
+    "NO_TIMEOUT",
+    "PROMPTS_CHANGED",
+    "RESOURCES_CHANGED",
+    "TOOLS_CHANGED",
+    "Handlers",
+    "HttpTarget",
+    "OnInput",
+    "OnProgress",
+    "OnSpilled",
+    "StdioTarget",
+    "Target",
+    "ToolList",
+    "WireOptions",
+]
+
+MODERN_VERSION = "2026-07-28"
+"""The first version without a handshake, and the only one of that era so far."""
+
+LEGACY_VERSIONS = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
+"""The handshake versions, newest first."""
+
+TOOLS_CHANGED = "notifications/tools/list_changed"
+PROMPTS_CHANGED = "notifications/prompts/list_changed"
+RESOURCES_CHANGED = "notifications/resources/list_changed"
+
+NO_TIMEOUT = float("inf")
+"""A time that never is up."""
+
+OnSpilled = Callable[[BinaryIO], None]
+"""Given the file that holds a whole message, the caller's to close, where the answer was too large to be held."""
+
+
+class StdioTarget(Struct, frozen=True):
+    """A server that we start: its command, and what is added to the small environment that it inherits."""
+
+    command: str
+    args: tuple[str, ...] = ()
+    env: dict[str, str] = field(default_factory=dict)
+    cwd: str | None = None
+
+
+class HttpTarget(Struct, frozen=True):
+    """A server that runs elsewhere. `headers` may hold secrets: they are sent to this origin only, and never shown."""
+
+    url: str
+    headers: dict[str, str] = field(default_factory=dict)
+
+
+Target = StdioTarget | HttpTarget
+
+
+class WireOptions(Struct, frozen=True, kw_only=True):
+    """Limits, and how this client names itself."""
+
+    max_frame_bytes: int = 256 * 1024 * 1024
+    """A larger message is refused, and the connection lives on where that is possible."""
+    spill_directory: str | None = None
+    """Where a message that is too large to be held is put while it arrives; `None`: nowhere."""
+    spill_bytes: int = 4 * 1024 * 1024
+    """A message over this size goes there."""
+    max_output_bytes: int = 2 * 1024 * 1024 * 1024
+    """How large the answer to a tool call may get that goes there and is not read back."""
+    start_timeout_s: float = 30.0
+    """For starting or reaching the server and the handshake together."""
+    request_timeout_s: float = 60.0
+    probe_timeout_s: float = 0.5
+    """How long the era probe is waited for once the server is known to be awake (stdio) or was asked (HTTP)."""
+    close_grace_s: float = 2.0
+    """How long a server may take to end by itself; the same again passes between SIGTERM and SIGKILL."""
+    client_name: str = "toolfold"
+    client_version: str = __version__
+    capabilities: Raw = Raw(b"{}")
+    """What this client declares that it can do. Nothing else is ever claimed."""
+    handshake: Raw | None = None
+    """What a legacy handshake declares instead, for a client that stands for several: a server asks there once, before
+    it is known who will call. Each request then says for itself what its caller can answer."""
+    max_pages: int = 1000
+    max_input_rounds: int = 16
+    """How often a modern server may answer one request with a wish for more input."""
+
+
+class Handlers(Struct, frozen=True, kw_only=True):
+    """Whom to tell what. They run in the event loop and must not block."""
+
+    on_notification: Callable[[str, Raw], None] | None = None
+    """Every notification that belongs to no request: `(method, params)`."""
+    on_request: Callable[[str, Raw], Awaitable[Raw]] | None = None
+    """What a server asks of the client outside a request that has its own `on_input`."""
+    on_stderr: Callable[[str], None] | None = None
+    """One line of a stdio server's stderr."""
+    on_noise: Callable[[str], None] | None = None
+    """Something a server sent that is no usable message, shortened."""
+    on_closed: Callable[[str], None] | None = None
+    """The connection ended without `aclose()`: the reason."""
+
+
+class ToolList(Struct, frozen=True):
+    """All tools of a server, each as the exact JSON object it sent."""
+
+    tools: tuple[Raw, ...]
+    ttl_ms: int | None = None
+    cache_scope: str = "private"
+    warnings: tuple[str, ...] = ()
