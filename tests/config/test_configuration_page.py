@@ -28,7 +28,7 @@ def test_the_example_loads_and_shows_the_defaults(tmp_path: Path) -> None:
 
 def test_every_key_setting_and_client_is_on_the_page() -> None:
     text = PAGE.read_text("utf-8")
-    settings = [f"`{section}.{key}`" for section, keys in SECTIONS.items() for key in keys]
+    settings = [f"`{name}.{key}`" for name, section in SECTIONS.items() for key in section.__struct_fields__]
     for word in [*settings, *(f"`{key}`" for key in ALL_KEYS), *(f"`{client}`" for client in CLIENTS)]:
         assert word in text
 

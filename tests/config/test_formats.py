@@ -8,10 +8,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from toolfold.config import server_names as names
-from toolfold.config import toml_writer as tomlwrite
-from toolfold.config.jsonc import JsonDocument, JsonError
-from toolfold.config.toml_positions import TomlPositions
+from toolfold.config import servers as names
+from toolfold.config import toml as tomlwrite
+from toolfold.config.clients.import_plan import _unique_name
+from toolfold.config.jsonc import _JsonDocument, _JsonError
+from toolfold.config.toml import TomlPositions
 from toolfold.config.validation import KeyPath
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))
@@ -49,12 +50,12 @@ def test_every_key_of_a_toml_text_has_its_true_place(content: dict[str, Any]) ->
     text = tomlwrite.format_table(("root",), content)
     places = TomlPositions(text)
     for path in all_paths({"root": content}):
-        offset = places.offsets[path]
+        offset = places.scan.offsets[path]
         last = path[-1]
         if isinstance(last, str):
             rest = text[offset:]
             assert rest.startswith((tomlwrite._key(last), "root"))
-    assert set(places.offsets) == set(all_paths({"root": content}))
+    assert set(places.scan.offsets) == set(all_paths({"root": content}))
 
 
 def test_places_are_found_in_toml_as_people_write_it() -> None:
@@ -96,8 +97,8 @@ k = "\\"[x]\\""
         ("a", "items", 1, "sub", "k"): (19, 1),
     }.items():
         assert places.locate(path) == place, path
-    assert set(all_paths(data)) == set(places.offsets)
-    assert [header.path for header in places.headers] == [
+    assert set(all_paths(data)) == set(places.scan.offsets)
+    assert [header.path for header in places.scan.headers] == [
         ("a", "b"),
         ("a", "items", 0),
         ("a", "items", 1),
@@ -137,7 +138,7 @@ JSON: st.SearchStrategy[Any] = st.recursive(
 @settings(deadline=None)
 def test_json_with_comments_is_read_and_every_place_in_it_is_true(value: Any, data: st.DataObject) -> None:
     text = commented(value, data.draw)
-    document = JsonDocument(text)
+    document = _JsonDocument(text)
     assert document.value == value
     for path in all_paths(value):
         span = document.span(path)
@@ -145,7 +146,7 @@ def test_json_with_comments_is_read_and_every_place_in_it_is_true(value: Any, da
         inner = value
         for part in path:
             inner = inner[part]
-        assert JsonDocument(text[span[0] : span[1]]).value == inner
+        assert _JsonDocument(text[span[0] : span[1]]).value == inner
         line, column = document.locate(path) or (0, 0)
         rest = "\n".join(text.split("\n")[line - 1 :])[column - 1 :]
         assert isinstance(path[-1], int) or rest.startswith(json.dumps(path[-1]))
@@ -159,8 +160,8 @@ def test_any_text_is_json_or_a_json_error_and_plain_json_is_never_refused(text: 
         expected = None
     offset, found = 0, None
     try:
-        found = JsonDocument(text).value
-    except JsonError as error:
+        found = _JsonDocument(text).value
+    except _JsonError as error:
         offset = error.offset
     assert 0 <= offset <= len(text)
     assert expected is None or found == expected
@@ -173,7 +174,7 @@ def test_a_cleaned_name_is_valid_and_stays_as_it_is(name: str, suffix: str) -> N
     assert names.clean_name(clean) == clean
     taken: set[str] = set()
     for _ in range(4):
-        unique = names.unique_name(clean, taken, suffix)
+        unique = _unique_name(clean, taken, suffix)
         assert names.is_valid_name(unique)
         assert unique.casefold() not in taken
         taken.add(unique.casefold())
@@ -182,4 +183,4 @@ def test_a_cleaned_name_is_valid_and_stays_as_it_is(name: str, suffix: str) -> N
 def test_names_are_cleaned_in_a_readable_way() -> None:
     assert names.clean_name("Café Münster") == "Cafe-Munster"
     assert names.clean_name("io.github.user/server") == "io-github-user-server"
-    assert len(names.clean_name("x" * 100)) == names.MAX_LENGTH
+    assert len(names.clean_name("x" * 100)) == names.MAX_NAME_LENGTH

@@ -7,10 +7,10 @@ from client_machine import Machine, servers
 
 from toolfold.config.clients import (
     CLIENTS,
-    locations,
     plan_import,
     read_client_file,
 )
+from toolfold.config.clients.discovery import _locations
 from toolfold.errors import ConfigError
 
 
@@ -66,7 +66,7 @@ def machine(tmp_path: Path) -> Machine:
 def test_each_client_is_looked_for_where_its_documentation_says(
     platform: str, home: str, environ: dict[str, str], expected: dict[str, list[str]]
 ) -> None:
-    found = locations(platform, home, environ, "/p")
+    found = _locations(platform, home, environ, "/p")
     assert {location.client for location in found} == set(CLIENTS)
     for client, paths in expected.items():
         assert [str(location.path) for location in found if location.client == client] == paths
@@ -82,7 +82,7 @@ def test_each_client_is_looked_for_where_its_documentation_says(
     ],
 )
 def test_vs_code_is_looked_for_in_all_its_editions_and_profiles(platform: str, home: str, user: str) -> None:
-    found = [str(item.path) for item in locations(platform, home, {}, "/p") if item.client == "vscode"]
+    found = [str(item.path) for item in _locations(platform, home, {}, "/p") if item.client == "vscode"]
     assert user in found
     assert user.replace("Code", "Code - Insiders", 1) in found
     assert user.replace("Code", "VSCodium", 1) in found

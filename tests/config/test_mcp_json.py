@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from toolfold.config import Settings
-from toolfold.config import toml_writer as tomlwrite
+from toolfold.config import toml as tomlwrite
 from toolfold.errors import ConfigError
 
 

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from toolfold.audit.redaction import Redactor
 from toolfold.config import Settings, missing, redact, resolve
-from toolfold.config.secret_detection import find_plain_secrets, is_secret_name, redact_secrets
-from toolfold.config.secrets import _input_variable, _parse_env_file
+from toolfold.config.secrets import _input_variable, _parse_env_file, find_plain_secrets, is_secret_name, redact_secrets
 from toolfold.config.sections import Model
 from toolfold.errors import SecretNotFound
 from toolfold.types import ServerSpec

@@ -74,7 +74,7 @@ def test_every_key_of_the_documented_file_is_read(tmp_path: Path) -> None:
         {"LEVEL": "debug"},
     )
     assert (git.call_timeout_s, git.start_timeout_s, git.cwd) == (5.0, 30.0, str(tmp_path))
-    assert (shop.transport, shop.url, shop.call_timeout_s) == ("http", "https://shop.example/mcp", 7.5)
+    assert (shop.transport, shop.url, shop.call_timeout_s) == ("http", "https://shop.example/mcp", None)
     assert shop.headers == {"X-Team": "a", "Authorization": "Bearer ${SHOP_TOKEN}"}
     assert (pets.transport, pets.document, pets.url) == (
         "openapi",
@@ -287,10 +287,12 @@ def test_the_environment_overrides_settings_and_is_checked(tmp_path: Path) -> No
         tmp_path,
         SERVER + "[limits]\ncall_timeout_s = 5\n",
         TOOLFOLD_LIMITS__CALL_TIMEOUT_S="30",
+        TOOLFOLD_LIMITS__START_TIMEOUT_S="9",
         TOOLFOLD_MODEL__NAME="a:b",
         TOOLFOLD_INPUT_SOME__THING="x",
     )
-    assert (settings.limits.call_timeout_s, settings.servers[0].call_timeout_s, settings.model.name) == (30, 30, "a:b")
+    assert (settings.limits.call_timeout_s, settings.limits.start_timeout_s, settings.model.name) == (30, 9, "a:b")
+    assert (settings.servers[0].call_timeout_s, settings.servers[0].start_timeout_s) == (None, 9)
     wrong = refused(tmp_path, SERVER, TOOLFOLD_LIMITS__CALL_TIMEOUT_S="soon")
     assert "environment: TOOLFOLD_LIMITS__CALL_TIMEOUT_S: expected a number" in wrong.message
     typo = refused(tmp_path, SERVER, TOOLFOLD_LIMITS__CAL_TIMEOUT="3")

@@ -4,11 +4,26 @@
 in `toolfold.config.clients` and is loaded only by those who use it.
 """
 
-from toolfold.config.secrets import fill, missing, redact, resolve
-from toolfold.config.sections import Audit, CallerKey, Limits, MetadataRule, Model, Outputs, Policy, Telemetry, Trust
+from toolfold.config.secrets import fill, missing, resolve
+from toolfold.config.sections import (
+    LOCAL_NAME,
+    MIN_KEY_LENGTH,
+    Audit,
+    CallerKey,
+    Limits,
+    MetadataRule,
+    Model,
+    Outputs,
+    Policy,
+    Telemetry,
+    Trust,
+)
 from toolfold.config.settings import Settings
+from toolfold.redaction import redact
 
 __all__ = [
+    "LOCAL_NAME",
+    "MIN_KEY_LENGTH",
     "Audit",
     "CallerKey",
     "Limits",

@@ -1,6 +1,7 @@
-"""Writes configuration files safely: whole or not at all, and never over a file that has no backup.
+"""Reads configuration files as text, and writes them safely: whole or not at all, never over a file without a backup.
 
-A link is followed, so that the file it leads to changes and the link stays.
+Read is UTF-8, with or without a byte order mark and with any line ends. On writing a link is followed, so that the file
+it leads to changes and the link stays. Above: the reader and the import.
 """
 
 import contextlib
@@ -14,9 +15,10 @@ from pathlib import Path
 from toolfold.config.validation import syntax_error
 from toolfold.errors import ConfigError
 
-# --- Reads a configuration file as text: UTF-8 with or without a mark, any line ends, and clear words for the rest.
-
+PRIVATE_MODE = 0o600
+PUBLIC_MODE = 0o644
 _MAX_BYTES = 64 * 1024**2
+_BACKUP = re.compile(r"(?P<name>.+)\.(?P<stamp>\d{8}-\d{6})(?:-(?P<number>\d+))?\.bak")
 
 
 def read_text(path: Path) -> str:
@@ -25,15 +27,12 @@ def read_text(path: Path) -> str:
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise syntax_error(str(path), "the file is UTF-16, and only UTF-8 can be read: save it as UTF-8")
     try:
-        text = data.decode("utf-8-sig")
+        return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        before = data[: error.start]
-        line = before.count(b"\n") + 1
-        column = error.start - (before.rfind(b"\n") + 1) + 1
-        raise syntax_error(
-            str(path), "the file is not UTF-8 here: save it as UTF-8", line=line, column=column
-        ) from None
-    return text
+        # Latin-1 gives a character a byte, so the offset stays true.
+        line, column = line_and_column(data[: error.start].decode("latin-1"), error.start)
+        message = "the file is not UTF-8 here: save it as UTF-8"
+        raise syntax_error(str(path), message, line=line, column=column) from None
 
 
 def _read_bytes(path: Path) -> bytes:
@@ -44,6 +43,7 @@ def _read_bytes(path: Path) -> bytes:
                 f"{path} is a directory, not a configuration file",
                 next_action=f"Name the file, such as {path / 'toolfold.toml'}.",
             )
+        # Reading a pipe or a device could wait for ever.
         if not stat.S_ISREG(status.st_mode):
             raise ConfigError(f"{path} is not a regular file", next_action="Name a toolfold.toml or mcp.json file.")
         if status.st_size > _MAX_BYTES:
@@ -54,7 +54,7 @@ def _read_bytes(path: Path) -> bytes:
             f"there is no file {path}",
             next_action="Check the path, or run `toolfold import` to make a configuration from an MCP client's.",
         ) from None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the path
         reason = getattr(error, "strerror", None) or error
         raise ConfigError(
             f"{path} cannot be read: {reason}", next_action="Check the path and its permissions."
@@ -63,11 +63,7 @@ def _read_bytes(path: Path) -> bytes:
 
 def path_exists(path: Path) -> bool:
     """Whether something is there. What may not be looked at counts as absent."""
-    try:
-        path.stat()
-    except (OSError, ValueError):
-        return False
-    return True
+    return os.path.exists(path)  # noqa: PTH110 - `Path.exists` raises where a folder may not be read
 
 
 def line_and_column(text: str, offset: int) -> tuple[int, int]:
@@ -75,20 +71,16 @@ def line_and_column(text: str, offset: int) -> tuple[int, int]:
     return text.count("\n", 0, offset) + 1, offset - text.rfind("\n", 0, offset)
 
 
-PRIVATE_MODE = 0o600
-PUBLIC_MODE = 0o644
-_BACKUP = re.compile(r"(?P<name>.+)\.(?P<stamp>\d{8}-\d{6})(?:-(?P<number>\d+))?\.bak")
-
-
 def write_atomically(path: Path, data: bytes, mode: int) -> None:
     """Puts the data in place under the path in one step. The old content stays if anything fails."""
     real = Path(os.path.realpath(path))
+    # In the same folder: a rename is atomic only within one file system.
     temporary = real.with_name(f".{real.name}.{os.getpid()}.{secrets.token_hex(4)}.tmp")
     try:
         real.parent.mkdir(parents=True, exist_ok=True)
         _create(temporary, data, mode)
         if path_exists(real):
-            _keep_owner(real, temporary)
+            _copy_owner(real, temporary)
         temporary.replace(real)
     except OSError as error:
         raise ConfigError(
@@ -120,24 +112,20 @@ def create_backup(path: Path, *, now: float | None = None) -> Path:
 
 def backups(path: Path) -> list[Path]:
     """The backups beside the file, the newest first."""
-    found = [
+    stamped = [
         (match.group("stamp"), int(match.group("number") or 1), item)
         for item in path.parent.glob("*.bak")
         if (match := _BACKUP.fullmatch(item.name)) and match.group("name") == path.name
     ]
-    return [item for _, _, item in sorted(found, reverse=True)]
-
-
-def _original_of(backup: Path) -> Path | None:
-    match = _BACKUP.fullmatch(backup.name)
-    return backup.with_name(match.group("name")) if match else None
+    return [item for _, _, item in sorted(stamped, reverse=True)]
 
 
 def restore(backup: Path, target: Path | None = None, *, now: float | None = None) -> Path | None:
-    """Brings a backup's content back. What stands there now is backed up first; that copy is the answer."""
-    target = target or _original_of(backup)
-    if target is None:
+    """Brings a backup's content back. Where the target exists, it is backed up first and that copy is returned."""
+    match = _BACKUP.fullmatch(backup.name)
+    if target is None and match is None:
         raise ConfigError(f"{backup} is not named like a backup", next_action="Say which file to restore.")
+    target = target or backup.with_name(match.group("name") if match else "")
     try:
         data, mode = backup.read_bytes(), backup.stat().st_mode & 0o777
     except OSError as error:
@@ -161,7 +149,7 @@ def _create(path: Path, data: bytes, mode: int) -> None:
     path.chmod(mode)
 
 
-def _keep_owner(old: Path, new: Path) -> None:
+def _copy_owner(old: Path, new: Path) -> None:
     status = old.stat()
     if hasattr(os, "chown"):
         with contextlib.suppress(OSError):

@@ -1,6 +1,8 @@
-"""How to come by the programs that servers are commonly started with. For error messages; nothing is looked up."""
+"""How to install the programs that servers are commonly started with. For error messages; nothing is looked up."""
 
 from pathlib import PurePath
+
+__all__ = ["install_hint"]
 
 _COMMON = {
     "npx": "install Node.js, which brings npx",

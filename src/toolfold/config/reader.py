@@ -1,28 +1,42 @@
-"""Reads one configuration file, `toolfold.toml` or an `mcp.json`, into checked parts.
+"""Finds a configuration and reads it: `toolfold.toml` or an `mcp.json`, with the environment's overrides, checked.
 
-All problems of a file are collected and raised together. Above: `Settings.load`. Below: the checks and the parsers.
+All problems of a file are collected and raised together. State never lands beside a project's files, and two
+configurations never share state. Above: `Settings.load`. Below: the checks and the parsers.
 """
 
 import contextlib
+import os
 import re
 from collections.abc import Mapping
+from functools import reduce
+from hashlib import sha256
+from operator import getitem
 from pathlib import Path
 from typing import Any
 
-from msgspec import Struct, field
+from msgspec.structs import replace
 
-from toolfold.config import server_names as names
-from toolfold.config import validation as check
-from toolfold.config.callers import read_callers, read_policies
-from toolfold.config.dialects import Dialect, input_defaults, normalise
-from toolfold.config.files import line_and_column, path_exists, read_text
-from toolfold.config.jsonc import JsonDocument, JsonError
-from toolfold.config.sections import COST, SECTIONS, TOOL_LIMITS, Bounds, CallerKey, Limits, MetadataRule, Policy
-from toolfold.config.servers import ServerContext, build_server
-from toolfold.config.toml_positions import TomlPositions
-from toolfold.config.validation import Checker, KeyPath, Locator, Problem, closest_match, describe_type, syntax_error
+from toolfold.config.dialects import input_defaults, normalise_table, servers_key
+from toolfold.config.files import path_exists, read_text
+from toolfold.config.folders import CLIENT_FOLDERS, expand_home, home_folder, toolfold_home
+from toolfold.config.jsonc import is_json, parse_json
+from toolfold.config.sections import (
+    LOCAL_NAME,
+    MIN_KEY_LENGTH,
+    PATTERN_KINDS,
+    SECTIONS,
+    CallerKey,
+    Limits,
+    MetadataRule,
+    Policy,
+)
+from toolfold.config.servers import NAME_RULE, ServerContext, build_server, clean_name, is_valid_name
+from toolfold.config.toml import TomlPositions, parse_toml
+from toolfold.config.validation import Checker, KeyPath, closest_match, describe_type, settings_of, syntax_error
+from toolfold.errors import ConfigError
 from toolfold.types import ServerSpec
 
+_PROJECT_FILES = ("toolfold.toml", ".mcp.json", "mcp.json")
 _TOP_LEVEL = ("servers", "policy", "callers", "tools", *SECTIONS)
 _RENAMED = {
     "mcpServers": "servers",
@@ -31,280 +45,275 @@ _RENAMED = {
     "caller": "callers",
     "output": "outputs",
 }
-ADD_SERVER = (
-    'Add a server, such as [servers.git] with command = "mcp-server-git", or run `toolfold import` to take over '
-    "those of an MCP client."
-)
-
-_TOML_PLACE = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
-
-
-class ParsedConfig(Struct, kw_only=True):
-    """What a file says, checked. `sections` holds plain settings by section and key."""
-
-    servers: tuple[ServerSpec, ...] = ()
-    sections: dict[str, dict[str, Any]] = field(default_factory=dict)
-    policies: tuple[Policy, ...] = ()
-    callers: tuple[CallerKey, ...] = ()
-    rules: tuple[MetadataRule, ...] = ()
-    warnings: tuple[Problem, ...] = ()
-
-
-def read_config(path: Path, around: ServerContext, overrides: dict[str, dict[str, Any]]) -> ParsedConfig:
-    """Reads the file in the form its name or its first character says."""
-    text = read_text(path)
-    if is_json(path, text):
-        return _read_json(path, text, around, overrides)
-    return _read_toml(path, text, around, overrides)
-
-
-def is_json(path: Path, text: str) -> bool:
-    if path.suffix.casefold() in {".json", ".jsonc", ".json5"}:
-        return True
-    return path.suffix.casefold() != ".toml" and text.lstrip().startswith("{")
-
-
-def parse_toml(path: Path, text: str) -> dict[str, Any]:
-    """The text's values. What `tomllib` refuses becomes a `ConfigError` with its place."""
-    import tomllib
-
-    try:
-        return tomllib.loads(text)
-    except RecursionError:
-        raise syntax_error(str(path), "the nesting is too deep") from None
-    except ValueError as error:
-        message = str(error)
-        match = _TOML_PLACE.search(message)
-        line, column = line_and_column(text, len(text))
-        if match and match.group(1):
-            line, column = int(match.group(1)), int(match.group(2))
-        if not isinstance(error, tomllib.TOMLDecodeError):
-            raise syntax_error(str(path), "a number has too many digits") from None
-        what = _TOML_PLACE.sub("", message)
-        raise syntax_error(str(path), f"not valid TOML: {what}", line=line, column=column) from None
-
-
-def parse_json(path: Path, text: str) -> JsonDocument:
-    """The text's values and places. What is not JSON becomes a `ConfigError` with its place."""
-    try:
-        return JsonDocument(text)
-    except JsonError as error:
-        line, column = line_and_column(text, error.offset)
-        raise syntax_error(str(path), f"not valid JSON: {error}", line=line, column=column) from None
-
-
-def toml_locator(text: str) -> Locator:
-    """Finds places in the text; scans it when first asked."""
-    places: list[TomlPositions] = []
-
-    def locate(path: KeyPath) -> tuple[int, int] | None:
-        if not places:
-            places.append(TomlPositions(text))
-        return places[0].locate(path)
-
-    return locate
-
-
-def _read_toml(path: Path, text: str, around: ServerContext, overrides: dict[str, dict[str, Any]]) -> ParsedConfig:
-    data = parse_toml(path, text)
-    report = Checker(str(path), toml_locator(text))
-    check.check_keys(data, _TOP_LEVEL, report, (), renamed=_RENAMED)
-    sections = {name: _section(name, data[name], report) for name in SECTIONS if name in data}
-    _ontology_is_there(sections, path, report)
-    around = _with_limits(around, sections, overrides)
-    servers = _servers(data.get("servers", {}), report, around)
-    policies = read_policies(data.get("policy", {}), report)
-    parsed = ParsedConfig(
-        servers=servers,
-        sections=sections,
-        policies=policies,
-        callers=read_callers(data.get("callers", {}), report, [policy.name for policy in policies]),
-        rules=_rules(data.get("tools", {}), report),
-    )
-    report.raise_errors()
-    parsed.warnings = report.warnings
-    return parsed
-
-
-def _section(name: str, value: Any, report: Checker) -> dict[str, Any]:
-    table = check.check_table(value, report, (name,))
-    if table is None:
-        return {}
-    check.check_keys(table, SECTIONS[name], report, (name,))
-    found = {
-        key: check.check_setting(table[key], bounds, report, (name, key))
-        for key, bounds in SECTIONS[name].items()
-        if key in table
-    }
-    return {key: value for key, value in found.items() if value is not None}
-
-
-def _ontology_is_there(sections: dict[str, dict[str, Any]], path: Path, report: Checker) -> None:
-    named = sections.get("ontology", {}).get("file")
-    if named and not named.startswith("~") and not path_exists(path.parent / named):
-        fix = "Write the file, or remove the key: the tree is then built from the tools alone."
-        report.error(("ontology", "file"), f"there is no file {path.parent / named}", fix)
-
-
-def _with_limits(
-    around: ServerContext, sections: dict[str, dict[str, Any]], overrides: dict[str, dict[str, Any]]
-) -> ServerContext:
-    from msgspec.structs import replace
-
-    return replace(around, limits=Limits(**{**sections.get("limits", {}), **overrides.get("limits", {})}))
-
-
-def _servers(value: Any, report: Checker, around: ServerContext) -> tuple[ServerSpec, ...]:
-    table = check.check_table(value, report, ("servers",))
-    specs: list[ServerSpec] = []
-    seen: dict[str, str] = {}
-    for name, entry in (table or {}).items():
-        path = ("servers", name)
-        if not names.is_valid_name(name):
-            report.error(path, "not a valid server name", f"{names.NAME_RULE}. Use `{names.clean_name(name)}`.")
-        _refuse_twin(name, name, seen, report, path)
-        spec = build_server(name, entry, report, path, around)
-        if spec is not None:
-            specs.append(spec)
-    return tuple(specs)
-
-
-def _refuse_twin(name: str, written: str, seen: dict[str, str], report: Checker, path: KeyPath) -> None:
-    twin = seen.setdefault(name.casefold(), written)
-    if twin != written:
-        shown = "".join(char if char.isprintable() else "?" for char in twin)
-        report.error(path, f"the same server name as `{shown}`, since case does not count", "Rename one of them.")
-
-
-def _rules(value: Any, report: Checker) -> tuple[MetadataRule, ...]:
-    table = check.check_table(value, report, ("tools",)) or {}
-    rules: list[MetadataRule] = []
-    for match, entry in table.items():
-        path = ("tools", match)
-        fields = check.check_table(entry, report, path) or {}
-        check.check_keys(fields, ("cost", "risk", "access", "tags", *TOOL_LIMITS), report, path)
-        lists: dict[str, Any] = {
-            key: check.check_texts(fields[key], report, (*path, key), single=True) or ()
-            for key in ("risk", "access", "tags")
-            if key in fields
-        }
-        cost = check.check_setting(fields["cost"], COST, report, (*path, "cost")) if "cost" in fields else None
-        limits: dict[str, Any] = {
-            key: check.check_setting(fields[key], bounds, report, (*path, key))
-            for key, bounds in TOOL_LIMITS.items()
-            if key in fields
-        }
-        rules.append(MetadataRule(match, cost, **lists, **limits))
-    return tuple(rules)
-
-
-def _read_json(path: Path, text: str, around: ServerContext, overrides: dict[str, dict[str, Any]]) -> ParsedConfig:
-    if not text.strip():
-        raise syntax_error(str(path), 'the file is empty; it needs {"mcpServers": {…}}')
-    document = parse_json(path, text)
-    report = Checker(str(path), document.locate, lenient=True)
-    around = _with_limits(around, {}, overrides)
-    at = servers_key(document.value)
-    if at is None:
-        fix = 'Write {"mcpServers": {"name": {"command": "…"}}}, or run `toolfold import`.'
-        report.error((), f"there is no `mcpServers` in it (found {describe_type(document.value)})", fix)
-        report.raise_errors()
-    specs = _foreign_servers(document, at or (), "mcp", report, around)
-    report.raise_errors()
-    return ParsedConfig(servers=specs, warnings=report.warnings)
-
-
-def servers_key(value: Any) -> KeyPath | None:
-    """Where the servers stand in a client's JSON: `mcpServers`, VS Code's `servers`, its old `mcp.servers`, or bare."""
-    if not isinstance(value, dict):
-        return None
-    for key in ("mcpServers", "servers", "mcp.servers"):
-        if key in value:
-            return (key,)
-    nested = value.get("mcp")
-    if isinstance(nested, dict) and "servers" in nested:
-        return ("mcp", "servers")
-    bare = [isinstance(entry, dict) and bool({"command", "url"} & entry.keys()) for entry in value.values()]
-    return () if bare and all(bare) else None
-
-
-def _foreign_servers(
-    document: JsonDocument, at: KeyPath, dialect: Dialect, report: Checker, around: ServerContext
-) -> tuple[ServerSpec, ...]:
-    """The servers of another client's file. Names are cleaned, and each change is a warning."""
-    inputs = input_defaults(document.value.get("inputs") if isinstance(document.value, dict) else None)
-    for duplicate in document.duplicates:
-        if duplicate[:-1] == at:
-            report.error(duplicate, "the server stands twice", "Rename one of them; only one would be used.")
-    specs: list[ServerSpec] = []
-    seen: dict[str, str] = {}
-    for written, entry in _entries_at(document.value, at, report).items():
-        path = (*at, written)
-        name = names.clean_name(written)
-        if name != written:
-            report.warning(path, f"the server is called `{name}` here", names.NAME_RULE + ".")
-        _refuse_twin(name, written, seen, report, path)
-        table = normalise_table(entry, dialect, inputs, report, path)
-        spec = None if table is None else build_server(name, table, report, path, around)
-        if spec is not None:
-            specs.append(spec)
-    return tuple(specs)
-
-
-def normalise_table(
-    entry: Any, dialect: Dialect, inputs: dict[str, str], report: Checker, path: KeyPath
-) -> dict[str, Any] | None:
-    """Another client's table in toolfold's keys; what is odd about it is a warning."""
-    table = check.check_table(entry, report, path)
-    if table is None:
-        return None
-    normal = normalise(table, dialect, inputs)
-    for key, meant in normal.unknown.items():
-        report.warning((*path, key), "unknown key", f"Did you mean `{meant}`?" if meant else "It is not used.")
-    for note in normal.notes:
-        report.warning(path, note)
-    return normal.table
-
-
-def _entries_at(value: Any, at: KeyPath, report: Checker) -> dict[str, Any]:
-    for key in at:
-        value = value[key]
-    return check.check_table(value, report, at) or {}
-
-
-# --- Settings from the environment: `TOOLFOLD_SECTION__KEY`, such as `TOOLFOLD_LIMITS__CALL_TIMEOUT_S=30`.
-
 _PREFIX = "TOOLFOLD_"
+_NO_ONTOLOGY = "Write the file, or remove the key: the tree is then built from the tools alone."
+
+# Plain settings by section and key; and with them the other fields of `Settings` that a file gives.
+_Sections = dict[str, dict[str, Any]]
+_Parsed = tuple[_Sections, dict[str, Any]]
 
 
-def read_overrides(environ: Mapping[str, str], report: Checker) -> dict[str, dict[str, Any]]:
-    """The checked values by section and key."""
-    result: dict[str, dict[str, Any]] = {}
-    for variable in sorted(environ):
-        if "__" not in variable or not variable.startswith(_PREFIX) or variable.startswith("TOOLFOLD_INPUT_"):
-            continue
+def read_settings(
+    path: str | os.PathLike[str] | None,
+    *,
+    home: str | os.PathLike[str] | None,
+    environ: Mapping[str, str],
+    cwd: Path,
+    require_servers: bool,
+) -> dict[str, Any]:
+    """The fields of `Settings`, as `Settings.load` says. `home` is the folder for state, where a person names one."""
+    user_home = cwd / toolfold_home(environ)
+    candidates = [*(cwd / name for name in _PROJECT_FILES), user_home / "toolfold.toml"]
+    if path is not None:
+        file: Path | None = cwd / expand_home(os.fspath(path), home_folder(environ))
+    else:
+        file = next(filter(path_exists, candidates), None)
+    if file is None and require_servers:
+        raise ConfigError(
+            "there is no configuration",
+            hints=[f"looked for {path}" for path in candidates],
+            next_action="Run `toolfold import` to take over an MCP client's servers, "
+            "or `toolfold demo` to look around.",
+        )
+    project = None if file is None else _project_of(file, user_home)
+    state = _state_folder(file, project, home, cwd, environ)
+    fields = _read_fields(file, project, cwd, environ)
+    if require_servers and not fields["servers"]:
+        raise ConfigError(
+            f"{file} names no servers",
+            next_action='Add a server, such as [servers.git] with command = "mcp-server-git", or run `toolfold import` '
+            "to take over those of an MCP client.",
+        )
+    return fields | {"home": state, "user_home": user_home, "project": project}
+
+
+def _project_of(path: Path, user_home: Path) -> Path | None:
+    folder = _real(path.parent)
+    # The user's own file belongs to no project, wherever toolfold is started.
+    if folder == _real(user_home):
+        return None
+    return folder.parent if folder.name in CLIENT_FOLDERS else folder
+
+
+def _state_folder(
+    file: Path | None,
+    project: Path | None,
+    explicit: str | os.PathLike[str] | None,
+    cwd: Path,
+    environ: Mapping[str, str],
+) -> Path:
+    """Where catalogue, outputs and logs live for this configuration."""
+    if explicit is not None:
+        return cwd / expand_home(os.fspath(explicit), home_folder(environ))
+    home = toolfold_home(environ)
+    if environ.get("TOOLFOLD_HOME", "").strip() or file is None or project is None:
+        return cwd / home
+    # Two projects of one folder name differ by the hash of their whole path.
+    digest = sha256(os.fsencode(_real(file.parent) / file.name)).hexdigest()[:8]
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", project.name).strip("-.")[:40] or "project"
+    return home / "projects" / f"{name}-{digest}"
+
+
+def _real(path: Path) -> Path:
+    return Path(os.path.realpath(path))
+
+
+def _read_fields(file: Path | None, project: Path | None, cwd: Path, environ: Mapping[str, str]) -> dict[str, Any]:
+    overrides = _read_overrides(environ)
+    person = home_folder(environ)
+    sections: _Sections = {}
+    parts: dict[str, Any] = {"servers": ()}
+    folder = cwd
+    if file is not None:
+        # A project's servers run in the project; the user's own run where toolfold was started.
+        context = ServerContext(folder=project or cwd, user=person, default_cwd=str(project) if project else None)
+        text = read_text(file)
+        sections, parts = (_read_json if is_json(file, text) else _read_toml)(file, text, context, overrides)
+        parts["sources"] = (file,)
+        folder = file.parent
+    merged = {name: {**sections.get(name, {}), **overrides.get(name, {})} for name in SECTIONS}
+    if "directory" in merged["outputs"]:
+        merged["outputs"]["directory"] = str(folder / expand_home(merged["outputs"]["directory"], person))
+    elif environ.get("TMPDIR"):
+        merged["outputs"]["directory"] = environ["TMPDIR"]
+    if ontology := merged.pop("ontology").get("file"):
+        parts["ontology_file"] = _existing(folder / expand_home(ontology, person))
+    return parts | {name: SECTIONS[name](**values) for name, values in merged.items()}
+
+
+def _existing(path: Path) -> Path:
+    if not path.is_file():
+        raise ConfigError(f"ontology.file: there is no file {path}", next_action=_NO_ONTOLOGY)
+    return path
+
+
+def _read_overrides(environ: Mapping[str, str]) -> _Sections:
+    """Settings from the environment, `TOOLFOLD_SECTION__KEY`, by section and key. Raises `ConfigError`.
+
+    They win over the file and have the same bounds. Servers and policies are not set this way.
+    """
+    checker = Checker("environment")
+    result: _Sections = {}
+    for variable in sorted(filter(_is_override, environ)):
         section, _, key = variable.removeprefix(_PREFIX).casefold().partition("__")
-        bounds = SECTIONS.get(section, {}).get(key)
-        if bounds is None:
-            known = [_setting_variable(name, field) for name, fields in SECTIONS.items() for field in fields]
+        setting = settings_of(SECTIONS[section]).get(key) if section in SECTIONS else None
+        if setting is None:
+            known = [f"{_PREFIX}{name}__{key}".upper() for name in SECTIONS for key in settings_of(SECTIONS[name])]
             meant = closest_match(variable, known)
-            report.error((variable,), "names no setting", f"Did you mean {meant}?" if meant else "Unset it.")
+            checker.error((variable,), "names no setting", f"Did you mean {meant}?" if meant else "Unset it.")
             continue
-        value = check.check_setting(_parse_variable(environ[variable], bounds), bounds, report, (variable,))
-        if value is not None:
-            result.setdefault(section, {})[key] = value
+        checked = checker.setting(_parse_variable(environ[variable], setting.kind), setting, (variable,))
+        if checked is not None:
+            result.setdefault(section, {})[key] = checked
+    checker.raise_errors()
     return result
 
 
-def _setting_variable(section: str, key: str) -> str:
-    return f"{_PREFIX}{section}__{key}".upper()
+def _is_override(variable: str) -> bool:
+    # `TOOLFOLD_INPUT_…` answers VS Code's inputs, and may hold two underscores itself.
+    return "__" in variable and variable.startswith(_PREFIX) and not variable.startswith("TOOLFOLD_INPUT_")
 
 
-def _parse_variable(text: str, bounds: Bounds) -> Any:
-    """The number a variable's text stands for; what is none stays text and is refused by the check."""
-    if bounds.kind in {int, float}:
+def _parse_variable(text: str, kind: type) -> Any:
+    """The number or flag a variable's text stands for; other text stays text, and the check refuses it."""
+    if kind in {int, float}:
         with contextlib.suppress(ValueError):
-            return int(text) if bounds.kind is int else float(text)
-    if bounds.kind is bool and text.casefold() in {"true", "false", "1", "0"}:
+            return kind(text)
+    if kind is bool and text.casefold() in {"true", "false", "1", "0"}:
         return text.casefold() in {"true", "1"}
     return text
+
+
+def _read_toml(path: Path, text: str, context: ServerContext, overrides: _Sections) -> _Parsed:
+    data = parse_toml(path, text)
+    checker = Checker(str(path), TomlPositions(text).locate)
+    checker.keys(data, _TOP_LEVEL, (), renamed=_RENAMED)
+    sections = {name: checker.section(SECTIONS[name], data[name], (name,)) for name in SECTIONS if name in data}
+    _check_ontology_exists(sections, path, checker)
+    servers = _servers(data.get("servers", {}), ("servers",), checker, _with_limits(context, sections, overrides))
+    policies = _read_policies(data.get("policy", {}), checker)
+    callers = _read_callers(data.get("callers", {}), checker, [policy.name for policy in policies])
+    rules = tuple(
+        MetadataRule(match, **checker.section(MetadataRule, entry, ("tools", match), without="match"))
+        for match, entry in (checker.table(data.get("tools", {}), ("tools",)) or {}).items()
+    )
+    checker.raise_errors()
+    parts = {"servers": servers, "policies": policies, "callers": callers, "rules": rules}
+    return sections, {**parts, "warnings": checker.warnings}
+
+
+def _read_policies(value: Any, checker: Checker) -> tuple[Policy, ...]:
+    policies: list[Policy] = []
+    for name, entry in (checker.table(value, ("policy",)) or {}).items():
+        rules = checker.section(Policy, entry, ("policy", name), without="name")
+        for key, patterns in rules.items():
+            for index, pattern in enumerate(patterns):
+                _check_pattern(pattern, checker, ("policy", name, key, index))
+        policies.append(Policy(name=name, **rules))
+    return tuple(policies)
+
+
+def _check_pattern(pattern: str, checker: Checker, path: tuple[str | int, ...]) -> None:
+    kind, colon, rest = pattern.partition(":")
+    if colon and kind not in PATTERN_KINDS:
+        meant = closest_match(kind, PATTERN_KINDS)
+        fix = f"Did you mean `{meant}:{rest[:40]}`?" if meant else f"Known kinds: {', '.join(PATTERN_KINDS)}."
+        checker.error(path, "unknown kind of pattern", fix)
+    elif not (rest if colon else kind).strip():
+        checker.error(path, "the pattern is empty", 'Write an id such as "git.*", or "**" for everything.')
+
+
+def _read_callers(value: Any, checker: Checker, policies: list[str]) -> tuple[CallerKey, ...]:
+    table = checker.table(value, ("callers",)) or {}
+    owners: dict[str, str] = {}
+    return tuple(_caller(name, entry, checker, policies, owners) for name, entry in table.items())
+
+
+def _caller(name: str, entry: Any, checker: Checker, policies: list[str], owners: dict[str, str]) -> CallerKey:
+    path = ("callers", name)
+    fields = checker.section(CallerKey, entry, path, without="name")
+    if not is_valid_name(name):
+        checker.error(path, "not a valid name of a caller", f"{NAME_RULE}. Use `{clean_name(name)}`.")
+    if fields.get("policy", "default") not in ("default", *policies):
+        known = ", ".join(dict.fromkeys(("default", *policies)))
+        checker.error((*path, "policy"), "there is no such policy", f"Known: {known}. Add its [policy.NAME] table.")
+    has_key = isinstance(entry, dict) and "key" in entry
+    _check_key(name, fields.get("key", ""), has_key, owners, checker)
+    return CallerKey(name=name, **fields)
+
+
+def _check_key(name: str, key: str, has_key: bool, owners: dict[str, str], checker: Checker) -> None:
+    path = ("callers", name, "key")
+    if name == LOCAL_NAME:
+        if has_key:
+            fix = "Remove it, or rename the caller."
+            checker.error(path, "whoever runs toolfold on this machine needs no key", fix)
+        return
+    if not has_key:
+        checker.error(path[:-1], "a caller needs a key", 'Write key = "${NAME}" and set that variable.')
+    if key and "${" not in key:
+        checker.warning(path, "the key stands here in plain text", 'Write it as "${NAME}" and set that variable.')
+        if len(key) < MIN_KEY_LENGTH:
+            fix = f"Give at least {MIN_KEY_LENGTH} random characters."
+            checker.error(path, "the key is too short to be safe", fix)
+    # Two callers of one key could not be told apart: policies and stored outputs would mix.
+    if key and owners.setdefault(key, name) != name:
+        checker.error(path, "another caller has the same key", "Give each caller a key of its own.")
+
+
+def _check_ontology_exists(sections: _Sections, path: Path, checker: Checker) -> None:
+    file = sections.get("ontology", {}).get("file")
+    if file and not file.startswith("~") and not path_exists(path.parent / file):
+        checker.error(("ontology", "file"), f"there is no file {path.parent / file}", _NO_ONTOLOGY)
+
+
+def _with_limits(context: ServerContext, sections: _Sections, overrides: _Sections) -> ServerContext:
+    return replace(context, limits=Limits(**{**sections.get("limits", {}), **overrides.get("limits", {})}))
+
+
+def _servers(
+    entries: Any, at: KeyPath, checker: Checker, context: ServerContext, inputs: Mapping[str, str] | None = None
+) -> tuple[ServerSpec, ...]:
+    """The servers of a table. With `inputs` it is another client's: names are cleaned, keys brought into ours."""
+    specs: list[ServerSpec | None] = []
+    names: dict[str, str] = {}
+    for written, entry in (checker.table(entries, at) or {}).items():
+        path = (*at, written)
+        name = written if inputs is None else clean_name(written)
+        if name != written:
+            checker.warning(path, f"the server is called `{name}` here", NAME_RULE + ".")
+        elif not is_valid_name(name):
+            checker.error(path, "not a valid server name", f"{NAME_RULE}. Use `{clean_name(name)}`.")
+        _refuse_duplicate(name, written, names, checker, path)
+        table = entry if inputs is None else normalise_table(entry, "mcp", inputs, checker, path)
+        specs.append(None if table is None else build_server(name, table, checker, path, context))
+    return tuple(spec for spec in specs if spec is not None)
+
+
+def _refuse_duplicate(name: str, written: str, names: dict[str, str], checker: Checker, path: KeyPath) -> None:
+    other = names.setdefault(name.casefold(), written)
+    if other != written:
+        printable = "".join(char if char.isprintable() else "?" for char in other)
+        checker.error(path, f"the same server name as `{printable}`, since case does not count", "Rename one of them.")
+
+
+def _read_json(path: Path, text: str, context: ServerContext, overrides: _Sections) -> _Parsed:
+    """Another client's file. Names are cleaned, and each change is a warning."""
+    if not text.strip():
+        raise syntax_error(str(path), 'the file is empty; it needs {"mcpServers": {…}}')
+    document = parse_json(path, text)
+    checker = Checker(str(path), document.locate, lenient=True)
+    at = servers_key(document.value)
+    if at is None:
+        fix = 'Write {"mcpServers": {"name": {"command": "…"}}}, or run `toolfold import`.'
+        checker.error((), f"there is no `mcpServers` in it (found {describe_type(document.value)})", fix)
+        checker.raise_errors()
+    at = at or ()
+    for duplicate in document.duplicates:
+        if duplicate[:-1] == at:
+            checker.error(duplicate, "the server stands twice", "Rename one of them; only one would be used.")
+    entries = reduce(getitem, at, document.value)
+    inputs = input_defaults(document.value.get("inputs"))
+    servers = _servers(entries, at, checker, _with_limits(context, {}, overrides), inputs)
+    checker.raise_errors()
+    return {}, {"servers": servers, "warnings": checker.warnings}

@@ -1,38 +1,78 @@
-"""References to secrets, and filling them in for one server at the moment it is needed.
+"""References to secrets, filled in for one server at the moment it is needed; and recognising plain ones.
 
 Forms: `${VAR}`, `${VAR:-default}`, `${env:VAR}`, `${keyring:service/name}`, `${input:ID}`; `$${` is a plain `${`.
 Nothing is looked up when a configuration is read, so a missing secret fails the one server that needs it. The keyring
-may ask a person and wait: call `resolve` in a thread where that must not block. Above: upstreams. Below: masking.
+may ask a person and wait: call `resolve` in a thread where that must not block. Above: upstreams.
+
+Secrets in plain text are recognised by the name beside them or by their form. That is a guess with two uses: what is
+printed masks these values, and the import offers to replace them with references. A secret that has neither a telling
+name nor a known form escapes it.
 """
 
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from toolfold.config.secret_detection import could_be_secret, find_plain_secrets
+from toolfold.config.validation import KeyPath, format_key
 from toolfold.errors import SecretNotFound
-from toolfold.redaction import redact
 from toolfold.types import ServerSpec
 
-__all__ = ["_Reference", "_input_variable", "fill", "missing", "redact", "references", "resolve"]
-
+# `(service, name) -> secret`, or `None` where the keyring has none.
 _KeyringLookup = Callable[[str, str], str | None]
-"""`(service, name) -> secret`, or nothing where there is none."""
 
-PUBLIC_VARIABLES = frozenset(
-    {"APPDATA", "HOME", "LANG", "LOCALAPPDATA", "LOGNAME", "PATH", "PWD", "SHELL", "TEMP", "TMP", "TMPDIR", "USER"}
-    | {"USERNAME", "USERPROFILE", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME"}
-)
-"""Variables that are no secrets: their values stay readable in what is printed."""
+# Variables that are no secrets: their values stay readable in what is printed.
+PUBLIC_VARIABLES = frozenset({
+    "APPDATA", "HOME", "LANG", "LOCALAPPDATA", "LOGNAME", "PATH", "PWD", "SHELL", "TEMP", "TMP", "TMPDIR", "USER",
+    "USERNAME", "USERPROFILE", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME",
+})  # fmt: skip
 
 _REFERENCE = re.compile(r"(\$?)\$\{([^{}]*)\}")
 _BODY = re.compile(r"(?:(?P<kind>env|input|keyring|command|config):)?(?P<name>.*?)(?::-(?P<default>.*))?", re.DOTALL)
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+# Shorter values are words and flags far more often than secrets.
+_MIN_LENGTH = 6
+
+_WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+_SECRET_WORDS = frozenset({
+    "apikey", "auth", "authorization", "bearer", "cookie", "credential", "credentials", "dsn", "jwt", "key", "pass",
+    "passphrase", "passwd", "password", "pat", "pwd", "secret", "sshpass", "token",
+})  # fmt: skip
+# How a word may end that runs together with the one before it: `PGPASSWORD`, `authtoken`.
+_SECRET_ENDS = ("apikey", "passwd", "password", "secret", "token")
+# Beside one of these, `tokens` are what a model reads, and no secrets.
+_COUNTING = frozenset({
+    "budget", "completion", "count", "input", "limit", "max", "min", "num", "output", "prompt", "total", "used",
+})  # fmt: skip
+# A name that ends so tells where a secret is, or of what kind, and is none: `KEY_FILE`, `TOKEN_TYPE`.
+_HARMLESS_ENDS = frozenset({
+    "algorithm", "count", "dir", "directory", "endpoint", "expiry", "file", "format", "header", "host", "id",
+    "length", "limit", "max", "mode", "name", "path", "prefix", "region", "size", "ttl", "type", "uri", "url",
+})  # fmt: skip
+_TOKEN = re.compile(
+    r"""(?:gh[opsur]_[A-Za-z0-9]{20,} | github_pat_\w{20,} | glpat-[\w-]{16,} | sk-[A-Za-z0-9_-]{16,}
+    | [sr]k_(?:live|test)_\w{10,} | xox[abeoprs]-[\w-]{10,} | xapp-[\w-]{10,} | A[KS]IA[0-9A-Z]{16} | AIza[\w-]{30,}
+    | ya29\.[\w-]{20,} | (?<![\w-])eyJ[\w-]{10,}\.[\w-]{4,}\.[\w-]* | hf_[A-Za-z0-9]{20,} | npm_[A-Za-z0-9]{20,}
+    | pypi-[\w-]{20,} | lin_api_\w{20,} | ntn_\w{20,} | sntry[su]_[\w=+/-]{20,} | figd_[\w-]{20,} | tvly-[\w-]{10,}
+    | SG\.[\w-]{16,}\.[\w-]{16,} | dop_v1_\w{20,})""",
+    re.VERBOSE,
+)
+# Callers choose the texts: no pattern may start again inside what another start has read to the end.
+_URL_PASSWORD = re.compile(r"://[^\s/:@]*:([^\s/@]+)@")
+_URL_PARAMETER = re.compile(r"[?&]([A-Za-z0-9_.-]+)=([^&#\s]+)")
+_ASSIGNMENT = re.compile(r"-{0,2}([A-Za-z][A-Za-z0-9_-]*)=(.+)", re.DOTALL)
+_HEADER = re.compile(r"([A-Za-z][A-Za-z0-9-]*):\s*(.+)", re.DOTALL)
+# The word before the secret in a header stays readable.
+_SCHEME = re.compile(r"(?:Bearer|Basic|Token|ApiKey|Api-Key|Key|Digest)\s+", re.IGNORECASE)
+_BEARER = re.compile(r"((?:Bearer|Basic|ApiKey|Api-Key)\s+)[A-Za-z0-9._~+/=-]{8,}", re.IGNORECASE)
+_FLAG = re.compile(r"--?[A-Za-z][A-Za-z0-9_-]*")
+# A path beside a secret's name is where the secret lies.
+_PATHLIKE = re.compile(r"(?:/|~|\.{1,2}[/\\]|[A-Za-z]:[\\/])")
 
 
 class _Reference(Struct, frozen=True):
@@ -54,14 +94,15 @@ def _input_variable(identifier: str) -> str:
 
 
 def references(text: str) -> list[_Reference]:
-    return [found for escaped, body in _REFERENCE.findall(text) if not escaped and (found := _reference(body))]
+    """The references in a text, the escaped ones left out."""
+    bodies = (body for escaped, body in _REFERENCE.findall(text) if not escaped)
+    return [reference for body in bodies if (reference := _parse_reference(body))]
 
 
 def missing(spec: ServerSpec, *, environ: Mapping[str, str] | None = None) -> tuple[str, ...]:
     """The environment variables that the server needs and that are not set. Asks no keyring."""
     environ = os.environ if environ is None else environ
-    texts = _texts(spec)
-    wanted = (ref for text in texts for ref in references(text) if ref.kind in {"env", "input"})
+    wanted = (ref for text in _texts(spec) for ref in references(text) if ref.kind in {"env", "input"})
     return tuple(dict.fromkeys(r.variable for r in wanted if r.default is None and r.variable not in environ))
 
 
@@ -82,6 +123,7 @@ def resolve(
         headers={name: filler.fill(value) for name, value in spec.headers.items()},
         document=filler.fill(spec.document),
     )
+    # After everything was filled in, so that one error names all that is missing.
     filler.raise_missing(f"server '{spec.name}'")
     return replace(filled, secrets=tuple(dict.fromkeys([*spec.secrets, *filler.secrets, *plain_secrets(filled)])))
 
@@ -100,7 +142,7 @@ def plain_secrets(spec: ServerSpec) -> list[str]:
     """What looks like a secret in plain text anywhere in a server."""
     table = {"env": spec.env, "headers": spec.headers, "args": list(spec.args), "url": spec.url}
     table |= {"openapi": spec.document, "command": spec.command}
-    return [plain.value for plain in find_plain_secrets(table)]
+    return [secret.value for secret in find_plain_secrets(table)]
 
 
 def _texts(spec: ServerSpec) -> tuple[str, ...]:
@@ -108,7 +150,7 @@ def _texts(spec: ServerSpec) -> tuple[str, ...]:
     return (spec.command, *spec.args, *mapped, spec.cwd or "", spec.url, spec.document, spec.env_file)
 
 
-def _reference(body: str) -> _Reference | None:
+def _parse_reference(body: str) -> _Reference | None:
     match = _BODY.fullmatch(body)
     if not match:
         return None
@@ -137,7 +179,7 @@ class _Filler:
         self._missing: list[_Missing] = []
 
     def fill(self, text: str) -> str:
-        return _REFERENCE.sub(self._one, text) if "${" in text else text
+        return _REFERENCE.sub(self._replace, text) if "${" in text else text
 
     def env_file(self, spec: ServerSpec) -> dict[str, str]:
         if not spec.env_file:
@@ -150,7 +192,7 @@ class _Filler:
             self._missing.append(_Missing(f"the file {path}, which cannot be read", fix))
             return {}
         self.secrets += [
-            value for name, value in values.items() if name not in PUBLIC_VARIABLES and could_be_secret(value)
+            value for name, value in values.items() if name not in PUBLIC_VARIABLES and _could_be_secret(value)
         ]
         return values
 
@@ -164,11 +206,11 @@ class _Filler:
             next_action=unique[0].fix,
         )
 
-    def _one(self, match: re.Match[str]) -> str:
+    def _replace(self, match: re.Match[str]) -> str:
         escaped, body = match.groups()
-        if escaped:
+        if escaped:  # `$${` is a plain `${`
             return match.group()[1:]
-        reference = _reference(body)
+        reference = _parse_reference(body)
         return match.group() if reference is None else self._value(reference)
 
     def _value(self, reference: _Reference) -> str:
@@ -182,6 +224,7 @@ class _Filler:
         if value is None:
             self._missing.append(_missing_variable(reference))
             return ""
+        # A default stands in the file and is no secret; a variable's value may be one.
         if reference.variable in self._environ and reference.variable not in PUBLIC_VARIABLES:
             self.secrets.append(value)
         return value
@@ -190,8 +233,9 @@ class _Filler:
         service, _, name = reference.name.partition("/")
         try:
             value = self._keyring(service, name)
-        except _KeyringUnusable as error:
-            self._missing.append(_Missing(f"the secret '{reference.name}' of the keyring: {error}", error.fix))
+        except SecretNotFound as error:
+            what = f"the secret '{reference.name}' of the keyring: {error.message}"
+            self._missing.append(_Missing(what, error.next_action))
             return ""
         if value is None and reference.default is None:
             fix = f"Store it with `keyring set {service} {name}`."
@@ -210,30 +254,34 @@ def _missing_variable(reference: _Reference) -> _Missing:
     return _Missing(what, f"Set it: export {name}=…, or write ${{keyring:service/name}} and store it in the keyring.")
 
 
-class _KeyringUnusable(Exception):
-    def __init__(self, message: str, fix: str) -> None:
-        super().__init__(message)
-        self.fix = fix
-
-
 def _system_keyring(service: str, name: str) -> str | None:
+    keyring, unusable = _import_keyring()
     try:
-        import keyring
-        from keyring.errors import KeyringError
-    except ImportError:
-        raise _KeyringUnusable(
-            "the package keyring is not installed", "Install it: pip install 'toolfold[keyring]'"
-        ) from None
-    try:
-        return keyring.get_password(service, name)
-    except (KeyringError, RuntimeError) as error:
+        value: str | None = keyring.get_password(service, name)
+    except unusable as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        fix = "Set up a back-end (see `keyring diagnose`), or use an environment variable: ${NAME}."
-        raise _KeyringUnusable(f"no back-end works here ({reason})", fix) from None
+        raise SecretNotFound(
+            f"no back-end works here ({reason})",
+            next_action="Set up a back-end (see `keyring diagnose`), or use an environment variable: ${NAME}.",
+        ) from None
+    return value
 
 
 def store_in_keyring(service: str, name: str, value: str) -> None:
-    """Keeps a secret in the system's keyring. Raises `SecretNotFound` where there is no keyring to use."""
+    """Stores a secret in the system's keyring. Raises `SecretNotFound` where there is no keyring to use."""
+    keyring, unusable = _import_keyring()
+    try:
+        keyring.set_password(service, name, value)
+    except unusable as error:
+        # The error's own text may repeat the value.
+        raise SecretNotFound(
+            f"the keyring cannot store a secret: {type(error).__name__}",
+            next_action="Set up a back-end (see `keyring diagnose`), or keep the secrets in environment variables.",
+        ) from None
+
+
+def _import_keyring() -> tuple[Any, tuple[type[Exception], ...]]:
+    """The package, and what it raises where no back-end works."""
     try:
         import keyring
         from keyring.errors import KeyringError
@@ -241,13 +289,7 @@ def store_in_keyring(service: str, name: str, value: str) -> None:
         raise SecretNotFound(
             "the package keyring is not installed", next_action="Install it: pip install 'toolfold[keyring]'"
         ) from None
-    try:
-        keyring.set_password(service, name, value)
-    except (KeyringError, RuntimeError) as error:
-        raise SecretNotFound(
-            f"the keyring cannot store a secret: {type(error).__name__}",
-            next_action="Set up a back-end (see `keyring diagnose`), or keep the secrets in environment variables.",
-        ) from None
+    return keyring, (KeyringError, RuntimeError)
 
 
 def _parse_env_file(text: str) -> dict[str, str]:
@@ -265,3 +307,147 @@ def _parse_env_file(text: str) -> dict[str, str]:
             value = re.split(r"\s#", value, maxsplit=1)[0].rstrip()
         values[name.strip()] = value
     return values
+
+
+class PlainSecret(Struct, frozen=True, kw_only=True):
+    """A secret in plain text and where it stands. Its printed form hides the value."""
+
+    place: KeyPath
+    start: int
+    end: int
+    value: str
+    label: str
+    """What the secret is called there: the variable, header or flag."""
+
+    def __repr__(self) -> str:
+        return f"PlainSecret(place={format_key(self.place)!r}, label={self.label!r})"
+
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        return [("place", format_key(self.place)), ("label", self.label)]
+
+
+def find_plain_secrets(table: Mapping[str, Any]) -> list[PlainSecret]:
+    """All plain secrets of one server table. Values of a wrong kind are passed over."""
+    secrets = [*_in_map(table, "env"), *_in_map(table, "headers"), *_in_args(table.get("args"))]
+    for key in ("bearer_token", "auth"):
+        value = table.get(key)
+        if isinstance(value, str):
+            secrets += _whole((key,), value, "TOKEN")
+    for key in ("url", "base_url", "openapi", "command"):
+        value = table.get(key)
+        if isinstance(value, str):
+            secrets += _inside((key,), value)
+    return secrets
+
+
+def is_secret_name(name: str) -> bool:
+    """Whether a name says that its value is a secret: `GITHUB_TOKEN`, `X-API-Key`, not `MAX_TOKENS` or `KEY_FILE`."""
+    words = [word.casefold() for word in _WORDS.findall(name)]
+    if not words or words == ["pwd"] or words[-1] in _HARMLESS_ENDS or "public" in words:
+        return False
+    counts = bool(_COUNTING.intersection(words))
+    return "apikey" in "".join(words) or any(_is_secret_word(word, counts) for word in words)
+
+
+def _is_secret_word(word: str, counts: bool) -> bool:
+    if word.endswith("tokens") and (counts or word.removesuffix("tokens") in _COUNTING):
+        return False
+    return word in _SECRET_WORDS or word.removesuffix("s").endswith(_SECRET_ENDS)
+
+
+def redact_secrets(text: str, replacement: str = "***") -> str:
+    """A text without what looks like a secret by its form: tokens, passwords and keys in addresses, `Bearer …`."""
+    spans = [*_spans(text), *(_Span(match.end(1), match.end(), "") for match in _BEARER.finditer(text))]
+    parts, end = [], 0
+    for span in _joined(spans):
+        parts += [text[end : span.start], replacement]
+        end = span.end
+    return "".join((*parts, text[end:]))
+
+
+def _in_map(table: Mapping[str, Any], key: str) -> Iterator[PlainSecret]:
+    entries = table.get(key)
+    if not isinstance(entries, dict):
+        return
+    for name, value in entries.items():
+        if not isinstance(value, str):
+            continue
+        named = list(_whole((key, name), value, name)) if is_secret_name(name) else []
+        yield from named or _inside((key, name), value, name)
+
+
+def _in_args(args: Any) -> Iterator[PlainSecret]:
+    if not isinstance(args, list):
+        return
+    flag = ""
+    for index, arg in enumerate(args):
+        if isinstance(arg, str):
+            named = list(_whole(("args", index), arg, flag.lstrip("-"))) if is_secret_name(flag) else []
+            yield from named or _argument(("args", index), arg)
+        flag = arg if isinstance(arg, str) and _FLAG.fullmatch(arg) else ""
+
+
+def _argument(place: KeyPath, arg: str) -> Iterator[PlainSecret]:
+    for pattern in (_ASSIGNMENT, _HEADER):
+        match = pattern.fullmatch(arg)
+        named = match is not None and is_secret_name(match.group(1))
+        if match and named and (secrets := list(_whole(place, arg, match.group(1), match.start(2)))):
+            yield from secrets
+            return
+    yield from _inside(place, arg)
+
+
+def _whole(place: KeyPath, text: str, label: str, start: int = 0) -> Iterator[PlainSecret]:
+    """The rest of the text from `start`, less a scheme word such as `Bearer`, is the secret."""
+    scheme = _SCHEME.match(text, start)
+    start = scheme.end() if scheme else start
+    value = text[start:]
+    if _could_be_secret(value):
+        yield PlainSecret(place=place, start=start, end=len(text), value=value, label=label)
+
+
+def _inside(place: KeyPath, text: str, label: str = "") -> Iterator[PlainSecret]:
+    """Every part of a text that looks like a secret by its form, in order."""
+    for span in _joined(_spans(text, label)):
+        value = text[span.start : span.end]
+        if "${" not in value:
+            yield PlainSecret(place=place, start=span.start, end=span.end, value=value, label=span.label)
+
+
+class _Span(NamedTuple):
+    start: int
+    end: int
+    label: str
+
+
+def _spans(text: str, label: str = "") -> Iterator[_Span]:
+    """Passwords in addresses, telling parameters of them, and tokens of a known form. They may overlap."""
+    for match in _URL_PASSWORD.finditer(text):
+        yield _Span(*match.span(1), label or "URL_PASSWORD")
+    for match in _URL_PARAMETER.finditer(text):
+        if is_secret_name(match.group(1)) and _could_be_secret(match.group(2)):
+            yield _Span(*match.span(2), match.group(1))
+    for match in _TOKEN.finditer(text):
+        yield _Span(*match.span(), label or "TOKEN")
+
+
+def _joined(spans: Iterable[_Span]) -> list[_Span]:
+    """In order, those that overlap as one."""
+    joined: list[_Span] = []
+    for span in sorted(spans, key=lambda span: span.start):
+        if joined and span.start < joined[-1].end:
+            joined[-1] = joined[-1]._replace(end=max(span.end, joined[-1].end))
+        else:
+            joined.append(span)
+    return joined
+
+
+def _could_be_secret(value: str) -> bool:
+    """Whether a value may be a secret at all: not a reference, a yes or no, a small number, a path."""
+    text = value.strip()
+    if len(text) < _MIN_LENGTH or "${" in text or text.casefold() in {"true", "false"}:
+        return False
+    # A port, a year or a number of tokens, beside a name such as `KEY`.
+    if text.isdigit() and len(text) < 8:
+        return False
+    return not _PATHLIKE.match(text)

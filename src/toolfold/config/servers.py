@@ -1,25 +1,25 @@
-"""One server's table becomes a `ServerSpec`: exactly one kind, each value checked, references left as they are.
+"""Turns one server's table into a `ServerSpec`: exactly one kind, each value checked, references left as they are.
 
-The table has toolfold's own keys; `foreign` brings other clients' tables into this form first. Nothing is looked up,
+The table has toolfold's own keys; `dialects` brings other clients' tables into this form first. Nothing is looked up,
 started or reached here.
 """
 
 import re
-from collections.abc import Mapping
+import unicodedata
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
 
-from toolfold.config import validation as check
-from toolfold.config.secret_detection import find_plain_secrets
-from toolfold.config.sections import SECTIONS, Limits
-from toolfold.config.validation import Checker, KeyPath, closest_match
+from toolfold.config.folders import expand_home
+from toolfold.config.secrets import find_plain_secrets
+from toolfold.config.sections import Limits
+from toolfold.config.validation import Checker, KeyPath, closest_match, settings_of
 from toolfold.types import ServerSpec, Transport
 
+# The key that says what a server is. A table has exactly one of them.
 _KINDS: dict[str, Transport] = {"command": "stdio", "url": "http", "openapi": "openapi", "functions": "functions"}
-"""The key that says what a server is. A table has exactly one of them."""
-
 _TYPES: dict[str, Transport] = {
     "stdio": "stdio",
     "local": "stdio",
@@ -29,7 +29,6 @@ _TYPES: dict[str, Transport] = {
     "streamable_http": "http",
     "streamablehttp": "http",
 }
-
 _COMMON = ("type", "enabled", "disabled", "start_timeout_s", "call_timeout_s")
 _HTTP = ("headers", "bearer_token", "auth")
 KEYS_BY_TRANSPORT: dict[str, tuple[str, ...]] = {
@@ -54,11 +53,20 @@ _RENAMED = {
 _URL = re.compile(r"https?://[^\s/?#]+[^\s]*", re.IGNORECASE)
 _MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*(:[A-Za-z_]\w*)?")
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+# A name is the first part of each tool id `server.tool`, so it has no dot and no blank. Two names that differ only in
+# case are one name, and `toolbox` belongs to toolfold itself.
+MAX_NAME_LENGTH = 40
+_RESERVED_NAMES = frozenset({"toolbox"})
+NAME_RULE = (
+    f"A server name has 1 to {MAX_NAME_LENGTH} letters, digits, '_' or '-', and starts with a letter or digit; "
+    "'toolbox' is taken"
+)
+_VALID_NAME = re.compile(rf"[A-Za-z0-9][A-Za-z0-9_-]{{0,{MAX_NAME_LENGTH - 1}}}")
 _EXAMPLE = 'Give one of command = "…", url = "https://…", openapi = "file or URL", functions = "package.module".'
 
 
 class ServerContext(Struct, frozen=True, kw_only=True):
-    """What a table means depends on where its file lies."""
+    """Where a table's file lies, which decides what relative paths and editors' variables in it mean."""
 
     folder: Path
     """Relative paths start here."""
@@ -72,16 +80,17 @@ class ServerContext(Struct, frozen=True, kw_only=True):
         if "${" not in text:
             return text
         folder = str(self.folder)
-        known: Mapping[str, str] = {
+        separator = "/" if "/" in folder else "\\"
+        variables = {
             "${workspaceFolder}": folder,
             "${workspaceRoot}": folder,
             "${workspaceFolderBasename}": self.folder.name,
             "${cwd}": folder,
             "${userHome}": str(self.user),
-            "${pathSeparator}": "/" if "/" in folder else "\\",
-            "${/}": "/" if "/" in folder else "\\",
+            "${pathSeparator}": separator,
+            "${/}": separator,
         }
-        for variable, value in known.items():
+        for variable, value in variables.items():
             text = text.replace(variable, value)
         return text
 
@@ -90,172 +99,193 @@ class ServerContext(Struct, frozen=True, kw_only=True):
         text = self.expand(text)
         if text.startswith("${"):
             return text
-        if text == "~" or text.startswith(("~/", "~\\")):
-            return str(self.user / text[2:])
-        return str(self.folder / text)
+        return str(self.folder / expand_home(text, self.user))
 
 
-def build_server(name: str, table: Any, report: Checker, path: KeyPath, around: ServerContext) -> ServerSpec | None:
-    """The spec, or nothing after the report of all that is wrong."""
-    checked = check.check_table(table, report, path)
-    if checked is None:
+def build_server(name: str, table: Any, checker: Checker, path: KeyPath, context: ServerContext) -> ServerSpec | None:
+    """The spec, or `None` once everything that is wrong has been reported."""
+    before = len(checker.errors)
+    checked = checker.table(table, path)
+    transport = None if checked is None else _transport(checked, checker, path)
+    if checked is None or transport is None:
         return None
-    before = len(report.errors)
-    transport = _transport(checked, report, path)
-    if transport is None:
-        return None
-    _keys_fit(checked, transport, report, path)
-    checked = {key: value for key, value in checked.items() if key in KEYS_BY_TRANSPORT[transport]}
-    reader = _Fields(checked, report, path, around)
+    checked = _check_keys(checked, transport, checker, path)
+    fields = _Fields(checked, checker, path, context)
     spec = ServerSpec(
         name=name,
         transport=transport,
-        command=around.expand(reader.text("command")) if transport == "stdio" else "",
-        args=tuple(around.expand(arg) for arg in reader.texts("args")),
-        env=reader.env(),
-        env_file=reader.path("env_file"),
-        cwd=reader.path("cwd") or (around.default_cwd if transport in {"stdio", "functions"} else None),
-        url=reader.url("base_url" if transport == "openapi" else "url"),
-        headers=reader.headers(),
-        document=reader.document(transport),
-        enabled=reader.enabled(),
-        start_timeout_s=reader.seconds("start_timeout_s"),
-        call_timeout_s=reader.seconds("call_timeout_s"),
-        secrets=tuple(dict.fromkeys(plain.value for plain in find_plain_secrets(checked))),
+        command=fields.command(),
+        args=fields.args(),
+        env=fields.env(),
+        env_file=fields.path("env_file"),
+        cwd=fields.cwd(transport),
+        url=fields.url("url") or fields.url("base_url"),
+        headers=fields.headers(),
+        document=fields.functions() or fields.openapi(),
+        enabled=fields.enabled(),
+        start_timeout_s=fields.seconds("start_timeout_s") or context.limits.start_timeout_s,
+        call_timeout_s=fields.seconds("call_timeout_s"),
+        secrets=tuple(dict.fromkeys(secret.value for secret in find_plain_secrets(checked))),
     )
-    return spec if len(report.errors) == before else None
+    return spec if len(checker.errors) == before else None
 
 
-def _transport(table: dict[str, Any], report: Checker, path: KeyPath) -> Transport | None:
-    found = [key for key in _KINDS if key in table]
-    if len(found) > 1:
-        report.error(path, f"has {' and '.join(f'`{key}`' for key in found)}", "Keep the one that is meant.")
+def _transport(table: dict[str, Any], checker: Checker, path: KeyPath) -> Transport | None:
+    kinds = [key for key in _KINDS if key in table]
+    if len(kinds) > 1:
+        checker.error(path, f"has {' and '.join(f'`{key}`' for key in kinds)}", "Keep the one that is meant.")
         return None
-    if not found:
-        near = next((key for key in table if key not in ALL_KEYS and closest_match(key, _KINDS)), None)
-        if near is None:
-            report.error(path, "does not say what to connect to", _EXAMPLE)
-        else:
-            report.error((*path, near), "unknown key", f"Did you mean `{closest_match(near, _KINDS)}`?")
+    if not kinds:
+        for key in table:
+            if key not in ALL_KEYS and (meant := closest_match(key, _KINDS)):
+                checker.error((*path, key), "unknown key", f"Did you mean `{meant}`?")
+                return None
+        checker.error(path, "does not say what to connect to", _EXAMPLE)
         return None
-    transport = _KINDS[found[0]]
-    kind = table.get("type")
-    if kind is None:
-        return transport
-    named = _TYPES.get(kind.casefold()) if isinstance(kind, str) else None
-    if named is None:
-        report.error(
-            (*path, "type"), "not a type that toolfold connects to", "Use stdio, http, sse or streamable-http."
-        )
-    elif named != transport and not (named == "http" and transport == "openapi"):
+    if table.get("type") is not None:
+        _check_type(table["type"], kinds[0], checker, (*path, "type"))
+    return _KINDS[kinds[0]]
+
+
+def _check_type(declared: Any, kind: str, checker: Checker, path: KeyPath) -> None:
+    # An OpenAPI service is reached over HTTP, so clients write that type for it.
+    transport = "http" if kind == "openapi" else _KINDS[kind]
+    expected = _TYPES.get(declared.casefold()) if isinstance(declared, str) else None
+    if expected is None:
+        checker.error(path, "not a type that toolfold connects to", "Use stdio, http, sse or streamable-http.")
+    elif expected != transport:
         right = "stdio" if transport == "stdio" else "http"
-        report.error((*path, "type"), f"does not fit `{found[0]}`", f"Use {right}, or remove the key.")
-    return transport
+        checker.error(path, f"does not fit `{kind}`", f"Use {right}, or remove the key.")
 
 
-def _keys_fit(table: dict[str, Any], transport: Transport, report: Checker, path: KeyPath) -> None:
+def _check_keys(table: dict[str, Any], transport: Transport, checker: Checker, path: KeyPath) -> dict[str, Any]:
+    """The keys that a server of that kind has; each other one is reported."""
     known = KEYS_BY_TRANSPORT[transport]
-    misplaced = {key: value for key, value in table.items() if key in ALL_KEYS and key not in known}
+    misplaced = [key for key in table if key in ALL_KEYS and key not in known]
     for key in misplaced:
-        kind = next(kind for kind, value in _KINDS.items() if value == transport)
-        report.odd((*path, key), f"has no meaning for a server with `{kind}`", "Remove the key.")
+        checker.odd((*path, key), f"has no meaning for a server with `{known[0]}`", "Remove the key.")
     rest = {key: value for key, value in table.items() if key not in misplaced}
-    check.check_keys(rest, known, report, path, renamed=_RENAMED)
+    checker.keys(rest, known, path, renamed=_RENAMED)
+    return {key: value for key, value in rest.items() if key in known}
 
 
 class _Fields:
     """Reads the fields of one table, each with its default."""
 
-    def __init__(self, table: dict[str, Any], report: Checker, path: KeyPath, around: ServerContext) -> None:
-        self.table = table
-        self.report = report
-        self.at = path
-        self.around = around
+    def __init__(self, table: dict[str, Any], checker: Checker, path: KeyPath, context: ServerContext) -> None:
+        self._table = table
+        self._checker = checker
+        self._path = path
+        self._context = context
 
-    def text(self, key: str) -> str:
-        if key not in self.table:
+    def _text(self, key: str) -> str:
+        return (self._checker.text(self._table[key], (*self._path, key)) or "") if key in self._table else ""
+
+    def command(self) -> str:
+        path = (*self._path, "command")
+        if isinstance(self._table.get("command"), list):
+            self._checker.error(path, "expected a string, found a list", "Put all but the first into `args`.")
             return ""
-        value = self.table[key]
-        if key == "command" and isinstance(value, list):
-            self.report.error((*self.at, key), "expected a string, found a list", "Put all but the first into `args`.")
-            return ""
-        found = check.check_text(value, self.report, (*self.at, key)) or ""
-        if key == "command" and " " in found.strip() and "args" not in self.table and not Path(found).exists():
+        command = self._text("command")
+        if " " in command.strip() and "args" not in self._table and not Path(command).exists():
             fix = 'Write command = "program" and args = ["first", "second"].'
-            self.report.warning((*self.at, key), "the command has blanks and is taken as one program's name", fix)
-        return found
+            self._checker.warning(path, "the command has blanks and is taken as one program's name", fix)
+        return self._context.expand(command)
 
-    def texts(self, key: str) -> tuple[str, ...]:
-        if key not in self.table:
-            return ()
-        return check.check_texts(self.table[key], self.report, (*self.at, key)) or ()
+    def args(self) -> tuple[str, ...]:
+        args = self._checker.texts(self._table.get("args", []), (*self._path, "args")) or ()
+        return tuple(self._context.expand(arg) for arg in args)
+
+    def cwd(self, transport: Transport) -> str | None:
+        return self.path("cwd") or (self._context.default_cwd if transport in {"stdio", "functions"} else None)
 
     def path(self, key: str) -> str:
-        text = self.text(key)
-        return self.around.absolute(text) if text else ""
+        text = self._text(key)
+        return self._context.absolute(text) if text else ""
 
     def env(self) -> dict[str, str]:
-        if "env" not in self.table:
-            return {}
-        at = (*self.at, "env")
-        found = check.check_text_map(self.table["env"], self.report, at, lenient=self.report.lenient) or {}
-        for name in found:
+        path = (*self._path, "env")
+        env = self._checker.text_map(self._table.get("env", {}), path, lenient=self._checker.lenient) or {}
+        for name in env:
             if "=" in name:
-                self.report.error((*at, name), "a variable's name cannot hold '='", "Write NAME and value apart.")
-        return {name: self.around.expand(value) for name, value in found.items()}
+                self._checker.error((*path, name), "a variable's name cannot hold '='", "Write NAME and value apart.")
+        return {name: self._context.expand(value) for name, value in env.items()}
 
     def url(self, key: str) -> str:
-        text = self.around.expand(self.text(key)).strip()
+        text = self._context.expand(self._text(key)).strip()
+        # With a reference inside, the address is known only when the server is opened.
         if text and "${" not in text and not _URL.fullmatch(text):
-            self.report.error((*self.at, key), "not an http or https address", "Write it as https://host/path.")
+            self._checker.error((*self._path, key), "not an http or https address", "Write it as https://host/path.")
             return ""
         return text
 
     def headers(self) -> dict[str, str]:
-        at = (*self.at, "headers")
-        found = check.check_text_map(self.table["headers"], self.report, at) or {} if "headers" in self.table else {}
-        for name, value in found.items():
-            if not _HEADER_NAME.fullmatch(name):
-                self.report.error((*at, name), "not a name for a header", "Use letters, digits and '-'.")
-            if "\n" in value or "\r" in value:
-                self.report.error((*at, name), "the value has a line break", "Write it in one line.")
+        path = (*self._path, "headers")
+        headers = self._checker.text_map(self._table.get("headers", {}), path) or {}
+        for name, value in headers.items():
+            self._check_header(name, value, (*path, name))
         token = self._token()
-        if token and any(name.casefold() == "authorization" for name in found):
-            self.report.error(at, "has an Authorization besides the token", "Keep one of the two.")
-        result = {name: self.around.expand(value) for name, value in found.items()}
+        if token and any(name.casefold() == "authorization" for name in headers):
+            self._checker.error(path, "has an Authorization besides the token", "Keep one of the two.")
+        result = {name: self._context.expand(value) for name, value in headers.items()}
         return {**result, "Authorization": f"Bearer {token}"} if token else result
 
+    def _check_header(self, name: str, value: str, path: KeyPath) -> None:
+        if not _HEADER_NAME.fullmatch(name):
+            self._checker.error(path, "not a name for a header", "Use letters, digits and '-'.")
+        # A line break would let a value start further headers of its own.
+        if "\n" in value or "\r" in value:
+            self._checker.error(path, "the value has a line break", "Write it in one line.")
+
     def _token(self) -> str:
-        auth = self.table.get("auth")
+        auth = self._table.get("auth")
         if isinstance(auth, str) and auth.casefold() == "oauth":
             fix = 'Give bearer_token = "${TOKEN}" instead.'
-            self.report.odd((*self.at, "auth"), "signing in with OAuth is not supported yet", fix)
+            self._checker.odd((*self._path, "auth"), "signing in with OAuth is not supported yet", fix)
             return ""
-        return self.text("bearer_token") or self.text("auth")
+        return self._text("bearer_token") or self._text("auth")
 
-    def document(self, transport: Transport) -> str:
-        if transport == "functions":
-            text = self.text("functions")
-            if text and not _MODULE.fullmatch(text):
-                fix = 'Write "package.module" or "package.module:name".'
-                self.report.error((*self.at, "functions"), "not the name of a Python module", fix)
-            return text
-        if transport != "openapi":
-            return ""
-        text = self.text("openapi")
+    def functions(self) -> str:
+        text = self._text("functions")
+        if text and not _MODULE.fullmatch(text):
+            fix = 'Write "package.module" or "package.module:name".'
+            self._checker.error((*self._path, "functions"), "not the name of a Python module", fix)
+        return text
+
+    def openapi(self) -> str:
+        text = self._text("openapi")
         if not text or re.match(r"https?://", text, re.IGNORECASE):
-            return self.around.expand(text)
-        return self.around.absolute(text)
+            return self._context.expand(text)
+        return self._context.absolute(text)
 
     def enabled(self) -> bool:
-        enabled, disabled = self.table.get("enabled", True), self.table.get("disabled", False)
-        on = check.check_flag(enabled, self.report, (*self.at, "enabled"))
-        off = check.check_flag(disabled, self.report, (*self.at, "disabled"))
+        on = self._checker.flag(self._table.get("enabled", True), (*self._path, "enabled"))
+        off = self._checker.flag(self._table.get("disabled", False), (*self._path, "disabled"))
         return bool(on) and not off
 
-    def seconds(self, key: str) -> float:
-        default: float = getattr(self.around.limits, key)
-        if key not in self.table:
-            return default
-        found = check.check_setting(self.table[key], SECTIONS["limits"][key], self.report, (*self.at, key))
-        return default if found is None else float(found)
+    def seconds(self, key: str) -> float | None:
+        """The server's own time limit, with the bounds of the global one; `None` where the table names none."""
+        if key not in self._table:
+            return None
+        seconds: float | None = self._checker.setting(self._table[key], settings_of(Limits)[key], (*self._path, key))
+        return seconds
+
+
+def is_valid_name(name: str) -> bool:
+    return bool(_VALID_NAME.fullmatch(name)) and name.casefold() not in _RESERVED_NAMES
+
+
+def clean_name(name: str) -> str:
+    """The nearest valid name: accents go, other characters become `-`, what is too long ends in a short hash."""
+    if is_valid_name(name):
+        return name
+    plain = unicodedata.normalize("NFKD", name)
+    plain = "".join(char for char in plain if not unicodedata.combining(char))
+    plain = re.sub(r"[^A-Za-z0-9_-]+", "-", plain).strip("-_")
+    # By the whole name, so that two long names that start alike stay apart.
+    digest = sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:6]
+    if not plain:
+        return f"server-{digest}"
+    if len(plain) > MAX_NAME_LENGTH:
+        return f"{plain[: MAX_NAME_LENGTH - 7].rstrip('-_')}-{digest}"
+    return f"{plain}-server" if plain.casefold() in _RESERVED_NAMES else plain

@@ -1,16 +1,17 @@
 """`Settings`: everything that can be configured, as one frozen value, and the one function that reads it.
 
 Reading looks up no secret and starts nothing. Servers keep their `${…}` references; `secrets.resolve` fills them in
-when a server is opened. Above: every stage. Below: the reader and the places.
+when a server is opened. The reader is imported where a file is read, so that `import toolfold` and `Settings()` in a
+program stay light. Above: every stage. Below: the reader.
 """
 
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from msgspec import Struct, field
 
+from toolfold.config.folders import toolfold_home, working_folder
 from toolfold.config.sections import (
     Audit,
     CallerKey,
@@ -29,8 +30,6 @@ from toolfold.types import ServerSpec
 
 
 def _default_home() -> Path:
-    from toolfold.config.search_path import toolfold_home
-
     return toolfold_home(os.environ)
 
 
@@ -76,19 +75,16 @@ class Settings(Struct, frozen=True, kw_only=True):
 
         With `require_servers=False` a missing file or one without servers is fine, too.
         """
-        from toolfold.config import search_path as places
+        from toolfold.config.reader import read_settings
 
-        environ = os.environ if environ is None else environ
-        folder = places.working_folder() if cwd is None else Path(cwd)
-        user_home = folder / places.toolfold_home(environ)
-        found = places.find_config(path, folder, user_home, environ)
-        state = places.state_folder(found, home, folder, environ)
-        if found is None and require_servers:
-            raise _nothing_found(places.candidate_files(folder, user_home))
-        loaded = _load(found, folder, user_home, state, environ)
-        if require_servers and not loaded.servers:
-            raise _no_servers(loaded.sources[0])
-        return loaded
+        fields = read_settings(
+            path,
+            home=home,
+            environ=os.environ if environ is None else environ,
+            cwd=working_folder() if cwd is None else Path(cwd),
+            require_servers=require_servers,
+        )
+        return Settings(**fields)
 
     @property
     def restricts(self) -> bool:
@@ -104,90 +100,10 @@ class Settings(Struct, frozen=True, kw_only=True):
                 return spec
         from toolfold.config.validation import closest_match
 
-        known = [spec.name for spec in self.servers]
-        meant = closest_match(name, known)
+        names = [spec.name for spec in self.servers]
+        meant = closest_match(name, names)
         raise ConfigError(
             f"no server is called '{name}'",
-            hints=known,
+            hints=names,
             next_action=f"Did you mean '{meant}'?" if meant else "Run `toolfold servers` to see all.",
         )
-
-
-def _load(found: Any, cwd: Path, user_home: Path, state: Path, environ: Mapping[str, str]) -> Settings:
-    from toolfold.config import search_path as places
-    from toolfold.config.reader import ParsedConfig, read_config, read_overrides
-    from toolfold.config.sections import SECTIONS
-    from toolfold.config.servers import ServerContext
-    from toolfold.config.validation import Checker
-
-    report = Checker("environment")
-    overrides = read_overrides(environ, report)
-    report.raise_errors()
-    person = places.home_folder(environ)
-    parsed = ParsedConfig()
-    folder = cwd
-    if found is not None:
-        # A project's servers run in the project; the user's own run where toolfold was started.
-        project = found.project
-        around = ServerContext(folder=project or cwd, user=person, default_cwd=str(project) if project else None)
-        parsed = read_config(found.path, around, overrides)
-        folder = found.path.parent
-    sections = {name: {**parsed.sections.get(name, {}), **overrides.get(name, {})} for name in SECTIONS}
-    _default_directory(sections["outputs"], folder, person, environ)
-    return Settings(
-        servers=parsed.servers,
-        limits=Limits(**sections["limits"]),
-        outputs=Outputs(**sections["outputs"]),
-        model=Model(**sections["model"]),
-        discovery=Discovery(**sections["discovery"]),
-        scripts=Scripts(**sections["scripts"]),
-        policies=parsed.policies,
-        callers=parsed.callers,
-        trust=Trust(**sections["trust"]),
-        audit=Audit(**sections["audit"]),
-        telemetry=Telemetry(**sections["telemetry"]),
-        rules=parsed.rules,
-        ontology_file=_ontology(sections["ontology"], folder, person),
-        home=state,
-        user_home=user_home,
-        project=found.project if found else None,
-        sources=(found.path,) if found else (),
-        warnings=tuple(str(problem) for problem in parsed.warnings),
-    )
-
-
-def _default_directory(outputs: dict[str, Any], folder: Path, person: Path, environ: Mapping[str, str]) -> None:
-    if "directory" in outputs:
-        outputs["directory"] = str(_absolute(outputs["directory"], folder, person))
-    elif environ.get("TMPDIR"):
-        outputs["directory"] = environ["TMPDIR"]
-
-
-def _ontology(section: dict[str, Any], folder: Path, person: Path) -> Path | None:
-    if "file" not in section:
-        return None
-    path = _absolute(section["file"], folder, person)
-    if not path.is_file():
-        raise ConfigError(
-            f"ontology.file: there is no file {path}",
-            next_action="Write the file, or remove the key: the tree is then built from the tools alone.",
-        )
-    return path
-
-
-def _absolute(text: str, folder: Path, person: Path) -> Path:
-    return person / text[2:] if text.startswith("~/") else folder / text
-
-
-def _nothing_found(looked: list[Path]) -> ConfigError:
-    return ConfigError(
-        "there is no configuration",
-        hints=[f"looked for {path}" for path in looked],
-        next_action="Run `toolfold import` to take over an MCP client's servers, or `toolfold demo` to look around.",
-    )
-
-
-def _no_servers(path: Path) -> ConfigError:
-    from toolfold.config.reader import ADD_SERVER
-
-    return ConfigError(f"{path} names no servers", next_action=ADD_SERVER)

@@ -1,36 +1,55 @@
-"""Decides what an import would do, and does nothing: what is added, renamed or left out, and which secrets are in it.
+"""The import of clients' servers into `toolfold.toml`: `plan_import` only decides, `apply` carries it out.
 
-Printing a plan shows no secret. Above: the command line, which shows the plan. Below: `apply` carries it out.
+A plan says what is added, renamed or left out, and which secrets are in it; printing it shows none. `apply` keeps every
+character of an existing file, backs it up first and replaces it in one step. It writes nothing that `tomllib` would not
+read back as the old content plus the new servers. Above: the command line.
 """
 
+import copy
+import os
 import re
-from collections.abc import Callable, Iterable
-from pathlib import Path
+from collections.abc import Iterable
+from itertools import chain, count
+from pathlib import Path, PureWindowsPath
 from typing import Any, Literal
+from urllib.parse import urlsplit
 
-from msgspec import Struct
+from msgspec import Struct, field
+from msgspec.structs import replace
 
-from toolfold.config import server_names as names
-from toolfold.config import toml_writer as tomlwrite
-from toolfold.config.clients.discover import ClientConfig, ClientServer
-from toolfold.config.clients.self_reference import is_toolfold
-from toolfold.config.secret_detection import PlainSecret, find_plain_secrets
+from toolfold.config.clients.discovery import ClientConfig, ClientServer
+from toolfold.config.files import PRIVATE_MODE, PUBLIC_MODE, create_backup, path_exists, read_text, write_atomically
+from toolfold.config.secrets import PlainSecret, find_plain_secrets, store_in_keyring
+from toolfold.config.sections import PartialRepr
+from toolfold.config.servers import MAX_NAME_LENGTH, clean_name
 from toolfold.config.settings import Settings
+from toolfold.config.toml import format_table, parse_toml
 from toolfold.config.validation import format_key
+from toolfold.errors import ConfigError
 from toolfold.redaction import MASK
 from toolfold.types import ServerSpec
 
+# `add` and `rename` write a server; the others leave it out, and `reason` says why.
 Action = Literal["add", "rename", "identical", "itself", "broken"]
-"""`add` and `rename` write a server; the others leave it out, and `reason` says why."""
 
+# What becomes of plain secrets: they stay as they are, or a reference to a variable or the keyring stands for them.
 SecretsMode = Literal["keep", "env", "keyring"]
-"""What becomes of plain secrets: they stay as they are, or a reference to a variable or the keyring stands for them."""
 
-KEYRING_SERVICE = "toolfold"
+_KEYRING_NAME = "toolfold"
+_HEADER = "# Servers of toolfold. What each key means: docs/configuration.md\n"
+
+_PACKAGE = re.compile(r"toolfold(\[[\w,-]*\])?([=<>@~!].*)?(\.exe)?", re.IGNORECASE)
+_IN_SHELL = re.compile(r"(?:^|[\s;&|/\\])toolfold(?:\.exe)?\s(?:.*\s)?serve\b")
+# Programs that start another one, whose name is then among the arguments.
+_LAUNCHER = re.compile(r"(uvx?|pipx|python[\d.]*|pythonw|py|env|cmd|wsl|poetry|hatch|rye|pdm|conda|mise)(\.exe)?")
+_SHELLS = {"sh", "bash", "zsh", "fish", "cmd", "powershell", "pwsh"}
+_LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 
 
-class PlannedSecret(Struct, frozen=True, kw_only=True):
+class _PlannedSecret(PartialRepr, frozen=True, kw_only=True):
     """A secret found in plain text. Its printed form hides the value."""
+
+    printed = ("place", "variable")
 
     place: str
     variable: str
@@ -38,15 +57,11 @@ class PlannedSecret(Struct, frozen=True, kw_only=True):
     """What is written in its place if it is moved: `${VAR}` or `${keyring:…}`."""
     value: str
 
-    def __repr__(self) -> str:
-        return f"PlannedSecret(place={self.place!r}, variable={self.variable!r})"
 
-    def __rich_repr__(self) -> list[tuple[str, Any]]:
-        return [("place", self.place), ("variable", self.variable)]
-
-
-class PlanItem(Struct, frozen=True, kw_only=True):
+class _PlanItem(PartialRepr, frozen=True, kw_only=True):
     """One server of one client, and what becomes of it."""
+
+    printed = ("action", "name", "client", "shown")
 
     action: Action
     name: str
@@ -60,61 +75,45 @@ class PlanItem(Struct, frozen=True, kw_only=True):
     shown: str = ""
     """Command or address without secrets."""
     reason: str = ""
-    secrets: tuple[PlannedSecret, ...] = ()
+    secrets: tuple[_PlannedSecret, ...] = ()
     notes: tuple[str, ...] = ()
-    table: dict[str, Any] = {}
+    table: dict[str, Any] = field(default_factory=dict)
     """What is written. May hold secrets."""
 
     @property
     def writes(self) -> bool:
         return self.action in {"add", "rename"}
 
-    def __repr__(self) -> str:
-        return f"PlanItem({self.action!r}, name={self.name!r}, client={self.client!r}, shown={self.shown!r})"
-
-    def __rich_repr__(self) -> list[tuple[str, Any]]:
-        return [("action", self.action), ("name", self.name), ("client", self.client), ("shown", self.shown)]
-
     def as_dict(self) -> dict[str, Any]:
         """For `--json`: all but the table and the secrets' values."""
-        return {
-            "action": self.action,
-            "name": self.name,
-            "written": self.written,
-            "client": self.client,
-            "scope": self.scope,
-            "path": str(self.path),
-            "line": self.line,
-            "shown": self.shown,
-            "reason": self.reason,
-            "secrets": [{"place": secret.place, "variable": secret.variable} for secret in self.secrets],
-            "notes": list(self.notes),
-        }
+        fields = {name: getattr(self, name) for name in self.__struct_fields__ if name not in {"title", "table"}}
+        secrets = [{"place": secret.place, "variable": secret.variable} for secret in self.secrets]
+        return fields | {"path": str(self.path), "secrets": secrets, "notes": list(self.notes)}
 
 
 class ImportPlan(Struct, frozen=True, kw_only=True):
     """All items, in the order they were found."""
 
-    items: tuple[PlanItem, ...]
+    items: tuple[_PlanItem, ...]
     secrets: SecretsMode = "keep"
     problems: tuple[str, ...] = ()
     """Files that could not be read, and why."""
 
     @property
-    def additions(self) -> tuple[PlanItem, ...]:
+    def additions(self) -> tuple[_PlanItem, ...]:
         return tuple(item for item in self.items if item.writes)
 
     @property
     def warnings(self) -> tuple[str, ...]:
         """What a person should know before it is applied."""
-        found = [f"{item.name}: {note}" for item in self.additions for note in item.notes]
+        warnings = [f"{item.name}: {note}" for item in self.additions for note in item.notes]
         if self.secrets == "keep":
-            found += [
+            warnings += [
                 f"{item.name}: {secret.place} holds a secret in plain text; it would be written as it is"
                 for item in self.additions
                 for secret in item.secrets
             ]
-        return tuple(found)
+        return tuple(warnings)
 
     @property
     def variables(self) -> tuple[str, ...]:
@@ -125,17 +124,17 @@ class ImportPlan(Struct, frozen=True, kw_only=True):
 
     def preview(self) -> str:
         """The text that would be added, without the values of `env` and `headers` and without secrets."""
-        return "\n".join(tomlwrite.format_table(("servers", item.name), _masked(item.table)) for item in self.additions)
+        return "\n".join(format_table(("servers", item.name), _masked(item.table)) for item in self.additions)
 
 
 def plan_import(
-    found: Iterable[ClientConfig], existing: Settings | None = None, *, secrets: SecretsMode = "keep"
+    configs: Iterable[ClientConfig], existing: Settings | None = None, *, secrets: SecretsMode = "keep"
 ) -> ImportPlan:
     """What would come into the file that `existing` was read from (`None`: a new file)."""
     planner = _Planner(existing, secrets)
     problems: list[str] = []
-    items: list[PlanItem] = []
-    for config in found:
+    items: list[_PlanItem] = []
+    for config in configs:
         problems += config.problems
         items += [planner.item(config, server) for server in config.servers]
     return ImportPlan(items=tuple(items), secrets=secrets, problems=tuple(problems))
@@ -149,10 +148,10 @@ class _Planner:
         self._taken = {spec.name.casefold() for spec in self._specs}
         self._variables: dict[str, str] = {}
 
-    def item(self, config: ClientConfig, server: ClientServer) -> PlanItem:
+    def item(self, config: ClientConfig, server: ClientServer) -> _PlanItem:
         if server.spec is None:
             return _item("broken", config, server, reason="; ".join(server.problems))
-        if is_toolfold(server.written, server.spec):
+        if _is_toolfold(server.written, server.spec):
             return _item("itself", config, server, reason="it is toolfold itself")
         here = str(self._project) if self._project else None
         twin = next((spec.name for spec in self._specs if _same(spec, server.spec, here)), None)
@@ -160,29 +159,28 @@ class _Planner:
             return _item("identical", config, server, reason=f"the same as `{twin}`")
         return self._addition(config, server, server.spec)
 
-    def _addition(self, config: ClientConfig, server: ClientServer, spec: ServerSpec) -> PlanItem:
-        name = names.unique_name(server.name, self._taken, config.client.replace(".", "-"))
+    def _addition(self, config: ClientConfig, server: ClientServer, spec: ServerSpec) -> _PlanItem:
+        name = _unique_name(server.name, self._taken, config.client.replace(".", "-"))
         self._taken.add(name.casefold())
-        from msgspec.structs import replace
-
         self._specs.append(replace(spec, name=name))
         table = dict(server.table)
+        # A project's server ran in its project; from a file elsewhere that has to be said.
         if spec.transport == "stdio" and "cwd" not in table and config.project not in {None, self._project}:
             table["cwd"] = str(config.project)
-        plains = find_plain_secrets(table)
-        planned = tuple(self._secret(plain, name) for plain in plains)
+        plain_secrets = find_plain_secrets(table)
+        planned = tuple(self._secret(plain, name) for plain in plain_secrets)
         if self._mode != "keep":
-            references = {(one.place, one.start): secret.reference for one, secret in zip(plains, planned, strict=True)}
-            table = _substitute(table, plains, lambda plain: references[plain.place, plain.start])
+            references = [secret.reference for secret in planned]
+            table = _substitute(table, zip(plain_secrets, references, strict=True))
         action: Action = "add" if name == server.name else "rename"
         reason = "" if action == "add" else f"`{server.name}` is taken by a different server"
         return _item(action, config, server, name=name, reason=reason, secrets=planned, table=table)
 
-    def _secret(self, plain: PlainSecret, server: str) -> PlannedSecret:
+    def _secret(self, plain: PlainSecret, server: str) -> _PlannedSecret:
         variable = self._variable(plain, server)
         path = f"{server}/{variable}"
-        reference = f"${{keyring:{KEYRING_SERVICE}/{path}}}" if self._mode == "keyring" else f"${{{variable}}}"
-        return PlannedSecret(place=format_key(plain.place), variable=variable, reference=reference, value=plain.value)
+        reference = f"${{keyring:{_KEYRING_NAME}/{path}}}" if self._mode == "keyring" else f"${{{variable}}}"
+        return _PlannedSecret(place=format_key(plain.place), variable=variable, reference=reference, value=plain.value)
 
     def _variable(self, plain: PlainSecret, server: str) -> str:
         """One variable for one value: the name that stands there, with the server's before it where it is taken."""
@@ -196,17 +194,15 @@ class _Planner:
         return candidates[-1]
 
 
-def _item(
-    action: Action,
-    config: ClientConfig,
-    server: ClientServer,
-    *,
-    name: str = "",
-    reason: str = "",
-    secrets: tuple[PlannedSecret, ...] = (),
-    table: dict[str, Any] | None = None,
-) -> PlanItem:
-    return PlanItem(
+def _unique_name(name: str, taken: set[str], suffix: str = "") -> str:
+    """A valid name that is not taken, whatever the case: with the suffix first, then with numbers."""
+    base = clean_name(f"{name[: MAX_NAME_LENGTH - 1 - len(suffix)]}-{suffix}") if suffix else name
+    numbered = (f"{base[: MAX_NAME_LENGTH - 1 - len(str(number))]}-{number}" for number in count(2))
+    return next(candidate for candidate in chain((name, base), numbered) if candidate.casefold() not in taken)
+
+
+def _item(action: Action, config: ClientConfig, server: ClientServer, *, name: str = "", **parts: Any) -> _PlanItem:
+    return _PlanItem(
         action=action,
         name=name or server.name,
         written=server.written,
@@ -216,35 +212,26 @@ def _item(
         path=config.path,
         line=server.line,
         shown=server.spec.shown() if server.spec else "",
-        reason=reason,
-        secrets=secrets,
         notes=server.notes,
-        table=table or {},
+        **parts,
     )
 
 
-def _substitute(
-    table: dict[str, Any], plains: Iterable[PlainSecret], text: Callable[[PlainSecret], str]
-) -> dict[str, Any]:
-    """The table with each plain secret replaced by the text."""
-    result = {key: _copied(value) for key, value in table.items()}
-    for plain in sorted(plains, key=lambda one: one.start, reverse=True):  # so that earlier places stay true
+def _substitute(table: dict[str, Any], texts: Iterable[tuple[PlainSecret, str]]) -> dict[str, Any]:
+    """The table with each plain secret replaced by its text."""
+    result = copy.deepcopy(table)
+    # From the end, so that the offsets of earlier secrets stay true.
+    for plain, text in sorted(texts, key=lambda pair: pair[0].start, reverse=True):
         holder: Any = result
         for part in plain.place[:-1]:
             holder = holder[part]
         old = holder[plain.place[-1]]
-        holder[plain.place[-1]] = old[: plain.start] + text(plain) + old[plain.end :]
+        holder[plain.place[-1]] = old[: plain.start] + text + old[plain.end :]
     return result
 
 
-def _copied(value: Any) -> Any:
-    if isinstance(value, dict):
-        return dict(value)
-    return list(value) if isinstance(value, list) else value
-
-
 def _masked(table: dict[str, Any]) -> dict[str, Any]:
-    result = _substitute(table, find_plain_secrets(table), lambda plain: MASK)
+    result = _substitute(table, [(plain, MASK) for plain in find_plain_secrets(table)])
     for key in ("env", "headers"):
         if isinstance(result.get(key), dict):
             result[key] = {name: value if "${" in str(value) else MASK for name, value in result[key].items()}
@@ -256,30 +243,129 @@ def _as_variable(text: str) -> str:
     return f"_{name}" if name[0].isdigit() else name
 
 
-def _same(one: ServerSpec, other: ServerSpec, here: str | None) -> bool:
-    """Whether both connect to the same thing. A reference counts as the secret that stands in its place.
+def _same(spec: ServerSpec, other: ServerSpec, here: str | None) -> bool:
+    """Whether both connect to the same server. A reference counts as the secret that stands in its place.
 
     `here` is the folder in which the file's servers run unless they say otherwise.
     """
-    if (one.cwd or here) != (other.cwd or here):
+    if (spec.cwd or here) != (other.cwd or here):
         return False
-    fixed = (one.transport, one.command, one.document, len(one.args), one.env.keys(), one.headers.keys())
-    if fixed != (
-        other.transport,
-        other.command,
-        other.document,
-        len(other.args),
-        other.env.keys(),
-        other.headers.keys(),
-    ):
+    if _shape(spec) != _shape(other):
         return False
-    pairs = [(one.url, other.url), *zip(one.args, other.args, strict=True)]
-    pairs += [(one.env[key], other.env[key]) for key in one.env]
-    pairs += [(one.headers[key], other.headers[key]) for key in one.headers]
+    pairs = [(spec.url, other.url), *zip(spec.args, other.args, strict=True)]
+    pairs += [(spec.env[key], other.env[key]) for key in spec.env]
+    pairs += [(spec.headers[key], other.headers[key]) for key in spec.headers]
     return all(
-        left == right or _stands_for(left, other, right) or _stands_for(right, one, left) for left, right in pairs
+        left == right or _stands_for(left, other, right) or _stands_for(right, spec, left) for left, right in pairs
     )
+
+
+def _shape(spec: ServerSpec) -> tuple[Any, ...]:
+    return (spec.transport, spec.command, spec.document, len(spec.args), spec.env.keys(), spec.headers.keys())
 
 
 def _stands_for(reference: str, spec: ServerSpec, text: str) -> bool:
     return "${" in reference and "${" not in text and any(secret in text for secret in spec.secrets)
+
+
+def _is_toolfold(name: str, spec: ServerSpec) -> bool:
+    """Whether a server is toolfold: by its command, by what a launcher starts, or by name and a local address."""
+    if spec.transport == "http":
+        return name.casefold() == "toolfold" and _host(spec.url) in _LOOPBACK
+    if spec.transport != "stdio":
+        return False
+    program = PureWindowsPath(spec.command).name.casefold()  # splits at both kinds of slash
+    if _PACKAGE.fullmatch(program):
+        return True
+    if program.removesuffix(".exe") in _SHELLS and any(_IN_SHELL.search(arg) for arg in spec.args):
+        return True
+    return bool(_LAUNCHER.fullmatch(program)) and any(_PACKAGE.fullmatch(arg) for arg in spec.args)
+
+
+def _host(url: str) -> str:
+    try:
+        return urlsplit(url).hostname or ""
+    except ValueError:
+        return ""
+
+
+class Applied(Struct, frozen=True, kw_only=True):
+    """What an import wrote."""
+
+    target: Path
+    added: tuple[str, ...]
+    backup: Path | None
+    """The copy of the file as it was; `None` if there was none, or nothing was added."""
+    private: bool
+    """The file holds secrets and only its owner may read it."""
+    variables: tuple[str, ...]
+    """Environment variables that must be set now."""
+
+
+def apply(plan: ImportPlan, target: str | os.PathLike[str], *, now: float | None = None) -> Applied:
+    """Writes the additions of the plan to the target. Raises `ConfigError`, and then nothing has changed."""
+    path = Path(target)
+    if path.suffix.casefold() != ".toml":
+        raise ConfigError(f"{path} is not a TOML file", next_action="Import into a file that ends in .toml.")
+    if not plan.additions:
+        return Applied(target=path, added=(), backup=None, private=False, variables=())
+    exists = path_exists(path)
+    old = read_text(path) if exists else _HEADER
+    new = _with_servers(old, plan)
+    after = _checked(path, parse_toml(path, old), new, plan)
+    private = any(find_plain_secrets(server) for server in after["servers"].values())
+    if plan.secrets == "keyring":
+        _store_secrets(plan)
+    mode = PRIVATE_MODE if private else _public_mode(path, plan)
+    backup = create_backup(path, now=now) if exists else None
+    if backup is not None:
+        backup.chmod(mode)  # the copy may hold the same secrets
+    write_atomically(path, new.encode(), mode)
+    added = tuple(item.name for item in plan.additions)
+    return Applied(target=path, added=added, backup=backup, private=private, variables=plan.variables)
+
+
+def _store_secrets(plan: ImportPlan) -> None:
+    for item in plan.additions:
+        for secret in item.secrets:
+            store_in_keyring(_KEYRING_NAME, f"{item.name}/{secret.variable}", secret.value)
+
+
+def _with_servers(old: str, plan: ImportPlan) -> str:
+    text = "".join(f"\n{format_table(('servers', item.name), item.table)}" for item in plan.additions)
+    if "\r\n" in old:  # the file keeps its kind of line ends
+        text = text.replace("\n", "\r\n")
+    end = "" if not old or old.endswith("\n") else "\n"
+    return old + end + text
+
+
+def _checked(path: Path, before: dict[str, Any], text: str, plan: ImportPlan) -> dict[str, Any]:
+    """Reads the new text back: it must hold the old content and the new servers, and nothing else."""
+    here = before.get("servers", {})
+    added = {item.name: item.table for item in plan.additions}
+    names = {name.casefold() for name in here} if isinstance(here, dict) else set()
+    if clash := names & {name.casefold() for name in added}:
+        raise ConfigError(
+            f"{path} has changed since the import was planned: it has {', '.join(sorted(clash))} now",
+            next_action="Run the import again.",
+        )
+    try:
+        after = parse_toml(path, text)
+    except ConfigError:
+        after = {}
+    if not isinstance(here, dict) or after != {**before, "servers": {**here, **added}}:
+        raise ConfigError(
+            f"servers cannot be added to {path}: its `servers` is written as an inline table",
+            next_action="Write each server there as its own table, [servers.NAME], and run the import again.",
+        )
+    return after
+
+
+def _public_mode(path: Path, plan: ImportPlan) -> int:
+    """The mode of a file without known secrets: an existing one keeps its own."""
+    if path_exists(path):
+        return path.stat().st_mode & 0o777
+    # A value of `env` or `headers` in plain text may be a secret that nothing gives away.
+    tables = (item.table.get(key) or {} for item in plan.additions for key in ("env", "headers"))
+    has_literals = any("${" not in str(value) for table in tables for value in table.values())
+    return PRIVATE_MODE if has_literals else PUBLIC_MODE

@@ -1,7 +1,7 @@
 """Points a client at toolfold instead of its own servers, when a person asks for it.
 
 Only the servers in the client's file change; every other character stays. A backup beside the file comes first.
-Comments that stand among the servers would be lost: then it refuses, unless told that they may go.
+Comments that stand among the servers would be lost: then it refuses, unless `drop_comments` allows it.
 """
 
 import json
@@ -11,12 +11,10 @@ from typing import Any
 
 from msgspec import Struct
 
-from toolfold.config import toml_writer as tomlwrite
-from toolfold.config.clients.discover import ClientConfig
+from toolfold.config.clients.discovery import ClientConfig
 from toolfold.config.files import create_backup, read_text, write_atomically
-from toolfold.config.jsonc import JsonDocument, JsonError
-from toolfold.config.reader import is_json, parse_json, parse_toml
-from toolfold.config.toml_positions import TomlPositions
+from toolfold.config.jsonc import is_json, parse_json
+from toolfold.config.toml import TomlPositions, format_table, parse_toml
 from toolfold.config.validation import KeyPath, format_key
 from toolfold.errors import ConfigError
 
@@ -34,6 +32,7 @@ class Replacement(Struct, frozen=True, kw_only=True):
 def toolfold_entry(client: str, config: str | os.PathLike[str], *, command: str = "toolfold") -> dict[str, Any]:
     """The entry that makes a client start toolfold with that configuration."""
     entry: dict[str, Any] = {"command": command, "args": ["--config", os.fspath(config), "serve"]}
+    # These two write the type themselves, too.
     return {"type": "stdio", **entry} if client in {"vscode", "claude-code"} else entry
 
 
@@ -45,6 +44,7 @@ def replace_servers(
     text = read_text(path)
     rewrite = _rewrite_json if is_json(path, text) else _rewrite_toml
     new = rewrite(path, text, config.key, {_NAME: entry}, drop_comments)
+    # `read_text` takes the byte order mark away; a client that wrote one may need it.
     mark = b"\xef\xbb\xbf" if path.read_bytes().startswith(b"\xef\xbb\xbf") else b""
     mode = path.stat().st_mode & 0o777
     backup = create_backup(path, now=now)
@@ -59,7 +59,7 @@ def _rewrite_json(path: Path, text: str, key: KeyPath, servers: dict[str, Any], 
     if span is None:
         raise _key_missing(path, key)
     start, end = span
-    if not drop_comments and any(start <= at < end for at, _ in document.comments):
+    if not drop_comments and any(start <= at < end for at in document.comments):
         raise _comments_lost(path)
     line_start = text.rfind("\n", 0, start) + 1
     line = text[line_start:start]
@@ -69,10 +69,11 @@ def _rewrite_json(path: Path, text: str, key: KeyPath, servers: dict[str, Any], 
     if "\r\n" in text:
         written = written.replace("\n", "\r\n")
     new = text[:start] + written + text[end:]
+    # Read back before anything is written: a rewrite that changed something else would cost a person's settings.
     expected = _with(document.value, key, servers)
     try:
-        same = JsonDocument(new).value == expected
-    except JsonError:
+        same = parse_json(path, new).value == expected
+    except ConfigError:
         same = False
     if not same:
         raise ConfigError(f"{path} cannot be rewritten safely", next_action="Edit it by hand.")
@@ -90,20 +91,11 @@ def _rewrite_toml(path: Path, text: str, key: KeyPath, servers: dict[str, Any], 
     before = parse_toml(path, text)
     if key[0] not in before:
         raise _key_missing(path, key)
-    headers = TomlPositions(text).headers
-    ends = [*(header.start for header in headers), len(text)][1:]
-    kept = [text[: headers[0].start] if headers else text]
-    for header, end in zip(headers, ends, strict=True):
-        region = text[header.start : end]
-        if header.path[0] != key[0]:
-            kept.append(region)
-            continue
-        own, after = _split_tail(region)
-        if not drop_comments and any(line.lstrip().startswith("#") for line in own.splitlines()):
-            raise _comments_lost(path)
-        kept.append(after)
-    rest = "".join(kept).rstrip("\r\n") + "\n\n"
-    added = "\n".join(tomlwrite.format_table((str(key[0]), name), entry) for name, entry in servers.items())
+    rest, removed = _without_tables(text, str(key[0]))
+    if not drop_comments and any(line.lstrip().startswith("#") for line in removed.splitlines()):
+        raise _comments_lost(path)
+    rest = rest.rstrip("\r\n") + "\n\n"
+    added = "\n".join(format_table((str(key[0]), name), entry) for name, entry in servers.items())
     new = rest.lstrip("\n") + added
     if "\r\n" in text:
         new = new.replace("\r\n", "\n").replace("\n", "\r\n")
@@ -117,6 +109,19 @@ def _rewrite_toml(path: Path, text: str, key: KeyPath, servers: dict[str, Any], 
             next_action="Edit it by hand.",
         )
     return new
+
+
+def _without_tables(text: str, name: str) -> tuple[str, str]:
+    """The text without the tables of that name and those inside them, and what was removed."""
+    headers = TomlPositions(text).scan.headers
+    ends = [*(header.start for header in headers), len(text)][1:]
+    rest, removed = [text[: headers[0].start] if headers else text], []
+    for header, end in zip(headers, ends, strict=True):
+        region = text[header.start : end]
+        own, after = _split_tail(region) if header.path[0] == name else ("", region)
+        removed.append(own)
+        rest.append(after)
+    return "".join(rest), "".join(removed)
 
 
 def _split_tail(region: str) -> tuple[str, str]:

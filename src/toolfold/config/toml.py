@@ -1,23 +1,54 @@
-"""Finds where keys stand in a TOML text, since `tomllib` gives values without places.
+"""TOML beyond `tomllib`: where each key of a text stands, and writing tables.
 
-It reads only texts that `tomllib` has accepted, so it checks nothing; what it cannot follow it leaves out.
+Positions are read from texts that `tomllib` has accepted, so nothing is checked; what cannot be followed is left out.
+Only new text is written, existing text is never reformatted, and `tomllib` reads it back as the same value. Dates and
+`None` are refused.
 """
 
 import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
 
 from msgspec import Struct
 
 from toolfold.config.files import line_and_column
-from toolfold.config.validation import KeyPath
+from toolfold.config.validation import KeyPath, syntax_error
 
 _BLANK = re.compile(r"[ \t]*")
 _GAP = re.compile(r"(?:[ \t\r\n]|#[^\n]*)*")
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 _BASIC = re.compile(r'"(?:[^"\\\n]|\\.)*"')
 _LITERAL = re.compile(r"'[^'\n]*'")
+# A long string may end in one or two quotes of its own, right before the three that close it.
 _LONG_BASIC = re.compile(r'"""(?:[^"\\]|\\.|"(?!"")|""(?!"))*?"{3,5}', re.DOTALL)
 _LONG_LITERAL = re.compile(r"'''(?:[^']|'(?!'')|''(?!'))*?'{3,5}", re.DOTALL)
 _PLAIN = re.compile(r"[^,\]}#\n]*")
+_TOML_PLACE = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
+_ESCAPES = {"\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r", '"': '\\"', "\\": "\\\\"}
+# Python's `splitlines` breaks at the last three, so that a line of the file would not be one line elsewhere.
+_SPECIAL = re.compile(r'[\x00-\x1f"\\\x7f\u0085\u2028\u2029]')
+_WIDTH = 100
+
+
+def parse_toml(path: Path, text: str) -> dict[str, Any]:
+    """The text's values. What `tomllib` refuses becomes a `ConfigError` with its place."""
+    try:
+        return tomllib.loads(text)
+    except RecursionError:
+        raise syntax_error(str(path), "the nesting is too deep") from None
+    except tomllib.TOMLDecodeError as error:
+        # Before Python 3.14 the place stands only in the message.
+        match = _TOML_PLACE.search(str(error))
+        line, column = line_and_column(text, len(text))
+        if match and match.group(1):
+            line, column = int(match.group(1)), int(match.group(2))
+        what = _TOML_PLACE.sub("", str(error))
+        raise syntax_error(str(path), f"not valid TOML: {what}", line=line, column=column) from None
+    except ValueError:  # Python's own bound on the digits of an integer
+        raise syntax_error(str(path), "a number has too many digits") from None
 
 
 class _Header(Struct, frozen=True):
@@ -28,7 +59,23 @@ class _Header(Struct, frozen=True):
 
 
 class TomlPositions:
-    """The places of all keys and items of one text."""
+    """The places of all keys and items of one text, which is scanned when the first is asked for."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    @cached_property
+    def scan(self) -> "_Scanner":
+        return _Scanner(self.text)
+
+    def locate(self, path: KeyPath) -> tuple[int, int] | None:
+        """1-based line and column of a key, a table or an item of a list."""
+        offset = self.scan.offsets.get(path)
+        return None if offset is None else line_and_column(self.text, offset)
+
+
+class _Scanner:
+    """One pass over the text. Where it gets lost it stops and keeps what it has."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -40,12 +87,7 @@ class TomlPositions:
         try:
             self._document()
         except (RecursionError, _Lost):
-            return
-
-    def locate(self, path: KeyPath) -> tuple[int, int] | None:
-        """1-based line and column of a key, a table or an item of a list."""
-        offset = self.offsets.get(path)
-        return None if offset is None else line_and_column(self.text, offset)
+            return  # a problem then has the place of the nearest table instead
 
     def _document(self) -> None:
         while True:
@@ -126,6 +168,7 @@ class TomlPositions:
             self._scalar()
 
     def _scalar(self) -> None:
+        # The long forms first: `"""` also starts like an empty short string.
         for pattern in (_LONG_BASIC, _LONG_LITERAL, _BASIC, _LITERAL, _PLAIN):
             match = pattern.match(self.text, self._at)
             if match:
@@ -139,7 +182,7 @@ class TomlPositions:
             start = self._at
             self.offsets.setdefault((*path, index), start)
             self._value((*path, index))
-            if self._at == start:
+            if self._at == start:  # nothing was read: it would loop for ever
                 raise _Lost
             index += 1
 
@@ -175,11 +218,56 @@ def _unquoted(key: str) -> str:
     if key[0] == "'":
         return key[1:-1]
     if key[0] == '"':
-        import tomllib
-
         try:
             value = tomllib.loads(f"key = {key}")["key"]
         except tomllib.TOMLDecodeError as error:
             raise _Lost from error
         return value if isinstance(value, str) else key
     return key
+
+
+def format_table(path: Sequence[str], content: Mapping[str, Any]) -> str:
+    """`[path]` with its values, then one table for each table inside, with a blank line between."""
+    lines = [f"[{'.'.join(_key(part) for part in path)}]"]
+    lines += [f"{_key(name)} = {_value(item)}" for name, item in content.items() if not isinstance(item, Mapping)]
+    blocks = ["\n".join(lines) + "\n"]
+    blocks += [format_table((*path, name), item) for name, item in content.items() if isinstance(item, Mapping)]
+    return "\n".join(blocks)
+
+
+def _key(name: str) -> str:
+    return name if _BARE_KEY.fullmatch(name) else _string(name)
+
+
+def _string(text: str) -> str:
+    if any("\ud800" <= char <= "\udfff" for char in text):
+        raise ValueError("TOML cannot hold half of a surrogate pair")
+    return '"' + _SPECIAL.sub(_escape, text) + '"'
+
+
+def _value(item: Any) -> str:
+    """A value in one piece; a table inside becomes an inline table."""
+    if isinstance(item, bool):
+        return "true" if item else "false"
+    if isinstance(item, (int, float)):
+        return repr(item)
+    if isinstance(item, str):
+        return _string(item)
+    if isinstance(item, Mapping):
+        pairs = ", ".join(f"{_key(name)} = {_value(inner)}" for name, inner in item.items())
+        return f"{{ {pairs} }}" if pairs else "{}"
+    if isinstance(item, Sequence):
+        return _array([_value(inner) for inner in item])
+    raise TypeError(f"TOML has no form for {type(item).__name__}")
+
+
+def _array(parts: list[str]) -> str:
+    line = f"[{', '.join(parts)}]"
+    if len(line) <= _WIDTH or len(parts) < 2:
+        return line
+    return "[\n" + "".join(f"  {part},\n" for part in parts) + "]"
+
+
+def _escape(match: re.Match[str]) -> str:
+    char = match.group()
+    return _ESCAPES.get(char) or f"\\u{ord(char):04X}"

@@ -1,0 +1,33 @@
+"""The folders that a configuration is read against: the person's, toolfold's own, the one that work is done in."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from toolfold.errors import ConfigError
+
+# A file in one of these belongs to the folder around it.
+CLIENT_FOLDERS = frozenset({".vscode", ".cursor", ".gemini", ".codex", ".claude"})
+
+
+def working_folder() -> Path:
+    try:
+        return Path.cwd()
+    except OSError:  # it was removed while a shell still stands in it
+        raise ConfigError("the working folder is gone", next_action="Change to a folder that is there.") from None
+
+
+def home_folder(environ: Mapping[str, str]) -> Path:
+    """The person's home folder."""
+    home = environ.get("HOME") or environ.get("USERPROFILE")
+    return Path(home) if home else Path.home()
+
+
+def expand_home(text: str, home: Path) -> Path:
+    """The path with a `~` at its start filled in."""
+    return home / text[2:] if text == "~" or text.startswith(("~/", "~\\")) else Path(text)
+
+
+def toolfold_home(environ: Mapping[str, str]) -> Path:
+    """toolfold's own folder: `TOOLFOLD_HOME`, else `~/.toolfold`."""
+    named = environ.get("TOOLFOLD_HOME", "").strip()
+    return expand_home(named or "~/.toolfold", home_folder(environ))
