@@ -10,7 +10,7 @@ from pathlib import Path
 from toolfold.storage.sqlite import SqliteStore
 from toolfold.testing.store_conformance import assert_one_generation, stamped_update
 
-SCRIPT = Path(__file__).with_name("stamping_process.py")
+SCRIPT = Path(__file__).with_name("commit_process.py")
 
 
 @contextmanager

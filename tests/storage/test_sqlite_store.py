@@ -178,30 +178,24 @@ def test_closing_leaves_no_thread_and_only_the_one_private_file(tmp_path: Path) 
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
-def test_a_closed_store_says_so_and_ends_the_snapshots_that_were_open(tmp_path: Path) -> None:
-    async def main() -> None:
-        store = SqliteStore(tmp_path / "catalogue.db")
-        with pytest.raises(StoreError, match="not open"):
-            await store.get("a", "b")
-        async with store:
-            await store.commit(stamped_update(1))
-            async with store.snapshot() as view:
-                await store.aclose()
-                with pytest.raises(StoreError, match="snapshot is over"):
-                    await view.tools()
-        await store.aclose()
-        with pytest.raises(StoreError, match="not open"):
-            await store.commit(stamped_update(2))
-
-    asyncio.run(main())
-
-
-def test_a_snapshot_is_over_when_it_is_left(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with SqliteStore(tmp_path / "catalogue.db") as store:
-            async with store.snapshot() as view:
-                pass
+async def test_a_closed_store_says_so_and_ends_the_snapshots_that_were_open(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "catalogue.db")
+    with pytest.raises(StoreError, match="not open"):
+        await store.get("a", "b")
+    async with store:
+        await store.commit(stamped_update(1))
+        async with store.snapshot() as view:
+            await store.aclose()
             with pytest.raises(StoreError, match="snapshot is over"):
-                await view.servers()
+                await view.tools()
+    await store.aclose()
+    with pytest.raises(StoreError, match="not open"):
+        await store.commit(stamped_update(2))
 
-    asyncio.run(main())
+
+async def test_a_snapshot_is_over_when_it_is_left(tmp_path: Path) -> None:
+    async with SqliteStore(tmp_path / "catalogue.db") as store:
+        async with store.snapshot() as view:
+            pass
+        with pytest.raises(StoreError, match="snapshot is over"):
+            await view.servers()

@@ -8,12 +8,12 @@ import pytest
 from msgspec import Raw
 
 from toolfold.types import Annotations
-from toolfold.upstream.definitions import _MAX_WARNINGS, read_definition, read_definitions
+from toolfold.upstream.definitions import _MAX_WARNINGS, _read_definition, read_definitions
 
 
 def test_a_tool_keeps_its_exact_bytes_with_odd_spaces_and_order() -> None:
     text = b'{ "outputSchema" : {"type":"object"} ,"name":"a", "x-own": [1e5], "inputSchema": {"b": 1,  "a": 2}}'
-    tool, warnings = read_definition(Raw(text))
+    tool, warnings = _read_definition(Raw(text))
     assert tool is not None
     assert not warnings
     assert bytes(tool.raw) == text
@@ -24,7 +24,7 @@ def test_a_tool_keeps_its_exact_bytes_with_odd_spaces_and_order() -> None:
 
 def test_annotations_and_the_title_that_older_servers_put_there() -> None:
     raw = b'{"name":"a","inputSchema":{},"annotations":{"title":"A","readOnlyHint":true,"destructiveHint":false}}'
-    tool, _ = read_definition(Raw(raw))
+    tool, _ = _read_definition(Raw(raw))
     assert tool is not None
     assert tool.annotations == Annotations(read_only=True, destructive=False)
     assert tool.title == "A"

@@ -288,9 +288,9 @@ def test_pydantic_is_not_imported_for_those_who_do_not_use_it() -> None:
     import sys
 
     code = (
-        "import sys; from toolfold.upstream.function_tool import function_tool\n"
+        "import sys; from toolfold.upstream.function_tool import make_function_tool\n"
         "def f(a: int) -> list[str]: return []\n"
-        "function_tool(f)\n"
+        "make_function_tool(f)\n"
         "print([name for name in ('pydantic', 'asyncio', 'httpx2', 'yaml') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)

@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from msgspec import Raw
+from msgspec.structs import replace
+from tool_calls import CONTEXT, tool_call
 
 from toolfold.errors import ConfigError, ServerTimeout, ServerUnavailable
-from toolfold.types import Call, Outcome, ServerSpec
+from toolfold.types import Outcome, ServerSpec
 from toolfold.upstream.functions import _MAX_THREADS, Function, FunctionsUpstream
 
 MODULE = '''
@@ -34,10 +35,10 @@ class NotAFunction: ...
 
 def ask(functions: list[Function], tool: str, arguments: dict[str, Any] | None = None, **more: Any) -> Outcome:
     async def main() -> Outcome:
-        upstream = FunctionsUpstream.of("own", functions)
+        upstream = FunctionsUpstream.of("own", functions, **more)
         await upstream.open()
         try:
-            return await upstream.call(Call(tool=tool, arguments=Raw(json.dumps(arguments or {}).encode()), **more))
+            return await upstream.call(tool_call(tool, **(arguments or {})), CONTEXT)
         finally:
             await upstream.aclose()
 
@@ -118,7 +119,7 @@ def test_plain_functions_run_beside_the_loop_with_the_callers_context() -> None:
         who.set("mara")
         upstream = FunctionsUpstream.of("own", [tell])
         await upstream.open()
-        return await upstream.call(Call(tool="tell"))
+        return await upstream.call(tool_call("tell"), CONTEXT)
 
     assert json.loads(bytes(asyncio.run(main()).result))["structuredContent"] == {"who": "mara", "main": False}
 
@@ -132,7 +133,7 @@ def test_many_plain_functions_run_at_once() -> None:
     async def main() -> list[Outcome]:
         upstream = FunctionsUpstream.of("own", [meet])
         await upstream.open()
-        return await asyncio.gather(*(upstream.call(Call(tool="meet")) for _ in range(8)))
+        return await asyncio.gather(*(upstream.call(tool_call("meet"), CONTEXT) for _ in range(8)))
 
     assert not any(outcome.is_error for outcome in asyncio.run(main()))
 
@@ -178,7 +179,7 @@ def test_a_function_that_does_not_end_is_given_up(is_async: bool) -> None:
     function: Function = awaited if is_async else plain
     try:
         with pytest.raises(ServerTimeout, match="did not end within"):
-            ask([function], function.__name__, timeout_s=0.05)
+            ask([function], function.__name__, call_timeout_s=0.05)
     finally:
         release.set()
 
@@ -193,14 +194,15 @@ def test_functions_that_never_end_are_bounded_in_number() -> None:
         release.wait(60)
 
     async def main() -> None:
-        upstream = FunctionsUpstream.of("own", [wait])
+        upstream = FunctionsUpstream.of("own", [wait], call_timeout_s=0.2)
         await upstream.open()
-        calls = [upstream.call(Call(tool="wait", timeout_s=0.2)) for _ in range(_MAX_THREADS + 8)]
+        calls = [upstream.call(tool_call("wait"), CONTEXT) for _ in range(_MAX_THREADS + 8)]
         results = await asyncio.gather(*calls, return_exceptions=True)
         assert all(isinstance(result, ServerTimeout) for result in results)
         assert running <= _MAX_THREADS
         release.set()
-        assert not (await upstream.call(Call(tool="wait"))).is_error
+        upstream.spec = replace(upstream.spec, call_timeout_s=None)
+        assert not (await upstream.call(tool_call("wait"), CONTEXT)).is_error
 
     try:
         asyncio.run(main())
@@ -218,7 +220,7 @@ def test_cancelling_a_call_goes_on_at_once() -> None:
     async def main() -> None:
         upstream = FunctionsUpstream.of("own", [wait])
         await upstream.open()
-        task = asyncio.create_task(upstream.call(Call(tool="wait")))
+        task = asyncio.create_task(upstream.call(tool_call("wait"), CONTEXT))
         await asyncio.to_thread(started.wait, 30)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -253,11 +255,11 @@ def test_a_thread_that_cannot_be_started_costs_no_turn(monkeypatch: pytest.Monke
     async def main() -> tuple[list[Outcome], Outcome]:
         upstream = FunctionsUpstream.of("f", [sum_of])
         await upstream.open()
-        call = Call(tool="sum_of", arguments=Raw(b'{"a": 1, "b": 2}'), timeout_s=5)
+        call = tool_call("sum_of", a=1, b=2)
         with monkeypatch.context() as patched:
             patched.setattr(threading.Thread, "start", refuse)
-            failed = [await upstream.call(call) for _ in range(_MAX_THREADS)]
-        return failed, await upstream.call(call)
+            failed = [await upstream.call(call, CONTEXT) for _ in range(_MAX_THREADS)]
+        return failed, await upstream.call(call, CONTEXT)
 
     failed, worked = asyncio.run(main())
     assert all("can't start new thread" in text_of(one) for one in failed)

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 import uvicorn
 from mcp.server import MCPServer
-from msgspec import Raw
+from tool_calls import CONTEXT, tool_call
 
 from toolfold.errors import ServerUnavailable, UpstreamError
-from toolfold.types import Call, Era, ServerSpec
+from toolfold.types import Era, ServerSpec
 from toolfold.upstream.pool import Pool
 
 
@@ -51,8 +51,8 @@ def test_an_official_server_is_listed_and_called_in_each_era(address: str, era: 
         known: dict[str, Era] = {"web": era} if era is not None else {}
         async with Pool([ServerSpec(name="web", transport="http", url=address)], known_eras=known) as pool:
             listing = await pool.listing("web")
-            added = await pool.call("web", Call(tool="add", arguments=Raw(b'{"a": 1, "b": 2}')))
-            failed = await pool.call("web", Call(tool="fail"))
+            added = await pool.call(tool_call("add", "web", a=1, b=2), CONTEXT)
+            failed = await pool.call(tool_call("fail", "web"), CONTEXT)
             return listing, added, failed, pool.state("web")
 
     listing, added, failed, state = asyncio.run(main())

@@ -16,7 +16,7 @@ from shop_service import DOCUMENT
 from toolfold.errors import ServerUnavailable
 from toolfold.types import ServerSpec
 from toolfold.upstream.openapi import OpenApiUpstream
-from toolfold.upstream.openapi.document import parse_document
+from toolfold.upstream.openapi.document import _parse_document
 from toolfold.upstream.openapi.operations import Operation, OperationReader
 from toolfold.upstream.openapi.schemas import _MAX_SCHEMA_BYTES, SchemaConverter
 
@@ -92,7 +92,7 @@ def input_of(whole: dict[str, Any], name: str = "op") -> Any:
 
 
 def test_swagger_2_is_read_as_version_3() -> None:
-    whole = parse_document(json.dumps(SWAGGER).encode(), "swagger.json")
+    whole = _parse_document(json.dumps(SWAGGER).encode(), "swagger.json")
     validate(whole)
     operations, warnings = read(whole)
     assert not warnings
@@ -125,7 +125,7 @@ def test_swagger_2_is_read_as_version_3() -> None:
 )
 def test_what_is_no_document_is_refused(body: bytes, message: str) -> None:
     with pytest.raises(ServerUnavailable, match=message):
-        parse_document(body, "it")
+        _parse_document(body, "it")
 
 
 def test_yaml_that_unfolds_without_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -133,19 +133,19 @@ def test_yaml_that_unfolds_without_end_is_refused(monkeypatch: pytest.MonkeyPatc
     lines = ["openapi: 3.0.0", "a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 9)]
     with pytest.raises(ServerUnavailable, match="unfolds to more than"):
-        parse_document("\n".join(lines).encode(), "bomb.yaml")
+        _parse_document("\n".join(lines).encode(), "bomb.yaml")
 
 
 def test_yaml_that_is_not_installed_is_said_with_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "yaml", None)
     with pytest.raises(ServerUnavailable, match="not installed") as caught:
-        parse_document(b"openapi: 3.0.0", "shop.yaml")
+        _parse_document(b"openapi: 3.0.0", "shop.yaml")
     assert "pip install pyyaml" in caught.value.next_action
-    assert parse_document(b'{"openapi": "3.0.0"}', "shop.json") == {"openapi": "3.0.0"}
+    assert _parse_document(b'{"openapi": "3.0.0"}', "shop.json") == {"openapi": "3.0.0"}
 
 
 def test_yaml_dates_and_number_keys_become_json() -> None:
-    whole = parse_document(b"openapi: 3.0.0\ninfo: {version: 2024-05-06}\nresponses: {200: {true: 1}}\n", "it.yaml")
+    whole = _parse_document(b"openapi: 3.0.0\ninfo: {version: 2024-05-06}\nresponses: {200: {true: 1}}\n", "it.yaml")
     assert whole == {"openapi": "3.0.0", "info": {"version": "2024-05-06"}, "responses": {"200": {"true": 1}}}
 
 
@@ -327,7 +327,7 @@ def test_garbage_at_any_place_of_a_document_raises_nothing_of_ours(whole: dict[s
             at = at[key]
         at[place[-1]] = garbage
         try:
-            parsed = parse_document(json.dumps(broken).encode(), "broken.json")
+            parsed = _parse_document(json.dumps(broken).encode(), "broken.json")
             upstream = OpenApiUpstream(ServerSpec(name="shop", transport="openapi", document="broken.json"))
             upstream._base_address({"servers": [{"url": "https://shop.example"}]} | parsed)
         except ServerUnavailable:

@@ -9,12 +9,12 @@ from typing import Any
 
 import msgspec
 import pytest
-from large_service import PIECE, RECORD
+from large_http import PIECE, RECORD
 
 from toolfold.types import ServerSpec
 
-SERVICE = Path(__file__).with_name("large_service.py")
-GATEWAY = Path(__file__).parents[1] / "outputs" / "storing_process.py"
+SERVICE = Path(__file__).parents[1] / "servers" / "large_http.py"
+GATEWAY = Path(__file__).parents[1] / "outputs" / "store_process.py"
 
 
 @pytest.fixture(scope="module")

@@ -10,12 +10,12 @@ from typing import Any
 import jsonschema  # type: ignore[import-untyped]  # it ships no types; only `validate` is used
 import pytest
 import yaml
-from msgspec import Raw
 from openapi_spec_validator import validate
 from shop_service import DOCUMENT, TOKEN, Shop, running_shop
+from tool_calls import CONTEXT, tool_call
 
 from toolfold.errors import FrameTooLarge, ServerClosed, ServerTimeout, ServerUnavailable
-from toolfold.types import Annotations, Call, Listing, Outcome, ServerSpec
+from toolfold.types import Annotations, Listing, Outcome, ServerSpec
 from toolfold.upstream.openapi import OpenApiUpstream
 from toolfold.wire import WireOptions
 
@@ -59,7 +59,7 @@ def ask(tool: str, arguments: dict[str, Any] | None = None, **changes: Any) -> t
     """One call; whether it is an error, and the result as JSON."""
 
     async def scene(upstream: OpenApiUpstream, _: Shop) -> Outcome:
-        return await upstream.call(Call(tool=tool, arguments=Raw(json.dumps(arguments or {}).encode())))
+        return await upstream.call(tool_call(tool, **(arguments or {})), CONTEXT)
 
     outcome = play(scene, **changes)
     result = json.loads(bytes(outcome.result))
@@ -261,7 +261,7 @@ def test_cancelling_a_call_ends_it_at_the_service() -> None:
     async def scene(upstream: OpenApiUpstream, shop: Shop) -> None:
         shop.slow_started.clear()
         shop.slow_ended.clear()
-        task = asyncio.create_task(upstream.call(Call(tool="slow")))
+        task = asyncio.create_task(upstream.call(tool_call("slow"), CONTEXT))
         async with asyncio.timeout(60):
             assert await asyncio.to_thread(shop.slow_started.wait, 30)
             task.cancel()
@@ -284,7 +284,7 @@ def test_a_service_that_is_not_there_is_said_without_secrets(tmp_path: Path) -> 
         upstream = OpenApiUpstream(spec)
         await upstream.open()
         with pytest.raises(ServerUnavailable, match="cannot be reached") as caught:
-            await upstream.call(Call(tool="listOrders"))
+            await upstream.call(tool_call("listOrders"), CONTEXT)
         assert TOKEN not in caught.value.message
         await upstream.aclose()
 
@@ -314,7 +314,7 @@ def test_the_query_of_the_configured_address_goes_with_each_request(tmp_path: Pa
         spec = ServerSpec(name="shop", transport="openapi", document=str(file), url=url, secrets=(TOKEN,))
         upstream = OpenApiUpstream(spec)
         await upstream.open()
-        outcome = await upstream.call(Call(tool="echo", arguments=Raw(b'{"path": "x", "plain": "p"}')))
+        outcome = await upstream.call(tool_call("echo", path="x", plain="p"), CONTEXT)
         await upstream.aclose()
         return json.loads(json.loads(bytes(outcome.result))["content"][0]["text"])
 

@@ -4,13 +4,13 @@ import asyncio
 from contextlib import aclosing
 
 import pytest
-from msgspec import Raw
 from msgspec.structs import replace
-from pool_scene import TOOL, Watch, pool_of, run
+from pool_kit import TOOL, Watch, pool_of, run
+from tool_calls import CONTEXT, tool_call
 
 from toolfold.errors import ConfigError, ServerUnavailable, UpstreamError
 from toolfold.testing.memory_upstream import MemoryUpstream
-from toolfold.types import Call, Listing, ServerInfo
+from toolfold.types import Listing, ServerInfo
 from toolfold.upstream.base import Hooks
 from toolfold.upstream.functions import FunctionsUpstream
 from toolfold.upstream.pool import Pool, PoolLimits
@@ -47,7 +47,7 @@ def test_a_server_is_opened_once_however_many_ask_at_once() -> None:
         server = MemoryUpstream("one", [TOOL])
         async with pool_of(server) as pool:
             assert pool.state("one").status == "idle"
-            await asyncio.gather(*(pool.call("one", Call(tool="look")) for _ in range(50)), pool.listing("one"))
+            await asyncio.gather(*(pool.call(tool_call("look"), CONTEXT) for _ in range(50)), pool.listing("one"))
             assert (server.opened, len(server.calls)) == (1, 50)
             assert pool.state("one").status == "ready"
         assert server.closed >= 1
@@ -201,7 +201,7 @@ def test_ready_made_upstreams_stand_beside_configured_ones() -> None:
 
     async def main() -> None:
         async with Pool([], ready_made=[FunctionsUpstream.of("own", [add])]) as pool:
-            outcome = await pool.call("own", Call(tool="add", arguments=Raw(b'{"a": 1, "b": 2}')))
+            outcome = await pool.call(tool_call("add", "own", a=1, b=2), CONTEXT)
             assert b'"structuredContent":{"result":3}' in bytes(outcome.result)
             assert pool.names == ("own",)
 

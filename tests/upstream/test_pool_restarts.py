@@ -2,15 +2,15 @@
 
 import asyncio
 from contextlib import suppress
-from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from pool_scene import QUICK, TOOL, Watch, pool_of, run
+from pool_kit import QUICK, TOOL, Watch, pool_of, run
+from tool_calls import CONTEXT, tool_call
 
 from toolfold.errors import ServerClosed, ServerUnavailable
 from toolfold.testing.memory_upstream import MemoryUpstream
-from toolfold.types import Call, Listing, Outcome, ServerInfo
+from toolfold.types import CallContext, Listing, Outcome, ServerInfo, ToolCall
 from toolfold.upstream.pool import PoolLimits
 
 
@@ -19,15 +19,15 @@ def test_a_dead_server_is_started_again_and_what_was_in_flight_is_lost_not_repea
         called = asyncio.Event()
 
         class Telling(MemoryUpstream):
-            async def call(self, call: Call, **more: Any) -> Outcome:
+            async def call(self, call: ToolCall, context: CallContext) -> Outcome:
                 called.set()
-                return await super().call(call, **more)
+                return await super().call(call, context)
 
         watch, server = Watch(), Telling("one", [TOOL])
         async with pool_of(server, watch=watch) as pool:
             await pool.ensure("one")
             server.delay = asyncio.Event()
-            call = asyncio.create_task(pool.call("one", Call(tool="look")))
+            call = asyncio.create_task(pool.call(tool_call("look"), CONTEXT))
             await called.wait()
             server.delay = None
             server.die("it crashed")
@@ -35,7 +35,7 @@ def test_a_dead_server_is_started_again_and_what_was_in_flight_is_lost_not_repea
                 await call
             await watch.until("restarted")
             assert len(server.calls) == 1
-            await pool.call("one", Call(tool="look"))
+            await pool.call(tool_call("look"), CONTEXT)
             state = pool.state("one")
             assert (state.status, state.restarts, server.opened) == ("ready", 1, 2)
         assert [event.name for event in watch.seen] == [
@@ -57,7 +57,7 @@ def test_a_call_in_the_moment_of_death_waits_for_the_restart() -> None:
         async with pool_of(server) as pool:
             await pool.ensure("one")
             server.die()
-            await pool.call("one", Call(tool="look"))
+            await pool.call(tool_call("look"), CONTEXT)
             assert server.opened == 2
 
     run(main)
@@ -90,10 +90,10 @@ def test_a_server_that_crashes_again_and_again_ends_failed_with_a_reason_and_a_l
             assert server.opened == 4
             server.heals = True
             with pytest.raises(ServerUnavailable, match="failed 4 times") as caught:
-                await pool.call("one", Call(tool="look"))
+                await pool.call(tool_call("look"), CONTEXT)
             assert "It can be tried again in" in caught.value.next_action
-            pool._slots["one"]._retry_at = 0.0  # As if the pause were over.
-            await pool.call("one", Call(tool="look"))
+            pool._supervisors["one"]._retry_at = 0.0  # As if the pause were over.
+            await pool.call(tool_call("look"), CONTEXT)
             assert pool.state("one").status == "ready"
             assert server.opened == 5
 
@@ -137,11 +137,11 @@ def test_pauses_grow_and_are_bounded() -> None:
         server = MemoryUpstream("one", [TOOL])
         limits = PoolLimits(first_pause_s=1.0, longest_pause_s=8.0, max_restarts=100)
         async with pool_of(server, watch=watch, limits=limits) as pool:
-            slot = pool._slots["one"]
+            supervisor = pool._supervisors["one"]
             pauses = []
             for failures in range(1, 9):
-                slot._failures = failures
-                pauses.append(slot._pause())
+                supervisor._failures = failures
+                pauses.append(supervisor._pause())
         for pause, whole in zip(pauses, [1, 2, 4, 8, 8, 8, 8, 8], strict=True):
             assert whole / 2 <= pause <= whole
 

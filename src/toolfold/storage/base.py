@@ -5,7 +5,7 @@ rank or render them. The catalogue stands above it; below is only the engine.
 
 A *generation* is one state of the catalogue, numbered from 1; 0 means that nothing was committed yet. All reads inside
 one snapshot see the same generation. A commit makes the next one, whole or not at all. Paths, tool ids and tags are
-looked up without regard to letter case and given back as they were stored.
+looked up without regard to letter case and returned as they were stored.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -16,18 +16,18 @@ from msgspec import Struct
 
 from toolfold.types import Change, Node, Path, ServerInfo, Tool, ToolDefinition
 
+# Versions of one tool that are kept, the newest and the current one always among them.
 MAX_VERSIONS = 20
-"""Versions kept of one tool, the newest and the current one always among them."""
 
+# Generations whose changes are kept, so that any two of them can be compared.
 MAX_GENERATIONS = 200
-"""Generations whose changes are kept, so that any two of them can be compared."""
 
+# How long the versions of a removed tool are kept: a tool that comes back goes on with its numbers.
 REMOVED_RETENTION_S = 90 * 86400.0
-"""How long the versions of a removed tool are kept: a tool that comes back goes on with its numbers."""
 
 
 class ServerRecord(Struct, frozen=True, kw_only=True):
-    """What the catalogue remembers of one server."""
+    """What the catalogue knows of one server."""
 
     name: str
     info: ServerInfo = ServerInfo()
@@ -66,7 +66,7 @@ class Generation(Struct, frozen=True, kw_only=True):
 
 
 class AuditRow(Struct, frozen=True, kw_only=True):
-    """One line of the trail: by whom and to which selection of a tool it belongs, and the record itself."""
+    """One line of the audit log: by whom and to which selection of a tool it belongs, and the record itself."""
 
     at: float
     caller: str
@@ -74,7 +74,7 @@ class AuditRow(Struct, frozen=True, kw_only=True):
     selection: str
     record: bytes
     number: int = 0
-    """Given by the store: later lines have higher ones, and none is ever given twice."""
+    """Assigned by the store: later lines have higher numbers, and none is ever assigned twice."""
 
 
 class Update(Struct, frozen=True, kw_only=True):
@@ -101,7 +101,7 @@ class Update(Struct, frozen=True, kw_only=True):
 
 
 class Snapshot(Protocol):
-    """One generation, held still. Every answer of one view fits every other."""
+    """One generation, held still. All answers of one snapshot fit each other."""
 
     @property
     def generation(self) -> int: ...
@@ -156,7 +156,7 @@ class Snapshot(Protocol):
 
 
 class Store(Protocol):
-    """A place that keeps a catalogue. Safe to use from many tasks, and by many processes at once."""
+    """A catalogue and its past on disk. Safe to use from many tasks, and by many processes at once."""
 
     async def __aenter__(self) -> Self: ...
 
@@ -166,7 +166,7 @@ class Store(Protocol):
         """Holds one generation still for reading. Writers are not held up; keep it short all the same."""
 
     async def commit(self, update: Update) -> int:
-        """Writes all of it or nothing, and gives the generation that holds it. Raises `StoreChanged` where another
+        """Writes all of it or nothing, and returns the generation that holds it. Raises `StoreChanged` where another
         writer came first."""
 
     async def get(self, namespace: str, key: str) -> bytes | None: ...
@@ -177,11 +177,11 @@ class Store(Protocol):
 
     async def items(self, namespace: str) -> Mapping[str, bytes]: ...
 
-    async def append(self, rows: Sequence[AuditRow], *, keep: int, oldest: float = 0.0) -> None:
-        """Adds lines to the trail, all or none. Of the whole trail the newest `keep` lines stay that are not from
+    async def append_audit(self, rows: Sequence[AuditRow], *, keep: int, oldest: float = 0.0) -> None:
+        """Adds lines to the audit log, all or none. Of the whole log the newest `keep` lines stay that are not from
         before `oldest`. Lines are never altered."""
 
-    async def trail(
+    async def audit_rows(
         self,
         *,
         caller: str | None = None,
@@ -192,14 +192,15 @@ class Store(Protocol):
         """Lines in the order of their numbers, those after the number `after`; of these the `last` ones."""
 
     async def aclose(self) -> None:
-        """Waits for what is being written, and lets go of everything. Safe to call twice."""
+        """Waits for what is being written and closes everything. Safe to call twice."""
 
 
 def fold_path(path: Sequence[str]) -> str:
-    """A path as one key that ignores letter case. Names hold no control characters, so the joint is safe."""
+    """A path as one key that ignores letter case."""
+    # Names hold no control characters, so this joint cannot stand inside one.
     return "\x1f".join(name.casefold() for name in path)
 
 
 def sibling_order(node: Node) -> tuple[int, str, str]:
-    """Where a node stands among its siblings."""
+    """The sort key of a node among its siblings."""
     return node.rank, node.name.casefold(), fold_path(node.path)

@@ -1,6 +1,6 @@
-"""Events on file: one JSON line each, readable by their owner alone. Runs of agents and live sessions are kept so.
+"""An append-only file of events, a JSON line each, readable by its owner alone. Agents and live sessions write these.
 
-The file is made with its first line, and the oldest of its folder go then. Above: `agent/record.py`, `live/traces.py`.
+The file is created with its first line; the oldest files of its folder are deleted then.
 """
 
 import contextlib
@@ -10,11 +10,12 @@ from typing import IO
 
 from toolfold.errors import StoreError
 
+# O_NOFOLLOW: a link that somebody put there must not lead the lines into another file.
 _FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
 
 
 class Journal:
-    """One file of a folder that keeps the newest `kept`."""
+    """One file of a folder, of which the newest `kept` files stay."""
 
     def __init__(self, file: Path, *, kept: int) -> None:
         self.file = file
@@ -25,7 +26,7 @@ class Journal:
         """Adds a line, at once. Raises `StoreError`."""
         try:
             if self._out is None:
-                self._out = self._opened()
+                self._out = self._open()
             self._out.write(line + b"\n")
             self._out.flush()
         except OSError as error:
@@ -37,10 +38,10 @@ class Journal:
     def close(self) -> None:
         out, self._out = self._out, None
         if out is not None:
-            with contextlib.suppress(OSError):  # a line that could not be written was told of when it was
+            with contextlib.suppress(OSError):  # a line that could not be written was reported by `write`
                 out.close()
 
-    def _opened(self) -> IO[bytes]:
+    def _open(self) -> IO[bytes]:
         folder = self.file.parent
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         opened = os.fdopen(os.open(self.file, _FLAGS, 0o600), "ab")

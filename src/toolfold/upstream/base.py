@@ -1,49 +1,34 @@
-"""What every kind of tool source looks like from above: open it, list its tools, call one, close it.
+"""The contract of every source of tools: open it, list its tools, call one, close it.
 
 An upstream holds one connection at most and repairs nothing by itself: restarts and back-off belong to the pool. One
 task owns the connection from opening to closing, whoever calls these methods.
 """
 
-from collections.abc import Callable
-from typing import Protocol, cast
+from collections.abc import Callable, Coroutine
+from typing import Any, Protocol
 
 from msgspec import Raw, Struct
 
-from toolfold.types import Call, Era, Listing, Outcome, ServerInfo, ServerSpec
-from toolfold.wire.types import OnInput, OnProgress, WireOptions
+from toolfold.types import CallContext, Era, Listing, OnInput, OnProgress, Outcome, ServerInfo, ServerSpec, ToolCall
+from toolfold.wire.types import WireOptions
 
-__all__ = [
-    "Hooks",
-    "OnChanged",
-    "OnClosed",
-    "OnInput",
-    "OnProgress",
-    "PassthroughRequest",
-    "PassthroughUpstream",
-    "Upstream",
-    "UpstreamFactory",
-    "as_passthrough",
-]
-
+# Called with the server's name when it says that its list of tools changed.
 OnChanged = Callable[[str], None]
-"""Told the server's name when it says that its list of tools changed."""
-
-OnClosed = Callable[[str, str], None]
-"""Told `(server, reason)` when the connection ended and nobody had asked for it."""
 
 
 class Hooks(Struct, frozen=True, kw_only=True):
-    """What whoever runs an upstream wants to be told by it, and what it knows from earlier."""
+    """What an upstream reports to whoever runs it, and what is known of its server from earlier."""
 
     on_changed: OnChanged | None = None
-    on_closed: OnClosed | None = None
+    on_closed: Callable[[str, str], None] | None = None
+    """Called with `(server, reason)` when the connection ended and nobody had asked for it."""
     on_log: Callable[[str, str], None] | None = None
-    """Told `(server, line)` for each line that a server writes beside the protocol."""
+    """Called with `(server, line)` for each line that a server writes beside the protocol."""
     known_era: Era | None = None
     on_notification: Callable[[str, str, Raw], None] | None = None
-    """Told `(server, method, params)` for each notification of an MCP server that belongs to no request."""
+    """Called with `(server, method, params)` for each notification of an MCP server that belongs to no request."""
     remember_era: Callable[[str, Era], None] | None = None
-    """Told `(server, era)` when a connection opened: the next start then needs no probe."""
+    """Called with `(server, era)` when a connection opened: the next start then needs no probe."""
     wire: WireOptions = WireOptions()
 
 
@@ -63,31 +48,38 @@ class Upstream(Protocol):
     async def listing(self) -> Listing:
         """Reads all tools, every page."""
 
-    async def call(
-        self, call: Call, *, on_progress: OnProgress | None = None, on_input: OnInput | None = None
-    ) -> Outcome:
-        """Calls a tool. Cancelling the task cancels the call at the server."""
+    def call(self, call: ToolCall, context: CallContext) -> Coroutine[Any, Any, Outcome]:
+        """Calls a tool. Cancelling the task cancels the call at the server.
+
+        With `context.timeout_s` whoever calls enforces the time; without it, the server's own time-out holds.
+        """
 
     async def aclose(self) -> None:
         """Ends the connection and every process behind it. Safe to call twice, and never raises."""
 
 
+# Makes an upstream that is not open yet.
+UpstreamFactory = Callable[[ServerSpec, Hooks], Upstream]
+
+
+def call_timeout(spec: ServerSpec, context: CallContext, default_s: float) -> float | None:
+    """The seconds that an upstream bounds a call to; `None` where the caller enforces the time."""
+    if context.timeout_s is not None:
+        return None
+    return default_s if spec.call_timeout_s is None else spec.call_timeout_s
+
+
 class PassthroughRequest(Struct, frozen=True, kw_only=True):
-    """Any request to an MCP server that is passed on for a client. The fields are those of `Call`."""
+    """Any request to an MCP server that is passed on for a client. The fields mean what they do in `CallContext`."""
 
     method: str
     params: Raw | None = None
-    timeout_s: float | None = None
     capabilities: Raw | None = None
     inputs: Raw | None = None
 
 
 class PassthroughUpstream(Protocol):
-    """An upstream that speaks MCP itself, so that more than calls of tools can be passed on to it."""
-
-    @property
-    def passes_on(self) -> bool:
-        """Whether it does so now."""
+    """An open upstream that speaks MCP itself, so that more than calls of tools can be passed on to it."""
 
     @property
     def capabilities(self) -> Raw:
@@ -97,20 +89,17 @@ class PassthroughUpstream(Protocol):
     def info(self) -> ServerInfo: ...
 
     async def request(
-        self, question: PassthroughRequest, *, on_progress: OnProgress | None = None, on_input: OnInput | None = None
+        self, request: PassthroughRequest, *, on_progress: OnProgress | None = None, on_input: OnInput | None = None
     ) -> Raw:
         """The server's `result`, undecoded."""
 
     async def notify(self, method: str, params: Raw) -> None: ...
 
     def subscribe(self, notifications: bytes, changed: tuple[str, ...]) -> Callable[[], None] | None:
-        """Asks a modern server for these notifications; the result ends that. `None`: it tells them unasked."""
+        """Subscribes to these notifications of a modern server; the result ends that. `None`: they come unasked."""
 
 
 def as_passthrough(upstream: Upstream | None) -> PassthroughUpstream | None:
-    """The upstream, where it speaks MCP itself."""
-    return cast("PassthroughUpstream", upstream) if getattr(upstream, "passes_on", False) else None
-
-
-UpstreamFactory = Callable[[ServerSpec, Hooks], Upstream]
-"""Makes an upstream that is not open yet."""
+    """The connection behind an upstream that requests can be passed on to; `None` where it speaks no MCP."""
+    passthrough: PassthroughUpstream | None = getattr(upstream, "passthrough", None)
+    return passthrough

@@ -2,9 +2,12 @@
 
 It needs no event loop, so that a small server can use it alone. `functions` stands above it and makes it an upstream.
 
-What the model passes is checked against the hints, and every wrong argument is told at once. What a function returns
+What the model passes is checked against the hints, and all wrong arguments are named together. What a function returns
 becomes a text; where its hint says more than "a text", `structuredContent` carries the value, as an object: a value
 that is no object stands under `result`.
+
+Schemas and decoding are msgspec's; added here are Pydantic models (recognised by their methods, never imported),
+descriptions in `Annotated`, and schemas whose references all point into one `$defs`.
 """
 
 import functools
@@ -12,19 +15,19 @@ import inspect
 import re
 import typing
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args, get_origin
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Meta, Raw, Struct
 from msgspec.json import Decoder
 
 from toolfold.errors import ConfigError, InvalidArguments
 from toolfold.types import Annotations, ToolDefinition
-from toolfold.upstream import type_schema as hints
-from toolfold.upstream.definitions import read_definition
+from toolfold.upstream.definitions import make_definition
 from toolfold.upstream.docstrings import ParsedDocstring, parse_docstring
 
 Function = Callable[..., Any]
+_JsonSchema = dict[str, Any]
 
 _F = TypeVar("_F", bound=Function)
 
@@ -84,7 +87,7 @@ class FunctionTool(Struct, frozen=True):
     parameters: tuple[_Parameter, ...]
     structured: bool
     wrapped: bool
-    says_nothing: bool
+    returns_nothing: bool
     is_async: bool
 
     def bind(self, arguments: Raw) -> functools.partial[Any]:
@@ -94,29 +97,21 @@ class FunctionTool(Struct, frozen=True):
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise self._refused([f"the arguments must be one JSON object: {error}"]) from None
         problems: list[str] = []
-        positional: list[Any] = []
-        named: dict[str, Any] = {}
+        values: dict[str, Any] = {}
         for parameter in self.parameters:
-            if parameter.name not in given:
-                if parameter.required:
-                    problems.append(f"`{parameter.name}` is missing")
-                elif parameter.positional:
-                    positional.append(parameter.default)
-                continue
-            try:
-                value = parameter.decoder.decode(given[parameter.name])
-            except (msgspec.DecodeError, UnicodeDecodeError) as error:
-                problems.append(_describe_decode_error(parameter.name, error))
-                continue
-            if parameter.positional:
-                positional.append(value)
-            else:
-                named[parameter.name] = value
-        known = {parameter.name for parameter in self.parameters}
-        problems += [f"`{name[:80]}` is no argument of this tool" for name in given if name not in known]
+            if parameter.name in given:
+                try:
+                    values[parameter.name] = parameter.decoder.decode(given.pop(parameter.name))
+                except (msgspec.DecodeError, UnicodeDecodeError) as error:
+                    problems.append(_describe_decode_error(parameter.name, error))
+            elif parameter.required:
+                problems.append(f"`{parameter.name}` is missing")
+        problems += [f"`{name[:80]}` is no argument of this tool" for name in given]
         if problems:
             raise self._refused(problems)
-        return functools.partial(self.function, *positional, **named)
+        # A positional parameter cannot be left out before one that is given: its default goes in its place.
+        positional = [values.pop(item.name, item.default) for item in self.parameters if item.positional]
+        return functools.partial(self.function, *positional, **values)
 
     def _refused(self, problems: list[str]) -> InvalidArguments:
         names = [parameter.name if parameter.required else f"{parameter.name}?" for parameter in self.parameters]
@@ -129,11 +124,11 @@ class FunctionTool(Struct, frozen=True):
     def result(self, value: Any) -> Raw:
         """A returned value as the JSON of a `CallToolResult`."""
         try:
-            encoded = hints.encode_value(value)
+            encoded = _encode_value(value)
         except (TypeError, NotImplementedError, OverflowError, RecursionError, UnicodeEncodeError) as error:
             return error_result(f"{self.definition.name} returned something that has no JSON form: {error}")
         text = value if isinstance(value, str) else encoded.decode()
-        if self.says_nothing and value is None:
+        if self.returns_nothing and value is None:
             text = "Done."
         body: dict[str, Any] = {"content": [{"type": "text", "text": text}]}
         if self.structured:
@@ -171,32 +166,23 @@ def make_function_tool(function: Function) -> FunctionTool:
     label = getattr(target, "__qualname__", repr(target))
     mark: _Mark = getattr(target, _MARK, _Mark())
     name = mark.name or getattr(target, "__name__", "")
-    if not _NAME.fullmatch(name):
-        raise _not_a_tool(label, f"{name!r} is no tool name", 'Give it one of ASCII letters: @tool(name="…").')
-    if inspect.isgeneratorfunction(target) or inspect.isasyncgenfunction(target):
-        raise _not_a_tool(label, "it is a generator, and a tool gives one result", "Return a list instead of yielding.")
+    _check_callable(target, name, label)
     doc = parse_docstring(inspect.getdoc(target))
     types = _hints_of(target, label)
     parameters = _parameters_of(function, label)
     properties, defs, decoders, returns = _schemas_of(label, parameters, types, doc)
-    wire: dict[str, Any] = {"name": name}
-    if mark.title:
-        wire["title"] = mark.title
-    if description := mark.description or doc.description:
-        wire["description"] = description
     required = [item.name for item in parameters if item.default is inspect.Parameter.empty]
-    wire["inputSchema"] = hints.standalone_schema(
-        {"type": "object", "properties": properties}
-        | ({"required": required} if required else {})
-        | {"additionalProperties": False},
-        defs,
+    input_schema = {"type": "object", "properties": properties} | ({"required": required} if required else {})
+    returned = types.get("return", typing.Any)
+    output_schema, wrapped = _output(returns, defs, returned, doc.returns)
+    definition = make_definition(
+        name=name,
+        title=mark.title,
+        description=mark.description or doc.description,
+        inputSchema=_standalone_schema(input_schema | {"additionalProperties": False}, defs),
+        outputSchema=output_schema,
+        annotations=_claims(mark.annotations),
     )
-    structured, wrapped = _output(wire, returns, defs, types.get("return", typing.Any), doc.returns)
-    if claims := _claims(mark.annotations):
-        wire["annotations"] = claims
-    definition, _ = read_definition(Raw(msgspec.json.encode(wire)))
-    if definition is None:  # pragma: no cover - the name was checked above
-        raise _not_a_tool(label, "its definition cannot be read back", "")
     return FunctionTool(
         definition=definition,
         function=function,
@@ -204,11 +190,18 @@ def make_function_tool(function: Function) -> FunctionTool:
             _Parameter(item.name, decoder, item.default, item.kind is inspect.Parameter.POSITIONAL_ONLY)
             for item, decoder in zip(parameters, decoders, strict=True)
         ),
-        structured=structured,
+        structured=output_schema is not None,
         wrapped=wrapped,
-        says_nothing=types.get("return", typing.Any) in (None, type(None)),
+        returns_nothing=returned in (None, type(None)),
         is_async=inspect.iscoroutinefunction(target),
     )
+
+
+def _check_callable(target: Function, name: str, label: str) -> None:
+    if not _NAME.fullmatch(name):
+        raise _not_a_tool(label, f"{name!r} is no tool name", 'Give it one of ASCII letters: @tool(name="…").')
+    if inspect.isgeneratorfunction(target) or inspect.isasyncgenfunction(target):
+        raise _not_a_tool(label, "it is a generator, and a tool gives one result", "Return a list instead of yielding.")
 
 
 def _not_a_tool(label: str, why: str, next_action: str) -> ConfigError:
@@ -216,6 +209,7 @@ def _not_a_tool(label: str, why: str, next_action: str) -> ConfigError:
 
 
 def _hints_of(target: Function, label: str) -> dict[str, Any]:
+    # An object with `__call__` has its hints there.
     holder = target if hasattr(target, "__annotations__") else type(target).__call__
     try:
         return typing.get_type_hints(holder, include_extras=True)
@@ -242,14 +236,14 @@ def _parameters_of(function: Function, label: str) -> list[inspect.Parameter]:
 
 def _schemas_of(
     label: str, parameters: list[inspect.Parameter], types: dict[str, Any], doc: ParsedDocstring
-) -> tuple[dict[str, Any], hints.JsonSchema, list[Decoder[Any]], hints.JsonSchema]:
+) -> tuple[dict[str, Any], _JsonSchema, list[Decoder[Any]], _JsonSchema]:
     """The properties, their `$defs`, a decoder each, and the schema of what is returned."""
-    split = [hints.split_description(types.get(item.name, typing.Any)) for item in parameters]
+    split = [_split_description(types.get(item.name, typing.Any)) for item in parameters]
     kinds = [kind for kind, _ in split]
-    returned, _ = hints.split_description(types.get("return", typing.Any))
+    returned, _ = _split_description(types.get("return", typing.Any))
     try:
-        parts, defs = hints.build_schemas([*kinds, returned])
-        decoders = [hints.make_decoder(kind) for kind in kinds]
+        parts, defs = _build_schemas([*kinds, returned])
+        decoders = [_make_decoder(kind) for kind in kinds]
     except (TypeError, NotImplementedError) as error:
         raise _not_a_tool(
             label,
@@ -258,8 +252,8 @@ def _schemas_of(
         ) from None
     properties: dict[str, Any] = {}
     for item, part, (_, description) in zip(parameters, parts, split, strict=False):
-        told = description or doc.parameters.get(item.name, "")
-        properties[item.name] = ({"description": told} if told else {}) | part | _default(item)
+        text = description or doc.parameters.get(item.name, "")
+        properties[item.name] = ({"description": text} if text else {}) | part | _default(item)
     return properties, defs, decoders, parts[-1]
 
 
@@ -267,27 +261,22 @@ def _default(item: inspect.Parameter) -> dict[str, Any]:
     if item.default is inspect.Parameter.empty:
         return {}
     try:
-        return {"default": hints.to_builtins(item.default)}
+        return {"default": _to_builtins(item.default)}
     except (TypeError, NotImplementedError):
         return {}  # A default that JSON cannot say still holds in Python; the schema only does not show it.
 
 
-def _output(
-    wire: dict[str, Any], returns: hints.JsonSchema, defs: hints.JsonSchema, hint: Any, told: str
-) -> tuple[bool, bool]:
-    """Puts `outputSchema` into `wire` where the hint says more than "a text"; `(structured, wrapped)`."""
-    kind, _ = hints.split_description(hint)
+def _output(returns: _JsonSchema, defs: _JsonSchema, hint: Any, description: str) -> tuple[_JsonSchema | None, bool]:
+    """The `outputSchema`, where the hint says more than "a text", and whether the value stands under `result`."""
+    kind, _ = _split_description(hint)
     if kind in (typing.Any, None, type(None), str, object, inspect.Parameter.empty):
-        return False, False
-    schema = hints.standalone_schema(returns, defs)
-    wrapped = schema.get("type") != "object"
-    if wrapped:
-        inner = ({"description": told} if told else {}) | returns
-        schema = hints.standalone_schema(
-            {"type": "object", "properties": {"result": inner}, "required": ["result"]}, defs
-        )
-    wire["outputSchema"] = schema
-    return True, wrapped
+        return None, False
+    schema = _standalone_schema(returns, defs)
+    if schema.get("type") == "object":
+        return schema, False
+    inner = ({"description": description} if description else {}) | returns
+    wrapper = {"type": "object", "properties": {"result": inner}, "required": ["result"]}
+    return _standalone_schema(wrapper, defs), True
 
 
 def _claims(claims: Annotations) -> dict[str, bool]:
@@ -298,3 +287,123 @@ def _claims(claims: Annotations) -> dict[str, bool]:
         "openWorldHint": claims.open_world,
     }
     return {key: value for key, value in named.items() if value is not None}
+
+
+def _is_pydantic(kind: object) -> bool:
+    """Whether `kind` is a Pydantic v2 model class, judged by what it can do."""
+    return isinstance(kind, type) and hasattr(kind, "model_json_schema") and hasattr(kind, "model_validate")
+
+
+def _split_description(hint: Any) -> tuple[Any, str]:
+    """Splits the description off `Annotated[T, …]`: a text, `Doc(...)`, `Meta(description=…)`, `Field(description=…)`.
+
+    What msgspec reads itself stays in the hint.
+    """
+    if get_origin(hint) is not typing.Annotated:
+        return hint, ""
+    kind, *extras = get_args(hint)
+    texts = [extra if isinstance(extra, str) else _description_of(extra) for extra in extras]
+    for extra in extras:
+        if isinstance(extra, Meta):
+            kind = typing.Annotated[kind, extra]
+    return kind, next(filter(None, texts), "")
+
+
+def _description_of(extra: object) -> str:
+    text = getattr(extra, "description", None) or getattr(extra, "documentation", None)
+    return text if isinstance(text, str) else ""
+
+
+def _build_schemas(hints: list[Any]) -> tuple[list[_JsonSchema], _JsonSchema]:
+    """A schema for each hint, and the `$defs` that they share. Raises `TypeError` for a hint nobody can read."""
+    shared: _JsonSchema = {}
+
+    def hook(kind: type) -> _JsonSchema:
+        if kind is object:  # anything at all, as `Any` is
+            return {"description": "anything"}
+        if not _is_pydantic(kind):
+            raise NotImplementedError
+        model: Any = kind
+        # Each model brings its own definitions: its name in front keeps those of two models apart.
+        schema: _JsonSchema = model.model_json_schema(ref_template=f"#/$defs/{kind.__name__}.{{model}}")
+        for name, definition in schema.pop("$defs", {}).items():
+            shared[f"{kind.__name__}.{name}"] = definition
+        return schema
+
+    parts, definitions = msgspec.json.schema_components(hints, schema_hook=hook, ref_template="#/$defs/{name}")
+    return list(parts), {**definitions, **shared}
+
+
+def _standalone_schema(schema: _JsonSchema, definitions: _JsonSchema) -> _JsonSchema:
+    """One schema that stands alone: a reference at its root is written out, and `$defs` holds only what is used."""
+    name = _referenced(schema)
+    while name is not None and name in definitions:
+        schema = {**definitions[name], **{key: value for key, value in schema.items() if key != "$ref"}}
+        name = _referenced(schema)
+    # A definition that nothing refers to would cost every reader of the schema.
+    used = _used(schema, definitions)
+    return {**schema, "$defs": {name: definitions[name] for name in sorted(used)}} if used else schema
+
+
+def _referenced(schema: _JsonSchema) -> str | None:
+    reference = schema.get("$ref")
+    return reference.removeprefix("#/$defs/") if isinstance(reference, str) else None
+
+
+def _used(schema: _JsonSchema, definitions: _JsonSchema) -> set[str]:
+    used: set[str] = set()
+    waiting: list[Any] = [schema]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, dict):
+            name = _referenced(part)
+            if name is not None and name in definitions and name not in used:
+                used.add(name)
+                waiting.append(definitions[name])
+            waiting.extend(part.values())
+        elif isinstance(part, list):
+            waiting.extend(part)
+    return used
+
+
+def _make_decoder(hint: Any) -> Decoder[Any]:
+    """Reads JSON into `hint`. Raises `msgspec.ValidationError` with the place of the fault."""
+    return Decoder(hint, dec_hook=_decode_model)
+
+
+def _decode_model(kind: type, value: Any) -> Any:
+    if kind is object:
+        return value
+    if not _is_pydantic(kind):
+        raise NotImplementedError(f"values of {kind!r} cannot be read from JSON")
+    model: Any = kind
+    try:
+        return model.model_validate(value)
+    except ValueError as error:
+        # msgspec puts the path of the model in front of this; Pydantic's own text is long and links to its pages.
+        raise ValueError(_summarise_errors(error)) from None
+
+
+def _summarise_errors(error: ValueError) -> str:
+    """Pydantic's list of faults as `place: fault`, or the text of another error."""
+    faults = getattr(error, "errors", None)
+    if not callable(faults):
+        return str(error)
+    places = [(".".join(map(str, fault["loc"])), fault["msg"]) for fault in faults()]
+    return ", ".join(f"`{place}`: {text}" if place else str(text) for place, text in places)
+
+
+def _encode_value(value: Any) -> bytes:
+    """A result as JSON. Raises `TypeError` where it holds something that has no JSON form."""
+    return msgspec.json.encode(value, enc_hook=_encode_model)
+
+
+def _to_builtins(value: Any) -> Any:
+    """A default value as plain JSON values."""
+    return msgspec.to_builtins(value, str_keys=True, enc_hook=_encode_model)
+
+
+def _encode_model(value: Any) -> Any:
+    if _is_pydantic(type(value)):
+        return value.model_dump(mode="json")
+    raise NotImplementedError(f"a value of type {type(value).__name__} has no JSON form")

@@ -1,7 +1,7 @@
 """An MCP server as an upstream, over stdio or HTTP, of either era.
 
-It stands on one `wire` connection and adds what a catalogue needs: tools read kindly, results passed on as the bytes
-that came, errors with the server's name. It never repeats a call.
+It stands on one `wire` connection and adds what a catalogue needs: tolerant reading of tools, results as the bytes that
+came, errors with the server's name. It never repeats a call.
 """
 
 import re
@@ -15,16 +15,18 @@ from msgspec.json import Decoder
 
 from toolfold.errors import ProtocolViolation, ServerClosed, UpstreamError
 from toolfold.redaction import redact
-from toolfold.types import Call, Listing, Outcome, ServerInfo, ServerSpec
-from toolfold.upstream.base import Hooks, OnInput, OnProgress, PassthroughRequest
+from toolfold.text import truncate
+from toolfold.types import CallContext, Listing, OnInput, OnProgress, Outcome, ServerInfo, ServerSpec, ToolCall
+from toolfold.upstream.base import Hooks, PassthroughRequest
 from toolfold.upstream.definitions import read_definitions
 from toolfold.upstream.redaction import redact_error, secrets_of
 from toolfold.wire import Connection, Handlers, HttpTarget, StdioTarget, connect
 from toolfold.wire.results import trailing_members
-from toolfold.wire.types import TOOLS_CHANGED
+from toolfold.wire.types import NO_TIMEOUT, TOOLS_CHANGED
 
-_LOG_LINES = 12
-"""How much of what a server wrote beside the protocol is kept, to explain why it died."""
+# Lines that a server wrote beside the protocol: the last ones explain why it died.
+_MAX_LOG_LINES = 12
+_MAX_LOG_LINE = 500
 
 _IS_ERROR = b'"isError"'
 _TRUE = re.compile(rb"\s*:\s*true")
@@ -41,15 +43,11 @@ class McpUpstream:
     """One MCP server, as `spec` says how to reach it."""
 
     def __init__(self, spec: ServerSpec, hooks: Hooks | None = None) -> None:
-        self._spec = spec
+        self.spec = spec
         self._hooks = hooks if hooks is not None else Hooks()
         self._secrets = secrets_of(spec)
         self._connection: Connection | None = None
-        self._log: deque[str] = deque(maxlen=_LOG_LINES)
-
-    @property
-    def spec(self) -> ServerSpec:
-        return self._spec
+        self._log: deque[str] = deque(maxlen=_MAX_LOG_LINES)
 
     @property
     def pid(self) -> int | None:
@@ -61,20 +59,21 @@ class McpUpstream:
         return tuple(self._log)
 
     async def open(self) -> ServerInfo:
-        spec, hooks = self._spec, self._hooks
+        spec, hooks = self.spec, self._hooks
         target = (
             StdioTarget(spec.command, spec.args, spec.env, spec.cwd)
             if spec.transport == "stdio"
             else HttpTarget(spec.url, spec.headers)
         )
+        call_timeout_s = hooks.wire.request_timeout_s if spec.call_timeout_s is None else spec.call_timeout_s
         options = msgspec.structs.replace(
-            hooks.wire, start_timeout_s=spec.start_timeout_s, request_timeout_s=spec.call_timeout_s
+            hooks.wire, start_timeout_s=spec.start_timeout_s, request_timeout_s=call_timeout_s
         )
         handlers = Handlers(
-            on_notification=self._notified,
-            on_stderr=self._logged,
-            on_noise=self._logged,
-            on_closed=self._closed,
+            on_notification=self._on_notification,
+            on_stderr=self._on_log,
+            on_noise=self._on_log,
+            on_closed=self._on_closed,
         )
         self._log.clear()
         try:
@@ -87,106 +86,104 @@ class McpUpstream:
             hooks.remember_era(spec.name, connection.info.era)
         return connection.info
 
-    def _notified(self, method: str, params: Raw) -> None:
+    def _on_notification(self, method: str, params: Raw) -> None:
         if self._hooks.on_notification is not None:
-            self._hooks.on_notification(self._spec.name, method, params)
+            self._hooks.on_notification(self.spec.name, method, params)
         if method == TOOLS_CHANGED and self._hooks.on_changed is not None:
-            self._hooks.on_changed(self._spec.name)
+            self._hooks.on_changed(self.spec.name)
 
-    def _logged(self, line: str) -> None:
-        text = redact(line, self._secrets)[:500]
+    def _on_log(self, line: str) -> None:
+        text = truncate(redact(line, self._secrets), _MAX_LOG_LINE)
         self._log.append(text)
         if self._hooks.on_log is not None:
-            self._hooks.on_log(self._spec.name, text)
+            self._hooks.on_log(self.spec.name, text)
 
-    def _closed(self, reason: str) -> None:
+    def _on_closed(self, reason: str) -> None:
         if self._hooks.on_closed is not None:
-            self._hooks.on_closed(self._spec.name, redact(reason, self._secrets))
+            self._hooks.on_closed(self.spec.name, redact(reason, self._secrets))
 
-    def _open_connection(self) -> Connection:
+    def _opened(self) -> Connection:
         if self._connection is None:
             raise ServerClosed(
-                f"{self._spec.name} is not open", server=self._spec.name, next_action="Open it and call again."
+                f"{self.spec.name} is not open", server=self.spec.name, next_action="Open it and call again."
             )
         return self._connection
 
     async def listing(self) -> Listing:
-        connection = self._open_connection()
+        connection = self._opened()
         try:
-            listed = await connection.list_tools()
+            listing = await connection.list_tools()
         except UpstreamError as error:
-            raise redact_error(error, self._spec, hints=self.log) from None
-        tools, warnings = read_definitions(listed.tools)
+            raise redact_error(error, self.spec, hints=self.log) from None
+        tools, warnings = read_definitions(listing.tools)
         if refused := connection.unwatched:
             warnings = (*warnings, f"it does not tell when its tools change: {redact(refused, self._secrets)}")
         return Listing(
-            server=self._spec.name,
+            server=self.spec.name,
             tools=tools,
             info=connection.info,
-            ttl_ms=listed.ttl_ms,
-            warnings=(*listed.warnings, *warnings),
+            ttl_ms=listing.ttl_ms,
+            warnings=(*listing.warnings, *warnings),
         )
 
-    async def call(
-        self, call: Call, *, on_progress: OnProgress | None = None, on_input: OnInput | None = None
-    ) -> Outcome:
-        connection = self._open_connection()
-        kept: list[BinaryIO] = []
+    async def call(self, call: ToolCall, context: CallContext) -> Outcome:
+        connection = self._opened()
+        spilled: list[BinaryIO] = []
         try:
             result = await connection.call_tool(
-                call.tool,
+                call.tool.name,
                 call.arguments,
-                meta=call.meta,
-                timeout_s=call.timeout_s,
-                on_progress=on_progress,
-                on_input=on_input,
-                capabilities=call.capabilities,
-                on_spilled=kept.append if call.may_spill else None,
-                inputs=call.inputs,
+                meta=context.meta,
+                # A second timer beside the caller's would cost every call, and could only fire later.
+                timeout_s=None if context.timeout_s is None else NO_TIMEOUT,
+                on_progress=context.on_progress,
+                on_input=context.on_input,
+                capabilities=context.capabilities,
+                on_spilled=None if context.whole else spilled.append,
+                inputs=context.inputs,
             )
-            if kept:
-                return Outcome(result=result, spilled=kept.pop())
+            if spilled:
+                return Outcome(result=result, spilled=spilled.pop())
             return Outcome(result=result, is_error=is_error_result(result))
         except UpstreamError as error:
-            raise redact_error(error, self._spec) from None
+            raise redact_error(error, self.spec) from None
         finally:
-            for file in kept:
+            for file in spilled:  # the call was cancelled after its answer had gone to a file
                 file.close()
 
     @property
-    def passes_on(self) -> bool:
-        return self._connection is not None
+    def passthrough(self) -> "McpUpstream | None":
+        return self if self._connection is not None else None
 
     @property
     def capabilities(self) -> Raw:
-        return self._open_connection().capabilities
+        return self._opened().capabilities
 
     @property
     def info(self) -> ServerInfo:
-        return self._open_connection().info
+        return self._opened().info
 
     async def request(
-        self, question: PassthroughRequest, *, on_progress: OnProgress | None = None, on_input: OnInput | None = None
+        self, request: PassthroughRequest, *, on_progress: OnProgress | None = None, on_input: OnInput | None = None
     ) -> Raw:
         """Any request, passed on as it is."""
         try:
-            return await self._open_connection().request(
-                question.method,
-                question.params,
-                timeout_s=question.timeout_s,
+            return await self._opened().request(
+                request.method,
+                request.params,
                 on_progress=on_progress,
                 on_input=on_input,
-                capabilities=question.capabilities,
-                inputs=question.inputs,
+                capabilities=request.capabilities,
+                inputs=request.inputs,
             )
         except UpstreamError as error:
-            raise redact_error(error, self._spec) from None
+            raise redact_error(error, self.spec) from None
 
     async def notify(self, method: str, params: Raw) -> None:
-        await self._open_connection().notify(method, params)
+        await self._opened().notify(method, params)
 
     def subscribe(self, notifications: bytes, changed: tuple[str, ...]) -> Callable[[], None] | None:
-        connection = self._open_connection()
+        connection = self._opened()
         return connection.subscribe(notifications, changed).stop if connection.info.era == "modern" else None
 
     async def aclose(self) -> None:
@@ -196,13 +193,13 @@ class McpUpstream:
 
 
 def is_error_result(result: Raw) -> bool:
-    """Whether the result says `isError: true` at its top. Most results never say it, and are not read for it."""
+    """Whether the result says `isError: true` at its top. Most results never say it, and are not decoded for it."""
     text = bytes(result)
     try:
         if text.startswith(b"{"):
-            said = trailing_members(text).get(b"isError")
-            if said is not None:
-                return said == b"true"
+            value = trailing_members(text).get(b"isError")
+            if value is not None:
+                return value == b"true"
             return _mentions_error(text) and _flag.decode(text).is_error is True
         problem = "it is no object"
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -213,7 +210,8 @@ def is_error_result(result: Raw) -> bool:
 
 
 def _mentions_error(text: bytes) -> bool:
-    """Whether the words stand anywhere. A plain search finds the name many times faster than a pattern would."""
+    """Whether the words stand anywhere, perhaps only inside a text."""
+    # A plain search for the name is many times faster than a pattern for name and value.
     at = text.find(_IS_ERROR)
     while at >= 0:
         at += len(_IS_ERROR)

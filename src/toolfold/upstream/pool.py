@@ -8,24 +8,23 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Mapping
 from functools import partial
-from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 from msgspec import Raw
 
+from toolfold.containers import Listeners
 from toolfold.errors import ConfigError, ServerTimeout, ServerUnavailable, UpstreamError
 from toolfold.events import Events
-from toolfold.types import Call, Era, Listing, Outcome, ServerSpec, ServerState
-from toolfold.upstream.base import Hooks, OnChanged, OnInput, OnProgress, Upstream, UpstreamFactory
+from toolfold.types import CallContext, Era, Listing, Outcome, ServerSpec, ServerState, ToolCall
+from toolfold.upstream.base import Hooks, OnChanged, Upstream, UpstreamFactory
 from toolfold.upstream.factory import make_upstream
-from toolfold.upstream.supervisor import PoolLimits, Supervisor
+from toolfold.upstream.supervisor import PoolLimits, Supervisor, log
 from toolfold.wire.types import WireOptions
 
 __all__ = ["ListingResult", "Pool", "PoolLimits"]
 
-
+# A server's name with its listing, or with the reason why there is none.
 ListingResult = tuple[str, Listing | UpstreamError]
-"""A server's name with its listing, or with the reason why there is none."""
 
 
 class Pool:
@@ -55,123 +54,107 @@ class Pool:
         self._on_log = on_log
         self._wire = wire if wire is not None else WireOptions()
         self._gate = asyncio.Semaphore(self._limits.open_at_once)
-        self._hooks: list[OnChanged] = []
-        self._listeners: list[Callable[[str, str, Raw], None]] = []
         self._changed: set[str] = set()
+        self._on_changed_listeners: Listeners[OnChanged] = Listeners(log)
+        self._notification_listeners: Listeners[Callable[[str, str, Raw], None]] = Listeners(log)
         self._owners: dict[str, asyncio.Task[None]] = {}
         self._closed = False
-        self._slots: dict[str, Supervisor] = {}
+        self._supervisors: dict[str, Supervisor] = {}
         for spec in specs:
-            self._add(spec, partial(self._made, spec))
+            self._add(spec, partial(self._make_upstream, spec))
         for upstream in ready_made:
             self._add(upstream.spec, partial(_identity, upstream))
 
     def _add(self, spec: ServerSpec, make: Callable[[], Upstream]) -> None:
-        if spec.name in self._slots:
+        if spec.name in self._supervisors:
             raise ConfigError(f"two servers are named {spec.name!r}", next_action="Give each server a name of its own.")
-        self._slots[spec.name] = Supervisor(spec, make, self._events, self._limits)
+        self._supervisors[spec.name] = Supervisor(spec, make, self._events, self._limits)
 
-    def _made(self, spec: ServerSpec) -> Upstream:
+    def _make_upstream(self, spec: ServerSpec) -> Upstream:
         hooks = Hooks(
-            on_changed=self._told_changed,
-            on_closed=self._told_closed,
+            on_changed=self._on_changed,
+            on_closed=self._on_closed,
             on_log=self._on_log,
             known_era=self._eras.get(spec.name),
-            remember_era=self._told_era,
-            on_notification=self._told_notification,
+            remember_era=self._on_era,
+            on_notification=self._notification_listeners.notify,
             wire=self._wire,
         )
         return self._make(spec, hooks)
 
-    async def __aenter__(self) -> "Pool":
+    async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *exc_info: object) -> None:
         await self.aclose()
 
     @property
     def names(self) -> tuple[str, ...]:
         """The servers, in configured order, the disabled ones too."""
-        return tuple(self._slots)
+        return tuple(self._supervisors)
 
     def states(self) -> list[ServerState]:
-        """How each server does now, in configured order."""
-        return [slot.state() for slot in self._slots.values()]
+        """The state of each server now, in configured order."""
+        return [supervisor.state() for supervisor in self._supervisors.values()]
 
     def state(self, name: str) -> ServerState:
-        return self._slot(name).state()
+        return self._supervisor(name).state()
 
-    def watch(self, hook: OnChanged) -> Callable[[], None]:
-        """Tells `hook` a server's name each time its list of tools changed; the returned function ends that."""
-        self._hooks.append(hook)
-
-        def stop() -> None:
-            if hook in self._hooks:
-                self._hooks.remove(hook)
-
-        return stop
+    def watch(self, listener: OnChanged) -> Callable[[], None]:
+        """Calls `listener` with a server's name whenever its list of tools changed; the returned function ends that."""
+        return self._on_changed_listeners.add(listener)
 
     def listen(self, listener: Callable[[str, str, Raw], None]) -> Callable[[], None]:
-        """Tells `(server, method, params)` for each notification of an MCP server; the returned function ends that."""
-        self._listeners.append(listener)
-        return lambda: self._listeners.remove(listener) if listener in self._listeners else None
-
-    def _told_notification(self, server: str, method: str, params: Raw) -> None:
-        for listener in tuple(self._listeners):
-            listener(server, method, params)
+        """Calls `listener` with `(server, method, params)` for each notification of an MCP server; the returned
+        function ends that."""
+        return self._notification_listeners.add(listener)
 
     def due(self) -> list[str]:
         """The servers whose tools should be read again: they said so, or the time they gave has passed."""
         now = time.monotonic()
         return [
             name
-            for name, slot in self._slots.items()
-            if name in self._changed or (slot.list_due_at is not None and slot.list_due_at <= now)
+            for name, supervisor in self._supervisors.items()
+            if name in self._changed or (supervisor.list_due_at is not None and supervisor.list_due_at <= now)
         ]
 
     async def ensure(self, name: str) -> Upstream:
         """The open upstream of that name, opened now if need be. Raises an `UpstreamError`."""
-        slot = self._slot(name)
+        supervisor = self._supervisor(name)
         if self._closed:
             raise ServerUnavailable("the pool is closed", server=name, next_action="Open a new one.")
-        if slot.status != "disabled" and name not in self._owners:
-            self._owners[name] = asyncio.create_task(slot.own(self._gate), name=f"toolfold-own-{name}")
-        return await slot.ensure()
+        if supervisor.status != "disabled" and name not in self._owners:
+            self._owners[name] = asyncio.create_task(supervisor.run(self._gate), name=f"toolfold-own-{name}")
+        return await supervisor.ensure()
 
-    def call(
-        self, name: str, call: Call, *, on_progress: OnProgress | None = None, on_input: OnInput | None = None
-    ) -> Coroutine[Any, Any, Outcome]:
+    def call(self, call: ToolCall, context: CallContext) -> Coroutine[Any, Any, Outcome]:
         """Calls a tool of a server. Never repeats one: a server that dies meanwhile raises `ServerClosed`."""
-        slot = self._slots.get(name)
-        upstream = slot.ready if slot is not None and not self._closed else None
-        if upstream is None:
-            return self._opened_call(name, call, on_progress, on_input)
-        return upstream.call(call, on_progress=on_progress, on_input=on_input)
+        supervisor = self._supervisors.get(call.tool.server)
+        upstream = supervisor.ready if supervisor is not None and not self._closed else None
+        # The upstream's own coroutine where it is open: every call goes through here.
+        return self._open_and_call(call, context) if upstream is None else upstream.call(call, context)
 
-    async def _opened_call(
-        self, name: str, call: Call, on_progress: OnProgress | None, on_input: OnInput | None
-    ) -> Outcome:
-        upstream = await self.ensure(name)
-        return await upstream.call(call, on_progress=on_progress, on_input=on_input)
+    async def _open_and_call(self, call: ToolCall, context: CallContext) -> Outcome:
+        upstream = await self.ensure(call.tool.server)
+        return await upstream.call(call, context)
 
     async def listing(self, name: str) -> Listing:
         """Reads the tools of one server, within its time. Raises an `UpstreamError`."""
-        slot = self._slot(name)
-        seconds = max(slot.spec.start_timeout_s, slot.spec.call_timeout_s)
-        # Cleared first: a change that is told while the list is being read makes it due again.
+        supervisor = self._supervisor(name)
+        spec = supervisor.spec
+        seconds = max(spec.start_timeout_s, spec.call_timeout_s or self._wire.request_timeout_s)
+        # Cleared first: a change that is reported while the list is being read makes it due again.
         self._changed.discard(name)
         try:
             upstream = await self.ensure(name)
         except UpstreamError:
-            slot.postpone()
+            supervisor.postpone_listing()
             raise
         try:
             async with asyncio.timeout(seconds):
                 listing = await upstream.listing()
         except UpstreamError as error:
-            slot.list_failed(error)
+            supervisor.record_listing_failure(error)
             raise
         except TimeoutError:
             late = ServerTimeout(
@@ -179,41 +162,46 @@ class Pool:
                 server=name,
                 next_action="Raise `call_timeout_s` for this server.",
             )
-            slot.list_failed(late)
+            supervisor.record_listing_failure(late)
             raise late from None
-        slot.listed(listing)
+        supervisor.record_listing(listing)
         return listing
 
+    async def read_all(
+        self, names: Iterable[str] | None, on_server: Callable[[str, Listing | UpstreamError], None] | None = None
+    ) -> tuple[list[Listing], dict[str, str]]:
+        """The listings of many servers, and why there is none of the others; `on_server` gets each as it is done."""
+        listings: list[Listing] = []
+        failures: dict[str, str] = {}
+        async for name, listing in self.listings(names):
+            if isinstance(listing, UpstreamError):
+                failures[name] = listing.message
+            else:
+                listings.append(listing)
+            if on_server is not None:
+                on_server(name, listing)
+        return listings, failures
+
     async def listings(self, names: Iterable[str] | None = None) -> AsyncGenerator[ListingResult, None]:
-        """Reads many servers side by side, and gives each as it is done: its listing, or why there is none.
+        """Reads many servers side by side, and yields each as it is done: its listing, or why there is none.
 
         Without `names`, all that are enabled. Leave the loop early only inside `contextlib.aclosing`.
         """
-        wanted = [name for name, slot in self._slots.items() if slot.status != "disabled"]
-        done: asyncio.Queue[tuple[str, Listing | UpstreamError | None]] = asyncio.Queue()
-
-        async def read(name: str) -> None:
-            result: Listing | UpstreamError | None = None
-            try:
-                result = await self.listing(name)
-            except UpstreamError as error:
-                result = error
-            finally:
-                done.put_nowait((name, result))
-
-        tasks = [asyncio.create_task(read(name)) for name in (wanted if names is None else list(names))]
+        enabled = [name for name, supervisor in self._supervisors.items() if supervisor.status != "disabled"]
+        tasks = {asyncio.create_task(self._try_listing(name)) for name in (enabled if names is None else names)}
         try:
-            for _ in tasks:
-                name, result = await done.get()
-                if result is None:
-                    # Nothing of ours: the task that failed says what happened.
-                    break
-                yield name, result
-            await asyncio.gather(*tasks)
+            for done in asyncio.as_completed(tasks):
+                yield await done
         finally:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _try_listing(self, name: str) -> ListingResult:
+        try:
+            return name, await self.listing(name)
+        except UpstreamError as error:
+            return name, error
 
     async def aclose(self) -> None:
         """Closes all at once, within a bounded time. Safe to call twice."""
@@ -224,16 +212,16 @@ class Pool:
         if owners:
             await asyncio.wait(owners, timeout=self._limits.close_timeout_s)
         self._owners.clear()
-        for slot in self._slots.values():
-            slot.shut()
+        for supervisor in self._supervisors.values():
+            supervisor.stopped()
 
-    def _slot(self, name: str) -> Supervisor:
-        slot = self._slots.get(name)
-        if slot is not None:
-            return slot
+    def _supervisor(self, name: str) -> Supervisor:
+        supervisor = self._supervisors.get(name)
+        if supervisor is not None:
+            return supervisor
         from difflib import get_close_matches
 
-        near = get_close_matches(name, self._slots, n=3) or sorted(self._slots)[:10]
+        near = get_close_matches(name, self._supervisors, n=3) or sorted(self._supervisors)[:10]
         raise ServerUnavailable(
             f"there is no server {name!r}",
             server=name,
@@ -241,16 +229,15 @@ class Pool:
             next_action=f"Use one of: {', '.join(near)}." if near else "Add a server to the configuration.",
         )
 
-    def _told_changed(self, name: str) -> None:
+    def _on_changed(self, name: str) -> None:
         self._changed.add(name)
         self._events.emit("upstream.changed", server=name)
-        for hook in tuple(self._hooks):
-            hook(name)
+        self._on_changed_listeners.notify(name)
 
-    def _told_closed(self, name: str, reason: str) -> None:
-        self._slots[name].gone(reason)
+    def _on_closed(self, name: str, reason: str) -> None:
+        self._supervisors[name].connection_ended(reason)
 
-    def _told_era(self, name: str, era: Era) -> None:
+    def _on_era(self, name: str, era: Era) -> None:
         if self._eras.get(name) != era:
             self._eras[name] = era
             if self._remember_era is not None:

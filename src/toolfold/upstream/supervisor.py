@@ -1,14 +1,15 @@
-"""One server's place in the pool: the task that owns its upstream, and what is known of how it does.
+"""Supervises one server of the pool: the task that owns its upstream, and what is known of its state.
 
-The owner task opens the upstream, waits until it is gone, closes it, and opens it again after a pause that grows with
-each failure. Everybody else only asks for it with `ensure`. The pool stands above and holds one slot a server.
+The owner task opens the upstream, waits until its connection ends, closes it, and opens it again after a pause that
+grows with each failure. Everybody else only calls `ensure`. The pool stands above and holds one supervisor a server.
 """
 
 import asyncio
 import logging
 import random
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 
 from msgspec import Struct
 
@@ -19,22 +20,20 @@ from toolfold.upstream.base import Upstream
 
 log = logging.getLogger("toolfold.upstream")
 
-_MakeUpstream = Callable[[], Upstream]
-
 
 class PoolLimits(Struct, frozen=True, kw_only=True):
     """How hard the pool tries. Times are in seconds."""
 
     open_at_once: int = 32
     turn_s: float = 5.0
-    """One that takes longer to open goes on opening, and lets the next one begin."""
+    """A server that takes longer to open goes on opening, and lets the next one begin."""
     first_pause_s: float = 0.25
-    """Before the first restart; each further one waits twice as long, with some chance in it."""
+    """Before the first restart; each further one waits twice as long, less a random part."""
     longest_pause_s: float = 60.0
     max_restarts: int = 5
-    """So many failures in a row, and the server counts as failed until somebody calls it again."""
+    """After so many failures in a row the server counts as failed, until somebody calls it again."""
     healthy_after_s: float = 10.0
-    """A server that lived so long starts again without a record."""
+    """A server that lived so long has its failures forgotten."""
     wait_for_restart_s: float = 5.0
     """A call waits for a restart that is at most so far away, and fails at once where it is further."""
     close_timeout_s: float = 10.0
@@ -43,9 +42,9 @@ class PoolLimits(Struct, frozen=True, kw_only=True):
 
 
 class Supervisor:
-    """The state of one server. `opened` holds `None`, or the error of the attempt that everybody waits for."""
+    """One server: its upstream, its state, and the attempt to open it that everybody waits for."""
 
-    def __init__(self, spec: ServerSpec, make: _MakeUpstream, events: Events, limits: PoolLimits) -> None:
+    def __init__(self, spec: ServerSpec, make: Callable[[], Upstream], events: Events, limits: PoolLimits) -> None:
         self.spec = spec
         self.upstream: Upstream | None = None
         self.status: Status = "idle" if spec.enabled else "disabled"
@@ -62,12 +61,13 @@ class Supervisor:
         self._failures = 0
         self._retry_at = 0.0
         self._wanted = asyncio.Event()
-        self._gone = asyncio.Event()
+        self._ended = asyncio.Event()
         self._reason = ""
-        self._opened: asyncio.Future[UpstreamError | None] | None = None
+        # Holds `None` once it is open, or the error of the attempt.
+        self._attempt: asyncio.Future[UpstreamError | None] | None = None
 
     def state(self) -> ServerState:
-        """A picture of this moment."""
+        """The server's state at this moment."""
         error = self._error
         return ServerState(
             name=self.spec.name,
@@ -84,8 +84,8 @@ class Supervisor:
             warnings=self._warnings,
         )
 
-    def listed(self, listing: Listing) -> None:
-        """Remembers what a listing said, and when it has to be read again."""
+    def record_listing(self, listing: Listing) -> None:
+        """Records what a listing said, and when it has to be read again."""
         self._tools = len(listing.tools)
         self._warnings = listing.warnings
         self._error = None
@@ -93,25 +93,25 @@ class Supervisor:
         if listing.ttl_ms is not None:
             self.list_due_at = time.monotonic() + max(listing.ttl_ms / 1000, self._limits.min_ttl_s)
 
-    def list_failed(self, error: UpstreamError) -> None:
+    def record_listing_failure(self, error: UpstreamError) -> None:
         """A listing failed. The server may be alive all the same."""
         self._error = error
-        self.postpone()
+        self.postpone_listing()
 
-    def postpone(self) -> None:
+    def postpone_listing(self) -> None:
         """A list that could not be read is not due again at once."""
         if self.list_due_at is not None:
             self.list_due_at = time.monotonic() + self._limits.min_ttl_s
 
-    def gone(self, reason: str) -> None:
-        """The upstream says that its connection ended."""
+    def connection_ended(self, reason: str) -> None:
+        """The upstream reports that its connection ended."""
         self._reason = reason
-        self._gone.set()
+        self._ended.set()
 
     @property
     def ready(self) -> Upstream | None:
         """The open upstream, where there is one right now."""
-        return self.upstream if self.status == "ready" and not self._gone.is_set() else None
+        return self.upstream if self.status == "ready" and not self._ended.is_set() else None
 
     async def ensure(self) -> Upstream:
         """The open upstream, opened now if need be. Raises the `UpstreamError` that keeps it from opening."""
@@ -126,11 +126,12 @@ class Supervisor:
             )
         wait = self._retry_at - time.monotonic()
         if wait > (0 if self.status == "failed" else self._limits.wait_for_restart_s):
-            raise self._not_yet(wait)
-        if self._opened is None or self._opened.done():
-            self._opened = asyncio.get_running_loop().create_future()
+            raise self._unavailable(wait)
+        if self._attempt is None or self._attempt.done():
+            self._attempt = asyncio.get_running_loop().create_future()
         self._wanted.set()
-        error = await asyncio.shield(self._opened)
+        # Shielded: one caller that is cancelled must not cancel the attempt that others wait for.
+        error = await asyncio.shield(self._attempt)
         if error is not None:
             raise error
         if self.upstream is None:
@@ -141,52 +142,48 @@ class Supervisor:
             )
         return self.upstream
 
-    def _not_yet(self, wait: float) -> ServerUnavailable:
-        reason = self._error.message if self._error is not None else "it failed"
-        hints = self._error.hints if self._error is not None else ()
-        known = self._error.next_action if self._error is not None else ""
+    def _unavailable(self, wait: float) -> ServerUnavailable:
+        error = self._error or ServerUnavailable("it failed")
         return ServerUnavailable(
-            f"{self.spec.name} is not available: {reason}",
+            f"{self.spec.name} is not available: {error.message}",
             server=self.spec.name,
-            hints=hints,
-            next_action=f"{known} It can be tried again in {max(wait, 0.1):.1f} s.".strip(),
+            hints=error.hints,
+            next_action=f"{error.next_action} It can be tried again in {max(wait, 0.1):.1f} s.".strip(),
         )
 
-    async def own(self, gate: asyncio.Semaphore) -> None:
+    async def run(self, gate: asyncio.Semaphore) -> None:
         """The owner task: runs until it is cancelled, and closes what it opened."""
         try:
             while True:
                 await self._wanted.wait()
-                await self._keep_open(gate)
+                await self._supervise(gate)
         finally:
             await self._close()
-            self.shut()
+            self.stopped()
 
-    def shut(self) -> None:
-        """Nobody opens it any more: who still waits hears so."""
+    def stopped(self) -> None:
+        """Nobody opens it any more: whoever still waits gets an error."""
         self._settle(ServerClosed(f"{self.spec.name} was closed", server=self.spec.name))
         if self.status in {"ready", "connecting"}:
             self.status = "idle"
 
-    async def _keep_open(self, gate: asyncio.Semaphore) -> None:
-        """Opens it and opens it again after each end, until that fails too often."""
-        again = False
+    async def _supervise(self, gate: asyncio.Semaphore) -> None:
+        """Opens it, and opens it again after each end, until that fails too often."""
+        is_restart = False
         while True:
             self._wanted.clear()
             error = await self._open(gate)
             if error is None:
-                if again:
-                    self._restarts += 1
-                    if self._tools is not None:
-                        self.list_due_at = time.monotonic()  # A new process may have other tools.
-                    self._events.emit("upstream.restarted", server=self.spec.name, restarts=self._restarts)
-                error = await self._until_gone()
-            elif not again:
+                if is_restart:
+                    self._record_restart()
+                error = await self._wait_until_ended()
+            elif not is_restart:
+                # A server that never started is not started again by itself: its command is probably wrong.
                 self._failures += 1
                 self._fail(error)
                 return
             else:
-                # Who waits for this attempt hears of it now, and not after all further ones.
+                # Whoever waits for this attempt hears of it now, and not after all further ones.
                 self._settle(error)
             self._failures += 1
             if self._failures > self._limits.max_restarts:
@@ -197,12 +194,18 @@ class Supervisor:
             pause = self._pause()
             self._retry_at = time.monotonic() + pause
             await asyncio.sleep(pause)
-            again = True
+            is_restart = True
+
+    def _record_restart(self) -> None:
+        self._restarts += 1
+        if self._tools is not None:
+            self.list_due_at = time.monotonic()  # A new process may have other tools.
+        self._events.emit("upstream.restarted", server=self.spec.name, restarts=self._restarts)
 
     async def _open(self, gate: asyncio.Semaphore) -> UpstreamError | None:
-        async with _StartPermit(gate, self._limits.turn_s):
+        async with _permit(gate, self._limits.turn_s):
             self.status = "connecting"
-            self._gone.clear()
+            self._ended.clear()
             self._events.emit("upstream.opening", server=self.spec.name)
             started = time.monotonic()
             result = await _open_upstream(self._make, self.spec)
@@ -224,9 +227,9 @@ class Supervisor:
         self._settle(None)
         return None
 
-    async def _until_gone(self) -> UpstreamError:
+    async def _wait_until_ended(self) -> UpstreamError:
         opened_at = time.monotonic()
-        await self._gone.wait()
+        await self._ended.wait()
         self.status = "connecting"
         if time.monotonic() - opened_at >= self._limits.healthy_after_s:
             self._failures = 0
@@ -239,7 +242,7 @@ class Supervisor:
         )
 
     def _pause(self) -> float:
-        """Twice as long after each failure, up to a bound, and never quite the same for two servers."""
+        """Exponential back-off with jitter, so that many servers do not restart in step."""
         limits = self._limits
         whole = min(limits.first_pause_s * 2.0 ** (max(self._failures, 1) - 1), limits.longest_pause_s)
         return whole * random.uniform(0.5, 1.0)  # noqa: S311 - spreads restarts, guards nothing
@@ -259,9 +262,9 @@ class Supervisor:
         self._settle(error)
 
     def _settle(self, error: UpstreamError | None) -> None:
-        """Answers everybody who waits."""
-        if self._opened is not None and not self._opened.done():
-            self._opened.set_result(error)
+        """Answers everybody who waits for the attempt."""
+        if self._attempt is not None and not self._attempt.done():
+            self._attempt.set_result(error)
 
     async def _close(self) -> None:
         upstream, self.upstream = self.upstream, None
@@ -269,29 +272,28 @@ class Supervisor:
             await upstream.aclose()
 
 
-class _StartPermit:
-    """A turn at the gate that ends with the block, or before it when the block takes too long."""
+@asynccontextmanager
+async def _permit(gate: asyncio.Semaphore, seconds: float) -> AsyncIterator[None]:
+    """A place at the gate that is given up with the block, or before it when the block takes too long."""
+    await gate.acquire()
+    released = False
 
-    def __init__(self, gate: asyncio.Semaphore, seconds: float) -> None:
-        self._gate = gate
-        self._seconds = seconds
-        self._timer: asyncio.TimerHandle | None = None
+    def release() -> None:
+        nonlocal released
+        if not released:
+            released = True
+            gate.release()
 
-    async def __aenter__(self) -> None:
-        await self._gate.acquire()
-        self._timer = asyncio.get_running_loop().call_later(self._seconds, self._end)
-
-    async def __aexit__(self, *_: object) -> None:
-        self._end()
-
-    def _end(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-            self._gate.release()
+    # A server that hangs on opening must not keep the others from starting.
+    timer = asyncio.get_running_loop().call_later(seconds, release)
+    try:
+        yield
+    finally:
+        timer.cancel()
+        release()
 
 
-async def _open_upstream(make: _MakeUpstream, spec: ServerSpec) -> tuple[Upstream, ServerInfo] | UpstreamError:
+async def _open_upstream(make: Callable[[], Upstream], spec: ServerSpec) -> tuple[Upstream, ServerInfo] | UpstreamError:
     """Makes and opens it within its time. Whatever happens, a failure leaves nothing open."""
     upstream: Upstream | None = None
     try:

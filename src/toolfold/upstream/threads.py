@@ -1,6 +1,6 @@
-"""Runs a function that may block in a thread of its own, so that it can be waited for, and given up, without harm.
+"""Runs a function that may block in a thread of its own, so that it can be awaited, and abandoned, without harm.
 
-Threads of the standard executor are waited for when the program ends; a function that never returns would hold it up.
+Threads of the standard executor are joined when the program ends, so a function that never returns would hold it up.
 These are daemons and hold up nothing.
 """
 
@@ -17,13 +17,13 @@ _T = TypeVar("_T")
 async def run_in_thread(function: Callable[[], _T], *, ended: Callable[[], None] | None = None) -> _T:
     """Runs a function in a daemon thread of its own, with the caller's context variables.
 
-    `ended` is called on the loop when the function has really ended, however long ago it was given up.
+    `ended` is called on the loop when the function has really ended, however long ago it was abandoned.
     """
     loop = asyncio.get_running_loop()
     done: asyncio.Future[_T] = loop.create_future()
     context = contextvars.copy_context()
 
-    def tell(value: Any, error: BaseException | None) -> None:
+    def settle(value: Any, error: BaseException | None) -> None:
         if ended is not None:
             ended()
         if done.done():
@@ -43,7 +43,7 @@ async def run_in_thread(function: Callable[[], _T], *, ended: Callable[[], None]
             plain = isinstance(error, Exception) and not isinstance(error, StopIteration)
             fault = error if plain else RuntimeError(f"{type(error).__name__}: {error}")
         with contextlib.suppress(RuntimeError):  # The loop has ended: nobody waits any more.
-            loop.call_soon_threadsafe(tell, value, fault)
+            loop.call_soon_threadsafe(settle, value, fault)
 
     try:
         threading.Thread(target=work, name=f"toolfold-{getattr(function, '__name__', 'tool')}", daemon=True).start()

@@ -1,4 +1,4 @@
-"""The default engine: one SQLite file, nothing to set up. See `store.py` for what it promises."""
+"""The default engine: one SQLite file, nothing to set up. See `store.py` for its guarantees."""
 
 from toolfold.storage.sqlite.store import SqliteStore
 

@@ -1,6 +1,6 @@
-"""Opening the file: its settings, its shape by version, and the refusal of what is not ours.
+"""Opens the file: its pragmas, its schema by version, the refusal of foreign files. Translates SQLite's errors.
 
-A connection is used by one thread only, the one that asked for it.
+The only place that knows SQLite's error codes. A connection is used by one thread only, the one that opened it.
 """
 
 import os
@@ -14,92 +14,21 @@ from msgspec import MsgspecError
 
 from toolfold.errors import NotBuilt, StoreBusy, StoreDamaged, StoreError, StoreFull
 
-# --- What SQLite says went wrong, told as ours. The only place that knows SQLite's error codes.
-
 _REBUILD = "move the file away and run `toolfold build`: the catalogue is made again from the servers"
 
-
-@contextmanager
-def translate_errors(path: Path) -> Iterator[None]:
-    """Raises a `StoreError` in place of whatever SQLite, or reading a row, raises inside."""
-    try:
-        yield
-    except sqlite3.Error as error:
-        raise _store_error(error, path) from error
-    except MsgspecError as error:
-        raise StoreDamaged(f"a row of the store {path} cannot be read: {error}", next_action=_REBUILD) from error
-
-
-def _store_error(error: sqlite3.Error, path: Path) -> StoreError:
-    primary = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
-    if primary in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-        return StoreBusy(
-            f"another process kept the store {path} locked for too long",
-            next_action="try again; if it lasts, look for a toolfold process that hangs and end it",
-        )
-    if primary in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
-        return StoreDamaged(f"the store {path} is not a readable SQLite file: {error}", next_action=_REBUILD)
-    if primary == sqlite3.SQLITE_FULL:
-        return StoreFull(
-            f"there is no room to write the store {path}",
-            next_action="free some space on that disk and try again; the last complete catalogue is still there",
-        )
-    if primary == sqlite3.SQLITE_READONLY:
-        return StoreError(
-            f"the store {path} may only be read",
-            next_action="make the file and its folder writable, or name another folder with --home",
-        )
-    if primary in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_PERM):
-        return StoreError(
-            f"the store {path} cannot be opened or read: {error}",
-            next_action="see that its folder is on a local disk and yours to write, or name another with --home",
-        )
-    return StoreError(f"the store {path} failed: {error}", next_action="run `toolfold doctor`")
-
-
+# Marks the file as ours ("tool").
 _APPLICATION_ID = 0x746F6F6C
-"""Marks the file as ours ("tool")."""
 
-_MIGRATIONS = (
-    """
-    CREATE TABLE generation (number INTEGER PRIMARY KEY, record BLOB NOT NULL);
-    CREATE TABLE change (generation INTEGER NOT NULL, seq INTEGER NOT NULL, record BLOB NOT NULL,
-        PRIMARY KEY (generation, seq)) WITHOUT ROWID;
-    CREATE TABLE server (name TEXT PRIMARY KEY, record BLOB NOT NULL) WITHOUT ROWID;
-    CREATE TABLE tool (folded TEXT PRIMARY KEY, tool_id TEXT NOT NULL, server TEXT NOT NULL, version INTEGER NOT NULL,
-        record BLOB NOT NULL) WITHOUT ROWID;
-    CREATE INDEX tool_by_server ON tool (server);
-    CREATE TABLE version (tool TEXT NOT NULL, number INTEGER NOT NULL, fingerprint TEXT NOT NULL, tool_id TEXT NOT NULL,
-        first_seen REAL NOT NULL, last_seen REAL NOT NULL, definition BLOB NOT NULL);
-    CREATE UNIQUE INDEX version_by_number ON version (tool, number, fingerprint);
-    CREATE TABLE tag (tag TEXT NOT NULL, tool TEXT NOT NULL, PRIMARY KEY (tag, tool)) WITHOUT ROWID;
-    CREATE TABLE node (key TEXT PRIMARY KEY, record BLOB NOT NULL) WITHOUT ROWID;
-    CREATE TABLE edge (parent TEXT NOT NULL, child TEXT NOT NULL, PRIMARY KEY (parent, child)) WITHOUT ROWID;
-    CREATE INDEX edge_by_child ON edge (child);
-    CREATE TABLE placement (node TEXT NOT NULL, tool TEXT NOT NULL, PRIMARY KEY (node, tool)) WITHOUT ROWID;
-    CREATE INDEX placement_by_tool ON placement (tool);
-    CREATE TABLE state (namespace TEXT NOT NULL, key TEXT NOT NULL, value BLOB NOT NULL,
-        PRIMARY KEY (namespace, key)) WITHOUT ROWID;
-    """,
-    """
-    CREATE TABLE trail (number INTEGER PRIMARY KEY AUTOINCREMENT, at REAL NOT NULL, caller TEXT NOT NULL,
-        session TEXT NOT NULL, selection TEXT NOT NULL, record BLOB NOT NULL);
-    CREATE INDEX trail_by_session ON trail (session, caller, number);
-    CREATE INDEX trail_by_selection ON trail (selection, number);
-    CREATE INDEX trail_by_time ON trail (at);
-    """,
-    # Lines come in the order of their time, and nobody asks for one selection: each index would cost every line.
-    "DROP INDEX trail_by_selection; DROP INDEX trail_by_time;",
-)
-"""One script a version. A script that was released never changes; a new one is added behind it."""
+# One file a version. A file that was released never changes; a new one is added behind it.
+_MIGRATIONS = tuple(file.read_text("utf-8") for file in sorted(Path(__file__).with_name("migrations").glob("*.sql")))
 
 
 def connect(path: Path, *, busy_s: float, create: bool) -> sqlite3.Connection:
-    """A connection to a store of this version, made or brought up to date where needed."""
+    """A connection to a store of this version, created or migrated where needed."""
     if not _exists(path):
         if not create:
             raise NotBuilt(f"there is no catalogue at {path}", next_action="run `toolfold build`")
-        _make_private(path)
+        _create_private(path)
     connection = sqlite3.connect(path, timeout=busy_s, isolation_level=None, check_same_thread=False)
     try:
         _prepare(connection, path, busy_s)
@@ -122,7 +51,7 @@ def _exists(path: Path) -> bool:
     return True
 
 
-def _make_private(path: Path) -> None:
+def _create_private(path: Path) -> None:
     """Makes the file and its folder, readable by their owner alone."""
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -154,7 +83,8 @@ def _version(connection: sqlite3.Connection) -> int:
 
 
 def _known_version(connection: sqlite3.Connection, path: Path) -> int:
-    """The file's version; refuses another program's file. Read in one go: another process may just be making it."""
+    """The file's version; refuses another program's file."""
+    # In one transaction: another process may be creating the tables at this moment.
     connection.execute("BEGIN")
     try:
         tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
@@ -168,7 +98,8 @@ def _known_version(connection: sqlite3.Connection, path: Path) -> int:
 
 
 def _use_write_ahead_log(connection: sqlite3.Connection, busy_s: float) -> None:
-    """Readers and a writer do not wait for each other then. SQLite does not wait for the lock this needs: we do."""
+    """Readers and a writer do not wait for each other then."""
+    # SQLite's own busy timeout does not cover the lock that this change of mode needs.
     deadline = time.monotonic() + busy_s
     while True:
         try:
@@ -182,17 +113,63 @@ def _use_write_ahead_log(connection: sqlite3.Connection, busy_s: float) -> None:
 
 
 def _migrate(connection: sqlite3.Connection) -> None:
-    """All missing steps in one transaction. Another process may have done it meanwhile: the version is read again."""
-    connection.execute("BEGIN IMMEDIATE")
-    try:
-        found = _version(connection)
-        for step in _MIGRATIONS[found:]:
+    """All missing steps in one transaction."""
+    with transaction(connection):
+        version = _version(connection)  # again, with the lock: another process may have migrated meanwhile
+        for step in _MIGRATIONS[version:]:
             for statement in step.split(";"):
                 connection.execute(statement)
         connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
-        connection.execute(f"PRAGMA user_version = {max(found, len(_MIGRATIONS))}")
+        connection.execute(f"PRAGMA user_version = {max(version, len(_MIGRATIONS))}")
+
+
+@contextmanager
+def transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    """A write transaction around the block, undone where it raises."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
         connection.execute("COMMIT")
     except BaseException:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         raise
+
+
+@contextmanager
+def translate_errors(path: Path) -> Iterator[None]:
+    """Raises a `StoreError` in place of whatever SQLite, or reading a row, raises inside."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise _store_error(error, path) from error
+    except MsgspecError as error:
+        raise StoreDamaged(f"a row of the store {path} cannot be read: {error}", next_action=_REBUILD) from error
+
+
+def _store_error(error: sqlite3.Error, path: Path) -> StoreError:
+    # The low byte is the primary code; the rest only refines it.
+    primary = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
+    if primary in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        return StoreBusy(
+            f"another process kept the store {path} locked for too long",
+            next_action="try again; if it lasts, look for a toolfold process that hangs and end it",
+        )
+    if primary in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+        return StoreDamaged(f"the store {path} is not a readable SQLite file: {error}", next_action=_REBUILD)
+    if primary == sqlite3.SQLITE_FULL:
+        return StoreFull(
+            f"there is no room to write the store {path}",
+            next_action="free some space on that disk and try again; the last complete catalogue is still there",
+        )
+    if primary == sqlite3.SQLITE_READONLY:
+        return StoreError(
+            f"the store {path} may only be read",
+            next_action="make the file and its folder writable, or name another folder with --home",
+        )
+    if primary in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_PERM):
+        return StoreError(
+            f"the store {path} cannot be opened or read: {error}",
+            next_action="see that its folder is on a local disk and yours to write, or name another with --home",
+        )
+    return StoreError(f"the store {path} failed: {error}", next_action="run `toolfold doctor`")

@@ -1,30 +1,44 @@
 """The SQLite store. The event loop never waits for the disk: reads run in one thread, writes in another.
 
-What holds: a snapshot is a read transaction on a connection of its own in write-ahead mode, so readers and the one
+Guaranteed: a snapshot is a read transaction on a connection of its own in write-ahead mode, so readers and the one
 writer do not wait for each other, in this process or between processes. A commit is one transaction: after a crash or
-a kill the last complete generation is there. Two writers queue; the second learns with `StoreChanged` that its update
-is out of date. What does not hold: a file on a network drive, where SQLite's locks are not to be trusted.
+a kill the last complete generation is there. Two writers queue; the second gets `StoreChanged`, since its update
+is out of date. Not guaranteed: a file on a network drive, where SQLite's locks are not to be trusted.
 """
 
 import asyncio
+import os
 import sqlite3
-from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from pathlib import Path as FilePath
-from typing import Concatenate, ParamSpec, Self, TypeVar
+from typing import Self, TypeVar
 
-from toolfold.errors import StoreError
-from toolfold.storage.base import AuditRow, Generation, ServerRecord, Update, Version
-from toolfold.storage.sqlite import reading, trail, writing
-from toolfold.storage.sqlite.connection import connect, translate_errors
-from toolfold.types import Change, Node, Path, Tool
+from toolfold.config import Settings
+from toolfold.errors import StoreChanged, StoreError
+from toolfold.storage.base import (
+    MAX_GENERATIONS,
+    MAX_VERSIONS,
+    REMOVED_RETENTION_S,
+    AuditRow,
+    Generation,
+    Store,
+    Update,
+    fold_path,
+)
+from toolfold.storage.sqlite.connection import connect, transaction, translate_errors
+from toolfold.storage.sqlite.records import encode, encode_definition, encode_tool
+from toolfold.storage.sqlite.snapshot import SqliteSnapshot, read_generation
+from toolfold.types import Node, Path, Tool
 
-P = ParamSpec("P")
-T = TypeVar("T")
+_T = TypeVar("_T")
 
+# Read connections that stay open between snapshots.
 _MAX_IDLE_READERS = 4
-"""Read connections kept open between snapshots."""
+
+# Rows of the audit log in one statement: SQLite releases the GIL while it runs.
+_AUDIT_BATCH = 128
 
 
 class SqliteStore:
@@ -37,7 +51,7 @@ class SqliteStore:
         self._reads: ThreadPoolExecutor | None = None
         self._writes: ThreadPoolExecutor | None = None
         self._idle: list[sqlite3.Connection] = []
-        self._views: set[SqliteView] = set()
+        self._snapshots: set[SqliteSnapshot] = set()
         self._writer: sqlite3.Connection | None = None
 
     async def __aenter__(self) -> Self:
@@ -67,26 +81,26 @@ class SqliteStore:
             writes.shutdown(wait=closing.done())
 
     async def _close(self, reads: ThreadPoolExecutor, writes: ThreadPoolExecutor) -> None:
-        """One after the other: SQLite tidies its log away when the last connection closes, not when two do at once."""
+        # One after the other: SQLite removes its log when the last connection closes, not when two close at once.
         await self._in(reads, self._close_readers)
         await self._in(writes, self._close_writer)
 
     @asynccontextmanager
-    async def snapshot(self) -> AsyncIterator["SqliteView"]:
+    async def snapshot(self) -> AsyncIterator["SqliteSnapshot"]:
         reads = self._open(self._reads)
-        view = SqliteView(self, reads)
-        self._views.add(view)
+        snapshot = SqliteSnapshot(self, reads)
+        self._snapshots.add(snapshot)
         try:
-            await self._in(reads, view.begin)
-            yield view
+            await self._in(reads, snapshot.begin)
+            yield snapshot
         finally:
-            self._views.discard(view)
+            self._snapshots.discard(snapshot)
             if self._reads is not None:
                 # In the same thread, so after any read that was cancelled on this side and still runs on that one.
-                reads.submit(view.end)
+                reads.submit(snapshot.end)
 
     async def commit(self, update: Update) -> int:
-        return await self._write(lambda db: writing.apply(db, update))
+        return await self._write(lambda db: _apply_update(db, update))
 
     async def get(self, namespace: str, key: str) -> bytes | None:
         query = "SELECT value FROM state WHERE namespace = ? AND key = ?"
@@ -105,10 +119,10 @@ class SqliteStore:
         query = "DELETE FROM state WHERE namespace = ? AND key = ?"
         await self._write(lambda db: db.execute(query, (namespace, key)))
 
-    async def append(self, rows: Sequence[AuditRow], *, keep: int, oldest: float = 0.0) -> None:
-        await self._write(lambda db: trail.append(db, rows, keep=keep, oldest=oldest))
+    async def append_audit(self, rows: Sequence[AuditRow], *, keep: int, oldest: float = 0.0) -> None:
+        await self._write(lambda db: _append_audit(db, rows, keep=keep, oldest=oldest))
 
-    async def trail(
+    async def audit_rows(
         self,
         *,
         caller: str | None = None,
@@ -116,41 +130,33 @@ class SqliteStore:
         after: int = 0,
         last: int | None = None,
     ) -> list[AuditRow]:
-        return await self._read(lambda db: trail.read(db, caller=caller, session=session, after=after, last=last))
+        return await self._read(lambda db: _read_audit(db, {"caller": caller, "session": session}, after, last))
 
-    async def _read(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        def run() -> T:
+    async def _read(self, work: Callable[[sqlite3.Connection], _T]) -> _T:
+        def run() -> _T:
             db = self.take_reader()
             try:
                 return work(db)
             finally:
-                self.give_reader(db)
+                self.return_reader(db)
 
         return await self._in(self._open(self._reads), run)
 
-    async def _write(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        def run() -> T:
+    async def _write(self, work: Callable[[sqlite3.Connection], _T]) -> _T:
+        def run() -> _T:
             if self._writer is None:
                 self._writer = self._connect()
-            db = self._writer
-            db.execute("BEGIN IMMEDIATE")
-            try:
-                result = work(db)
-                db.execute("COMMIT")
-            except BaseException:
-                if db.in_transaction:
-                    db.execute("ROLLBACK")
-                raise
-            return result
+            with transaction(self._writer):
+                return work(self._writer)
 
         return await self._in(self._open(self._writes), run)
 
-    async def _in(self, executor: ThreadPoolExecutor, work: Callable[[], T]) -> T:
-        def told() -> T:
+    async def _in(self, executor: ThreadPoolExecutor, work: Callable[[], _T]) -> _T:
+        def translated() -> _T:
             with translate_errors(self.path):
                 return work()
 
-        return await asyncio.get_running_loop().run_in_executor(executor, told)
+        return await asyncio.get_running_loop().run_in_executor(executor, translated)
 
     @property
     def is_open(self) -> bool:
@@ -168,7 +174,7 @@ class SqliteStore:
         """A read connection that nobody uses. Only in the reading thread."""
         return self._idle.pop() if self._idle else self._connect()
 
-    def give_reader(self, db: sqlite3.Connection) -> None:
+    def return_reader(self, db: sqlite3.Connection) -> None:
         """Takes a read connection back. Only in the reading thread."""
         if db.in_transaction:
             db.execute("ROLLBACK")
@@ -178,8 +184,8 @@ class SqliteStore:
             db.close()
 
     def _close_readers(self) -> None:
-        for view in tuple(self._views):
-            view.end()
+        for snapshot in tuple(self._snapshots):
+            snapshot.end()
         while self._idle:
             self._idle.pop().close()
 
@@ -189,87 +195,163 @@ class SqliteStore:
             self._writer = None
 
 
-class SqliteView:
-    """One read transaction, used only through the store's reading thread."""
-
-    def __init__(self, store: SqliteStore, reads: ThreadPoolExecutor) -> None:
-        self._store = store
-        self._reads = reads
-        self._db: sqlite3.Connection | None = None
-        self.generation = 0
-
-    def begin(self) -> None:
-        self._db = self._store.take_reader()
-        self._db.execute("BEGIN")
-        self.generation = reading.generation(self._db)  # the first read fixes what the transaction sees
-
-    def end(self) -> None:
-        if self._db is not None:
-            self._store.give_reader(self._db)
-            self._db = None
-
-    async def _run(self, work: Callable[Concatenate[sqlite3.Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
-        def run() -> T:
-            if self._db is None:
-                raise _snapshot_over()
-            with translate_errors(self._store.path):
-                return work(self._db, *args, **kwargs)
-
-        if not self._store.is_open:
-            raise _snapshot_over()
-        return await asyncio.get_running_loop().run_in_executor(self._reads, run)
-
-    async def tool(self, tool_id: str) -> Tool | None:
-        return await self._run(reading.tool, tool_id)
-
-    async def tools(
-        self,
-        *,
-        ids: Collection[str] | None = None,
-        server: str | None = None,
-        after: str = "",
-        limit: int | None = None,
-    ) -> list[Tool]:
-        return await self._run(reading.tools, ids=ids, server=server, after=after, limit=limit)
-
-    async def tool_ids(self) -> list[str]:
-        return await self._run(reading.tool_ids)
-
-    async def tool_ids_at(
-        self,
-        path: Path,
-        *,
-        below: bool = False,
-        tags: Collection[str] = (),
-        after: str = "",
-        limit: int | None = None,
-    ) -> list[str]:
-        return await self._run(reading.tool_ids_at, path, below=below, tags=tags, after=after, limit=limit)
-
-    async def node(self, path: Path) -> Node | None:
-        return await self._run(reading.node, path)
-
-    async def nodes(self, *, under: Path = (), depth: int | None = None) -> list[Node]:
-        return await self._run(reading.nodes, under=under, depth=depth)
-
-    async def children(self, path: Path, *, tags: Collection[str] = ()) -> list[Node]:
-        return await self._run(reading.children, path, tags=tags)
-
-    async def servers(self) -> list[ServerRecord]:
-        return await self._run(reading.servers)
-
-    async def versions(self, tool_id: str) -> list[Version]:
-        return await self._run(reading.versions, tool_id)
-
-    async def version_numbers(self) -> dict[str, dict[str, int]]:
-        return await self._run(reading.version_numbers)
-
-    async def generations(self) -> list[Generation]:
-        return await self._run(reading.generations)
-
-    async def changes(self, first: int, last: int) -> list[tuple[int, Change]]:
-        return await self._run(reading.changes, first, last)
+def open_store(settings: Settings, create: bool) -> Store:
+    """The store of the configuration, to be entered with `async with`. With `create`, its folder is made."""
+    if create:
+        try:
+            # For the owner alone: the catalogue may hold what servers tell only this person.
+            settings.home.mkdir(parents=True, exist_ok=True, mode=0o700)
+        except OSError as error:
+            raise StoreError(
+                f"the state folder {settings.home} cannot be made: {os.strerror(error.errno or 0)}",
+                next_action="choose another with --home DIR or TOOLFOLD_HOME",
+            ) from error
+    return SqliteStore(settings.home / "toolfold.sqlite", create=create)
 
 
-def _snapshot_over() -> StoreError:
-    return StoreError("this snapshot is over", next_action="take a new one with `store.snapshot()`")
+def _apply_update(db: sqlite3.Connection, update: Update) -> int:
+    """Writes one update, inside a transaction that the caller holds."""
+    current = read_generation(db)
+    if current != update.based_on:
+        raise StoreChanged(
+            f"the catalogue moved on to generation {current} while an update of {update.based_on} was made",
+            next_action="read the catalogue again and compute the update from what is there now",
+        )
+    _write_tools(db, update)
+    _write_nodes(db, update.nodes, update.removed_nodes)
+    _write_servers(db, update)
+    if not update.makes_generation:
+        return current
+    _write_generation(db, current + 1, update)
+    return current + 1
+
+
+def _write_tools(db: sqlite3.Connection, update: Update) -> None:
+    gone = [(tool_id.casefold(),) for tool_id in update.removed_tools]
+    keyed = {tool.tool_id.casefold(): tool for tool in update.tools}
+    touched = gone + [(key,) for key in keyed]
+    # A version that stops being the current one was last seen now.
+    db.executemany(
+        "UPDATE version SET last_seen = ? WHERE tool = ? AND number = (SELECT version FROM tool WHERE folded = ?)",
+        [(update.at, key, key) for (key,) in touched],
+    )
+    db.executemany("DELETE FROM tool WHERE folded = ?", gone)
+    if gone or read_generation(db):  # the first generation has nothing to delete
+        db.executemany("DELETE FROM placement WHERE tool = ?", touched)
+        db.executemany("DELETE FROM tag WHERE tool = ?", touched)
+    db.executemany(
+        "INSERT OR REPLACE INTO tool (folded, tool_id, server, version, record) VALUES (?, ?, ?, ?, ?)",
+        ((key, tool.tool_id, tool.server, tool.version, encode_tool(tool)) for key, tool in keyed.items()),
+    )
+    db.executemany(
+        "INSERT INTO version (tool, number, fingerprint, tool_id, first_seen, last_seen, definition)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?)"
+        " ON CONFLICT DO UPDATE SET last_seen = excluded.last_seen, definition = excluded.definition",
+        (
+            (key, t.version, t.fingerprint, t.tool_id, update.at, update.at, encode_definition(t.definition))
+            for key, t in keyed.items()
+        ),
+    )
+    _write_places(db, keyed)
+    _delete_old_versions(db, update)
+
+
+def _write_places(db: sqlite3.Connection, tools: Mapping[str, Tool]) -> None:
+    """Where each tool stands in the tree, and its tags."""
+    # In the order of the tables' keys, which are clustered: the pages are then written one after the other.
+    placements = sorted((fold_path(path), key) for key, tool in tools.items() for path in tool.paths)
+    tags = sorted((tag.casefold(), key) for key, tool in tools.items() for tag in tool.tags)
+    db.executemany("INSERT OR IGNORE INTO placement (node, tool) VALUES (?, ?)", placements)
+    db.executemany("INSERT OR IGNORE INTO tag (tag, tool) VALUES (?, ?)", tags)
+
+
+def _delete_old_versions(db: sqlite3.Connection, update: Update) -> None:
+    db.executemany(
+        "DELETE FROM version WHERE tool = ? AND number <> ? AND number <= ?",
+        (
+            (tool.tool_id.casefold(), tool.version, tool.version - MAX_VERSIONS)
+            for tool in update.tools
+            if tool.version > MAX_VERSIONS
+        ),
+    )
+    if update.removed_tools:
+        db.execute(
+            "DELETE FROM version WHERE last_seen < ? AND tool NOT IN (SELECT folded FROM tool)",
+            (update.at - REMOVED_RETENTION_S,),
+        )
+
+
+def _write_nodes(db: sqlite3.Connection, nodes: Iterable[Node], removed: Iterable[Path]) -> None:
+    gone = [(fold_path(path),) for path in removed]
+    records = [(fold_path(node.path), encode(node)) for node in nodes]
+    db.executemany("DELETE FROM node WHERE key = ?", gone)
+    db.executemany("DELETE FROM edge WHERE child = ?", gone + [(key,) for key, _ in records])
+    db.executemany("INSERT OR REPLACE INTO node (key, record) VALUES (?, ?)", records)
+    db.executemany("INSERT OR IGNORE INTO edge (parent, child) VALUES (?, ?)", _edges(nodes))
+
+
+def _edges(nodes: Iterable[Node]) -> Iterable[tuple[str, str]]:
+    for node in nodes:
+        key = fold_path(node.path)
+        yield fold_path(node.path[:-1]), key
+        for parent in node.parents:
+            yield fold_path(parent), key
+
+
+def _write_servers(db: sqlite3.Connection, update: Update) -> None:
+    db.executemany("DELETE FROM server WHERE name = ?", [(name,) for name in update.removed_servers])
+    db.executemany(
+        "INSERT OR REPLACE INTO server (name, record) VALUES (?, ?)",
+        [(server.name, encode(server)) for server in update.servers],
+    )
+
+
+def _write_generation(db: sqlite3.Connection, number: int, update: Update) -> None:
+    tools, nodes, servers = db.execute(
+        "SELECT (SELECT count(*) FROM tool), (SELECT count(*) FROM node), (SELECT count(*) FROM server)"
+    ).fetchone()
+    kinds = [change.kind for change in update.changes]
+    record = Generation(
+        number=number,
+        at=update.at,
+        tools=tools,
+        nodes=nodes,
+        servers=servers,
+        added=kinds.count("added"),
+        removed=kinds.count("removed"),
+        changed=kinds.count("changed"),
+    )
+    db.execute("INSERT INTO generation (number, record) VALUES (?, ?)", (number, encode(record)))
+    db.executemany(
+        "INSERT INTO change (generation, seq, record) VALUES (?, ?, ?)",
+        ((number, seq, encode(change)) for seq, change in enumerate(update.changes)),
+    )
+    db.execute("DELETE FROM generation WHERE number <= ?", (number - MAX_GENERATIONS,))
+    db.execute("DELETE FROM change WHERE generation <= ?", (number - MAX_GENERATIONS,))
+
+
+def _append_audit(db: sqlite3.Connection, rows: Sequence[AuditRow], *, keep: int, oldest: float) -> None:
+    for first in range(0, len(rows), _AUDIT_BATCH):
+        batch = rows[first : first + _AUDIT_BATCH]
+        values = [value for row in batch for value in (row.at, row.caller, row.session, row.selection, row.record)]
+        places = ",".join(("(?, ?, ?, ?, ?)",) * len(batch))
+        db.execute(f"INSERT INTO trail (at, caller, session, selection, record) VALUES {places}", values)  # noqa: S608 - question marks only
+    db.execute("DELETE FROM trail WHERE number <= (SELECT max(number) FROM trail) - ?", (keep,))
+    # Up to the first row that is young enough: rows are appended in time order, so an index by time is not needed.
+    young = "SELECT number FROM trail WHERE at >= ? ORDER BY number LIMIT 1"
+    db.execute(f"DELETE FROM trail WHERE number < coalesce(({young}), 9e18)", (oldest,))  # noqa: S608 - our own words
+
+
+def _read_audit(
+    db: sqlite3.Connection, columns: Mapping[str, str | None], after: int, last: int | None
+) -> list[AuditRow]:
+    wanted = {column: value for column, value in columns.items() if value is not None}
+    query = f"""
+        SELECT number, at, caller, session, selection, record FROM trail
+        WHERE {"".join(f"{column} = ? AND " for column in wanted)} number > ? ORDER BY number DESC LIMIT ?
+    """  # noqa: S608 - joined from our own words only
+    rows = db.execute(query, (*wanted.values(), after, -1 if last is None else last)).fetchall()
+    return [
+        AuditRow(number=row[0], at=row[1], caller=row[2], session=row[3], selection=row[4], record=bytes(row[5]))
+        for row in reversed(rows)
+    ]

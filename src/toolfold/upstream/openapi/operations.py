@@ -1,18 +1,17 @@
 """The operations of a document, each with its tool definition and with what is needed to make a request of it.
 
-Nothing here speaks HTTP; `requests` does with the plan that is made here.
+Nothing here speaks HTTP: `requests` makes a request of an operation, and `upstream` sends it.
 """
 
 import re
 from collections.abc import Iterator
 from typing import Any, Literal
 
-import msgspec
-from msgspec import Raw, Struct
+from msgspec import Struct
 
 from toolfold.types import ToolDefinition
-from toolfold.upstream.definitions import read_definition
-from toolfold.upstream.openapi.schemas import Json, SchemaConverter
+from toolfold.upstream.definitions import make_definition
+from toolfold.upstream.openapi.schemas import Json, SchemaConverter, as_dict, as_list
 
 _METHODS = ("get", "put", "post", "delete", "options", "head", "patch", "trace", "query")
 _MAX_TOOLS = 20_000
@@ -20,8 +19,11 @@ _MAX_TOOLS = 20_000
 _Place = Literal["path", "query", "header", "cookie"]
 _BodyKind = Literal["json", "form", "multipart", "text", "bytes"]
 
-_PLACES = ("path", "query", "header", "cookie")
+# Which of several media types is sent: the first of these that is there.
+_BODY_KINDS: tuple[_BodyKind, ...] = ("json", "form", "multipart", "text", "bytes")
+# The places of parameters, with the style that each has by default.
 _STYLES = {"path": "simple", "query": "form", "header": "simple", "cookie": "form"}
+_BASE64: Json = {"type": "string", "contentEncoding": "base64"}
 # OpenAPI says that parameters of these names are ignored: other parts of the document say them.
 _IGNORED_HEADERS = {"accept", "content-type", "authorization"}
 
@@ -73,33 +75,28 @@ class OperationReader:
 
     def operations(self) -> dict[str, Operation]:
         """Operations by tool name, in the order of the document."""
-        found: dict[str, Operation] = {}
-        every = list(self._walk())
-        self.schemas.share(len(every))
-        for path, item, method, operation in every:
-            if len(found) >= _MAX_TOOLS:
+        operations: dict[str, Operation] = {}
+        entries = list(self._entries())
+        self.schemas.share(len(entries))
+        for path, item, method, operation in entries:
+            if len(operations) >= _MAX_TOOLS:
                 self.warnings.append(f"only the first {_MAX_TOOLS} operations are taken over")
                 break
-            made = self._operation(path, item, method, operation, found)
-            if made is not None:
-                found[made.definition.name] = made
+            name = self._name(path, method, operation, operations)
+            read = self._operation(name, path, item, method, operation)
+            if read is not None:
+                operations[name] = read
         self.warnings += self.schemas.warnings
-        return found
+        return operations
 
-    def _walk(self) -> Iterator[tuple[str, Json, str, Json]]:
-        paths = self.document.get("paths")
-        for path, raw_item in (paths if isinstance(paths, dict) else {}).items():
-            item = self.schemas.follow(raw_item)
-            if not path.startswith("/") or not isinstance(item, dict):
-                continue
-            for method in _METHODS:
+    def _entries(self) -> Iterator[tuple[str, Json, str, Json]]:
+        for path, raw_item in as_dict(self.document.get("paths")).items():
+            item = as_dict(self.schemas.follow(raw_item))
+            for method in _METHODS if path.startswith("/") else ():
                 if isinstance(item.get(method), dict):
                     yield path, item, method, item[method]
 
-    def _operation(
-        self, path: str, item: Json, method: str, operation: Json, taken: dict[str, Operation]
-    ) -> Operation | None:
-        name = self._name(path, method, operation, taken)
+    def _operation(self, name: str, path: str, item: Json, method: str, operation: Json) -> Operation | None:
         if self._elsewhere(operation) or self._elsewhere(item):
             self.warnings.append(
                 f"{name} is left out: it names a server of its own; configure that server as another entry"
@@ -107,30 +104,24 @@ class OperationReader:
             return None
         parameters, properties = self._parameters(item, operation, name)
         body = self._body(operation, properties, name)
-        missing = set(re.findall(r"\{([^{}]+)\}", path)) - {p.name for p in parameters if p.place == "path"}
-        if missing:
-            self.warnings.append(f"{name} is left out: its path needs {sorted(missing)}, and no parameter gives them")
+        if missing := _unfilled(path, parameters):
+            self.warnings.append(f"{name} is left out: its path needs {missing}, and no parameter gives them")
             return None
-        required = [p.key for p in parameters if p.required] + ([body.key] if body and body.required else [])
+        required = [part.key for part in (*parameters, body) if part is not None and part.required]
         schema: Json = {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
-        wire: Json = {"name": name}
-        if isinstance(operation.get("summary"), str) and operation["summary"].strip():
-            wire["title"] = operation["summary"].strip()
-        if description := _description(operation, item):
-            wire["description"] = description
-        wire["inputSchema"] = self._whole(schema, "request")
         output, wrapped = self._output(operation)
-        if output is not None:
-            wire["outputSchema"] = output
-        wire["annotations"] = _annotations(method)
-        definition, _ = read_definition(Raw(msgspec.json.encode(wire)))
-        if definition is None:  # pragma: no cover - the name is made here
-            return None
+        definition = make_definition(
+            name=name,
+            title=_text(operation.get("summary")),
+            description=_description(operation, item),
+            inputSchema=self._with_definitions(schema, "request"),
+            outputSchema=output,
+            annotations=_annotations(method),
+        )
         return Operation(definition, method.upper(), path, parameters, body, output is not None, wrapped)
 
     def _name(self, path: str, method: str, operation: Json, taken: dict[str, Operation]) -> str:
-        given = operation.get("operationId")
-        text = given if isinstance(given, str) and given.strip() else f"{method} {path}"
+        text = _text(operation.get("operationId")) or f"{method} {path}"
         name = re.sub(r"[^A-Za-z0-9_\-.]+", "_", text).strip("_")[:128] or f"{method}_operation"
         unique, number = name, 2
         while unique in taken:
@@ -141,112 +132,114 @@ class OperationReader:
 
     def _elsewhere(self, holder: Json) -> bool:
         """Whether a path or an operation names a server that the document as a whole does not."""
-        own = [server.get("url") for server in _list(holder, "servers") if isinstance(server, dict)]
-        shared = [server.get("url") for server in _list(self.document, "servers") if isinstance(server, dict)]
+        own, shared = (
+            [server.get("url") for server in as_list(part.get("servers")) if isinstance(server, dict)]
+            for part in (holder, self.document)
+        )
         return bool(own) and own[0] not in shared
 
-    def _whole(self, schema: Json, side: Literal["request", "response"]) -> Json:
+    def _with_definitions(self, schema: Json, side: Literal["request", "response"]) -> Json:
         definitions = self.schemas.definitions(schema, side)
         return schema | ({"$defs": definitions} if definitions else {})
 
     def _parameters(self, item: Json, operation: Json, tool: str) -> tuple[tuple[Parameter, ...], Json]:
         """Those of the path and of the operation; the operation's own win."""
-        raw = [self.schemas.follow(each) for each in [*_list(item, "parameters"), *_list(operation, "parameters")]]
-        named = {(str(one.get("in")), str(one.get("name"))): one for one in raw if isinstance(one, dict)}
-        found: list[Parameter] = []
+        entries = [*as_list(item.get("parameters")), *as_list(operation.get("parameters"))]
+        resolved = [as_dict(self.schemas.follow(entry)) for entry in entries]
+        by_name = {(str(entry.get("in")), str(entry.get("name"))): entry for entry in resolved if entry}
+        parameters: list[Parameter] = []
         properties: Json = {}
-        for one in named.values():
-            place, name = one.get("in"), one.get("name")
-            if place not in _PLACES or not isinstance(name, str) or not name:
+        for entry in by_name.values():
+            place: Any = entry.get("in")
+            name = entry.get("name")
+            if str(place) not in _STYLES or not isinstance(name, str) or not name:
                 self.warnings.append(f"{tool}: a parameter in {place!r} is left out")
-                continue
-            if place == "header" and name.lower() in _IGNORED_HEADERS:
-                continue
-            key = name if name not in properties else f"{place}_{name}"
-            schema, as_json = self._parameter_schema(one)
-            told = one.get("description")
-            properties[key] = ({"description": told} if isinstance(told, str) and told else {}) | schema
-            style = one.get("style") if isinstance(one.get("style"), str) else _STYLES[place]
-            found.append(
-                Parameter(
-                    key=key,
-                    name=name,
-                    place=place,
-                    style=style or "form",
-                    explode=bool(one.get("explode", style in {"form", "cookie"})),
-                    required=place == "path" or one.get("required") is True,
-                    as_json=as_json,
-                    reserved=one.get("allowReserved") is True,
-                )
-            )
-        return tuple(found), properties
+            elif place != "header" or name.lower() not in _IGNORED_HEADERS:
+                parameters.append(self._parameter(entry, place, name, properties))
+        return tuple(parameters), properties
 
-    def _parameter_schema(self, one: Json) -> tuple[Json, bool]:
-        content = one.get("content")
-        if isinstance(content, dict) and content:
-            media, holder = next(iter(content.items()))
-            schema = holder.get("schema", {}) if isinstance(holder, dict) else {}
-            return self.schemas.convert(schema, "request"), is_json(media)
-        return self.schemas.convert(one.get("schema", {}), "request"), False
+    def _parameter(self, entry: Json, place: _Place, name: str, properties: Json) -> Parameter:
+        """Puts a parameter among the properties and says how it goes out."""
+        key = name if name not in properties else f"{place}_{name}"
+        content = as_dict(entry.get("content"))
+        media, holder = next(iter(content.items()), ("", entry))
+        schema = self.schemas.convert(as_dict(holder).get("schema", {}), "request")
+        properties[key] = _described(entry, schema)
+        style = _text(entry.get("style")) or _STYLES[place]
+        return Parameter(
+            key=key,
+            name=name,
+            place=place,
+            style=style,
+            explode=bool(entry.get("explode", style in {"form", "cookie"})),
+            required=place == "path" or entry.get("required") is True,
+            as_json=bool(content) and is_json(media),
+            reserved=entry.get("allowReserved") is True,
+        )
 
     def _body(self, operation: Json, properties: Json, tool: str) -> Body | None:
         """Puts the body among the properties and says how it goes out."""
-        request = self.schemas.follow(operation.get("requestBody"))
-        content = request.get("content") if isinstance(request, dict) else None
-        if not isinstance(request, dict) or not isinstance(content, dict) or not content:
+        request = as_dict(self.schemas.follow(operation.get("requestBody")))
+        content = as_dict(request.get("content"))
+        if not content:
             return None
-        media, kind = _media(content)
-        holder = content[media]
-        raw = holder.get("schema", {}) if isinstance(holder, dict) else {}
-        key = "body" if "body" not in properties else "request_body"
-        if kind in {"text", "bytes"}:
-            schema: Json = {"type": "string"} | ({"contentEncoding": "base64"} if kind == "bytes" else {})
+        media = min(content, key=lambda media: _BODY_KINDS.index(_body_kind(media)))
+        kind = _body_kind(media)
+        raw = as_dict(content[media]).get("schema", {})
+        binary: tuple[str, ...] = ()
+        if kind == "text":
+            schema: Json = {"type": "string"}
+        elif kind == "bytes":
+            schema = _BASE64
+            self.warnings.append(f"{tool}: the body of type {media} is given as base64")
+        elif kind == "multipart":
+            schema, binary = self._multipart(raw)
         else:
             schema = self.schemas.convert(raw, "request")
-        binary: tuple[str, ...] = ()
-        if kind == "multipart":
-            schema, binary = self._files(raw, schema)
-        told = request.get("description")
-        properties[key] = ({"description": told} if isinstance(told, str) and told else {}) | schema
-        if kind == "bytes":
-            self.warnings.append(f"{tool}: the body of type {media} is given as base64")
+        key = "body" if "body" not in properties else "request_body"
+        properties[key] = _described(request, schema)
         return Body(key, kind, media, request.get("required") is True, binary)
 
-    def _files(self, raw: Any, schema: Json) -> tuple[Json, tuple[str, ...]]:
+    def _multipart(self, raw: Any) -> tuple[Json, tuple[str, ...]]:
         """A multipart body's own properties, written out, with those that are files given as base64."""
-        whole = self.schemas.follow(raw)
-        parts = whole.get("properties") if isinstance(whole, dict) else None
-        if not isinstance(parts, dict):
-            return schema, ()
-        schema = self.schemas.convert(whole, "request")
-        files = tuple(name for name, part in parts.items() if _is_file(self.schemas.follow(part)))
+        parts = as_dict(as_dict(self.schemas.follow(raw)).get("properties"))
+        if not parts:
+            return self.schemas.convert(raw, "request"), ()
+        schema = self.schemas.convert(self.schemas.follow(raw), "request")
+        files = tuple(name for name, part in parts.items() if _is_file(as_dict(self.schemas.follow(part))))
         for name in files:
             described = {key: value for key, value in parts[name].items() if key in {"title", "description"}}
-            schema["properties"][name] = described | {"type": "string", "contentEncoding": "base64"}
+            schema["properties"][name] = described | _BASE64
         return schema, files
 
     def _output(self, operation: Json) -> tuple[Json | None, bool]:
         """The schema of what a success returns as JSON, and whether it stands under `result`."""
         schemas: list[Json] = []
-        responses = operation.get("responses")
-        for status, raw in (responses if isinstance(responses, dict) else {}).items():
-            response = self.schemas.follow(raw)
-            content = response.get("content") if isinstance(response, dict) else None
-            if not str(status).startswith("2") or not isinstance(content, dict):
-                continue
-            for media, holder in content.items():
-                if is_json(media) and isinstance(holder, dict) and isinstance(holder.get("schema"), dict):
-                    schema = self.schemas.convert(holder["schema"], "response")
-                    if schema and schema not in schemas:
-                        schemas.append(schema)
+        for raw in self._success_schemas(operation):
+            schema = self.schemas.convert(raw, "response")
+            if schema and schema not in schemas:
+                schemas.append(schema)
         if not schemas:
             return None, False
-        kinds = {self.schemas.kind(schema, "response") for schema in schemas}
-        one = schemas[0] if len(schemas) == 1 else {"anyOf": schemas}
-        if kinds == {"object"}:
-            return self._whole({"type": "object"} | one, "response"), False
-        wrapper: Json = {"type": "object", "properties": {"result": one}, "required": ["result"]}
-        return self._whole(wrapper, "response"), True
+        merged = schemas[0] if len(schemas) == 1 else {"anyOf": schemas}
+        if {self.schemas.kind(schema, "response") for schema in schemas} == {"object"}:
+            return self._with_definitions({"type": "object"} | merged, "response"), False
+        # `structuredContent` must be an object, so any other value is wrapped in one.
+        wrapper: Json = {"type": "object", "properties": {"result": merged}, "required": ["result"]}
+        return self._with_definitions(wrapper, "response"), True
+
+    def _success_schemas(self, operation: Json) -> Iterator[Json]:
+        for status, raw in as_dict(operation.get("responses")).items():
+            response = as_dict(self.schemas.follow(raw))
+            for media, holder in as_dict(response.get("content")).items():
+                schema = as_dict(holder).get("schema")
+                if str(status).startswith("2") and is_json(media) and isinstance(schema, dict):
+                    yield schema
+
+
+def _unfilled(path: str, parameters: tuple[Parameter, ...]) -> list[str]:
+    """The names in a path's braces that no parameter fills."""
+    return sorted(set(re.findall(r"\{([^{}]+)\}", path)) - {p.name for p in parameters if p.place == "path"})
 
 
 def is_json(media: str) -> bool:
@@ -255,46 +248,38 @@ def is_json(media: str) -> bool:
     return plain in {"application/json", "text/json", "*/*", "application/*"} or plain.endswith("+json")
 
 
-def _media(content: Json) -> tuple[str, _BodyKind]:
-    """The media type to send: JSON if there, then forms, then text, then bytes."""
-
-    def kind(media: str) -> _BodyKind:
-        plain = media.partition(";")[0].strip().lower()
-        if is_json(media):
-            return "json"
-        if plain == "application/x-www-form-urlencoded":
-            return "form"
-        if plain.startswith("multipart/"):
-            return "multipart"
-        return "text" if plain.startswith("text/") or plain.endswith(("xml", "yaml")) else "bytes"
-
-    order: dict[_BodyKind, int] = {"json": 0, "form": 1, "multipart": 2, "text": 3, "bytes": 4}
-    media = min(content, key=lambda each: order[kind(each)])
-    return media, kind(media)
+def _body_kind(media: str) -> _BodyKind:
+    plain = media.partition(";")[0].strip().lower()
+    if is_json(media):
+        return "json"
+    if plain == "application/x-www-form-urlencoded":
+        return "form"
+    if plain.startswith("multipart/"):
+        return "multipart"
+    return "text" if plain.startswith("text/") or plain.endswith(("xml", "yaml")) else "bytes"
 
 
-def _is_file(part: Any) -> bool:
-    if not isinstance(part, dict):
-        return False
+def _is_file(part: Json) -> bool:
     return part.get("format") == "binary" or part.get("contentMediaType") == "application/octet-stream"
 
 
-def _list(holder: Json, key: str) -> list[Any]:
-    value = holder.get(key)
-    return value if isinstance(value, list) else []
+def _text(value: Any) -> str:
+    return value.strip() if isinstance(value, str) else ""
+
+
+def _described(entry: Json, schema: Json) -> Json:
+    description = entry.get("description")
+    return ({"description": description} if isinstance(description, str) and description else {}) | schema
 
 
 def _description(operation: Json, item: Json) -> str:
-    parts: list[str] = []
-    for text in (operation.get("summary") or item.get("summary"), operation.get("description")):
-        if isinstance(text, str) and text.strip() and text.strip() not in parts:
-            parts.append(text.strip())
-    if operation.get("deprecated") is True:
-        parts.append("Deprecated.")
-    return "\n\n".join(parts)
+    texts = (_text(operation.get("summary") or item.get("summary")), _text(operation.get("description")))
+    parts = list(dict.fromkeys(text for text in texts if text))
+    return "\n\n".join([*parts, "Deprecated."] if operation.get("deprecated") is True else parts)
 
 
 def _annotations(method: str) -> Json:
+    """What HTTP itself says of a method: safe, idempotent, or neither."""
     if method in {"get", "head", "options", "trace", "query"}:
         return {"readOnlyHint": True, "idempotentHint": True, "openWorldHint": True}
     claims = {"readOnlyHint": False, "idempotentHint": method in {"put", "delete"}, "openWorldHint": True}

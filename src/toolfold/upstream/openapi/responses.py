@@ -19,8 +19,8 @@ from toolfold.upstream.openapi.operations import Operation, is_json
 
 _MAX_ERROR_CHARACTERS = 16_384
 _BYTES = "application/octet-stream"
+# Where the body stands in a message, while it is written. Nothing that the service wrote stands after it.
 _PLACEHOLDER = "@BODY@"
-"""Where the body stands in a message, while it is written. Nothing that the service wrote stands after it."""
 
 _TEXT = ("text/", "application/xml", "application/yaml", "application/x-yaml", "application/javascript")
 
@@ -45,20 +45,22 @@ def to_outcome(operation: Operation, response: Response, secrets: tuple[str, ...
     if operation.method == "HEAD" or not response.body:
         body = {"content": [_text_block(_headline(response))]}
     elif is_json(response.media) and "*" not in response.media and _is_valid(response.body):
-        body = {"content": [_text_block(_decoded(response))]}
-        if operation.structured and operation.wrapped:
-            body["structuredContent"] = {"result": Raw(response.body)}
-        elif operation.structured and response.body.lstrip()[:1] == b"{":
-            body["structuredContent"] = Raw(response.body)
+        body = {"content": [_text_block(_decode(response))]} | _structured_content(operation, response.body)
     else:
         body = {"content": [_block(response)]}
     return Outcome(result=Raw(msgspec.json.encode(body)))
 
 
+def _structured_content(operation: Operation, body: bytes) -> dict[str, Any]:
+    if operation.structured and operation.wrapped:
+        return {"structuredContent": {"result": Raw(body)}}
+    return {"structuredContent": Raw(body)} if operation.structured and body.lstrip()[:1] == b"{" else {}
+
+
 def _is_valid(body: bytes) -> bool:
     try:
         msgspec.json.decode(body, type=Raw)
-        body.decode("utf-8")
+        body.decode("utf-8")  # msgspec does not look into the strings of a Raw
     except (msgspec.DecodeError, UnicodeDecodeError):
         return False
     return True
@@ -68,7 +70,7 @@ def _text_block(text: str) -> dict[str, Any]:
     return {"type": "text", "text": text}
 
 
-def _decoded(response: Response) -> str:
+def _decode(response: Response) -> str:
     try:
         return response.body.decode(response.charset or "utf-8", "replace")
     except LookupError:
@@ -77,14 +79,14 @@ def _decoded(response: Response) -> str:
 
 def _headline(response: Response) -> str:
     lines = [f"{response.status} {response.reason}".strip()]
-    shown = ("content-type", "content-length", "last-modified", "etag", "location")
-    lines += [f"{name}: {response.headers[name]}" for name in shown if response.headers.get(name)]
+    reported = ("content-type", "content-length", "last-modified", "etag", "location")
+    lines += [f"{name}: {response.headers[name]}" for name in reported if response.headers.get(name)]
     return "\n".join(lines)
 
 
 def _block(response: Response) -> dict[str, Any]:
     if _is_text(response.media or _BYTES):
-        return _text_block(_decoded(response))
+        return _text_block(_decode(response))
     return _binary_block(response, base64.b64encode(response.body).decode())
 
 
@@ -133,6 +135,7 @@ def _base64_writer() -> Callable[[bytes], bytes]:
     def write(piece: bytes) -> bytes:
         nonlocal rest
         piece, last = rest + piece, not piece
+        # Base64 takes three bytes at a time: the rest waits for the next piece.
         end = len(piece) if last else len(piece) - len(piece) % 3
         rest = piece[end:]
         return base64.b64encode(piece[:end])
@@ -146,7 +149,7 @@ def _failure(response: Response, secrets: tuple[str, ...]) -> str:
         first += f"\nIt points to {where}, which is not followed: another origin, or a call that is not repeated."
     media = response.media
     readable = not media or _is_text(media)
-    text = _decoded(response) if readable else f"(not shown: it is {media})"
+    text = _decode(response) if readable else f"(not shown: it is {media})"
     if len(text) > _MAX_ERROR_CHARACTERS:
         text = f"{text[:_MAX_ERROR_CHARACTERS]}\n… and more"
     return redact(f"{first}\n{text}" if response.body else first, secrets)

@@ -17,28 +17,31 @@ from msgspec import Raw, Struct
 Json = dict[str, Any]
 _Side = Literal["request", "response"]
 
+# The `$defs` of one schema take at most the first; where many operations share the total, less, but the second.
 _MAX_SCHEMA_BYTES = 256 * 1024
 _MIN_SCHEMA_BYTES = 16 * 1024
 _MAX_TOTAL_BYTES = 32 * 1024 * 1024
-"""The `$defs` of one schema take at most the first; where many operations share a document, less, but the second."""
 
 _MAX_DEPTH = 64
 
+# Words of OpenAPI alone: JSON Schema has other forms for them, or none.
 _DROPPED = frozenset({"discriminator", "xml", "externalDocs", "nullable", "example"})
+# Keywords that hold a schema, a list of schemas, and schemas by name.
 _ONE = (
-    "items",
-    "not",
-    "if",
-    "then",
-    "else",
-    "contains",
-    "propertyNames",
-    "unevaluatedItems",
-    "unevaluatedProperties",
+    "items", "not", "if", "then", "else", "contains", "propertyNames", "unevaluatedItems", "unevaluatedProperties",
     "additionalProperties",
-)
+)  # fmt: skip
 _MANY = ("allOf", "anyOf", "oneOf", "prefixItems")
 _MAPS = ("properties", "patternProperties", "dependentSchemas", "$defs", "definitions")
+
+
+def as_dict(value: Any) -> Json:
+    """The value where it is an object, else an empty one: documents are anybody's and may hold anything anywhere."""
+    return value if isinstance(value, dict) else {}
+
+
+def as_list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
 
 
 class _Definition(Struct, frozen=True):
@@ -58,33 +61,34 @@ class SchemaConverter:
         self.document = document
         self.warnings: dict[str, None] = {}
         self.max_bytes = _MAX_SCHEMA_BYTES
-        self._old = str(document.get("openapi", "")).startswith("3.0")
+        # Version 3.0: its schemas are not quite JSON Schema.
+        self.is_old = str(document.get("openapi", "")).startswith("3.0")
         self._definitions: dict[tuple[_Side, str], _Definition] = {}
         self._names: dict[str, str] = {}
         self._pointer_of: dict[str, str] = {}
 
     def share(self, operations: int) -> None:
-        """Says how many operations carry schemas, so that all together stay bounded."""
+        """Divides the total among so many operations."""
         self.max_bytes = max(_MIN_SCHEMA_BYTES, min(_MAX_SCHEMA_BYTES, _MAX_TOTAL_BYTES // max(operations, 1)))
 
     def find(self, reference: object) -> Any:
         """What a local reference points at, or `None`."""
         if not isinstance(reference, str) or not reference.startswith("#/"):
             return None
-        at: Any = self.document
+        node: Any = self.document
         for part in reference[2:].split("/"):
             key = unquote(part).replace("~1", "/").replace("~0", "~")
-            if isinstance(at, dict) and key in at:
-                at = at[key]
-            elif isinstance(at, list) and key.isdecimal() and int(key) < len(at):
-                at = at[int(key)]
+            if isinstance(node, dict) and key in node:
+                node = node[key]
+            elif isinstance(node, list) and key.isdecimal() and int(key) < len(node):
+                node = node[int(key)]
             else:
                 return None
-        return at
+        return node
 
     def follow(self, value: Any) -> Any:
         """The object itself where `value` is a reference to it, through a few steps."""
-        for _ in range(10):
+        for _ in range(10):  # references may form a circle
             if not isinstance(value, dict) or "$ref" not in value:
                 return value
             value = self.find(value["$ref"])
@@ -105,29 +109,29 @@ class SchemaConverter:
 
     def convert(self, schema: Any, side: _Side) -> Json:
         """One schema; its references point into the `$defs` that `definitions` gives for it."""
-        converted = _Conversion(self, side).schema(schema, 0)
+        converted = self._schema(schema, side, 0)
         return converted if isinstance(converted, dict) else ({} if converted else {"not": {}})
 
     def definitions(self, parts: Any, side: _Side) -> dict[str, Raw]:
         """Every definition that `parts` needs, nearest first, up to the bound."""
-        found: dict[str, Raw] = {}
+        definitions: dict[str, Raw] = {}
         waiting = deque(self._pointers(parts))
         left = self.max_bytes
         while waiting:
             pointer = waiting.popleft()
             name = self._names[pointer]
-            if name in found:
+            if name in definitions:
                 continue
             definition = self._definition(pointer, side)
             left -= len(bytes(definition.raw))
-            if left < 0 and found:
-                found[name] = _truncated_definition(pointer, definition.kind)
+            if left < 0 and definitions:
+                definitions[name] = _truncated_definition(pointer, definition.kind)
                 continue
-            found[name] = definition.raw
+            definitions[name] = definition.raw
             waiting.extend(definition.uses)
-        return found
+        return definitions
 
-    def name_for(self, pointer: str) -> str:
+    def _name_for(self, pointer: str) -> str:
         """A name in `$defs` for a pointer: its last part, made different where two would share it."""
         if pointer not in self._names:
             base = re.sub(r"[^A-Za-z0-9_.\-]", "_", unquote(pointer).rsplit("/", 1)[-1]) or "schema"
@@ -139,19 +143,15 @@ class SchemaConverter:
         return self._names[pointer]
 
     def _definition(self, pointer: str, side: _Side) -> _Definition:
-        known = self._definitions.get((side, pointer))
-        if known is not None:
-            return known
+        if (side, pointer) in self._definitions:
+            return self._definitions[side, pointer]
         # A first, empty entry: a schema that is nothing but a reference to itself ends here.
         self._definitions[side, pointer] = _Definition(Raw(b"{}"), (), "")
         converted = self.convert(self.find(pointer), side)
-        made = _Definition(
-            Raw(msgspec.json.encode(converted)),
-            tuple(dict.fromkeys(self._pointers(converted))),
-            self.kind(converted, side),
-        )
-        self._definitions[side, pointer] = made
-        return made
+        uses = tuple(dict.fromkeys(self._pointers(converted)))
+        definition = _Definition(Raw(msgspec.json.encode(converted)), uses, self.kind(converted, side))
+        self._definitions[side, pointer] = definition
+        return definition
 
     def _pointers(self, value: Any) -> Iterator[str]:
         """The document's pointers behind every `$ref` in something converted."""
@@ -171,10 +171,41 @@ class SchemaConverter:
             return None
         return self._pointer_of.get(reference.removeprefix("#/$defs/"))
 
-    @property
-    def old(self) -> bool:
-        """Whether the document is of version 3.0, whose schemas are not quite JSON Schema."""
-        return self._old
+    def _schema(self, schema: Any, side: _Side, depth: int) -> Json | bool:
+        if isinstance(schema, bool):
+            return schema
+        if not isinstance(schema, dict) or depth > _MAX_DEPTH:
+            return {}
+        if "$ref" in schema:
+            return self._reference(schema, side, depth)
+        new = {key: self._keyword(key, value, side, depth + 1) for key, value in schema.items() if key not in _DROPPED}
+        _drop_other_side(new, schema, side)
+        return _modern(new, schema) if self.is_old else new
+
+    def _keyword(self, key: str, value: Any, side: _Side, depth: int) -> Any:
+        """The value of one keyword, with the schemas inside it converted."""
+        if key in _ONE and isinstance(value, dict):
+            return self._schema(value, side, depth)
+        if key in _MANY and isinstance(value, list):
+            return [self._schema(part, side, depth) for part in value]
+        if key in _MAPS and isinstance(value, dict):
+            return {name: self._schema(part, side, depth) for name, part in value.items()}
+        return value
+
+    def _reference(self, schema: Json, side: _Side, depth: int) -> Json:
+        reference = schema["$ref"]
+        rest = {key: value for key, value in schema.items() if key != "$ref"}
+        if self.find(reference) is None:
+            text = str(reference)[:200]
+            self.warnings[f"the reference {text!r} is not in the document; anything is accepted there"] = None
+            return {"description": f"{text}: not in the document."}
+        new: Json = {"$ref": f"#/$defs/{self._name_for(reference)}"}
+        if self.is_old:
+            # Version 3.0 ignores what stands beside a reference, but people write a description there.
+            described = {"description": rest["description"]} if "description" in rest else {}
+            return described | ({"anyOf": [new, {"type": "null"}]} if rest.get("nullable") is True else new)
+        others = self._schema(rest, side, depth + 1) if rest else {}
+        return (others if isinstance(others, dict) else {}) | new
 
 
 def _truncated_definition(pointer: str, kind: str) -> Raw:
@@ -183,62 +214,16 @@ def _truncated_definition(pointer: str, kind: str) -> Raw:
     return Raw(msgspec.json.encode(schema | ({"type": kind} if kind else {})))
 
 
-class _Conversion:
-    """One walk over one schema."""
-
-    def __init__(self, schemas: SchemaConverter, side: _Side) -> None:
-        self.schemas = schemas
-        self.side = side
-
-    def schema(self, schema: Any, depth: int) -> Json | bool:
-        if isinstance(schema, bool):
-            return schema
-        if not isinstance(schema, dict) or depth > _MAX_DEPTH:
-            return {}
-        if "$ref" in schema:
-            return self._reference(schema, depth)
-        new = {key: self._keyword(key, value, depth + 1) for key, value in schema.items() if key not in _DROPPED}
-        self._one_side(new, schema)
-        return _modern(new, schema) if self.schemas.old else new
-
-    def _keyword(self, key: str, value: Any, depth: int) -> Any:
-        """The value of one keyword, with the schemas inside it converted."""
-        if key in _ONE and isinstance(value, dict):
-            return self.schema(value, depth)
-        if key in _MANY and isinstance(value, list):
-            return [self.schema(part, depth) for part in value]
-        if key in _MAPS and isinstance(value, dict):
-            return {name: self.schema(part, depth) for name, part in value.items()}
-        return value
-
-    def _reference(self, schema: Json, depth: int) -> Json:
-        reference = schema["$ref"]
-        rest = {key: value for key, value in schema.items() if key != "$ref"}
-        if self.schemas.find(reference) is None:
-            text = str(reference)[:200]
-            self.schemas.warnings[f"the reference {text!r} is not in the document; anything is accepted there"] = None
-            return {"description": f"{text}: not in the document."}
-        new: Json = {"$ref": f"#/$defs/{self.schemas.name_for(reference)}"}
-        if self.schemas.old:
-            # Version 3.0 ignores what stands beside a reference, but people write a description there.
-            kept = {key: rest[key] for key in ("description", "nullable") if key in rest}
-            nullable = kept.pop("nullable", False) is True
-            return kept | ({"anyOf": [new, {"type": "null"}]} if nullable else new)
-        others = self.schema(rest, depth + 1) if rest else {}
-        return (others if isinstance(others, dict) else {}) | new
-
-    def _one_side(self, new: Json, schema: Json) -> None:
-        """Leaves out the properties that only the other direction has."""
-        properties = schema.get("properties")
-        if not isinstance(properties, dict):
-            return
-        mark = "readOnly" if self.side == "request" else "writeOnly"
-        hidden = {name for name, part in properties.items() if isinstance(part, dict) and part.get(mark) is True}
-        if not hidden:
-            return
-        new["properties"] = {name: part for name, part in new["properties"].items() if name not in hidden}
-        if isinstance(new.get("required"), list):
-            new["required"] = [name for name in new["required"] if name not in hidden]
+def _drop_other_side(new: Json, schema: Json, side: _Side) -> None:
+    """Leaves out the properties that only the other direction has."""
+    mark = "readOnly" if side == "request" else "writeOnly"
+    properties = as_dict(schema.get("properties"))
+    hidden = {name for name, part in properties.items() if as_dict(part).get(mark) is True}
+    if not hidden:
+        return
+    new["properties"] = {name: part for name, part in new["properties"].items() if name not in hidden}
+    if isinstance(new.get("required"), list):
+        new["required"] = [name for name in new["required"] if name not in hidden]
 
 
 def _modern(new: Json, schema: Json) -> Json:
@@ -248,8 +233,10 @@ def _modern(new: Json, schema: Json) -> Json:
             new[exclusive] = new.pop(bound)
         elif isinstance(new.get(exclusive), bool):
             del new[exclusive]
-    if schema.get("nullable") is not True:
-        return new
+    return _nullable(new) if schema.get("nullable") is True else new
+
+
+def _nullable(new: Json) -> Json:
     if isinstance(new.get("enum"), list) and None not in new["enum"]:
         new["enum"] = [*new["enum"], None]
     if isinstance(new.get("type"), str):

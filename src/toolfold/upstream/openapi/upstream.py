@@ -7,8 +7,8 @@ that change nothing.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import contextlib
+from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING
 from urllib.parse import urljoin, urlsplit, urlunsplit
 
@@ -16,13 +16,14 @@ from msgspec.structs import replace
 
 from toolfold.errors import InvalidArguments, ServerClosed, ServerTimeout, ServerUnavailable, UpstreamError
 from toolfold.redaction import redact
-from toolfold.types import EMPTY_OBJECT, Call, Listing, Outcome, ServerInfo, ServerSpec
-from toolfold.upstream.base import OnInput, OnProgress
+from toolfold.types import EMPTY_OBJECT, CallContext, Listing, Outcome, ServerInfo, ServerSpec, ToolCall
+from toolfold.upstream.base import call_timeout
 from toolfold.upstream.function_tool import error_result, invalid_arguments_result
-from toolfold.upstream.openapi.document import Json, is_url, load_document
+from toolfold.upstream.openapi.document import is_url, load_document
 from toolfold.upstream.openapi.operations import Operation, OperationReader
 from toolfold.upstream.openapi.requests import Request, build_request
 from toolfold.upstream.openapi.responses import Response, message_rewriter, to_outcome
+from toolfold.upstream.openapi.schemas import Json, as_dict, as_list
 from toolfold.upstream.redaction import redact_error, secrets_of
 from toolfold.upstream.threads import run_in_thread
 from toolfold.wire.dispatcher import answer_too_large
@@ -35,17 +36,19 @@ if TYPE_CHECKING:
     import httpx2
 
 _MAX_REDIRECTS = 5
+# How much of the body of a failure is read.
 _ERROR_BYTES = 65536
-"""How much of the body of a failure is read."""
 
 
 class OpenApiUpstream:
     """Operations of the document that `spec.document` names."""
 
+    pid: int | None = None
+
     def __init__(self, spec: ServerSpec, wire: WireOptions | None = None) -> None:
-        self._spec = spec
-        self._held = (wire or WireOptions()).max_frame_bytes
-        self._spiller = SpillPolicy.of(wire or WireOptions())
+        self.spec = spec
+        self._wire = wire or WireOptions()
+        self._spiller = SpillPolicy.of(self._wire)
         self._operations: dict[str, Operation] = {}
         self._warnings: tuple[str, ...] = ()
         self._info = ServerInfo(name=spec.name)
@@ -55,20 +58,12 @@ class OpenApiUpstream:
         self._client: httpx2.AsyncClient | None = None
         self._secrets = secrets_of(spec)
 
-    @property
-    def spec(self) -> ServerSpec:
-        return self._spec
-
-    @property
-    def pid(self) -> int | None:
-        return None
-
     async def open(self) -> ServerInfo:
         await self._load()
         return self._info
 
     async def _load(self) -> None:
-        spec = self._spec
+        spec = self.spec
         try:
             # Credentials go with the document only where it lies on the server that they are for.
             own = is_url(spec.document) and (not spec.url or _origin(spec.url) == _origin(spec.document))
@@ -98,7 +93,7 @@ class OpenApiUpstream:
             ) from None
 
     def _checked_address(self, document: Json) -> tuple[str, str]:
-        spec = self._spec
+        spec = self.spec
         address = spec.url or _server_of(document)
         source = spec.document if is_url(spec.document) else ""
         address = urljoin(source, address) if source else address
@@ -117,60 +112,57 @@ class OpenApiUpstream:
 
     async def listing(self) -> Listing:
         """Reads the document again, except for the first time after `open`."""
+        # `open` has just read it: reading it twice would double the start of every server.
         if not self._fresh:
             await self._load()
         self._fresh = False
         return Listing(
-            server=self._spec.name,
+            server=self.spec.name,
             tools=tuple(operation.definition for operation in self._operations.values()),
             info=self._info,
             warnings=self._warnings,
         )
 
-    async def call(
-        self, call: Call, *, on_progress: OnProgress | None = None, on_input: OnInput | None = None
-    ) -> Outcome:
-        del on_progress, on_input  # Plain HTTP has neither.
-        operation = self._operations.get(call.tool)
+    async def call(self, call: ToolCall, context: CallContext) -> Outcome:
+        """Makes the request of an operation. Plain HTTP reports no progress and asks nothing."""
+        name = call.tool.name
+        operation = self._operations.get(name)
         if operation is None:
-            return Outcome(result=error_result(f"There is no operation {call.tool!r} in this document."), is_error=True)
+            return Outcome(result=error_result(f"There is no operation {name!r} in this document."), is_error=True)
         try:
             request = build_request(operation, call.arguments)
         except InvalidArguments as error:
             return Outcome(result=invalid_arguments_result(error), is_error=True)
-        seconds = call.timeout_s if call.timeout_s is not None else self._spec.call_timeout_s
+        seconds = call_timeout(self.spec, context, self._wire.request_timeout_s)
         try:
             async with asyncio.timeout(seconds):
-                response = await self._send(operation, request, call)
+                response = await self._send(operation, request, may_spill=not context.whole)
         except TimeoutError:
             raise ServerTimeout(
-                f"{call.tool} did not answer within {seconds:g} s",
-                server=self._spec.name,
+                f"{name} did not answer within {seconds:g} s",
+                server=self.spec.name,
                 next_action="Try again later, ask for less, or raise `call_timeout_s` for this server.",
             ) from None
-        if isinstance(response, Spill):
-            return self._spilled(call, response)
-        return to_outcome(operation, response, self._secrets)
+        if not isinstance(response, Spill):
+            return to_outcome(operation, response, self._secrets)
+        # The answer went to a file, as the message of a result.
+        if response.is_file:
+            return Outcome(result=EMPTY_OBJECT, spilled=response.take())
+        return Outcome(result=parse_envelope(self._read_back(name, response)).result)
 
-    def _spilled(self, call: Call, spill: Spill) -> Outcome:
-        """An answer that went to a file as the message of a result."""
-        if spill.is_file:
-            return Outcome(result=EMPTY_OBJECT, spilled=spill.take())
-        return Outcome(result=parse_envelope(self._read_back(call, spill)).result)
-
-    def _read_back(self, call: Call, spill: Spill) -> bytes:
+    def _read_back(self, name: str, spill: Spill) -> bytes:
         if spill.is_readable:
             return spill.read()
         spill.close()
-        problem = spill.problem(call.tool)
-        raise redact_error(problem, self._spec) if isinstance(problem, UpstreamError) else problem
+        problem = spill.problem(name)
+        raise redact_error(problem, self.spec) if isinstance(problem, UpstreamError) else problem
 
-    async def _send(self, operation: Operation, request: Request, call: Call) -> Response | Spill:
+    async def _send(self, operation: Operation, request: Request, *, may_spill: bool) -> Response | Spill:
         import httpx2
 
         if self._client is None:
             outside = not is_loopback(urlsplit(self._base).hostname)
-            # Deadlines are the call's.
+            # No time-outs of its own: the call's holds for all of it.
             self._client = httpx2.AsyncClient(trust_env=outside, timeout=None, follow_redirects=False)
         target = request.target
         if self._base_query:
@@ -178,8 +170,8 @@ class OpenApiUpstream:
         address = self._base + target
         try:
             for _ in range(_MAX_REDIRECTS):
-                async with self._opened(self._client, request, address) as found:
-                    response = await self._read(operation, found, call)
+                async with self._stream(self._client, request, address) as answer:
+                    response = await self._read(operation, answer, may_spill)
                 if isinstance(response, Spill):
                     return response
                 onward = _redirect_target(request, response, address, self._base)
@@ -194,58 +186,58 @@ class OpenApiUpstream:
             raise self._unreachable(ServerClosed, "broke off", error) from None
         return response
 
-    @asynccontextmanager
-    async def _opened(
+    def _stream(
         self, client: "httpx2.AsyncClient", request: Request, address: str
-    ) -> "AsyncIterator[httpx2.Response]":
+    ) -> "AbstractAsyncContextManager[httpx2.Response]":
         # What the person configured wins over what a model puts into a header of that name.
-        configured = {name.lower() for name in self._spec.headers}
+        configured = {name.lower() for name in self.spec.headers}
         own = {name: value for name, value in request.headers.items() if name.lower() not in configured}
         accept = {} if "accept" in configured else {"Accept": "application/json, */*;q=0.5"}
-        sent = client.build_request(
+        return client.stream(
             request.method,
             address,
-            headers={**accept, **own, **self._spec.headers},
+            headers={**accept, **own, **self.spec.headers},
             content=request.content,
             files=request.parts or None,
         )
-        response = await client.send(sent, stream=True)
-        try:
-            yield response
-        finally:
-            await response.aclose()
 
-    async def _read(self, operation: Operation, found: "httpx2.Response", call: Call) -> Response | Spill:
-        """What came back; where it is too large to be held and the call may end so, as a message in a file."""
-        media, _, rest = found.headers.get("content-type", "").partition(";")
-        response = Response(
-            status=found.status_code,
-            reason=found.reason_phrase,
+    def _head(self, answer: "httpx2.Response") -> Response:
+        """What came back, without its body."""
+        media, _, rest = answer.headers.get("content-type", "").partition(";")
+        return Response(
+            status=answer.status_code,
+            reason=answer.reason_phrase,
             media=media.strip().lower(),
-            charset=found.charset_encoding or "" if rest else "",
-            headers={key.lower(): value for key, value in found.headers.items()},
-            url=redact(str(found.url), self._secrets),
+            charset=answer.charset_encoding or "" if rest else "",
+            headers={key.lower(): value for key, value in answer.headers.items()},
+            url=redact(str(answer.url), self._secrets),
         )
-        if not found.is_success:
-            return replace(response, body=await read_prefix(found, _ERROR_BYTES))
-        spiller = self._spiller
-        most = spiller.most if spiller is not None and call.may_spill else self._held
-        told = parse_number(response.headers.get("content-length")) or 0
-        rewrite = message_rewriter(response) if call.may_spill else None
-        try:
-            told_too_large = told > most and operation.method != "HEAD"
-            body = None if told_too_large else await read_message(found, most, spiller, rewrite)
-        except BodyTooLarge:
-            body = None
-        if body is None:
-            raise redact_error(answer_too_large(call.tool, told, most), self._spec)
-        if isinstance(body, Spill) and not call.may_spill:
-            body = self._read_back(call, body)
+
+    async def _read(self, operation: Operation, answer: "httpx2.Response", may_spill: bool) -> Response | Spill:
+        """What came back; where it is too large for memory and the call allows it, as a message in a file."""
+        response = self._head(answer)
+        if not answer.is_success:
+            return replace(response, body=await read_prefix(answer, _ERROR_BYTES))
+        body = await self._read_body(operation, response, answer, may_spill)
+        if isinstance(body, Spill) and not may_spill:
+            body = self._read_back(operation.definition.name, body)
         return body if isinstance(body, Spill) else replace(response, body=body)
+
+    async def _read_body(
+        self, operation: Operation, response: Response, answer: "httpx2.Response", may_spill: bool
+    ) -> bytes | Spill:
+        most = self._spiller.most if self._spiller is not None and may_spill else self._wire.max_frame_bytes
+        announced = parse_number(response.headers.get("content-length")) or 0
+        rewrite = message_rewriter(response) if may_spill else None
+        # The answer to HEAD announces the length of a body that does not come.
+        if announced <= most or operation.method == "HEAD":
+            with contextlib.suppress(BodyTooLarge):
+                return await read_message(answer, most, self._spiller, rewrite)
+        raise redact_error(answer_too_large(operation.definition.name, announced, most), self.spec)
 
     def _unreachable(self, kind: type[UpstreamError], what: str, error: Exception) -> UpstreamError:
         text = redact(f"{_origin(self._base)} {what}: {type(error).__name__}: {error}", self._secrets)
-        return kind(text, server=self._spec.name, next_action="Check that the service runs, and `url`.")
+        return kind(text, server=self.spec.name, next_action="Check that the service runs, and `url`.")
 
     async def aclose(self) -> None:
         client, self._client = self._client, None
@@ -261,13 +253,10 @@ def _origin(address: str) -> str:
 
 def _server_of(document: Json) -> str:
     """The first server of the document, its variables at their defaults."""
-    servers = document.get("servers")
-    first = servers[0] if isinstance(servers, list) and servers and isinstance(servers[0], dict) else {}
+    first = as_dict(next(iter(as_list(document.get("servers"))), None))
     url = str(first.get("url", "/"))
-    variables = first.get("variables")
-    for name, variable in (variables if isinstance(variables, dict) else {}).items():
-        if isinstance(variable, dict):
-            url = url.replace("{" + name + "}", str(variable.get("default", "")))
+    for name, variable in as_dict(first.get("variables")).items():
+        url = url.replace("{" + name + "}", str(as_dict(variable).get("default", "")))
     return url
 
 
@@ -276,6 +265,7 @@ def _redirect_target(request: Request, response: Response, address: str, base: s
     where = response.headers.get("location")
     if not where or response.status not in {301, 302, 303, 307, 308}:
         return ""
+    # A call that changes something must not be repeated elsewhere; 303 asks for a GET instead.
     if request.method not in {"GET", "HEAD"} and response.status != 303:
         return ""
     onward = urljoin(address, where)
@@ -283,8 +273,7 @@ def _redirect_target(request: Request, response: Response, address: str, base: s
 
 
 def _info(document: Json, name: str) -> ServerInfo:
-    info = document.get("info")
-    info = info if isinstance(info, dict) else {}
+    info = as_dict(document.get("info"))
     text = info.get("description")
     return ServerInfo(
         name=str(info.get("title") or name),

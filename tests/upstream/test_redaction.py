@@ -5,13 +5,12 @@ import json
 
 import msgspec
 import pytest
-from msgspec import Raw
+from misbehaving_stdio import misbehaving_spec
+from tool_calls import CONTEXT, tool_call
 
 from toolfold.errors import RemoteError
-from toolfold.testing.misbehaving import misbehaving_spec
-from toolfold.types import Call
 from toolfold.upstream.pool import Pool
-from toolfold.upstream.redaction import redact_json
+from toolfold.upstream.redaction import _redact_json
 
 SECRET = "secret-token-17"  # a value that must never be seen in an error
 
@@ -23,9 +22,8 @@ def test_the_data_of_a_servers_error_comes_without_its_secrets() -> None:
 
     async def main() -> RemoteError:
         async with Pool([spec]) as pool:
-            arguments = Raw(json.dumps({"text": json.dumps(error) + "\n"}).encode())
             with pytest.raises(RemoteError) as caught:
-                await pool.call("odd", Call(tool="raw_answer", arguments=arguments))
+                await pool.call(tool_call("raw_answer", "odd", text=json.dumps(error) + "\n"), CONTEXT)
             return caught.value
 
     found = asyncio.run(main())
@@ -37,4 +35,4 @@ def test_data_that_is_nested_too_deeply_to_be_looked_through_is_not_shown() -> N
     deep: list[object] = []
     for _ in range(100_000):
         deep = [deep]
-    assert redact_json(deep, (SECRET,)) == "***"
+    assert _redact_json(deep, (SECRET,)) == "***"
