@@ -11,7 +11,7 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from toolfold.demo.git import Commit, FileChange, GitTools
-from toolfold.demo.stdio import serve
+from toolfold.demo.server import serve
 from toolfold.upstream.function_tool import tool
 
 Count = Annotated[int, Meta(ge=1, le=1000)]

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 import mcp_types as types
-from fixture_asking import IMAGE, Context, Result, Wanted, asked, form, red_pixel, resource, text
+from fixture_input import IMAGE, Context, Result, Wanted, asked, form, red_pixel, resource, text
 from fixture_tools import Tool, bus, call_tool, list_tools
 from mcp.server.lowlevel import Server
 from mcp.server.lowlevel.server import NotificationOptions

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import mcp_types as types
-from fixture_asking import (
+from fixture_input import (
     AUDIO,
     IMAGE,
     MODERN,

@@ -13,20 +13,24 @@ import jsonschema  # type: ignore[import-untyped]  # it ships no types; only `va
 import pytest
 from mcp import Client, StdioServerParameters
 
-from toolfold.demo.data import DemoData, demo_servers, make_demo_data
+from toolfold.demo.data import _DemoData, demo_servers, make_demo_data
 from toolfold.types import ServerSpec
 
+META = {
+    "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+    "io.modelcontextprotocol/clientCapabilities": {},
+}
 ERAS = ["legacy", "2026-07-28", "auto"]
 
 needs_git = pytest.mark.skipif(shutil.which("git") is None, reason="the git program is not installed")
 
 
 @pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> DemoData:
+def data(tmp_path_factory: pytest.TempPathFactory) -> _DemoData:
     return make_demo_data(tmp_path_factory.mktemp("demo"))
 
 
-def server(data: DemoData, name: str) -> ServerSpec:
+def server(data: _DemoData, name: str) -> ServerSpec:
     return {spec.name: spec for spec in demo_servers(data)}[name]
 
 
@@ -71,7 +75,7 @@ def ask(spec: ServerSpec, calls: list[tuple[str, dict[str, Any]]]) -> list[Any]:
     ],
 )
 def test_the_official_client_lists_the_tools_in_each_era(
-    data: DemoData, name: str, tools: list[str], mode: str
+    data: _DemoData, name: str, tools: list[str], mode: str
 ) -> None:
     async def scene(client: Client) -> Any:
         listed = await client.list_tools()
@@ -96,7 +100,7 @@ def test_the_official_client_lists_the_tools_in_each_era(
 
 
 @needs_git
-def test_git_reads_a_real_repository(data: DemoData) -> None:
+def test_git_reads_a_real_repository(data: _DemoData) -> None:
     log, more, by_author, show, diff, branches, blame, found, nothing, status = ask(
         server(data, "git"),
         [
@@ -301,7 +305,7 @@ def test_a_query_without_end_is_stopped(tmp_path: Path) -> None:
             demo_sqlite.SqliteTools(data.database).query(endless)
 
 
-def test_wrong_arguments_are_told_by_name(data: DemoData) -> None:
+def test_wrong_arguments_are_told_by_name(data: _DemoData) -> None:
     wrong, limit = ask(server(data, "files"), [("read", {"paths": 1}), ("list", {"limit": 0})])
     assert "`path` is missing" in wrong
     assert "`paths` is no argument" in wrong
@@ -324,11 +328,11 @@ def test_a_server_on_something_that_is_not_there_says_how_it_is_used(name: str, 
     assert f"Usage: python -m toolfold.demo.{name}" in done.stderr
 
 
-def test_a_server_starts_without_what_it_does_not_need(data: DemoData) -> None:
+def test_a_server_starts_without_what_it_does_not_need(data: _DemoData) -> None:
     spec = server(data, "files")
     lines = [
         {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": "2024-11-05"}},
-        {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": "list", "arguments": {}}},
+        {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": "list", "_meta": META}},
     ]
     done = subprocess.run(
         [spec.command, "-X", "importtime", *spec.args],
@@ -342,4 +346,4 @@ def test_a_server_starts_without_what_it_does_not_need(data: DemoData) -> None:
     assert answers[1]["result"]["protocolVersion"] == "2024-11-05"
     assert answers[2]["result"]["structuredContent"]["entries"]
     loaded = {line.rsplit("|", 1)[-1].strip() for line in done.stderr.splitlines() if line.startswith("import time:")}
-    assert not loaded & {"asyncio", "httpx2", "uvloop", "subprocess", "sqlite3", "pydantic", "mcp", "rich"}
+    assert not loaded & {"httpx2", "uvloop", "sqlite3", "pydantic", "mcp", "rich"}

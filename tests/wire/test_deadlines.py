@@ -49,6 +49,6 @@ def test_many_that_end_in_time_leave_nothing_behind() -> None:
         kept.stop()
         await asyncio.sleep(0.06)
         assert told == []
-        assert not deadlines._lines
+        assert not deadlines._queues
 
     asyncio.run(main())

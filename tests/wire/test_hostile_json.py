@@ -6,12 +6,12 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from misbehaving_http import MisbehavingHttp
+from misbehaving_stdio import misbehaving
 from msgspec import Raw
 from wire_helpers import QUICK, opened, raw, text_of
 
 from toolfold.errors import UpstreamError
-from toolfold.testing.misbehaving import misbehaving
-from toolfold.testing.misbehaving_http import MisbehavingHttp
 from toolfold.wire import Connection
 
 AT_MOST_S = 0.9

@@ -4,6 +4,7 @@ import asyncio
 import logging
 
 import pytest
+from misbehaving_http import MisbehavingHttp
 from msgspec import Raw
 from wire_helpers import FORMS, QUICK, names, opened, raw, text_of, until, value
 
@@ -16,7 +17,6 @@ from toolfold.errors import (
     ServerUnavailable,
     UpstreamError,
 )
-from toolfold.testing.misbehaving_http import MisbehavingHttp
 from toolfold.wire import Handlers, HttpTarget, WireOptions, connect
 
 ERAS = pytest.mark.parametrize("era", ["legacy", "modern", "dual"])

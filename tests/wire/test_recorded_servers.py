@@ -5,9 +5,8 @@ import json
 from pathlib import Path
 
 import pytest
+from misbehaving_stdio import misbehaving
 from wire_helpers import QUICK, opened, value
-
-from toolfold.testing.misbehaving import misbehaving
 
 
 @pytest.mark.requirement("G-01")

@@ -13,7 +13,7 @@ from serving_helpers import EchoApp, Port, modern, on_http, on_pipe, raw
 from toolfold.types import Caller
 from toolfold.wire.serving import Exchange, RpcError, ServeOptions
 from toolfold.wire.serving.http_guard import HttpGuard
-from toolfold.wire.serving.request_state import StateSigner, request_digest
+from toolfold.wire.serving.input_requests import StateSigner, request_digest
 
 ABLE: dict[str, Any] = {"elicitation": {}}
 YES = {"action": "accept", "content": {}}
@@ -208,6 +208,6 @@ def test_a_state_does_not_depend_on_how_the_request_is_written() -> None:
 
 
 def test_a_state_of_another_process_is_refused() -> None:
-    state = Raw(json.dumps(StateSigner(10).seal("held", "h", "me", "d")).encode())
+    state = Raw(json.dumps(StateSigner(10).sign("held", "h", "me", "d")).encode())
     with pytest.raises(RpcError):
-        StateSigner(10).open(state, "me", "d")
+        StateSigner(10).verify(state, "me", "d")

@@ -10,11 +10,11 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from misbehaving_stdio import misbehaving
 from msgspec import Raw
 from wire_helpers import QUICK, names, opened, raw, text_of, value
 
 from toolfold.errors import FrameTooLarge, OutputFull, RemoteError, ServerTimeout
-from toolfold.testing.misbehaving import misbehaving
 from toolfold.wire import Handlers, WireOptions
 from toolfold.wire.pipes import LineFramer
 from toolfold.wire.spill import Spill, SpillPolicy
@@ -37,8 +37,8 @@ def test_lines_come_out_whole_and_in_order_whatever_the_pieces(lines: list[bytes
     framer = LineFramer(
         1000,
         found.append,
-        lambda head, tail, count: pytest.fail("nothing is skipped"),
-        spiller=SpillPolicy("/tmp", 20, 1000, 1000),
+        lambda edges: pytest.fail("nothing is skipped"),
+        policy=SpillPolicy("/tmp", 20, 1000, 1000),
         on_spilled=lambda spill: found.append(content(spill)),
     )
     data = b"".join(line + b"\n" for line in lines)

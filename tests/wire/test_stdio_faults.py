@@ -5,6 +5,7 @@ import json
 import sys
 
 import pytest
+from misbehaving_stdio import misbehaving
 from msgspec import Raw
 from wire_helpers import QUICK, names, opened, raw, text_of, value
 
@@ -16,7 +17,6 @@ from toolfold.errors import (
     ServerTimeout,
     ServerUnavailable,
 )
-from toolfold.testing.misbehaving import misbehaving
 from toolfold.wire import Handlers, StdioTarget, WireOptions, connect
 
 HARMLESS = (

@@ -11,10 +11,10 @@ import textwrap
 from pathlib import Path
 
 import pytest
+from misbehaving_stdio import misbehaving
 from wire_helpers import QUICK, alive, opened, raw, text_of, until
 
 from toolfold.errors import ServerTimeout
-from toolfold.testing.misbehaving import misbehaving
 from toolfold.wire import StdioTarget, WireOptions, connect
 
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc to find processes by their environment")
@@ -102,7 +102,7 @@ HOST = textwrap.dedent(
     """
     import asyncio, json, signal
     from msgspec import Raw
-    from toolfold.testing.misbehaving import misbehaving
+    from misbehaving_stdio import misbehaving
     from toolfold.wire import connect
 
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell that ran the tests with & had it ignored
@@ -128,39 +128,43 @@ HOST = textwrap.dedent(
 def test_nothing_outlives_a_host_that_is_killed(number: signal.Signals) -> None:
     """Servers that ignore SIGTERM and the end of stdin, and grandchildren in sessions of their own."""
     with subprocess.Popen(
-        [sys.executable, "-c", HOST], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True
+        [sys.executable, "-c", HOST],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+        cwd=Path(__file__).parents[1] / "servers",
     ) as host:
         assert host.stdout is not None
         found = json.loads(host.stdout.readline())
         assert len(found) == 6
         assert all(alive(pid) for pid in found)
-        children = [*found, *guardians(host.pid)]
+        children = [*found, *reapers(host.pid)]
         assert len(children) == 7
         host.send_signal(number)
         host.wait(10)
         asyncio.run(until(lambda: not any(alive(pid) for pid in children)))
 
 
-def guardians(parent: int) -> list[int]:
+def reapers(parent: int) -> list[int]:
     found = []
     for status in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):
             fields = status.read_text().rpartition(")")[2].split()
             words = (status.parent / "cmdline").read_bytes()
-            if int(fields[1]) == parent and b"guardian.py" in words:
+            if int(fields[1]) == parent and b"reaper.py" in words:
                 found.append(int(status.parent.name))
     return found
 
 
 @LINUX
-def test_a_guardian_that_was_killed_is_replaced() -> None:
+def test_a_reaper_that_was_killed_is_replaced() -> None:
     async def main() -> None:
         async with opened(misbehaving()):
-            (first,) = guardians(os.getpid())
+            (first,) = reapers(os.getpid())
             os.kill(first, signal.SIGKILL)
             await until(lambda: not alive(first))
             async with opened(misbehaving()):
-                running = [pid for pid in guardians(os.getpid()) if alive(pid)]
+                running = [pid for pid in reapers(os.getpid()) if alive(pid)]
                 assert len(running) == 1
                 assert running != [first]
 

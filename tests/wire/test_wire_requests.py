@@ -4,11 +4,11 @@ import asyncio
 import json
 
 import pytest
+from misbehaving_stdio import misbehaving
 from msgspec import Raw
 from wire_helpers import FORMS, QUICK, opened, raw, text_of, until, value
 
 from toolfold.errors import InputUnavailable, ProtocolViolation, RemoteError, ServerClosed, ServerTimeout
-from toolfold.testing.misbehaving import misbehaving
 from toolfold.wire import Handlers, WireOptions, connect
 
 ERAS = pytest.mark.parametrize("era", ["legacy", "modern"])
@@ -181,13 +181,13 @@ def test_a_caller_cannot_pretend_in_meta() -> None:
     async def main() -> None:
         async with opened(misbehaving("--era", "modern")) as connection:
             seen: list[bytes] = []
-            start = connection._channel.start
+            start = connection._transport.start
 
             def spy(pending: object, message: bytes, head: object) -> None:
                 seen.append(message)
                 start(pending, message, head)  # type: ignore[arg-type]  # handed through as it came
 
-            connection._channel.start = spy  # type: ignore[method-assign]  # only to look at what is sent
+            connection._transport.start = spy  # type: ignore[method-assign]  # only to look at what is sent
             await connection.call_tool("echo", raw({}), meta=raw(meta))
             await connection.request("tools/call", raw({"_meta": meta, "name": "echo", "arguments": {}}))
             for message in seen:

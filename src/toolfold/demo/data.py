@@ -3,20 +3,26 @@
 The same bytes each time, in well under a second. It starts only the `git` executable, and goes on without it.
 """
 
+import os
 import random
 import shutil
 import sqlite3
 import subprocess
 import sys
+import tomllib
 from contextlib import closing
 from pathlib import Path
 
+import msgspec
 from msgspec import Struct
 
-from toolfold.demo.history import COMMITS, fast_import_stream
 from toolfold.types import ServerSpec
 
+__all__ = ["demo_servers", "make_demo_data"]
+
 _SEED = 20240607
+_START = 1_709_283_600  # 1 March 2024, 09:00 UTC
+_STEP = 93_600  # 26 hours: a bit more than a day between commits
 
 _NOTES = {
     "README.md": (
@@ -63,7 +69,17 @@ CREATE VIEW revenue AS
 """
 
 
-class DemoData(Struct, frozen=True):
+class _Commit(Struct, frozen=True):
+    """One commit of `history.toml`, with the files it writes."""
+
+    author: str
+    message: str
+    files: dict[str, str]
+    branch: str = "main"
+    merges: str = ""
+
+
+class _DemoData(Struct, frozen=True):
     """Where the demo's data lies. `repository` is `None` where git is missing; `notes` says so."""
 
     repository: Path | None
@@ -72,7 +88,7 @@ class DemoData(Struct, frozen=True):
     notes: tuple[str, ...] = ()
 
 
-def make_demo_data(directory: Path) -> DemoData:
+def make_demo_data(directory: Path) -> _DemoData:
     """Makes all of it below `directory`, in place of what an earlier demo left there under the same names."""
     directory.mkdir(parents=True, exist_ok=True)
     files, database, repository = directory / "files", directory / "shop.db", directory / "repository"
@@ -83,10 +99,10 @@ def make_demo_data(directory: Path) -> DemoData:
     _make_files(files)
     _make_database(database)
     problem = _make_repository(repository)
-    return DemoData(None if problem else repository, files, database, (problem,) if problem else ())
+    return _DemoData(None if problem else repository, files, database, (problem,) if problem else ())
 
 
-def demo_servers(data: DemoData) -> tuple[ServerSpec, ...]:
+def demo_servers(data: _DemoData) -> tuple[ServerSpec, ...]:
     """The demo servers on that data, started with this very Python."""
 
     def server(name: str, target: Path) -> ServerSpec:
@@ -147,19 +163,52 @@ def _make_repository(root: Path) -> str:
         return "The `git` program is not installed, so the demo goes on without its git server."
     try:
         _git(root.parent, "init", "--quiet", "--initial-branch=main", "--template=", str(root))
-        _git(root, "fast-import", "--quiet", stdin=fast_import_stream(COMMITS))
+        # One process for the whole history: a `git commit` for each would take seconds.
+        _git(root, "fast-import", "--quiet", stdin=_fast_import_stream())
         _git(root, "reset", "--quiet", "--hard", "main")
     except (OSError, subprocess.SubprocessError) as error:
         shutil.rmtree(root, ignore_errors=True)
-        said = error.stderr if isinstance(error, subprocess.CalledProcessError) else b""
-        why = said.decode("utf-8", "replace").strip().partition("\n")[0] or str(error)
+        output = error.stderr if isinstance(error, subprocess.CalledProcessError) else b""
+        why = output.decode("utf-8", "replace").strip().partition("\n")[0] or str(error)
         return f"git could not make the demo's repository ({why}), so the demo goes on without its git server."
     return ""
 
 
-def _git(directory: Path, *args: str, stdin: bytes = b"") -> None:
-    import os
+def _fast_import_stream() -> bytes:
+    """The commits of `history.toml` as `git fast-import` reads them. Dates count up from a fixed day, so hashes never
+    differ."""
+    history = tomllib.loads(Path(__file__).with_name("history.toml").read_text(encoding="utf-8"))
+    commits = msgspec.convert(history["commits"], list[_Commit])
+    out: list[bytes] = []
+    branches: set[str] = {"main"}
+    for number, commit in enumerate(commits):
+        when = f"{_START + number * _STEP} +0100"
+        out.append(f"commit refs/heads/{commit.branch}\n".encode())
+        out.append(f"author {commit.author} {when}\ncommitter {commit.author} {when}\n".encode())
+        out.append(_data_command(commit.message + "\n"))
+        # The first commit of a branch says where it starts; fast-import would begin an empty history.
+        if commit.branch not in branches:
+            branches.add(commit.branch)
+            out.append(b"from refs/heads/main\n")
+        if commit.merges:
+            out.append(f"merge refs/heads/{commit.merges}\n".encode())
+        for path, text in commit.files.items():
+            out.append(f"M 100644 inline {path}\n".encode() + _data_command(text))
+    out.append(b"tag v0.1.0\nfrom refs/heads/main\n")
+    out.append(
+        f"tagger {commits[0].author} {_START + len(commits) * _STEP} +0100\n".encode()
+        + _data_command("First release\n")
+    )
+    out.append(b"done\n")
+    return b"".join(out)
 
+
+def _data_command(text: str) -> bytes:
+    content = text.encode()
+    return f"data {len(content)}\n".encode() + content + b"\n"
+
+
+def _git(directory: Path, *args: str, stdin: bytes = b"") -> None:
     # The person's own configuration (hooks, signing, line ends) has no part in this.
     environment = {key: os.environ[key] for key in ("PATH", "SYSTEMROOT") if key in os.environ}
     environment |= {"GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.devnull, "HOME": str(directory)}

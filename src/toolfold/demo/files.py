@@ -15,7 +15,7 @@ from typing import Annotated, BinaryIO, Literal
 
 from msgspec import Meta, Struct
 
-from toolfold.demo.stdio import serve
+from toolfold.demo.server import serve
 from toolfold.upstream.function_tool import Function, tool
 
 _MAX_READ = 200_000
@@ -118,6 +118,7 @@ class FileTools:
             lines: How many lines at most.
         """
         content = self._content(path)
+        # As git tells binary files.
         if b"\0" in content[:8000]:
             raise ValueError(f"{path} is no text file")
         every = content.decode("utf-8", "replace").splitlines(keepends=True)
@@ -139,7 +140,7 @@ class FileTools:
         """
         from fnmatch import fnmatch
 
-        wanted = text.lower()
+        needle = text.lower()
         matches: list[Match] = []
         searched = 0
         for file in self._files(self._inside(path)):
@@ -147,8 +148,9 @@ class FileTools:
                 continue
             searched += 1
             for number, line in self._text_lines(file):
-                if wanted in line.lower():
+                if needle in line.lower():
                     matches.append(Match(self._relative(file), number, line.strip()[:500]))
+                    # One more than asked for shows that there are more.
                     if len(matches) > limit:
                         return Matches(matches[:limit], searched, True)
         return Matches(matches, searched, False)
@@ -192,6 +194,7 @@ class FileTools:
         existed = target.exists()
         if existed and not overwrite:
             raise FileExistsError(f"{path} is there already; set overwrite to replace it")
+        # O_EXCL, and not the look before: a file may appear in between.
         flags = os.O_WRONLY | os.O_CREAT | (0 if overwrite else os.O_EXCL)
         with self._file(path, target, flags, make_folders=True) as file:
             file.truncate()
@@ -212,6 +215,7 @@ class FileTools:
         parts = resolved.relative_to(self._root).parts
         at = os.open(self._root, os.O_RDONLY | os.O_DIRECTORY)
         try:
+            # O_NOFOLLOW at each step: a folder that was swapped for a link after `resolve` leads nowhere.
             for part in parts[:-1]:
                 if make_folders:
                     with suppress(FileExistsError):
@@ -261,6 +265,7 @@ class FileTools:
             folders.sort()
             for name in sorted(names):
                 visits += 1
+                # A served folder may be a whole disk.
                 if visits > _MAX_VISITS:
                     return
                 path = Path(folder, name)
@@ -273,9 +278,9 @@ class FileTools:
     def _entry(self, path: Path) -> Entry:
         from datetime import UTC, datetime
 
-        found = path.lstat()
-        modified = datetime.fromtimestamp(found.st_mtime, UTC).isoformat(timespec="seconds")
-        return Entry(path.name, self._relative(path), _kind(found.st_mode), found.st_size, modified)
+        status = path.lstat()
+        modified = datetime.fromtimestamp(status.st_mtime, UTC).isoformat(timespec="seconds")
+        return Entry(path.name, self._relative(path), _kind(status.st_mode), status.st_size, modified)
 
     def _draw(self, folder: Path, margin: str, depth: int, limit: int, drawn: Tree) -> None:
         names = sorted(each.name for each in folder.iterdir())

@@ -12,12 +12,12 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from toolfold.demo.stdio import serve
+from toolfold.demo.server import serve
 from toolfold.upstream.function_tool import Function, tool
 
 _TIMEOUT_S = 30
+# The most characters of a patch that one call returns.
 _MAX_TEXT = 200_000
-"""The most characters of a patch that one call returns."""
 
 _Count = Annotated[int, Meta(ge=1, le=1000)]
 
@@ -139,6 +139,7 @@ class GitTools:
             limit: How many commits at most.
             skip: How many of the newest to leave out, to page through a long history.
         """
+        # One more than asked for shows whether older commits follow.
         options = [f"--max-count={limit + 1}", f"--skip={max(skip, 0)}", f"--format={_COMMIT_FORMAT}"]
         if author:
             options += ["--fixed-strings", "--regexp-ignore-case", f"--author={author}"]
@@ -154,12 +155,12 @@ class GitTools:
             revision: The commit: a hash, a branch, a tag, or `HEAD~2`.
             path: Only the part of the patch that concerns this file or folder.
         """
-        wanted = _safe(revision)
-        head = self._git("show", "--no-patch", f"--format=%P%x1f%B%x1f{_COMMIT_FORMAT}", wanted, "--")
+        commit_id = _safe(revision)
+        head = self._git("show", "--no-patch", f"--format=%P%x1f%B%x1f{_COMMIT_FORMAT}", commit_id, "--")
         parents, message, commit = head.split(_FIELD, 2)
         where = ("--", *_paths(path))
-        stat = self._git("show", "--format=", "--numstat", *_PLAIN, wanted, *where)
-        patch = self._git("show", "--format=", "--patch", *_PLAIN, wanted, *where)
+        stat = self._git("show", "--format=", "--numstat", *_PLAIN, commit_id, *where)
+        patch = self._git("show", "--format=", "--patch", *_PLAIN, commit_id, *where)
         return CommitDetails(_commit(commit), message.strip(), parents.split(), _diff(stat, patch))
 
     @tool(title="Compare states", read_only=True, open_world=False)
@@ -236,12 +237,12 @@ class GitTools:
         text = self._git(
             "grep", "-n", "-z", "-I", "--full-name", *how, "-e", pattern, _safe(revision), "--", *_paths(path), none=1
         )
-        found: list[Match] = []
+        matches: list[Match] = []
         for line in text.split("\n"):
             fields = line.split("\0", 2)
             if len(fields) == 3:
-                found.append(Match(fields[0].partition(":")[2], int(fields[1]), fields[2][:500]))
-        return Matches(found[:limit], len(found) > limit)
+                matches.append(Match(fields[0].partition(":")[2], int(fields[1]), fields[2][:500]))
+        return Matches(matches[:limit], len(matches) > limit)
 
     def _git(self, *args: str, none: int | None = None) -> str:
         """The output of a git command. `none`: the exit status that means "nothing found"."""
@@ -249,6 +250,7 @@ class GitTools:
 
     def _without_filters(self) -> list[str]:
         """Settings that switch off each program that converts files on their way into git or out of it."""
+        # Reading the configuration starts no program, so it is done without the settings.
         keys = self._run([], ("config", "-z", "--name-only", "--get-regexp", r"^filter\."), none=1).split("\0")
         names = sorted({key.rpartition(".")[0] for key in keys if key})
         odd = [name for name in names if "=" in name]
@@ -261,6 +263,7 @@ class GitTools:
         import os
         import subprocess
 
+        # Nothing else of the environment: GIT_* variables would lead to another repository.
         environment = {key: os.environ[key] for key in ("PATH", "HOME", "SYSTEMROOT") if key in os.environ}
         environment |= {"LC_ALL": "C.UTF-8", "GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0"}
         environment |= {"GIT_NO_LAZY_FETCH": "1", "GIT_ALLOW_PROTOCOL": ""}
@@ -283,6 +286,7 @@ class GitTools:
         return done.stdout.decode("utf-8", "replace")
 
 
+# A repository is foreign data, and its configuration can name programs: each of these keys runs one.
 _SETTINGS = ["-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "-c", "log.showSignature=false"]
 _SETTINGS += ["-c", "core.quotePath=false"]
 _NO_SUBMODULES = "--ignore-submodules=dirty"
@@ -290,6 +294,7 @@ _PLAIN = ("--no-ext-diff", "--no-textconv", "--no-color", "--submodule=short", _
 
 
 def _safe(revision: str) -> str:
+    # A leading dash would make it an option of git.
     if not revision or revision.startswith("-") or "\0" in revision:
         raise ValueError(f"{revision!r} is no revision: give a branch, a tag, a hash or HEAD~N")
     return revision
@@ -318,19 +323,19 @@ def _diff(numstat: str, patch: str) -> Diff:
 def _blame_lines(text: str) -> list[BlameLine]:
     from datetime import UTC, datetime
 
-    found: list[BlameLine] = []
-    sha, number, known = "", 0, {"author": "", "author-time": "0"}
+    lines: list[BlameLine] = []
+    sha, number, fields = "", 0, {"author": "", "author-time": "0"}
     for line in text.split("\n"):
         if line.startswith("\t"):
-            date = datetime.fromtimestamp(int(known["author-time"]), UTC).isoformat()
-            found.append(BlameLine(number, sha, known["author"], date, line[1:]))
+            date = datetime.fromtimestamp(int(fields["author-time"]), UTC).isoformat()
+            lines.append(BlameLine(number, sha, fields["author"], date, line[1:]))
             continue
         key, _, value = line.partition(" ")
         if len(key) == 40 and value[:1].isdecimal():
             sha, number = key, int(value.split()[1])
-        elif key in known:
-            known[key] = value
-    return found
+        elif key in fields:
+            fields[key] = value
+    return lines
 
 
 def main() -> None:

@@ -1,7 +1,7 @@
 """Public servers for `toolfold demo --more`: each installed from the package index into an environment of its own.
 
-They pin different versions of the same libraries, so none shares an environment. What cannot be installed is told and
-left out.
+They pin different versions of the same libraries, so none shares an environment. What cannot be installed is
+reported and left out.
 """
 
 import subprocess
@@ -13,10 +13,12 @@ from msgspec import Struct
 
 from toolfold.types import ServerSpec
 
+__all__ = ["install_public_servers"]
+
 _INSTALL_TIMEOUT_S = 300
 
 
-class PublicServer(Struct, frozen=True):
+class _PublicServer(Struct, frozen=True):
     """A package, the program it brings, and how to start it. `{folder}` is a folder it may use."""
 
     name: str
@@ -26,11 +28,11 @@ class PublicServer(Struct, frozen=True):
 
 
 PUBLIC_SERVERS = (
-    PublicServer("git-reference", ("mcp-server-git",), "mcp-server-git", ("--repository", "{folder}/data/repository")),
-    PublicServer("time", ("mcp-server-time",), "mcp-server-time"),
-    PublicServer("calculator", ("mcp-server-calculator",), "mcp-server-calculator"),
-    PublicServer("excel", ("excel-mcp-server",), "excel-mcp-server", ("stdio",)),
-    PublicServer(
+    _PublicServer("git-reference", ("mcp-server-git",), "mcp-server-git", ("--repository", "{folder}/data/repository")),
+    _PublicServer("time", ("mcp-server-time",), "mcp-server-time"),
+    _PublicServer("calculator", ("mcp-server-calculator",), "mcp-server-calculator"),
+    _PublicServer("excel", ("excel-mcp-server",), "excel-mcp-server", ("stdio",)),
+    _PublicServer(
         "sqlite-reference",
         ("mcp-server-sqlite", "mcp<2"),
         "mcp-server-sqlite",
@@ -39,24 +41,25 @@ PUBLIC_SERVERS = (
 )
 
 
-def install_public_servers(folder: Path, *, tell: Callable[[str], None]) -> list[ServerSpec]:
-    """Installs each and gives what starts it. Told before each install: the exact packages."""
-    found = []
+def install_public_servers(folder: Path, *, report: Callable[[str], None]) -> list[ServerSpec]:
+    """Installs each and gives what starts it. Each install is reported before it starts, with its exact packages."""
+    servers = []
     for server in PUBLIC_SERVERS:
         environment = folder / "environments" / server.name
-        tell(f"installing {' '.join(server.packages)} into {environment}")
-        problem = install_server(server, environment)
+        report(f"installing {' '.join(server.packages)} into {environment}")
+        problem = _install_server(server, environment)
         if problem:
-            tell(f"left out {server.name}: {problem}")
+            report(f"left out {server.name}: {problem}")
             continue
         args = tuple(arg.format(folder=folder) for arg in server.args)
         command = str(environment / "bin" / server.program)
-        found.append(ServerSpec(name=server.name, transport="stdio", command=command, args=args, cwd=str(folder)))
-    return found
+        servers.append(ServerSpec(name=server.name, transport="stdio", command=command, args=args, cwd=str(folder)))
+    return servers
 
 
-def install_server(server: PublicServer, environment: Path) -> str:
+def _install_server(server: _PublicServer, environment: Path) -> str:
     """Why it could not be installed, or an empty text."""
+    # -I: neither the working folder nor PYTHONPATH takes part.
     pip = [str(environment / "bin" / "python"), "-I", "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     try:
         subprocess.run(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from msgspec import Meta, Struct
 
-from toolfold.demo.stdio import serve
+from toolfold.demo.server import serve
 from toolfold.upstream.function_tool import Function, tool
 
 if TYPE_CHECKING:
@@ -89,11 +89,11 @@ class SqliteTools:
     def list_tables(self) -> list[Table]:
         """List the tables and views of the database, with their number of rows."""
         with self._open(write=False) as database:
-            found = database.execute(
+            rows = database.execute(
                 "SELECT name, type FROM sqlite_schema WHERE type IN ('table', 'view')"
                 " AND name NOT LIKE 'sqlite_%' ORDER BY name"
             ).fetchall()
-            return [Table(name, kind, _count(database, name) if kind == "table" else None) for name, kind in found]
+            return [Table(name, kind, _count(database, name) if kind == "table" else None) for name, kind in rows]
 
     @tool(title="Describe a table", read_only=True, open_world=False)
     def describe(self, table: str) -> Description:
@@ -103,22 +103,22 @@ class SqliteTools:
             table: The name of the table or view.
         """
         with self._open(write=False) as database:
-            made = database.execute("SELECT name, sql FROM sqlite_schema WHERE name = ?", (table,)).fetchone()
-            if made is None:
+            row = database.execute("SELECT name, sql FROM sqlite_schema WHERE name = ?", (table,)).fetchone()
+            if row is None:
                 names = [name for (name,) in database.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")]
                 raise ValueError(f"there is no table {table!r}; there are: {', '.join(sorted(names))}")
             columns = database.execute("SELECT * FROM pragma_table_info(?)", (table,)).fetchall()
             keys = database.execute('SELECT "from", "table", "to" FROM pragma_foreign_key_list(?)', (table,))
             indexes = database.execute("SELECT name FROM pragma_index_list(?)", (table,))
             return Description(
-                name=made[0],
+                name=row[0],
                 columns=[
                     Column(name, kind, not strict, bool(key), default)
                     for _, name, kind, strict, default, key in columns
                 ],
                 foreign_keys=[ForeignKey(*key) for key in keys],
                 indexes=[name for (name,) in indexes],
-                sql=made[1] or "",
+                sql=row[1] or "",
             )
 
     @tool(title="Query", read_only=True, open_world=False)
@@ -132,6 +132,7 @@ class SqliteTools:
         """
         with self._open(write=False) as database:
             cursor = database.execute(sql, parameters or [])
+            # One more than asked for shows that there are more.
             rows = cursor.fetchmany(limit + 1)
             columns = [column[0] for column in cursor.description or ()]
             return Rows(columns, [[_render_cell(value) for value in row] for row in rows[:limit]], len(rows) > limit)
@@ -159,7 +160,9 @@ class SqliteTools:
         address = f"{self._file.as_uri()}?mode={'rw' if write else 'ro'}"
         database = sqlite3.connect(address, uri=True, timeout=TIMEOUT_S)
         try:
+            # Statements come from a model: ATTACH and PRAGMA would reach other files.
             database.set_authorizer(_authorize)
+            # The timeout of `connect` is for locks only; a runaway query ends here.
             database.set_progress_handler(lambda: time.monotonic() > until, 10_000)
             yield database
         except sqlite3.OperationalError as error:
@@ -175,6 +178,7 @@ def _authorize(action: int, first: str | None, second: str | None, database: str
     import sqlite3
 
     del second, database, trigger
+    # What `describe` uses; other pragmas write, or change how the library works.
     harmless = {"table_info", "foreign_key_list", "index_list"}
     if action in (sqlite3.SQLITE_ATTACH, sqlite3.SQLITE_DETACH):
         return sqlite3.SQLITE_DENY

@@ -1,13 +1,13 @@
 """The wire: JSON-RPC and MCP messages over stdio and HTTP, as a client, in both eras of the protocol.
 
     connect.py     opens a connection: `connect(target) -> Connection`
-    eras.py        which era the server speaks
-    connection.py  requests, tools, the end
-    peer.py        which requests wait, what an arriving message means
-    stdio.py       one process, one message a line     (process.py, pipes.py, framing.py, guard.py, guardian.py)
-    spill.py       messages too large to be held
-    http*.py       streamable HTTP and its predecessor (sse.py, headers.py)
-    jsonrpc.py     envelopes; salvage.py: what is not quite one
+    negotiation.py which era the server speaks
+    connection.py  requests, answers to what a modern server asks, tools, the end
+    dispatcher.py  which requests are pending, what an arriving message means
+    stdio.py       one process, one message a line     (process.py, pipes.py, reaper.py)
+    spill.py       messages too large for memory
+    http*.py       streamable HTTP and HTTP+SSE        (sse.py, headers.py)
+    jsonrpc.py     envelopes; repair.py: what is not quite one
 
 Nothing above this package knows a message's shape; nothing in it decodes what is only passed on.
 """
@@ -19,8 +19,6 @@ from toolfold.wire.types import (
     MODERN_VERSION,
     Handlers,
     HttpTarget,
-    OnInput,
-    OnProgress,
     StdioTarget,
     Target,
     ToolList,
@@ -33,8 +31,6 @@ __all__ = [
     "Connection",
     "Handlers",
     "HttpTarget",
-    "OnInput",
-    "OnProgress",
     "StdioTarget",
     "Target",
     "ToolList",

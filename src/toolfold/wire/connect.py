@@ -1,14 +1,12 @@
-"""Opening a connection: start or reach the server, find out its era, and leave nothing behind when that fails.
+"""Opens a connection: starts or reaches the server, negotiates its era, and leaves nothing behind when that fails.
 
-Above: `toolfold.upstream`. Below: `eras.py` and the transports.
+Above: `toolfold.upstream`. Below: `negotiation.py` and the transports.
 """
 
 import asyncio
 from collections import deque
 
-from msgspec import Struct
-
-from toolfold.errors import ServerClosed, ServerTimeout, ServerUnavailable, UpstreamError
+from toolfold.errors import ServerClosed, ServerTimeout, ServerUnavailable
 from toolfold.types import Era
 from toolfold.wire.connection import Connection
 from toolfold.wire.dispatcher import Dispatcher
@@ -29,9 +27,10 @@ async def connect(
 ) -> Connection:
     """Opens a connection.
 
-    `era` is what an earlier start found out; if it is not true any more, that is found out again. Raises
+    `era` is what an earlier connection negotiated; where it is no longer true, it is negotiated again. Raises
     `ServerUnavailable`, `ServerTimeout`, `ProtocolViolation` or `RemoteError`; then nothing is left behind.
     """
+    # Shared by both starts, so that an error can quote what the server wrote to stderr.
     last_words: deque[str] = deque(maxlen=STDERR_LINES)
     try:
         async with asyncio.timeout(options.start_timeout_s):
@@ -39,7 +38,7 @@ async def connect(
                 from toolfold.wire.http import open_http
 
                 return await open_http(target, options, handlers, era)
-            return await _open_stdio(_Start(target, options, handlers, last_words), era)
+            return await _open_stdio(target, options, handlers, era, last_words)
     except TimeoutError:
         raise ServerTimeout(
             f"the server was not ready within {options.start_timeout_s:g} seconds{stderr_suffix(last_words)}",
@@ -48,44 +47,22 @@ async def connect(
         ) from None
 
 
-class _Start(Struct, frozen=True):
-    """What starting a process needs, each time."""
-
-    target: StdioTarget
-    options: WireOptions
-    handlers: Handlers
-    last_words: deque[str]
-
-    async def run(self, plan: NegotiationPlan) -> Connection:
-        options = self.options
-        self.last_words.clear()
-        peer = Dispatcher(self.handlers, options.capabilities)
-        connection = Connection(StdioTransport(self.target, options, peer, self.last_words), peer, options)
+async def _open_stdio(
+    target: StdioTarget, options: WireOptions, handlers: Handlers, era: Era | None, last_words: deque[str]
+) -> Connection:
+    patience = options.start_timeout_s / 2
+    # Some servers end when the first message is not the one they know: once more, without the probe.
+    for probes in (False,) if era == "legacy" else (True, False):
+        last_words.clear()
+        dispatcher = Dispatcher(handlers, options.capabilities)
+        transport = StdioTransport(target, options, dispatcher, last_words)
+        plan = NegotiationPlan(probes, not probes or era != "modern", options.probe_timeout_s, patience)
         try:
-            await negotiate(connection, options, plan)
-        except BaseException:
-            await asyncio.shield(connection.abort())
-            raise
-        return connection
-
-
-async def _open_stdio(start: _Start, era: Era | None) -> Connection:
-    probe, patience = start.options.probe_timeout_s, start.options.start_timeout_s / 2
-    try:
-        return await start.run(NegotiationPlan(era != "legacy", era != "modern", probe, patience))
-    except ServerClosed as error:
-        if era == "legacy":
-            raise _did_not_start(error) from error
-    # It may be one of those that end when the first message is not the one they know: once more, without the probe.
-    try:
-        return await start.run(NegotiationPlan(False, True, probe, patience))
-    except ServerClosed as error:
-        raise _did_not_start(error) from error
-
-
-def _did_not_start(error: UpstreamError) -> ServerUnavailable:
-    return ServerUnavailable(
-        error.message.replace("went away during", "ended before it was ready, during"),
-        hints=error.hints,
+            return await negotiate(Connection(transport, dispatcher, options), options, plan)
+        except ServerClosed as error:
+            closed = error
+    raise ServerUnavailable(
+        closed.message.replace("went away during", "ended before it was ready, during"),
+        hints=closed.hints,
         next_action="start it by hand with the same command, and see what it says",
-    )
+    ) from closed

@@ -1,65 +1,328 @@
-"""An open connection to one server: requests, notifications, tools, and the end.
+"""An open connection to one server: requests, notifications, the list of tools, subscriptions, and the end.
 
-It speaks both eras and any transport, and gives results back as the raw bytes the server sent. It restarts nothing:
-that is for whoever holds it. Any task may call it, and any other may close it. Above: `toolfold.upstream`. Below:
-`peer.py`, `meta.py` and a channel; `eras.py` opens it.
+It speaks both eras over any transport and returns results as the raw bytes the server sent. It restarts nothing: its
+holder does. Any task may call it, and any other may close it. Above: `toolfold.upstream`. Below: `dispatcher.py`,
+`meta.py` and a `Transport`; `connect.py` opens it.
 """
 
 import asyncio
 import itertools
-from collections.abc import Awaitable
-from typing import Protocol
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
 
-from msgspec import Raw
+import msgspec
+from msgspec import Raw, Struct, field
 
-from toolfold.errors import RemoteError, ServerClosed, ServerTimeout, UpstreamError
-from toolfold.types import Era, ServerInfo
-from toolfold.wire import input_required as asking
-from toolfold.wire import jsonrpc
-from toolfold.wire import tool_list as listing
+from toolfold.errors import ProtocolViolation, RemoteError, ServerClosed, ServerTimeout, UpstreamError
+from toolfold.types import OnInput, OnProgress, ServerInfo
+from toolfold.wire import jsonrpc, tool_list
 from toolfold.wire.deadlines import Deadlines
-from toolfold.wire.dispatcher import Dispatcher, PendingRequest, capability_names
+from toolfold.wire.dispatcher import Dispatcher, PendingRequest, capability_names, input_unavailable, unreadable_answer
 from toolfold.wire.headers import NAME_PARAMETERS, ParameterHeaders
-from toolfold.wire.meta import MetaWriter, insert_meta, parse_object, split_meta
+from toolfold.wire.jsonrpc import ABSENT, DECODE_ERRORS, encode, single_line
+from toolfold.wire.meta import MetaWriter, insert_members, parse_object, split_meta
+from toolfold.wire.results import trailing_members
 from toolfold.wire.transport import NO_HEADERS, RequestHead, Transport
-from toolfold.wire.types import NO_TIMEOUT, TOOLS_CHANGED, OnInput, OnProgress, OnSpilled, ToolList, WireOptions
+from toolfold.wire.types import NO_TIMEOUT, TOOLS_CHANGED, OnSpilled, ToolList, WireOptions
 
-# --- Listening for changes of a modern server's tools: one long request, asked again when it ends.
+# The only requests whose result may ask for input.
+INPUT_METHODS = frozenset({"tools/call", "prompts/get", "resources/read"})
+
+# Sends the request once, with these further members of `params`.
+_SendRequest = Callable[[Raw | None], Awaitable[Raw]]
+_MAX_ROUND_PAUSE_S = 1.0
+
+# How many abandoned requests are remembered, so that a late answer is not taken for noise.
+_MAX_ABANDONED = 1000
 
 _LISTEN = "subscriptions/listen"
 _FIRST_PAUSE_S = 1.0
 _MAX_PAUSE_S = 60.0
 
 
-class _Listened(Protocol):
-    """What the watch needs of a connection."""
+class Connection:
+    """Opened by `connect`. `info` and `capabilities` are the server's."""
+
+    def __init__(self, transport: Transport, dispatcher: Dispatcher, options: WireOptions) -> None:
+        self.info = ServerInfo()
+        self.capabilities = Raw(b"{}")
+        self._transport = transport
+        self._dispatcher = dispatcher
+        self._options = options
+        self._meta = MetaWriter(options)
+        self._numbers = itertools.count(1)
+        self._loop = asyncio.get_running_loop()
+        self._deadlines = Deadlines()
+        self._modern = False
+        self._headers = ParameterHeaders()
+        self._tools_subscription = _Subscription(self, dispatcher, b'{"toolsListChanged":true}', (TOOLS_CHANGED,))
+        self._subscriptions: list[_Subscription] = []
 
     @property
-    def closed(self) -> bool: ...
-    def next_number(self) -> int: ...
-    def modern_params(self, rest: bytes) -> bytes: ...
-    def told(self, method: str, params: Raw) -> None: ...
-    def noise(self, text: str) -> None: ...
-    async def exchange(
-        self, number: int, method: str, params: bytes, head: RequestHead, *, timeout_s: float | None = None
-    ) -> Raw: ...
+    def pid(self) -> int | None:
+        """The server's process, where we started one."""
+        return self._transport.pid
+
+    @property
+    def closed(self) -> bool:
+        return self._dispatcher.closed is not None
+
+    def settle(self, info: ServerInfo, capabilities: Raw) -> None:
+        """Takes over what the handshake negotiated."""
+        self.info = info
+        self.capabilities = capabilities.copy()
+        self._modern = info.era == "modern"
+        self._transport.settle("modern" if self._modern else "legacy", info.protocol_version)
+
+    async def request(
+        self,
+        method: str,
+        params: Raw | None = None,
+        *,
+        timeout_s: float | None = None,
+        on_progress: OnProgress | None = None,
+        on_input: OnInput | None = None,
+        capabilities: Raw | None = None,
+        inputs: Raw | None = None,
+    ) -> Raw:
+        """Sends a request and returns its `result`, undecoded.
+
+        `capabilities` are those of the caller it is made for, where that is not this client itself. With `inputs` a
+        modern server's `input_required` result is returned as it is, and these members are sent with the request.
+        """
+        rest, extra = split_meta(params)
+        head = RequestHead(method, self._name(method, params))
+        declared = None if capabilities is None else capability_names(capabilities)
+
+        def send(inputs: Raw | None) -> Awaitable[Raw]:
+            number = next(self._numbers)
+            meta = self._meta.write(self._modern, number if on_progress else None, extra, capabilities)
+            body = insert_members(rest, meta, b"" if inputs is None else bytes(inputs)[1:-1])
+            pending = PendingRequest(number, method, self._loop.create_future(), on_progress, on_input, declared)
+            return self._exchange(pending, body, head, timeout_s)
+
+        result = await send(self._first_inputs(inputs))
+        if self._wants_input(method, result, inputs):
+            return await self._run_input_rounds(method, result, send, on_input, declared)
+        return result
+
+    async def call_tool(
+        self,
+        name: str,
+        arguments: Raw,
+        *,
+        meta: Raw | None = None,
+        timeout_s: float | None = None,
+        on_progress: OnProgress | None = None,
+        on_input: OnInput | None = None,
+        capabilities: Raw | None = None,
+        on_spilled: OnSpilled | None = None,
+        inputs: Raw | None = None,
+    ) -> Raw:
+        """Calls a tool with exactly these arguments and returns the whole `CallToolResult`, undecoded.
+
+        With `on_spilled` a result that is too large for memory is given to it as a file, and `{}` is returned.
+        """
+        # The arguments are spliced in as they came: decoding and encoding them would cost more than the whole call.
+        fixed = b'{"name":%b,"arguments":%b' % (jsonrpc.quote(name), jsonrpc.single_line(arguments))
+        declared = None if capabilities is None else capability_names(capabilities)
+
+        def send(inputs: Raw | None) -> Awaitable[Raw]:
+            number = next(self._numbers)
+            written = self._meta.write(self._modern, number if on_progress else None, meta, capabilities)
+            further = b"" if inputs is None else b"," + bytes(inputs)[1:-1]
+            body = fixed + (b"," + written if written else b"") + further + b"}"
+            head = RequestHead("tools/call", name, self._parameter_headers(name, arguments))
+            future = self._loop.create_future()
+            pending = PendingRequest(number, "tools/call", future, on_progress, on_input, declared, on_spilled)
+            return self._exchange(pending, body, head, timeout_s)
+
+        first_inputs = self._first_inputs(inputs)
+        try:
+            result = await send(first_inputs)
+        except RemoteError as error:
+            if error.rpc_code != jsonrpc.HEADER_MISMATCH or not self._mirrors or name in self._headers:
+                raise
+            # The server wants parameters in headers and refused before doing anything; its list says which.
+            await self.list_tools()
+            result = await send(first_inputs)
+        if self._wants_input("tools/call", result, inputs):
+            return await self._run_input_rounds("tools/call", result, send, on_input, declared)
+        return result
+
+    async def notify(self, method: str, params: Raw | None = None) -> None:
+        self._dispatcher.check_open(method)
+        body = None if params is None else jsonrpc.single_line(params)
+        self._transport.post(jsonrpc.notification_message(method, body))
+        await self._transport.drain()
+
+    def wait_for(self, method: str, params: bytes, *, quiet: bool = False) -> Coroutine[Any, Any, Raw]:
+        """A request of the handshake itself or of a subscription, which may take as long as it likes."""
+        pending = PendingRequest(self.next_number(), method, self._loop.create_future())
+        return self._exchange(pending, params, RequestHead(method), NO_TIMEOUT, quiet=quiet)
+
+    async def _exchange(
+        self, pending: PendingRequest, params: bytes, head: RequestHead, timeout_s: float | None, *, quiet: bool = False
+    ) -> Raw:
+        """Sends one message and waits for its answer. `quiet`: no cancellation is sent to the server."""
+        dispatcher, transport = self._dispatcher, self._transport
+        number, method, future = pending.number, pending.method, pending.future
+        dispatcher.check_open(method)
+        limit = self._options.request_timeout_s if timeout_s is None else timeout_s
+        dispatcher.pending[number] = pending
+        deadline = self._deadlines.start(limit, pending.expire) if limit != NO_TIMEOUT else None
+        try:
+            if transport.congested:
+                await _wait_for_room(transport, future)
+            transport.start(pending, jsonrpc.request_message(number, method, params), head)
+            return await future
+        except asyncio.CancelledError:
+            self._abandon(pending, "the caller cancelled it", quiet)
+            raise
+        except ServerTimeout:
+            self._abandon(pending, "it took too long", quiet)
+            raise ServerTimeout(
+                f"the server did not answer {method} within {limit:g} seconds",
+                next_action="ask for less, try again, or allow more time for this server",
+            ) from None
+        finally:
+            if deadline is not None:
+                deadline.stop()
+            dispatcher.pending.pop(number, None)
+            transport.finish(pending)
+
+    def _abandon(self, pending: PendingRequest, reason: str, quiet: bool) -> None:
+        if self.closed:
+            return
+        abandoned = self._dispatcher.abandoned
+        # A server that never answers must not fill the memory: it then costs a line of noise for each late answer.
+        if len(abandoned) >= _MAX_ABANDONED:
+            abandoned.clear()
+        abandoned.add(pending.number)
+        if not quiet:
+            self._transport.abandon(pending, reason)
+
+    def _first_inputs(self, inputs: Raw | None) -> Raw | None:
+        """The members that are sent with the first message of a request."""
+        return inputs if self._modern and inputs is not None and bytes(inputs) != b"{}" else None
+
+    def _wants_input(self, method: str, result: Raw, inputs: Raw | None) -> bool:
+        """Whether a modern server may ask for input with this result, and we answer it ourselves."""
+        if inputs is not None or not self._modern or method not in INPUT_METHODS:
+            return False
+        return _may_require_input(result)
+
+    async def _run_input_rounds(
+        self, method: str, result: Raw, send: _SendRequest, on_input: OnInput | None, declared: frozenset[str] | None
+    ) -> Raw:
+        """Answers what a modern server asks for, and repeats the request until its result is complete."""
+        max_rounds = self._options.max_input_rounds
+        for round_number in range(max_rounds):
+            required = _parse_input_required(method, result)
+            if required is None:
+                return result
+            if not required.inputRequests:
+                if required.requestState is ABSENT:
+                    raise unreadable_answer(method, "it asks for input without saying which")
+                await asyncio.sleep(min(0.05 * 2**round_number, _MAX_ROUND_PAUSE_S) if round_number else 0)
+            questions = required.inputRequests.items()
+            answers = {key: await self._answer_input(question, on_input, declared) for key, question in questions}
+            members = {"inputResponses": Raw(encode(answers))} if answers else {}
+            if required.requestState is not ABSENT:
+                members["requestState"] = required.requestState
+            result = await send(Raw(encode(members)))
+        if _parse_input_required(method, result) is None:
+            return result
+        raise ProtocolViolation(
+            f"the server asked for input {max_rounds} times during one {method}",
+            next_action="report this to the author of the server",
+        )
+
+    async def _answer_input(
+        self, question: "_InputRequest", on_input: OnInput | None, declared: frozenset[str] | None
+    ) -> Raw:
+        answer = on_input or self._dispatcher.handlers.on_request
+        if answer is None or not self._dispatcher.may_ask(question.method, declared):
+            raise input_unavailable(question.method)
+        return Raw(single_line(await answer(question.method, question.params)))
+
+    def _name(self, method: str, params: Raw | None) -> str | None:
+        key = NAME_PARAMETERS.get(method)
+        if key is None or params is None or not self._mirrors:
+            return None
+        value = parse_object(params).get(key)
+        return jsonrpc.parse_string(value) if value is not None else None
+
+    @property
+    def _mirrors(self) -> bool:
+        return self._modern and self._transport.mirrors_parameters
+
+    def _parameter_headers(self, name: str, arguments: Raw) -> dict[str, str]:
+        return self._headers.for_call(name, arguments) if self._mirrors else NO_HEADERS
+
+    async def list_tools(self) -> ToolList:
+        """All tools, every page, each as it was sent."""
+        tools = await tool_list.list_tools(self.request, self._options, self.capabilities)
+        return self._headers.update(tools) if self._mirrors else tools
+
+    @property
+    def unwatched(self) -> str:
+        """Why a server that announces changes of its tools refused to; empty where it did not."""
+        return self._tools_subscription.refused
+
+    def watch_tools(self) -> None:
+        """Asks a modern server to announce changes of its tools. A legacy server does so unasked."""
+        if self._modern and tool_list.announces_tool_changes(self.capabilities):
+            self._tools_subscription.start()
+
+    def subscribe(self, notifications: bytes, changed: tuple[str, ...] = ()) -> "_Subscription":
+        """Asks a modern server for these notifications until `stop`. `changed`: those to emit after a gap."""
+        subscription = _Subscription(self, self._dispatcher, notifications, changed)
+        self._subscriptions = [other for other in self._subscriptions if not other.stopped]
+        self._subscriptions.append(subscription)
+        subscription.start()
+        return subscription
+
+    def next_number(self) -> int:
+        return next(self._numbers)
+
+    def modern_params(self, rest: bytes) -> bytes:
+        """Parameters of a request of the handshake itself or of a subscription, with the modern `_meta`."""
+        return insert_members(Raw(rest), self._meta.write(True, None, None, None))
+
+    def opened(self) -> None:
+        """From now on the handlers are notified when the connection is lost."""
+        self._dispatcher.announce_loss = True
+        self._transport.opened()
+
+    async def abort(self) -> None:
+        """Ends it at once, after a handshake that failed or was given up."""
+        self._dispatcher.announce_loss = False
+        self._transport.kill()
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Ends the connection and every process behind it. Bounded in time, may be called twice, never raises."""
+        self._dispatcher.announce_loss = False
+        self._dispatcher.lose("it was closed on purpose", _closed_on_purpose)
+        for subscription in (self._tools_subscription, *self._subscriptions):
+            subscription.stop()
+        await self._transport.aclose()
 
 
-class Subscription:
-    """Runs in a task of its own. A subscription that was lost may have missed a change, so one is told."""
+class _Subscription:
+    """Listens for notifications of a modern server: one long request, made again when it ends."""
 
     def __init__(
-        self,
-        connection: _Listened,
-        notifications: bytes = b'{"toolsListChanged":true}',
-        changed: tuple[str, ...] = (TOOLS_CHANGED,),
+        self, connection: Connection, dispatcher: Dispatcher, notifications: bytes, changed: tuple[str, ...]
     ) -> None:
         self._connection = connection
+        self._dispatcher = dispatcher
         self._params = b'{"notifications":%b}' % notifications
         self._changed = changed
         self._task: asyncio.Task[None] | None = None
+        # The server's message when it refused.
         self.refused = ""
-        """What the server said when it refused."""
 
     def start(self) -> None:
         if self._task is None:
@@ -77,308 +340,59 @@ class Subscription:
         pause = _FIRST_PAUSE_S
         loop = asyncio.get_running_loop()
         while not self._connection.closed:
-            began = loop.time()
+            start = loop.time()
             if not await self._listen():
                 return
-            pause = _FIRST_PAUSE_S if loop.time() - began > _MAX_PAUSE_S else min(pause * 2, _MAX_PAUSE_S)
+            pause = _FIRST_PAUSE_S if loop.time() - start > _MAX_PAUSE_S else min(pause * 2, _MAX_PAUSE_S)
             await asyncio.sleep(pause)
+            # A change may have happened while nobody listened.
             for method in self._changed:
-                self._connection.told(method, Raw(b"{}"))
+                self._dispatcher.notify(self._dispatcher.handlers.on_notification, method, Raw(b"{}"))
 
     async def _listen(self) -> bool:
         """One subscription to its end. False: another would end the same way."""
-        params = self._connection.modern_params(self._params)
+        connection = self._connection
         try:
-            await self._connection.exchange(
-                self._connection.next_number(), _LISTEN, params, RequestHead(_LISTEN), timeout_s=NO_TIMEOUT
-            )
+            await connection.wait_for(_LISTEN, connection.modern_params(self._params))
         except RemoteError as error:
             self.refused = error.message
-            self._connection.noise(f"it refuses to tell of changes: {error.message}")
+            self._dispatcher.noise(f"it refuses to tell of changes: {error.message}")
             return False
         except UpstreamError:
-            return not self._connection.closed
+            return not connection.closed
         return True
 
 
-_MAX_ABANDONED = 1000
-"""How many abandoned requests are remembered, so that a late answer is not taken for noise."""
+class _InputRequest(Struct):
+    method: str
+    params: Raw = Raw(b"{}")
 
 
-class Connection:
-    """Made by `connect`. `info` and `capabilities` are the server's."""
-
-    def __init__(self, channel: Transport, peer: Dispatcher, options: WireOptions) -> None:
-        self.info = ServerInfo()
-        self.capabilities = Raw(b"{}")
-        self._channel = channel
-        self._peer = peer
-        self._options = options
-        self._meta = MetaWriter(options)
-        self._numbers = itertools.count(1)
-        self._loop = asyncio.get_running_loop()
-        self._deadlines = Deadlines()
-        self._modern = False
-        self._headers = ParameterHeaders()
-        self._watch = Subscription(self)
-        self._watches: list[Subscription] = []
-
-    @property
-    def pid(self) -> int | None:
-        """The process it runs in, where we started one."""
-        return self._channel.pid
-
-    @property
-    def closed(self) -> bool:
-        return self._peer.closed is not None
-
-    def settle(self, info: ServerInfo, capabilities: Raw, era: Era) -> None:
-        """The handshake found out what is there."""
-        self.info = info
-        self.capabilities = capabilities.copy()
-        self._modern = era == "modern"
-        self._channel.settle(era, info.protocol_version)
-
-    # --- requests
-
-    async def request(
-        self,
-        method: str,
-        params: Raw | None = None,
-        *,
-        timeout_s: float | None = None,
-        on_progress: OnProgress | None = None,
-        on_input: OnInput | None = None,
-        capabilities: Raw | None = None,
-        inputs: Raw | None = None,
-    ) -> Raw:
-        """Sends a request and gives back its `result`, undecoded.
-
-        `capabilities` are those of the caller it is made for, where it is not this client itself. With `inputs` a
-        modern server's wish for input comes back as it is, and these members go with the request: see `Call.inputs`.
-        """
-        rest, extra = split_meta(params)
-        head = RequestHead(method, self._name(method, params))
-        able = None if capabilities is None else capability_names(capabilities)
-
-        def once(answered: Raw | None) -> Awaitable[Raw]:
-            number = next(self._numbers)
-            meta = self._meta.write(self._modern, number if on_progress else None, extra, capabilities)
-            body = insert_meta(asking.merge_members(rest, answered), meta)
-            return self.exchange(
-                number, method, body, head, timeout_s=timeout_s, on_progress=on_progress, on_input=on_input, able=able
-            )
-
-        result = await once(self._brought(inputs))
-        if self._asks(method, result, inputs):
-            return await self._rounds(method, result, once, on_input, able)
-        return result
-
-    async def call_tool(
-        self,
-        name: str,
-        arguments: Raw,
-        *,
-        meta: Raw | None = None,
-        timeout_s: float | None = None,
-        on_progress: OnProgress | None = None,
-        on_input: OnInput | None = None,
-        capabilities: Raw | None = None,
-        on_spilled: OnSpilled | None = None,
-        inputs: Raw | None = None,
-    ) -> Raw:
-        """Calls a tool with exactly these arguments; the whole `CallToolResult` comes back undecoded.
-
-        With `on_spilled` an answer that is too large to be held is given to it as a file, and `{}` comes back.
-        """
-        fixed = b'{"name":%b,"arguments":%b' % (jsonrpc.quote(name), jsonrpc.single_line(arguments))
-        able = None if capabilities is None else capability_names(capabilities)
-
-        def once(answered: Raw | None) -> Awaitable[Raw]:
-            number = next(self._numbers)
-            written = self._meta.write(self._modern, number if on_progress else None, meta, capabilities)
-            body = fixed + (b',"_meta":' + written if written else b"") + asking.append_members(answered) + b"}"
-            head = RequestHead("tools/call", name, self._mirrored(name, arguments))
-            return self.exchange(
-                number,
-                "tools/call",
-                body,
-                head,
-                timeout_s=timeout_s,
-                on_progress=on_progress,
-                on_input=on_input,
-                on_spilled=on_spilled,
-                able=able,
-            )
-
-        brought = self._brought(inputs)
-        try:
-            result = await once(brought)
-        except RemoteError as error:
-            if error.rpc_code != jsonrpc.HEADER_MISMATCH or not self._mirrors or name in self._headers:
-                raise
-            # The server wants parameters in headers and refused before doing anything; its list says which.
-            await self.list_tools()
-            result = await once(brought)
-        if self._asks("tools/call", result, inputs):
-            return await self._rounds("tools/call", result, once, on_input, able)
-        return result
-
-    async def notify(self, method: str, params: Raw | None = None) -> None:
-        self._peer.check_open(method)
-        self._channel.post(
-            jsonrpc.notification_message(method, None if params is None else jsonrpc.single_line(params))
-        )
-        await self._channel.drain()
-
-    async def exchange(
-        self,
-        number: int,
-        method: str,
-        params: bytes,
-        head: RequestHead,
-        *,
-        timeout_s: float | None = None,
-        on_progress: OnProgress | None = None,
-        on_input: OnInput | None = None,
-        on_spilled: OnSpilled | None = None,
-        able: frozenset[str] | None = None,
-        quiet: bool = False,
-    ) -> Raw:
-        """One message there and its answer back. `quiet`: the server is not told when nobody waits any more."""
-        peer, channel = self._peer, self._channel
-        peer.check_open(method)
-        limit = self._options.request_timeout_s if timeout_s is None else timeout_s
-        pending = PendingRequest(number, method, self._loop.create_future(), on_progress, on_input, able=able)
-        pending.on_spilled = on_spilled
-        peer.pending[number] = pending
-        deadline = self._deadlines.start(limit, pending.expire) if limit != NO_TIMEOUT else None
-        try:
-            if channel.congested:
-                await _wait_for_room(channel, pending.future)
-            channel.start(pending, jsonrpc.request_message(number, method, params), head)
-            return await pending.future
-        except asyncio.CancelledError:
-            self._abandon(pending, "the caller cancelled it", quiet)
-            raise
-        except ServerTimeout:
-            self._abandon(pending, "it took too long", quiet)
-            raise _timed_out(method, limit) from None
-        finally:
-            if deadline is not None:
-                deadline.stop()
-            peer.pending.pop(number, None)
-            channel.finish(pending)
-
-    def _abandon(self, pending: PendingRequest, reason: str, quiet: bool) -> None:
-        if self.closed:
-            return
-        if len(self._peer.abandoned) >= _MAX_ABANDONED:
-            self._peer.abandoned.clear()
-        self._peer.abandoned.add(pending.number)
-        if not quiet:
-            self._channel.abandon(pending, reason)
-
-    def _brought(self, inputs: Raw | None) -> Raw | None:
-        """What goes with the first message of a request."""
-        return inputs if self._modern and inputs is not None and bytes(inputs) != b"{}" else None
-
-    def _asks(self, method: str, result: Raw, inputs: Raw | None) -> bool:
-        """Whether a modern server may ask for input with this result, and that is not passed on."""
-        if inputs is not None or not self._modern or method not in asking.INPUT_METHODS:
-            return False
-        return asking.may_require_input(result)
-
-    async def _rounds(
-        self, method: str, result: Raw, once: asking.SendRequest, on_input: OnInput | None, able: frozenset[str] | None
-    ) -> Raw:
-        """Repeats a modern request with the answers to what the server asked for."""
-
-        def who(wanted: str) -> OnInput | None:
-            if not self._peer.may_ask(wanted, able):
-                return None
-            return on_input or self._peer.handlers.on_request
-
-        return await asking.run_input_rounds(method, result, once, who, self._options.max_input_rounds)
-
-    def _name(self, method: str, params: Raw | None) -> str | None:
-        key = NAME_PARAMETERS.get(method)
-        if key is None or params is None or not self._mirrors:
-            return None
-        value = parse_object(params).get(key)
-        return jsonrpc.parse_string(value) if value is not None else None
-
-    @property
-    def _mirrors(self) -> bool:
-        return self._modern and self._channel.mirrors_parameters
-
-    def _mirrored(self, name: str, arguments: Raw) -> dict[str, str]:
-        return self._headers.of(name, arguments) if self._mirrors else NO_HEADERS
-
-    # --- tools
-
-    async def list_tools(self) -> ToolList:
-        """All tools, every page, each as it was sent."""
-        found = await listing.list_tools(self.request, self._options, self.capabilities)
-        return self._headers.learn(found) if self._mirrors else found
-
-    @property
-    def unwatched(self) -> str:
-        """Why a server that offers to tell changes of its tools does not; nothing where it does, or never offered."""
-        return self._watch.refused
-
-    def watch_tools(self) -> None:
-        """Asks a modern server to tell when its tools change. A legacy server does so unasked."""
-        if self._modern and listing.announces_tool_changes(self.capabilities):
-            self._watch.start()
-
-    def subscribe(self, notifications: bytes, changed: tuple[str, ...] = ()) -> Subscription:
-        """Asks a modern server for these notifications until `stop`. `changed` is told when some may be missing."""
-        watch = Subscription(self, notifications, changed)
-        self._watches = [one for one in self._watches if not one.stopped]
-        self._watches.append(watch)
-        watch.start()
-        return watch
-
-    def next_number(self) -> int:
-        return next(self._numbers)
-
-    def modern_params(self, rest: bytes) -> bytes:
-        """Parameters of a request of the handshake itself or of a subscription, with the modern `_meta`."""
-        return insert_meta(Raw(rest), self._meta.write(True, None, None, None))
-
-    def told(self, method: str, params: Raw) -> None:
-        """Tells the handlers of a notification that we made ourselves."""
-        self._peer.tell(self._peer.handlers.on_notification, method, params)
-
-    def noise(self, text: str) -> None:
-        self._peer.noise(text)
-
-    # --- the end
-
-    def opened(self) -> None:
-        """From now on the loss of the connection is told to the handlers."""
-        self._peer.announce_loss = True
-        self._channel.opened()
-
-    async def abort(self) -> None:
-        """Ends it at once, after a handshake that failed or was given up."""
-        self._peer.announce_loss = False
-        self._channel.kill()
-        await self.aclose()
-
-    async def aclose(self) -> None:
-        """Ends the connection and every process behind it. Bounded in time, may be called twice, never raises."""
-        self._peer.announce_loss = False
-        self._peer.lose("it was closed on purpose", _closed_on_purpose)
-        for watch in (self._watch, *self._watches):
-            watch.stop()
-        await self._channel.aclose()
+class _InputRequired(Struct):
+    resultType: str = "complete"  # noqa: N815 - the protocol's spelling
+    inputRequests: dict[str, _InputRequest] = field(default_factory=dict)  # noqa: N815 - as above
+    requestState: Raw = ABSENT  # noqa: N815 - as above
 
 
-async def _wait_for_room(channel: Transport, answer: "asyncio.Future[Raw]") -> None:
+def _may_require_input(result: Raw) -> bool:
+    """Whether a result may ask for input, told without decoding it."""
+    text = bytes(result)
+    return trailing_members(text).get(b"resultType") != b'"complete"' and b"input_required" in text
+
+
+def _parse_input_required(method: str, result: Raw) -> _InputRequired | None:
+    if not _may_require_input(result):
+        return None
+    try:
+        required = msgspec.json.decode(result, type=_InputRequired)
+    except DECODE_ERRORS as error:
+        raise unreadable_answer(method, f"its wish for input is malformed ({error})") from error
+    return required if required.resultType == "input_required" else None
+
+
+async def _wait_for_room(transport: Transport, answer: "asyncio.Future[Raw]") -> None:
     """Waits for room to send, but no longer than somebody waits for the answer."""
-    room = asyncio.ensure_future(channel.drain())
+    room = asyncio.ensure_future(transport.drain())
     try:
         both: set[asyncio.Future[None] | asyncio.Future[Raw]] = {room, answer}
         await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
@@ -386,13 +400,6 @@ async def _wait_for_room(channel: Transport, answer: "asyncio.Future[Raw]") -> N
         room.cancel()
     if answer.done():
         answer.result()
-
-
-def _timed_out(method: str, limit: float) -> ServerTimeout:
-    return ServerTimeout(
-        f"the server did not answer {method} within {limit:g} seconds",
-        next_action="ask for less, try again, or allow more time for this server",
-    )
 
 
 def _closed_on_purpose(doing: str) -> UpstreamError:

@@ -1,56 +1,56 @@
-"""Many deadlines of few lengths on one timer each: what nearly always ends in time should cost next to nothing.
+"""Deadlines that are nearly always met: those of one length share one timer of the event loop.
 
-A timer of the event loop for every request would cost as much as writing the request. Above: `connection.py`, and
-`calls.bounding`.
+A timer for every request would cost as much as writing the request. Above: `connection.py`, and
+`calls.pipeline`.
 """
 
 import asyncio
 from collections.abc import Callable
 
+# Event loops count in milliseconds: a deadline that is nearer than this is there.
 _EARLY_S = 0.001
-"""Event loops count in milliseconds: a deadline that is nearer than this is there."""
 
 
 class _Deadline:
-    """One that runs. `stop` ends it; whoever does not is told."""
+    """A running deadline. Unless `stop` is called in time, it calls `expire`."""
 
-    __slots__ = ("_line", "at", "expire")
+    __slots__ = ("_queue", "at", "expire")
 
-    def __init__(self, line: "_Queue", at: float, expire: Callable[[], None]) -> None:
-        self._line = line
+    def __init__(self, queue: "_Queue", at: float, expire: Callable[[], None]) -> None:
+        self._queue = queue
         self.at = at
         self.expire = expire
 
     def stop(self) -> None:
-        self._line.waiting.pop(self, None)
+        self._queue.waiting.pop(self, None)
 
 
 class Deadlines:
     """The deadlines of one event loop."""
 
     def __init__(self) -> None:
-        self._lines: dict[float, _Queue] = {}
+        self._queues: dict[float, _Queue] = {}
 
     def start(self, seconds: float, expire: Callable[[], None]) -> _Deadline:
         """Calls `expire` once after so many seconds, unless it was stopped before."""
-        line = self._lines.get(seconds)
-        if line is None:
-            line = self._lines[seconds] = _Queue(self._lines, seconds)
-        return line.add(expire)
+        queue = self._queues.get(seconds)
+        if queue is None:
+            queue = self._queues[seconds] = _Queue(self._queues, seconds)
+        return queue.add(expire)
 
 
 class _Queue:
     """Deadlines of one length: the first one in is the first one due, so that one timer does for all."""
 
-    __slots__ = ("_lines", "_loop", "_seconds", "_timer", "waiting")
+    __slots__ = ("_loop", "_queues", "_seconds", "_timer", "waiting")
 
-    def __init__(self, lines: "dict[float, _Queue]", seconds: float) -> None:
-        self._lines = lines
+    def __init__(self, queues: "dict[float, _Queue]", seconds: float) -> None:
+        self._queues = queues
         self._seconds = seconds
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
+        # In the order of their times.
         self.waiting: dict[_Deadline, None] = {}
-        """In the order of their times."""
 
     def add(self, expire: Callable[[], None]) -> _Deadline:
         deadline = _Deadline(self, self._loop.time() + self._seconds, expire)
@@ -69,4 +69,5 @@ class _Queue:
                 return
             del self.waiting[deadline]
             deadline.expire()
-        self._lines.pop(self._seconds, None)
+        # A timeout may be any float: an empty queue is dropped, or they would pile up.
+        self._queues.pop(self._seconds, None)

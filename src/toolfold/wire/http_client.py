@@ -1,7 +1,7 @@
 """One origin over HTTP: requests that carry the target's headers there and nowhere else.
 
 `httpx2` is imported with the first HTTP server. Redirects are followed within the origin only, and no error shows a
-header or more of the address than its origin. Above: `http.py`, `http_events.py`.
+header or more of the address than its origin. Above: `http.py`.
 """
 
 import contextlib
@@ -14,12 +14,15 @@ from typing import TYPE_CHECKING
 from toolfold.errors import ProtocolViolation, ServerClosed, ServerUnavailable, UpstreamError
 from toolfold.wire.jsonrpc import ABSENT, DECODE_ERRORS, parse_envelope, remote_error
 from toolfold.wire.spill import Spill, SpillPolicy
+from toolfold.wire.sse import Event, SseParser
 from toolfold.wire.types import HttpTarget, WireOptions
 
 if TYPE_CHECKING:
     import ssl
 
     import httpx2
+
+__all__ = ["is_loopback"]
 
 _MAX_REDIRECTS = 5
 _ERROR_BODY_BYTES = 65536
@@ -58,10 +61,13 @@ class HttpClient:
             raise _bad_address()
         self.origin = f"{self.url.scheme}://{self.url.netloc.decode('ascii', 'replace')}"
         self._client = httpx2.AsyncClient(
+            # Loading the certificates costs time and memory: plain http does without.
             verify=_no_certificates() if self.url.scheme == "http" else True,
             timeout=httpx2.Timeout(None, connect=options.start_timeout_s),
             limits=httpx2.Limits(max_connections=None, max_keepalive_connections=16, keepalive_expiry=30),
+            # We follow them ourselves, within the origin: the headers may hold secrets.
             follow_redirects=False,
+            # A proxy of the environment cannot reach a server on this machine.
             trust_env=not is_loopback(self.url.host),
         )
 
@@ -103,6 +109,7 @@ class HttpClient:
                 return response
             await response.aclose()
             target = url.join(response.headers["location"])
+            # Any other status turns a POST into a GET without a body, which is not the same request.
             keeps = method == "GET" or response.status_code in {307, 308}
             if not keeps or not self.same_origin(target):
                 raise self._redirected(target)
@@ -114,13 +121,28 @@ class HttpClient:
         here = self.url
         if (here.scheme, here.host, here.port) == (other.scheme, other.host, other.port):
             return True
+        # A server may redirect to TLS; the other way round would send the headers in the clear.
         upgraded = (here.scheme, here.port, other.scheme, other.port) == ("http", None, "https", None)
         return upgraded and here.host == other.host
 
+    async def events(
+        self, response: "httpx2.Response", limit: int, policy: SpillPolicy | None = None
+    ) -> AsyncIterator[Event]:
+        """The events of a stream; raises `ServerClosed` where it breaks off. Their spills are the caller's to close."""
+        import httpx2
+
+        parser = SseParser(limit, policy)
+        try:
+            async for chunk in response.aiter_bytes():
+                for event in parser.feed(chunk):
+                    yield event
+        except httpx2.RequestError as error:
+            raise self.cut_off(str(error)) from None
+        finally:
+            parser.close()
+
     async def aclose(self) -> None:
         await self._client.aclose()
-
-    # --- errors
 
     def _unreachable(self, reason: str) -> ServerUnavailable:
         return ServerUnavailable(
@@ -153,6 +175,7 @@ class HttpClient:
             message = None
         if message is not None and message.error is not ABSENT and bytes(message.error) != b"null":
             error = remote_error(message.error)
+            # Without a code, the body of a 401 is some proxy's page: the status says more.
             if error.rpc_code or response.status_code not in {401, 403}:
                 return error
         return self._by_status(response.status_code)
@@ -182,14 +205,11 @@ def is_loopback(host: str | None) -> bool:
 
 
 async def read_body(response: "httpx2.Response", limit: int) -> bytes:
-    """The whole body; raises `TooLarge` as soon as it is over the limit."""
-    parts, size = [], 0
-    async for part in response.aiter_bytes():
-        size += len(part)
-        if size > limit:
-            raise BodyTooLarge
-        parts.append(part)
-    return b"".join(parts)
+    """The whole body; raises `BodyTooLarge` as soon as it is over the limit."""
+    body = await read_prefix(response, limit + 1)
+    if len(body) > limit:
+        raise BodyTooLarge
+    return body
 
 
 async def read_prefix(response: "httpx2.Response", most: int) -> bytes:
@@ -204,36 +224,40 @@ async def read_prefix(response: "httpx2.Response", most: int) -> bytes:
 
 
 async def read_message(
-    response: "httpx2.Response", limit: int, spiller: SpillPolicy | None, rewrite: _Rewrite | None = None
+    response: "httpx2.Response", limit: int, policy: SpillPolicy | None, rewrite: _Rewrite | None = None
 ) -> bytes | Spill:
-    """The same for a message; one that is too large to be held goes to a file, where there is a place for it.
+    """The same for a message; one that is too large for memory goes to a file where there is a policy for it.
 
-    With `rewrite` the file holds what that makes of the pieces; it is called with nothing at the end.
+    With `rewrite` the file holds what it returns for each piece; it is called with nothing at the end.
     """
-    if spiller is None:
+    if policy is None:
         return await read_body(response, limit)
-    parts: list[bytes] = []
-    size, spill = 0, None
+    pieces = response.aiter_bytes()
+    parts, size = [], 0
+    async for part in pieces:
+        parts.append(part)
+        size += len(part)
+        if size > policy.threshold:
+            return await _spill_body(pieces, parts, policy, rewrite or bytes)
+    return b"".join(parts)
+
+
+async def _spill_body(
+    pieces: AsyncIterator[bytes], parts: list[bytes], policy: SpillPolicy, rewrite: _Rewrite
+) -> Spill:
+    spill = policy.open(map(rewrite, filter(None, parts)))
     try:
-        async for part in response.aiter_bytes():
-            if not part:
-                continue
-            size += len(part)
-            if spill is not None:
-                spill.write(part if rewrite is None else rewrite(part))
-                if spill.size > spiller.most:
-                    return spill
-                continue
-            parts.append(part)
-            if size > spiller.threshold:
-                spill, parts = spiller.open(parts if rewrite is None else map(rewrite, parts)), []
-        if spill is not None and rewrite is not None:
-            spill.write(rewrite(b""))
+        async for part in pieces:
+            # An empty piece would tell `rewrite` that the body is over.
+            if part:
+                spill.write(rewrite(part))
+            if spill.size > policy.most:
+                return spill
+        spill.write(rewrite(b""))
     except BaseException:
-        if spill is not None:
-            spill.close()
+        spill.close()
         raise
-    return spill if spill is not None else b"".join(parts)
+    return spill
 
 
 def content_type(response: "httpx2.Response") -> str:

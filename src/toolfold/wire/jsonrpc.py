@@ -1,7 +1,7 @@
-"""JSON-RPC messages: read the envelope and no more, write by joining bytes.
+"""JSON-RPC messages: parses the envelope and no more, writes by joining bytes.
 
-What is inside `params`, `result` and `error` stays undecoded. A line that is not quite a message is given to
-`salvage.py`. Above: `peer.py` and the transports.
+What is inside `params`, `result` and `error` stays undecoded. What is not quite a message goes to `repair.py`. Above:
+`dispatcher.py`, `serving/` and the transports.
 """
 
 from functools import lru_cache
@@ -12,13 +12,13 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 
 from toolfold.errors import RemoteError
 
+__all__ = ["DECODE_ERRORS", "HEADER_MISMATCH", "INVALID_PARAMS", "METHOD_NOT_FOUND", "encode", "parse_number"]
+
+# A text in pieces: joining large ones would copy them.
 Parts = tuple[bytes | memoryview, ...]
-"""A text in pieces: joining large ones would copy them."""
 
+# Stands for a member that the message does not have.
 ABSENT = Raw(b"")
-"""Stands for a member that the message does not have."""
-
-_NULL = Raw(b"null")
 
 PARSE_ERROR = -32700
 INVALID_REQUEST = -32600
@@ -31,9 +31,9 @@ UNSUPPORTED_VERSION = -32022
 
 _MESSAGE_LIMIT = 2000
 
+# A client says the same of itself with every request. What is no longer than this is read once and remembered, so that
+# nobody can fill the memory with it.
 CACHEABLE_BYTES = 4096
-"""A client says the same of itself with every request. What is no longer than this is read once and remembered, so that
-nobody can fill the memory with it."""
 
 _NEXT_ACTIONS = {
     INVALID_PARAMS: "correct the arguments, and call again",
@@ -43,8 +43,8 @@ _NEXT_ACTIONS = {
     HEADER_MISMATCH: "connect again; if it stays, a proxy on the way changes headers",
 }
 
+# What reading bytes that are no proper JSON may raise.
 DECODE_ERRORS = (msgspec.MsgspecError, UnicodeError, RecursionError)
-"""What reading bytes that are no proper JSON may raise."""
 
 
 class Envelope(Struct, gc=False):
@@ -58,12 +58,12 @@ class Envelope(Struct, gc=False):
     error: Raw = ABSENT
 
 
-def is_message(found: Envelope) -> bool:
+def is_message(parsed: Envelope) -> bool:
     """Whether an object is a request, a notification or an answer: logs written to stdout are often JSON, too."""
-    if found.method is not UNSET:
+    if parsed.method is not UNSET:
         return True
-    return found.id is not UNSET and (
-        found.result is not ABSENT or found.error is not ABSENT or found.jsonrpc is not ABSENT
+    return parsed.id is not UNSET and (
+        parsed.result is not ABSENT or parsed.error is not ABSENT or parsed.jsonrpc is not ABSENT
     )
 
 
@@ -81,8 +81,8 @@ _envelope = msgspec.json.Decoder(Envelope)
 _error = msgspec.json.Decoder(_Error)
 _cancelled = msgspec.json.Decoder(_Cancelled)
 
+# Bytes to an `Envelope`; raises one of `DECODE_ERRORS`.
 parse_envelope = _envelope.decode
-"""Bytes to an `Envelope`; raises one of `UNREADABLE`."""
 
 encode = msgspec.json.Encoder().encode
 
@@ -147,12 +147,9 @@ def result_parts(identifier: object, result: Parts) -> Parts:
     return b'{"jsonrpc":"2.0","id":%b,"result":' % _identifier(identifier), *result, b"}"
 
 
-def error_message(identifier: object, code: int, text: str) -> bytes:
-    return error_message_of(identifier, encode({"code": code, "message": text}))
-
-
-def error_message_of(identifier: object, error: bytes) -> bytes:
-    return b'{"jsonrpc":"2.0","id":%b,"error":%b}' % (_identifier(identifier), error)
+def error_message(identifier: object, code: int, text: str, data: Any = None) -> bytes:
+    error = {"code": code, "message": text} | ({"data": data} if data is not None else {})
+    return b'{"jsonrpc":"2.0","id":%b,"error":%b}' % (_identifier(identifier), encode(error))
 
 
 def _identifier(identifier: object) -> bytes:
@@ -171,12 +168,12 @@ def single_line(raw: Raw | bytes) -> bytes:
 def remote_error(error: Raw) -> RemoteError:
     """A server's error, read leniently: members may be missing, of the wrong kind, or the whole may be a string."""
     try:
-        found = _error.decode(error)
+        parsed = _error.decode(error)
     except DECODE_ERRORS:
-        found = _lenient_error(error)
-    message = found.message or "the server gave no reason"
+        parsed = _lenient_error(error)
+    message = parsed.message or "the server gave no reason"
     return RemoteError(
-        message[:_MESSAGE_LIMIT], rpc_code=found.code, data=found.data, next_action=_NEXT_ACTIONS.get(found.code, "")
+        message[:_MESSAGE_LIMIT], rpc_code=parsed.code, data=parsed.data, next_action=_NEXT_ACTIONS.get(parsed.code, "")
     )
 
 

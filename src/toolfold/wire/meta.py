@@ -16,14 +16,14 @@ PROTOCOL_VERSION_KEY = META_PREFIX + "protocolVersion"
 CLIENT_INFO_KEY = META_PREFIX + "clientInfo"
 SERVER_INFO_KEY = META_PREFIX + "serverInfo"
 CLIENT_CAPABILITIES_KEY = META_PREFIX + "clientCapabilities"
+# What a caller's own `_meta` cannot set: it is true of this client only.
 _RESERVED = frozenset({PROTOCOL_VERSION_KEY, CLIENT_INFO_KEY, CLIENT_CAPABILITIES_KEY, "progressToken"})
-"""What a caller's own `_meta` cannot set: it is true of this client only."""
 
 _members = msgspec.json.Decoder(dict[str, Raw])
 
 
 def parse_object(raw: Raw | bytes) -> dict[str, Raw]:
-    """The members of a JSON object, each undecoded. Anything else is the caller's mistake."""
+    """The members of a JSON object, each undecoded. Anything else is the caller's error."""
     try:
         return _members.decode(raw)
     except DECODE_ERRORS as error:
@@ -43,21 +43,22 @@ class MetaWriter:
             CLIENT_CAPABILITIES_KEY.encode(),
         )
         self._capabilities = single_line(options.capabilities)
-        self._constant = b"{" + self._base + self._capabilities + b"}"
-        self._remembered = lru_cache(maxsize=64)(self._written)
+        self._default = b'"_meta":{' + self._base + self._capabilities + b"}"
+        self._cached = lru_cache(maxsize=64)(self._build)
 
     def write(self, modern: bool, token: int | None, extra: Raw | None, capabilities: Raw | None) -> bytes:
-        """The object, or nothing where none is needed."""
+        """`_meta` as a member of an object, or nothing where none is needed."""
         if token is None:
             if extra is None and capabilities is None:
-                return self._constant if modern else b""
-            own = b"" if extra is None else bytes(extra)
-            able = b"" if capabilities is None else bytes(capabilities)
-            if len(own) + len(able) <= CACHEABLE_BYTES:
-                return self._remembered(modern, own or None, able or None)
-        return self._written(modern, extra, capabilities, token)
+                return self._default if modern else b""
+            caller_meta = b"" if extra is None else bytes(extra)
+            declared = b"" if capabilities is None else bytes(capabilities)
+            # Longer ones are not cached, so that a caller cannot fill the memory.
+            if len(caller_meta) + len(declared) <= CACHEABLE_BYTES:
+                return self._cached(modern, caller_meta or None, declared or None)
+        return self._build(modern, extra, capabilities, token)
 
-    def _written(
+    def _build(
         self, modern: bool, extra: Raw | bytes | None, capabilities: Raw | bytes | None, token: int | None = None
     ) -> bytes:
         parts = []
@@ -71,18 +72,19 @@ class MetaWriter:
                 for key, value in parse_object(extra).items()
                 if key not in _RESERVED
             ]
-        return b"{" + b",".join(parts) + b"}" if parts else b""
+        return b'"_meta":{' + b",".join(parts) + b"}" if parts else b""
 
 
-def insert_meta(params: Raw | None, meta: bytes) -> bytes:
-    """`params` with this `_meta`."""
+def insert_members(params: Raw | None, *members: bytes) -> bytes:
+    """`params` with these members before its own; empty ones count for nothing."""
     text = single_line(params).strip() if params is not None else b"{}"
-    if not meta:
+    written = b",".join(filter(None, members))
+    if not written:
         return text
     if text[:1] != b"{":
         raise ValueError("the parameters of a request must be a JSON object")
     rest = text[1:].lstrip()
-    return b'{"_meta":%b%b%b' % (meta, b"" if rest.startswith(b"}") else b",", rest)
+    return b"{%b%b%b" % (written, b"" if rest.startswith(b"}") else b",", rest)
 
 
 def split_meta(params: Raw | None) -> tuple[Raw | None, Raw | None]:
@@ -92,6 +94,6 @@ def split_meta(params: Raw | None) -> tuple[Raw | None, Raw | None]:
     text = bytes(params)
     if b"meta" not in text and b"\\u" not in text:
         return params, None
-    found = parse_object(params)
-    extra = found.pop("_meta", None)
-    return (Raw(encode(found)), extra) if extra is not None else (params, None)
+    members = parse_object(params)
+    extra = members.pop("_meta", None)
+    return (Raw(encode(members)), extra) if extra is not None else (params, None)

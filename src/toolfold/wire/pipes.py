@@ -1,6 +1,7 @@
-"""Reading and writing pipes straight through the event loop, without a stream or transport object in between.
+"""Pipes read and written straight through the event loop, without a stream object in between, and split into lines.
 
-Works the same on asyncio and uvloop. Above: `stdio.py`.
+Works the same on asyncio and uvloop, in time linear in the bytes, whatever the size of a line and of its pieces. What a
+line means is not known here. Above: `stdio.py` of either side. Below: `spill.py`.
 """
 
 import asyncio
@@ -11,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from toolfold.wire.spill import EDGE_BYTES, Spill, SpillPolicy
+from toolfold.wire.spill import Edges, Spill, SpillPolicy
 
 _READ_SIZE = 1 << 16
 _MAX_READ_SIZE = 1 << 20
@@ -54,6 +55,7 @@ class PipeReader:
 
     def drain(self) -> None:
         """Takes what lies in the pipe now, but never more than one pipe holds: a writer may still be at it."""
+        # 32 reads of 64 KiB are more than a pipe can hold.
         for _ in range(32):
             try:
                 data = os.read(self._descriptor, _READ_SIZE) if self._open else b""
@@ -89,12 +91,11 @@ class PipeWriter:
     async def empty(self) -> None:
         """Waits until everything was taken."""
         while self._open and self._waiting:
-            if self._drained is None:
-                self._drained = self._loop.create_future()
-            await asyncio.shield(self._drained)
+            await self._released()
 
     def write(self, data: bytes) -> None:
         if self._open:
+            # Most messages fit the pipe: one system call, no task and no buffer.
             written = 0 if self._waiting else self._try(os.write, data, len(data))
             if written < len(data):
                 self._keep((data,), written)
@@ -138,6 +139,7 @@ class PipeWriter:
             if written < len(data):
                 self._waiting.appendleft(data[written:])
                 break
+        # A broken pipe reports everything as written, which `close` has subtracted already.
         self._size = max(self._size, 0)
         if not self._waiting and self._open:
             self._loop.remove_writer(self._descriptor)
@@ -152,9 +154,12 @@ class PipeWriter:
     async def drain(self) -> None:
         """Waits while more than a megabyte waits to be taken."""
         if self._open and self.congested:
-            if self._drained is None:
-                self._drained = self._loop.create_future()
-            await asyncio.shield(self._drained)
+            await self._released()
+
+    async def _released(self) -> None:
+        if self._drained is None:
+            self._drained = self._loop.create_future()
+        await asyncio.shield(self._drained)
 
     def close(self) -> None:
         if self._open:
@@ -166,35 +171,31 @@ class PipeWriter:
             self._release()
 
 
-# --- Bytes from a pipe to lines, in time linear in the bytes, whatever the size of a line and of the pieces.
-
-
 class LineFramer:
     """Feed it pieces; it gives each whole line to `on_line` and the edges of each oversized one to `on_oversized`.
 
-    With a `spiller` those go to `on_spilled` instead, whole.
+    With a `policy` those go to `on_spilled` instead, whole.
     """
 
     def __init__(
         self,
         max_bytes: int,
         on_line: Callable[[bytes], None],
-        on_oversized: Callable[[bytes, bytes, int], None],
+        on_oversized: Callable[[Edges], None],
         *,
-        spiller: SpillPolicy | None = None,
+        policy: SpillPolicy | None = None,
         on_spilled: Callable[[Spill], None] | None = None,
     ) -> None:
-        self._max = max_bytes if spiller is None else spiller.threshold
-        self._spiller = spiller
+        self._max = max_bytes if policy is None else policy.threshold
+        self._policy = policy
         self._on_spilled = on_spilled
         self._spill: Spill | None = None
         self._on_line = on_line
         self._on_oversized = on_oversized
         self._parts: list[bytes] = []
         self._size = 0
-        self._head = b""
-        self._tail = b""
-        self._skipping = False
+        # Of a line that is too large and goes nowhere.
+        self._skipped: Edges | None = None
 
     def feed(self, data: bytes) -> None:
         start = 0
@@ -206,7 +207,7 @@ class LineFramer:
 
     def rest(self) -> bytes:
         """The pipe ended: what came after the last newline."""
-        parts, self._parts, self._size, self._skipping = self._parts, [], 0, False
+        parts, self._parts, self._size, self._skipped = self._parts, [], 0, None
         return b"".join(parts)
 
     def rest_spilled(self) -> Spill | None:
@@ -220,14 +221,13 @@ class LineFramer:
                 self._on_line(rest)
             return
         self._keep(rest)
-        parts, size, self._parts, self._size = self._parts, self._size, [], 0
+        parts, self._parts, self._size = self._parts, [], 0
         if self._spill is not None and self._on_spilled is not None:
             spill, self._spill = self._spill, None
             self._on_spilled(spill)
-        elif self._skipping:
-            self._skipping = False
-            head, tail, self._head, self._tail = self._head, self._tail, b"", b""
-            self._on_oversized(head, tail, size)
+        elif self._skipped is not None:
+            skipped, self._skipped = self._skipped, None
+            self._on_oversized(skipped)
         else:
             self._on_line(b"".join(parts))
 
@@ -236,34 +236,17 @@ class LineFramer:
         if self._spill is not None:
             self._spill.write(piece)
             return
-        if self._skipping:
-            self._tail = (self._tail + piece[-EDGE_BYTES:])[-EDGE_BYTES:]
+        if self._skipped is not None:
+            self._skipped.add(piece)
             return
+        # Pieces are joined once at the end: adding to one bytes object would be quadratic.
         self._parts.append(piece)
         if self._size <= self._max:
             return
-        if self._spiller is not None:
-            self._spill = self._spiller.open(self._parts)
+        if self._policy is not None:
+            self._spill = self._policy.open(self._parts)
         else:
-            self._skipping = True
-            self._head = _first_bytes(self._parts, EDGE_BYTES)
-            self._tail = _last_bytes(self._parts, EDGE_BYTES)
+            self._skipped = Edges()
+            for part in self._parts:
+                self._skipped.add(part)
         self._parts = []
-
-
-def _first_bytes(parts: list[bytes], size: int) -> bytes:
-    taken = b""
-    for part in parts:
-        taken += part[: size - len(taken)]
-        if len(taken) >= size:
-            break
-    return taken
-
-
-def _last_bytes(parts: list[bytes], size: int) -> bytes:
-    taken = b""
-    for part in reversed(parts):
-        taken = part[-(size - len(taken)) :] + taken
-        if len(taken) >= size:
-            break
-    return taken

@@ -1,7 +1,7 @@
-"""A server's process: started with a small environment in a session of its own, watched, and ended without a rest.
+"""A server's process: started with a small environment in a session of its own, watched, and ended with its children.
 
-It knows signals, groups and descriptors, and nothing of messages. Above: `stdio.py`. Below: `guard.py`, which sees to
-it that nothing outlives us even when we are killed.
+It knows signals, groups and descriptors, and nothing of messages. Above: `stdio.py`. Below: `reaper.py`, which ends
+the servers when this process is killed. One reaper serves the whole process; one that was killed is replaced.
 """
 
 import asyncio
@@ -18,15 +18,13 @@ from pathlib import Path
 
 from toolfold.config.install_hints import install_hint
 from toolfold.errors import ServerUnavailable
-from toolfold.wire import reaper as guardian
+from toolfold.wire import reaper
 from toolfold.wire.reaper import OWNER_VARIABLE, kill_tagged
 from toolfold.wire.types import StdioTarget
 
-# --- Our side of the guardian: it is started with the first stdio server, and told of each process group.
-
 
 class _ReaperClient:
-    """Registers process groups with the guardian of this process."""
+    """Starts the reaper of this process with its first server, and registers process groups with it."""
 
     def __init__(self) -> None:
         self.owner = secrets.token_hex(8)
@@ -37,7 +35,7 @@ class _ReaperClient:
         self._count = 0
 
     def tag(self) -> str:
-        """A value for the tag variable, of which no other server has the like. The guardian stands from here on."""
+        """A unique value for the owner variable of one server. The reaper runs from here on."""
         with self._lock:
             self._count += 1
             if self._pipe is None:
@@ -47,22 +45,19 @@ class _ReaperClient:
     def add(self, group: int) -> None:
         with self._lock:
             self._groups.add(group)
-            if not self._tell(f"+{group}\n"):
+            if not self._send(f"+{group}\n"):
                 self._start()
 
     def remove(self, group: int) -> None:
         with self._lock:
             self._groups.discard(group)
-            self._tell(f"-{group}\n")
+            self._send(f"-{group}\n")
 
-    def _tell(self, text: str) -> bool:
-        if self._pipe is None:
-            return False
+    def _send(self, text: str) -> bool:
         try:
-            os.write(self._pipe, text.encode())
+            return self._pipe is not None and os.write(self._pipe, text.encode()) >= 0
         except OSError:
             return False
-        return True
 
     def _start(self) -> None:
         if self._pipe is not None:
@@ -71,7 +66,7 @@ class _ReaperClient:
             with contextlib.suppress(OSError):
                 os.waitpid(self._pid, os.WNOHANG)
         reading, self._pipe = os.pipe()
-        script = str(Path(guardian.__file__).resolve())
+        script = str(Path(reaper.__file__).resolve())
         null = os.devnull
         try:
             self._pid = os.posix_spawn(
@@ -86,22 +81,23 @@ class _ReaperClient:
             )
         finally:
             os.close(reading)
-        self._tell("".join(f"+{group}\n" for group in self._groups))
+        self._send("".join(f"+{group}\n" for group in self._groups))
 
 
 _reapers: dict[int, _ReaperClient] = {}
 
 
 def _reaper() -> _ReaperClient:
-    """The guard of this process, made on first use; a forked child gets its own."""
+    """The client of this process, created on first use."""
     pid = os.getpid()
-    found = _reapers.get(pid)
-    if found is None:
+    # A forked child must not write to its parent's reaper, which would kill the child's servers with the parent.
+    if pid not in _reapers:
         _reapers.clear()
-        found = _reapers[pid] = _ReaperClient()
-    return found
+        _reapers[pid] = _ReaperClient()
+    return _reapers[pid]
 
 
+# What a server gets of our environment. Anything else may be a secret, and is given only by the configuration.
 _INHERITED = frozenset(
     {
         *("HOME", "LANG", "LANGUAGE", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER"),
@@ -109,21 +105,20 @@ _INHERITED = frozenset(
         *("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_RUNTIME_DIR", "XDG_STATE_HOME"),
     }
 )
-"""What a server gets of our environment. Anything else may be a secret, and is given only by the configuration."""
 
 
 def _environment(extra: dict[str, str]) -> dict[str, str]:
     """The safe part of our own environment, and the target's on top."""
-    kept = {
+    inherited = {
         name: value
         for name, value in os.environ.items()
         if (name in _INHERITED or name.startswith("LC_")) and not value.startswith("()")
     }
-    return kept | extra
+    return inherited | extra
 
 
 class ServerProcess:
-    """One started server and all that it starts. `on_exit` is told once, in the event loop."""
+    """One started server and all that it starts. `on_exit` is called once, in the event loop."""
 
     def __init__(self, target: StdioTarget, on_exit: Callable[[], None]) -> None:
         self._loop = asyncio.get_running_loop()
@@ -177,7 +172,7 @@ class ServerProcess:
             self._kill(signal.SIGKILL)
 
     async def end(self, grace_s: float) -> None:
-        """Waits for the end, which closing stdin asked for; helps with SIGTERM, then with SIGKILL."""
+        """Waits for the end, which closing stdin asks for; then sends SIGTERM, then SIGKILL."""
         try:
             for number in (None, signal.SIGTERM, signal.SIGKILL):
                 if number is not None:
@@ -210,13 +205,13 @@ def _find_command(target: StdioTarget, env: dict[str, str]) -> str:
     command = target.command
     if target.cwd is not None and "/" in command and not Path(command).is_absolute():
         command = str(Path(target.cwd) / command)
-    found = shutil.which(command, path=env.get("PATH"))
-    if found is None:
+    path = shutil.which(command, path=env.get("PATH"))
+    if path is None:
         raise ServerUnavailable(
             f"the command {target.command!r} was not found",
             next_action=install_hint(command),
         )
-    return str(Path(found).absolute())
+    return str(Path(path).absolute())
 
 
 def _start(target: StdioTarget, command: str, env: dict[str, str]) -> tuple[subprocess.Popen[bytes], int, int, int]:

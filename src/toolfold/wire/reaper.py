@@ -1,9 +1,9 @@
-"""The guardian: a tiny process that ends what toolfold started, should toolfold itself be killed.
+"""The reaper: a tiny process that ends the servers toolfold started when toolfold itself is killed.
 
-It runs as a script of its own (`python -I -S guardian.py OWNER PARENT`), uses the standard library only, and reads
+It runs as a script of its own (`python -I -S reaper.py OWNER PARENT`), uses the standard library only, and reads
 lines from stdin: `+GROUP` registers a process group, `-GROUP` forgets it. When the pipe closes or its parent is gone,
 it ends every registered group and, on Linux, every process whose environment carries `TOOLFOLD_OWNER=OWNER…`, also
-those that made a session of their own. `guard.py` is its other side, and `process.py` uses `sweep` from here.
+those in a session of their own. `process.py` starts it and uses `kill_tagged` itself.
 """
 
 import os
@@ -19,33 +19,34 @@ _PROC = "/proc"
 
 def _tagged(owner: str) -> list[int]:
     """The processes whose environment says that `owner` started them. Empty where there is no `/proc`."""
-    wanted = (b"\0" + f"{OWNER_VARIABLE}={owner}".encode(), f"{OWNER_VARIABLE}={owner}".encode())
+    needles = (b"\0" + f"{OWNER_VARIABLE}={owner}".encode(), f"{OWNER_VARIABLE}={owner}".encode())
     try:
         names = os.listdir(_PROC)  # noqa: PTH208 - pathlib would double the size of this process
     except OSError:
         return []
-    return [int(name) for name in names if name.isdigit() and int(name) != os.getpid() and _carries(name, wanted)]
+    return [int(name) for name in names if name.isdigit() and int(name) != os.getpid() and _carries(name, needles)]
 
 
-def _carries(pid: str, wanted: tuple[bytes, bytes]) -> bool:
+def _carries(pid: str, needles: tuple[bytes, bytes]) -> bool:
     try:
         with open(f"{_PROC}/{pid}/environ", "rb") as file:  # noqa: PTH123 - as above
             environment = file.read()
     except OSError:
         return False
-    return wanted[0] in environment or environment.startswith(wanted[1])
+    return needles[0] in environment or environment.startswith(needles[1])
 
 
 def _signal_tagged(owner: str, number: int = signal.SIGKILL) -> int:
     """Signals every process that carries the tag, and says how many there were."""
-    found = _tagged(owner)
-    for pid in found:
+    pids = _tagged(owner)
+    for pid in pids:
         _signal(os.kill, pid, number)
-    return len(found)
+    return len(pids)
 
 
 def kill_tagged(owner: str) -> None:
-    """Kills until two looks in a row find nothing: a process may fork, or be between two programs, while we look."""
+    """Kills every process with the tag, until two scans in a row find none."""
+    # A process may fork, or be between two programs (its environment is empty then), while it is scanned for.
     quiet = 0
     for _ in range(200):
         quiet = 0 if _signal_tagged(owner) else quiet + 1

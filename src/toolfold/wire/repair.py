@@ -1,6 +1,6 @@
-"""What to make of bytes that are not quite a JSON-RPC message: noise before or after it, batches, broken JSON.
+"""Repairs bytes that are not quite a JSON-RPC message: noise before or after it, batches, broken JSON, odd ids.
 
-Nothing here is on the way of a proper message. Above: the transports; below: `jsonrpc.py`.
+No proper message passes through here. Above: the transports; below: `jsonrpc.py`, `spill.py`.
 """
 
 import codecs
@@ -10,26 +10,24 @@ import re
 import msgspec
 from msgspec import Raw, Struct
 
+from toolfold.text import truncate
 from toolfold.wire.jsonrpc import ABSENT, DECODE_ERRORS, Envelope, is_message, parse_envelope
+from toolfold.wire.spill import EDGE_BYTES, Edges
 
+# How much of a noisy line is shown.
 _MAX_EXCERPT = 200
-"""How much of a noisy line is shown."""
 
+# How many places of a noisy line are tried as the beginning of a message; 3 in a long one, to stay linear.
 _MAX_STARTS = 32
-"""How many places of a noisy line are tried as the beginning of a message; 3 in a long one, to stay linear."""
 
 _LONG_LINE = 1 << 18
 
 _PIECE = 1 << 20
 _ANSI = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
-_HEAD_ID = re.compile(rb'^[^{]{0,64}\{\s*(?:"jsonrpc"\s*:\s*"[^"]*"\s*,\s*)?"id"\s*:\s*("?)(\d{1,18})\1\s*[,}]')
-_TAIL_ID = re.compile(rb'[,{]\s*"id"\s*:\s*("?)(\d{1,18})\1\s*(?:,\s*"jsonrpc"\s*:\s*"[^"]*"\s*)?\}\s*$')
-_METHOD = re.compile(rb'^[^{]{0,64}\{(?:\s*"(?:jsonrpc|id)"\s*:\s*(?:"[^"]*"|\d+|null)\s*,)*\s*"method"\s*:')
-_RESULT = re.compile(rb'^\s*\{(?:\s*"(?:jsonrpc|id)"\s*:\s*(?:"[^"]*"|\d+)\s*,)*\s*"result"\s*:\s*\{')
 
 
-class Repaired(Struct, frozen=True):
-    """The messages that were found, the rest as text, and the number of a request whose answer is beyond reading."""
+class _Repaired(Struct, frozen=True):
+    """The messages in a line, the rest as text, and the id of a request whose answer cannot be read."""
 
     messages: tuple[Envelope, ...] = ()
     noise: str = ""
@@ -38,9 +36,9 @@ class Repaired(Struct, frozen=True):
 
 def shorten(text: bytes) -> str:
     """Noise as one printable line."""
-    shown = _ANSI.sub(b"", text[: _MAX_EXCERPT * 4]).decode("utf-8", "replace")
-    shown = "".join(character if character.isprintable() else " " for character in shown).strip()
-    return shown if len(shown) <= _MAX_EXCERPT else shown[:_MAX_EXCERPT] + "…"
+    printable = _ANSI.sub(b"", text[: _MAX_EXCERPT * 4]).decode("utf-8", "replace")
+    printable = "".join(character if character.isprintable() else " " for character in printable).strip()
+    return truncate(printable, _MAX_EXCERPT)
 
 
 def replace_invalid_utf8(text: bytes) -> bytes:
@@ -58,38 +56,20 @@ def replace_invalid_utf8(text: bytes) -> bytes:
     return text
 
 
-def begins_as_result(head: bytes) -> bool:
-    """Whether a message begins as an answer that is no error."""
-    return _RESULT.match(head) is not None
-
-
-def begins_as_request(head: bytes) -> bool:
-    """Whether a message begins as a request or a notification."""
-    return _METHOD.match(head) is not None
-
-
-def id_from_edges(head: bytes, tail: bytes) -> int | None:
-    """The id of an answer of which only the beginning and the end are known. Requests and notifications have none."""
-    if _METHOD.match(head):
-        return None
-    found = _HEAD_ID.match(head) or _TAIL_ID.search(tail)
-    return int(found[2]) if found else None
-
-
-def repair(line: bytes) -> Repaired:
+def repair(line: bytes) -> _Repaired:
     """Reads a line that is no message as it stands."""
     batch = _batch(line)
     if batch is not None:
         return batch
     text = _ANSI.sub(b"", line.removeprefix(codecs.BOM_UTF8)).replace(b"\x00", b"").strip()
     if not text:
-        return Repaired()
+        return _Repaired()
     messages, rest = _embedded(text)
-    broken = None if messages else id_from_edges(text[:4096], text[-4096:])
-    return Repaired(tuple(messages), shorten(rest), broken)
+    broken = None if messages else Edges(text[:EDGE_BYTES], text[-EDGE_BYTES:]).number
+    return _Repaired(tuple(messages), shorten(rest), broken)
 
 
-def _batch(line: bytes) -> Repaired | None:
+def _batch(line: bytes) -> _Repaired | None:
     """A JSON-RPC batch, which one version of the protocol allowed."""
     if not line.lstrip().startswith(b"["):
         return None
@@ -98,15 +78,15 @@ def _batch(line: bytes) -> Repaired | None:
     except DECODE_ERRORS:
         return None
     messages = [message for part in parts if (message := _message(bytes(part))) is not None]
-    return Repaired(tuple(messages), "" if len(messages) == len(parts) else shorten(line))
+    return _Repaired(tuple(messages), "" if len(messages) == len(parts) else shorten(line))
 
 
 def _message(text: bytes) -> Envelope | None:
     try:
-        found = parse_envelope(text)
+        message = parse_envelope(text)
     except DECODE_ERRORS:
         return _message_with_odd_id(text)
-    return found if is_message(found) else None
+    return message if is_message(message) else None
 
 
 class _OddId(Struct):
@@ -118,7 +98,7 @@ class _OddId(Struct):
 
 
 def _message_with_odd_id(text: bytes) -> Envelope | None:
-    """A message whose id or method is of no allowed kind: an answer to nobody, kept so that it can be told."""
+    """A message whose id or method is of no allowed kind: an answer to nobody, returned so that it can be reported."""
     try:
         odd = msgspec.json.decode(text, type=_OddId)
     except DECODE_ERRORS:
@@ -142,13 +122,13 @@ def _embedded(text: bytes) -> tuple[list[Envelope], bytes]:
         if start < 0:
             break
         end = _object_end(decoded, start)
-        found = _message(decoded[start:end].encode()) if end else None
-        if found is None:
+        message = _message(decoded[start:end].encode()) if end else None
+        if message is None:
             noise.append(decoded[position : start + 1])
             position = start + 1
         else:
             noise.append(decoded[position:start])
-            messages.append(found)
+            messages.append(message)
             position = end
     noise.append(decoded[position:])
     return messages, "".join(noise).encode().strip()

@@ -1,12 +1,13 @@
-"""Messages that are too large to be held: they go to a file that has no name, piece by piece, as they arrive.
+"""Messages that are too large for memory: they go to a file that has no name, piece by piece, as they arrive.
 
-The file lies in the folder for outputs and is gone with the last one who has it open, so a crash leaves nothing. What
-the message says is not looked at here, only its beginning and end are kept at hand. Above: `framing.py`, `sse.py` and
-the HTTP transports write; `peer.py` decides what becomes of it.
+The file is in the folder for outputs and vanishes when it is closed, so a crash leaves nothing. The message is not
+parsed here, only its beginning and end are held. Above: `pipes.py`, `sse.py` and
+`http_client.py` write; `dispatcher.py` decides what becomes of it.
 """
 
 import errno
 import os
+import re
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
@@ -17,8 +18,13 @@ from msgspec import Struct
 from toolfold.errors import FrameTooLarge, OutputFull, ToolfoldError
 from toolfold.wire.types import WireOptions
 
+# How much of a message is kept at either end, to tell which request it answers.
 EDGE_BYTES = 4096
-"""How much of a message is kept at either end, to tell which request it answers."""
+
+_HEAD_ID = re.compile(rb'^[^{]{0,64}\{\s*(?:"jsonrpc"\s*:\s*"[^"]*"\s*,\s*)?"id"\s*:\s*("?)(\d{1,18})\1\s*[,}]')
+_TAIL_ID = re.compile(rb'[,{]\s*"id"\s*:\s*("?)(\d{1,18})\1\s*(?:,\s*"jsonrpc"\s*:\s*"[^"]*"\s*)?\}\s*$')
+_METHOD = re.compile(rb'^[^{]{0,64}\{(?:\s*"(?:jsonrpc|id)"\s*:\s*(?:"[^"]*"|\d+|null)\s*,)*\s*"method"\s*:')
+_RESULT = re.compile(rb'^\s*\{(?:\s*"(?:jsonrpc|id)"\s*:\s*(?:"[^"]*"|\d+)\s*,)*\s*"result"\s*:\s*\{')
 
 DISK_FULL_ERRNOS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
@@ -46,37 +52,65 @@ class SpillPolicy(Struct, frozen=True):
         return spill
 
 
-class Spill:
-    """One message on its way to a file. Writing never raises: what went wrong is told by `problem`.
+class Edges:
+    """The size of a message, its beginning and its end: what is known of one that is not held."""
 
-    Where the file cannot be written, a message that may be held is held after all.
-    """
+    def __init__(self, head: bytes = b"", tail: bytes = b"", size: int = 0) -> None:
+        self.head = head
+        self.tail = tail
+        self.size = size
 
-    def __init__(self, spiller: SpillPolicy) -> None:
-        self.spiller = spiller
-        self.size = 0
-        self.head = b""
-        self.tail = b""
-        self._file: BinaryIO | None = None
-        self._parts: list[bytes] | None = None
-        self._failed: OSError | None = None
-        try:
-            Path(spiller.directory).mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._file = tempfile.TemporaryFile(buffering=0, dir=spiller.directory)  # noqa: SIM115 - outlives this call
-        except OSError as error:
-            self._failed, self._parts = error, []
-
-    def write(self, piece: bytes) -> None:
+    def add(self, piece: bytes) -> None:
         self.size += len(piece)
         if len(self.head) < EDGE_BYTES:
             self.head += piece[: EDGE_BYTES - len(self.head)]
         self.tail = piece[-EDGE_BYTES:] if len(piece) >= EDGE_BYTES else (self.tail + piece)[-EDGE_BYTES:]
-        if self._file is not None and self.size > self.spiller.most:
+
+    @property
+    def is_request(self) -> bool:
+        """Whether it begins as a request or a notification."""
+        return _METHOD.match(self.head) is not None
+
+    @property
+    def is_result(self) -> bool:
+        """Whether it begins as an answer that is no error."""
+        return _RESULT.match(self.head) is not None
+
+    @property
+    def number(self) -> int | None:
+        """The id of an answer. Requests and notifications have none."""
+        match = None if self.is_request else _HEAD_ID.match(self.head) or _TAIL_ID.search(self.tail)
+        return int(match[2]) if match else None
+
+
+class Spill(Edges):
+    """One message on its way to a file. Writing never raises: `problem` says what went wrong.
+
+    Where the file cannot be written, a message that may be held is held after all.
+    """
+
+    def __init__(self, policy: SpillPolicy) -> None:
+        super().__init__()
+        self.policy = policy
+        self._file: BinaryIO | None = None
+        self._parts: list[bytes] | None = None
+        self._failed: OSError | None = None
+        try:
+            Path(policy.directory).mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._file = tempfile.TemporaryFile(buffering=0, dir=policy.directory)  # noqa: SIM115 - outlives this call
+        except OSError as error:
+            self._failed, self._parts = error, []
+
+    def write(self, piece: bytes) -> None:
+        self.add(piece)
+        if self._file is not None and self.size > self.policy.most:
             self.close()
         elif self._file is not None:
             self._to_file(self._file, piece)
         elif self._parts is not None:
-            self._parts = _with(self._parts, piece) if self.size <= self.spiller.held else None
+            self._parts.append(piece)
+            if self.size > self.policy.held:
+                self._parts = None
 
     def _to_file(self, file: BinaryIO, piece: bytes) -> None:
         start = self.size - len(piece)
@@ -86,7 +120,8 @@ class Spill:
                 view = view[os.write(file.fileno(), view) :]
         except OSError as error:
             self._failed = error
-            if self.size <= self.spiller.held:
+            if self.size <= self.policy.held:
+                # The disk is full, the memory is not: what was written is read back.
                 self._parts = [os.pread(file.fileno(), start, 0), piece]
             self.close()
 
@@ -97,7 +132,7 @@ class Spill:
     @property
     def is_readable(self) -> bool:
         """Whether it can be had in memory."""
-        return self.size <= self.spiller.held and (self._file is not None or self._parts is not None)
+        return self.size <= self.policy.held and (self._file is not None or self._parts is not None)
 
     def take(self) -> BinaryIO:
         """The file, from now on the caller's to close."""
@@ -122,21 +157,16 @@ class Spill:
     def problem(self, method: str) -> ToolfoldError:
         """Why there is no answer."""
         if self._failed is not None:
-            return storage_full(self._failed, self.spiller.directory)
-        if self.size > self.spiller.most:
+            return storage_full(self._failed, self.policy.directory)
+        if self.size > self.policy.most:
             return FrameTooLarge(
-                f"the answer to {method} was refused: {self.size} bytes, over the {self.spiller.most} that are stored",
+                f"the answer to {method} was refused: {self.size} bytes, over the {self.policy.most} that are stored",
                 next_action="ask for less at once, or raise `max_output_bytes`",
             )
         return FrameTooLarge(
-            f"the answer to {method} was refused: over {self.spiller.held} bytes, it had {self.size}",
+            f"the answer to {method} was refused: over {self.policy.held} bytes, it had {self.size}",
             next_action="ask for less at once, let it be stored and read it by its handle, or raise `max_frame_bytes`",
         )
-
-
-def _with(parts: list[bytes], piece: bytes) -> list[bytes]:
-    parts.append(piece)
-    return parts
 
 
 def storage_full(error: OSError, directory: str) -> OutputFull:

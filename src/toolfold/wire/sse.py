@@ -27,9 +27,9 @@ class Event(Struct, frozen=True):
 class SseParser:
     """Feed it bytes, take the events that are complete. Lines may end with LF, CR LF or CR."""
 
-    def __init__(self, max_bytes: int, spiller: SpillPolicy | None = None) -> None:
-        self._max = max_bytes if spiller is None else spiller.threshold
-        self._spiller = spiller
+    def __init__(self, max_bytes: int, policy: SpillPolicy | None = None) -> None:
+        self._max = max_bytes if policy is None else policy.threshold
+        self._policy = policy
         self._spill: Spill | None = None
         self._spilling = False
         self._partial: list[bytes] = []
@@ -44,7 +44,7 @@ class SseParser:
         self._id: str | None = None
         self._retry: int | None = None
         self._oversized = False
-        self._seen = False
+        self._has_data = False
         self._size = 0
         self._spill = None
 
@@ -55,6 +55,7 @@ class SseParser:
             self._spill = None
 
     def feed(self, chunk: bytes) -> Iterator[Event]:
+        # CR LF may be cut in two by the chunks.
         if self._after_cr and chunk.startswith(b"\n"):
             chunk = chunk[1:]
         self._after_cr = chunk.endswith(b"\r")
@@ -84,10 +85,10 @@ class SseParser:
     def _overflow(self, piece: bytes) -> bool:
         """The event got too large to be held: if its data makes it so, the data goes to a file from here on."""
         line = b"".join((*self._partial, piece))
-        if self._spiller is None or self._oversized:
+        if self._policy is None or self._oversized:
             return False
         if self._spill is None:
-            self._spill = self._spiller.open([b"\n".join(self._data)] if self._data else [])
+            self._spill = self._policy.open([b"\n".join(self._data)] if self._data else [])
         if not line.startswith(_DATA) or len(line) == len(_DATA):
             # Any other line may still be a short one; a long one says nothing that is needed.
             self._partial = [b":" if line.startswith(b":") or len(line) > self._max else line]
@@ -96,7 +97,7 @@ class SseParser:
             self._spill.write(b"\n")
         self._spill.write(line[len(_DATA) :].removeprefix(b" "))
         self._data, self._partial = [b""], []
-        self._seen = self._spilling = True
+        self._has_data = self._spilling = True
         return True
 
     def _line(self, rest: bytes) -> Event | None:
@@ -117,21 +118,25 @@ class SseParser:
 
     def _field(self, name: bytes, value: bytes) -> None:
         if name == b"data":
-            self._seen = True
-            if self._spill is not None:
-                self._spill.write(b"\n" + value if self._data else value)
-                self._data = [b""]
-            elif not self._oversized:
-                self._data.append(value)
+            self._add_data(value)
         elif name == b"event":
             self._name = value.decode("utf-8", "replace")
+        # The standard: an id with a NUL is ignored.
         elif name == b"id" and b"\0" not in value:
             self._id = value.decode("utf-8", "replace")
         elif name == b"retry" and value.isdigit() and len(value) < 9:
             self._retry = int(value)
 
+    def _add_data(self, value: bytes) -> None:
+        self._has_data = True
+        if self._spill is not None:
+            self._spill.write(b"\n" + value if self._data else value)
+            self._data = [b""]
+        elif not self._oversized:
+            self._data.append(value)
+
     def _finish(self) -> Event | None:
-        something = self._seen or self._oversized or self._id is not None or self._retry is not None
+        something = self._has_data or self._oversized or self._id is not None or self._retry is not None
         data = b"" if self._spill is not None else b"\n".join(self._data)
         event = Event(data, self._name, self._id, self._retry, self._oversized, self._spill)
         self._clear()

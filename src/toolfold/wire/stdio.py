@@ -1,6 +1,6 @@
 """The stdio transport: one server process, one message a line.
 
-Above: `eras.py` and `connection.py`. Below: `process.py`, `pipes.py`, `framing.py`.
+Above: `connect.py` and `connection.py`. Below: `process.py`, `pipes.py`.
 """
 
 import asyncio
@@ -8,32 +8,31 @@ import logging
 from collections import deque
 
 from toolfold.errors import ServerClosed, UpstreamError
-from toolfold.types import Era
 from toolfold.wire import jsonrpc
 from toolfold.wire.dispatcher import Dispatcher, PendingRequest
 from toolfold.wire.pipes import LineFramer, PipeReader, PipeWriter, enlarge_pipe
 from toolfold.wire.process import ServerProcess
 from toolfold.wire.repair import shorten
-from toolfold.wire.spill import Spill, SpillPolicy
-from toolfold.wire.transport import RequestHead
+from toolfold.wire.spill import Edges, Spill, SpillPolicy
+from toolfold.wire.transport import RequestHead, Transport
 from toolfold.wire.types import StdioTarget, WireOptions
 
 log = logging.getLogger("toolfold.wire")
 
 STDERR_LINES = 12
 _STDERR_LINE_BYTES = 4096
+# How long the exit code is waited for after the output ended, to tell a better reason.
 _EXIT_WAIT_S = 0.2
-"""How long the exit code is waited for after the output ended, to tell a better reason."""
 
 
-class StdioTransport:
+class StdioTransport(Transport):
     """Owns the process and its three pipes from the start to the end."""
 
-    mirrors_parameters = False
-
-    def __init__(self, target: StdioTarget, options: WireOptions, peer: Dispatcher, last_words: deque[str]) -> None:
+    def __init__(
+        self, target: StdioTarget, options: WireOptions, dispatcher: Dispatcher, last_words: deque[str]
+    ) -> None:
         self._loop = asyncio.get_running_loop()
-        self._peer = peer
+        self._dispatcher = dispatcher
         self._grace = options.close_grace_s
         self._limit = options.max_frame_bytes
         self._last_words = last_words
@@ -42,7 +41,7 @@ class StdioTransport:
         self._process = ServerProcess(target, self._exited)
         self._writer = PipeWriter(self._process.stdin, self._output_ended)
         self._lines = LineFramer(
-            self._limit, self._line, self._oversized, spiller=SpillPolicy.of(options), on_spilled=self._spilled
+            self._limit, self._line, self._oversized, policy=SpillPolicy.of(options), on_spilled=self._spilled
         )
         enlarge_pipe(self._process.stdout)
         self._stdout = PipeReader(self._process.stdout, self._lines.feed, self._output_ended)
@@ -60,34 +59,21 @@ class StdioTransport:
     def start(self, pending: PendingRequest, message: bytes, head: RequestHead) -> None:
         self._writer.write(message + b"\n")
 
-    def abandon(self, pending: PendingRequest, reason: str) -> None:
-        self.post(jsonrpc.cancelled_message(pending.number, reason))
-
-    def finish(self, pending: PendingRequest) -> None:
-        pass
-
     def post(self, message: bytes, /) -> None:
         self._writer.write(message + b"\n")
-
-    def settle(self, era: Era, version: str) -> None:
-        pass
-
-    def opened(self) -> None:
-        pass
 
     async def drain(self) -> None:
         await self._writer.drain()
 
-    # --- what arrives
-
     def _line(self, line: bytes) -> None:
         try:
-            self._peer.receive(line, self.post)
+            self._dispatcher.receive(line, self.post)
         except Exception:
             log.exception("a message of a server could not be handled")
 
     def _last_line(self) -> None:
         """A line that the end cut off is no answer; a whole one that only lacks its newline is."""
+        # Some servers end without the last newline.
         rest, spill = self._lines.rest(), self._lines.rest_spilled()
         if spill is not None and spill.tail.rstrip().endswith(b"}"):
             self._spilled(spill)
@@ -102,12 +88,12 @@ class StdioTransport:
     def _last_error_line(self) -> None:
         self._error_line(self._errors.rest())
 
-    def _oversized(self, head: bytes, tail: bytes, size: int) -> None:
-        self._peer.oversized(head, tail, size, self._limit)
+    def _oversized(self, edges: Edges) -> None:
+        self._dispatcher.oversized(edges, self._limit)
 
     def _spilled(self, spill: Spill) -> None:
         try:
-            self._peer.spilled(spill, self.post)
+            self._dispatcher.spilled(spill, self.post)
         except Exception:
             log.exception("a large message of a server could not be handled")
 
@@ -115,15 +101,14 @@ class StdioTransport:
         text = shorten(line)
         if text:
             self._last_words.append(text)
-            self._peer.tell(self._peer.handlers.on_stderr, line.decode("utf-8", "replace").rstrip("\r"))
+            self._dispatcher.notify(self._dispatcher.handlers.on_stderr, line.decode("utf-8", "replace").rstrip("\r"))
 
-    def _long_error_line(self, head: bytes, tail: bytes, size: int) -> None:
-        self._error_line(head)
-
-    # --- the end
+    def _long_error_line(self, edges: Edges) -> None:
+        self._error_line(edges.head)
 
     def _output_ended(self) -> None:
         self._last_line()
+        # The exit code comes a moment later and is the better reason.
         self._loop.call_later(_EXIT_WAIT_S, self._lost, "it closed its output")
 
     def _exited(self) -> None:
@@ -134,15 +119,15 @@ class StdioTransport:
         self._lost(_exit_reason(self._process.returncode))
 
     def _lost(self, reason: str) -> None:
-        if self._peer.closed is None:
-            self._peer.lose(reason, self.closed_error)
+        if self._dispatcher.closed is None:
+            self._dispatcher.lose(reason, self.closed_error)
         if self._closing is None:
             self._closing = self._loop.create_task(self._close())
 
     def closed_error(self, doing: str) -> UpstreamError:
         """What to raise for a request that the end of the server cut off."""
         return ServerClosed(
-            f"the server went away during {doing}: {self._peer.closed}{stderr_suffix(self._last_words)}",
+            f"the server went away during {doing}: {self._dispatcher.closed}{stderr_suffix(self._last_words)}",
             hints=tuple(self._last_words),
             next_action="look at its last words, then call again: it is started anew",
         )

@@ -1,9 +1,11 @@
-"""All tools of a server, page after page, each tool as the exact object that was sent.
+"""The list of tools of a server, page after page, each tool as the exact object that was sent.
 
-What cannot be a tool is left out and said; what is only slightly wrong is kept and said. Above: `connection.py`.
+An entry that cannot be a tool is left out, one that is only slightly wrong is not; both give a warning. Above:
+`connection.py`.
 """
 
 from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
@@ -13,6 +15,7 @@ from toolfold.wire.dispatcher import unreadable_answer
 from toolfold.wire.jsonrpc import ABSENT, DECODE_ERRORS, METHOD_NOT_FOUND, parse_string
 from toolfold.wire.types import ToolList, WireOptions
 
+_T = TypeVar("_T")
 _Request = Callable[[str, Raw | None], Awaitable[Raw]]
 
 
@@ -46,7 +49,7 @@ class _Pages:
         self.size = 0
 
     def add(self, result: Raw) -> bytes:
-        """Takes a page and gives back the cursor of the next, as JSON."""
+        """Adds a page; returns the cursor of the next, as JSON."""
         try:
             page = _page.decode(result)
             entries = _list.decode(page.tools) if page.tools is not ABSENT else None
@@ -57,8 +60,8 @@ class _Pages:
         for entry in entries:
             self._add_tool(entry)
         self.size += memoryview(result).nbytes
-        ttl = _parse_integer(page.ttlMs)
-        if ttl is not None and ttl >= 0:
+        ttl = _parse(page.ttlMs, int, -1)
+        if ttl >= 0:
             self.ttls.append(ttl)
         self.scopes.add(parse_string(page.cacheScope) or "private")
         return bytes(page.nextCursor)
@@ -76,9 +79,6 @@ class _Pages:
             self.warnings.append(f"the tool {tool.name!r} has no inputSchema")
         self.tools.append(entry)
 
-    def without_repeats(self) -> None:
-        self.tools = [Raw(text) for text in dict.fromkeys(bytes(tool) for tool in self.tools)]
-
     def result(self) -> ToolList:
         scope = "public" if self.scopes == {"public"} else "private"
         ttl = min(self.ttls) if self.ttls else None
@@ -87,50 +87,44 @@ class _Pages:
 
 async def list_tools(request: _Request, options: WireOptions, capabilities: Raw) -> ToolList:
     """Follows every `nextCursor`, but no cursor twice, and no more than `max_pages` or one frame's cap of bytes."""
-    reading = _Pages()
-    seen: set[bytes] = set()
+    pages = _Pages()
+    cursors: set[bytes] = set()
     cursor = b""
     for _ in range(options.max_pages):
         params = Raw(b'{"cursor":%b}' % cursor) if cursor else None
         try:
             result = await request("tools/list", params)
         except RemoteError as error:
-            if error.rpc_code == METHOD_NOT_FOUND and not seen and "tools" not in _capability_names(capabilities):
+            if (
+                error.rpc_code == METHOD_NOT_FOUND
+                and not cursors
+                and "tools" not in _parse(capabilities, dict[str, Raw], {})
+            ):
                 return ToolList(())
             raise
-        cursor = reading.add(result)
+        cursor = pages.add(result)
         if cursor in _END:
-            return reading.result()
-        if cursor in seen or reading.size > options.max_frame_bytes:
-            reading.warnings.append("the list of tools repeats its pages or has no end; what came so far was kept")
+            return pages.result()
+        # Some servers repeat a cursor for ever.
+        if cursor in cursors or pages.size > options.max_frame_bytes:
+            pages.warnings.append("the list of tools repeats its pages or has no end; what came so far was kept")
             break
-        seen.add(cursor)
+        cursors.add(cursor)
     else:
-        reading.warnings.append(f"the list of tools has more than {options.max_pages} pages; the rest was left out")
-    reading.without_repeats()
-    return reading.result()
+        pages.warnings.append(f"the list of tools has more than {options.max_pages} pages; the rest was left out")
+    pages.tools = list(map(Raw, dict.fromkeys(map(bytes, pages.tools))))
+    return pages.result()
 
 
 def announces_tool_changes(capabilities: Raw) -> bool:
     """Whether the server says that it tells when its tools change."""
-    tools = _parse_object(capabilities).get("tools")
+    tools = _parse(capabilities, dict[str, Any], {}).get("tools")
     return bool(isinstance(tools, dict) and tools.get("listChanged"))
 
 
-def _capability_names(capabilities: Raw) -> frozenset[str]:
-    return frozenset(_parse_object(capabilities))
-
-
-def _parse_object(raw: Raw) -> dict[str, object]:
+def _parse(raw: Raw, kind: type[_T], default: _T) -> _T:
+    """A value of that kind; the default where it is none."""
     try:
-        value = msgspec.json.decode(raw)
+        return msgspec.json.decode(raw, type=kind)
     except DECODE_ERRORS:
-        return {}
-    return value if isinstance(value, dict) else {}
-
-
-def _parse_integer(raw: Raw) -> int | None:
-    try:
-        return msgspec.json.decode(raw, type=int)
-    except DECODE_ERRORS:
-        return None
+        return default

@@ -9,41 +9,24 @@ from typing import BinaryIO
 from msgspec import Raw, Struct, field
 
 from toolfold import __version__
-from toolfold.types import OnInput, OnProgress
 
-__all__ = [
-    "LEGACY_VERSIONS",
-    "MODERN_VERSION",
-    "NO_TIMEOUT",
-    "PROMPTS_CHANGED",
-    "RESOURCES_CHANGED",
-    "TOOLS_CHANGED",
-    "Handlers",
-    "HttpTarget",
-    "OnInput",
-    "OnProgress",
-    "OnSpilled",
-    "StdioTarget",
-    "Target",
-    "ToolList",
-    "WireOptions",
-]
+__all__ = ["TOOLS_CHANGED"]
 
+# The first version without a handshake, and the only one of that era so far.
 MODERN_VERSION = "2026-07-28"
-"""The first version without a handshake, and the only one of that era so far."""
 
+# The handshake versions, newest first.
 LEGACY_VERSIONS = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
-"""The handshake versions, newest first."""
 
 TOOLS_CHANGED = "notifications/tools/list_changed"
 PROMPTS_CHANGED = "notifications/prompts/list_changed"
 RESOURCES_CHANGED = "notifications/resources/list_changed"
 
+# A time that never is up.
 NO_TIMEOUT = float("inf")
-"""A time that never is up."""
 
+# Given the file that holds a whole message, the caller's to close, where the answer was too large to be held.
 OnSpilled = Callable[[BinaryIO], None]
-"""Given the file that holds a whole message, the caller's to close, where the answer was too large to be held."""
 
 
 class StdioTarget(Struct, frozen=True):
@@ -68,46 +51,46 @@ Target = StdioTarget | HttpTarget
 class WireOptions(Struct, frozen=True, kw_only=True):
     """Limits, and how this client names itself."""
 
+    # A larger message is refused, and the connection lives on where that is possible.
     max_frame_bytes: int = 256 * 1024 * 1024
-    """A larger message is refused, and the connection lives on where that is possible."""
+    # Where a message that is too large to be held is put while it arrives; `None`: nowhere.
     spill_directory: str | None = None
-    """Where a message that is too large to be held is put while it arrives; `None`: nowhere."""
+    # A message over this size goes there.
     spill_bytes: int = 4 * 1024 * 1024
-    """A message over this size goes there."""
+    # How large the answer to a tool call may get that goes there and is not read back.
     max_output_bytes: int = 2 * 1024 * 1024 * 1024
-    """How large the answer to a tool call may get that goes there and is not read back."""
+    # For starting or reaching the server and the handshake together.
     start_timeout_s: float = 30.0
-    """For starting or reaching the server and the handshake together."""
     request_timeout_s: float = 60.0
+    # How long the era probe is waited for once the server is known to be awake (stdio) or was asked (HTTP).
     probe_timeout_s: float = 0.5
-    """How long the era probe is waited for once the server is known to be awake (stdio) or was asked (HTTP)."""
+    # How long a server may take to end by itself; the same again passes between SIGTERM and SIGKILL.
     close_grace_s: float = 2.0
-    """How long a server may take to end by itself; the same again passes between SIGTERM and SIGKILL."""
     client_name: str = "toolfold"
     client_version: str = __version__
+    # What this client declares that it can do. Nothing else is ever claimed.
     capabilities: Raw = Raw(b"{}")
-    """What this client declares that it can do. Nothing else is ever claimed."""
+    # What a legacy handshake declares instead, for a client that stands for several: a server asks there once, before
+    # it is known who will call. Each request then says for itself what its caller can answer.
     handshake: Raw | None = None
-    """What a legacy handshake declares instead, for a client that stands for several: a server asks there once, before
-    it is known who will call. Each request then says for itself what its caller can answer."""
     max_pages: int = 1000
+    # How often a modern server may answer one request with a wish for more input.
     max_input_rounds: int = 16
-    """How often a modern server may answer one request with a wish for more input."""
 
 
 class Handlers(Struct, frozen=True, kw_only=True):
     """Whom to tell what. They run in the event loop and must not block."""
 
+    # Every notification that belongs to no request: `(method, params)`.
     on_notification: Callable[[str, Raw], None] | None = None
-    """Every notification that belongs to no request: `(method, params)`."""
+    # What a server asks of the client outside a request that has its own `on_input`.
     on_request: Callable[[str, Raw], Awaitable[Raw]] | None = None
-    """What a server asks of the client outside a request that has its own `on_input`."""
+    # One line of a stdio server's stderr.
     on_stderr: Callable[[str], None] | None = None
-    """One line of a stdio server's stderr."""
+    # Something a server sent that is no usable message, shortened.
     on_noise: Callable[[str], None] | None = None
-    """Something a server sent that is no usable message, shortened."""
+    # The connection ended without `aclose()`: the reason.
     on_closed: Callable[[str], None] | None = None
-    """The connection ended without `aclose()`: the reason."""
 
 
 class ToolList(Struct, frozen=True):

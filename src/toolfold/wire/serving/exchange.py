@@ -1,13 +1,12 @@
-"""One request while it is answered: what it says, who asks, its notices, its questions to the client, and its end.
+"""One request while it is answered, its client, the application that answers it, and how a server describes itself.
 
-An application sees this and nothing of the transport. Its answer goes out through an outlet; a modern question ends the
-outlet and the exchange goes on with the next one, when the client comes back with answers. Above: `server.py`. Below:
-`asking.py`.
+An application sees an `Exchange` and nothing of the transport. Its answer goes to a sink; a modern question finishes
+the sink, and the exchange goes on with a new one when the client returns with answers. Above: `server.py`.
 """
 
 import asyncio
 from collections.abc import Mapping
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType, field
@@ -15,15 +14,60 @@ from msgspec import UNSET, Raw, Struct, UnsetType, field
 from toolfold.types import EMPTY_OBJECT, LOCAL, Caller, Era
 from toolfold.wire import jsonrpc
 from toolfold.wire.dispatcher import REQUIRED_CAPABILITY, input_unavailable
-from toolfold.wire.jsonrpc import ABSENT, DECODE_ERRORS, Parts
+from toolfold.wire.jsonrpc import ABSENT, DECODE_ERRORS, Envelope, Parts, error_message, parse_string
 from toolfold.wire.meta import CLIENT_CAPABILITIES_KEY, CLIENT_INFO_KEY, META_PREFIX, PROTOCOL_VERSION_KEY
 from toolfold.wire.serving.notifications import NotificationHub
-from toolfold.wire.serving.types import About, RpcError
+from toolfold.wire.types import LEGACY_VERSIONS, MODERN_VERSION
 
+__all__ = ["LOG_LEVEL_KEY"]
+
+
+class RpcError(Exception):
+    """A JSON-RPC error to be sent. `refused`: the message itself was malformed, which HTTP shows with its status."""
+
+    def __init__(self, code: int, message: str, data: Any = None, *, refused: bool = False) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.data = data
+        self.refused = refused
+
+    def response(self, identifier: object) -> bytes:
+        return error_message(identifier, self.code, self.message, self.data)
+
+
+class About(Struct, frozen=True, kw_only=True):
+    """How a server describes itself in the handshake."""
+
+    # Name, version and perhaps a title.
+    info: dict[str, Any]
+    capabilities: dict[str, Any] = field(default_factory=dict)
+    instructions: str = ""
+    ttl_ms: int = 60_000
+    cache_scope: str = "private"
+
+
+class ServeOptions(Struct, frozen=True, kw_only=True):
+    """Limits."""
+
+    max_body_bytes: int = 64 * 1024 * 1024
+    # How long a handler waits for answers that the client fetches between two modern requests.
+    held_s: float = 300.0
+    max_held: int = 1000
+    max_sessions: int = 1000
+    session_idle_s: float = 1800.0
+    max_listeners: int = 4096
+    # How many messages of a legacy stream are kept, so that a client that lost it can resume.
+    replay_events: int = 256
+    # Proxies cut a quiet stream: this often it sends a comment.
+    keep_alive_s: float = 15.0
+
+
+VERSIONS = (MODERN_VERSION, *LEGACY_VERSIONS)
 LOG_LEVEL_KEY = META_PREFIX + "logLevel"
 
+# A result, or an error. Neither: it was cancelled, and nobody waits.
 RequestOutcome = tuple[Parts, RpcError | None]
-"""A result, or what is said instead. Neither: it was cancelled, and nobody waits."""
 
 
 class MessageSink(Protocol):
@@ -36,16 +80,16 @@ class MessageSink(Protocol):
         """Sends the answer, which ends it."""
 
     def finish_long(self, parts: Parts) -> None:
-        """The same for an answer that is too large to be copied together without need."""
+        """The same in parts, for an answer that is too large to be joined."""
 
 
-class InputRequester(Protocol):
-    """Brings a question to the client of an exchange and its answer back."""
+class _InputRequester(Protocol):
+    """Asks the client of an exchange for input."""
 
     async def ask(self, exchange: "Exchange", method: str, params: Raw) -> Raw: ...
 
 
-class RequestMeta(Struct):
+class _RequestMeta(Struct):
     """The part of `_meta` that this layer reads."""
 
     version: Raw = field(name=PROTOCOL_VERSION_KEY, default=ABSENT)
@@ -54,8 +98,21 @@ class RequestMeta(Struct):
     log_level: Raw = field(name=LOG_LEVEL_KEY, default=ABSENT)
     progress_token: Raw = field(name="progressToken", default=ABSENT)
 
+    def check(self) -> None:
+        """Raises `RpcError` for a request that lacks what every modern request states."""
+        version = parse_string(self.version)
+        lacks = "the request lacks io.modelcontextprotocol/{} in params._meta"
+        if version is None:
+            problem = lacks.format("protocolVersion") + "; clients of an earlier version begin with initialize"
+            raise RpcError(jsonrpc.INVALID_PARAMS, problem, refused=True)
+        if version != MODERN_VERSION:
+            data = {"supported": list(VERSIONS), "requested": version}
+            raise RpcError(jsonrpc.UNSUPPORTED_VERSION, f"version {version[:40]} is not served", data, refused=True)
+        if bytes(self.capabilities).lstrip()[:1] != b"{":
+            raise RpcError(jsonrpc.INVALID_PARAMS, lacks.format("clientCapabilities"), refused=True)
 
-class RequestParams(Struct):
+
+class _RequestParams(Struct):
     """The part of the parameters of any request that this layer reads."""
 
     meta: Raw | UnsetType = field(name="_meta", default=UNSET)
@@ -65,47 +122,41 @@ class RequestParams(Struct):
     request_state: Raw = field(name="requestState", default=ABSENT)
 
 
-_meta = msgspec.json.Decoder(RequestMeta)
-_params = msgspec.json.Decoder(RequestParams)
-_no_meta = RequestMeta()
+_meta = msgspec.json.Decoder(_RequestMeta)
+_params = msgspec.json.Decoder(_RequestParams)
+_no_meta = _RequestMeta()
 _names = msgspec.json.Decoder(dict[str, Raw])
 
 
-def parse_params(params: Raw) -> tuple[RequestParams, RequestMeta]:
+ParsedParams = tuple[_RequestParams, _RequestMeta]
+
+
+def parse_params(params: Raw) -> ParsedParams:
     try:
-        found = _params.decode(params) if params is not ABSENT else RequestParams()
-        return found, _no_meta if found.meta is UNSET else _meta.decode(found.meta)
+        parsed = _params.decode(params) if params is not ABSENT else _RequestParams()
+        return parsed, _no_meta if parsed.meta is UNSET else _meta.decode(parsed.meta)
     except DECODE_ERRORS as error:
         raise RpcError(jsonrpc.INVALID_PARAMS, f"the parameters cannot be read: {error}", refused=True) from error
 
 
-class Client:
-    """Who is at the other end: the caller it stands for, and what it says of itself. A legacy one lives as long as its
-    session; a modern one is remembered for the next request that says the same."""
+class Client(Struct, eq=False, kw_only=True):
+    """The client of a request: its caller, and what it declared. A legacy one lives as long as its session; a modern
+    one is cached for the next request with the same `_meta`."""
 
-    __slots__ = ("able", "caller", "capabilities", "era", "info", "log_level", "version")
+    caller: Caller = LOCAL
+    era: Era = "modern"
+    version: str = ""
+    capabilities: Raw = EMPTY_OBJECT
+    info: Raw = EMPTY_OBJECT
+    log_level: str | None = None
+    declared: dict[str, Raw] = {}
 
-    def __init__(
-        self,
-        *,
-        caller: Caller = LOCAL,
-        era: Era = "modern",
-        version: str = "",
-        capabilities: Raw = EMPTY_OBJECT,
-        info: Raw = EMPTY_OBJECT,
-        log_level: str | None = None,
-    ) -> None:
-        self.caller = caller
-        self.era: Era = era
-        self.version = version
-        self.capabilities = capabilities
-        self.info = info
-        self.log_level = log_level
-        self.able = _parse_names(capabilities)
+    def __post_init__(self) -> None:
+        self.declared = _parse_names(self.capabilities)
 
     def may_be_asked(self, method: str, params: Raw) -> bool:
         """Whether it declared that it answers this."""
-        capability = self.able.get(REQUIRED_CAPABILITY.get(method, ""))
+        capability = self.declared.get(REQUIRED_CAPABILITY.get(method, ""))
         if capability is None:
             return False
         if method != "elicitation/create" or b'"url"' not in bytes(params):
@@ -121,52 +172,32 @@ def _parse_names(declared: Raw) -> dict[str, Raw]:
         return {}
 
 
-class Exchange:
-    """One request on its way."""
+class Exchange(Struct, eq=False):
+    """One request, from its arrival to its answer."""
 
-    __slots__ = (
-        "_asker",
-        "client",
-        "ending",
-        "headers",
-        "identifier",
-        "inputs",
-        "meta",
-        "method",
-        "name",
-        "outlet",
-        "params",
-        "raw_meta",
-        "task",
-    )
+    identifier: object
+    method: str
+    params: Raw
+    client: Client
+    sink: MessageSink | None
+    meta: _RequestMeta
+    raw_meta: Raw | None
+    requester: _InputRequester
+    # For a modern client: its answers to what an upstream asked, as members of `params`; `{}` where it has none.
+    inputs: Raw | None = None
+    # For a modern request over HTTP: its headers, which may repeat parameters of a tool.
+    headers: Mapping[str, str] | None = None
+    task: asyncio.Task[None] | None = None
+    # How it ended while its client was away with a question: sent when the client returns.
+    outcome: RequestOutcome | None = None
 
-    def __init__(
-        self,
-        identifier: object,
-        method: str,
-        params: Raw,
-        client: Client,
-        outlet: MessageSink,
-        *,
-        read: tuple[RequestParams, RequestMeta],
-        asker: InputRequester,
-    ) -> None:
-        self.identifier = identifier
-        self.method = method
-        self.params = params if params is not ABSENT else EMPTY_OBJECT
-        self.client = client
-        self.outlet: MessageSink | None = outlet
-        self.meta = read[1]
-        self.raw_meta: Raw | None = read[0].meta if read[0].meta is not UNSET else None
-        self.name = read[0].name
-        self.inputs: Raw | None = None
-        """For a modern client: the members with which it answers what a server below asked, or `{}`."""
-        self.headers: Mapping[str, str] | None = None
-        """For a modern request over HTTP: its headers, which may repeat parameters of a tool."""
-        self.task: asyncio.Task[None] | None = None
-        self.ending: RequestOutcome | None = None
-        """How it ended while its client was away with a question; whoever comes back is told."""
-        self._asker = asker
+    @staticmethod
+    def of(
+        message: Envelope, client: Client, sink: MessageSink, parsed: ParsedParams, requester: _InputRequester
+    ) -> "Exchange":
+        params = message.params if message.params is not ABSENT else EMPTY_OBJECT
+        raw_meta = parsed[0].meta if parsed[0].meta is not UNSET else None
+        return Exchange(message.id, str(message.method), params, client, sink, parsed[1], raw_meta, requester)
 
     @property
     def caller(self) -> Caller:
@@ -177,16 +208,22 @@ class Exchange:
         return self.client.era == "modern"
 
     def notify(self, method: str, params: bytes) -> None:
-        """Tells the client something about this request. Nothing is told between two rounds."""
-        if self.outlet is not None:
-            self.outlet.push(jsonrpc.notification_message(method, params))
+        """Sends the client a notification about this request. Between two rounds there is nowhere to send it."""
+        if self.sink is not None:
+            self.sink.push(jsonrpc.notification_message(method, params))
+
+    def abandon(self) -> None:
+        """Cancels it: its client is gone."""
+        self.sink = None
+        if self.task is not None:
+            self.task.cancel()
 
     @property
     def wants_progress(self) -> bool:
         return self.meta.progress_token is not ABSENT
 
     def progress(self, params: Raw) -> None:
-        """Passes progress on under the token that the client gave."""
+        """Forwards progress under the client's own token."""
         if not self.wants_progress:
             return
         try:
@@ -197,17 +234,14 @@ class Exchange:
         self.notify("notifications/progress", jsonrpc.encode(members))
 
     async def ask(self, method: str, params: Raw) -> Raw:
-        """What the client answers. Raises `InputUnavailable` where it did not declare that it can."""
+        """Asks the client. Raises `InputUnavailable` where it did not declare the capability."""
         if not self.client.may_be_asked(method, params):
             raise input_unavailable(method)
-        return await self._asker.ask(self, method, params)
-
-
-# --- What an application looks like to the wire that serves it. Above: `server.py`, which drives it.
+        return await self.requester.ask(self, method, params)
 
 
 class App(Protocol):
-    """What is served. It is asked for results and never sees a transport."""
+    """The application that is served. It returns results and never sees a transport."""
 
     @property
     def hub(self) -> NotificationHub: ...
@@ -215,15 +249,15 @@ class App(Protocol):
     async def about(self, caller: Caller) -> About: ...
 
     async def handle(self, exchange: Exchange) -> Raw:
-        """The `result` of a request. Raises a `ToolfoldError` or a `Fault`. Cancelling it cancels the request."""
+        """The `result` of a request. Raises a `ToolfoldError` or an `RpcError`. Cancelling it cancels the request."""
 
     async def notified(self, client: Client, method: str, params: Raw) -> None:
         """A notification of a client that is not about the protocol itself."""
 
     async def left(self, caller: Caller) -> None:
-        """A client of the legacy era is gone, and its session with it: nothing of that session is needed any more."""
+        """A client of the legacy era is gone, and its session with it."""
 
     async def watch_resource(self, uri: str) -> None:
-        """Somebody wants to be told of changes of a resource; as often as it is asked, `unwatch_resource` follows."""
+        """A client subscribes to a resource. `unwatch_resource` follows as often as this is called."""
 
     async def unwatch_resource(self, uri: str) -> None: ...

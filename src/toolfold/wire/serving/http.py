@@ -1,28 +1,46 @@
 """Streamable HTTP as an ASGI application: both eras on one endpoint.
 
-Modern: one request a POST, headers repeat what the body says, closing the connection cancels. Legacy: see
-`http_legacy.py`. Above: the face that runs it. Below: `server.py`, `http_guard.py`, `http_stream.py`.
+Modern: one request a POST, headers repeat what the body says, closing the connection cancels. Legacy: a
+session belongs to the caller that opened it and to nobody else; there are only so many, and an unused one ends. Above:
+the face that runs it. Below: `server.py`, `session.py`, `http_guard.py`, `http_stream.py`.
 """
 
+import asyncio
+import secrets
+import time
 from collections.abc import Awaitable, Callable, Mapping
 
+import msgspec
 from msgspec import UNSET
 
 from toolfold.types import Caller
 from toolfold.wire import jsonrpc
 from toolfold.wire.headers import NAME_PARAMETERS, decode_header
-from toolfold.wire.jsonrpc import ABSENT, DECODE_ERRORS, Envelope, parse_string
-from toolfold.wire.serving.exchange import RequestMeta, RequestParams, parse_params
-from toolfold.wire.serving.http_guard import HttpError, HttpGuard, parse_headers
-from toolfold.wire.serving.http_sessions import LegacyHttpHandler
+from toolfold.wire.jsonrpc import ABSENT, DECODE_ERRORS, Envelope, parse_number, parse_string
+from toolfold.wire.serving.exchange import ParsedParams, RpcError, parse_params
+from toolfold.wire.serving.http_guard import HttpError, HttpGuard
 from toolfold.wire.serving.http_stream import ClientGone, Receive, Responder, ResponseStream, Scope, Send
-from toolfold.wire.serving.server import MODERN_METHODS, Server, check_meta, error_response
-from toolfold.wire.serving.session import parse_batch
-from toolfold.wire.serving.types import RpcError
+from toolfold.wire.serving.server import MODERN_METHODS, Server
+from toolfold.wire.serving.session import Session, parse_batch
 from toolfold.wire.types import LEGACY_VERSIONS
+
+__all__ = ["McpHttpApp"]
 
 _VERSION_HEADER = "mcp-protocol-version"
 _METHODS = b"GET, POST, DELETE"
+
+_SESSION_HEADER = b"mcp-session-id"
+# From this version on a stream begins with an empty event, so that it can be resumed from its very start.
+_RESUMING_VERSION = "2025-11-25"
+_RETRY_MS = 1000
+_SWEEP_S = 30.0
+# How many finished streams of a session are kept for clients that lost the end of one.
+_MAX_FINISHED = 16
+# How much they may hold together, beside the last of them.
+_LINGER_BYTES = 4 * 1024 * 1024
+_SMALL_BYTES = 64 * 1024
+# How long one that holds more is kept after all of it was sent: nobody tells whether all of it arrived.
+_LINGER_S = 10.0
 
 
 class McpHttpApp:
@@ -31,18 +49,18 @@ class McpHttpApp:
     def __init__(self, server: Server, guard: HttpGuard | None = None) -> None:
         self._server = server
         self._guard = guard if guard is not None else HttpGuard()
-        self.legacy = LegacyHttpHandler(server)
+        self.legacy = _LegacyHandler(server)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return
         responder = Responder(receive, send, self._server.options.keep_alive_s)
-        headers = parse_headers(scope)
+        headers = _parse_headers(scope)
         try:
             caller = self._guard.check(headers)
             await self._serve(scope["method"], headers, caller, receive, responder)
         except HttpError as refusal:
-            await responder.plain(refusal.status, _error_body(refusal), refusal.headers)
+            await _refuse(responder, refusal)
 
     async def guarded(
         self, scope: Scope, receive: Receive, send: Send, page: Callable[[], Awaitable[tuple[str, bytes]]]
@@ -50,12 +68,12 @@ class McpHttpApp:
         """Answers with a page for those who may talk to this server at all."""
         responder = Responder(receive, send, self._server.options.keep_alive_s)
         try:
-            self._guard.check(parse_headers(scope))
+            self._guard.check(_parse_headers(scope))
         except HttpError as refusal:
-            await responder.plain(refusal.status, _error_body(refusal), refusal.headers)
-            return
-        kind, text = await page()
-        await responder.plain(200, text, kind=kind.encode())
+            await _refuse(responder, refusal)
+        else:
+            kind, text = await page()
+            await responder.plain(200, text, kind=kind.encode())
 
     async def aclose(self) -> None:
         await self.legacy.sessions.aclose()
@@ -81,6 +99,7 @@ class McpHttpApp:
 
     async def _body(self, headers: Mapping[str, str], receive: Receive) -> bytes:
         limit = self._server.options.max_body_bytes
+        # Refused by its own word, before a byte of it is read.
         if (jsonrpc.parse_number(headers.get("content-length")) or 0) > limit:
             raise HttpError(413, f"a message may have at most {limit} bytes")
         parts, size = [], 0
@@ -90,6 +109,7 @@ class McpHttpApp:
                 raise HttpError(400, "the message was cut off")
             parts.append(event.get("body", b""))
             size += len(parts[-1])
+            # The header may be missing or lie.
             if size > limit:
                 raise HttpError(413, f"a message may have at most {limit} bytes")
             if not event.get("more_body"):
@@ -101,20 +121,21 @@ class McpHttpApp:
             await self._batch(batch, headers, caller, responder)
             return
         try:
+            # Undecoded parts are never checked by msgspec: invalid UTF-8 would be passed on.
             if not body.isascii():
                 body.decode()
             message = jsonrpc.parse_envelope(body)
-            read = parse_params(message.params)
+            parsed = parse_params(message.params)
         except DECODE_ERRORS as error:
             fault = RpcError(jsonrpc.PARSE_ERROR, f"this is no JSON-RPC message: {error}")
-            await responder.plain(400, error_response(None, fault))
+            await responder.plain(400, fault.response(None))
             return
         except RpcError as fault:
             identifier = message.id if message.id is not UNSET else None
-            await responder.plain(400, error_response(identifier, fault))
+            await responder.plain(400, fault.response(identifier))
             return
-        if _is_modern(message, read[1], headers):
-            await self._modern(message, read, headers, caller, responder)
+        if _is_modern(message, parsed, headers):
+            await self._modern(message, parsed, headers, caller, responder)
         elif message.method == "initialize" and message.id is not UNSET:
             await self.legacy.initialize(message, caller, responder)
         else:
@@ -124,8 +145,7 @@ class McpHttpApp:
         self, messages: list[Envelope], headers: Mapping[str, str], caller: Caller, responder: Responder
     ) -> None:
         session = self.legacy.sessions.get(headers.get("mcp-session-id", ""), caller)
-        events = "text/event-stream" in headers.get("accept", "")
-        await self.legacy.post(messages, session, responder, events=events)
+        await self.legacy.post(messages, session, responder, events="text/event-stream" in headers.get("accept", ""))
 
     async def _batch(
         self, batch: list[Envelope], headers: Mapping[str, str], caller: Caller, responder: Responder
@@ -133,14 +153,14 @@ class McpHttpApp:
         session = self.legacy.sessions.get(headers.get("mcp-session-id", ""), caller)
         if session.session is None or not session.session.batches or not batch:
             fault = RpcError(jsonrpc.INVALID_REQUEST, "several messages in one are not served here")
-            await responder.plain(400, error_response(None, fault))
+            await responder.plain(400, fault.response(None))
             return
         await self._in_session(batch, headers, caller, responder)
 
     async def _modern(
         self,
         message: Envelope,
-        read: tuple[RequestParams, RequestMeta],
+        parsed: ParsedParams,
         headers: Mapping[str, str],
         caller: Caller,
         responder: Responder,
@@ -150,22 +170,23 @@ class McpHttpApp:
             return
         stream = ResponseStream()
         try:
-            _check_headers(message, read, headers)
-            exchange = self._server.modern(message, read, caller, stream, headers)
+            _check_headers(message, parsed, headers)
+            exchange = self._server.modern(message, parsed, caller, stream, headers)
         except RpcError as fault:
-            stream.finish(error_response(message.id, fault), fault)
+            stream.finish(fault.response(message.id), fault)
             await responder.stream(stream, modern=True)
             return
         try:
             await responder.stream(stream, modern=True, events="text/event-stream" in headers.get("accept", ""))
         except ClientGone:
-            if exchange.outlet is stream and exchange.task is not None:
+            # Where the sink is another, a question ended this stream, and the request goes on with the next round.
+            if exchange.sink is stream and exchange.task is not None:
                 exchange.task.cancel()
 
 
-def _is_modern(message: Envelope, meta: RequestMeta, headers: Mapping[str, str]) -> bool:
+def _is_modern(message: Envelope, parsed: ParsedParams, headers: Mapping[str, str]) -> bool:
     version = headers.get(_VERSION_HEADER)
-    if meta.version is not ABSENT or message.method in MODERN_METHODS:
+    if parsed[1].version is not ABSENT or message.method in MODERN_METHODS:
         return True
     return version is not None and version not in LEGACY_VERSIONS
 
@@ -178,11 +199,11 @@ def _check_content_types(headers: Mapping[str, str]) -> None:
         raise HttpError(406, "the answer is application/json or text/event-stream: accept both")
 
 
-def _check_headers(message: Envelope, read: tuple[RequestParams, RequestMeta], headers: Mapping[str, str]) -> None:
-    """Raises a `Fault` where the headers do not say what the body says."""
-    params, meta = read
+def _check_headers(message: Envelope, parsed: ParsedParams, headers: Mapping[str, str]) -> None:
+    """Raises `RpcError` where the headers do not say what the body says."""
+    params, meta = parsed
     if meta.version is ABSENT:
-        check_meta(meta)
+        meta.check()
     _check_same("MCP-Protocol-Version", headers.get(_VERSION_HEADER), parse_string(meta.version))
     _check_same("Mcp-Method", headers.get("mcp-method"), str(message.method))
     key = NAME_PARAMETERS.get(str(message.method))
@@ -190,11 +211,208 @@ def _check_headers(message: Envelope, read: tuple[RequestParams, RequestMeta], h
         _check_same("Mcp-Name", headers.get("mcp-name"), parse_string(params.uri if key == "uri" else params.name))
 
 
-def _check_same(name: str, header: str | None, said: str | None) -> None:
-    if header is None or said is None or decode_header(header) != said:
-        told = "is missing" if header is None else "does not say what the body says"
-        raise RpcError(jsonrpc.HEADER_MISMATCH, f"the header {name} {told}", refused=True)
+def _check_same(name: str, header: str | None, value: str | None) -> None:
+    if header is None or value is None or decode_header(header) != value:
+        problem = "is missing" if header is None else "does not say what the body says"
+        raise RpcError(jsonrpc.HEADER_MISMATCH, f"the header {name} {problem}", refused=True)
 
 
-def _error_body(refusal: HttpError) -> bytes:
-    return error_response(None, RpcError(jsonrpc.INVALID_REQUEST, refusal.message))
+def _parse_headers(scope: Scope) -> dict[str, str]:
+    """The headers by lower-case name; the first of several counts."""
+    headers: dict[str, str] = {}
+    for name, value in scope["headers"]:
+        headers.setdefault(name.decode("latin-1"), value.decode("latin-1").strip())
+    return headers
+
+
+async def _refuse(responder: Responder, refusal: HttpError) -> None:
+    body = RpcError(jsonrpc.INVALID_REQUEST, refusal.message).response(None)
+    await responder.plain(refusal.status, body, refusal.headers)
+
+
+class _HttpSession:
+    """A session and its streams. `general` is the one that belongs to no request."""
+
+    def __init__(self, name: str, caller: Caller, max_events: int) -> None:
+        self.name = name
+        self.owner = caller.name
+        self.used = time.monotonic()
+        self.session: Session | None = None
+        self.general = ResponseStream("g", max_events)
+        self.listening: ResponseStream | None = None
+        self._max_events = max_events
+        self._numbers = 0
+        self._streams: dict[str, ResponseStream] = {}
+
+    def notify(self, method: str, params: bytes) -> None:
+        self.general.push(jsonrpc.notification_message(method, params))
+
+    def stream(self) -> ResponseStream:
+        self._numbers += 1
+        name = str(self._numbers)
+        self._drop_finished()
+        self._streams[name] = ResponseStream(name, self._max_events)
+        return self._streams[name]
+
+    def release(self, stream: ResponseStream) -> None:
+        """All of a stream was sent: a large one is dropped after a while."""
+        if stream.size > _SMALL_BYTES:
+            asyncio.get_running_loop().call_later(_LINGER_S, self._streams.pop, stream.name, None)
+
+    def _drop_finished(self) -> None:
+        """Drops the oldest finished streams."""
+        finished = [entry for entry in reversed(self._streams.values()) if entry.done]
+        size = 0
+        for place, entry in enumerate(finished):
+            size += entry.size
+            if place >= _MAX_FINISHED or (place and size > _LINGER_BYTES):
+                del self._streams[entry.name]
+
+    def resume(self, last: str) -> ResponseStream | None:
+        """The stream that an event belongs to, set back to just after it."""
+        name, _, number = last.rpartition("_")
+        stream, after = self.general if name == "g" else self._streams.get(name), parse_number(number)
+        if stream is not None and after is not None:
+            stream.rewind(after)
+        return stream
+
+    @property
+    def busy(self) -> bool:
+        return self.listening is not None or (self.session is not None and len(self.session.running) > 0)
+
+
+class _SessionTable:
+    """All sessions of one server."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._by_name: dict[str, _HttpSession] = {}
+        self._sweeping: asyncio.Task[None] | None = None
+
+    def __len__(self) -> int:
+        return len(self._by_name)
+
+    async def open(self, message: Envelope, caller: Caller) -> tuple[_HttpSession, bytes]:
+        if len(self._by_name) >= self._server.options.max_sessions and not await self._make_room():
+            raise HttpError(503, "too many sessions are open: try again later")
+        name = secrets.token_urlsafe(24)
+        legacy = caller if caller.session else msgspec.structs.replace(caller, session=name)
+        opened = _HttpSession(name, caller, self._server.options.replay_events)
+        opened.session, answer = await self._server.initialize(message, legacy, opened.notify)
+        self._by_name[name] = opened
+        if self._sweeping is None or self._sweeping.done():
+            self._sweeping = asyncio.get_running_loop().create_task(self._sweep())
+        return opened, answer
+
+    def get(self, name: str, caller: Caller) -> _HttpSession:
+        """The caller's own session of that name."""
+        # Another caller's session gets the same answer as none: an id must not be worth guessing.
+        session = self._by_name.get(name)
+        if not name:
+            raise HttpError(400, "an Mcp-Session-Id is needed here; begin with initialize")
+        if session is None or session.owner != caller.name:
+            raise HttpError(404, "there is no such session, or no longer; begin with initialize")
+        session.used = time.monotonic()
+        return session
+
+    async def end(self, session: _HttpSession) -> None:
+        if self._by_name.pop(session.name, None) is None:
+            return
+        session.general.end()
+        if session.session is not None:
+            await self._server.close_session(session.session)
+
+    async def _sweep(self) -> None:
+        """Ends sessions that nobody used for long, as long as there are any."""
+        idle_s = self._server.options.session_idle_s
+        while self._by_name:
+            await asyncio.sleep(min(_SWEEP_S, idle_s))
+            limit = time.monotonic() - idle_s
+            for session in [entry for entry in self._by_name.values() if entry.used < limit and not entry.busy]:
+                await self.end(session)
+
+    async def _make_room(self) -> bool:
+        idle = [entry for entry in self._by_name.values() if not entry.busy]
+        if not idle:
+            return False
+        await self.end(min(idle, key=lambda entry: entry.used))
+        return True
+
+    async def aclose(self) -> None:
+        if self._sweeping is not None:
+            self._sweeping.cancel()
+            await asyncio.gather(self._sweeping, return_exceptions=True)
+        for session in tuple(self._by_name.values()):
+            await self.end(session)
+
+
+class _LegacyHandler:
+    """Answers the requests of the legacy era."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self.sessions = _SessionTable(server)
+
+    async def initialize(self, message: Envelope, caller: Caller, responder: Responder) -> None:
+        try:
+            session, answer = await self.sessions.open(message, caller)
+        except RpcError as fault:
+            await responder.plain(400 if fault.refused else 200, fault.response(message.id))
+            return
+        await responder.plain(200, answer, ((_SESSION_HEADER, session.name.encode()),))
+
+    async def post(
+        self, messages: list[Envelope], session: _HttpSession, responder: Responder, *, events: bool
+    ) -> None:
+        """Messages of a session: one, or in the one version that allows it several."""
+        legacy = session.session
+        assert legacy is not None  # noqa: S101 - a session in the table is open
+        requests = [message for message in messages if not await self._take_answer(message, legacy)]
+        if not requests:
+            await responder.plain(202)
+            return
+        stream = session.stream()
+        stream.expect(len(requests))
+        for message in requests:
+            try:
+                self._server.legacy(message, legacy, stream)
+            except RpcError as fault:
+                stream.finish(fault.response(message.id), fault)
+        resumes = legacy.client.version >= _RESUMING_VERSION
+        prime = b"id: %b_0\nretry: %d\ndata: \n\n" % (stream.name.encode(), _RETRY_MS) if resumes else b""
+        try:
+            await responder.stream(stream, modern=False, events=events or len(requests) > 1, prime=prime)
+            session.release(stream)
+        except ClientGone:
+            return  # the work goes on, and whoever lost the stream may take it up again
+        finally:
+            session.used = time.monotonic()
+
+    async def _take_answer(self, message: Envelope, session: Session) -> bool:
+        """Whether a message asks for no answer: it is one itself, or a notification."""
+        if message.method is UNSET:
+            session.on_answer(message)
+        elif message.id is UNSET:
+            await self._server.notified(message, session)
+        else:
+            return False
+        return True
+
+    async def listen(self, session: _HttpSession, last: str | None, responder: Responder) -> None:
+        """The stream for what belongs to no request, or one that was cut off."""
+        stream = session.resume(last) if last else session.general
+        if stream is None:
+            raise HttpError(404, "that stream cannot be taken up any more")
+        if stream is session.general:
+            if session.listening is not None:
+                raise HttpError(409, "this session has a listening stream already")
+            session.listening = stream
+        try:
+            await responder.follow(stream)
+            session.release(stream)
+        except ClientGone:
+            return
+        finally:
+            session.used = time.monotonic()
+            if stream is session.general:
+                session.listening = None

@@ -1,4 +1,4 @@
-"""Who may talk to an HTTP server at all: the name it was called by, the page that calls, and the key that is shown.
+"""Which HTTP requests are let in: the checks of `Host` and `Origin`, and of the key.
 
 A browser can be made to send requests to this machine by any page it shows, under any name that leads here. So `Host`
 must be a name of this machine, unless keys are asked for, and so must `Origin`, where there is one: `Host` proves
@@ -7,7 +7,6 @@ further. Above: `http.py`, and the other faces on the same port.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any
 from urllib.parse import urlsplit
 
 from msgspec import Struct
@@ -16,19 +15,21 @@ from toolfold.errors import NotAuthorized
 from toolfold.types import LOCAL, Caller
 from toolfold.wire.http_client import is_loopback
 
+__all__ = ["HttpError", "HttpGuard"]
+
+# Who calls, by the headers of a request. Raises `NotAuthorized` for a key that is missing or unknown.
 _Identify = Callable[[Mapping[str, str]], Caller]
-"""Who calls, by the headers of a request. Raises `NotAuthorized` for a key that is missing or unknown."""
 
 _CHALLENGE = b'Bearer realm="toolfold"'
 
 
 def _local(headers: Mapping[str, str]) -> Caller:
-    """Everybody who gets here is the person at this machine."""
+    """Without keys, every caller is the user of this machine."""
     return LOCAL
 
 
 class HttpError(Exception):
-    """An answer that is no message: its status says it. `code` and `next_action` are for faces that tell them."""
+    """An HTTP error response. `code` and `next_action` are for faces that show them."""
 
     def __init__(
         self,
@@ -48,18 +49,19 @@ class HttpError(Exception):
 
 
 class HttpGuard(Struct, frozen=True, kw_only=True):
-    """What is let in. `any_host`: it may be called by any name, for servers that ask for keys."""
+    """Admits requests. `any_host`: any `Host` will do, for servers that require keys."""
 
     any_host: bool = False
     identify: _Identify = _local
 
     def check(self, headers: Mapping[str, str]) -> Caller:
-        """The caller of a request that may come in. Raises `Refusal`."""
+        """The caller of an admitted request. Raises `HttpError`."""
         self.admit(headers)
         return self.caller(headers)
 
     def admit(self, headers: Mapping[str, str]) -> None:
-        """Raises `Refusal` for a request that was led here, whoever sends it."""
+        """Raises `HttpError` for a request that a foreign page or name led here."""
+        # DNS rebinding: an attacker's name may resolve to 127.0.0.1, and only `Host` shows it.
         if not self.any_host and not is_loopback(_host_of(headers.get("host", ""))):
             raise HttpError(
                 403,
@@ -67,6 +69,7 @@ class HttpGuard(Struct, frozen=True, kw_only=True):
                 code="HOST_NOT_ALLOWED",
                 next_action="ask for 127.0.0.1 or localhost, or configure keys under [callers.NAME]",
             )
+        # Programs send no `Origin`, browsers always do.
         origin = headers.get("origin")
         if origin is not None and not _is_local_origin(origin):
             raise HttpError(
@@ -77,7 +80,7 @@ class HttpGuard(Struct, frozen=True, kw_only=True):
             )
 
     def caller(self, headers: Mapping[str, str]) -> Caller:
-        """Who asks. Raises `Refusal` for nobody that is known."""
+        """The caller of a request. Raises `HttpError` for a key that is missing or unknown."""
         try:
             return self.identify(headers)
         except NotAuthorized as error:
@@ -101,11 +104,3 @@ def _host_of(header: str) -> str:
         return urlsplit(f"//{header}").hostname or ""
     except ValueError:
         return ""
-
-
-def parse_headers(scope: Mapping[str, Any]) -> dict[str, str]:
-    """The headers by their names in small letters; of several of one name, the first counts."""
-    found: dict[str, str] = {}
-    for name, value in scope["headers"]:
-        found.setdefault(name.decode("latin-1"), value.decode("latin-1").strip())
-    return found

@@ -1,7 +1,7 @@
 """The answer to one HTTP request: plain JSON where nothing comes before it, an event stream where something does.
 
-A stream is filled by whoever answers and emptied by the request that waits for it; in the legacy era another request
-may take it up where the first was cut off. Above: `http.py`, `http_legacy.py`.
+A stream is filled by the answering task and emptied by the HTTP request; in the legacy era another request may resume
+it where the first was cut off. Above: `http.py`.
 """
 
 import asyncio
@@ -11,7 +11,9 @@ from typing import Any
 
 from toolfold.wire import jsonrpc
 from toolfold.wire.jsonrpc import Parts
-from toolfold.wire.serving.types import RpcError
+from toolfold.wire.serving.exchange import RpcError
+
+__all__ = ["ClientGone", "DisconnectWatch", "Receive", "Scope", "Send"]
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -19,12 +21,12 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 _JSON = b"application/json"
 _EVENTS = b"text/event-stream"
+# Watching for a disconnect costs a task: a request that is answered sooner than this goes without.
 _WATCH_AFTER_S = 0.02
-"""A request that is answered sooner than this is not watched for its client going away."""
+# How many messages wait for a client that does not read; further ones are dropped.
 _MAX_WAITING = 2048
-"""How many messages wait for a client that does not read; further ones are dropped."""
+# How much of what was sent is kept for a client that resumes, beside the last message.
 _REPLAY_BYTES = 256 * 1024
-"""How much of what was sent is kept, beside the last message, for whoever takes a stream up again."""
 _BAD_REQUEST = frozenset({jsonrpc.HEADER_MISMATCH, jsonrpc.MISSING_CAPABILITY, jsonrpc.UNSUPPORTED_VERSION})
 
 
@@ -41,17 +43,17 @@ def _status_of(fault: RpcError | None, *, modern: bool) -> int:
 
 
 class ResponseStream:
-    """Messages on their way to a client. `name` makes it one that can be taken up again."""
+    """Messages on their way to a client. One with a `name` can be resumed."""
 
-    def __init__(self, name: str = "", kept: int = 0) -> None:
+    def __init__(self, name: str = "", max_events: int = 0) -> None:
         self.name = name
         self.done = False
         self.fault: RpcError | None = None
         self._waiting: deque[tuple[int, bytes]] = deque()
+        # Bytes that are kept for a client that resumes.
         self.size = 0
-        """Of what is kept."""
-        self._most = kept
-        self._kept: deque[tuple[int, bytes]] = deque()
+        self._max_events = max_events
+        self._replay: deque[tuple[int, bytes]] = deque()
         self._count = 0
         self._wake: asyncio.Future[None] | None = None
         self._expected = 1
@@ -69,24 +71,24 @@ class ResponseStream:
         if self.done:
             return
         self._count += 1
-        self._keep(self._count, message)
+        self._record(self._count, message)
         if len(self._waiting) < _MAX_WAITING:
             self._waiting.append((self._count, message))
         self._signal()
 
-    def _keep(self, number: int, message: bytes) -> None:
-        if not self._most:
+    def _record(self, number: int, message: bytes) -> None:
+        if not self._max_events:
             return
-        self._kept.append((number, message))
+        self._replay.append((number, message))
         self.size += len(message)
-        while len(self._kept) > 1 and (len(self._kept) > self._most or self.size > _REPLAY_BYTES):
-            self.size -= len(self._kept.popleft()[1])
+        while len(self._replay) > 1 and (len(self._replay) > self._max_events or self.size > _REPLAY_BYTES):
+            self.size -= len(self._replay.popleft()[1])
 
     def finish(self, message: bytes, fault: RpcError | None) -> None:
         self._expected -= 1
         if message:
             self._waiting.append((self._count + 1, message))
-            self._keep(self._count + 1, message)
+            self._record(self._count + 1, message)
             if self._expected:
                 self._count += 1
         self.fault = fault
@@ -127,7 +129,7 @@ class ResponseStream:
 
     def rewind(self, after: int) -> None:
         """Puts what was sent after that number back, as far as it was kept."""
-        self._waiting = deque(entry for entry in self._kept if entry[0] > after)
+        self._waiting = deque(entry for entry in self._replay if entry[0] > after)
 
     def event(self, number: int, message: bytes) -> bytes:
         mark = b"id: %b_%d\n" % (self.name.encode(), number) if self.name else b""
@@ -150,18 +152,20 @@ class Responder:
         self, status: int, body: bytes = b"", headers: tuple[tuple[bytes, bytes], ...] = (), *, kind: bytes = _JSON
     ) -> None:
         length = (b"content-length", b"%d" % len(body))
-        shown = ((b"content-type", kind),) if body else ()
-        await self._send({"type": "http.response.start", "status": status, "headers": [*shown, length, *headers]})
+        content_type = ((b"content-type", kind),) if body else ()
+        await self._send(
+            {"type": "http.response.start", "status": status, "headers": [*content_type, length, *headers]}
+        )
         await self._send({"type": "http.response.body", "body": body})
 
     async def stream(self, stream: ResponseStream, *, modern: bool, events: bool = True, prime: bytes = b"") -> None:
-        """Sends what the stream brings, until it is done. Raises `Gone` as soon as the client is."""
-        watch = _DisconnectWatch(self._receive)
+        """Sends what the stream brings, until it is done. Raises `ClientGone` as soon as the client is."""
+        watch = DisconnectWatch(self._receive)
         try:
             if events:
-                await watch.over(stream.wait())
+                await watch.run(stream.wait())
             else:
-                await watch.over(stream.finished())
+                await watch.run(stream.finished())
             if stream.done and (not stream.started or not events):
                 taken = stream.take()[-1:]
                 await self.plain(
@@ -174,13 +178,13 @@ class Responder:
 
     async def follow(self, stream: ResponseStream) -> None:
         """A stream that a client listens to, from its first moment on."""
-        watch = _DisconnectWatch(self._receive)
+        watch = DisconnectWatch(self._receive)
         try:
             await self._events(stream, watch)
         finally:
             watch.stop()
 
-    async def _events(self, stream: ResponseStream, watch: "_DisconnectWatch", prime: bytes = b"") -> None:
+    async def _events(self, stream: ResponseStream, watch: "DisconnectWatch", prime: bytes = b"") -> None:
         start = [(b"content-type", _EVENTS), (b"cache-control", b"no-cache"), (b"x-accel-buffering", b"no")]
         await self._send({"type": "http.response.start", "status": 200, "headers": start})
         if prime:
@@ -189,11 +193,11 @@ class Responder:
             await self._body(taken)
         await self._send({"type": "http.response.body", "body": b""})
 
-    async def _next(self, stream: ResponseStream, watch: "_DisconnectWatch") -> bytes:
+    async def _next(self, stream: ResponseStream, watch: "DisconnectWatch") -> bytes:
         """What to send next; nothing at the end."""
         taken = stream.take()
         if not taken and not stream.done:
-            await watch.over(stream.wait(self._keep_alive_s))
+            await watch.run(stream.wait(self._keep_alive_s))
             taken = stream.take()
         if taken:
             return b"".join(stream.event(number, message) for number, message in taken)
@@ -203,7 +207,7 @@ class Responder:
         await self._send({"type": "http.response.body", "body": data, "more_body": True})
 
 
-class _DisconnectWatch:
+class DisconnectWatch:
     """Looks whether the client is still there, once waiting takes a while."""
 
     def __init__(self, receive: Receive) -> None:
@@ -212,20 +216,20 @@ class _DisconnectWatch:
         self._waiting: asyncio.Task[Any] | None = None
         self._gone = False
         loop = asyncio.get_running_loop()
-        self._timer = loop.call_later(_WATCH_AFTER_S, self._begin)
+        self._timer = loop.call_later(_WATCH_AFTER_S, self._start)
 
-    def _begin(self) -> None:
-        self._task = asyncio.ensure_future(self._look())
+    def _start(self) -> None:
+        self._task = asyncio.ensure_future(self._watch())
 
-    async def _look(self) -> None:
+    async def _watch(self) -> None:
         while (await self._receive())["type"] != "http.disconnect":
             pass
         self._gone = True
         if self._waiting is not None:
             self._waiting.cancel()
 
-    async def over(self, work: Awaitable[None]) -> None:
-        """Waits for `work` in this task, and raises `Gone` when the client leaves meanwhile."""
+    async def run(self, work: Awaitable[None]) -> None:
+        """Waits for `work` in this task, and raises `ClientGone` when the client leaves meanwhile."""
         task = asyncio.current_task()
         self._waiting = task
         try:
@@ -235,6 +239,7 @@ class _DisconnectWatch:
         except asyncio.CancelledError:
             if not self._gone or task is None:
                 raise
+            # The cancellation was ours: without this a later timeout of the task would take it for its own.
             task.uncancel()
             raise ClientGone from None
         finally:

@@ -1,66 +1,36 @@
-"""Questions to a client while its request is answered.
+"""Questions to a modern client while its request is answered, and the state that it carries between two rounds.
 
-Legacy: a request of our own on the request's stream, and the answer comes as a message. Modern: the request is answered
-with `input_required`, the handler is held, and the same request comes again with the answers; questions that are asked
-in the same moment go together. Above: `exchange.py`, `server.py`. Below: `sealing.py`.
+The request is answered with `input_required`, the handler is held, and the same request comes again with the answers;
+questions that are asked in the same moment go together. A client may change, keep, share or invent the state. So it is
+bound to the caller, to the request as it was first made and to a moment, under a key that lives in this process only.
+Covered: forgery, use by another caller, use with other arguments, late use. Using one twice is prevented where it names
+a held handler, which ends with its use. Above: `server.py`. The legacy form is in `session.py`.
 """
 
 import asyncio
-import itertools
+import base64
+import hashlib
+import hmac
 import secrets
+import time
+from typing import Literal
 
 import msgspec
 from msgspec import Raw, Struct
 
 from toolfold.errors import InputUnavailable
 from toolfold.wire import jsonrpc
-from toolfold.wire.jsonrpc import ABSENT, DECODE_ERRORS, Envelope, parse_number
-from toolfold.wire.serving.exchange import Exchange
-from toolfold.wire.serving.request_state import CHECK_EFFECT, StateSigner, invalid_state, request_digest
-from toolfold.wire.serving.types import RpcError, ServeOptions
+from toolfold.wire.jsonrpc import ABSENT, DECODE_ERRORS, INVALID_PARAMS
+from toolfold.wire.serving.exchange import Exchange, RpcError, ServeOptions
+
+_Kind = Literal["held", "passed"]
+
+_MAX_STATE = 1 << 20
+# What to do about a request whose end nobody heard of.
+_CHECK_EFFECT = "check whether the request had an effect before you make it anew"
+_ROUND_MEMBERS = frozenset({"_meta", "inputResponses", "requestState"})
 
 _Answer = asyncio.Future[Raw]
-
-
-class LegacyInputRequester:
-    """The questions of one session."""
-
-    def __init__(self) -> None:
-        self._numbers = itertools.count(1)
-        self._waiting: dict[int, _Answer] = {}
-
-    async def ask(self, exchange: Exchange, method: str, params: Raw) -> Raw:
-        outlet = exchange.outlet
-        if outlet is None:
-            raise _client_gone()
-        number = next(self._numbers)
-        answer: _Answer = asyncio.get_running_loop().create_future()
-        self._waiting[number] = answer
-        outlet.push(jsonrpc.request_message(number, method, jsonrpc.single_line(params)))
-        try:
-            return await answer
-        except asyncio.CancelledError:
-            outlet.push(jsonrpc.cancelled_message(number, "it is no longer needed"))
-            raise
-        finally:
-            self._waiting.pop(number, None)
-
-    def answered(self, message: Envelope) -> None:
-        """An answer of the client. One that nobody waits for is dropped."""
-        number = parse_number(message.id)
-        answer = self._waiting.get(number) if number is not None else None
-        if answer is None or answer.done():
-            return
-        if message.error is not ABSENT:
-            answer.set_exception(jsonrpc.remote_error(message.error))
-        else:
-            answer.set_result(message.result)
-
-    def close(self) -> None:
-        """The client is gone."""
-        for answer in self._waiting.values():
-            if not answer.done():
-                answer.set_exception(_client_gone())
 
 
 class _Question(Struct):
@@ -73,20 +43,20 @@ class _Held(Struct, eq=False):
     """A handler that waits. `sent` are the questions that the client has, `unsent` those of the next round."""
 
     exchange: Exchange
+    # Under which the client comes back; nothing where it has no questions now.
     name: str = ""
-    """Under which the client comes back; nothing where it has no questions now."""
     digest: str = ""
     sent: dict[str, _Question] = msgspec.field(default_factory=dict)
     unsent: dict[str, _Question] = msgspec.field(default_factory=dict)
-    asked: int = 0
+    count: int = 0
     timer: asyncio.TimerHandle | None = None
 
 
 class ModernInputRequester:
-    """All handlers that are held."""
+    """Asks modern clients: holds the handler while the client fetches the answers."""
 
-    def __init__(self, sealer: StateSigner, options: ServeOptions) -> None:
-        self._sealer = sealer
+    def __init__(self, signer: "StateSigner", options: ServeOptions) -> None:
+        self._signer = signer
         self._options = options
         self._by_exchange: dict[Exchange, _Held] = {}
         self._by_name: dict[str, _Held] = {}
@@ -98,37 +68,39 @@ class ModernInputRequester:
             if len(self._by_exchange) >= self._options.max_held:
                 raise InputUnavailable("too many requests wait for input", next_action="try again later")
             held = self._by_exchange[exchange] = _Held(exchange)
-        held.asked += 1
+        held.count += 1
         question = _Question(method, params, loop.create_future())
+        # At the end of this turn of the loop, so that questions asked together go in one round.
         if not held.unsent:
             loop.call_soon(self._send, held)
-        held.unsent[f"input-{held.asked}"] = question
+        held.unsent[f"input-{held.count}"] = question
         try:
             return await question.answer
         finally:
             self._forget_if_done(held)
 
     def _forget_if_done(self, held: _Held) -> None:
-        """One whose client is away is kept till it comes back, however it ended: it is told so then."""
+        """Forgets a handler that waits for nothing. One whose client is away stays until the client returns."""
         questions = (*held.sent.values(), *held.unsent.values())
         if not held.name and all(question.answer.done() for question in questions):
             self._by_exchange.pop(held.exchange, None)
 
     def _send(self, held: _Held) -> None:
         """Ends the round: the client gets the questions and a state to come back with."""
-        exchange, outlet = held.exchange, held.exchange.outlet
-        if outlet is None or not held.unsent:
+        exchange, sink = held.exchange, held.exchange.sink
+        if sink is None or not held.unsent:
             return  # the client fetches answers to earlier questions; these go with the next round
         held.sent, held.unsent = held.unsent, {}
         held.digest = held.digest or request_digest(exchange.method, exchange.params)
+        # A new name for each round: a state works once.
         name = held.name = secrets.token_urlsafe(12)
-        state = self._sealer.seal("held", name, exchange.caller.name, held.digest)
-        wanted = {key: {"method": one.method, "params": one.params} for key, one in held.sent.items()}
-        result = {"resultType": "input_required", "inputRequests": wanted, "requestState": state}
+        state = self._signer.sign("held", name, exchange.caller.name, held.digest)
+        requests = {key: {"method": question.method, "params": question.params} for key, question in held.sent.items()}
+        result = {"resultType": "input_required", "inputRequests": requests, "requestState": state}
         self._by_name[name] = held
         held.timer = asyncio.get_running_loop().call_later(self._options.held_s, self._expire, name)
-        exchange.outlet = None
-        outlet.finish(jsonrpc.result_message(exchange.identifier, jsonrpc.encode(result)), None)
+        exchange.sink = None
+        sink.finish(jsonrpc.result_message(exchange.identifier, jsonrpc.encode(result)), None)
 
     def _expire(self, name: str) -> None:
         held = self._by_name.pop(name, None)
@@ -136,23 +108,23 @@ class ModernInputRequester:
             return
         for question in (*held.sent.values(), *held.unsent.values()):
             if not question.answer.done():
-                question.answer.set_exception(_client_gone())
+                question.answer.set_exception(client_gone())
         held.name = ""
         self._forget_if_done(held)
 
-    def resume(self, name: str, responses: Raw, again: Exchange) -> Exchange:
-        """The client came back, as `again`. The held exchange goes on in its place and is given back."""
+    def resume(self, name: str, responses: Raw, returning: Exchange) -> Exchange:
+        """The client returned with answers. The held exchange goes on in place of the new one and is returned."""
         held = self._by_name.get(name)
         if held is None:
-            raise invalid_state()
+            raise _invalid_state()
         answers = _parse_responses(responses)
         del self._by_name[name]
         held.name = ""
         if held.timer is not None:
             held.timer.cancel()
         exchange = held.exchange
-        exchange.identifier, exchange.outlet = again.identifier, again.outlet
-        exchange.meta, exchange.client = again.meta, again.client
+        exchange.identifier, exchange.sink = returning.identifier, returning.sink
+        exchange.meta, exchange.client = returning.meta, returning.client
         questions, held.sent = held.sent, {}
         for key, question in questions.items():
             if question.answer.done():
@@ -171,16 +143,80 @@ class ModernInputRequester:
             self._expire(name)
 
 
+class _State(Struct, frozen=True):
+    """What a state says once it is found to be true. `value` names a held handler, or is a state of a server below."""
+
+    kind: _Kind
+    value: str
+    caller: str
+    request: str
+    until: float
+
+
+class StateSigner:
+    """Signs states and verifies them. One to a process."""
+
+    def __init__(self, lifetime_s: float) -> None:
+        # Not stored: a state of an earlier process names handlers that are gone.
+        self._key = secrets.token_bytes(32)
+        self._lifetime_s = lifetime_s
+
+    def sign(self, kind: _Kind, value: str, caller: str, request: str) -> str:
+        payload = msgspec.json.encode(_State(kind, value, caller, request, time.time() + self._lifetime_s))
+        return f"{_encode(payload)}.{_encode(self._sign(payload))}"
+
+    def verify(self, state: Raw, caller: str, request: str) -> _State:
+        """Raises the same `RpcError` for every bad state: which check failed would help a forger."""
+        try:
+            text = msgspec.json.decode(state, type=str)
+            payload, signature = (_decode(part) for part in text[:_MAX_STATE].split(".", 1))
+            # Constant time: the signature must not be guessed byte by byte.
+            if not hmac.compare_digest(signature, self._sign(payload)):
+                raise _invalid_state()
+            state_value = msgspec.json.decode(payload, type=_State)
+        except (*DECODE_ERRORS, ValueError) as error:
+            raise _invalid_state() from error
+        if state_value.caller != caller or state_value.request != request or state_value.until < time.time():
+            raise _invalid_state()
+        return state_value
+
+    def _sign(self, payload: bytes) -> bytes:
+        return hmac.digest(self._key, payload, "sha256")
+
+
+def request_digest(method: str, params: Raw) -> str:
+    """What a state is bound to: the request without what differs between its rounds, whatever its order or spacing."""
+    try:
+        value = msgspec.json.decode(params)
+    except DECODE_ERRORS as error:
+        raise RpcError(INVALID_PARAMS, f"the parameters cannot be read: {error}", refused=True) from error
+    rest = {key: part for key, part in value.items() if key not in _ROUND_MEMBERS} if isinstance(value, dict) else value
+    text = msgspec.json.encode([method, rest], order="deterministic")
+    return hashlib.sha256(text).hexdigest()
+
+
+def _invalid_state() -> RpcError:
+    return RpcError(INVALID_PARAMS, f"the requestState is not valid here, or no longer: {_CHECK_EFFECT}")
+
+
+def _encode(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).decode().rstrip("=")
+
+
+def _decode(text: str) -> bytes:
+    return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+
+
 def _parse_responses(responses: Raw) -> dict[str, Raw]:
     try:
-        found = msgspec.json.decode(responses, type=dict[str, Raw]) if responses is not ABSENT else {}
+        answers = msgspec.json.decode(responses, type=dict[str, Raw]) if responses is not ABSENT else {}
     except DECODE_ERRORS as error:
         raise RpcError(jsonrpc.INVALID_PARAMS, f"`inputResponses` must be an object: {error}") from error
-    for key, value in found.items():
+    for key, value in answers.items():
         if bytes(value).lstrip()[:1] != b"{":
             raise RpcError(jsonrpc.INVALID_PARAMS, f"the answer to {key!r} must be an object")
-    return found
+    return answers
 
 
-def _client_gone() -> InputUnavailable:
-    return InputUnavailable("the client did not answer in time", next_action=CHECK_EFFECT)
+def client_gone() -> InputUnavailable:
+    return InputUnavailable("the client did not answer in time", next_action=_CHECK_EFFECT)

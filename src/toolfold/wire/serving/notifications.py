@@ -1,14 +1,14 @@
-"""Who is told when lists and resources change, and how far a client's own words about that reach.
+"""Notifications of changed lists and resources, and of log messages: who subscribes to what.
 
-A listener is a legacy session or a modern subscription. Above: `server.py` and the transports; the application
-publishes. Telling never waits: what a slow client does not read, its transport drops or ends.
+A subscriber is a legacy session or a modern subscription. Above: `server.py` and the transports; the application
+publishes. Publishing never waits: what a slow client does not read, its transport drops.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from msgspec import Struct
 
-from toolfold.wire.types import PROMPTS_CHANGED, RESOURCES_CHANGED, TOOLS_CHANGED
+__all__ = ["LOG_LEVELS", "LOG_MESSAGE", "RESOURCE_UPDATED", "level_enabled"]
 
 RESOURCE_UPDATED = "notifications/resources/updated"
 LOG_MESSAGE = "notifications/message"
@@ -18,29 +18,29 @@ LOG_LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert"
 SendNotification = Callable[[str, bytes], None]
 
 
-def level_enabled(level: str, wanted: str | None) -> bool:
-    """Whether a message of that level is wanted. An unknown level is."""
-    if wanted is None:
+def level_enabled(level: str, minimum: str | None) -> bool:
+    """Whether a message of that level is to be sent. An unknown level is."""
+    if minimum is None:
         return False
-    return level not in LOG_LEVELS or wanted not in LOG_LEVELS or LOG_LEVELS.index(level) >= LOG_LEVELS.index(wanted)
+    return level not in LOG_LEVELS or minimum not in LOG_LEVELS or LOG_LEVELS.index(level) >= LOG_LEVELS.index(minimum)
 
 
 class Subscriber(Struct, eq=False):
-    """One who listens. `lists` are the notifications it wants, `resources` the URIs; both may change while it does."""
+    """A subscriber. `lists` are the notifications it gets, `resources` the URIs; both may change."""
 
     caller: str
-    tell: SendNotification
+    send: SendNotification
     lists: frozenset[str] = frozenset()
     resources: frozenset[str] = frozenset()
+    # From which level on it wants log messages that belong to no request; `None`: none.
     log_level: str | None = None
-    """From which level on it wants log messages that belong to no request; `None`: none."""
 
     def wants(self, method: str, uri: str | None) -> bool:
         return uri in self.resources if method == RESOURCE_UPDATED else method in self.lists
 
 
 class NotificationHub:
-    """All who listen."""
+    """All subscribers."""
 
     def __init__(self) -> None:
         self._listeners: set[Subscriber] = set()
@@ -55,10 +55,11 @@ class NotificationHub:
         self._listeners.discard(listener)
 
     def publish(self, method: str, params: bytes = b"{}", *, uri: str | None = None, caller: str | None = None) -> None:
-        """Tells everybody who wants it, or those of one caller."""
+        """Sends a notification to its subscribers, or to those of one caller."""
+        # A copy: sending may end a subscription.
         for listener in tuple(self._listeners):
             if caller in {None, listener.caller} and listener.wants(method, uri):
-                listener.tell(method, params)
+                listener.send(method, params)
 
     def log(self, level: str, params: bytes) -> None:
         """A log message that belongs to no known request. It may hold what one caller sent, so it reaches nobody where
@@ -67,22 +68,11 @@ class NotificationHub:
             return
         for listener in tuple(self._listeners):
             if level_enabled(level, listener.log_level):
-                listener.tell(LOG_MESSAGE, params)
+                listener.send(LOG_MESSAGE, params)
 
     def callers(self) -> set[str]:
         return {listener.caller for listener in self._listeners}
 
     def listens(self, caller: str, method: str) -> bool:
-        """Whether a caller asked to be told of this."""
+        """Whether a caller subscribed to this list."""
         return any(listener.caller == caller and method in listener.lists for listener in self._listeners)
-
-
-def supported_lists(capabilities: dict[str, object], wanted: Iterable[str]) -> frozenset[str]:
-    """Those of the wanted notifications that the server says it sends."""
-    kinds = {TOOLS_CHANGED: "tools", PROMPTS_CHANGED: "prompts", RESOURCES_CHANGED: "resources"}
-
-    def sends(method: str) -> bool:
-        found = capabilities.get(kinds[method])
-        return isinstance(found, dict) and bool(found.get("listChanged"))
-
-    return frozenset(method for method in wanted if sends(method))

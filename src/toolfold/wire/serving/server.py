@@ -1,108 +1,57 @@
-"""What an arriving request means, whatever transport it came on: the protocol's own methods are answered here, all
-others by the application.
+"""The protocol's server: answers the protocol's own methods, and gives all others to the application.
 
-One task answers one request, from its arrival to its end, also where a modern client comes back in between. Above: the
-transports. Below: `exchange.py`, `asking.py`, `session.py`, `hub.py`.
+It knows no transport. One task answers one request from its arrival to its end, also where a modern client returns with
+input in between. Above: `stdio.py` and `http.py`. Below: `exchange.py`, `input_requests.py`, `session.py`,
+`notifications.py`.
 """
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, field
 
+from toolfold.containers import BoundedDict
 from toolfold.errors import RemoteError, ToolfoldError
 from toolfold.types import EMPTY_OBJECT, Caller
-from toolfold.wire import input_required as inputs
-from toolfold.wire import jsonrpc, results
+from toolfold.wire import jsonrpc
+from toolfold.wire.connection import INPUT_METHODS
 from toolfold.wire.dispatcher import REQUIRED_CAPABILITY
 from toolfold.wire.jsonrpc import ABSENT, CACHEABLE_BYTES, DECODE_ERRORS, Envelope, Parts, parse_string
 from toolfold.wire.meta import META_PREFIX, SERVER_INFO_KEY
-from toolfold.wire.results import is_complete
-from toolfold.wire.serving import notifications as hubs
+from toolfold.wire.results import add_modern_members, is_complete
 from toolfold.wire.serving.exchange import (
+    VERSIONS,
+    About,
     App,
     Client,
     Exchange,
-    InputRequester,
     MessageSink,
-    RequestMeta,
+    ParsedParams,
     RequestOutcome,
-    RequestParams,
+    RpcError,
+    ServeOptions,
     parse_params,
 )
-from toolfold.wire.serving.input_requests import ModernInputRequester
-from toolfold.wire.serving.request_state import StateSigner, request_digest
-from toolfold.wire.serving.session import InitializeParams, Session, parse_initialize
-from toolfold.wire.serving.types import About, RpcError, ServeOptions
-from toolfold.wire.types import LEGACY_VERSIONS, MODERN_VERSION, PROMPTS_CHANGED, RESOURCES_CHANGED, TOOLS_CHANGED
-
-# --- What is refused, and how that is said: the checks every request goes through, and errors as messages.
-
-_VERSIONS = (MODERN_VERSION, *LEGACY_VERSIONS)
-
-
-def check_meta(meta: RequestMeta) -> None:
-    """Raises the `Fault` for a request that does not say what every modern request says."""
-    version = parse_string(meta.version)
-    if version is None:
-        raise RpcError(
-            jsonrpc.INVALID_PARAMS,
-            "the request lacks io.modelcontextprotocol/protocolVersion in params._meta; clients of an earlier version "
-            "begin with initialize",
-            refused=True,
-        )
-    if version != MODERN_VERSION:
-        data = {"supported": list(_VERSIONS), "requested": version}
-        raise RpcError(jsonrpc.UNSUPPORTED_VERSION, f"version {version[:40]} is not served", data, refused=True)
-    if bytes(meta.capabilities).lstrip()[:1] != b"{":
-        raise RpcError(
-            jsonrpc.INVALID_PARAMS,
-            "the request lacks io.modelcontextprotocol/clientCapabilities in params._meta",
-            refused=True,
-        )
-
-
-def _check_id(message: Envelope) -> None:
-    """Raises the `Fault` for a request that cannot be answered under its id."""
-    if message.id is None or isinstance(message.id, float) or message.method is UNSET:
-        raise RpcError(
-            jsonrpc.INVALID_REQUEST, "a request has a method, and a string or a whole number as its id", refused=True
-        )
-
-
-def _missing_capability(method: str) -> RpcError:
-    needed: dict[str, Any] = {"requiredCapabilities": {REQUIRED_CAPABILITY.get(method, method): {}}}
-    return RpcError(jsonrpc.MISSING_CAPABILITY, f"this needs a client that answers {method}", needed)
-
-
-def _cancelled_error() -> RpcError:
-    return RpcError(jsonrpc.INTERNAL_ERROR, "the request was cancelled; check whether it had an effect")
-
-
-def _unknown_method(method: str) -> RpcError:
-    return RpcError(jsonrpc.METHOD_NOT_FOUND, f"there is no method {method[:100]} here")
-
-
-def error_response(identifier: object, fault: RpcError) -> bytes:
-    error: dict[str, Any] = {"code": fault.code, "message": fault.message}
-    if fault.data is not None:
-        error["data"] = fault.data
-    return jsonrpc.error_message_of(identifier, jsonrpc.encode(error))
-
+from toolfold.wire.serving.input_requests import ModernInputRequester, StateSigner, request_digest
+from toolfold.wire.serving.notifications import SendNotification, Subscriber
+from toolfold.wire.serving.session import Session
+from toolfold.wire.types import MODERN_VERSION, PROMPTS_CHANGED, RESOURCES_CHANGED, TOOLS_CHANGED
 
 log = logging.getLogger("toolfold.wire.serving")
 
 _T = TypeVar("_T")
 
 MODERN_METHODS = frozenset({"server/discover", "subscriptions/listen"})
+
 _LEGACY_METHODS = frozenset({"initialize", "ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe"})
-_INPUT_REQUIRED = b"input_required"
-"""Stands in every result that asks for input; what has it is looked at more closely."""
 _SUBSCRIPTION_KEY = META_PREFIX + "subscriptionId"
 _END_GRACE_S = 2.0
+
+# Is in every result that asks for input; a result with it is parsed.
+_INPUT_REQUIRED = b"input_required"
 
 _LISTS = {
     "toolsListChanged": TOOLS_CHANGED,
@@ -110,11 +59,11 @@ _LISTS = {
     "resourcesListChanged": RESOURCES_CHANGED,
 }
 
+# Modern clients that are cached by their `_meta`, which they repeat with every request.
 _MAX_CLIENTS = 1024
-"""Modern clients that are remembered by what they say of themselves."""
 
+# Larger results are written in parts: joining them would copy megabytes.
 _LARGE_BYTES = 1 << 16
-"""Answers over this size are not copied together."""
 
 
 class _Level(Struct):
@@ -148,93 +97,76 @@ class Server:
     def __init__(self, app: App, options: ServeOptions | None = None) -> None:
         self.app = app
         self.options = options if options is not None else ServeOptions()
-        self._sealer = StateSigner(self.options.held_s)
-        self._asker = ModernInputRequester(self._sealer, self.options)
+        self._signer = StateSigner(self.options.held_s)
+        self._requester = ModernInputRequester(self._signer, self.options)
         self._tasks: set[asyncio.Task[None]] = set()
         self._listening: set[asyncio.Task[None]] = set()
         self._closing = asyncio.Event()
-        self._clients: dict[tuple[Caller, bytes], Client] = {}
-
-    # --- requests
+        self._clients: BoundedDict[tuple[Caller, bytes], Client] = BoundedDict(_MAX_CLIENTS)
 
     def modern(
         self,
         message: Envelope,
-        read: tuple[RequestParams, RequestMeta],
+        parsed: ParsedParams,
         caller: Caller,
-        outlet: MessageSink,
+        sink: MessageSink,
         headers: Mapping[str, str] | None = None,
     ) -> Exchange:
-        """Starts to answer a request of the modern era. Raises a `Fault` for one that is not proper."""
-        params = read[0]
+        """Starts to answer a request of the modern era. Raises `RpcError` for a malformed one."""
         _check_id(message)
-        exchange = self._exchange(message, self._client(caller, read), outlet, read, self._asker)
+        exchange = Exchange.of(message, self._client(caller, parsed), sink, parsed, self._requester)
         exchange.headers = headers
         if exchange.method in _LEGACY_METHODS:
             raise _unknown_method(exchange.method)
-        if exchange.method in inputs.INPUT_METHODS:
-            held = self._with_inputs(exchange, params)
+        if exchange.method in INPUT_METHODS:
+            held = self._with_inputs(exchange, parsed)
             if held is not None:
                 return held
         return self._start(exchange)
 
-    def _client(self, caller: Caller, read: tuple[RequestParams, RequestMeta]) -> Client:
-        """Who asks, as the request says. A client says the same of itself each time: what is short is read once."""
-        said, meta = read
-        key = (caller, b"" if said.meta is UNSET else bytes(said.meta))
-        known = self._clients.get(key)
-        if known is not None:
-            return known
-        check_meta(meta)
+    def _client(self, caller: Caller, parsed: ParsedParams) -> Client:
+        """The client as the request describes it. It does so with every request: a short `_meta` is parsed once."""
+        params, meta = parsed
+        key = (caller, b"" if params.meta is UNSET else bytes(params.meta))
+        cached = self._clients.get(key)
+        if cached is not None:
+            return cached
+        meta.check()
         client = Client(
             caller=caller,
             version=MODERN_VERSION,
-            capabilities=meta.capabilities.copy(),  # else what is remembered would hold the whole message
+            capabilities=meta.capabilities.copy(),  # a slice would keep the whole message in memory
             info=meta.info.copy() if meta.info is not ABSENT else EMPTY_OBJECT,
             log_level=parse_string(meta.log_level),
         )
         if len(key[1]) <= CACHEABLE_BYTES and meta.progress_token is ABSENT:  # each token is used once
-            while len(self._clients) >= _MAX_CLIENTS:
-                self._clients.pop(next(iter(self._clients)))
             self._clients[key] = client
         return client
 
-    def legacy(self, message: Envelope, session: Session, outlet: MessageSink) -> Exchange:
-        """Starts to answer a request within a session. Raises a `Fault` for one that is not proper."""
+    def legacy(self, message: Envelope, session: Session, sink: MessageSink) -> Exchange:
+        """Starts to answer a request within a session. Raises `RpcError` for a malformed one."""
         _check_id(message)
-        read = parse_params(message.params)
-        exchange = self._exchange(message, session.client, outlet, read, session.asker)
+        exchange = Exchange.of(message, session.client, sink, parse_params(message.params), session.requester)
         if exchange.method in MODERN_METHODS or exchange.method == "initialize":
             raise _unknown_method(exchange.method)
-        started = self._start(exchange, session)
-        session.running.add(started)
-        return started
+        session.running.add(self._start(exchange, session))
+        return exchange
 
-    def _exchange(
-        self,
-        message: Envelope,
-        client: Client,
-        outlet: MessageSink,
-        read: tuple[RequestParams, RequestMeta],
-        asker: InputRequester,
-    ) -> Exchange:
-        return Exchange(message.id, str(message.method), message.params, client, outlet, read=read, asker=asker)
-
-    def _with_inputs(self, exchange: Exchange, params: RequestParams) -> Exchange | None:
-        """Reads what the client brings from an earlier round. Gives back the exchange that was held for it."""
-        passed = {}
+    def _with_inputs(self, exchange: Exchange, parsed: ParsedParams) -> Exchange | None:
+        """Reads what the client brings from an earlier round; returns the exchange that was held for it."""
+        params, inputs = parsed[0], {}
         if params.request_state is not ABSENT and bytes(params.request_state) != b"null":
             digest = request_digest(exchange.method, exchange.params)
-            found = self._sealer.open(params.request_state, exchange.caller.name, digest)
-            if found.kind == "held":
-                held = self._asker.resume(found.value, params.input_responses, exchange)
-                if held.ending is not None:
-                    _finish(held, held.ending)
+            state = self._signer.verify(params.request_state, exchange.caller.name, digest)
+            if state.kind == "held":
+                held = self._requester.resume(state.value, params.input_responses, exchange)
+                if held.outcome is not None:
+                    _finish(held, held.outcome)
                 return held
-            passed["requestState"] = Raw(jsonrpc.encode(found.value))
+            inputs["requestState"] = Raw(jsonrpc.encode(state.value))
         if params.input_responses is not ABSENT:
-            passed["inputResponses"] = params.input_responses
-        exchange.inputs = Raw(jsonrpc.encode(passed)) if passed else EMPTY_OBJECT
+            inputs["inputResponses"] = params.input_responses
+        exchange.inputs = Raw(jsonrpc.encode(inputs)) if inputs else EMPTY_OBJECT
         return None
 
     def _start(self, exchange: Exchange, session: Session | None = None) -> Exchange:
@@ -250,7 +182,10 @@ class Server:
         try:
             result = await self._answer(exchange, session)
         except asyncio.CancelledError:
-            fault = None if exchange.outlet is not None else _cancelled_error()
+            # Without a sink the client is away with a question: it must learn of the end when it returns.
+            if exchange.sink is None:
+                cancelled = "the request was cancelled; check whether it had an effect"
+                fault = RpcError(jsonrpc.INTERNAL_ERROR, cancelled)
         except RpcError as error:
             fault = error
         except RemoteError as error:
@@ -265,78 +200,70 @@ class Server:
     async def _answer(self, exchange: Exchange, session: Session | None) -> Parts:
         method = exchange.method
         if session is not None:
-            own = await self._legacy_own(exchange, session) if method in _LEGACY_METHODS else None
+            own = await self._answer_legacy(exchange, session) if method in _LEGACY_METHODS else None
             return (own if own is not None else jsonrpc.single_line(await self.app.handle(exchange)),)
         if method == "server/discover":
             return (_discover_result(await self.app.about(exchange.caller)),)
         if method == "subscriptions/listen":
             return (await self._listen(exchange),)
-        found = jsonrpc.single_line(await self.app.handle(exchange))
-        complete = is_complete(found)
-        if not complete and method in inputs.INPUT_METHODS and _INPUT_REQUIRED in found:
-            found = self._passed_on(exchange, found)
-        return results.add_modern_members(method, found, complete=complete)
+        result = jsonrpc.single_line(await self.app.handle(exchange))
+        complete = is_complete(result)
+        if not complete and method in INPUT_METHODS and _INPUT_REQUIRED in result:
+            result = self._relay_input_required(exchange, result)
+        return add_modern_members(method, result, complete=complete)
 
-    def _passed_on(self, exchange: Exchange, result: bytes) -> bytes:
-        """A wish for input of a server below: nothing the client did not declare, and its state under our seal."""
+    def _relay_input_required(self, exchange: Exchange, result: bytes) -> bytes:
+        """An `input_required` of an upstream: nothing the client did not declare, and its state under our signature."""
         try:
             required = msgspec.json.decode(result, type=_InputRequired)
         except DECODE_ERRORS:
             return result
         if required.resultType != "input_required":
             return result
-        for wanted in required.inputRequests.values():
-            method = parse_string(wanted.get("method", ABSENT)) or ""
-            if not exchange.client.may_be_asked(method, wanted.get("params", EMPTY_OBJECT)):
-                raise _missing_capability(method)
+        for request in required.inputRequests.values():
+            method = parse_string(request.get("method", ABSENT)) or ""
+            if not exchange.client.may_be_asked(method, request.get("params", EMPTY_OBJECT)):
+                needed: dict[str, Any] = {"requiredCapabilities": {REQUIRED_CAPABILITY.get(method, method): {}}}
+                raise RpcError(jsonrpc.MISSING_CAPABILITY, f"this needs a client that answers {method}", needed)
         if required.requestState is ABSENT:
             return result
         members = msgspec.json.decode(result, type=dict[str, Raw])
         digest = request_digest(exchange.method, exchange.params)
-        state = self._sealer.seal("passed", parse_string(required.requestState) or "", exchange.caller.name, digest)
+        value = parse_string(required.requestState) or ""
+        state = self._signer.sign("passed", value, exchange.caller.name, digest)
         members["requestState"] = Raw(jsonrpc.encode(state))
         return jsonrpc.encode(members)
 
-    # --- legacy
-
-    async def hello(self, message: Envelope, caller: Caller, tell: hubs.SendNotification) -> tuple[Session, bytes]:
-        """Opens a session: it, and the answer to `initialize`."""
+    async def initialize(self, message: Envelope, caller: Caller, send: SendNotification) -> tuple[Session, bytes]:
+        """Opens a legacy session; returns it with the answer to `initialize`."""
         _check_id(message)
-        said: InitializeParams = parse_initialize(message.params)
         about = await self.app.about(caller)
-        session = Session(said, caller, hubs.supported_lists(about.capabilities, _LISTS.values()), tell)
-        self.app.hub.add(session.listener)
-        result: dict[str, Any] = {
-            "protocolVersion": said.version,
-            "capabilities": about.capabilities,
-            "serverInfo": about.info,
-        }
-        if about.instructions:
-            result["instructions"] = about.instructions
-        return session, jsonrpc.result_message(message.id, jsonrpc.encode(result))
+        session = Session(message.params, caller, _supported_lists(about, _LISTS.values()), send)
+        self.app.hub.add(session.subscriber)
+        version = session.client.version
+        result = {"protocolVersion": version, "capabilities": about.capabilities, "serverInfo": about.info}
+        return session, jsonrpc.result_message(message.id, _encode_about(result, about))
 
-    async def goodbye(self, session: Session) -> None:
-        """The client is gone: what it asked for is cancelled, and nobody watches for it."""
-        self.app.hub.discard(session.listener)
-        session.asker.close()
+    async def close_session(self, session: Session) -> None:
+        """The client is gone: cancels its requests and ends its subscriptions."""
+        self.app.hub.discard(session.subscriber)
+        session.requester.close()
         for exchange in session.running.all():
-            exchange.outlet = None
-            if exchange.task is not None:
-                exchange.task.cancel()
-        watched, session.listener.resources = session.listener.resources, frozenset()
+            exchange.abandon()
+        watched, session.subscriber.resources = session.subscriber.resources, frozenset()
         for uri in watched:
             await self.app.unwatch_resource(uri)
         await self.app.left(session.client.caller)
 
     async def notified(self, message: Envelope, session: Session) -> None:
-        """A notification of a legacy client."""
+        """Handles a notification of a legacy client."""
         params = message.params if message.params is not ABSENT else EMPTY_OBJECT
         if message.method == "notifications/cancelled":
             session.running.cancel(params)
         elif message.method != "notifications/initialized":
             await self.app.notified(session.client, str(message.method), params)
 
-    async def _legacy_own(self, exchange: Exchange, session: Session) -> bytes:
+    async def _answer_legacy(self, exchange: Exchange, session: Session) -> bytes:
         if exchange.method == "ping":
             return b"{}"
         about = await self.app.about(exchange.caller)
@@ -345,32 +272,31 @@ class Server:
                 raise _unknown_method(exchange.method)
             session.set_level(_parse(exchange.params, _Level).level)
             return b"{}"
-        if not _subscribes(about):
+        if not _declares(about, "resources", "subscribe"):
             raise _unknown_method(exchange.method)
         await self._subscribe(session, _parse(exchange.params, _Uri).uri, exchange.method == "resources/subscribe")
         return b"{}"
 
-    async def _subscribe(self, session: Session, uri: str, wanted: bool) -> None:
-        listener = session.listener
-        if wanted and uri not in listener.resources:
+    async def _subscribe(self, session: Session, uri: str, active: bool) -> None:
+        subscriber = session.subscriber
+        if active and uri not in subscriber.resources:
             await self.app.watch_resource(uri)
-            listener.resources |= {uri}
-        elif not wanted and uri in listener.resources:
-            listener.resources -= {uri}
+            subscriber.resources |= {uri}
+        elif not active and uri in subscriber.resources:
+            subscriber.resources -= {uri}
             await self.app.unwatch_resource(uri)
 
-    # --- modern
-
     async def _listen(self, exchange: Exchange) -> bytes:
-        wanted = _parse(exchange.params, _Listen).notifications
+        """A modern subscription, until the client cancels it or the server closes."""
+        filters = _parse(exchange.params, _Listen).notifications
         if len(self.app.hub) >= self.options.max_listeners:
             raise RpcError(jsonrpc.INTERNAL_ERROR, "too many clients listen: try again later")
         about = await self.app.about(exchange.caller)
-        lists = hubs.supported_lists(about.capabilities, (_LISTS[name] for name in _LISTS if getattr(wanted, name)))
-        uris = frozenset(wanted.resourceSubscriptions) if _subscribes(about) else frozenset()
+        lists = _supported_lists(about, (_LISTS[name] for name in _LISTS if getattr(filters, name)))
+        uris = frozenset(filters.resourceSubscriptions) if _declares(about, "resources", "subscribe") else frozenset()
         meta = {_SUBSCRIPTION_KEY: exchange.identifier}
 
-        def tell(method: str, params: bytes) -> None:
+        def send(method: str, params: bytes) -> None:
             members: dict[str, Any] = msgspec.json.decode(params)
             members["_meta"] = {**members.get("_meta", {}), **meta}
             exchange.notify(method, jsonrpc.encode(members))
@@ -378,65 +304,77 @@ class Server:
         if exchange.task is not None:
             self._listening.add(exchange.task)
             exchange.task.add_done_callback(self._listening.discard)
-        listener = hubs.Subscriber(exchange.caller.name, tell, lists, uris)
+        subscriber = Subscriber(exchange.caller.name, send, lists, uris)
         watched = []
         try:
             for uri in uris:
                 await self.app.watch_resource(uri)
                 watched.append(uri)
+            # The protocol wants the acknowledgement before any notification.
             exchange.notify("notifications/subscriptions/acknowledged", _acknowledgement(lists, uris, meta))
-            self.app.hub.add(listener)
+            self.app.hub.add(subscriber)
             await self._closing.wait()
         finally:
-            self.app.hub.discard(listener)
+            self.app.hub.discard(subscriber)
             for uri in watched:
                 await self.app.unwatch_resource(uri)
         return jsonrpc.encode({"_meta": meta, "resultType": "complete"})
 
-    # --- the end
-
     async def end_subscriptions(self) -> None:
-        """Tells those who listen that no more will come."""
+        """Ends every subscription with its result."""
         self._closing.set()
         if self._listening:
             await asyncio.wait(set(self._listening), timeout=_END_GRACE_S)
 
     async def aclose(self) -> None:
-        """Ends what is open: subscriptions say so, all else is cancelled."""
+        """Ends subscriptions and cancels all else."""
         await self.end_subscriptions()
-        self._asker.close()
+        self._requester.close()
         for task in tuple(self._tasks):
             task.cancel()
         if self._tasks:
             await asyncio.wait(set(self._tasks), timeout=_END_GRACE_S)
 
 
-def _finish(exchange: Exchange, ending: RequestOutcome) -> None:
-    """Sends the ending, or keeps it for a client that is away with a question."""
-    outlet, exchange.outlet = exchange.outlet, None
-    result, fault = ending
-    if outlet is None:
-        exchange.ending = ending
+def _finish(exchange: Exchange, outcome: RequestOutcome) -> None:
+    """Sends the outcome, or stores it for a client that is away with a question."""
+    sink, exchange.sink = exchange.sink, None
+    result, fault = outcome
+    if sink is None:
+        exchange.outcome = outcome
     elif fault is not None:
-        outlet.finish(error_response(exchange.identifier, fault), fault)
+        sink.finish(fault.response(exchange.identifier), fault)
     elif sum(map(len, result)) > _LARGE_BYTES:
-        outlet.finish_long(jsonrpc.result_parts(exchange.identifier, result))
+        sink.finish_long(jsonrpc.result_parts(exchange.identifier, result))
     else:
-        outlet.finish(jsonrpc.result_message(exchange.identifier, b"".join(result)) if result else b"", None)
+        sink.finish(jsonrpc.result_message(exchange.identifier, b"".join(result)) if result else b"", None)
+
+
+def _check_id(message: Envelope) -> None:
+    """Raises `RpcError` for a request that cannot be answered under its id."""
+    if message.id is None or isinstance(message.id, float) or message.method is UNSET:
+        problem = "a request has a method, and a string or a whole number as its id"
+        raise RpcError(jsonrpc.INVALID_REQUEST, problem, refused=True)
+
+
+def _unknown_method(method: str) -> RpcError:
+    return RpcError(jsonrpc.METHOD_NOT_FOUND, f"there is no method {method[:100]} here")
 
 
 def _discover_result(about: About) -> bytes:
-    result: dict[str, Any] = {
+    result = {
         "resultType": "complete",
-        "supportedVersions": list(_VERSIONS),
+        "supportedVersions": list(VERSIONS),
         "capabilities": about.capabilities,
         "ttlMs": about.ttl_ms,
         "cacheScope": about.cache_scope,
         "_meta": {SERVER_INFO_KEY: about.info},
     }
-    if about.instructions:
-        result["instructions"] = about.instructions
-    return jsonrpc.encode(result)
+    return _encode_about(result, about)
+
+
+def _encode_about(result: dict[str, Any], about: About) -> bytes:
+    return jsonrpc.encode(result | ({"instructions": about.instructions} if about.instructions else {}))
 
 
 def _acknowledgement(lists: frozenset[str], uris: frozenset[str], meta: dict[str, Any]) -> bytes:
@@ -446,9 +384,15 @@ def _acknowledgement(lists: frozenset[str], uris: frozenset[str], meta: dict[str
     return jsonrpc.encode({"_meta": meta, "notifications": granted})
 
 
-def _subscribes(about: About) -> bool:
-    resources = about.capabilities.get("resources")
-    return isinstance(resources, dict) and bool(resources.get("subscribe"))
+def _supported_lists(about: About, wanted: Iterable[str]) -> frozenset[str]:
+    """Those of the wanted notifications that the server says it sends."""
+    kinds = {TOOLS_CHANGED: "tools", PROMPTS_CHANGED: "prompts", RESOURCES_CHANGED: "resources"}
+    return frozenset(method for method in wanted if _declares(about, kinds[method], "listChanged"))
+
+
+def _declares(about: About, capability: str, member: str) -> bool:
+    declared = about.capabilities.get(capability)
+    return isinstance(declared, dict) and bool(declared.get(member))
 
 
 def _parse(params: Raw, kind: type[_T]) -> _T:

@@ -1,8 +1,10 @@
-"""A legacy client from its handshake to its end: what it declared, what it waits for, what it wants to be told.
+"""A legacy session, from its handshake to its end: the client, its running requests, questions and subscriptions.
 
-It knows no transport: one gives it a way to send. Above: `stdio.py`, `http_legacy.py`. Below: `server.py` makes it.
+It knows no transport: one gives it a way to send. Above: `server.py`, which opens it.
 """
 
+import asyncio
+import itertools
 from functools import partial
 
 import msgspec
@@ -10,21 +12,20 @@ from msgspec import Raw, Struct
 
 from toolfold.types import EMPTY_OBJECT, Caller
 from toolfold.wire import jsonrpc
-from toolfold.wire.jsonrpc import ABSENT, DECODE_ERRORS, Envelope
-from toolfold.wire.serving.exchange import Client, Exchange
-from toolfold.wire.serving.input_requests import LegacyInputRequester
+from toolfold.wire.jsonrpc import ABSENT, DECODE_ERRORS, Envelope, parse_number
+from toolfold.wire.serving.exchange import Client, Exchange, RpcError
+from toolfold.wire.serving.input_requests import client_gone
 from toolfold.wire.serving.notifications import SendNotification, Subscriber
-from toolfold.wire.serving.types import RpcError
 from toolfold.wire.types import LEGACY_VERSIONS
 
+# The one version that knows several messages in one.
 _BATCH_VERSION = "2025-03-26"
-"""The one version that knows several messages in one."""
 
+# A client that named no level gets whatever its server sends.
 _DEFAULT_LEVEL = "debug"
-"""A client that named no level gets whatever its server sends."""
 
 
-class InitializeParams(Struct, frozen=True):
+class _InitializeParams(Struct, frozen=True):
     """What `initialize` says."""
 
     protocolVersion: str  # noqa: N815 - the protocol's spelling
@@ -37,12 +38,9 @@ class InitializeParams(Struct, frozen=True):
         return self.protocolVersion if self.protocolVersion in LEGACY_VERSIONS else LEGACY_VERSIONS[0]
 
 
-_hello = msgspec.json.Decoder(InitializeParams)
-
-
-def parse_initialize(params: Raw) -> InitializeParams:
+def _parse_initialize(params: Raw) -> _InitializeParams:
     try:
-        return _hello.decode(params)
+        return msgspec.json.decode(params, type=_InitializeParams)
     except DECODE_ERRORS as error:
         raise RpcError(jsonrpc.INVALID_PARAMS, f"`initialize` cannot be read: {error}", refused=True) from error
 
@@ -70,6 +68,7 @@ class RunningRequests:
             exchange.task.add_done_callback(partial(self._done, exchange.identifier, exchange))
 
     def _done(self, identifier: object, exchange: Exchange, task: object) -> None:
+        # A client may use an id again while the first request still runs.
         if self._by_id.get(identifier) is exchange:
             del self._by_id[identifier]
 
@@ -86,27 +85,69 @@ class RunningRequests:
         return len(self._by_id)
 
 
-class Session:
-    """One legacy client."""
+class _InputRequester:
+    """Asks the client of a legacy session: with a request of our own."""
 
-    def __init__(self, hello: InitializeParams, caller: Caller, lists: frozenset[str], tell: SendNotification) -> None:
-        capabilities = Raw(jsonrpc.encode(hello.capabilities))
+    def __init__(self) -> None:
+        self._numbers = itertools.count(1)
+        self._waiting: dict[int, asyncio.Future[Raw]] = {}
+
+    async def ask(self, exchange: Exchange, method: str, params: Raw) -> Raw:
+        sink = exchange.sink
+        if sink is None:
+            raise client_gone()
+        number = next(self._numbers)
+        answer: asyncio.Future[Raw] = asyncio.get_running_loop().create_future()
+        self._waiting[number] = answer
+        sink.push(jsonrpc.request_message(number, method, jsonrpc.single_line(params)))
+        try:
+            return await answer
+        except asyncio.CancelledError:
+            sink.push(jsonrpc.cancelled_message(number, "it is no longer needed"))
+            raise
+        finally:
+            self._waiting.pop(number, None)
+
+    def on_answer(self, message: Envelope) -> None:
+        """An answer of the client. One that nobody waits for is dropped."""
+        number = parse_number(message.id)
+        answer = self._waiting.get(number) if number is not None else None
+        if answer is None or answer.done():
+            return
+        if message.error is not ABSENT:
+            answer.set_exception(jsonrpc.remote_error(message.error))
+        else:
+            answer.set_result(message.result)
+
+    def close(self) -> None:
+        """The client is gone."""
+        for answer in self._waiting.values():
+            if not answer.done():
+                answer.set_exception(client_gone())
+
+
+class Session:
+    """One legacy client, by what its `initialize` says. Raises `RpcError` where that cannot be read."""
+
+    def __init__(self, initialize: Raw, caller: Caller, lists: frozenset[str], send: SendNotification) -> None:
+        params = _parse_initialize(initialize)
+        capabilities = Raw(jsonrpc.encode(params.capabilities))
         self.client = Client(
-            caller=caller, era="legacy", version=hello.version, capabilities=capabilities, info=hello.clientInfo
+            caller=caller, era="legacy", version=params.version, capabilities=capabilities, info=params.clientInfo
         )
-        self.asker = LegacyInputRequester()
-        self.listener = Subscriber(caller.name, tell, lists, log_level=_DEFAULT_LEVEL)
+        self.requester = _InputRequester()
+        self.subscriber = Subscriber(caller.name, send, lists, log_level=_DEFAULT_LEVEL)
         self.running = RunningRequests()
 
     @property
     def batches(self) -> bool:
         return self.client.version == _BATCH_VERSION
 
-    def answered(self, message: Envelope) -> None:
+    def on_answer(self, message: Envelope) -> None:
         """The client answers something that it was asked."""
         if message.result is not ABSENT or message.error is not ABSENT:
-            self.asker.answered(message)
+            self.requester.on_answer(message)
 
     def set_level(self, level: str) -> None:
         self.client.log_level = level
-        self.listener.log_level = level
+        self.subscriber.log_level = level

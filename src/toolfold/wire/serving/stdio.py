@@ -1,23 +1,30 @@
-"""Serving on a pipe: one message a line, both eras side by side, until the other end closes it.
+"""Serves on a pipe: one message a line, both eras side by side, until the other end closes it.
 
-Nothing but messages is written. Above: the face that starts it. Below: `server.py`, `wire.pipes`, `wire.framing`.
+Nothing but messages is written. Above: the face that starts it. Below: `server.py`, `wire.pipes`.
 """
 
 import asyncio
+import contextlib
+import logging
 import os
-from collections.abc import Callable, Coroutine
-from typing import Any
+import sys
+from collections.abc import Callable
 
 from msgspec import UNSET
 
+from toolfold.containers import TaskSet
 from toolfold.types import EMPTY_OBJECT, LOCAL, Caller
 from toolfold.wire import jsonrpc
 from toolfold.wire.jsonrpc import ABSENT, DECODE_ERRORS, Envelope, Parts
 from toolfold.wire.pipes import LineFramer, PipeReader, PipeWriter, enlarge_pipe
-from toolfold.wire.serving.exchange import Exchange, RequestMeta, RequestParams, parse_params
-from toolfold.wire.serving.server import MODERN_METHODS, Server, error_response
+from toolfold.wire.serving.exchange import ParsedParams, RpcError, parse_params
+from toolfold.wire.serving.server import MODERN_METHODS, Server
 from toolfold.wire.serving.session import RunningRequests, Session, parse_batch
-from toolfold.wire.serving.types import RpcError
+from toolfold.wire.spill import Edges
+
+__all__ = ["serve_stdio", "take_standard_streams"]
+
+log = logging.getLogger("toolfold.wire.serving")
 
 _READ_SIZE = 1 << 16
 _SETTLE_S = 1.0
@@ -25,7 +32,7 @@ _FLUSH_S = 2.0
 
 
 class _Pipe:
-    """The outlet of every request on the pipe, and what is known of the client at its other end."""
+    """The sink of every request on the pipe, and the state of the client at its other end."""
 
     def __init__(self, server: Server, caller: Caller, writer: PipeWriter) -> None:
         self._server = server
@@ -33,9 +40,7 @@ class _Pipe:
         self._writer = writer
         self._session: Session | None = None
         self._running = RunningRequests()
-        self._tasks: set[asyncio.Task[None]] = set()
-
-    # --- what goes out
+        self._tasks = TaskSet(log)
 
     def push(self, message: bytes) -> None:
         self._writer.write(message + b"\n")
@@ -47,101 +52,97 @@ class _Pipe:
     def finish_long(self, parts: Parts) -> None:
         self._writer.write_parts((*parts, b"\n"))
 
-    def _tell(self, method: str, params: bytes) -> None:
+    def _notify(self, method: str, params: bytes) -> None:
         self.push(jsonrpc.notification_message(method, params))
-
-    # --- what comes in
 
     def line(self, line: bytes) -> None:
         try:
+            # Undecoded parts are never checked by msgspec: invalid UTF-8 would be passed on.
             if not line.isascii():
                 line.decode()
             message = jsonrpc.parse_envelope(line)
         except DECODE_ERRORS as error:
-            self._odd(line, error)
+            self._on_unreadable(line, error)
             return
         self._receive(message, self)
 
-    def oversized(self, head: bytes, tail: bytes, size: int) -> None:
-        fault = RpcError(jsonrpc.INVALID_REQUEST, f"a message of {size} bytes is too large for this server")
-        self.finish(error_response(None, fault), fault)
+    def oversized(self, edges: Edges) -> None:
+        fault = RpcError(jsonrpc.INVALID_REQUEST, f"a message of {edges.size} bytes is too large for this server")
+        self.finish(fault.response(None), fault)
 
-    def _odd(self, line: bytes, error: Exception) -> None:
+    def _on_unreadable(self, line: bytes, error: Exception) -> None:
         batch = parse_batch(line) if self._session is not None and self._session.batches else None
         if not batch:
             fault = RpcError(jsonrpc.PARSE_ERROR, f"this is no JSON-RPC message: {error}")
-            self.finish(error_response(None, fault), fault)
+            self.finish(fault.response(None), fault)
             return
-        outlet = _Batch(self, sum(_is_request(message) for message in batch))
+        sink = _Batch(self, sum(_is_request(message) for message in batch))
         for message in batch:
-            self._receive(message, outlet)
+            self._receive(message, sink)
 
-    def _receive(self, message: Envelope, outlet: "_Pipe | _Batch") -> None:
+    def _receive(self, message: Envelope, sink: "_Pipe | _Batch") -> None:
         if message.method is UNSET:
             if self._session is not None:
-                self._session.answered(message)
+                self._session.on_answer(message)
         elif message.id is UNSET:
             self._notified(message)
         else:
             try:
-                self._request(message, parse_params(message.params), outlet)
+                self._request(message, parse_params(message.params), sink)
             except RpcError as fault:
-                outlet.finish(error_response(message.id, fault), fault)
+                sink.finish(fault.response(message.id), fault)
 
-    def _request(self, message: Envelope, read: tuple[RequestParams, RequestMeta], outlet: "_Pipe | _Batch") -> None:
-        modern = read[1].version is not ABSENT or message.method in MODERN_METHODS
+    def _request(self, message: Envelope, parsed: ParsedParams, sink: "_Pipe | _Batch") -> None:
+        modern = parsed[1].version is not ABSENT or message.method in MODERN_METHODS
         if message.method == "initialize" and not modern:
-            self._keep(self._hello(message, outlet))
+            self._tasks.start(self._initialize(message, sink))
         elif modern or self._session is None:
-            self._running.add(self._server.modern(message, read, self._caller, outlet))
+            self._running.add(self._server.modern(message, parsed, self._caller, sink))
         else:
-            self._server.legacy(message, self._session, outlet)
+            self._server.legacy(message, self._session, sink)
 
-    async def _hello(self, message: Envelope, outlet: "_Pipe | _Batch") -> None:
+    async def _initialize(self, message: Envelope, sink: "_Pipe | _Batch") -> None:
         try:
-            session, answer = await self._server.hello(message, self._caller, self._tell)
+            session, answer = await self._server.initialize(message, self._caller, self._notify)
         except RpcError as fault:
-            outlet.finish(error_response(message.id, fault), fault)
+            sink.finish(fault.response(message.id), fault)
             return
+        # A client that shakes hands twice starts anew.
         before, self._session = self._session, session
-        outlet.finish(answer, None)
+        sink.finish(answer, None)
         if before is not None:
-            await self._server.goodbye(before)
+            await self._server.close_session(before)
 
     def _notified(self, message: Envelope) -> None:
         if message.method == "notifications/cancelled":
             self._running.cancel(message.params if message.params is not ABSENT else EMPTY_OBJECT)
         if self._session is not None:
-            self._keep(self._server.notified(message, self._session))
-
-    def _keep(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+            self._tasks.start(self._server.notified(message, self._session))
 
     async def settle(self) -> None:
-        """The input ended: what is nearly answered still is."""
+        """The input ended: requests that are nearly answered get a moment to finish."""
         session = self._session.running.all() if self._session is not None else []
         waiting = {
             exchange.task
             for exchange in (*self._running.all(), *session)
-            if exchange.task is not None and exchange.outlet is not None and exchange.method != "subscriptions/listen"
+            if exchange.task is not None and exchange.sink is not None and exchange.method != "subscriptions/listen"
         }
-        if waiting or self._tasks:
-            await asyncio.wait({*waiting, *self._tasks}, timeout=_SETTLE_S)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_SETTLE_S):
+                await self._tasks.wait()
+                if waiting:
+                    await asyncio.wait(waiting)
 
     async def close(self) -> None:
         for exchange in self._running.all():
-            _abandon(exchange)
+            exchange.abandon()
         if self._session is not None:
-            await self._server.goodbye(self._session)
-        for task in tuple(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+            await self._server.close_session(self._session)
+        await self._tasks.cancel()
 
 
 class _Batch:
-    """Gathers the answers to several messages that came in one."""
+    """The sink of a JSON-RPC batch, whose answers go out together."""
 
     def __init__(self, pipe: _Pipe, expected: int) -> None:
         self._pipe = pipe
@@ -162,14 +163,20 @@ class _Batch:
         self.finish(b"".join(parts), None)
 
 
-def _abandon(exchange: Exchange) -> None:
-    exchange.outlet = None
-    if exchange.task is not None:
-        exchange.task.cancel()
-
-
 def _is_request(message: Envelope) -> bool:
     return message.method is not UNSET and message.id is not UNSET
+
+
+def take_standard_streams() -> tuple[int, int]:
+    """Descriptors of stdin and stdout, for messages alone: from now on whatever is printed goes to stderr."""
+    sys.stdout.flush()
+    read_from, write_to = os.dup(0), os.dup(1)
+    # A program that a tool starts inherits descriptor 0: it must not read the client's messages.
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.close(null)
+    os.dup2(2, 1)
+    return read_from, write_to
 
 
 async def serve_stdio(
@@ -206,12 +213,10 @@ async def _wait_for_end(ended: asyncio.Event, stop: asyncio.Event | None) -> Non
 
 
 async def _flush(writer: PipeWriter) -> None:
-    """What was answered in time still goes out, if the other end takes it."""
-    try:
+    """Writes what was answered in time, if the other end reads it."""
+    with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(_FLUSH_S):
             await writer.empty()
-    except TimeoutError:
-        return
 
 
 class _InputReader:

@@ -17,14 +17,15 @@ from toolfold.wire.dispatcher import Dispatcher
 from toolfold.wire.headers import ParameterHeaders, _keyword_problem, encode_header
 from toolfold.wire.jsonrpc import parse_number, remote_error
 from toolfold.wire.pipes import LineFramer
-from toolfold.wire.repair import id_from_edges, repair, replace_invalid_utf8
+from toolfold.wire.repair import repair, replace_invalid_utf8
+from toolfold.wire.spill import Edges
 from toolfold.wire.sse import Event, SseParser
 from toolfold.wire.types import Handlers, HttpTarget, WireOptions
 
 
 def lines_of(pieces: list[bytes], limit: int = 1000) -> list[bytes | int]:
     found: list[bytes | int] = []
-    framer = LineFramer(limit, found.append, lambda head, tail, size: found.append(size))
+    framer = LineFramer(limit, found.append, lambda edges: found.append(edges.size))
     for piece in pieces:
         framer.feed(piece)
     if rest := framer.rest():
@@ -113,7 +114,7 @@ def test_noise_of_any_depth_or_size_is_no_danger() -> None:
     ],
 )
 def test_the_id_of_an_oversized_answer_is_found_at_its_edges(head: bytes, tail: bytes, number: int | None) -> None:
-    assert id_from_edges(head, tail) == number
+    assert Edges(head, tail).number == number
 
 
 @given(st.binary(max_size=100))
@@ -175,11 +176,11 @@ def test_marked_parameters_become_headers() -> None:
     headers = ParameterHeaders()
     nested = {"type": "object", "properties": {"deep": {"type": "boolean", "x-mcp-header": "Deep"}}}
     tool = marked(region={"type": "string", "x-mcp-header": "Region"}, nested=nested)
-    assert headers.learn(ToolList((tool,))).warnings == ()
+    assert headers.update(ToolList((tool,))).warnings == ()
     arguments = Raw(b'{"region":"us","nested":{"deep":true}}')
-    assert headers.of("t", arguments) == {"Mcp-Param-Region": "us", "Mcp-Param-Deep": "true"}
-    assert headers.of("t", Raw(b'{"region":null}')) == {}
-    assert headers.of("other", arguments) == {}
+    assert headers.for_call("t", arguments) == {"Mcp-Param-Region": "us", "Mcp-Param-Deep": "true"}
+    assert headers.for_call("t", Raw(b'{"region":null}')) == {}
+    assert headers.for_call("other", arguments) == {}
 
 
 @pytest.mark.parametrize(

@@ -4,10 +4,10 @@ import asyncio
 from typing import cast
 
 import pytest
+from misbehaving_stdio import misbehaving
 from wire_helpers import QUICK, names, opened
 
 from toolfold.errors import ServerUnavailable
-from toolfold.testing.misbehaving import misbehaving
 from toolfold.types import Era
 from toolfold.wire import LEGACY_VERSIONS, MODERN_VERSION, WireOptions, connect
 

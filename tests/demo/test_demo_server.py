@@ -1,7 +1,8 @@
-"""The small stdio server itself: eras, errors, cancellation, and what goes to stdout."""
+"""Functions as an MCP server: eras, errors, cancellation, and what goes to stdout."""
 
-import io
+import asyncio
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -9,7 +10,10 @@ from typing import Any
 
 import pytest
 
-from toolfold.demo.stdio import StdioServer
+from toolfold.demo.server import _FunctionApp
+from toolfold.wire import LEGACY_VERSIONS, MODERN_VERSION
+from toolfold.wire.serving import Server
+from toolfold.wire.serving.stdio import serve_stdio
 
 DEEP = "[" * 100_000 + "]" * 100_000
 META = {
@@ -33,12 +37,46 @@ def fail() -> None:
     raise ValueError("no luck")
 
 
+class Served:
+    """A server of functions on pipes, in a thread; `answers` are there once its input has ended."""
+
+    def __init__(self, functions: list[Any]) -> None:
+        (read_from, self._write_to), (read_answers, write_to) = os.pipe(), os.pipe()
+        self._output = os.fdopen(read_answers, "rb")
+        self.answers: list[Any] = []
+
+        async def serve() -> None:
+            await serve_stdio(Server(_FunctionApp("test", functions)), read_from=read_from, write_to=write_to)
+
+        self._thread = threading.Thread(target=lambda: asyncio.run(serve()))
+
+    def __enter__(self) -> "Served":
+        self._thread.start()
+        return self
+
+    def send(self, line: bytes) -> None:
+        with open(self._write_to, "wb", closefd=False) as file:
+            file.write(line + b"\n")
+
+    def initialize(self, version: str = "2025-11-25") -> Any:
+        """Shakes hands, as a legacy client must before it goes on, and returns the answer."""
+        self.send(json.dumps(request("initialize", {"protocolVersion": version, "capabilities": {}})).encode())
+        return json.loads(self._output.readline())
+
+    def __exit__(self, *exception: object) -> None:
+        os.close(self._write_to)
+        with self._output:
+            self.answers = [json.loads(line) for line in self._output]
+        self._thread.join(30)
+
+
 def talk(*lines: Any) -> list[Any]:
-    """What the server answers to these messages; texts go as they are."""
-    out = io.BytesIO()
+    """What the server answers to these messages of a legacy session; texts are sent as they are."""
     encoded = [line.encode() if isinstance(line, str) else json.dumps(line).encode() for line in lines]
-    StdioServer("test", [add, slow_add, fail]).run(io.BytesIO(b"\n".join(encoded) + b"\n"), out)
-    return [json.loads(line) for line in out.getvalue().splitlines()]
+    with Served([add, slow_add, fail]) as served:
+        served.initialize()
+        served.send(b"\n".join(encoded))
+    return served.answers
 
 
 def request(method: str, params: Any = None, number: Any = 1) -> dict[str, Any]:
@@ -59,14 +97,15 @@ def call(name: str, arguments: Any, **more: Any) -> dict[str, Any]:
     ],
 )
 def test_the_handshake_settles_on_a_known_version(asked: str, given: str) -> None:
-    (answer,) = talk(request("initialize", {"protocolVersion": asked, "capabilities": {}}))
+    with Served([add]) as served:
+        answer = served.initialize(asked)
     assert answer["result"]["protocolVersion"] == given
     assert "resultType" not in answer["result"]
 
 
 def test_modern_requests_need_no_handshake_and_are_marked_complete() -> None:
     (found,) = talk(request("server/discover", {"_meta": META}))
-    assert found["result"]["supportedVersions"] == ["2026-07-28"]
+    assert found["result"]["supportedVersions"] == [MODERN_VERSION, *LEGACY_VERSIONS]
     (listed,) = talk(request("tools/list", {"_meta": META}))
     assert listed["result"]["resultType"] == "complete"
     assert listed["result"]["cacheScope"] == "public"
@@ -82,9 +121,9 @@ def test_modern_requests_need_no_handshake_and_are_marked_complete() -> None:
     ("message", "code"),
     [
         ("{", -32700),
-        ("[]", -32600),
-        ("17", -32600),
-        ('{"id": 1, "method": 5}', -32600),
+        ("[]", -32700),
+        ("17", -32700),
+        ('{"id": 1, "method": 5}', -32700),
         ('{"id": 1, "method": "ping", "params": ' + "[" * 100_000, -32700),
         ('{"id": 1, "method": "ping", "params": {"_meta": ' + DEEP + "}}", -32700),
         (request("no/such"), -32601),
@@ -101,7 +140,7 @@ def test_what_is_wrong_is_answered_with_its_code_and_the_server_goes_on(message:
     assert wrong["error"]["code"] == code
     assert right == {"jsonrpc": "2.0", "id": "next", "result": {}}
     if code == -32022:
-        assert wrong["error"]["data"]["supported"] == ["2026-07-28"]
+        assert wrong["error"]["data"]["supported"] == [MODERN_VERSION, *LEGACY_VERSIONS]
 
 
 def test_notifications_and_answers_get_no_answer() -> None:
@@ -133,25 +172,19 @@ def test_a_call_that_runs_holds_up_no_ping_and_a_cancelled_one_is_not_answered()
         started.set()
         release.wait(30)
 
-    class Source(io.BytesIO):
-        """Gives the second message once the first one runs."""
-
-        def __iter__(self) -> Any:
-            yield json.dumps(call("wait", {})).encode() + b"\n"
-            assert started.wait(30)
-            yield json.dumps(request("ping", number=2)).encode() + b"\n"
-            yield b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}\n'
-            release.set()
-
-    out = io.BytesIO()
-    StdioServer("test", [wait]).run(Source(), out)
-    assert [json.loads(line)["id"] for line in out.getvalue().splitlines()] == [2]
+    with Served([wait]) as served:
+        served.send(json.dumps(call("wait", {}, _meta=META)).encode())
+        assert started.wait(30)
+        served.send(json.dumps(request("tools/list", {"_meta": META}, 2)).encode())
+        served.send(b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}')
+    release.set()
+    assert [answer["id"] for answer in served.answers] == [2]
 
 
 def test_what_a_tool_prints_never_reaches_stdout() -> None:
     code = (
         "import os, subprocess\n"
-        "from toolfold.demo.stdio import serve\n"
+        "from toolfold.demo.server import serve\n"
         "def loud() -> str:\n"
         "    print('printed')\n"
         "    os.write(1, b'written')\n"
@@ -161,7 +194,7 @@ def test_what_a_tool_prints_never_reaches_stdout() -> None:
     )
     done = subprocess.run(
         [sys.executable, "-c", code],
-        input=json.dumps(call("loud", {})) + "\n",
+        input=json.dumps(call("loud", {}, _meta=META)) + "\n",
         capture_output=True,
         text=True,
         timeout=60,

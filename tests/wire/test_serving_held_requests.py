@@ -1,4 +1,4 @@
-"""A request that ends while its question is with a modern client: whoever comes back hears how it ended."""
+"""A request that ends while its question is with a modern client: the client learns how it ended when it returns."""
 
 import asyncio
 import gc
