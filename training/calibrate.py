@@ -18,10 +18,10 @@ from pathlib import Path
 
 import numpy as np
 
-from toolfold.bench.abstain import WORLD, reliability
-from toolfold.bench.common import recorded_servers
-from toolfold.bench.retrieval_common import Query, auroc, find_sets, read_set, sampled
-from toolfold.search import background as cohort
+from benchmarks.abstain import WORLD, reliability
+from benchmarks.recorded import recorded_servers
+from benchmarks.retrieval_sets import Query, auroc, find_sets, read_set, sampled
+from toolfold.search import ranker
 from toolfold.search.calibration import FILE
 from toolfold.search.document import document_of
 from toolfold.search.encoder import Encoder
@@ -52,7 +52,7 @@ def requests(folder: Path, *, held_out: bool) -> list[Query]:
 
 
 def rows_of(index: SearchIndex, query: Query, *, without: list[str], right: bool) -> Rows:
-    found = index.explained(query.query, without=without, limit=HITS)
+    found = index.explain(query.query, without=without, limit=HITS)
     return [(seen, right and hit.tool_id in query.relevant, at) for at, (hit, seen) in enumerate(found)]
 
 
@@ -162,7 +162,7 @@ def threshold_for(model: np.ndarray, cases: list[Case]) -> float:
 def written(model: np.ndarray, threshold: float) -> dict[str, object]:
     return {
         "encoder": Encoder().record.key,
-        "cohort": hashlib.sha256(cohort.FILE.read_bytes()).hexdigest(),
+        "cohort": hashlib.sha256(ranker.BACKGROUND_FILE.read_bytes()).hexdigest(),
         "weights": {name: round(float(weight), 4) for name, weight in zip(NAMES, model, strict=False)},
         "intercept": round(float(model[-1]), 4),
         "threshold": round(threshold, 4),

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from toolfold.search.document import Document, parameters_of
+from toolfold.search.document import Document, _parameters_of
 from toolfold.words import split_identifier
 
 TRAINING_SETS = ("metatool", "sealtools", "toolbench")
@@ -75,7 +75,7 @@ def tool_document(tool: Tool) -> Document:
 
 def _tool(source: str, item: dict[str, Any], group: str, key: str) -> Tool:
     schema = item.get("parameters") or item.get("inputSchema") or {}
-    return Tool(source, key, item["name"], item.get("description") or "", parameters_of(schema), group)
+    return Tool(source, key, item["name"], item.get("description") or "", _parameters_of(schema), group)
 
 
 def _lines(path: Path) -> list[dict[str, Any]]:

@@ -22,8 +22,8 @@ from data import ALL_SETS, TRAINING_SETS, Request, Tool, plain, read_set, tool_d
 from scipy import sparse
 
 from toolfold.search.document import tool_text, weighted_terms
-from toolfold.search.lexical import LENGTH, SATURATION, idf, query_terms
-from toolfold.words import split_identifier
+from toolfold.search.ranker import LENGTH, SATURATION, _idf
+from toolfold.words import query_terms, split_identifier
 
 QUERIES = 400
 SEED = 20
@@ -44,7 +44,7 @@ class Words:
             for term, count in one.items():
                 rows.append(self.index[term])
                 columns.append(column)
-                values.append(idf(len(tools), holders[term]) * (SATURATION + 1) * count / (count + damping[column]))
+                values.append(_idf(len(tools), holders[term]) * (SATURATION + 1) * count / (count + damping[column]))
         shape = (len(self.index), len(tools))
         self.matrix = sparse.csr_matrix((values, (rows, columns)), shape=shape, dtype=np.float32)
 

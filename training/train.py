@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 import torch
 from encoder import Encoder, Texts, pad
+
 from examples import Examples, build, tool_variants
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"

@@ -10,13 +10,13 @@ from msgspec import Struct
 
 from toolfold.catalogue.build import PlaceTools
 from toolfold.catalogue.catalogue import Catalogue
-from toolfold.storage.definition_codec import parse_definition
 from toolfold.storage.sqlite import SqliteStore
+from toolfold.storage.sqlite.records import _parse_definition
 from toolfold.types import Listing, Node, Path, ServerInfo, Tool, ToolDefinition
 
 
 def definition(name: str, **fields: Any) -> ToolDefinition:
-    return parse_definition(json.dumps({"name": name, "inputSchema": {"type": "object"}, **fields}).encode())
+    return _parse_definition(json.dumps({"name": name, "inputSchema": {"type": "object"}, **fields}).encode())
 
 
 def listing(server: str, *tools: str | ToolDefinition, **fields: Any) -> Listing:

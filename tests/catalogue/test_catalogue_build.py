@@ -10,11 +10,11 @@ from catalogue_kit import Clock, Shelves, by_server_and_verb, catalogue_in, defi
 from msgspec import Raw
 from msgspec.structs import replace
 
-from toolfold.catalogue.build import Previous, build
+from toolfold.catalogue.build import _CatalogueState, build
 from toolfold.catalogue.catalogue import Catalogue
 from toolfold.errors import CatalogueError, ToolNotFound
-from toolfold.storage.definition_codec import encode_definition, parse_definition
 from toolfold.storage.sqlite import SqliteStore
+from toolfold.storage.sqlite.records import _parse_definition, encode_definition
 from toolfold.types import Change, ServerInfo, Tool
 from toolfold.upstream.definitions import read_definitions
 
@@ -43,7 +43,7 @@ def test_the_report_counts_per_server_and_carries_every_warning() -> None:
         return Shelves(shelves.nodes, shelves.placements, ("an override matches nothing",))
 
     first = build([listing("a", "x", "y"), listing("b", "z", warnings=("it sent noise",))], place=place)
-    before = Previous(generation=1, tools=first.tools, nodes=first.nodes, servers=first.servers)
+    before = _CatalogueState(generation=1, tools=first.tools, nodes=first.nodes, servers=first.servers)
     second = build(
         [listing("a", definition("x", description="New."), "w")],
         before,
@@ -98,7 +98,7 @@ def test_a_fingerprint_that_comes_back_has_its_old_number_and_a_fresh_one_a_new_
 
 @pytest.mark.requirement("D-13")
 def test_key_order_and_white_space_make_no_version_yet_the_bytes_kept_are_the_last_sent(tmp_path: Path) -> None:
-    spaced = parse_definition(b'{ "inputSchema" : {"type": "object"}, "description":"Does log.","name":"log" }')
+    spaced = _parse_definition(b'{ "inputSchema" : {"type": "object"}, "description":"Does log.","name":"log" }')
 
     async def main() -> None:
         async with catalogue_in(tmp_path, listing("git", "log")) as catalogue:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from msgspec import Raw
 
 from toolfold.catalogue.changes import _changed_fields
-from toolfold.schema import canonical, fingerprint
+from toolfold.fingerprint import canonical, fingerprint
 
 TOOL = {
     "name": "find",

@@ -11,7 +11,7 @@ from msgspec import Raw
 
 from toolfold.catalogue.metadata import Rules, _Metadata, _risks_of
 from toolfold.config import MetadataRule
-from toolfold.storage.definition_codec import parse_definition
+from toolfold.storage.sqlite.records import _parse_definition
 from toolfold.types import Annotations
 
 hint = st.none() | st.booleans()
@@ -19,7 +19,7 @@ claims = st.builds(Annotations, read_only=hint, destructive=hint, idempotent=hin
 
 
 def metadata(name: str = "do_it", *rules: MetadataRule, **fields: Any) -> _Metadata:
-    definition = parse_definition(json.dumps({"name": name, **fields}).encode())
+    definition = _parse_definition(json.dumps({"name": name, **fields}).encode())
     return Rules(rules).metadata(f"shop.{name}", definition)
 
 
@@ -116,7 +116,7 @@ def test_hints_in_meta_are_read_with_care(meta: Any, cost: float | None, tags: s
 
 
 def test_a_tool_object_that_cannot_be_read_has_metadata_all_the_same() -> None:
-    definition = parse_definition(b'{"name": "x"}')
+    definition = _parse_definition(b'{"name": "x"}')
     broken = type(definition)(name="x", raw=Raw(b'{"_meta": '))
     assert Rules().metadata("s.x", broken).risks == ("unstated",)
 
@@ -125,7 +125,7 @@ def test_a_tool_object_that_cannot_be_read_has_metadata_all_the_same() -> None:
 def test_no_recorded_tool_that_says_it_destroys_is_without_the_flag(shared_data: Path) -> None:
     for file in sorted((shared_data / "servers").glob("*.json")):
         for tool in json.loads(file.read_text())["tools"]:
-            found = Rules().metadata("s.t", parse_definition(json.dumps(tool).encode()))
+            found = Rules().metadata("s.t", _parse_definition(json.dumps(tool).encode()))
             said = tool.get("annotations") or {}
             destroys = said.get("destructiveHint") or (
                 said.get("readOnlyHint") is False and "destructiveHint" not in said

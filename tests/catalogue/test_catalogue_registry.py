@@ -11,8 +11,8 @@ from msgspec import Raw
 from msgspec.json import decode
 
 from toolfold.errors import CatalogueError
-from toolfold.schema import fingerprint
-from toolfold.storage.definition_codec import parse_definition
+from toolfold.fingerprint import fingerprint
+from toolfold.storage.sqlite.records import _parse_definition
 from toolfold.upstream.definitions import read_definitions
 
 LOG = (
@@ -122,7 +122,7 @@ def test_every_recorded_tool_survives_the_registry(shared_data: Path, tmp_path: 
     }
 
     async def main() -> None:
-        listings = [listing(name, *map(parse_definition, raws)) for name, raws in servers.items()]
+        listings = [listing(name, *map(_parse_definition, raws)) for name, raws in servers.items()]
         async with catalogue_in(tmp_path, *listings) as catalogue:
             await catalogue.write_registry(tmp_path / "tool_registry.json")
 

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import Raw, json
 
-from toolfold.bench.common import RecordedTools, recorded_servers, retrieval_tools
-from toolfold.bench.ontology import made_set
+from benchmarks.ontology import synthetic_set
+from benchmarks.recorded import RecordedTools, recorded_servers, retrieval_tools
 from toolfold.catalogue.ontology import Ontology, build_ontology
 from toolfold.types import Node, ServerInfo, Tool, ToolDefinition
 
@@ -150,7 +150,7 @@ def test_what_fits_nowhere_is_gathered_and_divided() -> None:
 
 @pytest.mark.requirement("D-10")
 def test_the_order_of_tools_does_not_matter() -> None:
-    recorded = made_set()
+    recorded = synthetic_set()
     shuffled = list(recorded.tools)
     random.Random(3).shuffle(shuffled)
     assert build_ontology(shuffled, infos=recorded.infos) == build_ontology(recorded.tools, infos=recorded.infos)
@@ -197,7 +197,7 @@ def _kept(recorded: RecordedTools, seed: int) -> float:
 
 @pytest.mark.requirement("D-10")
 def test_paths_stay_when_a_few_tools_go() -> None:
-    assert _kept(made_set(), seed=1) >= 0.95
+    assert _kept(synthetic_set(), seed=1) >= 0.95
 
 
 @pytest.mark.requirement("D-10")

@@ -3,9 +3,9 @@
 import pytest
 from msgspec import Raw
 
-from toolfold.bench.agreement import agreement
-from toolfold.bench.ontology import run
-from toolfold.bench.walking import Listings, walk
+from benchmarks.agreement import agreement
+from benchmarks.ontology import run
+from benchmarks.tree_walk import Listings, walk
 from toolfold.types import Node, Tool, ToolDefinition
 
 

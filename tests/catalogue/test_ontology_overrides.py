@@ -175,7 +175,7 @@ def test_a_path_in_other_letters_makes_one_category_and_no_news_at_the_next_buil
     async def main() -> None:
         async with catalogue_in(tmp_path, *listings, place=place_by_capability) as catalogue:
             pass
-        place = partial(place_by_capability, overrides=Overrides.load(file))
+        place = partial(place_by_capability, ontology_file=file)
         async with catalogue_in(tmp_path, *listings, place=place) as catalogue:
             assert [branch.node.path for branch in (await catalogue.tree(depth=1)).branches] == [
                 ("Coding",),

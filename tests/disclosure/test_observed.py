@@ -13,16 +13,16 @@ from hypothesis import strategies as st
 from toolfold.disclosure import observed as limits
 from toolfold.disclosure.fold import summarize_schema_for_llm
 from toolfold.disclosure.observed import (
-    Contradiction,
     Observed,
-    Shape,
+    _Contradiction,
+    _find_contradictions,
+    _is_due,
     _looks_like_data,
-    find_contradictions,
-    is_due,
+    _observe_result,
+    _Shape,
     is_uninformative,
     merge,
     observe,
-    observe_result,
     observed_calls,
     result_schema,
     to_schema,
@@ -158,7 +158,7 @@ def test_a_shape_is_bounded_whatever_comes_in() -> None:
     assert summarize_schema_for_llm(to_schema(together))[1]
 
 
-def nodes(shape: Shape) -> int:
+def nodes(shape: _Shape) -> int:
     parts = [*shape.fields.values(), *(part for part in (shape.items, shape.values) if part is not None)]
     return 1 + sum(map(nodes, parts))
 
@@ -180,7 +180,7 @@ def test_structured_content_counts_and_so_does_text_that_is_json() -> None:
         text_result(json.dumps(value)),
         text_result("\n  " + json.dumps(value, indent=2)),
     ):
-        found = observe_result(raw)
+        found = _observe_result(raw)
         assert found is not None
         assert to_schema(found) == expected
 
@@ -207,14 +207,14 @@ def test_structured_content_counts_and_so_does_text_that_is_json() -> None:
     ],
 )
 def test_anything_else_is_not_observed(raw: bytes) -> None:
-    assert observe_result(raw) is None
+    assert _observe_result(raw) is None
 
 
 def test_real_results_are_observed_within_bounds(shared_data: Path) -> None:
     seen = 0
     for file in sorted((shared_data / "results").glob("*.json.gz")):
         record = json.loads(gzip.decompress(file.read_bytes()))
-        found = observe_result(json.dumps(record["response"]["result"]).encode())
+        found = _observe_result(json.dumps(record["response"]["result"]).encode())
         if found is not None:
             assert nodes(found.shape) <= limits.MAX_NODES
             assert summarize_schema_for_llm(to_schema(found))[0]
@@ -229,7 +229,7 @@ def test_what_was_observed_never_contradicts_its_own_schema(values: list[Any]) -
     for value in values[1:]:
         together = merge(together, observe(value))
     for value in values:
-        assert find_contradictions(observe(value), to_schema(together)) == []
+        assert _find_contradictions(observe(value), to_schema(together)) == []
 
 
 def test_results_that_contradict_a_declaration_are_reported() -> None:
@@ -249,15 +249,15 @@ def test_results_that_contradict_a_declaration_are_reported() -> None:
         "additionalProperties": False,
     }
     good = {"id": "a", "count": 1, "rows": [{"ok": True}], "maybe": None, "any": [1]}
-    assert find_contradictions(observe(good), declared) == []
+    assert _find_contradictions(observe(good), declared) == []
     bad = {"id": 7, "rows": [{"ok": True}, {"ok": None}, {}], "maybe": 1, "new.field": 1}
-    assert find_contradictions(merge(observe(bad), observe(good)), declared) == [
-        Contradiction("count", "required", "missing", 1),
-        Contradiction("['new.field']", "no such field", "present", 1),
-        Contradiction("id", "string", "integer", 1),
-        Contradiction("rows[].ok", "required", "missing", 1),
-        Contradiction("rows[].ok", "boolean", "null", 1),
-        Contradiction("maybe", "string?", "integer", 1),
+    assert _find_contradictions(merge(observe(bad), observe(good)), declared) == [
+        _Contradiction("count", "required", "missing", 1),
+        _Contradiction("['new.field']", "no such field", "present", 1),
+        _Contradiction("id", "string", "integer", 1),
+        _Contradiction("rows[].ok", "required", "missing", 1),
+        _Contradiction("rows[].ok", "boolean", "null", 1),
+        _Contradiction("maybe", "string?", "integer", 1),
     ]
 
 
@@ -284,8 +284,8 @@ def test_a_declaration_gives_way_only_where_it_says_nothing(schema: Any, nothing
 
 
 def test_the_first_results_are_looked_at_and_later_ones_more_rarely() -> None:
-    small = [calls for calls in range(1_000) if is_due(calls, 1_000)]
-    large = [calls for calls in range(1_000) if is_due(calls, 100_000)]
+    small = [calls for calls in range(1_000) if _is_due(calls, 1_000)]
+    large = [calls for calls in range(1_000) if _is_due(calls, 100_000)]
     assert small == [*range(16), 16, 32, 64, 128, 256, 512]
     assert large == [0, 1, 2, 128, 256, 512]
-    assert [calls for calls in range(1_025, 5_000) if is_due(calls, 1_000)] == [2048, 3072, 4096]
+    assert [calls for calls in range(1_025, 5_000) if _is_due(calls, 1_000)] == [2048, 3072, 4096]

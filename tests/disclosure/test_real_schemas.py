@@ -14,6 +14,8 @@ from toolfold.disclosure.fold import MAX_SCANNED, flatten_schema_fields, root_of
 from toolfold.disclosure.inspector import inspect_schema
 from toolfold.schema_walk import Document, Node
 
+pytestmark = pytest.mark.load
+
 DEPTH = 4
 """Leaves with up to this many keys in their path are reached in the walk over every schema."""
 

@@ -1,6 +1,6 @@
 """The bench of schemas runs without any data beside it and says what it measured."""
 
-from toolfold.bench.schemas import one_level, run
+from benchmarks.schemas import one_level, run
 
 
 def test_the_bench_runs_on_what_it_makes_itself() -> None:

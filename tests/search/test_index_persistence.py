@@ -61,8 +61,8 @@ def test_another_process_gives_the_same_bytes(tmp_path: Path) -> None:
     index = opened(tmp_path)
     index.sync(tools())
     code = (
-        "import sys, msgspec; from pathlib import Path; from toolfold.search import open_index\n"
-        "index = open_index(Path(sys.argv[1]))\n"
+        "import sys, msgspec; from pathlib import Path; from toolfold.search.index import SearchIndex\n"
+        "index = SearchIndex.open(Path(sys.argv[1]))\n"
         "sys.stdout.buffer.write(msgspec.json.encode([index.search(query) for query in sys.argv[2:]]))"
     )
     done = subprocess.run([sys.executable, "-c", code, str(tmp_path), *QUERIES], capture_output=True, check=True)
@@ -152,7 +152,7 @@ def test_a_reader_sees_what_another_process_wrote(tmp_path: Path) -> None:
 def test_a_reader_keeps_its_files_while_they_are_replaced(tmp_path: Path) -> None:
     writer = opened(tmp_path)
     writer.sync(tools())
-    before = writer._store.view
+    before = writer._store.snapshot
     writer.sync([changed(tool, "Replaced.") for tool in tools()])
     assert before.tool_id(0) == min(tool.tool_id for tool in tools())
     assert np.asarray(before.segments[0].arrays["vector"]).any()
@@ -216,7 +216,7 @@ def test_a_writer_that_dies_midway_leaves_the_old_state(tmp_path: Path) -> None:
     code = (
         "import os, sys; from pathlib import Path; import toolfold.search.store as store\n"
         "from toolfold.search.index import SearchIndex; from toolfold.search.document import Document\n"
-        "store.write_table = lambda *_: os._exit(9)\n"
+        "store._write_table = lambda *_: os._exit(9)\n"
         "SearchIndex.open(Path(sys.argv[1])).update([Document(tool_id='x', name='get_forecast')])"
     )
     assert subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=False).returncode == 9

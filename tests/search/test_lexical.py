@@ -7,9 +7,10 @@ from search_catalogue import encoder, tools
 
 from toolfold.search.document import weighted_terms
 from toolfold.search.index import SearchIndex
-from toolfold.search.lexical import LENGTH, SATURATION, LexicalScorer, query_terms
+from toolfold.search.ranker import LENGTH, SATURATION, _LexicalScorer
 from toolfold.search.store import IndexStore
 from toolfold.search.updater import update_index
+from toolfold.words import query_terms
 
 
 def store() -> IndexStore:
@@ -37,21 +38,21 @@ def by_formula(query: str) -> dict[str, float]:
 
 @pytest.mark.parametrize("query", ["delete rows of a table", "issue issue issue", "weather", "nothing of the kind zzz"])
 def test_scores_are_those_of_the_formula(query: str) -> None:
-    view = store().view
-    lexical = LexicalScorer(view)
+    snapshot = store().snapshot
+    lexical = _LexicalScorer(snapshot)
     scores = lexical.scores(lexical.terms(query))
     expected = by_formula(query)
-    for row in range(view.total):
-        assert float(scores[row]) == pytest.approx(expected[view.tool_id(row)], abs=1e-4)
+    for row in range(snapshot.total):
+        assert float(scores[row]) == pytest.approx(expected[snapshot.tool_id(row)], abs=1e-4)
 
 
 def test_the_words_a_tool_holds_add_up_to_its_score() -> None:
-    view = store().view
-    lexical = LexicalScorer(view)
+    snapshot = store().snapshot
+    lexical = _LexicalScorer(snapshot)
     terms = lexical.terms("create a new issue in the tracker")
     scores = lexical.scores(terms)
-    for row in range(view.total):
-        assert sum(gain for _, gain in lexical.held(terms, row)) == pytest.approx(float(scores[row]), abs=1e-4)
+    for row in range(snapshot.total):
+        assert sum(gain for _, gain in lexical.matches(terms, row)) == pytest.approx(float(scores[row]), abs=1e-4)
 
 
 def test_words_of_tools_that_left_count_no_more() -> None:

@@ -11,9 +11,9 @@ from search_catalogue import encoder, index, tools
 
 from toolfold.errors import InvalidArguments
 from toolfold.search.arrays import Floats
-from toolfold.search.dense import MAX_SENTENCES, split_sentences
 from toolfold.search.encoder import Encoder
 from toolfold.search.index import MAX_HITS, SearchIndex
+from toolfold.search.ranker import MAX_SENTENCES, _split_sentences
 
 ODD = {
     "100 KB of one word": "weather " * 12_500,
@@ -66,9 +66,9 @@ def test_the_encoder_reads_few_texts_however_long_the_request(name: str) -> None
 
 
 def test_a_sentence_alone_is_not_split() -> None:
-    assert split_sentences("Send an email to Bob and his wife, then translate it") == []
-    assert split_sentences("Send an email to Bob. Thanks!") == []
-    assert len(split_sentences("Send an email to Bob. Translate the text into German.")) == 2
+    assert _split_sentences("Send an email to Bob and his wife, then translate it") == []
+    assert _split_sentences("Send an email to Bob. Thanks!") == []
+    assert len(_split_sentences("Send an email to Bob. Translate the text into German.")) == 2
 
 
 def test_a_limit_beyond_reason_is_cut() -> None:

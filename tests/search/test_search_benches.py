@@ -6,9 +6,11 @@ from pathlib import Path
 import pytest
 from search_catalogue import encoder, tools
 
-from toolfold.bench import abstain, retrieval, search
-from toolfold.bench.retrieval_common import PeerBM25, ToolRow, auroc, measures, ndcg
+from benchmarks import abstain, retrieval, search
+from benchmarks.retrieval_sets import PeerBM25, ToolRow, auroc, measures, ndcg
 from toolfold.errors import ConfigError
+
+pytestmark = pytest.mark.load
 
 ASKED = {
     "weather.get_forecast": "will it rain in Oslo tomorrow",

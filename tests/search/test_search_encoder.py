@@ -11,13 +11,13 @@ import pytest
 from search_catalogue import encoder
 
 from toolfold.errors import ConfigError
-from toolfold.search.encoder import WEIGHTS, Encoder, _check_weights, _read_info
+from toolfold.search.encoder import WEIGHTS, Encoder, _check_weights, _read_record
 
 MAX_BYTES = 30_000_000
 
 
 def test_the_shipped_weights_are_those_of_the_record_and_small_enough() -> None:
-    record = _read_info(WEIGHTS)
+    record = _read_record(WEIGHTS)
     _check_weights(WEIGHTS, record)
     assert sum(file.stat().st_size for file in WEIGHTS.iterdir()) <= MAX_BYTES
 

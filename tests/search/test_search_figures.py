@@ -5,8 +5,10 @@ from pathlib import Path
 import pytest
 from search_catalogue import encoder
 
-from toolfold.bench import abstain, retrieval
-from toolfold.search.calibration import load_calibration
+from benchmarks import abstain, retrieval
+from toolfold.search.calibration import _load_calibration
+
+pytestmark = pytest.mark.load
 
 
 @pytest.mark.requirement("D-11")
@@ -29,4 +31,4 @@ def test_search_knows_when_nothing_fits_as_recorded(shared_data: Path) -> None:
 
 
 def test_the_calibration_was_fitted_with_the_weights_that_ship() -> None:
-    assert load_calibration().encoder == encoder().record.key
+    assert _load_calibration().encoder == encoder().record.key

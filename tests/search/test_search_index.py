@@ -6,7 +6,7 @@ import pytest
 from search_catalogue import encoder, index, tools
 
 from toolfold.errors import InvalidArguments
-from toolfold.search.calibration import fits, load_calibration
+from toolfold.search.calibration import _load_calibration, fits
 from toolfold.search.document import Document
 from toolfold.search.encoder import Encoder
 from toolfold.search.index import SearchIndex
@@ -169,7 +169,7 @@ def test_something_fits_a_request_that_names_a_tool(query: str) -> None:
 def test_confidence_is_a_probability_and_the_threshold_one_number_for_all() -> None:
     hits = index().search("open an issue", limit=50)
     assert all(0 <= hit.confidence <= 1 for hit in hits)
-    bar = load_calibration().threshold
+    bar = _load_calibration().threshold
     assert 0 < bar < 1
     assert fits([Hit(tool_id="x", score=1.0, confidence=bar)])
     assert not fits([Hit(tool_id="x", score=1.0, confidence=bar - 0.001)])

@@ -2,10 +2,9 @@
 
 import pytest
 
-from toolfold.search.encoder import WEIGHTS
-from toolfold.search.wordpiece import WordPiece
+from toolfold.search.encoder import WEIGHTS, _WordPiece
 
-PIECES = WordPiece.read(WEIGHTS / "vocab.txt")
+PIECES = _WordPiece.read(WEIGHTS / "vocab.txt")
 
 RECORDED: dict[str, list[int]] = {
     "": [101, 102],

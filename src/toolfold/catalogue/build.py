@@ -1,16 +1,18 @@
-"""Listings in, catalogue out: one pure function, with no store, no clock and no server in it.
+"""Listings in, catalogue out: `build` is one pure function, with no store, no clock and no server in it.
 
-It gives every tool its id, fingerprint, version, summary, risk and place, says what changed since the build before, and
-what one should know about it. `catalogue.py` above feeds it and commits what comes out.
+It gives every tool its id, fingerprint, version, summary, risk and place, and reports what changed since the build
+before. `commit` is where building and storing meet: it reads the build before, builds in a thread and writes.
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial as bound
-from typing import TYPE_CHECKING, Protocol
+from pathlib import Path as FilePath
+from typing import Protocol, TypeVar
 
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from toolfold.catalogue.changes import changes_between
 from toolfold.catalogue.ids import Key, assign_ids
@@ -18,18 +20,19 @@ from toolfold.catalogue.metadata import Rules
 from toolfold.catalogue.summary import summarise
 from toolfold.config import MetadataRule
 from toolfold.errors import StoreChanged
-from toolfold.schema import fingerprint
+from toolfold.fingerprint import fingerprint
 from toolfold.storage.base import ServerRecord, Store, Update
 from toolfold.types import Change, Listing, Node, Path, ServerInfo, Tool, ToolDefinition
 
-if TYPE_CHECKING:
-    from toolfold.catalogue.ontology import Overrides
+__all__ = ["Build"]
+
+_NO_RULES = Rules()
+_T = TypeVar("_T")
+_K = TypeVar("_K", str, Path)
+_MAX_ATTEMPTS = 5
 
 
-NO_RULES = Rules()
-
-
-class Placed(Protocol):
+class _Placed(Protocol):
     """Where the tools stand: what the ontology builder gives back."""
 
     @property
@@ -42,12 +45,12 @@ class Placed(Protocol):
     def warnings(self) -> tuple[str, ...]: ...
 
 
-PlaceTools = Callable[[Sequence[Tool], Mapping[str, ServerInfo]], Placed]
-"""Places all tools of a catalogue, given what their servers say of themselves."""
+# Places all tools of a catalogue, given what their servers say of themselves.
+PlaceTools = Callable[[Sequence[Tool], Mapping[str, ServerInfo]], _Placed]
 
 
-class Previous(Struct, frozen=True, kw_only=True):
-    """The build before, as the store holds it."""
+class _CatalogueState(Struct, frozen=True, kw_only=True):
+    """What a build leaves in the store, and the next one starts from."""
 
     generation: int = 0
     tools: tuple[Tool, ...] = ()
@@ -57,7 +60,10 @@ class Previous(Struct, frozen=True, kw_only=True):
     """Version numbers by folded tool id and fingerprint, of removed tools too."""
 
 
-class ServerReport(Struct, frozen=True, kw_only=True):
+_EMPTY = _CatalogueState()
+
+
+class _ServerReport(Struct, frozen=True, kw_only=True):
     name: str
     tools: int
     added: int = 0
@@ -68,12 +74,12 @@ class ServerReport(Struct, frozen=True, kw_only=True):
     warnings: tuple[str, ...] = ()
 
 
-class BuildReport(Struct, frozen=True, kw_only=True):
-    """A build in figures, and everything a person should be told about it."""
+class _BuildReport(Struct, frozen=True, kw_only=True):
+    """A build in figures, and everything a person should know about it."""
 
     tools: int
     nodes: int
-    servers: tuple[ServerReport, ...]
+    servers: tuple[_ServerReport, ...]
     added: int
     removed: int
     changed: int
@@ -88,7 +94,7 @@ class Build(Struct, frozen=True, kw_only=True):
     nodes: tuple[Node, ...]
     servers: tuple[ServerRecord, ...]
     changes: tuple[Change, ...]
-    report: BuildReport
+    report: _BuildReport
     update: Update
     generation: int = 0
     """The generation of the store that holds it, once it is committed."""
@@ -96,11 +102,11 @@ class Build(Struct, frozen=True, kw_only=True):
 
 def build(
     listings: Iterable[Listing],
-    previous: Previous | None = None,
+    before: _CatalogueState = _EMPTY,
     *,
     place: PlaceTools,
     failures: Mapping[str, str] | None = None,
-    rules: Rules = NO_RULES,
+    rules: Rules = _NO_RULES,
     at: float = 0.0,
     partial: bool = False,
 ) -> Build:
@@ -110,39 +116,26 @@ def build(
     A server that is in neither was taken out of the configuration, and its tools go; with `partial` it stays as it is.
     Of two listings of one server the last counts.
     """
-    before = previous or Previous()
     servers = _servers({listing.server: listing for listing in listings}, failures or {}, before, at, partial)
     definitions = _definitions(servers, before)
     assigned = assign_ids(definitions, {(tool.server, tool.name): tool.tool_id for tool in before.tools})
-    known = {tool.tool_id: tool for tool in before.tools}
+    earlier = {tool.tool_id: tool for tool in before.tools}
     unplaced = [
-        _tool(
-            tool_id=tool_id,
-            key=key,
-            definition=definitions[key],
-            known=known.get(tool_id),
-            numbers=before.numbers,
-            rules=rules,
-        )
+        _tool(tool_id, key[0], definitions[key], earlier.get(tool_id), numbers=before.numbers, rules=rules)
         for key, tool_id in sorted(assigned.ids.items(), key=lambda item: item[1].casefold())
     ]
-    records = _records(servers, unplaced)
-    nodes, tools, notes = _placed(unplaced, records, before if partial else None, place)
-    changes = changes_between(known, {tool.tool_id: tool for tool in tools})
+    counts = Counter(tool.server for tool in unplaced)
+    records = tuple(replace(server.record, tools=counts[name]) for name, server in servers.items())
+    nodes, tools, notes = _place_tools(unplaced, records, before if partial else None, place)
+    changes = changes_between(earlier, {tool.tool_id: tool for tool in tools})
+    new = _CatalogueState(tools=tools, nodes=nodes, servers=records)
     return Build(
         tools=tools,
         nodes=nodes,
         servers=records,
         changes=changes,
-        report=_report(
-            tools=tools,
-            nodes=nodes,
-            records=records,
-            changes=changes,
-            notes=(*assigned.warnings, *notes),
-            before=before,
-        ),
-        update=_update(tools=tools, nodes=nodes, records=records, changes=changes, before=before, at=at),
+        report=_report(new, before, changes, (*assigned.warnings, *notes)),
+        update=_update(new, before, changes, at),
     )
 
 
@@ -154,162 +147,137 @@ class _Server(Struct):
 
 
 def _servers(
-    listings: Mapping[str, Listing], failures: Mapping[str, str], before: Previous, at: float, partial: bool
+    listings: Mapping[str, Listing], failures: Mapping[str, str], before: _CatalogueState, at: float, partial: bool
 ) -> dict[str, _Server]:
-    found = {record.name: _Server(record) for record in before.servers if partial}
     earlier = {record.name: record for record in before.servers}
+    servers = {name: _Server(record) for name, record in earlier.items() if partial}
     for name, reason in failures.items():
         record = earlier.get(name, ServerRecord(name=name))
-        found[name] = _Server(replace(record, error=reason, stale=record.read_at is not None))
+        servers[name] = _Server(replace(record, error=reason, stale=record.read_at is not None))
     for name, listing in listings.items():
         record = ServerRecord(
             name=name, info=listing.info, read_at=at, ttl_ms=listing.ttl_ms, warnings=listing.warnings
         )
-        found[name] = _Server(record, listing.tools)
-    return dict(sorted(found.items()))
+        servers[name] = _Server(record, listing.tools)
+    return dict(sorted(servers.items()))
 
 
-def _definitions(servers: Mapping[str, _Server], before: Previous) -> dict[Key, ToolDefinition]:
+def _definitions(servers: Mapping[str, _Server], before: _CatalogueState) -> dict[Key, ToolDefinition]:
     """Every tool by server and name. Of two with one name on one server only the first can ever be called."""
-    found = {(tool.server, tool.name): tool.definition for tool in before.tools if _carried(servers, tool.server)}
+    definitions = {
+        (tool.server, tool.name): tool.definition
+        for tool in before.tools
+        if tool.server in servers and servers[tool.server].read is None
+    }
     for name, server in servers.items():
-        twice: dict[str, None] = {}
+        repeated: dict[str, None] = {}
         for definition in server.read or ():
-            if (name, definition.name) in found:
-                twice[definition.name] = None
+            if (name, definition.name) in definitions:
+                repeated[definition.name] = None
             else:
-                found[name, definition.name] = definition
-        notes = tuple(f'server "{name}" sent the tool "{tool}" more than once; the first one counts' for tool in twice)
+                definitions[name, definition.name] = definition
+        notes = [f'server "{name}" sent the tool "{tool}" more than once; the first one counts' for tool in repeated]
         if notes:
             server.record = replace(server.record, warnings=(*server.record.warnings, *notes))
-    return found
-
-
-def _carried(servers: Mapping[str, _Server], name: str) -> bool:
-    return name in servers and servers[name].read is None
+    return definitions
 
 
 def _tool(
-    *,
     tool_id: str,
-    key: Key,
+    server: str,
     definition: ToolDefinition,
-    known: Tool | None,
+    earlier: Tool | None,
+    *,
     numbers: Mapping[str, Mapping[str, int]],
     rules: Rules,
 ) -> Tool:
-    if known is not None and known.definition == definition:
-        mark, version, summary = known.fingerprint, known.version, known.summary
-    else:
-        mark = fingerprint(definition.raw)
-        seen = {**({known.fingerprint: known.version} if known else {}), **numbers.get(tool_id.casefold(), {})}
-        version = seen.get(mark) or max(seen.values(), default=0) + 1
-        summary = summarise(definition)
-    metadata = rules.metadata(tool_id, definition)
+    metadata = asdict(rules.metadata(tool_id, definition))
+    if earlier is not None and earlier.definition == definition:
+        # Hashing and summarising are most of the cost of a build, and most tools did not change.
+        return replace(earlier, server=server, paths=(), **metadata)
+    mark = fingerprint(definition.raw)
+    versions = {**({earlier.fingerprint: earlier.version} if earlier else {}), **numbers.get(tool_id.casefold(), {})}
     return Tool(
         tool_id=tool_id,
-        server=key[0],
+        server=server,
         definition=definition,
         fingerprint=mark,
-        version=version,
-        summary=summary,
-        tags=metadata.tags,
-        risks=metadata.risks,
-        cost=metadata.cost,
-        access=metadata.access,
-        paths=(),
+        # A definition that comes back gets its old number, so that a caller who expanded it then is not refused.
+        version=versions.get(mark) or max(versions.values(), default=0) + 1,
+        summary=summarise(definition),
+        **metadata,
     )
 
 
-def _records(servers: Mapping[str, _Server], tools: Sequence[Tool]) -> tuple[ServerRecord, ...]:
-    counts: dict[str, int] = {}
-    for tool in tools:
-        counts[tool.server] = counts.get(tool.server, 0) + 1
-    return tuple(replace(server.record, tools=counts.get(name, 0)) for name, server in servers.items())
-
-
-def _placed(
-    tools: Sequence[Tool], records: Sequence[ServerRecord], settled: Previous | None, place: PlaceTools
+def _place_tools(
+    tools: Sequence[Tool], records: Sequence[ServerRecord], settled: _CatalogueState | None, place: PlaceTools
 ) -> tuple[tuple[Node, ...], tuple[Tool, ...], tuple[str, ...]]:
     """Places the tools, unless they are just those of a `settled` build: then nothing moves."""
     if settled is not None and settled.nodes and len(tools) == len(settled.tools):
-        stood = {tool.tool_id: tool for tool in settled.tools}
-        kept = tuple(replace(tool, paths=stood[tool.tool_id].paths) for tool in tools if tool.tool_id in stood)
-        if kept == settled.tools:
-            return settled.nodes, kept, ()
+        paths = {tool.tool_id: tool.paths for tool in settled.tools}
+        unmoved = tuple(replace(tool, paths=paths[tool.tool_id]) for tool in tools if tool.tool_id in paths)
+        # A re-read server that changed nothing must not cost a placement of all tools.
+        if unmoved == settled.tools:
+            return settled.nodes, unmoved, ()
     ontology = place(tools, {record.name: record.info for record in records})
     placed = tuple(replace(tool, paths=ontology.placements.get(tool.tool_id, ())) for tool in tools)
     return ontology.nodes, placed, ontology.warnings
 
 
-def _update(
-    *,
-    tools: Sequence[Tool],
-    nodes: Sequence[Node],
-    records: Sequence[ServerRecord],
-    changes: tuple[Change, ...],
-    before: Previous,
-    at: float,
-) -> Update:
-    had_tools = {tool.tool_id: tool for tool in before.tools}
-    had_nodes = {node.path: node for node in before.nodes}
-    had_servers = {record.name: record for record in before.servers}
+def _update(new: _CatalogueState, before: _CatalogueState, changes: tuple[Change, ...], at: float) -> Update:
+    tools, removed_tools = _difference(before.tools, new.tools, lambda tool: tool.tool_id)
+    nodes, removed_nodes = _difference(before.nodes, new.nodes, lambda node: node.path)
+    servers, removed_servers = _difference(before.servers, new.servers, lambda record: record.name)
     return Update(
         based_on=before.generation,
         at=at,
-        tools=tuple(tool for tool in tools if had_tools.get(tool.tool_id) != tool),
-        removed_tools=tuple(sorted(had_tools.keys() - {tool.tool_id for tool in tools})),
-        nodes=tuple(node for node in nodes if had_nodes.get(node.path) != node),
-        removed_nodes=tuple(sorted(had_nodes.keys() - {node.path for node in nodes})),
-        servers=tuple(record for record in records if had_servers.get(record.name) != record),
-        removed_servers=tuple(sorted(had_servers.keys() - {record.name for record in records})),
+        tools=tools,
+        removed_tools=removed_tools,
+        nodes=nodes,
+        removed_nodes=removed_nodes,
+        servers=servers,
+        removed_servers=removed_servers,
         changes=changes,
     )
 
 
+def _difference(
+    before: Sequence[_T], after: Sequence[_T], key: Callable[[_T], _K]
+) -> tuple[tuple[_T, ...], tuple[_K, ...]]:
+    """What is new or altered, and the keys of what is gone."""
+    earlier = {key(value): value for value in before}
+    altered = tuple(value for value in after if earlier.get(key(value)) != value)
+    return altered, tuple(sorted(earlier.keys() - {key(value) for value in after}))
+
+
 def _report(
-    *,
-    tools: Sequence[Tool],
-    nodes: Sequence[Node],
-    records: Sequence[ServerRecord],
-    changes: Sequence[Change],
-    notes: tuple[str, ...],
-    before: Previous,
-) -> BuildReport:
-    owners = {tool.tool_id: tool.server for tool in (*before.tools, *tools)}
-    counted: dict[tuple[str, str], int] = {}
-    for change in changes:
-        for key in ((owners[change.tool_id], change.kind), ("", change.kind)):
-            counted[key] = counted.get(key, 0) + 1
-    added, changed = counted.get(("", "added"), 0), counted.get(("", "changed"), 0)
-    return BuildReport(
-        tools=len(tools),
-        nodes=len(nodes),
+    new: _CatalogueState, before: _CatalogueState, changes: Sequence[Change], notes: tuple[str, ...]
+) -> _BuildReport:
+    owners = {tool.tool_id: tool.server for tool in (*before.tools, *new.tools)}
+    by_server = Counter((owners[change.tool_id], change.kind) for change in changes)
+    total = Counter(change.kind for change in changes)
+    return _BuildReport(
+        tools=len(new.tools),
+        nodes=len(new.nodes),
         servers=tuple(
-            ServerReport(
+            _ServerReport(
                 name=record.name,
                 tools=record.tools,
-                added=counted.get((record.name, "added"), 0),
-                removed=counted.get((record.name, "removed"), 0),
-                changed=counted.get((record.name, "changed"), 0),
+                added=by_server[record.name, "added"],
+                removed=by_server[record.name, "removed"],
+                changed=by_server[record.name, "changed"],
                 stale=record.stale,
                 error=record.error,
                 warnings=record.warnings,
             )
-            for record in records
+            for record in new.servers
         ),
-        added=added,
-        removed=counted.get(("", "removed"), 0),
-        changed=changed,
-        unchanged=len(tools) - added - changed,
+        added=total["added"],
+        removed=total["removed"],
+        changed=total["changed"],
+        unchanged=len(new.tools) - total["added"] - total["changed"],
         warnings=notes,
     )
-
-
-# --- From listings to a committed generation: reads the build before, builds in a thread, writes, and tries again w
-
-ATTEMPTS = 5
-"""How often a build is made again because another process committed meanwhile."""
 
 
 async def commit(
@@ -317,40 +285,42 @@ async def commit(
     listings: Sequence[Listing],
     failures: Mapping[str, str],
     *,
-    place: PlaceTools | None,
+    place: PlaceTools,
     rules: Sequence[MetadataRule],
     clock: Callable[[], float],
     partial: bool,
 ) -> Build:
-    make = bound(
-        build, listings, place=place or place_by_capability, failures=failures, rules=Rules(rules), partial=partial
-    )
-    for attempt in range(ATTEMPTS):
-        before = await _read_previous(store)
-        made = await asyncio.to_thread(make, before, at=clock())
+    """Builds on what the store holds and writes it; again where another process committed meanwhile."""
+    make = bound(build, listings, place=place, failures=failures, rules=Rules(rules), partial=partial)
+    attempts = 0
+    while True:
+        attempts += 1
+        before = await _read_state(store)
+        # In a thread: placing 10,000 tools takes seconds, and calls go on meanwhile.
+        built = await asyncio.to_thread(make, before, at=clock())
         try:
-            return replace(made, generation=await store.commit(made.update))
+            return replace(built, generation=await store.commit(built.update))
         except StoreChanged:
-            if attempt == ATTEMPTS - 1:
+            if attempts == _MAX_ATTEMPTS:
                 raise
-    raise AssertionError("the last attempt returns or raises")
 
 
-async def _read_previous(store: Store) -> Previous:
-    async with store.snapshot() as view:
-        return Previous(
-            generation=view.generation,
-            tools=tuple(await view.tools()),
-            nodes=tuple(await view.nodes()),
-            servers=tuple(await view.servers()),
-            numbers=await view.version_numbers(),
+async def _read_state(store: Store) -> _CatalogueState:
+    async with store.snapshot() as snapshot:
+        return _CatalogueState(
+            generation=snapshot.generation,
+            tools=tuple(await snapshot.tools()),
+            nodes=tuple(await snapshot.nodes()),
+            servers=tuple(await snapshot.servers()),
+            numbers=await snapshot.version_numbers(),
         )
 
 
 def place_by_capability(
-    tools: Sequence[Tool], infos: Mapping[str, ServerInfo], *, overrides: "Overrides | None" = None
-) -> Placed:
-    """The ontology: by what the tools do, and as the owner's file of overrides wants it."""
-    from toolfold.catalogue.ontology import build_ontology
+    tools: Sequence[Tool], infos: Mapping[str, ServerInfo], *, ontology_file: FilePath | None = None
+) -> _Placed:
+    """The ontology: by what the tools do, corrected by the owner's own file, which is read at each build."""
+    from toolfold.catalogue.ontology import Overrides, build_ontology
 
+    overrides = Overrides.load(ontology_file) if ontology_file is not None else None
     return build_ontology(tools, infos=infos, overrides=overrides)

@@ -1,14 +1,15 @@
-"""The catalogue over a store: what the gateway builds, browses and asks. Async; every read sees one generation.
+"""The catalogue over a store: built by the gateway, browsed and read by everything above. Async.
 
-It answers in values; `disclosure` above turns them into what a model reads. It connects to no server: listings are
-handed in. Who may see what is decided above it, too. Reading imports nothing of the building side, so that a command
-that only looks starts fast.
+Every read sees one generation. It answers in values; `disclosure` turns them into what a model reads. It connects to no
+server: listings are passed in. Who may see what is decided above it. Reading imports nothing of the building side, so
+that a command that only reads starts fast.
 """
 
 import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import partial as bound
 from pathlib import Path as FilePath
 from typing import TYPE_CHECKING
 from weakref import WeakSet
@@ -16,6 +17,7 @@ from weakref import WeakSet
 from msgspec import Struct
 
 from toolfold.catalogue.cursor import Position, decode_cursor, encode_cursor, node_position, nodes_after
+from toolfold.containers import BoundedDict
 from toolfold.errors import CatalogueError, NotBuilt, ToolNotFound, UnknownPath
 from toolfold.storage.base import Generation, ServerRecord, Snapshot, Store, Version, fold_path, sibling_order
 from toolfold.types import Change, Listing, Node, Path, Tool
@@ -27,15 +29,14 @@ if TYPE_CHECKING:
 DEFAULT_LIMIT = 10
 MAX_LIMIT = 50
 
-BATCH = 500
+_BATCH_SIZE = 500
+# How much of an unknown name an error repeats: it comes from a model and may be of any length.
+_MAX_NAME_CHARS = 100
+_CACHED_TOOLS = 512
+# How long a tool is served from the cache. Our own commits clear it at once; another process's count after this time.
+_CACHE_S = 1.0
 
-MAX_SHOWN = 100
-"""How much of a name that does not exist an error repeats."""
-
-CACHED_TOOLS = 512
-CACHE_S = 1.0
-"""How long a tool that was just looked up is taken as it was. Our own commits count at once; those of another process
-after this time."""
+Filter = Callable[[Snapshot], Awaitable[Snapshot]]
 
 
 class Page(Struct, frozen=True, kw_only=True):
@@ -48,7 +49,7 @@ class Page(Struct, frozen=True, kw_only=True):
 
 
 class Branch(Struct, frozen=True):
-    """A node and what stands below it. Where the depth ends `children` is empty; `node.children` tells how many."""
+    """A node and what stands below it. Where the depth ends `children` is empty; `node.children` says how many."""
 
     node: Node
     children: tuple["Branch", ...] = ()
@@ -61,9 +62,6 @@ class Tree(Struct, frozen=True, kw_only=True):
     branches: tuple[Branch, ...]
 
 
-Through = Callable[[Snapshot], Awaitable[Snapshot]]
-
-
 class Catalogue:
     """All tools of all servers, in one store."""
 
@@ -72,35 +70,37 @@ class Catalogue:
         store: Store,
         *,
         place: "PlaceTools | None" = None,
+        ontology_file: FilePath | None = None,
         rules: "Sequence[MetadataRule]" = (),
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._store = store
         self._place = place
+        self._ontology_file = ontology_file
         self._rules = rules
         self._clock = clock
-        self._writing = asyncio.Lock()
-        self._known: dict[str, tuple[float, Tool]] = {}
-        self._reading: dict[str, asyncio.Future[Tool]] = {}
-        self._through: Through | None = None
-        self._limited: WeakSet[Catalogue] = WeakSet()
+        self._commit_lock = asyncio.Lock()
+        self._cache: BoundedDict[str, tuple[float, Tool]] = BoundedDict(_CACHED_TOOLS)
+        self._reads: dict[str, asyncio.Future[Tool]] = {}
+        self._filter: Filter | None = None
+        self._filtered: WeakSet[Catalogue] = WeakSet()
+        # How often this object wrote: a value derived from the catalogue is stale once this differs.
         self.commits = 0
-        """How often this object wrote: whoever keeps something worked out from the catalogue compares it."""
 
-    def limited(self, through: "Through") -> "Catalogue":
-        """The same catalogue for reading, as seen through `through`, which makes a view of each view."""
-        seen = Catalogue(self._store, clock=self._clock)
-        seen._through = through
-        self._limited.add(seen)
-        return seen
+    def filtered(self, filter_snapshot: Filter) -> "Catalogue":
+        """The same catalogue for reading, where every snapshot goes through `filter_snapshot`."""
+        catalogue = Catalogue(self._store, clock=self._clock)
+        catalogue._filter = filter_snapshot
+        self._filtered.add(catalogue)
+        return catalogue
 
     async def rebuild(self, listings: Iterable[Listing], *, failures: Mapping[str, str] | None = None) -> "Build":
-        """Makes the catalogue of all configured servers: those that were read, and those that failed with the reason.
-        Any other server is forgotten."""
+        """Builds the catalogue of all configured servers: `listings` of those that were read, and `failures` of the
+        others with the reason. Any other server is removed."""
         return await self._commit(tuple(listings), failures or {}, partial=False)
 
     async def update(self, listings: Iterable[Listing], *, failures: Mapping[str, str] | None = None) -> "Build":
-        """Takes in servers that were read again, and those that could not be; all others stay as they are."""
+        """Takes in servers that were read again, or could not be: their tools stay, marked stale. Others stay as is."""
         return await self._commit(tuple(listings), failures or {}, partial=True)
 
     async def update_server(self, listing: Listing) -> "Build":
@@ -108,52 +108,52 @@ class Catalogue:
         return await self.update([listing])
 
     async def mark_failed(self, server: str, reason: str) -> "Build":
-        """Notes that a server could not be read; its tools stay, marked as stale."""
+        """Records that a server could not be read."""
         return await self.update((), failures={server: reason})
 
     async def _commit(self, listings: Sequence[Listing], failures: Mapping[str, str], *, partial: bool) -> "Build":
-        from toolfold.catalogue.build import commit
+        from toolfold.catalogue.build import commit, place_by_capability
 
-        async with self._writing:
-            made = await commit(
+        async with self._commit_lock:
+            build = await commit(
                 self._store,
                 listings,
                 failures,
-                place=self._place,
+                place=self._place or bound(place_by_capability, ontology_file=self._ontology_file),
                 rules=self._rules,
                 clock=self._clock,
                 partial=partial,
             )
-            for seen in (self, *self._limited):
-                seen._forget()  # noqa: SLF001 - catalogues that it made itself
-            return made
+            for catalogue in (self, *self._filtered):
+                catalogue._invalidate()  # noqa: SLF001 - catalogues that it made itself
+            return build
 
-    def _forget(self) -> None:
-        """Something was committed: what was read before, or is being read right now, is not given to anybody new."""
+    def _invalidate(self) -> None:
+        """Drops what was read before a commit, and what is being read right now: nobody new gets it."""
         self.commits += 1
-        self._known.clear()
-        self._reading.clear()
+        self._cache.clear()
+        self._reads.clear()
 
     @asynccontextmanager
     async def snapshot(self) -> AsyncIterator[Snapshot]:
         """One generation, held still for several questions. Raises `NotBuilt` where there is none yet."""
-        async with self._store.snapshot() as view:
-            if not view.generation:
+        async with self._store.snapshot() as snapshot:
+            if not snapshot.generation:
                 raise NotBuilt("there is no catalogue yet", next_action="run `toolfold build`")
-            yield await self._seen(view)
+            yield await self._apply_filter(snapshot)
 
-    async def _seen(self, view: Snapshot) -> Snapshot:
-        return view if self._through is None else await self._through(view)
+    async def _apply_filter(self, snapshot: Snapshot) -> Snapshot:
+        return snapshot if self._filter is None else await self._filter(snapshot)
 
     async def tree(self, path: Path = (), depth: int | None = None) -> Tree:
         """The nodes below a path, at most `depth` steps down."""
-        async with self.snapshot() as view:
-            node = await resolve_node(view, path)
-            nodes = await view.nodes(under=path, depth=depth)
-            tools = node.tools if node else (await view.generations())[-1].tools
+        async with self.snapshot() as snapshot:
+            node = await resolve_node(snapshot, path)
+            nodes = await snapshot.nodes(under=path, depth=depth)
+            tools = node.tools if node else (await snapshot.generations())[-1].tools
             return Tree(
                 path=node.path if node else (),
-                generation=view.generation,
+                generation=snapshot.generation,
                 tools=tools,
                 branches=_branches(nodes, path, depth),
             )
@@ -168,144 +168,139 @@ class Catalogue:
     ) -> Page:
         """What stands at a path: nodes, then tools, at most `limit` (1 to 50) together. `tags` must all be there."""
         limit = max(1, min(limit, MAX_LIMIT))
-        async with self.snapshot() as view:
-            node = await resolve_node(view, path)
+        async with self.snapshot() as snapshot:
+            node = await resolve_node(snapshot, path)
             after = decode_cursor(cursor, path, tags) if cursor else None
-            known = [] if after is not None and after.kind == "tool" else await view.children(path, tags=tags)
-            nodes = nodes_after(known, after) if known and after is not None else known
-            shown = tuple(nodes[:limit])
             last_tool = after.name if after is not None and after.kind == "tool" else ""
-            room = limit - len(shown)
-            ids = await view.tool_ids_at(path, tags=tags, after=last_tool, limit=room + 1)
-            tools = tuple(await view.tools(ids=ids[:room]))
-            more = len(nodes) > len(shown) or len(ids) > room
-            place = node.path if node else ()
-            seen = known[: len(known) - len(nodes) + len(shown)]
-            return Page(path=place, nodes=shown, tools=tools, next_cursor=_next(path, tags, seen, tools, more))
+            children = [] if last_tool else await snapshot.children(path, tags=tags)
+            remaining = nodes_after(children, after) if children and after is not None else children
+            nodes = tuple(remaining[:limit])
+            room = limit - len(nodes)
+            ids = await snapshot.tool_ids_at(path, tags=tags, after=last_tool, limit=room + 1)
+            tools = tuple(await snapshot.tools(ids=ids[:room]))
+            next_cursor = None
+            if len(remaining) > len(nodes) or len(ids) > room:
+                listed = children[: len(children) - len(remaining) + len(nodes)]
+                next_cursor = encode_cursor(path, tags, _position(listed, tools))
+            return Page(path=node.path if node else (), nodes=nodes, tools=tools, next_cursor=next_cursor)
 
-    def known(self, tool_id: str) -> Tool | None:
-        """A tool that was just looked up. It stands on the way of every call, and is not read again for each."""
-        known = self._known.get(tool_id.casefold())
-        return known[1] if known is not None and 0 <= self._clock() - known[0] < CACHE_S else None
+    def cached_tool(self, tool_id: str) -> Tool | None:
+        """A tool that was just read. Every call looks its tool up, and most find it here."""
+        cached = self._cache.get(tool_id.casefold())
+        return cached[1] if cached is not None and 0 <= self._clock() - cached[0] < _CACHE_S else None
 
     async def tool(self, tool_id: str) -> Tool:
         """One tool. Raises `ToolNotFound` with what is near."""
-        known = self.known(tool_id)
-        if known is not None:
-            return known
+        cached = self.cached_tool(tool_id)
+        if cached is not None:
+            return cached
         key, now = tool_id.casefold(), self._clock()
         # Of many calls that come at once, one reads and all wait for it: else each would wait for the others' reading.
-        reading = self._reading.get(key)
-        if reading is None:
-            reading = self._reading[key] = asyncio.ensure_future(self._read(key, tool_id, now))
-            reading.add_done_callback(lambda done: self._was_read(key, done))
-        return await asyncio.shield(reading)
+        read = self._reads.get(key)
+        if read is None:
+            read = self._reads[key] = asyncio.ensure_future(self._read(key, tool_id, now))
+            read.add_done_callback(lambda done: self._read_done(key, done))
+        return await asyncio.shield(read)
 
     async def _read(self, key: str, tool_id: str, now: float) -> Tool:
         commits = self.commits
-        async with self.snapshot() as view:
-            found = await view.tool(tool_id)
-            if found is None:
-                raise await _tool_not_found(view, tool_id)
+        async with self.snapshot() as snapshot:
+            tool = await snapshot.tool(tool_id)
+            if tool is None:
+                raise await _tool_not_found(snapshot, tool_id)
         if commits == self.commits:
-            while len(self._known) >= CACHED_TOOLS:
-                self._known.pop(next(iter(self._known)))
-            self._known[key] = (now, found)
-        return found
+            self._cache.renew(key, (now, tool))
+        return tool
 
-    def _was_read(self, key: str, done: "asyncio.Future[Tool]") -> None:
-        if self._reading.get(key) is done:
-            del self._reading[key]
+    def _read_done(self, key: str, done: "asyncio.Future[Tool]") -> None:
+        if self._reads.get(key) is done:
+            del self._reads[key]
         if not done.cancelled():
-            done.exception()  # whoever waited has it; that nobody did is no news
+            done.exception()  # marks it as retrieved: whoever waited has it, and nobody may have waited
 
     async def versions(self, tool_id: str) -> tuple[Version, ...]:
         """Every kept version of a tool, oldest first, of a removed one too."""
-        async with self.snapshot() as view:
-            found = await view.versions(tool_id)
-            if not found:
-                raise await _tool_not_found(view, tool_id)
-            return tuple(found)
+        async with self.snapshot() as snapshot:
+            versions = await snapshot.versions(tool_id)
+            if not versions:
+                raise await _tool_not_found(snapshot, tool_id)
+            return tuple(versions)
 
     async def servers(self) -> tuple[ServerRecord, ...]:
         """Each server as it was last read; none before the first build."""
-        async with self._store.snapshot() as view:
-            return tuple(await (await self._seen(view)).servers()) if view.generation else ()
+        async with self._store.snapshot() as snapshot:
+            return tuple(await (await self._apply_filter(snapshot)).servers()) if snapshot.generation else ()
 
     async def generations(self) -> tuple[Generation, ...]:
-        """The builds that are still known; none before the first."""
-        async with self._store.snapshot() as view:
-            return tuple(await (await self._seen(view)).generations()) if view.generation else ()
+        """The builds that are still kept; none before the first."""
+        async with self._store.snapshot() as snapshot:
+            return tuple(await (await self._apply_filter(snapshot)).generations()) if snapshot.generation else ()
 
     async def diff(self, before: int | None = None, after: int | None = None) -> tuple[Change, ...]:
         """What changed from one generation to another; without numbers, in the last step."""
         from toolfold.catalogue.changes import net_changes, reverse_change
 
-        async with self.snapshot() as view:
-            kept = await view.generations()
-            last = view.generation if after is None else after
+        async with self.snapshot() as snapshot:
+            last = snapshot.generation if after is None else after
             first = last - 1 if before is None else before
-            oldest = kept[0].number - 1
+            oldest = (await snapshot.generations())[0].number - 1
             for number in (first, last):
-                if not oldest <= number <= view.generation:
+                if not oldest <= number <= snapshot.generation:
                     raise CatalogueError(
                         f"the catalogue cannot compare generation {number}",
-                        hints=[f"it knows the generations {oldest} to {view.generation}"],
+                        hints=[f"it knows the generations {oldest} to {snapshot.generation}"],
                         next_action="name two of the known generations",
                     )
-            steps = await view.changes(min(first, last) + 1, max(first, last))
+            steps = await snapshot.changes(min(first, last) + 1, max(first, last))
         changes = net_changes(change for _, change in steps)
         return changes if first <= last else tuple(reverse_change(change) for change in changes)
 
     async def write_registry(self, path: FilePath) -> int:
-        """Writes `tool_registry.json` and gives the number of tools in it."""
+        """Writes `tool_registry.json` and returns the number of tools in it."""
         from toolfold.catalogue.registry import write_registry
 
-        async with self.snapshot() as view:
-            return await write_registry(path, tool_batches(view))
+        async with self.snapshot() as snapshot:
+            return await write_registry(path, tool_batches(snapshot))
 
 
-async def tool_batches(view: Snapshot, size: int = BATCH) -> AsyncIterator[list[Tool]]:
-    """All tools in the order of their ids, a few at a time."""
+def _position(nodes: Sequence[Node], tools: Sequence[Tool]) -> Position:
+    return Position("tool", tools[-1].tool_id) if tools else node_position(nodes)
+
+
+async def tool_batches(snapshot: Snapshot) -> AsyncIterator[list[Tool]]:
+    """All tools in the order of their ids, a few hundred at a time."""
     last = ""
-    while batch := await view.tools(after=last, limit=size):
+    while batch := await snapshot.tools(after=last, limit=_BATCH_SIZE):
         yield batch
         last = batch[-1].tool_id
 
 
-async def resolve_node(view: Snapshot, path: Path) -> Node | None:
+async def resolve_node(snapshot: Snapshot, path: Path) -> Node | None:
     """The node at a path; `None` for the root, which is no node. Raises `UnknownPath` with what may have been meant."""
     if not path:
         return None
-    node = await view.node(path)
+    node = await snapshot.node(path)
     if node is None:
         from toolfold.catalogue.suggestions import closest_paths
 
-        known = [one.path for one in await view.nodes()]
-        hints = await asyncio.to_thread(closest_paths, path, known)
+        paths = [other.path for other in await snapshot.nodes()]
+        hints = await asyncio.to_thread(closest_paths, path, paths)
         raise UnknownPath(
-            f"there is no category {[name[:MAX_SHOWN] for name in path[:MAX_SHOWN]]}",
+            f"there is no category {[name[:_MAX_NAME_CHARS] for name in path[:_MAX_NAME_CHARS]]}",
             hints=[list(hint) for hint in hints],
             next_action="call list with one of the paths in hints, or with an empty path for the root",
         )
     return node
 
 
-async def _tool_not_found(view: Snapshot, tool_id: str) -> ToolNotFound:
+async def _tool_not_found(snapshot: Snapshot, tool_id: str) -> ToolNotFound:
     from toolfold.catalogue.suggestions import closest_words
 
     return ToolNotFound(
-        f"there is no tool {tool_id[:MAX_SHOWN]!r}",
-        hints=await asyncio.to_thread(closest_words, tool_id, await view.tool_ids()),
+        f"there is no tool {tool_id[:_MAX_NAME_CHARS]!r}",
+        hints=await asyncio.to_thread(closest_words, tool_id, await snapshot.tool_ids()),
         next_action="use one of the ids in hints, or find the tool with list or a search",
     )
-
-
-def _next(path: Path, tags: Collection[str], seen: Sequence[Node], tools: Sequence[Tool], more: bool) -> str | None:
-    if not more:
-        return None
-    position = Position("tool", tools[-1].tool_id) if tools else node_position(seen)
-    return encode_cursor(path, tags, position)
 
 
 def _branches(nodes: Iterable[Node], path: Path, depth: int | None) -> tuple[Branch, ...]:
@@ -313,14 +308,16 @@ def _branches(nodes: Iterable[Node], path: Path, depth: int | None) -> tuple[Bra
     below: dict[str, list[tuple[tuple[int, str, str], Node]]] = {}
     for node in nodes:
         entry = (sibling_order(node), node)
-        for parent in {fold_path(node.path[:-1]), *(fold_path(one) for one in node.parents)}:
+        for parent in {fold_path(node.path[:-1]), *map(fold_path, node.parents)}:
             below.setdefault(parent, []).append(entry)
 
     def grow(key: str, left: int, above: frozenset[str]) -> tuple[Branch, ...]:
         if not left:
             return ()
-        found = sorted((entry for entry in below.get(key, ()) if entry[0][2] not in above), key=lambda entry: entry[0])
-        return tuple(Branch(node, grow(order[2], left - 1, above | {order[2]})) for order, node in found)
+        entries = sorted(
+            (entry for entry in below.get(key, ()) if entry[0][2] not in above), key=lambda entry: entry[0]
+        )
+        return tuple(Branch(node, grow(order[2], left - 1, above | {order[2]})) for order, node in entries)
 
     root = fold_path(path)
     return grow(root, -1 if depth is None else depth, frozenset({root}))

@@ -5,8 +5,9 @@ from typing import Literal
 
 from msgspec import Raw
 from msgspec.json import decode
+from msgspec.structs import replace
 
-from toolfold.schema import canonical
+from toolfold.fingerprint import canonical
 from toolfold.types import Change, Tool
 
 
@@ -19,30 +20,31 @@ def _changed_fields(before: Raw, after: Raw) -> tuple[str, ...]:
     return tuple(sorted(key for key in old.keys() | new.keys() if not _same(old.get(key), new.get(key))))
 
 
-def _same(one: Raw | None, other: Raw | None) -> bool:
-    if one is None or other is None or one == other:
-        return one == other
+def _same(before: Raw | None, after: Raw | None) -> bool:
+    if before is None or after is None or before == after:
+        return before == after
     try:
-        return canonical(one) == canonical(other)
+        # Compared by value: a server that only orders its keys anew changed nothing.
+        return canonical(before) == canonical(after)
     except ValueError:
         return False
 
 
 def changes_between(before: Mapping[str, Tool], after: Mapping[str, Tool]) -> tuple[Change, ...]:
     """From one set of tools to another, both by id, in the order of the ids."""
-    found = []
+    changes = []
     for tool_id in sorted(before.keys() | after.keys()):
         old, new = before.get(tool_id), after.get(tool_id)
         if old is None and new is not None:
-            found.append(Change(tool_id=tool_id, kind="added", after=new.fingerprint))
+            changes.append(Change(tool_id=tool_id, kind="added", after=new.fingerprint))
         elif new is None and old is not None:
-            found.append(Change(tool_id=tool_id, kind="removed", before=old.fingerprint))
+            changes.append(Change(tool_id=tool_id, kind="removed", before=old.fingerprint))
         elif old is not None and new is not None and old.fingerprint != new.fingerprint:
             fields = _changed_fields(old.definition.raw, new.definition.raw)
-            found.append(
+            changes.append(
                 Change(tool_id=tool_id, kind="changed", before=old.fingerprint, after=new.fingerprint, fields=fields)
             )
-    return tuple(found)
+    return tuple(changes)
 
 
 def net_changes(changes: Iterable[Change]) -> tuple[Change, ...]:
@@ -71,9 +73,5 @@ def _joined(tool_id: str, steps: list[Change]) -> Change | None:
 
 def reverse_change(change: Change) -> Change:
     """The same step backwards."""
-    if change.kind == "changed":
-        return Change(
-            tool_id=change.tool_id, kind="changed", before=change.after, after=change.before, fields=change.fields
-        )
-    back: Literal["added", "removed"] = "removed" if change.kind == "added" else "added"
-    return Change(tool_id=change.tool_id, kind=back, before=change.after, after=change.before)
+    kinds: dict[str, Literal["added", "removed", "changed"]] = {"added": "removed", "removed": "added"}
+    return replace(change, kind=kinds.get(change.kind, "changed"), before=change.after, after=change.before)

@@ -18,12 +18,12 @@ from toolfold.errors import BadCursor
 from toolfold.storage.base import fold_path
 from toolfold.types import Node, Path
 
-AGAIN = "call list again with the same path and tags and without a cursor"
+_AGAIN = "call list again with the same path and tags and without a cursor"
 
 
 class Position(Struct, frozen=True, array_like=True):
-    """The last entry shown: a node by its folded path, with a sum over all up to it; a tool by its id; or a place in a
-    ranking, with the generation that was ranked."""
+    """The last entry listed: a node by its folded path, with a sum over all up to it; a tool by its id; or a place in
+    a ranking, with the generation that was ranked."""
 
     kind: Literal["node", "tool", "rank"]
     name: str
@@ -36,6 +36,7 @@ class _Sealed(Struct, array_like=True):
 
 
 def encode_cursor(path: Path, tags: Collection[str], position: Position) -> str:
+    # The checksum tells a cut or mistyped cursor from a good one; it protects nothing.
     body = _encode(_Sealed(_question(path, tags), position))
     return urlsafe_b64encode(crc32(body).to_bytes(4, "big") + body).decode().rstrip("=")
 
@@ -47,17 +48,17 @@ def decode_cursor(cursor: str, path: Path, tags: Collection[str]) -> Position:
         body = sealed[4:]
         if crc32(body).to_bytes(4, "big") != sealed[:4]:
             raise _foreign()
-        found = _decode(body)
+        content = _decode(body)
     except (MsgspecError, ValueError) as error:
         raise _foreign() from error
-    if found.question != _question(path, tags):
-        raise BadCursor("the cursor belongs to another path or other tags", next_action=AGAIN)
-    return found.position
+    if content.question != _question(path, tags):
+        raise BadCursor("the cursor belongs to another path or other tags", next_action=_AGAIN)
+    return content.position
 
 
-def node_position(shown: Sequence[Node]) -> Position:
-    """The position after the last of these nodes, which are all that were shown so far."""
-    return Position("node", fold_path(shown[-1].path), _sum(shown))
+def node_position(listed: Sequence[Node]) -> Position:
+    """The position after the last of these nodes, which are all that were listed so far."""
+    return Position("node", fold_path(listed[-1].path), _sum(listed))
 
 
 def nodes_after(nodes: Sequence[Node], position: Position) -> Sequence[Node]:
@@ -65,7 +66,7 @@ def nodes_after(nodes: Sequence[Node], position: Position) -> Sequence[Node]:
     for number, node in enumerate(nodes, start=1):
         if fold_path(node.path) == position.name and _sum(nodes[:number]) == position.before:
             return nodes[number:]
-    raise BadCursor("the categories here changed since the cursor was given out", next_action=AGAIN)
+    raise BadCursor("the categories here changed since the cursor was given out", next_action=_AGAIN)
 
 
 def _sum(nodes: Sequence[Node]) -> int:
@@ -73,12 +74,11 @@ def _sum(nodes: Sequence[Node]) -> int:
 
 
 def _question(path: Path, tags: Collection[str]) -> int:
-    asked = [[name.casefold() for name in path], sorted({tag.casefold() for tag in tags})]
-    return crc32(_encode(asked))
+    return crc32(_encode([[name.casefold() for name in path], sorted({tag.casefold() for tag in tags})]))
 
 
 def _foreign() -> BadCursor:
-    return BadCursor("this is not a cursor that list gave out, or it was cut", next_action=AGAIN)
+    return BadCursor("this is not a cursor that list gave out, or it was cut", next_action=_AGAIN)
 
 
 _encode = Encoder().encode

@@ -3,7 +3,7 @@
 An id has at most 64 characters of `A-Za-z0-9_.-`. A server's name is cleaned to those, a `/` in a tool's name is a `.`.
 A tool whose name needs more than that gets a short form that ends in a hash of the full name, whoever else is there.
 Where two tools want one id, the one that had it keeps it, else the one whose name fits as it is, else the first by
-server and name; the other gets the hashed form. The order of reading never matters, and every such case is told.
+server and name; the other gets the hashed form. The order of reading never matters, and each such case is a warning.
 """
 
 import re
@@ -13,12 +13,14 @@ from hashlib import blake2b
 
 from msgspec import Struct
 
-MAX_LENGTH = 64
-MAX_SERVER = 24
-"""What a long server name is cut to where the whole would be too long: the tool's own name matters more."""
+__all__ = ["natural_id"]
 
+MAX_LENGTH = 64
+# What a long server name is cut to where the whole would be too long: the tool's own name matters more.
+MAX_SERVER = 24
+
+# A tool as its source knows it: the configured server and the name the server gave it.
 Key = tuple[str, str]
-"""A tool as its source knows it: the configured server and the name the server gave it."""
 
 _FIT = re.compile(r"[A-Za-z0-9_.-]+")
 _ODD = re.compile(r"[^A-Za-z0-9_.-]+")
@@ -55,11 +57,12 @@ def _hashed_id(server: str, name: str, *, digits: int = 8) -> str:
 
 def assign_ids(keys: Iterable[Key], previous: Mapping[Key, str]) -> _Assigned:
     """An id for each tool. `previous` are the ids of the build before, kept wherever their tool is still there."""
-    wanted = set(keys)
-    ids = {key: previous[key] for key in sorted(wanted) if key in previous}
+    tools = set(keys)
+    ids = {key: previous[key] for key in sorted(tools) if key in previous}
     holders = {tool_id.casefold(): key for key, tool_id in ids.items()}
-    natural = {key: natural_id(*key) for key in wanted}
-    for key in sorted(wanted - ids.keys(), key=lambda key: (natural[key] != ".".join(key), key)):
+    natural = {key: natural_id(*key) for key in tools}
+    # Ids of the build before come first: models, locks and policies remember them.
+    for key in sorted(tools - ids.keys(), key=lambda key: (natural[key] != ".".join(key), key)):
         tool_id = natural[key]
         ids[key] = _free(key, holders) if tool_id.casefold() in holders else tool_id
         holders[ids[key].casefold()] = key
@@ -67,8 +70,8 @@ def assign_ids(keys: Iterable[Key], previous: Mapping[Key, str]) -> _Assigned:
 
 
 def _warnings(ids: Mapping[Key, str], natural: Mapping[Key, str], holders: Mapping[str, Key]) -> tuple[str, ...]:
-    """Told in every build, not only in the one that gave the id."""
-    found = [
+    """Repeated in every build, not only in the one that gave the id."""
+    warnings = [
         f'the ids of server "{server}" begin with "{_server_prefix(server)}.", since ids have only A-Z a-z 0-9 _ . -'
         for server in sorted({server for server, _ in ids})
         if _server_prefix(server) != server
@@ -87,8 +90,8 @@ def _warnings(ids: Mapping[Key, str], natural: Mapping[Key, str], holders: Mappi
             text = (
                 f'{tool} has the id {tool_id}, since the tool "{holder[1]}" of server "{holder[0]}" has {ids[holder]}'
             )
-        found.append(text)
-    return tuple(found)
+        warnings.append(text)
+    return tuple(warnings)
 
 
 def _free(key: Key, holders: Mapping[str, Key]) -> str:
@@ -100,10 +103,11 @@ def _free(key: Key, holders: Mapping[str, Key]) -> str:
 
 
 def _digest(text: str, *, digits: int) -> str:
+    # Names come from JSON and may hold lone surrogates.
     return blake2b(text.encode(errors="surrogatepass"), digest_size=16).hexdigest()[:digits]
 
 
 def _clean(text: str) -> str:
     if not text.isascii():
-        text = "".join(one for one in unicodedata.normalize("NFKD", text) if not unicodedata.combining(one))
+        text = "".join(mark for mark in unicodedata.normalize("NFKD", text) if not unicodedata.combining(mark))
     return _ODD.sub("_", text).strip("_.-")

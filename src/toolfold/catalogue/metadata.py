@@ -24,13 +24,13 @@ from typing import Any
 from msgspec import Raw, Struct, field
 from msgspec.json import Decoder
 
-from toolfold.catalogue.summary import words
 from toolfold.config import MetadataRule
 from toolfold.types import Annotations, ToolDefinition
+from toolfold.words import split_identifier
 
 MAX_SENT_TAGS = 4
+# A risk of most tools, and no news: policies see it, the tags that a model reads leave it out.
 UNSTATED = "unstated"
-"""A risk of most tools, and no news: policies see it, the tags that a model reads leave it out."""
 
 _DESTROYING = frozenset(
     (
@@ -38,7 +38,7 @@ _DESTROYING = frozenset(
         *("uninstall", "revoke", "unlink", "overwrite", "reset", "clear", "prune", "deprovision"),
     )
 )
-_LOOKING = frozenset(
+_READING = frozenset(
     (
         *("get", "list", "read", "find", "search", "show", "describe", "check", "count", "fetch", "query", "view"),
         *("preview", "validate", "inspect", "is", "can", "has"),
@@ -61,11 +61,11 @@ class Rules:
         self._rules = [(re.compile(translate(rule.match), re.IGNORECASE), rule) for rule in rules]
 
     def metadata(self, tool_id: str, definition: ToolDefinition) -> _Metadata:
-        said = _sent(definition.raw)
-        cost = _cost(said)
+        sent = _sent(definition.raw)
+        cost = _cost(sent)
         extra: list[str] = []
         access: list[str] = []
-        tags = _sent_tags(said)
+        tags = _sent_tags(sent)
         for pattern, rule in self._rules:
             if pattern.match(tool_id):
                 extra += rule.risk
@@ -83,31 +83,25 @@ class Rules:
 
 def _risks_of(name: str, claims: Annotations) -> tuple[str, ...]:
     """The risk flags of a tool: see the table above."""
+    # Unsaid, the protocol takes a tool that writes as destructive.
     destructive = claims.destructive
     if destructive is None and (claims.read_only is False or _sounds_destructive(name)):
         destructive = True
-    found = []
-    if destructive:
-        found.append("destructive")
-    elif claims.read_only:
-        found.append("read-only")
-    if claims.idempotent and "read-only" not in found:
-        found.append("idempotent")
-    if claims.open_world:
-        found.append("open-world")
-    if claims.read_only is None and claims.destructive is None:
-        found.append(UNSTATED)
-    return tuple(found)
+    read_only = bool(claims.read_only) and not destructive
+    flags = {
+        "destructive": destructive,
+        "read-only": read_only,
+        "idempotent": claims.idempotent and not read_only,
+        "open-world": claims.open_world,
+        UNSTATED: claims.read_only is None and claims.destructive is None,
+    }
+    return tuple(flag for flag, holds in flags.items() if holds)
 
 
 def _sounds_destructive(name: str) -> bool:
-    """Whether a destroying verb stands in the name, and no looking verb before it: `get_delete_log` only looks."""
-    for word in words(name):
-        if word in _LOOKING:
-            return False
-        if word in _DESTROYING:
-            return True
-    return False
+    """Whether a destroying verb stands in the name, and no reading verb before it: `get_delete_log` only reads."""
+    verbs = (word for word in map(str.lower, split_identifier(name)) if word in _READING or word in _DESTROYING)
+    return next(verbs, "") in _DESTROYING
 
 
 def _with(risks: tuple[str, ...], extra: Sequence[str]) -> tuple[str, ...]:
@@ -126,6 +120,7 @@ _decoder = Decoder(_Sent)
 
 def _sent(raw: Raw) -> dict[str, Any]:
     """The `_meta` of a tool object; nothing where it is not an object or cannot be read."""
+    # Few tools have it, and searching bytes is far cheaper than decoding.
     if b"_meta" not in bytes(raw):
         return {}
     try:
@@ -134,21 +129,22 @@ def _sent(raw: Raw) -> dict[str, Any]:
         return {}
 
 
-def _cost(said: dict[str, Any]) -> float | None:
-    cost = said.get("toolfold/cost", said.get("cost"))
+def _cost(sent: dict[str, Any]) -> float | None:
+    cost = sent.get("toolfold/cost", sent.get("cost"))
     return float(cost) if isinstance(cost, int | float) and not isinstance(cost, bool) and cost >= 0 else None
 
 
-def _sent_tags(said: dict[str, Any]) -> list[str]:
-    """Tags that the server's framework sends along, and `deprecated`. Foreign text: cleaned and few."""
-    found: list[str] = []
+def _sent_tags(sent: dict[str, Any]) -> list[str]:
+    """Tags that the server's framework sends along, and `deprecated`."""
+    tags: list[str] = []
     for key in ("fastmcp", "_fastmcp"):
-        block = said.get(key)
-        sent = block.get("tags") if isinstance(block, dict) else None
-        found += [tag for tag in sent if isinstance(tag, str)] if isinstance(sent, list) else []
-    cleaned = [_TAG.sub("-", tag.strip().lower())[:32].strip("-") for tag in found]
-    kept = [tag for tag in cleaned if tag and not tag.startswith("risk:")][:MAX_SENT_TAGS]
-    return [*kept, "deprecated"] if said.get("deprecated") is True else kept
+        block = sent.get(key)
+        values = block.get("tags") if isinstance(block, dict) else None
+        if isinstance(values, list):
+            # Foreign text that a model will read: cleaned, short and few, and no claim about risk.
+            cleaned = (_TAG.sub("-", tag.strip().lower())[:32].strip("-") for tag in values if isinstance(tag, str))
+            tags += [tag for tag in cleaned if tag and not tag.startswith("risk:")]
+    return [*tags[:MAX_SENT_TAGS], *(["deprecated"] if sent.get("deprecated") is True else [])]
 
 
 def _once(texts: Sequence[str]) -> tuple[str, ...]:

@@ -10,49 +10,26 @@ import os
 from collections.abc import AsyncIterable, Iterable
 from contextlib import suppress
 from pathlib import Path as FilePath
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
-from msgspec import MsgspecError, Raw, Struct, field
+from msgspec import MsgspecError, Raw
 from msgspec.json import Encoder, decode
 
 from toolfold.errors import CatalogueError
-from toolfold.storage.definition_codec import NULL
-from toolfold.types import Path, Tool, ToolDefinition
+from toolfold.types import Tool, ToolDefinition
 
-FORM = 1
-
-
-class _Entry(Struct, frozen=True, kw_only=True):
-    """One tool in the file."""
-
-    tool_id: str
-    server: str
-    name: str
-    description: Raw
-    input_schema: Raw
-    output_schema: Raw
-    """`null` where there is none."""
-    fingerprint: str
-    paths: tuple[Path, ...]
-    version: int = 1
-    summary: str = ""
-    tags: tuple[str, ...] = ()
-    risks: tuple[str, ...] = ()
-    cost: float | None = None
-    access: tuple[str, ...] = ()
-    more: dict[str, Raw] = field(default_factory=dict)
-    """The other fields of the tool object: title, annotations, `_meta`, …"""
-    absent: tuple[str, ...] = field(default=())
-    """Those of `description` and `inputSchema` that the server did not send at all."""
+_FORMAT = 1
+_TOOL_FIELDS = ("fingerprint", "paths", "version", "summary", "tags", "risks", "cost", "access")
 
 
 async def write_registry(path: FilePath, tools: AsyncIterable[Iterable[Tool]]) -> int:
-    """Writes the tools, which come in batches and in order. Gives their number."""
+    """Writes the tools, which come in batches and in order. Returns their number."""
     count = 0
+    # A random name: two builds may write at the same time.
     unfinished = path.with_name(f".{path.name}.{os.urandom(6).hex()}.part")
     try:
         with unfinished.open("wb") as file:
-            file.write(b'{"version": %d, "tools": [' % FORM)
+            file.write(b'{"version": %d, "tools": [' % _FORMAT)
             async for batch in tools:
                 count += await asyncio.to_thread(_write_batch, file, batch, first=not count)
             await asyncio.to_thread(_finish, file)
@@ -80,43 +57,38 @@ def _write_batch(file: BinaryIO, tools: Iterable[Tool], *, first: bool) -> int:
 def _finish(file: BinaryIO) -> None:
     file.write(b"\n]}\n")
     file.flush()
+    # Before the rename, so that the name never holds a file that is cut.
     os.fsync(file.fileno())
 
 
-def _entry_of(tool: Tool) -> _Entry:
+def _entry_of(tool: Tool) -> dict[str, Any]:
+    """One tool in the file, in the order of its keys there."""
     definition = tool.definition
     sent = _fields(definition.raw)
     description = sent.get("description")
-    has_description = description is not None and bytes(description)[:1] == b'"'
-    return _Entry(
-        tool_id=tool.tool_id,
-        server=tool.server,
-        name=tool.name,
-        description=description if description and has_description else Raw(_encode(definition.description)),
-        input_schema=definition.input_schema,
-        output_schema=NULL if definition.output_schema is None else definition.output_schema,
-        fingerprint=tool.fingerprint,
-        paths=tool.paths,
-        version=tool.version,
-        summary=tool.summary,
-        tags=tool.tags,
-        risks=tool.risks,
-        cost=tool.cost,
-        access=tool.access,
-        more={key: value for key, value in sent.items() if not _is_shown(key, value, definition)},
-        absent=tuple(key for key in ("description", "inputSchema") if key not in sent),
-    )
+    if description is None or bytes(description)[:1] != b'"':
+        description = Raw(_encode(definition.description))
+    return {
+        "tool_id": tool.tool_id,
+        "server": tool.server,
+        "name": tool.name,
+        "description": description,
+        "input_schema": definition.input_schema,
+        "output_schema": definition.output_schema,
+        **{key: getattr(tool, key) for key in _TOOL_FIELDS},
+        # The other fields of the tool object: title, annotations, `_meta`, …
+        "more": {key: value for key, value in sent.items() if not _is_shown(key, value, definition)},
+        # Those that the server did not send at all.
+        "absent": [key for key in ("description", "inputSchema") if key not in sent],
+    }
 
 
 def _is_shown(key: str, value: Raw, definition: ToolDefinition) -> bool:
     """Whether a field already stands in the entry as it was sent."""
     if key == "description":
         return bytes(value)[:1] == b'"'
-    if key == "inputSchema":
-        return value == definition.input_schema
-    if key == "outputSchema":
-        return value == definition.output_schema
-    return key == "name"
+    shown = {"name": value, "inputSchema": definition.input_schema, "outputSchema": definition.output_schema}
+    return shown.get(key) == value
 
 
 def _fields(raw: Raw) -> dict[str, Raw]:

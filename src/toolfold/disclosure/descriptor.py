@@ -5,8 +5,9 @@ Made from one entry of the catalogue, and from what the tool was seen to return 
 
 from typing import Any
 
-from msgspec import DecodeError, Raw, Struct
-from msgspec.json import decode, encode
+from msgspec import Struct
+from msgspec.json import encode
+from msgspec.structs import asdict
 
 from toolfold.disclosure.fold import (
     DEFAULT_SUMMARY_MAX_DEPTH,
@@ -18,13 +19,13 @@ from toolfold.disclosure.fold import (
     inspect_hint,
     root_of,
 )
-from toolfold.disclosure.observed import Observed, observed_calls, result_schema
+from toolfold.disclosure.observed import Observed, decode_schema, observed_calls, result_schema
 from toolfold.schema_walk import Document, Node
 from toolfold.schema_walk.paths import ITEMS, Step, quote_key
+from toolfold.text import truncate
 from toolfold.types import Tool
 
-# --- A tool's inputs in a few lines, and its signature in one.
-
+# Descriptors stand in every search result: these keep one to a few hundred tokens.
 MAX_PARAMETERS = 30
 MAX_PARAMETER_DEPTH = 3
 MAX_SIGNATURE_PARAMETERS = 8
@@ -47,13 +48,13 @@ def _signature(name: str, inputs: Any, output: Node | None) -> str:
     root = _root(inputs)
     required = root.required
     names = sorted(root.names, key=lambda name: name not in required)
-    shown = []
+    parameters = []
     for key in names[:MAX_SIGNATURE_PARAMETERS]:
         child = root.child(Step("key", key))
-        shown.append(f"{quote_key(key)}{'' if key in required else '?'}: {_short_type(child) if child else 'any'}")
-    if len(names) > len(shown):
-        shown.append(f"+{len(names) - len(shown)} more")
-    return f"{name}({', '.join(shown)}) -> {_short_type(output) if output else 'any'}"
+        parameters.append(f"{quote_key(key)}{'' if key in required else '?'}: {_short_type(child) if child else 'any'}")
+    if len(names) > len(parameters):
+        parameters.append(f"+{len(names) - len(parameters)} more")
+    return f"{name}({', '.join(parameters)}) -> {_short_type(output) if output else 'any'}"
 
 
 def _short_type(node: Node) -> str:
@@ -81,7 +82,7 @@ def _text(entry: Entry) -> str:
     text = f"{entry.line}: {_values(node) or node.label}"
     if _is_required(entry):
         return f"{text} (required)"
-    default = node.says("default")
+    default = node.keyword("default")
     if isinstance(default, str | int | float) and default != "":
         return f"{text} = {_value(default)}"
     return text
@@ -99,7 +100,7 @@ def _values(node: Node) -> str:
 
 def _value(value: Any) -> str:
     text = encode(value).decode(errors="replace")
-    return text if len(text) <= MAX_VALUE_CHARS else text[: MAX_VALUE_CHARS - 1] + "…"
+    return truncate(text, MAX_VALUE_CHARS)
 
 
 MAX_DESCRIPTION_CHARS = 400
@@ -119,18 +120,10 @@ class Descriptor(Struct, frozen=True, kw_only=True):
     """Set where the fields come from results and not from a declaration: how many results were looked at."""
 
     def as_dict(self) -> dict[str, Any]:
-        told: dict[str, Any] = {
-            "tool_id": self.tool_id,
-            "server": self.server,
-            "signature": self.signature,
-            "description": self.description,
-            "input_params": self.input_params,
-            "output_fields": self.output_fields,
-            "has_hidden_fields": self.has_hidden_fields,
-        }
-        if self.observed_calls is not None:
-            told["observed_calls"] = self.observed_calls
-        return told
+        fields = asdict(self)
+        if self.observed_calls is None:
+            del fields["observed_calls"]
+        return fields
 
 
 def describe(tool: Tool, observed: Observed | None = None) -> Descriptor:
@@ -155,16 +148,6 @@ def describe(tool: Tool, observed: Observed | None = None) -> Descriptor:
         has_hidden_fields=hidden,
         observed_calls=observed_calls(output),
     )
-
-
-def decode_schema(raw: Raw | None) -> Any:
-    """A schema as its server sent it, decoded; `None` for what cannot be read, which then counts as not declared."""
-    if raw is None:
-        return None
-    try:
-        return decode(raw)
-    except (DecodeError, RecursionError):
-        return None
 
 
 def _opening(description: str) -> str:

@@ -2,6 +2,9 @@
 
 Three rules hold for every schema. What is hidden is marked, with the call that opens it. No more lines than the budget.
 The second answer is true exactly when some field is not listed. Above: descriptors and the inspector.
+
+A result begins at the envelope's `data` where its schema is an envelope: an object with a `data` and, beside it, only
+words about how the call went. An object with other fields beside its `data`, such as a cursor, is a result of its own.
 """
 
 import re
@@ -10,29 +13,13 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, cast
 
 from toolfold.schema_walk import Document, Node
-from toolfold.schema_walk.node import Node
 from toolfold.schema_walk.paths import ITEMS, Step, append_step, join_path, shorten_key
 
-__all__ = [
-    "DEFAULT_INSPECT_MAX_DEPTH",
-    "DEFAULT_INSPECT_MAX_FIELDS",
-    "DEFAULT_SUMMARY_MAX_DEPTH",
-    "MAX_SUMMARY_FIELDS",
-    "TIER_1_REGEX",
-    "flatten_schema_fields",
-    "fold",
-    "fold_result",
-    "summarize_schema_for_llm",
-]
-
-
-# --- Which fields matter most: identifiers and the fields that most tasks turn on.
-
+# Matched against a whole path; what counts is its last key.
 TIER_1_REGEX = r"(?:^|\.|\[\]\.)(id|.*_id|name|title|status|type|url|email|price|amount|created|updated|timestamp)$"
-"""Matched against a whole path; what counts is its last key."""
 
+# Ours: `orderId`, `createdAt`, `updated_at`, `created_time`.
 TIER_1_ADDITIONS_REGEX = r"(?:^|\.|\[\]\.)(.*[a-z0-9](?:Id|ID|At)|.*_at|(?:created|updated)(?:_?[Tt]ime|On|_on))$"
-"""Ours: `orderId`, `createdAt`, `updated_at`, `created_time`."""
 
 _BASE = re.compile(TIER_1_REGEX, re.DOTALL)
 _ADDED = re.compile(TIER_1_ADDITIONS_REGEX, re.DOTALL)
@@ -45,8 +32,7 @@ def _tier(key: str) -> int:
     return 1 if _ADDED.match(key) else 2
 
 
-# --- Where a result begins: at the envelope's `data` where the schema is an envelope, else at its top.
-
+# Names that say how a call went; real services spell them in all these ways.
 _ASIDE = re.compile(
     r"(?:\w+_)?(?:errors?|error_?(?:message|code|type)|extensions|warnings?)"
     r"|success|successful|succeeded|ok|status|status_?code|code|message|msg|version|request_?id|log_?id|trace_?id",
@@ -76,17 +62,15 @@ def root_of(schema: Any) -> Root:
     return Root(data, top)
 
 
-# --- A field as a line: where it stands, what it is, and what is below it, opened when asked for.
-
+# How many arrays directly inside each other one entry looks through.
 MAX_ARRAY_NESTING = 8
-"""How many arrays directly inside each other one entry looks through."""
 
+# Gives the call that opens a path.
 Hint = Callable[[str], str]
-"""Gives the call that opens a path."""
 
 
 def inspect_hint(tool_id: str | None = None) -> Hint:
-    """The call of the inspector, with the tool's id where it is known."""
+    """The call of the inspector, with the tool's id where there is one."""
     first = f'tool_id="{tool_id}"' if tool_id else "..."
     return lambda path: f'inspect_tool_output({first}, field_path="{path}")'
 
@@ -94,7 +78,7 @@ def inspect_hint(tool_id: str | None = None) -> Hint:
 class Entry:
     """One field. It is looked at when something is asked of it, so that making one costs next to nothing."""
 
-    __slots__ = ("_children", "_line", "_node", "_path", "_returns_to", "depth", "parent", "seen", "step")
+    __slots__ = ("_children", "_line", "_node", "_path", "_returns_to", "depth", "nodes", "parent", "step")
 
     def __init__(
         self, node: Node | None, path: str = "", *, step: Step | None = None, parent: "Entry | None" = None
@@ -103,7 +87,7 @@ class Entry:
         self.step = step
         self.parent = parent
         self.depth: int = parent.depth + 1 if parent else 0
-        self.seen: dict[frozenset[int], str] = {}
+        self.nodes: dict[frozenset[int], str] = {}
         self._children: list[Entry] | None = None
         self._returns_to: str | None = None
         self._node, self._path, self._line = node, path, ""
@@ -191,7 +175,7 @@ class Entry:
         return f"({reason}; {hint(self.path)})"
 
     def overflow(self, more: int, hint: Hint) -> str:
-        """The line for children that found no room."""
+        """The line for children without a line of their own."""
         start = f"{self.line}." if self.line else ""
         return f"{start}* (+{more} more fields; {hint(self.path)})"
 
@@ -207,28 +191,29 @@ class Entry:
 
     def _through_arrays(self, node: Node) -> None:
         self._node = node
+        # Bounded: a recursive schema may be arrays all the way down.
         for _ in range(MAX_ARRAY_NESTING):
-            if self._meets(node) or node.kind != "array":
+            if self._repeats(node) or node.kind != "array":
                 return
             items = node.child(ITEMS)
             if items is None:
                 return
             self._node = node = items
             self._path, self._line = join_path(self._path, ITEMS), join_path(self._line, ITEMS)
-        self._meets(node)
+        self._repeats(node)
 
-    def _meets(self, node: Node) -> bool:
-        """Notes a node on the way; true where it was met above, or earlier in this entry."""
+    def _repeats(self, node: Node) -> bool:
+        """Records a node on the way; true where it stands above already, or earlier in this entry."""
         core = node.core
         if not core:
             return False
         entry: Entry | None = self
         while entry is not None:
-            if core in entry.seen:
-                self._returns_to = entry.seen[core]
+            if core in entry.nodes:
+                self._returns_to = entry.nodes[core]
                 return True
             entry = entry.parent
-        self.seen[core] = self._path
+        self.nodes[core] = self._path
         return False
 
 
@@ -237,12 +222,12 @@ DEFAULT_SUMMARY_MAX_DEPTH = 3
 DEFAULT_INSPECT_MAX_FIELDS = 120
 DEFAULT_INSPECT_MAX_DEPTH = 4
 
+# How many entries the search for tier 1 fields looks at before it ends with what it has.
 MAX_SCANNED = 1_500
-"""How many entries the search for tier 1 fields looks at before it ends with what it has."""
 
 
+# What a line calls the root, which has no name.
 ROOT = "(root)"
-"""What a line calls the root, which has no name."""
 
 
 class _Folded(NamedTuple):
@@ -334,6 +319,7 @@ def choose_entries(entries: list[Entry], limit: int, style: Style) -> list[Entry
     """At most `limit` of them, in their order: tier 1 leaves first, then some containers, then the rest."""
     if len(entries) <= limit:
         return entries
+    # A third of the room at most goes to containers: a wide object would else hide all of its plain fields.
     containers = limit // 3
     classes = []
     for place, entry in enumerate(entries):
@@ -362,6 +348,7 @@ class _Plan:
 
     def crowd(self, budget: int) -> None:
         """More children than lines: tier 1 first, some room for tier 1 below, and a last line that counts the rest."""
+        # One line is kept for the count of the rest.
         self.tier_1(min(budget // 4, budget - 1))
         self.structure = choose_entries(self.root.children, budget - 1 - len(self.important), self.style)
         self.listed.update(self.structure)
@@ -384,23 +371,26 @@ class _Plan:
 
     def fill(self, room: int) -> None:
         """Opens each container that fits, the nearest first; then a part of the first one that did not."""
-        queue = deque(entry for entry in self.structure if entry.opens)
-        waiting: list[Entry] = []
+        queue = deque(self._openable(self.structure))
+        too_large: Entry | None = None
         while queue and room > 0:
             entry = queue.popleft()
-            if entry.depth >= self.max_depth:
-                continue
-            new = [child for child in entry.children if child not in self.listed]
-            if len(new) - self._freed(entry) > room:
-                waiting.append(entry)
-                continue
-            room -= len(new) - self._freed(entry)
-            self._open(entry, new)
-            queue.extend(child for child in entry.children if child.opens)
-        if room > 0 and waiting:
-            entry = waiting[0]
-            new = [child for child in entry.children if child not in self.listed]
-            self._open_partly(entry, new, room + self._freed(entry) - 1)
+            new = self._unlisted(entry)
+            needed = len(new) - self._freed(entry)
+            if needed <= room:
+                room -= needed
+                self._open(entry, new)
+                queue.extend(self._openable(entry.children))
+            elif too_large is None:
+                too_large = entry
+        if room > 0 and too_large is not None:
+            self._open_partly(too_large, self._unlisted(too_large), room + self._freed(too_large) - 1)
+
+    def _openable(self, entries: list[Entry]) -> list[Entry]:
+        return [entry for entry in entries if entry.depth < self.max_depth and entry.opens]
+
+    def _unlisted(self, entry: Entry) -> list[Entry]:
+        return [child for child in entry.children if child not in self.listed]
 
     def _freed(self, entry: Entry) -> int:
         """The line of a container that goes once all its children have theirs."""
@@ -409,19 +399,17 @@ class _Plan:
     def _open(self, entry: Entry, new: list[Entry]) -> None:
         if self._freed(entry):
             del self.filled[entry]
-        self.opened.add(entry)
         self.filled.update(dict.fromkeys(new))
         self.listed.update(new)
+        self.opened.add(entry)
 
     def _open_partly(self, entry: Entry, new: list[Entry], room: int) -> None:
         if room < 1:
             return
-        if self._freed(entry):
-            del self.filled[entry]
-        kept = choose_entries(new, room, self.style)
-        self.filled.update(dict.fromkeys(kept))
-        self.listed.update(kept)
-        self.overflow[entry] = len(new) - len(kept)
+        chosen = choose_entries(new, room, self.style)
+        self._open(entry, chosen)
+        self.opened.discard(entry)
+        self.overflow[entry] = len(new) - len(chosen)
 
     def write(self) -> _Folded:
         hidden = bool(self.overflow)

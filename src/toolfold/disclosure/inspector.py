@@ -1,6 +1,9 @@
 """The inspector: what is at one place of a tool's output, in a bounded answer.
 
-It answers from the schema alone. Which tool is meant, who may ask, and the event that tells of it are the gateway's.
+It answers from the schema alone. Which tool is meant and who may ask is the describer's. Exact paths come from markers
+and always work. What people and models write is read with patience: a key that needs quotes and has none, a step into
+an array without `[]`, a real key of a map, a path that starts at the envelope. A wrong path raises with those it may
+have meant.
 """
 
 from collections import deque
@@ -24,8 +27,6 @@ from toolfold.disclosure.fold import (
 from toolfold.errors import UnknownField
 from toolfold.schema_walk import Node
 from toolfold.schema_walk.paths import ANY, ITEMS, MAX_KEY_CHARS, Step, join_path, parse_step, path_start, shorten_key
-
-# --- From a written path to the place it means, and from a wrong one to the places it may have meant.
 
 MAX_PATH_CHARS = 8_192
 MAX_COMPARED = 2_000
@@ -54,12 +55,12 @@ class _Lost(NamedTuple):
 def _locate(root: Root, field_path: str) -> _Place:
     """The place a path means. Raises `UnknownField` with the nearest paths that exist."""
     text = field_path.strip()
-    found = _walk(root.node, text) if len(text) <= MAX_PATH_CHARS else _Lost(root.node, "", text)
-    if isinstance(found, _Lost) and not found.path and root.envelope is not None:
-        found = _from_envelope(root.node, root.envelope, text, found)
-    if isinstance(found, _Lost):
-        raise _unknown(root, found)
-    return found
+    place = _walk(root.node, text) if len(text) <= MAX_PATH_CHARS else _Lost(root.node, "", text)
+    if isinstance(place, _Lost) and not place.path and root.envelope is not None:
+        place = _from_envelope(root.node, root.envelope, text, place)
+    if isinstance(place, _Lost):
+        raise _unknown_field(root, place)
+    return place
 
 
 def _from_envelope(data: Node, envelope: Node, text: str, lost: _Lost) -> _Place | _Lost:
@@ -73,20 +74,21 @@ def _from_envelope(data: Node, envelope: Node, text: str, lost: _Lost) -> _Place
 
 def _walk(node: Node, text: str) -> _Place | _Lost:
     path, at = "", path_start(text)
-    met: dict[frozenset[int], str] = {node.core: ""}
+    passed: dict[frozenset[int], str] = {node.core: ""}
     returns_to: str | None = None
     while at < len(text):
-        found = _down(node, path, text, at)
-        if found is None:
+        below = _down(node, path, text, at)
+        if below is None:
             return _Lost(node, path, text[at:])
-        node, path, at = found
-        returns_to = met.get(node.core) if node.core else None
-        met.setdefault(node.core, path)
+        node, path, at = below
+        returns_to = passed.get(node.core) if node.core else None
+        passed.setdefault(node.core, path)
     return _Place(node, path, returns_to)
 
 
 def _down(node: Node, path: str, text: str, at: int, nested: int = 0) -> tuple[Node, str, int] | None:
     """One step of a path. A key also looks into arrays, maps, and among keys that should have been quoted."""
+    # An exact step always wins over a patient reading of it.
     read = parse_step(text, at)
     if read is None:
         return _unquoted(node, path, text, at)
@@ -138,7 +140,7 @@ def _any_key(node: Node, path: str, step: Step, end: int) -> tuple[Node, str, in
     return (child, join_path(path, ANY), end) if child else None
 
 
-def _unknown(root: Root, lost: _Lost) -> UnknownField:
+def _unknown_field(root: Root, lost: _Lost) -> UnknownField:
     hints = _nearest(root, lost)
     where = f'"{lost.path}"' if lost.path else "the root"
     wrong = lost.rest.lstrip(".")[:200]
@@ -151,8 +153,10 @@ def _unknown(root: Root, lost: _Lost) -> UnknownField:
 
 def _nearest(root: Root, lost: _Lost) -> list[str]:
     """Close names at the same place, then the same name elsewhere, then whatever is at that place."""
+    # Imported here: only a wrong path needs it.
     from difflib import get_close_matches
 
+    # Bounded: a declared object may have any number of keys, and a wrong path is cheap to send.
     here = Entry(lost.node, lost.path).children[:MAX_COMPARED]
     read = parse_step(lost.rest, 0) if lost.rest else None
     wanted = (read[0].name if read else lost.rest)[:100]
@@ -169,21 +173,21 @@ def _nearest(root: Root, lost: _Lost) -> list[str]:
 def _elsewhere(root: Root, wanted: str) -> list[str]:
     """Paths anywhere near the top that end in the key that was asked for."""
     queue = deque([Entry(root.node)])
-    found: list[str] = []
+    paths: list[str] = []
     left = MAX_SEARCHED
-    while queue and left > 0 and len(found) < 2 and wanted:
+    while queue and left > 0 and len(paths) < 2 and wanted:
         for child in queue.popleft().children:
             left -= 1
             if child.key.lower() == wanted.lower():
-                found.append(child.path)
+                paths.append(child.path)
             if child.opens:
                 queue.append(child)
-    return found
+    return paths
 
 
 MAX_INSPECT_FIELDS = 1_000
+# Whatever a caller asks for, no answer goes over these.
 MAX_INSPECT_DEPTH = 12
-"""Whatever a caller asks for, no answer goes over these."""
 
 MAX_NOTE_ITEMS = 12
 MAX_NOTE_CHARS = 60
@@ -219,14 +223,18 @@ def inspect_schema(
         "truncated": bool(folded and folded.hidden) or len(children) < len(entry.children),
     }
     if entry.node.kind == "union" and entry.node.alternatives:
-        answer["alternatives"] = [
-            {"path": join_path(entry.path, Step("alternative", label)), "type": node.label, "fields": len(node.steps)}
-            for label, node in entry.node.alternatives[:fields]
-        ]
+        answer["alternatives"] = _alternatives(entry, fields)
     note = "; ".join(_notes(root, place, entry))
     if note:
         answer["note"] = note
     return answer
+
+
+def _alternatives(entry: Entry, limit: int) -> list[dict[str, Any]]:
+    return [
+        {"path": join_path(entry.path, Step("alternative", label)), "type": node.label, "fields": len(node.steps)}
+        for label, node in entry.node.alternatives[:limit]
+    ]
 
 
 def _notes(root: Root, place: _Place, entry: Entry) -> Iterator[str]:
@@ -234,13 +242,17 @@ def _notes(root: Root, place: _Place, entry: Entry) -> Iterator[str]:
     if place.outside:
         yield "this stands in the envelope, beside the data that paths start from"
     elif root.envelope is not None and not place.path:
-        beside = [name for name in root.envelope.names if name != "data"]
-        yield f"paths start at the envelope's data; beside it: {_listed(beside)}" if beside else "paths start at `data`"
+        yield _envelope_note(root.envelope)
     if place.node.kind == "array" and entry.children:
         yield f'the children are those of each item, at "{entry.path}"'
     if place.returns_to is not None:
         yield f"recursive: the same as {place.returns_to or 'the root'}"
     yield from _node_notes(entry.node)
+
+
+def _envelope_note(envelope: Node) -> str:
+    beside = [name for name in envelope.names if name != "data"]
+    return f"paths start at the envelope's data; beside it: {_listed(beside)}" if beside else "paths start at `data`"
 
 
 def _node_notes(node: Node) -> Iterator[str]:
@@ -260,5 +272,5 @@ def _node_notes(node: Node) -> Iterator[str]:
 
 def _listed(items: Sequence[str], total: int | None = None) -> str:
     more = (len(items) if total is None else total) - MAX_NOTE_ITEMS
-    shown = ", ".join(item[:MAX_NOTE_CHARS] for item in items[:MAX_NOTE_ITEMS])
-    return f"{shown} and {more} more" if more > 0 else shown
+    text = ", ".join(item[:MAX_NOTE_CHARS] for item in items[:MAX_NOTE_ITEMS])
+    return f"{text} and {more} more" if more > 0 else text

@@ -4,31 +4,42 @@ No value is kept, only keys, and keys that are data themselves (ids, dates, numb
 is bounded whatever comes in: long arrays are sampled, and depth gives way before the number of nodes grows too large.
 Merging gives the same shape in any order and grouping, so several gateways may observe on their own and join later.
 
-Above: whoever keeps shapes per tool version. Beside: `observed_schema.py` turns a shape into a schema.
+A shape becomes a JSON Schema, which is shown where the declared one says nothing. A declaration that results contradict
+stays as it is, and the contradictions are listed; since no value is kept, `enum`, formats and ranges are not checked.
+`Observer` keeps shapes in the store, per tool and version. Not every result is observed: the first ones, then fewer and
+fewer, so that calls stay cheap. What contradicts a declared schema is emitted as an event.
 """
 
+import asyncio
+import logging
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any
 
+import msgspec
 from msgspec import DecodeError, Raw, Struct, field
 from msgspec.json import Decoder, decode
 
+from toolfold.errors import ToolfoldError
+from toolfold.events import Events
 from toolfold.schema_walk import Document, Node
 from toolfold.schema_walk.paths import ANY, ITEMS, Step, join_path
+from toolfold.storage.base import Store
+from toolfold.types import Outcome, Tool
 
 MAX_DEPTH = 10
+# An object with more different keys than this is a map.
 MAX_KEYS = 200
-"""An object that was seen with more different keys than this is a map."""
 MAX_NODES = 2_000
+# How many values of one result are looked at.
 MAX_VISITED = 1_500
-"""How many values of one result are looked at."""
 SAMPLED_ITEMS = 16
+# A part of a result up to this size is decoded whole; a larger one is opened level by level.
 SMALL_BYTES = 8_192
-"""A part of a result up to this size is decoded whole; a larger one is opened level by level."""
+# A larger result is not looked at: finding its parts alone would hold up everything else.
 MAX_BYTES = 4 << 20
-"""A larger result is not looked at: finding its parts alone would hold up everything else."""
 MAX_KEY_CHARS = 100
 
 _DATA_KEY = re.compile(
@@ -48,17 +59,18 @@ _DATA_KEY = re.compile(
 )
 
 
+# Text is decoded only where it starts like an object or array: most results are prose.
 _JSON_START = re.compile(rb'"(?:\s|\\[nrt])*[{\[]')
 
 
-class Shape(Struct, frozen=True, omit_defaults=True):
-    """What was seen at one place."""
+class _Shape(Struct, frozen=True, omit_defaults=True):
+    """What stood at one place."""
 
     types: dict[str, int] = field(default_factory=dict)
     """JSON type -> how often."""
-    fields: "dict[str, Shape]" = field(default_factory=dict)
-    items: "Shape | None" = None
-    values: "Shape | None" = None
+    fields: "dict[str, _Shape]" = field(default_factory=dict)
+    items: "_Shape | None" = None
+    values: "_Shape | None" = None
     """The values under keys that are data."""
     folded: bool = False
     """Whether all keys count as data, because there were too many."""
@@ -71,7 +83,7 @@ class Shape(Struct, frozen=True, omit_defaults=True):
 class Observed(Struct, frozen=True, omit_defaults=True):
     """A shape, how many results it comes from, and how deep it still goes."""
 
-    shape: Shape
+    shape: _Shape
     calls: int = 1
     depth: int = MAX_DEPTH
 
@@ -104,7 +116,7 @@ def observe(value: Any) -> Observed:
     return _fitted(tally.shape(), 1, MAX_DEPTH)
 
 
-def observe_result(raw: bytes | Raw) -> Observed | None:
+def _observe_result(raw: bytes | Raw) -> Observed | None:
     """The shape of a `CallToolResult`: of its structured content, or of its text where that is JSON; else `None`."""
     if len(memoryview(raw)) > MAX_BYTES:
         return None
@@ -123,13 +135,13 @@ def observe_result(raw: bytes | Raw) -> Observed | None:
     return None if tally.types.keys() <= {"null"} else _fitted(tally.shape(), 1, MAX_DEPTH)
 
 
-def merge(one: Observed, other: Observed) -> Observed:
+def merge(first: Observed, second: Observed) -> Observed:
     """Both together: the same in any order and grouping."""
-    depth = min(one.depth, other.depth)
-    return _fitted(_join(one.shape, other.shape), one.calls + other.calls, depth)
+    depth = min(first.depth, second.depth)
+    return _fitted(_join(first.shape, second.shape), first.calls + second.calls, depth)
 
 
-def is_due(calls: int, size: int) -> bool:
+def _is_due(calls: int, size: int) -> bool:
     """Whether to look at the result of a tool's next call, after so many calls: the first ones, then ever fewer.
 
     A look at 100 KB costs more than passing it on does, and writing down what was seen more than a small call. The
@@ -167,13 +179,11 @@ class _Tally:
         self.values: _Tally | None = None
         self.folded = False
 
-    def shape(self) -> Shape:
+    def shape(self) -> _Shape:
         fields = {key: tally.shape() for key, tally in self.fields.items() if tally.types}
         items = self.items.shape() if self.items is not None else None
         values = self.values.shape() if self.values is not None else None
-        if self.folded or len(fields) > MAX_KEYS:
-            return Shape(self.types, {}, items, _all([values, *fields.values()]), folded=True)
-        return Shape(self.types, fields, items, values)
+        return _shape(self.types, fields, items, values, folded=self.folded)
 
 
 _Add = Callable[[_Tally, Any, int], None]
@@ -218,6 +228,7 @@ class _Visit:
     def _object(self, tally: _Tally, value: dict[str, Any], depth: int, add: _Add) -> None:
         if len(value) > MAX_KEYS:
             tally.folded = True
+        # A map may have any number of keys, and a few of its values tell their type.
         sampled = 0
         for key, item in value.items():
             if tally.folded or self._data(key):
@@ -228,10 +239,10 @@ class _Visit:
                     tally.values = _Tally()
                 add(tally.values, item, depth)
             else:
-                known = tally.fields.get(key)
-                if known is None:
-                    known = tally.fields[key] = _Tally()
-                add(known, item, depth)
+                field_tally = tally.fields.get(key)
+                if field_tally is None:
+                    field_tally = tally.fields[key] = _Tally()
+                add(field_tally, item, depth)
 
     def _array(self, tally: _Tally, value: list[Any], depth: int, add: _Add) -> None:
         if not value:
@@ -242,10 +253,10 @@ class _Visit:
             add(tally.items, item, depth)
 
     def _data(self, key: str) -> bool:
-        known = self._is_data.get(key)
-        if known is None:
-            known = self._is_data[key] = _looks_like_data(key)
-        return known
+        is_data = self._is_data.get(key)
+        if is_data is None:
+            is_data = self._is_data[key] = _looks_like_data(key)
+        return is_data
 
 
 _TYPES: dict[type, str] = {
@@ -268,53 +279,60 @@ def _sample(items: Sequence[Any]) -> Sequence[Any]:
     return [*items[:first], *items[first + step - 1 :: step][: SAMPLED_ITEMS - first]]
 
 
-def _all(shapes: Iterable[Shape | None]) -> Shape | None:
-    joined: Shape | None = None
+def _all(shapes: Iterable[_Shape | None]) -> _Shape | None:
+    joined: _Shape | None = None
     for shape in shapes:
         if shape is not None:
             joined = shape if joined is None else _join(joined, shape)
     return joined
 
 
-def _join(one: Shape, other: Shape) -> Shape:
-    types = dict(one.types)
-    for kind, count in other.types.items():
+def _join(first: _Shape, second: _Shape) -> _Shape:
+    types = dict(first.types)
+    for kind, count in second.types.items():
         types[kind] = types.get(kind, 0) + count
-    items = _all([one.items, other.items])
-    values = _all([one.values, other.values])
-    if one.folded or other.folded or len(one.fields.keys() | other.fields.keys()) > MAX_KEYS:
-        return Shape(types, {}, items, _all([values, *one.fields.values(), *other.fields.values()]), folded=True)
-    fields = dict(one.fields)
-    for key, shape in other.fields.items():
+    fields = dict(first.fields)
+    for key, shape in second.fields.items():
         fields[key] = _join(fields[key], shape) if key in fields else shape
-    return Shape(types, fields, items, values)
+    items, values = _all([first.items, second.items]), _all([first.values, second.values])
+    return _shape(types, fields, items, values, folded=first.folded or second.folded)
 
 
-def _fitted(shape: Shape, calls: int, depth: int) -> Observed:
+def _shape(
+    types: dict[str, int], fields: dict[str, _Shape], items: _Shape | None, values: _Shape | None, *, folded: bool
+) -> _Shape:
+    """A shape whose keys count as data where there are too many."""
+    if folded or len(fields) > MAX_KEYS:
+        return _Shape(types, {}, items, _all([values, *fields.values()]), folded=True)
+    return _Shape(types, fields, items, values)
+
+
+def _fitted(shape: _Shape, calls: int, depth: int) -> Observed:
     """Cut so deep that it holds no more than `MAX_NODES`."""
     shape = _pruned(shape, depth) if _depth(shape) > depth else shape
+    # Depth gives way first: the upper levels are what a summary shows.
     while depth > 1 and _nodes(shape) > MAX_NODES:
         depth -= 1
         shape = _pruned(shape, depth)
     return Observed(shape, calls, depth)
 
 
-def _below(shape: Shape) -> list[Shape]:
+def _below(shape: _Shape) -> list[_Shape]:
     return [*shape.fields.values(), *(part for part in (shape.items, shape.values) if part is not None)]
 
 
-def _nodes(shape: Shape) -> int:
+def _nodes(shape: _Shape) -> int:
     return 1 + sum(map(_nodes, _below(shape)))
 
 
-def _depth(shape: Shape) -> int:
+def _depth(shape: _Shape) -> int:
     return max((1 + _depth(part) for part in _below(shape)), default=0)
 
 
-def _pruned(shape: Shape, depth: int) -> Shape:
+def _pruned(shape: _Shape, depth: int) -> _Shape:
     if depth == 0:
-        return Shape(shape.types)
-    return Shape(
+        return _Shape(shape.types)
+    return _Shape(
         shape.types,
         {key: _pruned(part, depth - 1) for key, part in shape.fields.items()},
         _pruned(shape.items, depth - 1) if shape.items is not None else None,
@@ -323,14 +341,13 @@ def _pruned(shape: Shape, depth: int) -> Shape:
     )
 
 
-# --- From an observed shape to a JSON Schema, and from both to the schema that is shown.
-
 MARK = "x-observed"
 MAX_CONTRADICTIONS = 20
+_ABSENT = _Shape()
 _ORDER = ("object", "array", "string", "integer", "number", "boolean", "null")
 
 
-class Contradiction(Struct, frozen=True):
+class _Contradiction(Struct, frozen=True):
     """One thing that results did and the declared schema does not allow."""
 
     path: str
@@ -345,6 +362,16 @@ def to_schema(observed: Observed) -> dict[str, Any]:
     return {**_schema(observed.shape), MARK: {"calls": observed.calls}}
 
 
+def decode_schema(raw: Raw | None) -> Any:
+    """A schema as its server sent it, decoded; `None` for what cannot be read, which then counts as not declared."""
+    if raw is None:
+        return None
+    try:
+        return decode(raw)
+    except (DecodeError, RecursionError):
+        return None
+
+
 def observed_calls(schema: Any) -> int | None:
     """How many results a schema comes from; `None` for a declared one."""
     mark = schema.get(MARK) if isinstance(schema, dict) else None
@@ -353,7 +380,7 @@ def observed_calls(schema: Any) -> int | None:
 
 
 def result_schema(declared: Any, observed: Observed | None) -> Any:
-    """The schema to show: the declared one, or the observed one where that says nothing and something was seen."""
+    """The schema to show: the declared one, or the observed one where that says nothing and there is one."""
     if observed is not None and is_uninformative(declared):
         return to_schema(observed)
     return declared
@@ -370,7 +397,7 @@ def is_uninformative(schema: Any) -> bool:
     return _is_vague(root)
 
 
-def find_contradictions(observed: Observed, declared: Any) -> list[Contradiction]:
+def _find_contradictions(observed: Observed, declared: Any) -> list[_Contradiction]:
     """Where the results do not fit the declared schema: wrong types, missing or undeclared fields."""
     if not isinstance(declared, dict):
         return []
@@ -386,15 +413,14 @@ def _is_vague(node: Node) -> bool:
     return node.kind == "any" or node.is_open
 
 
-def _schema(shape: Shape) -> dict[str, Any]:
-    types = {kind for kind in shape.types if kind != "integer" or "number" not in shape.types}
-    names = [kind for kind in _ORDER if kind in types]
+def _schema(shape: _Shape) -> dict[str, Any]:
+    names = _type_names(shape.types)
     schema: dict[str, Any] = {"type": names[0] if len(names) == 1 else names} if names else {}
     if shape.fields:
         schema["properties"] = {key: _schema(part) for key, part in shape.fields.items()}
-        always = [key for key, part in shape.fields.items() if part.count >= shape.types.get("object", 0)]
-        if always:
-            schema["required"] = always
+        objects = shape.types.get("object", 0)
+        required = [key for key, part in shape.fields.items() if part.count >= objects]
+        schema |= {"required": required} if required else {}
     if shape.values is not None:
         schema["additionalProperties"] = _schema(shape.values)
     if shape.items is not None:
@@ -402,12 +428,18 @@ def _schema(shape: Shape) -> dict[str, Any]:
     return schema
 
 
-def _compare(shape: Shape, node: Node, path: str) -> Iterator[Contradiction]:
+def _type_names(types: Collection[str]) -> list[str]:
+    # JSON Schema counts every integer as a number.
+    ignored = {"integer"} if "number" in types else set()
+    return [kind for kind in _ORDER if kind in types and kind not in ignored]
+
+
+def _compare(shape: _Shape, node: Node, path: str) -> Iterator[_Contradiction]:
     if node.kind in {"any", "unknown"}:
         return
     for kind, count in shape.types.items():
         if not _allows(node, kind):
-            yield Contradiction(path, node.label, kind, count)
+            yield _Contradiction(path, node.label, kind, count)
     yield from _compare_fields(shape, node, path)
     below = [(ITEMS, shape.items), (ANY, shape.values)]
     below.extend((Step("key", key), part) for key, part in shape.fields.items())
@@ -417,25 +449,133 @@ def _compare(shape: Shape, node: Node, path: str) -> Iterator[Contradiction]:
             yield from _compare(part, child, join_path(path, step))
 
 
-def _compare_fields(shape: Shape, node: Node, path: str) -> Iterator[Contradiction]:
+def _compare_fields(shape: _Shape, node: Node, path: str) -> Iterator[_Contradiction]:
     objects = shape.types.get("object", 0)
     if not objects or "object" not in node.kinds or shape.folded:
         return
-    for name in sorted(node.required):
-        seen = shape.fields[name].count if name in shape.fields else 0
-        if seen < objects and shape.values is None:
-            yield Contradiction(join_path(path, Step("key", name)), "required", "missing", objects - seen)
+    # Where some keys folded into a map, a required one may be among them.
+    for name in sorted(node.required) if shape.values is None else ():
+        missing = objects - shape.fields.get(name, _ABSENT).count
+        if missing > 0:
+            yield _Contradiction(join_path(path, Step("key", name)), "required", "missing", missing)
     if node.closed and not node.is_map and node.kind == "object":
-        for name, part in shape.fields.items():
-            if node.child(Step("key", name)) is None:
-                yield Contradiction(join_path(path, Step("key", name)), "no such field", "present", part.count)
+        yield from _undeclared_fields(shape, node, path)
+
+
+def _undeclared_fields(shape: _Shape, node: Node, path: str) -> Iterator[_Contradiction]:
+    for name, part in shape.fields.items():
+        step = Step("key", name)
+        if node.child(step) is None:
+            yield _Contradiction(join_path(path, step), "no such field", "present", part.count)
+
+
+# The types of a declaration that allow a value of another type than their own.
+_ALLOWED_BY = {"array": {"tuple"}, "integer": {"number"}}
 
 
 def _allows(node: Node, kind: str) -> bool:
     if kind == "null":
         return node.nullable or node.kind == "null"
-    if kind == "array":
-        return not node.kinds.isdisjoint({"array", "tuple", "any"})
-    if kind == "integer":
-        return not node.kinds.isdisjoint({"integer", "number", "any"})
-    return kind in node.kinds or "any" in node.kinds
+    return not node.kinds.isdisjoint({kind, "any", *_ALLOWED_BY.get(kind, ())})
+
+
+# The store's namespace for shapes.
+_NAMESPACE = "observed"
+# Results that wait to be observed. Where more come at once, the others are left out: there will be more of them.
+_MAX_QUEUED = 64
+
+log = logging.getLogger("toolfold.gateway")
+
+_decode = msgspec.json.Decoder(Observed).decode
+_encode = msgspec.json.Encoder().encode
+
+
+class Observer:
+    """The shapes of one catalogue's results. A call never waits for it: one task takes results in, in their order."""
+
+    def __init__(self, store: Store, events: Events) -> None:
+        self._store = store
+        self._events = events
+        self._calls: dict[tuple[str, str], int] = {}
+        self._reported: set[tuple[str, _Contradiction]] = set()
+        self._queue: deque[tuple[Tool, Raw]] = deque()
+        self._task: asyncio.Task[None] | None = None
+
+    def observe(self, tool: Tool, outcome: Outcome) -> None:
+        """Queues a successful result where one is due."""
+        if outcome.is_error or outcome.spilled is not None:
+            return
+        key = (tool.tool_id, tool.fingerprint)
+        calls = self._calls.get(key, 0)
+        self._calls[key] = calls + 1
+        if _is_due(calls, len(memoryview(outcome.result))) and len(self._queue) < _MAX_QUEUED:
+            self._queue.append((tool, outcome.result))
+            if self._task is None:
+                self._task = asyncio.get_running_loop().create_task(self._drain())
+
+    async def settled(self) -> None:
+        """Waits until every queued result is merged."""
+        while self._task is not None:
+            await asyncio.shield(self._task)
+
+    async def of(self, tool: Tool) -> Observed | None:
+        """What this version of a tool returned so far."""
+        await self.settled()
+        return await self._stored(tool)
+
+    async def contradictions(self, tool: Tool) -> list[_Contradiction]:
+        """Where results did not fit what the tool declares."""
+        observed = await self.of(tool)
+        return [] if observed is None else _contradictions(tool, observed)
+
+    async def _drain(self) -> None:
+        try:
+            while self._queue:
+                tool, result = self._queue.popleft()
+                try:
+                    await self._merge(tool, result)
+                except ToolfoldError as error:
+                    log.warning("what %s returned could not be noted: %s", tool.tool_id, error.message)
+                except (msgspec.MsgspecError, UnicodeError):  # a record, or a result, that cannot be read
+                    log.exception("what %s returned could not be noted", tool.tool_id)
+        finally:
+            self._task = None
+
+    async def _merge(self, tool: Tool, result: Raw) -> None:
+        # In a thread: decoding a large result would hold up every other call.
+        observed = await asyncio.to_thread(_observe_result, result)
+        if observed is None:
+            return
+        stored = await self._stored(tool)
+        merged = merge(stored, observed) if stored else observed
+        key = (tool.tool_id, tool.fingerprint)
+        self._calls[key] = max(self._calls[key], merged.calls)
+        await self._store.put(_NAMESPACE, _key(tool), _encode(merged))
+        self._report(tool, merged)
+
+    async def _stored(self, tool: Tool) -> Observed | None:
+        stored = await self._store.get(_NAMESPACE, _key(tool))
+        return None if stored is None else _decode(stored)
+
+    def _report(self, tool: Tool, observed: Observed) -> None:
+        """Emits each contradiction once."""
+        for contradiction in _contradictions(tool, observed):
+            once = (tool.tool_id, msgspec.structs.replace(contradiction, count=0))
+            if once not in self._reported:
+                self._reported.add(once)
+                self._events.emit(
+                    "schema.contradicted",
+                    tool_id=tool.tool_id,
+                    path=contradiction.path,
+                    declared=contradiction.declared,
+                    seen=contradiction.seen,
+                )
+
+
+def _contradictions(tool: Tool, observed: Observed) -> list[_Contradiction]:
+    declared = decode_schema(tool.definition.output_schema)
+    return [] if is_uninformative(declared) else _find_contradictions(observed, declared)
+
+
+def _key(tool: Tool) -> str:
+    return f"{tool.tool_id.casefold()}@{tool.fingerprint}"

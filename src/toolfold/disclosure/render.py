@@ -1,66 +1,80 @@
-"""What a model reads first: nodes and tool pointers, with exactly the keys of the discovery protocol and no others.
+"""What a model reads of the catalogue: nodes, pointers to tools, whole tools, with the protocol's exact keys.
 
-Never a schema: that is what `expand_tool` is for. Nothing is looked up or ranked here.
+A pointer never holds a schema; `render_tool` is the only function that shows one. Nothing is looked up or ranked here:
+faces and the gateway pass in the pages that the catalogue and search return. The protocols below stand for the pages of
+search, since disclosure and search do not import each other.
 """
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Protocol
 
-from toolfold.types import Node, Path, Pointer, Tool
+from toolfold.catalogue.catalogue import Page
+from toolfold.containers import BoundedDict
+from toolfold.types import Caller, Node, Path, Tool
 
-
-def pointer_to(tool: Tool, path: Path | None = None, confidence: float | None = None) -> Pointer:
-    """Points at a tool as seen from `path`; from anywhere else, at its primary place."""
-    asked = tuple(name.casefold() for name in path) if path else None
-    place = next((one for one in tool.paths if tuple(name.casefold() for name in one) == asked), None)
-    if place is None:
-        place = tool.paths[0] if tool.paths else ()
-    return Pointer(
-        tool_id=tool.tool_id, path=place, summary=tool.summary, tags=tool.tags, confidence=_rounded(confidence)
-    )
+# The record of expansions belongs to the caller, not to a connection, so it must not grow with those.
+_MAX_EXPANSIONS = 50_000
 
 
-def render_pointer(given: Pointer) -> dict[str, Any]:
+class _ToolPage(Protocol):
+    @property
+    def path(self) -> Path: ...
+
+    @property
+    def tools(self) -> Sequence[tuple[Tool, float]]: ...
+
+    @property
+    def next_cursor(self) -> str | None: ...
+
+
+class _ListPage(_ToolPage, Protocol):
+    @property
+    def nodes(self) -> Sequence[Node]: ...
+
+
+class _NodePage(Protocol):
+    @property
+    def nodes(self) -> Sequence[tuple[Node, float]]: ...
+
+
+def render_listing(page: Page) -> dict[str, Any]:
+    """The answer of `list`."""
+    # Paths are looked up without regard to letter case.
+    place = _casefolded(page.path)
+    tools = [
+        _pointer(tool, next((path for path in tool.paths if _casefolded(path) == place), None)) for tool in page.tools
+    ]
+    return _listing(page.path, page.nodes, tools, page.next_cursor)
+
+
+def render_list_page(page: _ListPage) -> dict[str, Any]:
+    """The answer of `list` with a query: each tool at the place at or below the listed path."""
+    depth = len(page.path)
+    tools = [
+        _pointer(tool, next((path for path in tool.paths if path[:depth] == page.path), None), confidence)
+        for tool, confidence in page.tools
+    ]
+    return _listing(page.path, page.nodes, tools, page.next_cursor)
+
+
+def render_tool_page(page: _ToolPage) -> dict[str, Any]:
+    """The answer of `search_tool_by_category`: each tool at its primary place."""
+    results = [_pointer(tool, None, confidence) for tool, confidence in page.tools]
+    return {"category_path": list(page.path), "results": results, "next_cursor": page.next_cursor}
+
+
+def render_node_page(page: _NodePage) -> dict[str, Any]:
+    """The answer of `search_nodes`."""
     return {
-        "tool_id": given.tool_id,
-        "path": list(given.path),
-        "summary": given.summary,
-        "tags": list(given.tags),
-        "confidence": given.confidence,
+        "results": [
+            {"path": list(node.path), "summary": node.summary, "confidence": round(confidence, 2)}
+            for node, confidence in page.nodes
+        ]
     }
-
-
-def render_node(node: Node) -> dict[str, Any]:
-    """A node as `list` shows it."""
-    return {"name": node.name, "path": list(node.path), "summary": node.summary, "tags": list(node.tags)}
-
-
-def render_node_hit(node: Node, confidence: float) -> dict[str, Any]:
-    """A node as `search_nodes` shows it."""
-    return {"path": list(node.path), "summary": node.summary, "confidence": _rounded(confidence)}
-
-
-def render_listing(
-    path: Path, nodes: Iterable[Node], tools: Iterable[Tool], next_cursor: str | None = None
-) -> dict[str, Any]:
-    """The whole answer of `list`."""
-    return {
-        "path": list(path),
-        "nodes": [render_node(node) for node in nodes],
-        "tools": [render_pointer(pointer_to(tool, path)) for tool in tools],
-        "next_cursor": next_cursor,
-    }
-
-
-def _rounded(confidence: float | None) -> float | None:
-    return None if confidence is None else round(confidence, 2)
-
-
-# --- The whole of one tool, for a model that is about to call it. The only place from which a schema is shown.
 
 
 def render_tool(tool: Tool) -> dict[str, Any]:
-    """The whole of one tool, schemas as its server sent them."""
+    """The whole of one tool, schemas as its server sent them: the answer of `expand_tool`."""
     definition = tool.definition
     return {
         "tool_id": tool.tool_id,
@@ -72,3 +86,49 @@ def render_tool(tool: Tool) -> dict[str, Any]:
         "version": tool.version,
         "tags": list(tool.tags),
     }
+
+
+def _listing(path: Path, nodes: Sequence[Node], tools: list[dict[str, Any]], next_cursor: str | None) -> dict[str, Any]:
+    entries = [
+        {"name": node.name, "path": list(node.path), "summary": node.summary, "tags": list(node.tags)} for node in nodes
+    ]
+    return {"path": list(path), "nodes": entries, "tools": tools, "next_cursor": next_cursor}
+
+
+def _pointer(tool: Tool, path: Path | None, confidence: float | None = None) -> dict[str, Any]:
+    """The least a model needs to decide whether to expand a tool. Without a `path`: at its primary place."""
+    if path is None:
+        path = tool.paths[0] if tool.paths else ()
+    return {
+        "tool_id": tool.tool_id,
+        "path": list(path),
+        "summary": tool.summary,
+        "tags": list(tool.tags),
+        "confidence": None if confidence is None else round(confidence, 2),
+    }
+
+
+def _casefolded(path: Path) -> Path:
+    return tuple(name.casefold() for name in path)
+
+
+class Expansions:
+    """Which version of which tool each caller has expanded lately.
+
+    Faces for models ask it when a call fails, or before each call where the configuration is strict. It forgets the
+    oldest: a caller it forgot is only asked to expand once more.
+    """
+
+    def __init__(self) -> None:
+        self._versions: BoundedDict[tuple[str, str, str], int] = BoundedDict(_MAX_EXPANSIONS)
+
+    def record(self, caller: Caller, tool_id: str, version: int) -> None:
+        self._versions.renew(_expansion_key(caller, tool_id), version)
+
+    def has_expanded(self, caller: Caller, tool_id: str, version: int) -> bool:
+        """Whether the caller expanded this very version."""
+        return self._versions.get(_expansion_key(caller, tool_id)) == version
+
+
+def _expansion_key(caller: Caller, tool_id: str) -> tuple[str, str, str]:
+    return caller.name, caller.session, tool_id.casefold()

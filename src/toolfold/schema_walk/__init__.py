@@ -4,11 +4,9 @@ Reads draft 2020-12 and the draft-07 forms that real servers send. It resolves r
 `allOf`, joins the alternatives of unions, and says for each node what can be below it. It validates nothing, fetches
 nothing and never expands more than it is asked for. Above it: folding, inspection, typed wrappers. Below it: nothing.
 
-    resolve.py   `$ref`, `$anchor`, `$id`, `$dynamicRef` -> the schema they mean
-    read.py      the keywords of one schema, and of all it includes -> one reading
-    facts.py     a reading and its alternatives -> a kind, a label, keys
-    node.py      a document -> nodes with children, made when asked for
-    paths.py     how a place in the tree is written
+    keywords.py   the keywords of one schema, and of all it refers to or includes -> one reading
+    node.py       a reading and its alternatives -> nodes with a kind, a label and children, made when asked for
+    paths.py      how a place in the tree is written
 """
 
 from toolfold.schema_walk.node import Document, Node

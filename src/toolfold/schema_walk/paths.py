@@ -21,8 +21,8 @@ from typing import Literal, NamedTuple
 
 StepKind = Literal["key", "items", "index", "any", "alternative"]
 
+# A longer key is written as its beginning and a digest, so that no line grows with it.
 MAX_KEY_CHARS = 160
-"""A longer key is written as its beginning and a digest, so that no line grows with it."""
 
 # Control characters, and those that nobody sees or that turn the text around.
 _UNSEEN = r"\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff"
@@ -76,6 +76,7 @@ def shorten_key(name: str) -> str:
     """A key of bounded length. The short form of a long key stands for it in paths."""
     if len(name) <= MAX_KEY_CHARS:
         return name
+    # Imported here: hardly any schema has such a key.
     from hashlib import blake2b
 
     return f"{name[:MAX_KEY_CHARS]}…{blake2b(name.encode(errors='surrogatepass'), digest_size=4).hexdigest()}"
@@ -96,14 +97,14 @@ def parse_step(text: str, at: int) -> tuple[Step, int] | None:
     match = _STEP.match(text, at)
     if match is None:
         return None
-    found = match.lastgroup
-    if found == "items":
+    kind = match.lastgroup
+    if kind == "items":
         step = ITEMS
-    elif found == "index":
+    elif kind == "index":
         step = Step("index", str(int(match["index"])))
-    elif found == "alternative":
+    elif kind == "alternative":
         step = Step("alternative", match["alternative"])
-    elif found == "key":
+    elif kind == "key":
         step = ANY if match["key"] == "*" else Step("key", match["key"])
     else:
         quoted = match["single"] if match["single"] is not None else match["double"]

@@ -20,19 +20,17 @@ from numpy.typing import NDArray
 
 from toolfold.errors import StoreDamaged
 
-# --- The kinds of arrays that the modules of this stage pass to one another.
-
+# Row numbers.
 Rows = NDArray[np.int64]
-"""Row numbers."""
+# One yes or no for each row.
 Mask = NDArray[np.bool_]
-"""One yes or no for each row."""
 Floats = NDArray[np.float32]
 Numbers = NDArray[np.float64]
 Small = NDArray[np.int8]
 Hashes = NDArray[np.uint64]
 Arrays = Mapping[str, NDArray[Any]]
+# The named arrays of one file.
 Columns = dict[str, NDArray[Any]]
-"""The named arrays of one file."""
 
 MAGIC = b"TFARR\x00\x00\x01"
 _LEAD = struct.Struct("<8sII")
@@ -76,11 +74,13 @@ def write_arrays(path: Path, arrays: Arrays) -> None:
 
 def replace_file(path: Path, fill: Any) -> None:
     """Gives `fill` a new file and puts it in the place of `path` once it is on the disk."""
+    # In the same folder, so that the rename stays within one file system and is atomic.
     handle, name = tempfile.mkstemp(prefix=".new-", dir=path.parent)
     try:
         with os.fdopen(handle, "wb") as file:
             fill(file)
             file.flush()
+            # Else the name may point at an empty file after a loss of power.
             os.fsync(file.fileno())
         Path(name).replace(path)
     except BaseException:
@@ -91,14 +91,14 @@ def replace_file(path: Path, fill: Any) -> None:
 def read_arrays(path: Path) -> Columns:
     """The arrays as views of the mapped file; they keep it mapped for as long as one of them lives."""
     head, start, whole = _open(path)
-    found: Columns = {}
+    arrays: Columns = {}
     for name, slot in head.slots.items():
         dtype = np.dtype(slot.dtype)
         count = int(np.prod(slot.shape, dtype=np.int64))
         if start + slot.offset + count * dtype.itemsize > len(whole):
             raise _damaged(path, "an array reaches behind the end")
-        found[name] = np.frombuffer(whole, dtype=dtype, count=count, offset=start + slot.offset).reshape(slot.shape)
-    return found
+        arrays[name] = np.frombuffer(whole, dtype=dtype, count=count, offset=start + slot.offset).reshape(slot.shape)
+    return arrays
 
 
 def verify_arrays(path: Path) -> None:
@@ -124,6 +124,7 @@ def _open(path: Path) -> tuple[_Head, int, mmap.mmap]:
         start = -(-(_LEAD.size + length) // _ALIGN) * _ALIGN
         if os.fstat(file.fileno()).st_size != start + head.size:
             raise _damaged(path, "it was cut")
+        # The mapping outlives the handle and the name: a reader keeps its contents while a writer replaces the file.
         return head, start, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 
 

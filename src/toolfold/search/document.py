@@ -14,16 +14,17 @@ from msgspec import Struct
 from toolfold.types import Path, Tool
 from toolfold.words import search_terms, split_identifier
 
+# Weighted so on the retrieval sets; the stored counts depend on it, so a change asks for a new `store.FORMAT`.
 NAME_WEIGHT = 3.0
 DESCRIPTION_WEIGHT = 1.0
 PARAMETER_WEIGHT = 0.4
+# Server and category words.
 PLACE_WEIGHT = 0.4
-"""Server and category words."""
 
 MAX_PARAMETERS = 64
 MAX_DEPTH = 3
+# Characters of one description that are read; what stands behind is rarely about what a tool does.
 MAX_TEXT = 4000
-"""Characters of one description that are read; what stands behind is rarely about what a tool does."""
 
 
 class Document(Struct, frozen=True, kw_only=True):
@@ -49,7 +50,7 @@ def document_of(tool: Tool) -> Document:
         tool_id=tool.tool_id,
         name=definition.name,
         description=description,
-        parameters=parameters_of(msgspec.json.decode(definition.input_schema)),
+        parameters=_parameters_of(msgspec.json.decode(definition.input_schema)),
         server=tool.server,
         category=tuple(dict.fromkeys(step for path in tool.paths for step in path)),
         paths=tool.paths,
@@ -57,14 +58,14 @@ def document_of(tool: Tool) -> Document:
     )
 
 
-def parameters_of(schema: Any) -> tuple[tuple[str, str], ...]:
+def _parameters_of(schema: Any) -> tuple[tuple[str, str], ...]:
     """Names and descriptions of the parameters of a JSON Schema, or of a plain list of `{name, description}`."""
     if isinstance(schema, list):
         rows = (row for row in schema if isinstance(row, Mapping) and isinstance(row.get("name"), str))
-        found: Iterator[tuple[str, str]] = ((row["name"], _described(row)) for row in rows)
+        pairs: Iterator[tuple[str, str]] = ((row["name"], _described(row)) for row in rows)
     else:
-        found = _walk(schema, 0)
-    return tuple(pair for pair, _ in zip(found, range(MAX_PARAMETERS), strict=False))
+        pairs = _walk(schema, 0)
+    return tuple(pair for pair, _ in zip(pairs, range(MAX_PARAMETERS), strict=False))
 
 
 def _walk(schema: Any, depth: int) -> Iterator[tuple[str, str]]:

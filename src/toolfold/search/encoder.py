@@ -3,11 +3,16 @@
 Nothing is fetched and nothing is trained here. The runtime is loaded on the first text, so a process that only lists
 tools never pays for it. One thread, so that a gateway's other work keeps its cores. One text at a time: the weights are
 whole numbers scaled to what passes through them, so in a batch a vector would depend on its neighbours.
+
+Texts are cut by BERT's lower-case WordPiece, which gives the same ids as the reference tokeniser the encoder was
+trained with; only a literal `[MASK]` stays text here.
 """
 
 import hashlib
 import os
+import re
 import threading
+import unicodedata
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -18,15 +23,105 @@ from msgspec import Struct
 
 from toolfold.errors import ConfigError
 from toolfold.search.arrays import Floats
-from toolfold.search.wordpiece import WordPiece
+
+UNKNOWN, FIRST, LAST = "[UNK]", "[CLS]", "[SEP]"
+# A longer word is unknown, as in the reference.
+MAX_WORD = 100
+# Words cached with their pieces. A full cache starts anew: cheaper than keeping an order in this hot path.
+_CACHED_WORDS = 65_536
+
+_ASCII = re.compile(r"[a-z0-9]+|[!-/:-@\[-`{-~]")
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+_DROPPED = frozenset(("Cc", "Cf", "Co", "Cs"))
+_IDEOGRAPH = re.compile(
+    "([\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0002a6df\U0002a700-\U0002ceaf\U0002f800-\U0002fa1f])"
+)
+
+
+class _WordPiece:
+    """One vocabulary. `encode` is a pure function of the text; only its memory of words grows."""
+
+    def __init__(self, vocabulary: list[str]) -> None:
+        self._ids = {piece: number for number, piece in enumerate(vocabulary)}
+        self._unknown = self._ids[UNKNOWN]
+        self._first = self._ids[FIRST]
+        self._last = self._ids[LAST]
+        self._cache: dict[str, tuple[int, ...]] = {}
+
+    @classmethod
+    def read(cls, path: Path) -> "_WordPiece":
+        return cls(path.read_text(encoding="utf-8").split("\n")[:-1])
+
+    def encode(self, text: str, limit: int) -> list[int]:
+        """At most `limit` ids, the two frame marks counted. Text far behind the limit is not looked at."""
+        text = text[: limit * 32]
+        ids = [self._first]
+        for word in _basic_words(text):
+            ids.extend(self._pieces(word))
+            if len(ids) >= limit:
+                del ids[limit - 1 :]
+                break
+        ids.append(self._last)
+        return ids
+
+    def _pieces(self, word: str) -> tuple[int, ...]:
+        pieces = self._cache.get(word)
+        if pieces is None:
+            if len(self._cache) >= _CACHED_WORDS:
+                self._cache.clear()
+            pieces = self._cache[word] = self._cut(word)
+        return pieces
+
+    def _cut(self, word: str) -> tuple[int, ...]:
+        """The longest listed piece from the left, again and again."""
+        if len(word) > MAX_WORD:
+            return (self._unknown,)
+        pieces: list[int] = []
+        start = 0
+        while start < len(word):
+            for end in range(len(word), start, -1):
+                piece = word[start:end] if start == 0 else "##" + word[start:end]
+                number = self._ids.get(piece)
+                if number is not None:
+                    pieces.append(number)
+                    start = end
+                    break
+            else:
+                return (self._unknown,)
+        return tuple(pieces)
+
+
+def _basic_words(text: str) -> list[str]:
+    """Lower-case words and single punctuation marks."""
+    if text.isascii():
+        return _ASCII.findall(_CONTROL.sub("", text).lower())
+    plain = "".join(_cleaned(mark) for mark in text)
+    plain = unicodedata.normalize("NFD", _IDEOGRAPH.sub(r" \1 ", plain))
+    lower = "".join(mark.lower() for mark in plain if unicodedata.category(mark) != "Mn")
+    return "".join(f" {mark} " if _is_punctuation(mark) else mark for mark in lower).split()
+
+
+def _cleaned(mark: str) -> str:
+    if mark in "\t\n\r":
+        return " "
+    if mark == "\ufffd" or unicodedata.category(mark) in _DROPPED:
+        return ""
+    return " " if mark.isspace() else mark
+
+
+def _is_punctuation(mark: str) -> bool:
+    if mark.isascii():
+        return mark.isprintable() and not mark.isalnum() and mark != " "
+    return unicodedata.category(mark)[0] == "P"
+
 
 WEIGHTS = Path(__file__).parent / "weights"
+# So a request of any length costs at most the whole's tokens and eight sentences of these.
 SENTENCE_TOKENS = 48
-"""So a request of any length costs at most the whole's tokens and eight sentences of these."""
 
 
+# onnxruntime reports on its use to its makers unless one of these is set before it is loaded: nothing leaves here.
 NO_TELEMETRY = ("ORT_DISABLE_TELEMETRY", "ORT_TELEMETRY_DISABLED")
-"""onnxruntime reports on its use to its makers unless one of these is set before it is loaded: nothing leaves here."""
 
 
 class _Limits(Struct, frozen=True):
@@ -34,7 +129,7 @@ class _Limits(Struct, frozen=True):
     tool: int = 64
 
 
-class EncoderInfo(Struct, frozen=True, rename={"files": "sha256", "limits": "max_tokens"}):
+class EncoderRecord(Struct, frozen=True, rename={"files": "sha256", "limits": "max_tokens"}):
     """`encoder.json`: what the weights are."""
 
     name: str
@@ -54,10 +149,10 @@ class Encoder:
 
     def __init__(self, folder: Path = WEIGHTS) -> None:
         self._folder = folder
-        self.record = _read_info(folder)
+        self.record = _read_record(folder)
         self._lock = threading.Lock()
         self._session: Any = None
-        self._words: WordPiece | None = None
+        self._words: _WordPiece | None = None
 
     @property
     def dims(self) -> int:
@@ -76,23 +171,23 @@ class Encoder:
         with self._lock:
             if self._session is None:
                 _check_weights(self._folder, self.record)
-                self._words = WordPiece.read(self._folder / "vocab.txt")
+                self._words = _WordPiece.read(self._folder / "vocab.txt")
                 self._session = _open_session(self._folder / "encoder.onnx")
 
     def _encode(self, texts: Sequence[str], limits: Sequence[int]) -> Floats:
         self.load()
         words = self._words
         assert words is not None  # noqa: S101  `load` has set it
-        found = np.empty((len(texts), self.dims), dtype=np.float32)
+        vectors = np.empty((len(texts), self.dims), dtype=np.float32)
         for row, (text, limit) in enumerate(zip(texts, limits, strict=False)):
             ids = np.array([words.encode(text, limit)], dtype=np.int64)
-            found[row] = self._session.run(None, {"input_ids": ids, "attention_mask": np.ones_like(ids)})[0][0]
-        return found
+            vectors[row] = self._session.run(None, {"input_ids": ids, "attention_mask": np.ones_like(ids)})[0][0]
+        return vectors
 
 
-def _read_info(folder: Path) -> EncoderInfo:
+def _read_record(folder: Path) -> EncoderRecord:
     try:
-        return msgspec.json.decode((folder / "encoder.json").read_bytes(), type=EncoderInfo)
+        return msgspec.json.decode((folder / "encoder.json").read_bytes(), type=EncoderRecord)
     except (OSError, msgspec.DecodeError) as error:
         raise ConfigError(
             f"the encoder's weights cannot be read: {error}",
@@ -100,11 +195,10 @@ def _read_info(folder: Path) -> EncoderInfo:
         ) from error
 
 
-def _check_weights(folder: Path, record: EncoderInfo) -> None:
+def _check_weights(folder: Path, info: EncoderRecord) -> None:
     """Compares the files with the hashes in their record."""
-    for name, expected in record.files.items():
-        found = hashlib.sha256((folder / name).read_bytes()).hexdigest()
-        if found != expected:
+    for name, expected in info.files.items():
+        if hashlib.sha256((folder / name).read_bytes()).hexdigest() != expected:
             raise ConfigError(
                 f"the encoder's file {name} is not the one its record names",
                 next_action="install toolfold again; its weights come with the package",
@@ -122,8 +216,10 @@ def _open_session(path: Path) -> Any:
             next_action="install it with: pip install onnxruntime",
         ) from error
     options = onnxruntime.SessionOptions()
+    # One thread: the runtime would otherwise spin on every core between texts.
     options.intra_op_num_threads = 1
     options.inter_op_num_threads = 1
+    # The arena keeps the memory of the longest text for good.
     options.enable_cpu_mem_arena = False
     options.log_severity_level = 3
     return onnxruntime.InferenceSession(os.fspath(path), options, providers=["CPUExecutionProvider"])

@@ -2,30 +2,44 @@
 
 One object for one folder. Asking is safe from several threads, and while another process updates the same folder. The
 index is built from the catalogue and holds nothing that the catalogue lacks: losing it costs time only.
+
+Categories are ranked through the tools that were found in them, and by their own words. A tool speaks for the category
+it stands in, and with every step up a little less, so that of two that hold the same good tools the narrower comes
+first. Further tools of a category add less each.
 """
 
 import threading
-from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path as FilePath
 
 import numpy as np
 
 from toolfold.errors import InvalidArguments, StoreDamaged
-from toolfold.search import calibration as calibrate
-from toolfold.search import node_ranker as nodes
+from toolfold.search.calibration import confidences, features
 from toolfold.search.document import Document, document_of
 from toolfold.search.encoder import Encoder
 from toolfold.search.ranker import Ranker, Ranking
-from toolfold.search.snapshot import Allowed, Scope, top_rows
+from toolfold.search.segment import Allowed, Scope, top_rows
 from toolfold.search.store import IndexStore
 from toolfold.search.updater import UpdateReport, update_index
 from toolfold.search.usage import Usage
-from toolfold.types import Hit, NodeHit, Tool, Why
-from toolfold.types import Path as NodePath
+from toolfold.types import Hit, NodeHit, Path, Tool, Why
+from toolfold.words import query_terms, search_terms
+
+# Hits that are looked at.
+NODE_DEPTH = 50
+# What a vote is worth one step up, what each further tool adds, and the share of a category's own words.
+STEP_UP = 0.7
+FURTHER = 0.3
+OWN_WORDS = 0.3
+SHOWN_TOOLS = 3
+
+# A category's own words besides its name: its summary.
+OwnText = Callable[[Path], str]
 
 MAX_HITS = 200
+# Words a hit names in its reasons.
 MAX_WORDS = 12
-"""Words a hit names in its reasons."""
 
 
 class SearchIndex:
@@ -36,10 +50,10 @@ class SearchIndex:
         self._usage = usage
         self._encoder = encoder
         self._lock = threading.RLock()
-        self._ranker = Ranker(store.view, encoder, usage)
+        self._ranker = Ranker(store.snapshot, encoder, usage)
 
     @classmethod
-    def open(cls, folder: Path | None, *, encoder: Encoder | None = None, learn: bool = False) -> "SearchIndex":
+    def open(cls, folder: FilePath | None, *, encoder: Encoder | None = None, learn: bool = False) -> "SearchIndex":
         """Maps the index in a folder; `None` keeps one in memory. A damaged one opens empty: see `damage`.
 
         `learn` switches learning from use on: earlier choices are read, and `learn` may be called.
@@ -50,7 +64,7 @@ class SearchIndex:
         return cls(store, encoder, Usage(folder, encoder.record) if learn else None)
 
     def __len__(self) -> int:
-        return self._current().view.count
+        return self._current().snapshot.count
 
     @property
     def damage(self) -> str:
@@ -69,7 +83,7 @@ class SearchIndex:
         documents = [document_of(tool) if isinstance(tool, Tool) else tool for tool in tools]
         with self._lock, self._store.writing():
             done = update_index(self._store, self._encoder, documents, removed, only=only)
-            self._ranker = Ranker(self._store.view, self._encoder, self._usage)
+            self._ranker = Ranker(self._store.snapshot, self._encoder, self._usage)
         return done
 
     def search(
@@ -86,22 +100,22 @@ class SearchIndex:
         """Tools for a request, the best first, among those inside the path, with all tags, of the ids, allowed.
 
         `without` names tools to leave out. Every tool gets its probability; whether the best is good enough is asked
-        with `calibrate.fits`.
+        with `calibration.fits`.
         """
         scope = Scope(path=tuple(path), tags=tuple(tags), ids=ids, without=tuple(without), allowed=allowed)
         ranker, ranking = self._ranking(query, scope, limit)
         return [hit for hit, _ in _hits(ranker, ranking, limit, allowed)]
 
-    def explained(
+    def explain(
         self, query: str, *, without: Iterable[str] = (), limit: int = 10
     ) -> list[tuple[Hit, dict[str, float]]]:
         """Hits, each with the numbers its confidence was made of: for fitting, and for whoever doubts one."""
         ranker, ranking = self._ranking(query, Scope(without=tuple(without)), limit)
-        found = _hits(ranker, ranking, limit, None)
-        return [(hit, calibrate.features(ranking, at)) for at, (hit, _) in enumerate(found)]
+        hits = _hits(ranker, ranking, limit, None)
+        return [(hit, features(ranking, at)) for at, (hit, _) in enumerate(hits)]
 
     def learn(self, query: str, tool_id: str) -> bool:
-        """Notes that a tool was chosen for a request and worked. Does nothing where learning is off."""
+        """Records that a tool was chosen for a request and worked. Does nothing where learning is off."""
         if self._usage is None or not query.strip():
             return False
         with self._lock:
@@ -112,28 +126,25 @@ class SearchIndex:
         """The ids that words alone would give: for benches that ask what meaning adds."""
         ranker = self._current()
         scores = ranker.lexical.scores(ranker.lexical.terms(query)).astype(np.float64)
-        rows = np.flatnonzero((scores > 0) & ranker.view.alive)
-        return [ranker.view.tool_id(row) for row in top_rows(scores[rows], rows, ranker.view.id_hash, limit).tolist()]
+        rows = np.flatnonzero((scores > 0) & ranker.snapshot.alive)
+        return [
+            ranker.snapshot.tool_id(row)
+            for row in top_rows(scores[rows], rows, ranker.snapshot.id_hash, limit).tolist()
+        ]
 
     def search_nodes(
         self,
         query: str,
         *,
         path: Sequence[str] = (),
-        own_text: nodes.OwnText = nodes.no_text,
+        own_text: OwnText | None = None,
         allowed: Allowed | None = None,
         limit: int = 10,
     ) -> list[NodeHit]:
         """Categories for a request, the best first, through their tools and their own words."""
-        ranker, ranking = self._ranking(query, Scope(path=tuple(path), allowed=allowed), nodes.DEPTH)
-        placed = [(hit, ranker.view.paths(row)) for hit, row in _hits(ranker, ranking, nodes.DEPTH, allowed)]
-        return nodes.rank_nodes(query, placed, within=tuple(path), own_text=own_text, limit=limit)
-
-    def paths(self, tool_id: str) -> tuple[NodePath, ...]:
-        """Where a tool stands, as the index knows it."""
-        view = self._current().view
-        row = view.find(tool_id)
-        return () if row is None else view.paths(row)
+        ranker, ranking = self._ranking(query, Scope(path=tuple(path), allowed=allowed), NODE_DEPTH)
+        placed = [(hit, ranker.snapshot.paths(row)) for hit, row in _hits(ranker, ranking, NODE_DEPTH, allowed)]
+        return _rank_nodes(query, placed, within=tuple(path), own_text=own_text, limit=limit)
 
     def verify(self) -> None:
         """Reads the whole index and compares its checksums. Raises `StoreDamaged`."""
@@ -149,7 +160,7 @@ class SearchIndex:
             with self._lock:
                 if self._store.changed():
                     self._store.load()
-                    self._ranker = Ranker(self._store.view, self._encoder, self._usage)
+                    self._ranker = Ranker(self._store.snapshot, self._encoder, self._usage)
         return self._ranker
 
     def _ranking(self, query: str, scope: Scope, limit: int) -> tuple[Ranker, Ranking]:
@@ -160,9 +171,10 @@ class SearchIndex:
             )
         ranker = self._current()
         try:
-            mask = ranker.view.mask(scope)
+            mask = ranker.snapshot.mask(scope)
             return ranker, ranker.rank(query, mask, min(limit, MAX_HITS))
         except (IndexError, ValueError) as error:
+            # The files are mapped without reading them: damage shows only when an array is used.
             self.verify()  # a damaged file says so here
             raise StoreDamaged(
                 f"the search index contradicts itself: {error}", next_action="build it again with `toolfold build`"
@@ -172,19 +184,67 @@ class SearchIndex:
 def _hits(ranker: Ranker, ranking: Ranking, limit: int, allowed: Allowed | None) -> Iterator[tuple[Hit, int]]:
     """The first rows of a ranking as hits, with their rows. What may not be seen is asked once more."""
     rows = ranking.rows[: min(limit, MAX_HITS)].tolist()
-    for at, confidence in enumerate(calibrate.confidences(ranking, len(rows))):
-        tool_id = ranker.view.tool_id(rows[at])
+    for at, confidence in enumerate(confidences(ranking, len(rows))):
+        tool_id = ranker.snapshot.tool_id(rows[at])
         if allowed is not None and not allowed(tool_id):
             continue
-        held = ranker.lexical.held(ranking.terms, rows[at])
-        words = sorted(held, key=lambda pair: -pair[1])[:MAX_WORDS]
+        matches = ranker.lexical.matches(ranking.terms, rows[at])
+        words = sorted(matches, key=lambda pair: -pair[1])[:MAX_WORDS]
         part = int(ranking.part[at])
         why = Why(
             words=tuple(term.word for term, _ in words),
             lexical=round(float(ranking.lexical_z[at]), 4),
-            near=round(float(ranking.near[at]), 4),
-            dense=round(float(ranking.near_z[at]), 4),
+            near=round(float(ranking.similarity[at]), 4),
+            dense=round(float(ranking.dense_z[at]), 4),
             part=ranking.texts[part] if part else "",
             prior=float(ranking.prior[at]),
         )
         yield Hit(tool_id=tool_id, score=float(ranking.score[at]), confidence=confidence, why=why), rows[at]
+
+
+def _rank_nodes(
+    query: str,
+    placed: Sequence[tuple[Hit, tuple[Path, ...]]],
+    *,
+    within: Path,
+    own_text: OwnText | None,
+    limit: int,
+) -> list[NodeHit]:
+    """Categories of the hits below `within`, the best first. Equal ones go by path."""
+    terms = set(query_terms(query))
+    by_node = {path: votes for path, votes in _votes(placed).items() if _is_below(path, within)}
+    hits = [_node_hit(path, votes, terms, own_text) for path, votes in by_node.items()]
+    return sorted(hits, key=lambda hit: (-hit.score, -len(hit.path), hit.path))[:limit]
+
+
+def _is_below(path: Path, within: Path) -> bool:
+    return len(path) > len(within) and path[: len(within)] == within
+
+
+def _votes(placed: Sequence[tuple[Hit, tuple[Path, ...]]]) -> dict[Path, list[tuple[float, Hit]]]:
+    """For each category the hits at or below it, each with what it says for it."""
+    best = max((hit.score for hit, _ in placed), default=0.0)
+    votes: dict[Path, dict[str, tuple[float, Hit]]] = {}
+    for hit, paths in placed:
+        strength = max(hit.score, 0.0) / best if best > 0 else 0.0
+        for path in paths:
+            for depth in range(len(path), 0, -1):
+                vote = strength * STEP_UP ** (len(path) - depth)
+                of_node = votes.setdefault(path[:depth], {})
+                if hit.tool_id not in of_node or of_node[hit.tool_id][0] < vote:
+                    of_node[hit.tool_id] = (vote, hit)
+    return {path: sorted(hits.values(), key=lambda pair: (-pair[0], pair[1].tool_id)) for path, hits in votes.items()}
+
+
+def _node_hit(path: Path, votes: Sequence[tuple[float, Hit]], terms: set[str], own_text: OwnText | None) -> NodeHit:
+    through_tools = sum(vote * FURTHER**at for at, (vote, _) in enumerate(votes)) * (1 - FURTHER)
+    name, summary = set(search_terms(path[-1])), set(search_terms(own_text(path))) if own_text else set()
+    named = len(name & terms) / len(name) if name else 0.0
+    about = len(summary & terms) / max(len(terms), 1)
+    score = through_tools * (1 + OWN_WORDS * max(named, about))
+    return NodeHit(
+        path=path,
+        score=round(score, 5),
+        confidence=max(hit.confidence for _, hit in votes),
+        tools=tuple(hit.tool_id for _, hit in votes[:SHOWN_TOOLS]),
+    )

@@ -1,61 +1,50 @@
-"""A segment: the rows of some tools, built once, mapped, never changed. An index is a short list of them.
+"""The index in memory: segments, which never change, and a snapshot of several with their dead rows.
 
-Holds, for each row, the tool's id and place, the postings of its words and its vector, each in a plain array. Knows how
-to build such arrays from tools and how to join segments into one without reading any text again. It ranks nothing.
+A segment holds, for each row, the tool's id and place, the postings of its words and its vector, each in a plain array,
+usually mapped from a file; `updater.py` makes them. Global rows count through the segments of a snapshot in order.
+Floats do not depend on how the rows lie in segments, so an index that grew and one built at once answer alike.
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
 import msgspec
 import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from toolfold.search.arrays import Columns, Floats, Hashes, Rows, Small
-from toolfold.search.document import Document, weighted_terms
+from toolfold.containers import BoundedDict
+from toolfold.search.arrays import Columns, Floats, Hashes, Mask, Numbers, Rows, Small
+from toolfold.search.document import Document
+from toolfold.types import Path
 
+# Weighted counts are stored in steps of this, in two bytes.
 UNIT = 0.1
-"""Weighted counts are stored in steps of this, in two bytes."""
-MAX_UNITS = 65_535
-LEVELS = 127
-"""Vectors keep each number as one of -127 … 127, with one scale for each vector."""
+# Vectors keep each number as one of -127 … 127, with one scale for each vector.
+_LEVELS = 127
+_CACHED_MASKS = 16
 
-
-def digest(text: str, size: int = 8) -> bytes:
-    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=size).digest()
+# Whether the caller may see a tool. The same object must keep giving the same answers: masks are cached by it.
+Allowed = Callable[[str], bool]
 
 
 def hash64(text: str) -> int:
     """A word, an id or a place as the 64 bits under which it is stored."""
-    return int.from_bytes(digest(text), "little")
+    return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little")
 
 
-def path_scope(path: Sequence[str]) -> str:
+def _path_scope(path: Sequence[str]) -> str:
     return "path\x00" + "\x00".join(path)
 
 
-def tag_scope(tag: str) -> str:
+def _tag_scope(tag: str) -> str:
     return "tag\x00" + tag
-
-
-class SegmentRow(Struct, frozen=True):
-    """One tool on its way into a segment."""
-
-    tool: Document
-    content: bytes
-    """Changes with anything that is stored of the tool."""
-    text: bytes
-    """Changes with the text the encoder reads, or with the encoder."""
-
-
-def content_key(tool: Document) -> bytes:
-    return hashlib.blake2b(msgspec.msgpack.encode(tool), digest_size=16).digest()
 
 
 def quantise(vectors: Floats) -> tuple[Small, Floats]:
     peak = np.abs(vectors).max(axis=1, initial=1e-12)
-    scale = (peak / LEVELS).astype(np.float32)
+    scale = (peak / _LEVELS).astype(np.float32)
     return np.rint(vectors / scale[:, None]).astype(np.int8), scale
 
 
@@ -68,95 +57,12 @@ def sign_bits(vectors: Small) -> Hashes:
     return np.ascontiguousarray(padded.view(np.uint64).T)
 
 
-def build_segment(rows: Sequence[SegmentRow], vectors: Small, scales: Floats) -> Columns:
-    """All arrays of a segment. Vectors come in the order of the rows."""
-    ids = [row.tool.tool_id.encode("utf-8", "surrogatepass") for row in rows]
-    places = [msgspec.msgpack.encode(row.tool.paths) for row in rows]
-    scopes = sorted({(hash64(scope), at) for at, row in enumerate(rows) for scope in _scopes(row.tool)})
-    arrays: Columns = {
-        "id_hash": np.fromiter((hash64(row.tool.tool_id) for row in rows), dtype=np.uint64, count=len(rows)),
-        "content": _keys([row.content for row in rows]),
-        "text": _keys([row.text for row in rows]),
-        "scope": np.array([scope for scope, _ in scopes], dtype=np.uint64),
-        "scope_row": np.array([at for _, at in scopes], dtype=np.uint32),
-        "vector": vectors,
-        "scale": scales,
-        "sign": sign_bits(vectors),
-        **_blob("id", ids),
-        **_blob("place", places),
-        **_postings(rows),
-    }
-    return arrays
-
-
-def _scopes(tool: Document) -> list[str]:
-    found = [tag_scope(tag) for tag in tool.tags]
+def document_scopes(tool: Document) -> list[str]:
+    """The places and tags under which a tool is filed."""
+    scopes = [_tag_scope(tag) for tag in tool.tags]
     for path in tool.paths:
-        found.extend(path_scope(path[:depth]) for depth in range(1, len(path) + 1))
-    return found
-
-
-def _keys(keys: Sequence[bytes]) -> Hashes:
-    return np.frombuffer(b"".join(keys), dtype=np.uint64).reshape(len(keys), 2)
-
-
-def _blob(name: str, pieces: Sequence[bytes]) -> Columns:
-    start = np.zeros(len(pieces) + 1, dtype=np.uint64)
-    start[1:] = np.cumsum([len(piece) for piece in pieces], dtype=np.uint64)
-    return {f"{name}_start": start, f"{name}_bytes": np.frombuffer(b"".join(pieces), dtype=np.uint8)}
-
-
-def _postings(rows: Sequence[SegmentRow]) -> Columns:
-    numbers: dict[str, int] = {}
-    term: list[int] = []
-    row_of: list[int] = []
-    weight: list[float] = []
-    length = np.zeros(len(rows), dtype=np.float32)
-    for at, row in enumerate(rows):
-        counts = weighted_terms(row.tool)
-        length[at] = round(sum(counts.values()), 3)
-        for word, count in counts.items():
-            term.append(numbers.setdefault(word, len(numbers)))
-            row_of.append(at)
-            weight.append(count)
-    keys = np.fromiter((hash64(word) for word in numbers), dtype=np.uint64, count=len(numbers))
-    units = np.minimum(np.rint(np.array(weight, dtype=np.float64) / UNIT), MAX_UNITS).astype(np.uint16)
-    hashes = keys[np.array(term, dtype=np.int64)] if term else keys
-    return {"length": length, **_sorted_postings(hashes, np.array(row_of, dtype=np.uint32), units)}
-
-
-def _sorted_postings(term: Hashes, row: NDArray[np.uint32], weight: NDArray[np.uint16]) -> Columns:
-    order = np.lexsort((row, term))
-    found, first = np.unique(term[order], return_index=True)
-    start = np.append(first, len(term)).astype(np.uint64)
-    return {"term": found, "term_start": start, "post_row": row[order], "post_weight": weight[order]}
-
-
-def merge_segments(parts: "Sequence[tuple[Segment, Rows]]") -> Columns:
-    """The given rows of several segments as one."""
-    plain = ("id_hash", "content", "text", "length", "vector", "scale")
-    arrays: Columns = {name: np.concatenate([segment.arrays[name][rows] for segment, rows in parts]) for name in plain}
-    arrays["sign"] = sign_bits(arrays["vector"])
-    arrays.update(_blob("id", [segment.piece("id", row) for segment, rows in parts for row in rows.tolist()]))
-    arrays.update(_blob("place", [segment.piece("place", row) for segment, rows in parts for row in rows.tolist()]))
-    term, post_row, weight, scope, scope_row = [], [], [], [], []
-    base = 0
-    for segment, rows in parts:
-        moved = np.full(segment.count, -1, dtype=np.int64)
-        moved[rows] = np.arange(base, base + len(rows))
-        base += len(rows)
-        terms = np.repeat(segment.arrays["term"], segment.holders())
-        to = moved[segment.arrays["post_row"]]
-        term.append(terms[to >= 0])
-        post_row.append(to[to >= 0].astype(np.uint32))
-        weight.append(segment.arrays["post_weight"][to >= 0])
-        to = moved[segment.arrays["scope_row"]]
-        scope.append(segment.arrays["scope"][to >= 0])
-        scope_row.append(to[to >= 0].astype(np.uint32))
-    arrays.update(_sorted_postings(np.concatenate(term), np.concatenate(post_row), np.concatenate(weight)))
-    scopes, scope_rows = np.concatenate(scope), np.concatenate(scope_row)
-    order = np.lexsort((scope_rows, scopes))
-    return {**arrays, "scope": scopes[order], "scope_row": scope_rows[order]}
+        scopes.extend(_path_scope(path[:depth]) for depth in range(1, len(path) + 1))
+    return scopes
 
 
 class Segment:
@@ -197,3 +103,99 @@ class Segment:
         """Rows that stand in a place or carry a tag."""
         column, wanted = self.arrays["scope"], np.uint64(scope)
         return self.arrays["scope_row"][column.searchsorted(wanted, "left") : column.searchsorted(wanted, "right")]
+
+
+class Scope(Struct, frozen=True, kw_only=True):
+    """Which tools a request is about: inside the path, with every tag, among the ids, not left out, allowed."""
+
+    path: Path = ()
+    tags: tuple[str, ...] = ()
+    ids: Iterable[str] | None = None
+    without: tuple[str, ...] = ()
+    allowed: Allowed | None = None
+
+
+class IndexSnapshot:
+    """One state of the index: segments with their dead rows. An update makes a new one."""
+
+    def __init__(self, segments: Sequence[Segment], dead: Sequence[Rows]) -> None:
+        self.segments = tuple(segments)
+        self._bases = [0]
+        for segment in self.segments:
+            self._bases.append(self._bases[-1] + segment.count)
+        self.total = self._bases[-1]
+        alive = np.ones(self.total, dtype=np.bool_)
+        for base, rows in zip(self._bases, dead, strict=False):
+            alive[rows + base] = False
+        self.alive: Mask = alive
+        self.whole = bool(alive.all())
+        self.count = int(alive.sum())
+        self.id_hash: Hashes = self._column("id_hash", np.uint64)
+        self.lengths: Floats = self._column("length", np.float32)
+        total = float(self.lengths[alive].sum(dtype=np.float64))
+        self.mean_length = float(round(total / max(self.count, 1), 6)) or 1.0
+        self._masks: BoundedDict[Allowed, Mask] = BoundedDict(_CACHED_MASKS)
+
+    def _column(self, name: str, kind: type) -> NDArray[Any]:
+        columns = [segment.arrays[name] for segment in self.segments]
+        return np.concatenate(columns) if columns else np.zeros(0, dtype=kind)
+
+    def parts(self) -> Iterator[tuple[int, Segment]]:
+        """Each segment with its first global row."""
+        return zip(self._bases, self.segments, strict=False)
+
+    def place(self, row: int) -> tuple[Segment, int]:
+        """The segment of a global row, and the row inside it."""
+        at = len(self._bases) - 2
+        while self._bases[at] > row:
+            at -= 1
+        return self.segments[at], row - self._bases[at]
+
+    def tool_id(self, row: int) -> str:
+        segment, local = self.place(row)
+        return segment.tool_id(local)
+
+    def paths(self, row: int) -> tuple[Path, ...]:
+        segment, local = self.place(row)
+        return segment.paths(local)
+
+    def mask(self, scope: Scope) -> Mask:
+        """The rows a search may look at."""
+        mask = self.alive
+        places = [_path_scope(scope.path)] if scope.path else []
+        for place in (*places, *map(_tag_scope, scope.tags)):
+            mask = mask & self._within(hash64(place))
+        if scope.ids is not None:
+            mask = mask & self._named(scope.ids)
+        if scope.without:
+            mask = mask & ~self._named(scope.without)
+        return mask if scope.allowed is None else mask & self._permitted(scope.allowed)
+
+    def _named(self, ids: Iterable[str]) -> Mask:
+        return np.isin(self.id_hash, np.array([hash64(tool_id) for tool_id in ids], dtype=np.uint64))
+
+    def _within(self, scope: int) -> Mask:
+        mask = np.zeros(self.total, dtype=np.bool_)
+        for base, segment in self.parts():
+            mask[segment.within(scope).astype(np.int64) + base] = True
+        return mask
+
+    def _permitted(self, allowed: Allowed) -> Mask:
+        """Asked once for each tool and cached; whoever returns hits asks again for those."""
+        mask = self._masks.get(allowed)
+        if mask is None:
+            mask = np.zeros(self.total, dtype=np.bool_)
+            for row in np.flatnonzero(self.alive).tolist():
+                mask[row] = allowed(self.tool_id(row))
+            self._masks[allowed] = mask
+        return mask
+
+
+def top_rows(scores: Numbers, rows: Rows, id_hash: Hashes, limit: int) -> Rows:
+    """The `limit` rows with the highest scores, best first. Ties go by the id's hash, wherever the rows lie."""
+    if len(rows) > limit:
+        edge = np.partition(scores, len(scores) - limit)[len(scores) - limit]
+        chosen = np.flatnonzero(scores >= edge)
+        rows, scores = rows[chosen], scores[chosen]
+    order = np.lexsort((id_hash[rows], -scores))[:limit]
+    return rows[order]

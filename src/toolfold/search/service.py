@@ -1,49 +1,92 @@
-"""Finding tools and categories for a request: the catalogue and the search index joined into what a model reads.
+"""Search over a catalogue: a request in, tools and categories out, as values that hold what one caller may see.
 
-The index follows the catalogue: before a search it is brought to the generation that is there, which costs next to
-nothing where nothing changed. Search runs in a thread, and loads its model with the first request.
+It joins the catalogue with the search index and ranks; `disclosure.render` turns its pages into what a model reads.
+Before a search the index is brought to the catalogue's generation, which costs next to nothing where nothing changed.
+Searching runs in a thread, and the model is loaded with the first request.
 """
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Sequence
-from copy import copy
+from collections.abc import Sequence
 from pathlib import Path as FilePath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
 
 from toolfold.catalogue.catalogue import Catalogue, resolve_node, tool_batches
 from toolfold.catalogue.cursor import Position, decode_cursor, encode_cursor
-from toolfold.disclosure.render import pointer_to, render_node, render_node_hit, render_pointer
 from toolfold.errors import BadCursor, NoMatchInCategory, ToolNotFound
 from toolfold.events import Events
+from toolfold.policy.view import CatalogueView
 from toolfold.storage.base import Snapshot, Store
 from toolfold.types import Hit, Node, NodeHit, Path, Tool
 
 if TYPE_CHECKING:
     from toolfold.search.index import SearchIndex
 
-SYNCED = "search"
-"""The namespace of the store that remembers what the index holds."""
-HELD = "generation"
 MAX_LIMIT = 50
-SUGGESTED = 3
-"""Categories named in a hint."""
-FITTING_NODES = 3
-"""Categories that a filtered listing shows, before its tools."""
-MAX_HITS = 200
-"""How deep a ranking goes."""
-MAX_ID = 200
-"""How much of an id that does not exist is looked at."""
+
+# Where the store remembers which generation the index holds.
+_NAMESPACE, _GENERATION = "search", "generation"
+_MAX_HITS = 200
+_MAX_SUGGESTIONS = 3
+# Categories that a filtered listing shows before its tools.
+_MAX_LISTED_NODES = 3
+# How much of an unknown id is read: it comes from a model and may be of any length.
+_MAX_ID_CHARS = 200
 
 
-Allowed = Callable[[str], bool]
-AllowedSource = Callable[[], Awaitable[Allowed]]
-"""Asked for the test of what may be seen, as it is now."""
+class _RankedTool(NamedTuple):
+    """A tool, and the probability that it fits the request."""
+
+    tool: Tool
+    confidence: float
 
 
-class ResolvedTool(Struct, frozen=True):
+class _RankedNode(NamedTuple):
+    """A category, and the probability that one of its tools fits the request."""
+
+    node: Node
+    confidence: float
+
+
+class _ToolPage(Struct, frozen=True, kw_only=True):
+    """Tools at or below `path`, the best first."""
+
+    path: Path
+    tools: tuple[_RankedTool, ...]
+    next_cursor: str | None = None
+
+    @property
+    def tool_ids(self) -> tuple[str, ...]:
+        return tuple(ranked.tool.tool_id for ranked in self.tools)
+
+    @property
+    def confidences(self) -> tuple[float, ...]:
+        return tuple(ranked.confidence for ranked in self.tools)
+
+
+class _ListPage(_ToolPage, frozen=True, kw_only=True):
+    """A listing that a query filters: the categories right below `path` that lead to `tools`, then the tools."""
+
+    nodes: tuple[Node, ...] = ()
+
+
+class _NodePage(Struct, frozen=True, kw_only=True):
+    """Categories, the best first."""
+
+    nodes: tuple[_RankedNode, ...]
+
+    @property
+    def paths(self) -> tuple[Path, ...]:
+        return tuple(ranked.node.path for ranked in self.nodes)
+
+    @property
+    def confidences(self) -> tuple[float, ...]:
+        return tuple(ranked.confidence for ranked in self.nodes)
+
+
+class _ResolvedNeed(Struct, frozen=True):
     """A request in plain words, resolved to one tool."""
 
     query: str
@@ -52,194 +95,176 @@ class ResolvedTool(Struct, frozen=True):
 
 
 class SearchService:
-    """Search over one catalogue. `folder` keeps the index."""
+    """Search over one catalogue. `folder` keeps the index; `learn` lets earlier choices count."""
 
     def __init__(
-        self, catalogue: Catalogue, store: Store, folder: FilePath, events: Events, *, learns: bool = False
+        self, catalogue: Catalogue, store: Store, folder: FilePath, events: Events, *, learn: bool = False
     ) -> None:
         self._catalogue = catalogue
         self._store = store
         self._folder = folder
         self._events = events
+        self._learn = learn
         self._index: SearchIndex | None = None
-        self._learns = learns
-        self._whole: SearchService | None = None
-        self._allowed: AllowedSource | None = None
-        self._held: int | None = None
-        self._syncing = asyncio.Lock()
-        self._opening = asyncio.Lock()
-
-    def limited(self, catalogue: Catalogue, allowed: "AllowedSource") -> "SearchService":
-        """The same search over what `allowed` lets through; the catalogue shows just that."""
-        seen = copy(self)
-        seen._whole, seen._catalogue, seen._allowed = self, catalogue, allowed  # noqa: SLF001 - a copy of itself
-        return seen
+        self._generation: int | None = None
+        self._sync_lock = asyncio.Lock()
+        self._open_lock = asyncio.Lock()
 
     async def learn(self, query: str, tool_id: str) -> bool:
-        """Notes that a tool was chosen for a request and worked. Does nothing where learning is off."""
-        index = await self._opened()
+        """Records that a tool was chosen for a request and worked. Does nothing where learning is off."""
+        index = await self._open()
         return await asyncio.to_thread(index.learn, query, tool_id)
 
-    async def _permitted(self) -> "Allowed | None":
-        return None if self._allowed is None else await self._allowed()
-
     async def sync(self) -> int:
-        """Brings the index to the catalogue as it is now, and tells how many texts had to be embedded."""
-        if self._whole is not None:
-            return await self._whole.sync()
-        async with self._syncing, self._catalogue.snapshot() as view:
-            index = await self._opened()
-            if self._held == view.generation or await self._is_whole(index, view):
-                self._held = view.generation
+        """Brings the index to the catalogue's generation and returns how many texts had to be embedded."""
+        async with self._sync_lock, self._catalogue.snapshot() as snapshot:
+            index = await self._open()
+            if self._generation == snapshot.generation or await self._matches(index, snapshot):
+                self._generation = snapshot.generation
                 return 0
-            tools = [tool async for batch in tool_batches(view) for tool in batch]
-            done = await asyncio.to_thread(index.sync, tools)
-            self._held = view.generation
-            await self._store.put(SYNCED, HELD, str(view.generation).encode())
-            if done.embedded:
-                self._events.emit("search.synced", embedded=done.embedded, tools=len(tools))
-            return done.embedded
+            tools = [tool async for batch in tool_batches(snapshot) for tool in batch]
+            report = await asyncio.to_thread(index.sync, tools)
+            self._generation = snapshot.generation
+            await self._store.put(_NAMESPACE, _GENERATION, str(snapshot.generation).encode())
+            if report.embedded:
+                self._events.emit("search.synced", embedded=report.embedded, tools=len(tools))
+            return report.embedded
 
     async def _is_current(self) -> bool:
-        """Whether the index can answer as it is."""
-        if self._whole is not None:
-            return await self._whole._is_current()  # noqa: SLF001 - the finder that this one is a copy of
-        if self._syncing.locked():
+        """Whether the index can answer without a sync."""
+        if self._sync_lock.locked():
             return False
-        async with self._catalogue.snapshot() as view:
-            return self._held == view.generation or await self._is_whole(await self._opened(), view)
+        async with self._catalogue.snapshot() as snapshot:
+            return self._generation == snapshot.generation or await self._matches(await self._open(), snapshot)
 
-    async def _is_whole(self, index: "SearchIndex", view: Snapshot) -> bool:
-        """Whether an earlier run left the index with just this generation: then no tool has to be read."""
-        held = await self._store.get(SYNCED, HELD)
-        tools = (await view.generations())[-1].tools
-        return held == str(view.generation).encode() and not index.damage and len(index) == tools
+    async def _matches(self, index: "SearchIndex", snapshot: Snapshot) -> bool:
+        """Whether an earlier process left the index at this generation: then no tool has to be read."""
+        stored = await self._store.get(_NAMESPACE, _GENERATION)
+        tools = (await snapshot.generations())[-1].tools
+        return stored == str(snapshot.generation).encode() and not index.damage and len(index) == tools
 
-    async def _opened(self) -> "SearchIndex":
-        if self._whole is not None:
-            return await self._whole._opened()  # noqa: SLF001 - the finder that this one is a copy of
+    async def _open(self) -> "SearchIndex":
         if self._index is None:
-            async with self._opening:
+            async with self._open_lock:
                 if self._index is None:
-                    from toolfold.search import open_index
+                    # Imported here: numpy and onnxruntime are not loaded by commands that only read the catalogue.
+                    from toolfold.search.index import SearchIndex
 
-                    self._index = await asyncio.to_thread(open_index, self._folder, learn=self._learns)
+                    self._index = await asyncio.to_thread(SearchIndex.open, self._folder, learn=self._learn)
         return self._index
 
-    async def hits(self, query: str, path: Path, *, tags: Sequence[str] = (), limit: int) -> list[Hit]:
-        """The raw hits with their reasons, best first."""
+    async def hits(
+        self, view: CatalogueView, query: str, path: Path, *, tags: Sequence[str] = (), limit: int
+    ) -> list[Hit]:
+        """The tools that `view` shows at or below a path, best first, each with its reasons."""
         await self.sync()
-        index = await self._opened()
-        allowed = await self._permitted()
+        index = await self._open()
+        allowed = await view.allowed()
         return await asyncio.to_thread(index.search, query, path=path, tags=tags, allowed=allowed, limit=limit)
 
-    async def in_category(self, query: str, path: Path, *, limit: int, cursor: str | None) -> dict[str, Any]:
-        """Ranked pointers inside a category and everything below it. Raises `NoMatchInCategory` where nothing fits."""
+    async def search_tools(
+        self, view: CatalogueView, query: str, path: Path, *, limit: int, cursor: str | None
+    ) -> _ToolPage:
+        """Tools inside a category and everything below it. Raises `NoMatchInCategory` where nothing fits."""
         limit = max(1, min(limit, MAX_LIMIT))
-        async with self._catalogue.snapshot() as view:
-            node = await resolve_node(view, path)
+        async with view.catalogue.snapshot() as snapshot:
+            node = await resolve_node(snapshot, path)
             place = node.path if node else ()
-            shown = _shown(cursor, place, (query,), view.generation)
-            hits = await self.hits(query, place, limit=shown + limit + 1)
-            if not shown and not _fits(hits):
-                raise await self._nothing_fits(query, place, view)
-            page = hits[shown : shown + limit]
-            more = len(hits) > shown + limit
-            tools = {tool.tool_id: tool for tool in await view.tools(ids=[hit.tool_id for hit in page])}
-        results = [
-            render_pointer(pointer_to(tools[hit.tool_id], confidence=hit.confidence))
-            for hit in page
-            if hit.tool_id in tools
-        ]
-        position = Position("rank", f"{shown + limit}", view.generation)
-        next_cursor = encode_cursor(place, (query,), position) if more else None
-        return {"category_path": list(place), "results": results, "next_cursor": next_cursor}
+            start = _offset(cursor, place, (query,), snapshot.generation)
+            hits = await self.hits(view, query, place, limit=start + limit + 1)
+            if not start and not _fits(hits):
+                raise await self._no_match(view, query, place, snapshot)
+            end = start + limit
+            return _ToolPage(
+                path=place,
+                tools=await _ranked_tools(snapshot, hits[start:end]),
+                next_cursor=_next_cursor(place, (query,), end, snapshot) if len(hits) > end else None,
+            )
 
-    async def listed(
-        self, query: str, path: Path, *, tags: Sequence[str], limit: int, cursor: str | None
-    ) -> dict[str, Any]:
+    async def list_matching(
+        self, view: CatalogueView, query: str, path: Path, *, tags: Sequence[str], limit: int, cursor: str | None
+    ) -> _ListPage:
         """What `list` shows with a query: categories below the path that fit, then the tools below it that do.
 
         Raises `NoMatchInCategory` where nothing fits.
         """
         limit = max(1, min(limit, MAX_LIMIT))
         question = (f"query:{query}", *(f"tag:{tag}" for tag in tags))
-        async with self._catalogue.snapshot() as view:
-            node = await resolve_node(view, path)
+        async with view.catalogue.snapshot() as snapshot:
+            node = await resolve_node(snapshot, path)
             place = node.path if node else ()
-            shown = _shown(cursor, place, question, view.generation)
-            hits = await self._fitting(query, place, tags, view)
+            start = _offset(cursor, place, question, snapshot.generation)
+            hits = await self._fitting_hits(view, query, place, tags, snapshot)
             if not hits:
-                raise await self._nothing_fits(query, place, view, tags)
-            nodes = [] if shown else await self._fitting_nodes(query, place, tags, view, min(FITTING_NODES, limit // 2))
-            end = shown + limit - len(nodes)
-            tools = {tool.tool_id: tool for tool in await view.tools(ids=[hit.tool_id for hit in hits[shown:end]])}
-        entries = [
-            render_pointer(pointer_to(tools[hit.tool_id], _place_below(tools[hit.tool_id], place), hit.confidence))
-            for hit in hits[shown:end]
-            if hit.tool_id in tools
-        ]
-        position = Position("rank", f"{end}", view.generation)
-        next_cursor = encode_cursor(place, question, position) if len(hits) > end else None
-        return {
-            "path": list(place),
-            "nodes": [render_node(one) for one in nodes],
-            "tools": entries,
-            "next_cursor": next_cursor,
-        }
+                raise await self._no_match(view, query, place, snapshot, tags)
+            room = min(_MAX_LISTED_NODES, limit // 2)
+            nodes = [] if start else await self._fitting_nodes(view, query, place, tags, snapshot, limit=room)
+            end = start + limit - len(nodes)
+            return _ListPage(
+                path=place,
+                nodes=tuple(nodes),
+                tools=await _ranked_tools(snapshot, hits[start:end]),
+                next_cursor=_next_cursor(place, question, end, snapshot) if len(hits) > end else None,
+            )
 
-    async def _fitting(self, query: str, path: Path, tags: Sequence[str], view: Snapshot) -> list[Hit]:
-        """The tools below a path that fit and carry all tags. They are judged beside everything below the path: among
-        the few that carry a tag nothing would stand out."""
-        hits = [hit for hit in await self.hits(query, path, limit=MAX_HITS) if _fits([hit])]
+    async def _fitting_hits(
+        self, view: CatalogueView, query: str, path: Path, tags: Sequence[str], snapshot: Snapshot
+    ) -> list[Hit]:
+        """The tools below a path that fit and carry all tags."""
+        hits = [hit for hit in await self.hits(view, query, path, limit=_MAX_HITS) if _fits([hit])]
         if not tags or not hits:
             return hits
-        tagged = set(await view.tool_ids_at(path, below=True, tags=tags))
-        found = [hit for hit in hits if hit.tool_id in tagged]
-        return found or [hit for hit in await self.hits(query, path, tags=tags, limit=MAX_HITS) if _fits([hit])]
+        # Judged beside everything below the path first: among the few that carry a tag nothing would stand out.
+        tagged = set(await snapshot.tool_ids_at(path, below=True, tags=tags))
+        matches = [hit for hit in hits if hit.tool_id in tagged]
+        return matches or [
+            hit for hit in await self.hits(view, query, path, tags=tags, limit=_MAX_HITS) if _fits([hit])
+        ]
 
     async def _fitting_nodes(
-        self, query: str, path: Path, tags: Sequence[str], view: Snapshot, limit: int
+        self, view: CatalogueView, query: str, path: Path, tags: Sequence[str], snapshot: Snapshot, *, limit: int
     ) -> list[Node]:
         """The categories right below a path through which the tools that fit are reached."""
-        found = await self._node_hits(query, path, view, limit=MAX_LIMIT)
-        ranked = [hit.path for hit in found if _fits([hit]) and len(hit.path) == len(path) + 1]
-        children = {node.path: node for node in await view.children(path, tags=tags)}
-        return [children[one] for one in ranked if one in children and children[one].rank <= 0][:limit]
+        hits = await self._node_hits(view, query, path, snapshot, limit=MAX_LIMIT)
+        ranked = [hit.path for hit in hits if _fits([hit]) and len(hit.path) == len(path) + 1]
+        children = {node.path: node for node in await snapshot.children(path, tags=tags)}
+        return [children[child] for child in ranked if child in children and children[child].rank <= 0][:limit]
 
-    async def ids_like(self, text: str) -> list[str]:
-        """The ids of tools that fit the words of an id that does not exist. None where the index would have to be
-        brought up to date for it: an error is not worth the wait."""
-        words = re.sub(r"[\W_]+", " ", text[:MAX_ID]).strip()
+    async def similar_ids(self, view: CatalogueView, text: str) -> list[str]:
+        """The ids of tools that fit the words of an unknown id.
+
+        None where the index would have to be synced for it: an error is not worth the wait.
+        """
+        words = re.sub(r"[\W_]+", " ", text[:_MAX_ID_CHARS]).strip()
         if not words or not await self._is_current():
             return []
-        return [hit.tool_id for hit in await self.hits(words, (), limit=SUGGESTED) if _fits([hit])]
+        return [hit.tool_id for hit in await self.hits(view, words, (), limit=_MAX_SUGGESTIONS) if _fits([hit])]
 
-    async def nodes(self, query: str, *, limit: int) -> dict[str, Any]:
+    async def search_nodes(self, view: CatalogueView, query: str, *, limit: int) -> _NodePage:
         """Ranked categories. Raises `NoMatchInCategory` where nothing in the whole catalogue fits."""
-        async with self._catalogue.snapshot() as view:
-            found = await self._node_hits(query, (), view, limit=MAX_LIMIT)
-            if not _fits(found):
-                raise await self._nothing_fits(query, (), view)
-            views = {node.path[0] for node in await view.children(()) if node.rank > 0}
-            said = query.casefold()
+        async with view.catalogue.snapshot() as snapshot:
+            hits = await self._node_hits(view, query, (), snapshot, limit=MAX_LIMIT)
+            if not _fits(hits):
+                raise await self._no_match(view, query, (), snapshot)
+            second_views = {node.path[0] for node in await snapshot.children(()) if node.rank > 0}
+            request = query.casefold()
             # A second view shows the same tools once more: only what the request names in it is news.
-            chosen = [hit for hit in found if hit.path[0] not in views or hit.path[-1].casefold() in said]
-            entries = []
-            for hit in (chosen or found)[: max(1, min(limit, MAX_LIMIT))]:
-                node = await view.node(hit.path)
+            primary = [hit for hit in hits if hit.path[0] not in second_views or hit.path[-1].casefold() in request]
+            ranked = []
+            for hit in (primary or hits)[: max(1, min(limit, MAX_LIMIT))]:
+                node = await snapshot.node(hit.path)
                 if node is not None:
-                    entries.append(render_node_hit(node, hit.confidence))
-        return {"results": entries}
+                    ranked.append(_RankedNode(node, hit.confidence))
+        return _NodePage(nodes=tuple(ranked))
 
-    async def resolve(self, query: str, *, server: str | None = None) -> ResolvedTool:
+    async def resolve(self, view: CatalogueView, query: str, *, server: str | None = None) -> _ResolvedNeed:
         """The one tool for a need in plain words. Raises `ToolNotFound`, with `query` and the nearest candidates."""
-        async with self._catalogue.snapshot() as view:
+        async with view.catalogue.snapshot() as snapshot:
             await self.sync()
-            index = await self._opened()
-            ids = None if server is None else [tool.tool_id for tool in await view.tools(server=server)]
-            allowed = await self._permitted()
-            hits = await asyncio.to_thread(index.search, query, ids=ids, allowed=allowed, limit=SUGGESTED)
+            index = await self._open()
+            ids = None if server is None else [tool.tool_id for tool in await snapshot.tools(server=server)]
+            allowed = await view.allowed()
+            hits = await asyncio.to_thread(index.search, query, ids=ids, allowed=allowed, limit=_MAX_SUGGESTIONS)
             if not _fits(hits):
                 raise ToolNotFound(
                     f"no tool fits {query!r}",
@@ -247,31 +272,33 @@ class SearchService:
                     hints=[hit.tool_id for hit in hits],
                     next_action="say it in other words, or name one of the tools in hints if it is meant",
                 )
-            tool = await view.tool(hits[0].tool_id)
+            tool = await snapshot.tool(hits[0].tool_id)
             if tool is None:
                 raise BadCursor("the catalogue changed while it was searched", next_action="try again")
-            return ResolvedTool(query, tool, hits[0].confidence)
+            return _ResolvedNeed(query, tool, hits[0].confidence)
 
-    async def _node_hits(self, query: str, path: Path, view: Snapshot, *, limit: int) -> list[NodeHit]:
+    async def _node_hits(
+        self, view: CatalogueView, query: str, path: Path, snapshot: Snapshot, *, limit: int
+    ) -> list[NodeHit]:
         await self.sync()
-        index = await self._opened()
-        summaries = {node.path: node.summary for node in await view.nodes()}
-        found: list[NodeHit] = await asyncio.to_thread(
+        index = await self._open()
+        summaries = {node.path: node.summary for node in await snapshot.nodes()}
+        hits: list[NodeHit] = await asyncio.to_thread(
             index.search_nodes,
             query,
             path=path,
             own_text=lambda node: summaries.get(node, ""),
-            allowed=await self._permitted(),
+            allowed=await view.allowed(),
             limit=limit,
         )
-        return found if self._allowed is None else [hit for hit in found if hit.path in summaries]
+        return hits if view.unrestricted else [hit for hit in hits if hit.path in summaries]
 
-    async def _nothing_fits(
-        self, query: str, path: Path, view: Snapshot, tags: Sequence[str] = ()
+    async def _no_match(
+        self, view: CatalogueView, query: str, path: Path, snapshot: Snapshot, tags: Sequence[str] = ()
     ) -> NoMatchInCategory:
         """What to say instead of a poor tool: categories elsewhere that do match, where there are any."""
-        elsewhere = [] if not path else await self._node_hits(query, (), view, limit=20)
-        fitting = [hit for hit in elsewhere if _fits([hit]) and hit.path[: len(path)] != path][:SUGGESTED]
+        elsewhere = [] if not path else await self._node_hits(view, query, (), snapshot, limit=20)
+        fitting = [hit for hit in elsewhere if _fits([hit]) and hit.path[: len(path)] != path][:_MAX_SUGGESTIONS]
         where = f" in {list(path)}" if path else ""
         where += f" with the tags {[tag[:50] for tag in tags[:10]]}" if tags else ""
         if fitting:
@@ -283,9 +310,9 @@ class SearchService:
         )
 
 
-def _place_below(tool: Tool, path: Path) -> Path | None:
-    """Where a tool stands at or below a path."""
-    return next((one for one in tool.paths if one[: len(path)] == path), None)
+async def _ranked_tools(snapshot: Snapshot, hits: Sequence[Hit]) -> tuple[_RankedTool, ...]:
+    tools = {tool.tool_id: tool for tool in await snapshot.tools(ids=[hit.tool_id for hit in hits])}
+    return tuple(_RankedTool(tools[hit.tool_id], hit.confidence) for hit in hits if hit.tool_id in tools)
 
 
 def _fits(hits: Sequence[Hit] | Sequence[NodeHit]) -> bool:
@@ -294,7 +321,11 @@ def _fits(hits: Sequence[Hit] | Sequence[NodeHit]) -> bool:
     return fits(hits)
 
 
-def _shown(cursor: str | None, path: Path, question: Sequence[str], generation: int) -> int:
+def _next_cursor(path: Path, question: Sequence[str], end: int, snapshot: Snapshot) -> str:
+    return encode_cursor(path, question, Position("rank", f"{end}", snapshot.generation))
+
+
+def _offset(cursor: str | None, path: Path, question: Sequence[str], generation: int) -> int:
     """How many hits earlier pages showed. A ranking belongs to one generation of the catalogue."""
     if not cursor:
         return 0

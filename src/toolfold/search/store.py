@@ -18,11 +18,10 @@ from msgspec import Struct
 
 from toolfold.errors import StoreDamaged
 from toolfold.search.arrays import Columns, Rows, read_arrays, replace_file, verify_arrays, write_arrays
-from toolfold.search.segment import Segment
-from toolfold.search.snapshot import IndexSnapshot
+from toolfold.search.segment import IndexSnapshot, Segment
 
+# Goes up with every change of what is stored or how words are cut: an index of another format is built anew.
 FORMAT = 1
-"""Goes up with every change of what is stored or how words are cut: an index of another format is built anew."""
 TABLE = "contents"
 MAX_SEGMENTS = 6
 
@@ -42,28 +41,28 @@ class _Table(Struct, frozen=True):
 
 
 class IndexStore:
-    """One folder. `view` and `spare` are what the last `load` or `save` found."""
+    """One folder. `snapshot` and `spare` are what the last `load` or `save` read."""
 
     def __init__(self, folder: Path | None, encoder: str) -> None:
         self.folder = folder
         self._encoder = encoder
-        self._seen: tuple[int, int, int] | None = None
+        self._loaded_stamp: tuple[int, int, int] | None = None
         self._next = 1
-        self.view = IndexSnapshot([], [])
-        self.dead: list[Rows] = []
+        self.snapshot = IndexSnapshot([], [])
         self.spare: Columns | None = None
         self._spare_file = ""
+        # Why the index on disk could not be used, if so; it is empty then, and the next update builds it anew.
         self.damage = ""
-        """Why the index on disk could not be used, if so; it is empty then, and the next update builds it anew."""
 
     def changed(self) -> bool:
         """Whether somebody replaced the table since it was last read."""
-        return self.folder is not None and self._stamp() != self._seen
+        return self.folder is not None and self._stamp() != self._loaded_stamp
 
     def load(self) -> None:
-        """Reads the table and maps its files. What cannot be used leaves an empty view and a reason in `damage`."""
+        """Reads the table and maps its files. What cannot be used leaves an empty snapshot and a reason in `damage`."""
         if self.folder is None:
             return
+        # Another process may replace the table between reading it and mapping its files; a few tries are enough.
         for _ in range(8):
             stamp = self._stamp()
             try:
@@ -74,7 +73,7 @@ class IndexStore:
                 self._forget("a file that the table names is gone" if stamp else "")
             except StoreDamaged as error:
                 self._forget(error.message)
-            self._seen = stamp
+            self._loaded_stamp = stamp
             return
 
     def _stamp(self) -> tuple[int, int, int] | None:
@@ -95,25 +94,25 @@ class IndexStore:
         dead = [np.array(part.dead, dtype=np.int64) for part in table.parts]
         self.spare = read_arrays(self.folder / table.spare) if table.spare else None
         self._spare_file = table.spare
-        self.view, self.dead = IndexSnapshot(segments, dead), dead
+        self.snapshot = IndexSnapshot(segments, dead)
         self._next = table.next
         self.damage = ""
 
     def _forget(self, reason: str) -> None:
-        self.view, self.dead, self.spare, self._spare_file = IndexSnapshot([], []), [], None, ""
+        self.snapshot, self.spare, self._spare_file = IndexSnapshot([], []), None, ""
         self.damage = reason
 
     def add(self, arrays: Columns) -> Segment:
         """A new segment, on disk and mapped; nobody sees it before `save`."""
         name = self._new_name("rows")
-        return Segment(name, self._kept(name, arrays))
+        return Segment(name, self._written(name, arrays))
 
     def _new_name(self, kind: str) -> str:
         """Never used before, even by a state that was lost: whoever has an old file open must not meet a new one."""
         self._next += 1
         return f"{kind}-{self._next - 1:08d}-{os.urandom(4).hex()}"
 
-    def _kept(self, name: str, arrays: Columns) -> Columns:
+    def _written(self, name: str, arrays: Columns) -> Columns:
         if self.folder is None:
             return dict(arrays)
         write_arrays(self.folder / name, arrays)
@@ -124,18 +123,19 @@ class IndexStore:
             self.spare, self._spare_file = None, ""
             return
         self._spare_file = self._new_name("spare")
-        self.spare = self._kept(self._spare_file, arrays)
+        self.spare = self._written(self._spare_file, arrays)
 
     def save(self, segments: Sequence[Segment], dead: Sequence[Rows]) -> None:
         """Makes the given state the one that everybody sees, and removes the files it no longer names."""
-        self.view, self.dead = IndexSnapshot(segments, dead), list(dead)
+        self.snapshot = IndexSnapshot(segments, dead)
         self.damage = ""
         if self.folder is None:
             return
         parts = [_Part(segment.name, rows.tolist()) for segment, rows in zip(segments, dead, strict=True)]
         table = _Table(FORMAT, self._encoder, self._next, parts, self._spare_file)
         _write_table(self.folder / TABLE, table)
-        self._seen = self._stamp()
+        self._loaded_stamp = self._stamp()
+        # After the table: a crash before this leaves files that nobody names, and the next save removes them.
         named = {part.file for part in parts} | {self._spare_file}
         for file in self.folder.iterdir():
             if file.name.startswith(("rows-", "spare-", ".new-")) and file.name not in named:
@@ -144,7 +144,7 @@ class IndexStore:
     def verify(self) -> None:
         """Reads every file in full. Raises `StoreDamaged`."""
         if self.folder is not None:
-            for segment in self.view.segments:
+            for segment in self.snapshot.segments:
                 verify_arrays(self.folder / segment.name)
 
     @contextlib.contextmanager
@@ -156,6 +156,7 @@ class IndexStore:
         self.folder.mkdir(parents=True, exist_ok=True)
         handle = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
+            # A lock of the system ends with its process, however that ends: no stale lock has to be broken.
             fcntl.flock(handle, fcntl.LOCK_EX)
             if self.changed():
                 self.load()

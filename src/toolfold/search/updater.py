@@ -1,23 +1,35 @@
-"""Brings the index up to date: only what changed is read, and only texts that are new are embedded.
+"""The writing side of the index: only what changed is read, and only texts that are new are embedded.
 
-Works on a `Store` whose lock is held. Tells what it did. Segments are joined here when there are too many of them or
-when too many of their rows are dead.
+Works on an `IndexStore` whose lock is held. New tools become a new segment, a set of plain arrays; segments are joined
+when there are too many of them or too many of their rows are dead. What is written is read by `segment.py`.
 """
 
+import hashlib
 from collections.abc import Iterable, Sequence
 
+import msgspec
 import numpy as np
 from msgspec import Struct
+from numpy.typing import NDArray
 
-from toolfold.search.arrays import Columns, Floats, Rows, Small
-from toolfold.search.document import Document, tool_text
+from toolfold.search.arrays import Columns, Floats, Hashes, Rows, Small
+from toolfold.search.document import Document, tool_text, weighted_terms
 from toolfold.search.encoder import Encoder
-from toolfold.search.segment import Segment, SegmentRow, build_segment, content_key, digest, merge_segments, quantise
-from toolfold.search.snapshot import IndexSnapshot
+from toolfold.search.segment import UNIT, IndexSnapshot, Segment, document_scopes, hash64, quantise, sign_bits
 from toolfold.search.store import MAX_SEGMENTS, IndexStore
 
-MAX_SPARE = 20_000
-DEAD_SHARE = 0.25
+_MAX_SPARE = 20_000
+_MAX_DEAD_SHARE = 0.25
+_MAX_UNITS = 65_535
+_NO_ROWS: Rows = np.zeros(0, dtype=np.int64)
+
+
+class _Row(Struct, frozen=True):
+    """One tool on its way into a segment, with its content key and its text key."""
+
+    tool: Document
+    content: bytes
+    text: bytes
 
 
 class UpdateReport(Struct, frozen=True, kw_only=True):
@@ -34,53 +46,36 @@ def update_index(
     store: IndexStore, encoder: Encoder, tools: Iterable[Document], removed: Iterable[str], *, only: bool
 ) -> UpdateReport:
     """Puts tools in, takes ids out. `only`: whatever is not among the tools goes too."""
-    view = store.view
+    snapshot = store.snapshot
     wanted = {tool.tool_id: tool for tool in tools}
-    known = _live_rows(view)
-    new, gone = _compare(view, known, wanted)
-    leaving = set(known) - set(wanted) if only else {tool_id for tool_id in removed if tool_id not in wanted}
-    gone.extend(known[tool_id] for tool_id in leaving if tool_id in known)
+    current = {snapshot.tool_id(row): row for row in np.flatnonzero(snapshot.alive).tolist()}
+    new, gone = _compare(snapshot, current, wanted)
+    leaving = (current.keys() if only else set(removed) & current.keys()) - wanted.keys()
+    gone.extend(current[tool_id] for tool_id in leaving)
     if not new and not gone:
         return UpdateReport(unchanged=len(wanted))
-    rows = [
-        SegmentRow(tool, content, digest(f"{encoder.record.key}\x00{tool_text(tool)}", 16)) for tool, content in new
-    ]
-    vectors, scales, embedded = _vectors(store, encoder, rows)
-    dead = np.zeros(view.total, dtype=np.bool_)
-    dead[np.array(gone, dtype=np.int64)] = True
-    dead |= ~view.alive
-    masks = [dead[base : base + part.count] for base, part in zip(view.bases, view.segments, strict=False)]
-    segments = list(view.segments)
-    if rows:
-        segments.append(store.add(build_segment(rows, vectors, scales)))
-        masks.append(np.zeros(len(rows), dtype=np.bool_))
-    _tidy(store, segments, [np.flatnonzero(mask) for mask in masks])
-    added = sum(1 for tool, _ in new if tool.tool_id not in known)
+    embedded = _write(store, encoder, new, gone)
+    changed = sum(1 for tool, _ in new if tool.tool_id in current)
     return UpdateReport(
-        added=added,
-        changed=len(new) - added,
-        removed=len(gone) - (len(new) - added),
+        added=len(new) - changed,
+        changed=changed,
+        removed=len(gone) - changed,
         unchanged=len(wanted) - len(new),
         embedded=embedded,
     )
 
 
-def _live_rows(view: IndexSnapshot) -> dict[str, int]:
-    """Every living tool with its row."""
-    return {view.tool_id(row): row for row in np.flatnonzero(view.alive).tolist()}
-
-
 def _compare(
-    view: IndexSnapshot, known: dict[str, int], wanted: dict[str, Document]
+    snapshot: IndexSnapshot, current: dict[str, int], wanted: dict[str, Document]
 ) -> tuple[list[tuple[Document, bytes]], list[int]]:
     """Tools that are new or changed, with their content keys, and the rows they replace."""
     new: list[tuple[Document, bytes]] = []
     gone: list[int] = []
     for tool_id in sorted(wanted):
-        content = content_key(wanted[tool_id])
-        row = known.get(tool_id)
+        content = _content_key(wanted[tool_id])
+        row = current.get(tool_id)
         if row is not None:
-            segment, local = view.place(row)
+            segment, local = snapshot.place(row)
             if segment.arrays["content"][local].tobytes() == content:
                 continue
             gone.append(row)
@@ -88,66 +83,185 @@ def _compare(
     return new, gone
 
 
-def _vectors(store: IndexStore, encoder: Encoder, rows: Sequence[SegmentRow]) -> tuple[Small, Floats, int]:
-    """The vectors of the rows: from what is stored where the text is known, else from the encoder."""
+def _write(store: IndexStore, encoder: Encoder, new: Sequence[tuple[Document, bytes]], gone: Sequence[int]) -> int:
+    """Saves the new tools as a segment and marks the rows that are gone; returns how many texts were embedded."""
+    snapshot = store.snapshot
+    rows = [_Row(tool, content, _text_key(encoder.record.key, tool_text(tool))) for tool, content in new]
+    vectors, scales, embedded = _vectors(store, encoder, rows)
+    dead = ~snapshot.alive
+    dead[np.array(gone, dtype=np.int64)] = True
+    segments = list(snapshot.segments)
+    dead_rows = [np.flatnonzero(dead[base : base + part.count]) for base, part in snapshot.parts()]
+    if rows:
+        segments.append(store.add(_build_segment(rows, vectors, scales)))
+        dead_rows.append(_NO_ROWS)
+    _compact(store, segments, dead_rows)
+    return embedded
+
+
+def _vectors(store: IndexStore, encoder: Encoder, rows: Sequence[_Row]) -> tuple[Small, Floats, int]:
+    """The vectors of the rows: from what is stored where the text is current, else from the encoder."""
     vectors = np.zeros((len(rows), encoder.dims), dtype=np.int8)
     scales = np.ones(len(rows), dtype=np.float32)
     places: dict[bytes, list[int]] = {}
     for at, row in enumerate(rows):
         places.setdefault(row.text, []).append(at)
-    for arrays in [*(segment.arrays for segment in store.view.segments), *([store.spare] if store.spare else [])]:
+    for arrays in [*(segment.arrays for segment in store.snapshot.segments), *([store.spare] if store.spare else [])]:
         for stored, key in _present(arrays, places):
             vectors[places[key]] = arrays["vector"][stored]
             scales[places[key]] = arrays["scale"][stored]
             del places[key]
     if places:
-        texts = [tool_text(rows[wanting[0]].tool) for wanting in places.values()]
+        texts = [tool_text(rows[positions[0]].tool) for positions in places.values()]
         fresh, fresh_scales = quantise(encoder.tools(texts))
-        for number, wanting in enumerate(places.values()):
-            vectors[wanting], scales[wanting] = fresh[number], fresh_scales[number]
+        for number, positions in enumerate(places.values()):
+            vectors[positions], scales[positions] = fresh[number], fresh_scales[number]
     return vectors, scales, len(places)
 
 
 def _present(arrays: Columns, places: dict[bytes, list[int]]) -> list[tuple[int, bytes]]:
+    """The rows whose text is among `places`, with its key."""
     if not places:
         return []
+    # The first half of the keys thins the rows in one pass; whole keys are then compared one by one.
     keys = np.frombuffer(b"".join(places), dtype=np.uint64)[::2]
-    found: dict[bytes, int] = {}
+    rows: dict[bytes, int] = {}
     for row in np.flatnonzero(np.isin(arrays["text"][:, 0], keys)).tolist():
         key = arrays["text"][row].tobytes()
         if key in places:
-            found.setdefault(key, row)
-    return [(row, key) for key, row in found.items()]
+            rows.setdefault(key, row)
+    return [(row, key) for key, row in rows.items()]
 
 
-def _tidy(store: IndexStore, segments: list[Segment], dead: list[Rows]) -> None:
+def _compact(store: IndexStore, segments: list[Segment], dead: list[Rows]) -> None:
     """Saves; first joins the small segments, or all of them, when there are too many or too many rows are dead."""
-    lives = [segment.count - len(rows) for segment, rows in zip(segments, dead, strict=True)]
-    lost = sum(len(rows) for rows in dead)
-    chosen: list[int] = []
-    if lost > DEAD_SHARE * sum(lives):
-        chosen = list(range(len(segments)))
-    elif len(segments) > MAX_SEGMENTS:
-        largest = max(range(len(segments)), key=lambda at: lives[at])
-        rest = [at for at in range(len(segments)) if at != largest]
-        chosen = rest if 2 * sum(lives[at] for at in rest) < lives[largest] else list(range(len(segments)))
-    if chosen:
-        parts = []
-        for at in chosen:
-            kept = np.setdiff1d(np.arange(segments[at].count), dead[at])
-            parts.append((segments[at], kept))
-        _spare(store, [(segments[at], dead[at]) for at in chosen])
-        rest = [at for at in range(len(segments)) if at not in chosen]
-        joined = [store.add(merge_segments(parts))] if sum(len(rows) for _, rows in parts) else []
-        segments, dead = [segments[at] for at in rest] + joined, [dead[at] for at in rest]
-        dead += [np.zeros(0, dtype=np.int64)] * len(joined)
+    live = [segment.count - len(rows) for segment, rows in zip(segments, dead, strict=True)]
+    joining = _segments_to_join(live, sum(map(len, dead)))
+    if joining:
+        joined = _join(store, [(segments[at], dead[at]) for at in joining])
+        rest = [at for at in range(len(segments)) if at not in joining]
+        segments = [*(segments[at] for at in rest), *joined]
+        dead = [*(dead[at] for at in rest), *(_NO_ROWS for _ in joined)]
     store.save(segments, dead)
 
 
-def _spare(store: IndexStore, parts: Sequence[tuple[Segment, Rows]]) -> None:
-    """Keeps the vectors of rows that are dropped for good, the newest of them."""
-    sources = [({name: segment.arrays[name][rows] for name in ("text", "vector", "scale")}) for segment, rows in parts]
+def _join(store: IndexStore, parts: Sequence[tuple[Segment, Rows]]) -> list[Segment]:
+    """The living rows of several segments, given with their dead ones, as one segment; none where all are dead."""
+    _save_spare(store, parts)
+    living = [(segment, np.setdiff1d(np.arange(segment.count), dead)) for segment, dead in parts]
+    return [store.add(_merge_segments(living))] if any(len(rows) for _, rows in living) else []
+
+
+def _segments_to_join(live: list[int], dead: int) -> list[int]:
+    everything = list(range(len(live)))
+    if dead > _MAX_DEAD_SHARE * sum(live):
+        return everything
+    if len(live) <= MAX_SEGMENTS:
+        return []
+    largest = max(everything, key=lambda at: live[at])
+    # The largest is left alone while it dwarfs the others: copying it is most of the cost.
+    return [at for at in everything if at != largest] if 2 * (sum(live) - live[largest]) < live[largest] else everything
+
+
+def _save_spare(store: IndexStore, parts: Sequence[tuple[Segment, Rows]]) -> None:
+    """Keeps the newest vectors of rows that are dropped for good: a tool that comes back is not embedded again."""
+    sources = [{name: segment.arrays[name][rows] for name in ("text", "vector", "scale")} for segment, rows in parts]
     if store.spare is not None:
         sources.append(store.spare)
-    merged = {name: np.concatenate([source[name] for source in sources])[:MAX_SPARE] for name in sources[0]}
+    merged = {name: np.concatenate([source[name] for source in sources])[:_MAX_SPARE] for name in sources[0]}
     store.set_spare(merged if len(merged["text"]) else None)
+
+
+def _content_key(tool: Document) -> bytes:
+    """Changes with anything that is stored of the tool."""
+    return hashlib.blake2b(msgspec.msgpack.encode(tool), digest_size=16).digest()
+
+
+def _text_key(encoder: str, text: str) -> bytes:
+    """Changes with the text the encoder reads, or with the encoder."""
+    return hashlib.blake2b(f"{encoder}\x00{text}".encode("utf-8", "surrogatepass"), digest_size=16).digest()
+
+
+def _build_segment(rows: Sequence[_Row], vectors: Small, scales: Floats) -> Columns:
+    """All arrays of a segment. Vectors come in the order of the rows."""
+    ids = [row.tool.tool_id.encode("utf-8", "surrogatepass") for row in rows]
+    places = [msgspec.msgpack.encode(row.tool.paths) for row in rows]
+    scopes = sorted({(hash64(scope), at) for at, row in enumerate(rows) for scope in document_scopes(row.tool)})
+    return {
+        "id_hash": np.fromiter((hash64(row.tool.tool_id) for row in rows), dtype=np.uint64, count=len(rows)),
+        "content": _keys([row.content for row in rows]),
+        "text": _keys([row.text for row in rows]),
+        "scope": np.array([scope for scope, _ in scopes], dtype=np.uint64),
+        "scope_row": np.array([at for _, at in scopes], dtype=np.uint32),
+        "vector": vectors,
+        "scale": scales,
+        "sign": sign_bits(vectors),
+        **_blob("id", ids),
+        **_blob("place", places),
+        **_postings(rows),
+    }
+
+
+def _keys(keys: Sequence[bytes]) -> Hashes:
+    return np.frombuffer(b"".join(keys), dtype=np.uint64).reshape(len(keys), 2)
+
+
+def _blob(name: str, pieces: Sequence[bytes]) -> Columns:
+    start = np.zeros(len(pieces) + 1, dtype=np.uint64)
+    start[1:] = np.cumsum([len(piece) for piece in pieces], dtype=np.uint64)
+    return {f"{name}_start": start, f"{name}_bytes": np.frombuffer(b"".join(pieces), dtype=np.uint8)}
+
+
+def _postings(rows: Sequence[_Row]) -> Columns:
+    numbers: dict[str, int] = {}
+    term: list[int] = []
+    row_of: list[int] = []
+    weight: list[float] = []
+    length = np.zeros(len(rows), dtype=np.float32)
+    for at, row in enumerate(rows):
+        counts = weighted_terms(row.tool)
+        length[at] = round(sum(counts.values()), 3)
+        for word, count in counts.items():
+            term.append(numbers.setdefault(word, len(numbers)))
+            row_of.append(at)
+            weight.append(count)
+    keys = np.fromiter((hash64(word) for word in numbers), dtype=np.uint64, count=len(numbers))
+    units = np.minimum(np.rint(np.array(weight, dtype=np.float64) / UNIT), _MAX_UNITS).astype(np.uint16)
+    hashes = keys[np.array(term, dtype=np.int64)] if term else keys
+    return {"length": length, **_sorted_postings(hashes, np.array(row_of, dtype=np.uint32), units)}
+
+
+def _sorted_postings(term: Hashes, row: NDArray[np.uint32], weight: NDArray[np.uint16]) -> Columns:
+    order = np.lexsort((row, term))
+    # Sorted by hash, so that a lookup is a binary search in the mapped file.
+    terms, first = np.unique(term[order], return_index=True)
+    start = np.append(first, len(term)).astype(np.uint64)
+    return {"term": terms, "term_start": start, "post_row": row[order], "post_weight": weight[order]}
+
+
+def _merge_segments(parts: Sequence[tuple[Segment, Rows]]) -> Columns:
+    """The given rows of several segments as one."""
+    plain = ("id_hash", "content", "text", "length", "vector", "scale")
+    arrays: Columns = {name: np.concatenate([segment.arrays[name][rows] for segment, rows in parts]) for name in plain}
+    arrays["sign"] = sign_bits(arrays["vector"])
+    arrays.update(_blob("id", [segment.piece("id", row) for segment, rows in parts for row in rows.tolist()]))
+    arrays.update(_blob("place", [segment.piece("place", row) for segment, rows in parts for row in rows.tolist()]))
+    term, post_row, weight, scope, scope_row = [], [], [], [], []
+    base = 0
+    for segment, rows in parts:
+        moved = np.full(segment.count, -1, dtype=np.int64)
+        moved[rows] = np.arange(base, base + len(rows))
+        base += len(rows)
+        terms = np.repeat(segment.arrays["term"], segment.holders())
+        to = moved[segment.arrays["post_row"]]
+        # Postings move by their hashes: no text is read again.
+        term.append(terms[to >= 0])
+        post_row.append(to[to >= 0].astype(np.uint32))
+        weight.append(segment.arrays["post_weight"][to >= 0])
+        to = moved[segment.arrays["scope_row"]]
+        scope.append(segment.arrays["scope"][to >= 0])
+        scope_row.append(to[to >= 0].astype(np.uint32))
+    arrays.update(_sorted_postings(np.concatenate(term), np.concatenate(post_row), np.concatenate(weight)))
+    scopes, scope_rows = np.concatenate(scope), np.concatenate(scope_row)
+    order = np.lexsort((scope_rows, scopes))
+    return {**arrays, "scope": scopes[order], "scope_row": scope_rows[order]}

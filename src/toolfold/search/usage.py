@@ -10,49 +10,49 @@ import numpy as np
 
 from toolfold.errors import StoreDamaged
 from toolfold.search.arrays import Columns, Floats, read_arrays, write_arrays
-from toolfold.search.encoder import EncoderInfo
+from toolfold.search.encoder import EncoderRecord
 from toolfold.search.segment import hash64, quantise
 
 MAX_CHOICES = 4096
-ALIKE = 0.5
-"""Requests less near than this have nothing to do with each other."""
+# Requests less near than this have nothing to do with each other.
+_MIN_SIMILARITY = 0.5
+# Standard deviations that a tool gains when the very same request was made before.
 LIFT = 3.0
-"""Standard deviations that a tool gains when the very same request was made before."""
 
 
 class Usage:
     """The choices of one folder, made with one encoder: another's vectors mean something else. `None`: in memory."""
 
-    def __init__(self, folder: Path | None, encoder: EncoderInfo) -> None:
+    def __init__(self, folder: Path | None, encoder: EncoderRecord) -> None:
         self._file = folder / f"usage-{hash64(encoder.key):016x}" if folder is not None else None
         self._dims = encoder.dims
-        self._kept: Columns = self._read()
+        self._choices: Columns = self._read()
 
     def __len__(self) -> int:
-        return len(self._kept["tool"])
+        return len(self._choices["tool"])
 
-    def learn(self, asked: Floats, tool_id: str) -> None:
-        """Notes that the tool served the request whose vector this is."""
-        vector, scale = quantise(asked.reshape(1, -1))
+    def learn(self, request: Floats, tool_id: str) -> None:
+        """Records that the tool served the request whose vector this is."""
+        vector, scale = quantise(request.reshape(1, -1))
         new = {"vector": vector, "scale": scale, "tool": np.array([hash64(tool_id)], dtype=np.uint64)}
-        self._kept = {name: np.concatenate([self._kept[name], new[name]])[-MAX_CHOICES:] for name in new}
+        self._choices = {name: np.concatenate([self._choices[name], new[name]])[-MAX_CHOICES:] for name in new}
         if self._file is not None:
             self._file.parent.mkdir(parents=True, exist_ok=True)
-            write_arrays(self._file, self._kept)
+            write_arrays(self._file, self._choices)
 
-    def lifts(self, asked: Floats) -> dict[int, float]:
+    def lifts(self, request: Floats) -> dict[int, float]:
         """For a request, the hashes of tools chosen for requests like it, and what each gains."""
         if not len(self):
             return {}
-        numbers, scale = quantise(asked.reshape(1, -1))
-        products = np.einsum("rd,d->r", self._kept["vector"].astype(np.float32), numbers[0].astype(np.float32))
-        near = products.astype(np.float64) * self._kept["scale"] * float(scale[0])
-        found: dict[int, float] = {}
-        for at in np.flatnonzero(near > ALIKE).tolist():
-            gain = LIFT * (min(float(near[at]), 1.0) - ALIKE) / (1 - ALIKE)
-            tool = int(self._kept["tool"][at])
-            found[tool] = max(found.get(tool, 0.0), gain)
-        return found
+        numbers, scale = quantise(request.reshape(1, -1))
+        products = np.einsum("rd,d->r", self._choices["vector"].astype(np.float32), numbers[0].astype(np.float32))
+        near = products.astype(np.float64) * self._choices["scale"] * float(scale[0])
+        lifts: dict[int, float] = {}
+        for at in np.flatnonzero(near > _MIN_SIMILARITY).tolist():
+            gain = LIFT * (min(float(near[at]), 1.0) - _MIN_SIMILARITY) / (1 - _MIN_SIMILARITY)
+            tool = int(self._choices["tool"][at])
+            lifts[tool] = max(lifts.get(tool, 0.0), gain)
+        return lifts
 
     def _read(self) -> Columns:
         empty: Columns = {
@@ -63,7 +63,7 @@ class Usage:
         if self._file is None or not self._file.exists():
             return empty
         try:
-            kept = read_arrays(self._file)
+            choices = read_arrays(self._file)
         except StoreDamaged:
-            return empty  # habits are worth no error
-        return kept if set(kept) == set(empty) and kept["vector"].shape[1:] == (self._dims,) else empty
+            return empty  # a ranking without its history is worth more than an error
+        return choices if set(choices) == set(empty) and choices["vector"].shape[1:] == (self._dims,) else empty

@@ -2,6 +2,8 @@
 
 Below it are the words and the shipped taxonomy; above it the catalogue, which stores what comes out. It ranks nothing
 and searches nothing. `build_ontology` is the whole of it; `Overrides` is a person's file, and it wins.
+
+    classifier, facets → views (by capability, by server) → overrides → draft (limits, counts) → nodes
 """
 
 from collections.abc import Mapping, Sequence
@@ -9,12 +11,17 @@ from types import MappingProxyType
 
 from msgspec import Struct
 
+from toolfold.catalogue.ontology.classifier import classify
+from toolfold.catalogue.ontology.draft import Draft, Item, limit_children, make_nodes
+from toolfold.catalogue.ontology.facets import all_facets
 from toolfold.catalogue.ontology.overrides import Overrides
+from toolfold.catalogue.ontology.taxonomy import taxonomy
+from toolfold.catalogue.ontology.views import add_capability_view, add_server_view
 from toolfold.types import Node, Path, ServerInfo, Tool
 
 __all__ = ["Ontology", "Overrides", "build_ontology"]
 
-NO_INFOS: Mapping[str, ServerInfo] = MappingProxyType({})
+_NO_INFOS: Mapping[str, ServerInfo] = MappingProxyType({})
 
 
 class Ontology(Struct, frozen=True):
@@ -26,24 +33,16 @@ class Ontology(Struct, frozen=True):
 
 
 def build_ontology(
-    tools: Sequence[Tool], *, infos: Mapping[str, ServerInfo] = NO_INFOS, overrides: Overrides | None = None
+    tools: Sequence[Tool], *, infos: Mapping[str, ServerInfo] = _NO_INFOS, overrides: Overrides | None = None
 ) -> Ontology:
     """Places every tool. The order of `tools` does not matter; a hidden tool has no path."""
-    from toolfold.catalogue.ontology.capabilities import add_capability_view
-    from toolfold.catalogue.ontology.classifier import classify
-    from toolfold.catalogue.ontology.division import Item
-    from toolfold.catalogue.ontology.draft import Draft, limit_children, make_nodes
-    from toolfold.catalogue.ontology.facets import all_facets
-    from toolfold.catalogue.ontology.servers import add_server_view
-    from toolfold.catalogue.ontology.taxonomy import taxonomy
-
     ordered = sorted(tools, key=lambda tool: tool.tool_id)
     draft = Draft(ordered)
     places = classify(ordered, infos)
-    facets = all_facets(ordered)
     parts = [taxonomy().parts[place.part].name if place.part is not None else "" for place in places]
     items = [
-        Item(tool.tool_id, found, tool.server, part) for tool, found, part in zip(ordered, facets, parts, strict=True)
+        Item(tool.tool_id, facets, tool.server, part)
+        for tool, facets, part in zip(ordered, all_facets(ordered), parts, strict=True)
     ]
     add_capability_view(draft, items, places)
     add_server_view(draft, items, places)

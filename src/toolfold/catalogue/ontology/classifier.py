@@ -18,22 +18,22 @@ from toolfold.words import name_words, text_words
 IN_NAME, IN_TITLE, IN_FIRST_SENTENCE, IN_REST, IN_PARAMETERS = 3.0, 2.0, 1.5, 0.5, 0.6
 IN_SERVER_NAME, IN_SERVER_TEXT = 2.5, 1.0
 
+# How much the context adds to its best domain; about one decisive word in a tool's name.
 SERVER_PULL = 17.0
-"""How much the context adds to its best domain; about one decisive word in a tool's name."""
 SERVER_PART_PULL = 5.0
+# How much of the other parts' scores counts for a domain, besides its best part's.
 PARTS_BESIDE = 0.25
-"""How much of the other parts' scores counts for a domain, besides its best part's."""
 SIBLING_SHARE = 0.3
+# A context whose best score is below this pulls less.
 SURE = 8.0
-"""A context whose best score is below this pulls less."""
+# With less evidence than this, context included, a tool fits nowhere.
 LEAST = 3.0
-"""With less evidence than this, context included, a tool fits nowhere."""
+# A server whose best domain has a smaller share of all its evidence is a mixture: its context pulls less.
 COHERENT = 0.3
-"""A server whose best domain has a smaller share of all its evidence is a mixture: its context pulls less."""
+# A domain with this share of the best one's score may take a tool in where the best one is not worth a listing.
 NEAR = 0.6
-"""A domain with this share of the best one's score may take a tool in where the best one is not worth a listing."""
+# A second place needs so much evidence of the tool's own, and so much of the best domain's.
 SECOND_OWN, SECOND_SHARE = 11.0, 0.8
-"""A second place needs so much evidence of the tool's own, and so much of the best domain's."""
 
 UNPLACED = -1
 
@@ -41,11 +41,11 @@ _BOILERPLATE_TEXT = """
 mcp server model context protocol api integration integrate seamless seamlessly ai assistant llm claude agent tool
 powerful interact access enable enhance provide deploy playground install npx docker
 """
+# What nearly every server says of itself; it tells nothing about what the server is for.
 BOILERPLATE = frozenset(_BOILERPLATE_TEXT.split())
-"""What nearly every server says of itself; it tells nothing about what the server is for."""
 
+# Part `i` as `i`, domain `i` as `-1 - i`.
 Scores = dict[int, float]
-"""Part `i` as `i`, domain `i` as `-1 - i`."""
 
 
 class Placement(Struct, frozen=True):
@@ -77,31 +77,28 @@ def _parameter_names(schema: Raw) -> list[str]:
 
 def classify(tools: Sequence[Tool], infos: Mapping[str, ServerInfo]) -> list[Placement]:
     """A place for each tool, in the order given."""
-    known = taxonomy()
-    own = [_own_scores(known, tool) for tool in tools]
-    by_server: dict[str, list[int]] = defaultdict(list)
-    for number, tool in enumerate(tools):
-        by_server[tool.server].append(number)
-    places: list[Placement | None] = [None] * len(tools)
-    for server, numbers in by_server.items():
-        context = _context(known, server, infos.get(server), [own[number] for number in numbers])
-        for number in numbers:
-            places[number] = _choose(known, own[number], context)
-    return [place for place in places if place is not None]
+    shipped = taxonomy()
+    own = [_own_scores(shipped, tool) for tool in tools]
+    by_server: dict[str, list[Scores]] = defaultdict(list)
+    for tool, scores in zip(tools, own, strict=True):
+        by_server[tool.server].append(scores)
+    contexts = {server: _context(shipped, server, infos.get(server), scores) for server, scores in by_server.items()}
+    return [_choose(shipped, scores, contexts[tool.server]) for tool, scores in zip(tools, own, strict=True)]
 
 
-def _own_scores(known: Taxonomy, tool: Tool) -> Scores:
+def _own_scores(shipped: Taxonomy, tool: Tool) -> Scores:
     definition = tool.definition
     scores: Scores = defaultdict(float)
-    seen: set[str] = set()
-    _add(known, name_words(definition.name), IN_NAME, scores, seen)
+    counted: set[str] = set()
+    _add(shipped, name_words(definition.name), IN_NAME, scores, counted)
     if definition.title and definition.title != definition.name:
-        _add(known, name_words(definition.title), IN_TITLE, scores, seen)
+        _add(shipped, name_words(definition.title), IN_TITLE, scores, counted)
     first, rest = split_description(definition.description)
-    _add(known, text_words(first, 30), IN_FIRST_SENTENCE, scores, seen)
-    _add(known, text_words(rest, 50), IN_REST, scores, seen)
+    _add(shipped, text_words(first, 30), IN_FIRST_SENTENCE, scores, counted)
+    _add(shipped, text_words(rest, 50), IN_REST, scores, counted)
+    # The empty word between two names keeps phrases from running across them.
     names = _parameter_names(definition.input_schema)[:12]
-    _add(known, [word for name in names for word in (*name_words(name), "")], IN_PARAMETERS, scores, seen)
+    _add(shipped, [word for name in names for word in (*name_words(name), "")], IN_PARAMETERS, scores, counted)
     return scores
 
 
@@ -110,29 +107,25 @@ def split_description(text: str) -> tuple[str, str]:
     text = text.strip()[:1200]
     if text.lower().startswith(("description not available", "no description")):
         return "", ""
-    cut = min(
-        (found for mark in (". ", "\n", "。", "! ", " - ") if (found := text.find(mark, 12)) > 0), default=len(text)
-    )
-    return text[:cut], text[cut:]
+    ends = (text.find(mark, 12) for mark in (". ", "\n", "。", "! ", " - "))
+    end = min((at for at in ends if at > 0), default=len(text))
+    return text[:end], text[end:]
 
 
-def _add(known: Taxonomy, words: list[str], weight: float, scores: Scores, seen: set[str]) -> None:
-    cues, openers = known.cues, known.openers
+def _add(shipped: Taxonomy, words: list[str], weight: float, scores: Scores, counted: set[str]) -> None:
+    cues, openers = shipped.cues, shipped.openers
     for position, word in enumerate(words):
-        if word in cues and word not in seen:
-            seen.add(word)
-            for target, value in cues[word]:
-                scores[target] += value * weight
+        phrases = [word]
         if word in openers:
-            for length in (2, 3):
-                phrase = " ".join(words[position : position + length])
-                if phrase in cues and phrase not in seen:
-                    seen.add(phrase)
-                    for target, value in cues[phrase]:
-                        scores[target] += value * weight
+            phrases += [" ".join(words[position : position + length]) for length in (2, 3)]
+        for phrase in phrases:
+            if phrase in cues and phrase not in counted:
+                counted.add(phrase)
+                for target, value in cues[phrase]:
+                    scores[target] += value * weight
 
 
-def _domain_scores(known: Taxonomy, scores: Scores) -> dict[int, float]:
+def _domain_scores(shipped: Taxonomy, scores: Scores) -> dict[int, float]:
     """Per domain: its own cues, its best part, and a share of its other parts."""
     result: dict[int, float] = defaultdict(float)
     best: dict[int, float] = {}
@@ -140,7 +133,7 @@ def _domain_scores(known: Taxonomy, scores: Scores) -> dict[int, float]:
         if target < 0:
             result[-1 - target] += value
         else:
-            domain = known.parts[target].domain
+            domain = shipped.parts[target].domain
             result[domain] += PARTS_BESIDE * value
             best[domain] = max(best.get(domain, 0.0), value)
     for domain, value in best.items():
@@ -156,16 +149,16 @@ class _Context(Struct, frozen=True):
 _NO_CONTEXT = _Context({}, {})
 
 
-def _context(known: Taxonomy, server: str, info: ServerInfo | None, siblings: list[Scores]) -> _Context:
+def _context(shipped: Taxonomy, server: str, info: ServerInfo | None, siblings: list[Scores]) -> _Context:
     scores: Scores = defaultdict(float)
-    seen = set(BOILERPLATE)
-    _add(known, name_words(server), IN_SERVER_NAME, scores, seen)
+    counted = set(BOILERPLATE)
+    _add(shipped, name_words(server), IN_SERVER_NAME, scores, counted)
     if info is not None:
-        _add(known, name_words(f"{info.name} {info.title}"), IN_SERVER_NAME, scores, seen)
-        _add(known, text_words(info.instructions, 80), IN_SERVER_TEXT, scores, seen)
-    domains = _domain_scores(known, scores)
+        _add(shipped, name_words(f"{info.name} {info.title}"), IN_SERVER_NAME, scores, counted)
+        _add(shipped, text_words(info.instructions, 80), IN_SERVER_TEXT, scores, counted)
+    domains = _domain_scores(shipped, scores)
     for sibling in siblings:
-        for domain, value in _domain_scores(known, sibling).items():
+        for domain, value in _domain_scores(shipped, sibling).items():
             domains[domain] += SIBLING_SHARE * value / len(siblings)
         for target, value in sibling.items():
             scores[target] += SIBLING_SHARE * value / len(siblings)
@@ -178,23 +171,21 @@ def _scaled(values: dict[int, float], pull: float) -> dict[int, float]:
     top = max(values.values(), default=0.0)
     if top <= 0:
         return {}
-    one_purpose = top / (COHERENT * sum(values.values()))
-    scale = pull * min(1.0, top / SURE) * min(1.0, one_purpose) / top
+    coherence = top / (COHERENT * sum(values.values()))
+    scale = pull * min(1.0, top / SURE) * min(1.0, coherence) / top
     return {key: value * scale for key, value in values.items()}
 
 
-def _choose(known: Taxonomy, own: Scores, context: _Context) -> Placement:
-    evidence = _domain_scores(known, own)
-    totals = dict(evidence)
-    for domain, value in context.domains.items():
-        totals[domain] = totals.get(domain, 0.0) + value
-    ranked = sorted(totals, key=lambda domain: (-totals[domain], domain))
+def _choose(shipped: Taxonomy, own: Scores, context: _Context) -> Placement:
+    evidence = _domain_scores(shipped, own)
+    totals = _added(evidence, context.domains)
+    ranked = _ranked(totals)
     if not ranked or totals[ranked[0]] < LEAST:
         return Placement(UNPLACED)
     first = ranked[0]
-    parts = _ranked_parts(known, first, own, context)
+    parts = _ranked_parts(shipped, first, own, context)
     second = next((d for d in ranked[1:3] if _is_second(evidence, d, first)), None)
-    other = _ranked_parts(known, second, own, _NO_CONTEXT)[:1] if second is not None else []
+    other = _ranked_parts(shipped, second, own, _NO_CONTEXT)[:1] if second is not None else []
     near = [domain for domain in ranked[1:4] if totals[domain] >= NEAR * totals[first]]
     return Placement(
         domain=first,
@@ -210,11 +201,15 @@ def _is_second(evidence: dict[int, float], domain: int, first: int) -> bool:
     return value >= SECOND_OWN and value >= SECOND_SHARE * evidence.get(first, 0.0)
 
 
-def _ranked_parts(known: Taxonomy, domain: int, own: Scores, context: _Context) -> list[int]:
+def _ranked_parts(shipped: Taxonomy, domain: int, own: Scores, context: _Context) -> list[int]:
     """The parts of a domain that anything speaks for, best first; none where only the domain itself is spoken for."""
-    totals: dict[int, float] = {}
-    for source in (own, context.parts):
-        for target, value in source.items():
-            if target >= 0 and known.parts[target].domain == domain:
-                totals[target] = totals.get(target, 0.0) + value
-    return sorted(totals, key=lambda part: (-totals[part], part))
+    totals = _added(own, context.parts)
+    return [target for target in _ranked(totals) if target >= 0 and shipped.parts[target].domain == domain]
+
+
+def _added(first: Mapping[int, float], second: Mapping[int, float]) -> dict[int, float]:
+    return {key: first.get(key, 0.0) + second.get(key, 0.0) for key in (*first, *second)}
+
+
+def _ranked(totals: Mapping[int, float]) -> list[int]:
+    return sorted(totals, key=lambda key: (-totals[key], key))

@@ -16,8 +16,8 @@ from msgspec.structs import replace
 
 from toolfold.catalogue.ontology.draft import About, Draft
 from toolfold.config.files import read_text
-from toolfold.config.reader import parse_toml, toml_locator
-from toolfold.config.validation import Checker, KeyPath, check_keys, describe_type
+from toolfold.config.toml import TomlPositions, parse_toml
+from toolfold.config.validation import Checker, KeyPath, describe_type
 from toolfold.types import Path
 
 _KEYS = {
@@ -49,8 +49,9 @@ class Overrides(Struct, frozen=True):
         """Reads the file. Raises a `ConfigError` that names the file, the line, the key and the fix."""
         text = read_text(path)
         content = parse_toml(path, text)
-        report = Checker(str(path), toml_locator(text))
-        check_keys(content, _KEYS, report, ())
+        report = Checker(str(path), TomlPositions(text).locate)
+        report.keys(content, _KEYS, ())
+        # In the order of `_KEYS`, whatever the order in the file.
         rules = [rule for kind in _KEYS for rule in _read_kind(content, kind, report)]
         report.raise_errors()
         return cls(tuple(rules))
@@ -59,15 +60,12 @@ class Overrides(Struct, frozen=True):
         """Changes the draft; a rule that fits nothing becomes a warning."""
         for rule in self.rules:
             if not _APPLY[rule.kind](draft, replace(rule, path=draft.spelled(rule.path))):
-                meant = ", ".join(rule.tools) if rule.tools else str(list(rule.path))
-                what = "tool" if rule.tools else "category"
-                draft.warnings.append(f"{rule.place}: [[{rule.kind}]] fits no {what}: {meant}")
+                target = f"tool: {', '.join(rule.tools)}" if rule.tools else f"category: {list(rule.path)}"
+                draft.warnings.append(f"{rule.place}: [[{rule.kind}]] fits no {target}")
             elif rule.to and (rule.summary or rule.tags):
                 to = draft.spelled(rule.to)
-                before = draft.about.get(to)
-                draft.about[to] = About(
-                    rule.summary or (before.summary if before else ""), rule.tags or (before.tags if before else ())
-                )
+                before = draft.about.get(to, About(""))
+                draft.about[to] = About(rule.summary or before.summary, rule.tags or before.tags)
 
 
 def _read_kind(content: dict[str, Any], kind: str, report: Checker) -> list[_Rule]:
@@ -81,7 +79,7 @@ def _read_kind(content: dict[str, Any], kind: str, report: Checker) -> list[_Rul
 
 
 def _read_rule(entry: dict[str, Any], kind: str, report: Checker, at: KeyPath) -> _Rule:
-    check_keys(entry, _KEYS[kind], report, at)
+    report.keys(entry, _KEYS[kind], at)
     tools = _texts(entry, "tools", report, at)
     path = _texts(entry, "path", report, at)
     to = _target(entry, kind, path, report, at)
@@ -125,8 +123,10 @@ def _text(entry: dict[str, Any], key: str, report: Checker, at: KeyPath) -> str:
 def _texts(entry: dict[str, Any], key: str, report: Checker, at: KeyPath) -> tuple[str, ...]:
     value = entry.get(key, [])
     values = [value] if isinstance(value, str) else value
-    if isinstance(values, list) and all(isinstance(one, str) and one.strip() and one.isprintable() for one in values):
-        return tuple(one.strip() for one in values)
+    if isinstance(values, list) and all(
+        isinstance(text, str) and text.strip() and text.isprintable() for text in values
+    ):
+        return tuple(text.strip() for text in values)
     report.error((*at, key), f"expected a list of texts, found {describe_type(value)}", f'Write {key} = ["…"].')
     return ()
 
@@ -142,11 +142,11 @@ def _matching(draft: Draft, patterns: Sequence[str]) -> list[str]:
 def _rename_or_move(draft: Draft, rule: _Rule) -> bool:
     if rule.path:
         return draft.replace_prefix(rule.path, rule.to)
-    found, to = _matching(draft, rule.tools), draft.spelled(rule.to)
-    for tool_id in found:
+    tool_ids, to = _matching(draft, rule.tools), draft.spelled(rule.to)
+    for tool_id in tool_ids:
         others = [path for path in draft.paths[tool_id][1:] if path != to]
         draft.paths[tool_id] = [to, *others]
-    return bool(found)
+    return bool(tool_ids)
 
 
 def _add(draft: Draft, rule: _Rule) -> bool:
@@ -156,23 +156,23 @@ def _add(draft: Draft, rule: _Rule) -> bool:
             return False
         draft.parents.setdefault(rule.path, []).append(to)
         return True
-    found = _matching(draft, rule.tools)
-    for tool_id in found:
+    tool_ids = _matching(draft, rule.tools)
+    for tool_id in tool_ids:
         draft.put(tool_id, to)
-    return bool(found)
+    return bool(tool_ids)
 
 
 def _hide(draft: Draft, rule: _Rule) -> bool:
     if rule.tools:
-        found = _matching(draft, rule.tools)
-        for tool_id in found:
+        tool_ids = _matching(draft, rule.tools)
+        for tool_id in tool_ids:
             draft.paths[tool_id] = []
-        return bool(found)
+        return bool(tool_ids)
     hidden = False
     for tool_id, paths in draft.paths.items():
-        kept = [path for path in paths if path[: len(rule.path)] != rule.path]
-        hidden = hidden or len(kept) < len(paths)
-        draft.paths[tool_id] = kept
+        visible = [path for path in paths if path[: len(rule.path)] != rule.path]
+        hidden = hidden or len(visible) < len(paths)
+        draft.paths[tool_id] = visible
     return hidden
 
 

@@ -1,4 +1,4 @@
-"""The capabilities that toolfold knows by heart, read from the `.toml` files beside this module on first use.
+"""The capabilities that ship with toolfold, read from the `.toml` files beside this module on first use.
 
 A domain ("Databases") has parts ("SQL queries"); both carry cues, the words by which a tool is recognised. Nothing here
 knows a particular server: cues are the words of a field and its well-known products.
@@ -52,6 +52,7 @@ def taxonomy() -> Taxonomy:
     parts: list[_Part] = []
     cues: dict[str, dict[int, float]] = {}
     folder = resources.files(__package__)
+    # In this order: the numbers of domains and parts break ties.
     for file in ("building.toml", "knowledge.toml", "business.toml", "life.toml"):
         for entry in tomllib.loads((folder / file).read_text(encoding="utf-8"))["domain"]:
             domain = _Domain(len(domains), entry["name"], entry["summary"], tuple(entry["tags"].split()))

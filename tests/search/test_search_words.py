@@ -2,8 +2,7 @@
 
 import pytest
 
-from toolfold.search.lexical import MAX_TERMS, query_terms
-from toolfold.words import search_terms, search_words, split_identifier, stem
+from toolfold.words import MAX_TERMS, _search_words, _stem, query_terms, search_terms, split_identifier
 
 
 @pytest.mark.parametrize(
@@ -23,7 +22,7 @@ def test_a_name_is_split_where_a_reader_sees_a_seam(name: str, parts: list[str])
 
 
 def test_a_compound_name_is_found_whole_and_by_its_parts() -> None:
-    assert search_words("getOrder") == ["get", "order", "getorder"]
+    assert _search_words("getOrder") == ["get", "order", "getorder"]
 
 
 @pytest.mark.parametrize(
@@ -40,12 +39,12 @@ def test_a_compound_name_is_found_whole_and_by_its_parts() -> None:
     ],
 )
 def test_forms_of_a_word_share_a_stem(group: str) -> None:
-    assert len({stem(word) for word in group.split()}) == 1
+    assert len({_stem(word) for word in group.split()}) == 1
 
 
 @pytest.mark.parametrize(("one", "other"), [("issue", "is"), ("news", "new"), ("bus", "bush"), ("string", "strong")])
 def test_different_words_keep_different_stems(one: str, other: str) -> None:
-    assert stem(one) != stem(other)
+    assert _stem(one) != _stem(other)
 
 
 def test_accents_and_apostrophes_do_not_hide_a_word() -> None:
@@ -57,7 +56,7 @@ def test_scripts_without_spaces_become_pairs_of_characters() -> None:
 
 
 def test_a_request_counts_each_word_once_and_keeps_its_spelling() -> None:
-    assert query_terms("Delete rows, delete the deleted rows") == {stem("delete"): "delete", stem("rows"): "rows"}
+    assert query_terms("Delete rows, delete the deleted rows") == {_stem("delete"): "delete", _stem("rows"): "rows"}
 
 
 def test_a_request_of_stop_words_only_keeps_them() -> None:

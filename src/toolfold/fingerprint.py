@@ -8,8 +8,8 @@ and `0.10000000000000000001` are two. Nothing here reads the meaning of a schema
 from msgspec import Raw
 from msgspec.json import Decoder, Encoder
 
+# Python reads no longer integer from text; a value that holds one has no canonical form here.
 MAX_DIGITS = 4300
-"""Python reads no longer integer from text; a value that holds one has no canonical form here."""
 
 FINGERPRINT_BYTES = 8
 
@@ -44,13 +44,13 @@ def _exact(text: str) -> int | Raw:
     sign = "-" if mantissa.startswith("-") else ""
     whole, _, fraction = mantissa.removeprefix("-").partition(".")
     digits = (whole + fraction).lstrip("0")
-    kept = digits.rstrip("0")
-    if not kept:
+    significant = digits.rstrip("0")
+    if not significant:
         return 0
-    exponent = int(power or 0) - len(fraction) + len(digits) - len(kept)
-    if exponent >= 0 and len(kept) + exponent <= MAX_DIGITS:
-        return int(sign + kept + "0" * exponent)
-    return Raw(f"{sign}{kept}e{exponent}".encode())
+    exponent = int(power or 0) - len(fraction) + len(digits) - len(significant)
+    if exponent >= 0 and len(significant) + exponent <= MAX_DIGITS:
+        return int(sign + significant + "0" * exponent)
+    return Raw(f"{sign}{significant}e{exponent}".encode())
 
 
 _decoder = Decoder(float_hook=_exact)

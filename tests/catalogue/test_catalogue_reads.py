@@ -15,7 +15,7 @@ from toolfold.catalogue.catalogue import Branch, Catalogue, Page
 from toolfold.catalogue.cursor import Position, decode_cursor, encode_cursor
 from toolfold.catalogue.suggestions import _edit_distance, closest_words
 from toolfold.errors import BadCursor, NotBuilt, ToolNotFound, UnknownPath
-from toolfold.policy.view import VisibleCatalogue, VisibleView
+from toolfold.policy.view import CatalogueView, VisibleCatalogue
 from toolfold.storage.base import Snapshot
 from toolfold.storage.sqlite import SqliteStore
 from toolfold.types import Node, ServerInfo, Tool
@@ -267,13 +267,13 @@ def test_a_catalogue_that_was_never_built_says_so(tmp_path: Path) -> None:
 
 @pytest.mark.requirement("G-05")
 def test_who_sees_a_part_of_the_catalogue_is_told_of_no_other_server_count_or_warning(tmp_path: Path) -> None:
-    async def through(view: Snapshot) -> Snapshot:
-        tools = [tool for tool in await view.tools() if tool.tool_id == "git.log"]
-        return VisibleView(view, VisibleCatalogue(tools, await view.nodes()))
+    async def only_the_log(snapshot: Snapshot) -> VisibleCatalogue:
+        tools = [tool for tool in await snapshot.tools() if tool.tool_id == "git.log"]
+        return VisibleCatalogue(tools, await snapshot.nodes())
 
     async def main() -> None:
         async with catalogue_in(tmp_path) as whole:
-            seen = whole.limited(through)
+            seen = CatalogueView(whole, only_the_log).catalogue
             assert (await seen.servers(), await seen.generations()) == ((), ())
             await whole.rebuild([listing("git", "log", "push", "push"), listing("bank", "pay")])
             assert [(one.name, one.tools, bool(one.warnings)) for one in await whole.servers()] == [

@@ -1,8 +1,8 @@
-"""Makes the cohort of foreign tools: `src/toolfold/search/weights/cohort.npz`.
+"""Makes the background tools: `src/toolfold/search/weights/background.npz`.
 
-    python training/cohort.py [--check]
+    python training/background.py [--check]
 
-What it is: the vectors of the tools in `training/cohort.txt`, as whole numbers with a scale, under the key of the
+What it is: the vectors of the tools in `training/background.txt`, as whole numbers with a scale, under the key of the
 encoder that made them. The tools were thought up for this purpose and stand for all that tools do; none is copied from
 a set or a server. Run it again after every change of the weights, and `calibrate.py` after it.
 """
@@ -14,11 +14,11 @@ from pathlib import Path
 
 import numpy as np
 
-from toolfold.search.background import FILE
 from toolfold.search.encoder import WEIGHTS, Encoder
+from toolfold.search.ranker import BACKGROUND_FILE
 from toolfold.search.segment import quantise
 
-TEXTS = Path(__file__).with_name("cohort.txt")
+TEXTS = Path(__file__).with_name("background.txt")
 
 
 def texts() -> list[str]:
@@ -32,13 +32,13 @@ def main() -> None:
     encoder = Encoder(WEIGHTS)
     vectors, scales = quantise(encoder.tools(texts()))
     if given.check:
-        with np.load(FILE) as held:
+        with np.load(BACKGROUND_FILE) as held:
             same = np.array_equal(held["vectors"], vectors) and str(held["encoder"]) == encoder.record.key
         print("the same" if same else "not the same: run without --check")
         return
-    with FILE.open("wb") as file:
+    with BACKGROUND_FILE.open("wb") as file:
         np.savez(file, vectors=vectors, scales=scales, encoder=np.array(encoder.record.key))
-    print(len(vectors), "tools,", FILE.stat().st_size, "bytes")
+    print(len(vectors), "tools,", BACKGROUND_FILE.stat().st_size, "bytes")
 
 
 if __name__ == "__main__":

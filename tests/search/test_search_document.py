@@ -4,9 +4,9 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolfold.search.document import MAX_PARAMETERS, Document, document_of, parameters_of, tool_text, weighted_terms
+from toolfold.search.document import MAX_PARAMETERS, Document, _parameters_of, document_of, tool_text, weighted_terms
 from toolfold.types import Tool, ToolDefinition
-from toolfold.words import stem
+from toolfold.words import _stem
 
 SCHEMA = {
     "type": "object",
@@ -19,7 +19,7 @@ SCHEMA = {
 
 
 def test_parameters_are_found_at_every_level() -> None:
-    assert parameters_of(SCHEMA) == (
+    assert _parameters_of(SCHEMA) == (
         ("repo", "Name of the repository"),
         ("filter", ""),
         ("labels", ""),
@@ -29,20 +29,20 @@ def test_parameters_are_found_at_every_level() -> None:
 
 
 def test_a_plain_list_of_parameters_is_read_too() -> None:
-    assert parameters_of([{"name": "city", "description": "Where"}, {"type": "x"}, "odd"]) == (("city", "Where"),)
+    assert _parameters_of([{"name": "city", "description": "Where"}, {"type": "x"}, "odd"]) == (("city", "Where"),)
 
 
 def test_parameters_are_bounded_and_a_deep_schema_ends() -> None:
     schema: dict[str, object] = {}
     for _ in range(200):
         schema = {"properties": {"again": schema, "more": {}}}
-    assert len(parameters_of(schema)) <= MAX_PARAMETERS
-    assert len(parameters_of({"properties": {f"p{at}": {} for at in range(500)}})) == MAX_PARAMETERS
+    assert len(_parameters_of(schema)) <= MAX_PARAMETERS
+    assert len(_parameters_of({"properties": {f"p{at}": {} for at in range(500)}})) == MAX_PARAMETERS
 
 
 @given(st.recursive(st.none() | st.booleans() | st.text(), lambda x: st.lists(x) | st.dictionaries(st.text(), x)))
 def test_any_json_can_stand_as_a_schema(schema: object) -> None:
-    parameters_of(schema)
+    _parameters_of(schema)
 
 
 def test_a_catalogue_entry_becomes_a_document() -> None:
@@ -65,8 +65,8 @@ def test_a_catalogue_entry_becomes_a_document() -> None:
 def test_a_name_counts_more_than_a_description_and_that_more_than_a_parameter() -> None:
     tool = Document(tool_id="x", name="alpha", description="beta", parameters=(("gamma", "delta"),), server="epsilon")
     counts = weighted_terms(tool)
-    assert counts[stem("alpha")] > counts[stem("beta")] > counts[stem("gamma")] == counts[stem("delta")]
-    assert counts[stem("epsilon")] > 0
+    assert counts[_stem("alpha")] > counts[_stem("beta")] > counts[_stem("gamma")] == counts[_stem("delta")]
+    assert counts[_stem("epsilon")] > 0
 
 
 def test_the_encoder_reads_name_description_and_parameter_names() -> None:
