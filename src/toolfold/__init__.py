@@ -6,12 +6,54 @@ The public names are loaded on first use, so that `import toolfold` and `toolfol
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from toolfold.blocking_gateway import BlockingGateway
+    from toolfold.agent.agent import Agent
     from toolfold.config import Settings
     from toolfold.disclosure.fold import flatten_schema_fields, summarize_schema_for_llm
     from toolfold.disclosure.inspector import inspect_schema
-    from toolfold.errors import ToolfoldError
-    from toolfold.gateway import Gateway
+    from toolfold.errors import (
+        BadCursor,
+        CallLimit,
+        CatalogueError,
+        ConfigError,
+        ConfirmationNeeded,
+        Declined,
+        FrameTooLarge,
+        InputRefused,
+        InputUnavailable,
+        InvalidArguments,
+        LiveError,
+        LockMismatch,
+        ModelError,
+        NoMatchInCategory,
+        NotAuthorized,
+        NotBuilt,
+        NotDeclared,
+        NotExpanded,
+        OutputError,
+        OutputFull,
+        ProtocolViolation,
+        RemoteError,
+        SandboxError,
+        ScriptError,
+        SecretNotFound,
+        ServerClosed,
+        ServerTimeout,
+        ServerUnavailable,
+        StoreBusy,
+        StoreChanged,
+        StoreDamaged,
+        StoreError,
+        StoreFull,
+        ToolChanged,
+        ToolFailed,
+        ToolfoldError,
+        ToolNotFound,
+        UnknownField,
+        UnknownHandle,
+        UnknownPath,
+        UpstreamError,
+    )
+    from toolfold.gateway import BlockingGateway, Gateway
     from toolfold.live.session import LiveSession
     from toolfold.outputs.extraction import extract
     from toolfold.scripts.declarations import use_tools
@@ -19,11 +61,52 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "Agent",
+    "BadCursor",
     "BlockingGateway",
+    "CallLimit",
+    "CatalogueError",
+    "ConfigError",
+    "ConfirmationNeeded",
+    "Declined",
+    "FrameTooLarge",
     "Gateway",
+    "InputRefused",
+    "InputUnavailable",
+    "InvalidArguments",
+    "LiveError",
     "LiveSession",
+    "LockMismatch",
+    "ModelError",
+    "NoMatchInCategory",
+    "NotAuthorized",
+    "NotBuilt",
+    "NotDeclared",
+    "NotExpanded",
+    "OutputError",
+    "OutputFull",
+    "ProtocolViolation",
+    "RemoteError",
+    "SandboxError",
+    "ScriptError",
+    "SecretNotFound",
+    "ServerClosed",
+    "ServerTimeout",
+    "ServerUnavailable",
     "Settings",
+    "StoreBusy",
+    "StoreChanged",
+    "StoreDamaged",
+    "StoreError",
+    "StoreFull",
+    "ToolChanged",
+    "ToolFailed",
+    "ToolNotFound",
     "ToolfoldError",
+    "UnknownField",
+    "UnknownHandle",
+    "UnknownPath",
+    "UpstreamError",
     "__version__",
     "extract",
     "flatten_schema_fields",
@@ -32,12 +115,13 @@ __all__ = [
     "use_tools",
 ]
 
+# Where the public names live. All others are errors: the whole tree of `toolfold.errors`.
 _HOMES = {
-    "BlockingGateway": "toolfold.blocking_gateway",
+    "Agent": "toolfold.agent.agent",
+    "BlockingGateway": "toolfold.gateway",
     "Gateway": "toolfold.gateway",
     "LiveSession": "toolfold.live.session",
     "Settings": "toolfold.config",
-    "ToolfoldError": "toolfold.errors",
     "extract": "toolfold.outputs.extraction",
     "flatten_schema_fields": "toolfold.disclosure.fold",
     "inspect_schema": "toolfold.disclosure.inspector",
@@ -49,9 +133,9 @@ _HOMES = {
 def __getattr__(name: str) -> object:
     from importlib import import_module
 
-    if name not in _HOMES:
+    if name not in __all__:
         raise AttributeError(f"module 'toolfold' has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+    return getattr(import_module(_HOMES.get(name, "toolfold.errors")), name)
 
 
 def __dir__() -> list[str]:

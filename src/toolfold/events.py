@@ -1,6 +1,6 @@
-"""One event per step, told to whoever listens: the log, the audit trail, metrics, the console.
+"""One event per step, for whoever subscribes: the log, metrics, the console, a program.
 
-A listener that raises is dropped after its error was logged: telling never breaks doing.
+A listener that raises is removed after its error was logged: notifying never breaks the work.
 """
 
 import logging
@@ -42,8 +42,8 @@ class Events:
 
         return unsubscribe
 
-    def heard(self, *names: str) -> bool:
-        """Whether anybody listens to events of these names: who asks first need not gather what nobody hears."""
+    def has_listeners(self, *names: str) -> bool:
+        """Whether anybody listens to events of these names. Asked first, it saves gathering what nobody reads."""
         return bool(self._listeners) or any(map(self._only.get, names))
 
     def emit(self, name: str, **data: Any) -> None:

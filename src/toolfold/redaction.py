@@ -1,13 +1,13 @@
-"""Keeps secrets out of text: the one place that knows how a secret may look once something has printed it.
+"""Removes known secrets from text, in every spelling that a program may have printed them in.
 
-It is not a search for unknown secrets: whoever calls it says which values are secret. Every layer may import it.
+It does not search for unknown secrets: the caller names the values. Every stage may import it.
 """
 
 from collections.abc import Iterable
 
 MASK = "***"
+# Shorter values are left alone: masking every `1` in a text would hide the text and protect nothing.
 _SHORTEST = 4
-"""Shorter values are left alone: masking every `1` in a text would hide the text and protect nothing."""
 
 
 def redact(text: str, secrets: Iterable[str], replacement: str = MASK) -> str:

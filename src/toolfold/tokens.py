@@ -6,12 +6,12 @@ from typing import Protocol, cast
 from toolfold.errors import ConfigError
 
 
-class Encoding(Protocol):
+class _Encoding(Protocol):
     def count(self, text: str, /) -> int: ...
 
 
 @cache
-def encoding() -> Encoding:
+def encoding() -> _Encoding:
     """The o200k table."""
     try:
         from rs_bpe.bpe import openai
@@ -20,7 +20,7 @@ def encoding() -> Encoding:
             "counting tokens needs the token tables, which are not installed",
             next_action="install them with: pip install rs-bpe (Python 3.11 to 3.13)",
         ) from error
-    return cast("Encoding", openai.o200k_base())
+    return cast("_Encoding", openai.o200k_base())
 
 
 def count(text: str) -> int:

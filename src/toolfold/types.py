@@ -4,23 +4,23 @@ Nothing here does anything. A JSON piece that is only passed on travels as `Raw`
 """
 
 from collections.abc import Awaitable, Callable
-from typing import Any, BinaryIO, Literal
+from typing import Any, BinaryIO, Literal, TypedDict
 
 from msgspec import Raw, Struct, field
 
 from toolfold.redaction import redact
 
+# Where a node stands in the ontology, from the root: `("Storage", "Buckets")`. `()` is the root.
 Path = tuple[str, ...]
-"""Where a node stands in the ontology, from the root: `("Storage", "Buckets")`. `()` is the root."""
 
+# How a server is reached.
 Transport = Literal["stdio", "http", "openapi", "functions"]
-"""How a server is reached."""
 
+# MCP 2026-07-28 (no handshake) or the handshake versions before it.
 Era = Literal["modern", "legacy"]
-"""MCP 2026-07-28 (no handshake) or the handshake versions before it."""
 
+# Where an upstream stands. `idle`: not opened yet, or closed on purpose.
 Status = Literal["idle", "connecting", "ready", "failed", "disabled"]
-"""Where an upstream stands. `idle`: not opened yet, or closed on purpose."""
 
 EMPTY_OBJECT = Raw(b"{}")
 
@@ -48,7 +48,8 @@ class ServerSpec(Struct, frozen=True, kw_only=True):
     """OpenAPI: path or loopback URL of the document. Functions: `package.module` or `package.module:name`."""
     enabled: bool = True
     start_timeout_s: float = 30.0
-    call_timeout_s: float = 60.0
+    call_timeout_s: float | None = None
+    """`None`: the configuration names none for this server, and `limits.call_timeout_s` holds."""
     secrets: tuple[str, ...] = ()
     """The secret values that stand in any of these fields: whoever writes text out masks them."""
 
@@ -171,16 +172,6 @@ class Node(Struct, frozen=True, kw_only=True):
         return self.path[-1] if self.path else ""
 
 
-class Pointer(Struct, frozen=True):
-    """The least a model needs to decide whether to expand a tool: never a schema."""
-
-    tool_id: str
-    path: Path
-    summary: str
-    tags: tuple[str, ...]
-    confidence: float | None
-
-
 class Why(Struct, frozen=True, kw_only=True):
     """What speaks for a hit, in numbers a person can follow."""
 
@@ -228,7 +219,7 @@ class Change(Struct, frozen=True, kw_only=True):
 
 
 class Caller(Struct, frozen=True, kw_only=True):
-    """Who asks. Permissions, stored outputs and the audit trail belong to it, never to a connection."""
+    """Who asks. Permissions, stored outputs and the audit log belong to it, never to a connection."""
 
     name: str = "local"
     """The identity: `local` for whoever runs the gateway on this machine, else the name of an API key."""
@@ -239,8 +230,8 @@ class Caller(Struct, frozen=True, kw_only=True):
     """Groups that `Tool.access` may name."""
 
 
+# The person at this machine, in the gateway's own session.
 LOCAL = Caller()
-"""The person at this machine, in the gateway's own session."""
 
 
 class ToolCall(Struct, frozen=True, kw_only=True):
@@ -266,8 +257,9 @@ class CallContext(Struct, frozen=True, kw_only=True):
     inputs: Raw | None = None
     """For a client of the modern era that answers a server's requests for input itself: the `inputResponses` and
     `requestState` that it sent, or `{}`. Such a request is then the result; without it, `on_input` answers."""
-    deadline: float | None = None
-    """When the call ends at the latest, in the event loop's time. Computed once, by whoever starts the call."""
+    timeout_s: float | None = None
+    """How long the server may take. Computed once, by the gateway, which ends the call then: nobody below keeps a timer
+    of its own. `None`: the server's own limit holds, as its connection keeps it."""
     whole: bool = False
     """The outcome goes to a program, not to a model: it is given whole, however large, and never spilled."""
     confirmed: bool = False
@@ -276,21 +268,17 @@ class CallContext(Struct, frozen=True, kw_only=True):
     """Over how many bytes, and tokens, the result is stored, where the caller has limits of its own."""
 
 
-class Call(Struct, frozen=True, kw_only=True):
-    """One call on its way to an upstream. `arguments` is the exact JSON object to send."""
+class CallOptions(TypedDict, total=False):
+    """The fields of `CallContext` that a program may set: see there."""
 
-    tool: str
-    """The name as its server spells it."""
-    arguments: Raw = EMPTY_OBJECT
-    meta: Raw | None = None
-    timeout_s: float | None = None
-    capabilities: Raw | None = None
-    """What the client at the far end declared that it can answer; `None`: nothing. The gateway lends it none."""
-    inputs: Raw | None = None
-    """For a client of the modern era that answers a server's wishes itself: the `inputResponses` and `requestState`
-    that it sent, or `{}`. A modern server's wish for input is then the result; without it, `on_input` answers."""
-    may_spill: bool = False
-    """A result that is too large to be held may come as `Outcome.spilled`."""
+    meta: Raw | None
+    capabilities: Raw | None
+    on_progress: OnProgress | None
+    on_input: OnInput | None
+    timeout_s: float | None
+    whole: bool
+    confirmed: bool
+    max_response: tuple[int | None, int | None]
 
 
 class Stored(Struct, frozen=True, kw_only=True):

@@ -11,16 +11,17 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from misbehaving_stdio import misbehaving_spec
 from msgspec import Raw
+from msgspec.structs import replace
 
 from toolfold import Gateway, Settings
 from toolfold.calls.example_arguments import example_for
-from toolfold.calls.validate import ArgumentValidator, compile_validator
+from toolfold.calls.validate import ArgumentValidator, _compile
 from toolfold.config import Limits
 from toolfold.errors import InvalidArguments, ServerClosed, ServerTimeout, ToolChanged, ToolNotFound
 from toolfold.events import Event
 from toolfold.testing.memory_upstream import MemoryUpstream
-from toolfold.testing.misbehaving import misbehaving_spec
 from toolfold.types import Tool, ToolDefinition
 
 T = TypeVar("T")
@@ -175,6 +176,20 @@ def test_a_server_that_never_answers_is_given_up_at_the_limit_and_others_go_on(t
     run(main())
 
 
+def test_a_servers_own_time_limit_holds_above_the_global_one_and_bounds_what_a_request_asks(tmp_path: Path) -> None:
+    async def main() -> None:
+        slow, hung = misbehaving_spec("slow", "--answer-delay", "0.4"), misbehaving_spec("hung", "--hang", "tools/call")
+        specs = (replace(slow, call_timeout_s=30.0), replace(hung, call_timeout_s=10.0))
+        settings = Settings(servers=specs, home=tmp_path, limits=Limits(call_timeout_s=0.2))
+        async with Gateway(settings) as gateway:
+            await gateway.build()
+            assert not (await gateway.call_tool("slow.echo", {})).is_error
+            with pytest.raises(ServerTimeout, match=r"within 0\.05 s"):
+                await gateway.call_tool("hung.echo", {}, timeout_s=0.05)
+
+    run(main())
+
+
 def test_a_server_that_dies_during_a_call_loses_it_and_the_call_is_not_repeated(tmp_path: Path) -> None:
     async def main() -> None:
         async with Gateway(Settings(servers=(misbehaving_spec("frail"),), home=tmp_path)) as gateway:
@@ -187,9 +202,9 @@ def test_a_server_that_dies_during_a_call_loses_it_and_the_call_is_not_repeated(
 
 
 def test_references_out_of_a_schema_are_never_fetched() -> None:
-    assert compile_validator(Raw(b'{"$ref": "http://127.0.0.1:9/schema.json"}')) is None
-    assert compile_validator(Raw(b'{"type": "nonsense"}')) is None
-    assert compile_validator(Raw(b"no json")) is None
+    assert _compile(Raw(b'{"$ref": "http://127.0.0.1:9/schema.json"}')) is None
+    assert _compile(Raw(b'{"type": "nonsense"}')) is None
+    assert _compile(Raw(b"no json")) is None
 
 
 def test_arguments_are_judged_as_the_official_schema_suite_says(shared_data: Path) -> None:
@@ -200,7 +215,7 @@ def test_arguments_are_judged_as_the_official_schema_suite_says(shared_data: Pat
         if "optional" in file.parts or "remotes" in file.parts:
             continue
         for group in json.loads(file.read_text(encoding="utf-8")):
-            validator = compile_validator(Raw(msgspec.json.encode(group["schema"])))
+            validator = _compile(Raw(msgspec.json.encode(group["schema"])))
             if validator is None:
                 continue
             for case in group["tests"]:

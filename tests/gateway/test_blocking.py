@@ -84,7 +84,7 @@ def test_what_is_no_coroutine_is_read_in_the_loops_own_thread(tmp_path: Path) ->
     with BlockingGateway(Settings(home=tmp_path)) as opened:
         gateway: Any = opened
         assert gateway.settings.home == tmp_path
-        assert opened.run(gateway.outputs.held()) is False, "it starts a task when it is first asked for"
+        assert opened.run(gateway.outputs.has_any()) is False, "it starts a task when it is first asked for"
         assert not hasattr(gateway, "no_such_thing")
 
 

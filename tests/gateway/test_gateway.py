@@ -9,13 +9,13 @@ from typing import Any, TypeVar
 
 import msgspec
 import pytest
+from misbehaving_stdio import misbehaving_spec
 
 from toolfold import Gateway, Settings
 from toolfold.errors import NotBuilt, StoreError, UpstreamError
 from toolfold.events import Event
 from toolfold.testing.memory_upstream import MemoryUpstream
-from toolfold.testing.misbehaving import misbehaving_spec
-from toolfold.types import Call, Listing
+from toolfold.types import CallContext, Listing, ToolCall
 
 T = TypeVar("T")
 
@@ -108,7 +108,8 @@ def test_a_server_that_says_its_tools_changed_is_read_again_and_nobody_else_is(t
 
             gateway.events.subscribe(listen)
             pool = await gateway.pool()
-            await pool.call("moody", Call(tool="change"))
+            change = await gateway.catalogue.tool("moody.change")
+            await pool.call(ToolCall(tool=change), CallContext())
             await updated.wait()
             changes = await gateway.diff()
             assert [event.data["server"] for event in told] == ["moody"]
@@ -131,15 +132,15 @@ def test_a_list_that_outlived_its_time_is_read_again_by_itself(tmp_path: Path) -
     async def main() -> None:
         specs = (misbehaving_spec("brief", "--ttl", "1"), misbehaving_spec("lasting"))
         gateway = Gateway(Settings(servers=specs, home=tmp_path))
-        gateway._check_s = 0.01
         async with gateway:
+            gateway.upstreams._check_s = 0.01
             await gateway.build()
             told = updates(gateway)
-            slots = (await gateway.pool())._slots
-            assert slots["lasting"].list_due_at is None
-            slots["brief"].list_due_at = 0.0
+            supervisors = (await gateway.pool())._supervisors
+            assert supervisors["lasting"].list_due_at is None
+            supervisors["brief"].list_due_at = 0.0
             assert await told.get() == "brief"
-            assert (slots["brief"].list_due_at or 0.0) > 0.0
+            assert (supervisors["brief"].list_due_at or 0.0) > 0.0
 
     run(main())
 
@@ -150,7 +151,7 @@ def test_an_outdated_list_that_cannot_be_read_is_noted_once_and_not_asked_for_wi
         async with Gateway(Settings(home=tmp_path), upstreams=[shop]) as gateway:
             await gateway.build()
             told = updates(gateway, "catalogue.stale")
-            (await gateway.pool())._slots["shop"].list_due_at = 0.0
+            (await gateway.pool())._supervisors["shop"].list_due_at = 0.0
             shop.list_error = UpstreamError("the shop is closed")
             assert await gateway.refresh() == ["shop"]
             assert await gateway.refresh() == []
@@ -271,3 +272,16 @@ def alive(pid: int) -> bool:
     except ProcessLookupError:
         return False
     return True
+
+
+async def test_a_gateway_that_was_closed_can_be_opened_again(tmp_path: Path) -> None:
+    gateway = Gateway(
+        Settings(home=tmp_path), upstreams=[MemoryUpstream("shop", [{"name": "find", "inputSchema": {}}])]
+    )
+    for _ in range(2):
+        async with gateway:
+            await gateway.build()
+            assert (await gateway.expand_tool("shop.find"))["tool_id"] == "shop.find"
+            assert not (await gateway.call_tool("shop.find", {})).is_error
+    with pytest.raises(StoreError, match="not open"):
+        await gateway.list()

@@ -166,12 +166,12 @@ def test_an_unknown_category_and_an_empty_request_are_told_apart(tmp_path: Path)
 def test_a_need_is_resolved_to_one_tool_or_refused_with_the_nearest(tmp_path: Path) -> None:
     async def main() -> None:
         async with Built(tmp_path) as gateway:
-            need = await gateway.finder.resolve("a tool to get the git commit log")
+            need = await gateway.search.resolve(gateway.view(), "a tool to get the git commit log")
             assert (need.tool.tool_id, need.query) == ("git.git_log", "a tool to get the git commit log")
-            inside = await gateway.finder.resolve("find an order", server="shop")
+            inside = await gateway.search.resolve(gateway.view(), "find an order", server="shop")
             assert inside.tool.tool_id == "shop.find_order"
             with pytest.raises(ToolNotFound) as caught:
-                await gateway.finder.resolve("a tool to fold laundry")
+                await gateway.search.resolve(gateway.view(), "a tool to fold laundry")
             assert caught.value.query == "a tool to fold laundry"
             assert caught.value.candidates
 
@@ -194,6 +194,6 @@ def test_the_index_follows_the_catalogue_and_embeds_nothing_twice(tmp_path: Path
         assert [event.data["embedded"] for event in told if event.name == "search.synced"] == [9, 1]
         again = Gateway(Settings(home=tmp_path))
         async with again:
-            assert await again.finder.sync() == 0
+            assert await again.search.sync() == 0
 
     run(main())

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from toolfold import Settings
-from toolfold.policy import description_scan as scanning
+from toolfold.policy import description_scan
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 
@@ -21,5 +21,5 @@ def test_the_examples_load(name: str, tmp_path: Path) -> None:
 
 def test_every_flag_is_on_the_page() -> None:
     text = (DOCS / "policy.md").read_text("utf-8")
-    kinds = {"hidden", "blob", *(kind for kind, *_ in scanning._SAID)}
+    kinds = {"hidden", "blob", *(phrase.kind for phrase in description_scan._phrases())}
     assert not [kind for kind in kinds if f"`flag:{kind}`" not in text]

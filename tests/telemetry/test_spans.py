@@ -3,6 +3,7 @@
 import asyncio
 import json
 import logging
+import sys
 import threading
 from collections.abc import Coroutine, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -16,8 +17,8 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 from toolfold import Gateway, Settings
 from toolfold.config import Telemetry
-from toolfold.errors import InvalidArguments
-from toolfold.telemetry.logs import JsonLines
+from toolfold.errors import ConfigError, InvalidArguments
+from toolfold.telemetry.logs import _JsonLines
 from toolfold.testing.memory_upstream import MemoryUpstream
 from toolfold.types import Caller
 
@@ -108,7 +109,7 @@ def test_a_call_is_a_span_below_the_clients_and_its_context_reaches_the_server(
     assert (found["toolfold.tool.id"], found["mcp.session.id"]) == ("shop.find", "s1")
     assert call.trace_id.hex() == "0af7651916cd43dd8448eb211c80319c"
     assert call.parent_span_id.hex() == "b7ad6b7169203331"
-    sent = json.loads(bytes(server.calls[0].meta or b"{}"))
+    sent = json.loads(bytes(server.contexts[0].meta or b"{}"))
     assert sent["traceparent"] == f"00-{call.trace_id.hex()}-{call.span_id.hex()}-01"
     assert (sent["tracestate"], sent["progressToken"]) == ("a=1", 5)
     assert attributes(failed)["error.type"] == "INVALID_ARGUMENTS"
@@ -124,17 +125,26 @@ def test_without_traces_nothing_is_imported_and_the_clients_context_passes_throu
         async with Gateway(Settings(home=tmp_path), upstreams=[server]) as gateway:
             await gateway.build()
             await gateway.call_tool("shop.find", {"id": 1}, meta=META)
-            assert gateway.governor._tracing is None
+            assert gateway.tracing is None
 
     run(main())
-    assert server.calls[0].meta == META
+    assert server.contexts[0].meta == META
+
+
+def test_traces_without_opentelemetry_are_refused_before_anything_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "opentelemetry", None)
+    with pytest.raises(ConfigError, match="OpenTelemetry is not installed"):
+        run(Gateway(Settings(home=tmp_path, telemetry=Telemetry(traces=True))).__aenter__())
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.requirement("G-09")
 def test_logs_can_be_json_lines() -> None:
     out = StringIO()
     handler = logging.StreamHandler(out)
-    handler.setFormatter(JsonLines())
+    handler.setFormatter(_JsonLines())
     log = logging.getLogger("toolfold.test.json")
     log.addHandler(handler)
     log.propagate = False

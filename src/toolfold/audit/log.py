@@ -1,283 +1,334 @@
-"""The audit trail: every step of finding and using a tool, tied into selections, kept in the store.
+"""The audit log: every step of finding and using a tool, tied into selections, kept in the store.
 
-search → choose → expand → call. A step costs a small value in memory; texts are masked, arguments reduced to their
-shapes and everything written in a batch by a task of its own, half a second later at most, or when the gateway closes.
-A process that is killed loses what was not written yet, and nothing else. A store that cannot be written is logged and
-never breaks a step.
+search → choose → expand → call. A step costs a small value in memory; redaction and writing happen in batches, in a
+task of their own, half a second later at most, or when the gateway closes. A process that is killed loses what was not
+written yet, and nothing else. A store that cannot be written is logged and never breaks a step.
+
+Which steps belong to one selection is derived from the steps alone: nobody has to pass an id along. The first time a
+tool that a search showed is expanded or called, it was selected: a selection starts, tied to the newest search that
+showed it. Further steps with that tool belong to it until a newer search shows the tool again.
 """
 
 import asyncio
 import logging
 import secrets
 import time
+from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any
 
 import msgspec
 from msgspec import Raw, Struct
 
-from toolfold.audit.record import Step, StepName, answer_fields, decode_step, encode_step, result_ids, sizes
-from toolfold.audit.redaction import MAX_ARGUMENT_BYTES, Redactor, recorded_arguments
-from toolfold.audit.selections import Selections, SessionSelections
+from toolfold.audit.record import Step, StepName, StepResult, decode_step, encode_step
+from toolfold.audit.redaction import MAX_ARGUMENT_BYTES, Redactor
+from toolfold.calls import CallEnd, CallObserver
 from toolfold.config import Settings
+from toolfold.containers import BoundedDict
 from toolfold.errors import StoreError, ToolfoldError
+from toolfold.events import Events
 from toolfold.storage.base import AuditRow, Store
 from toolfold.text import replace_surrogates, replace_surrogates_all
-from toolfold.types import Caller, Tool
+from toolfold.types import Caller, Outcome, Tool, ToolCall
 
-if TYPE_CHECKING:
-    from toolfold.audit.middleware import CallEnd
+_MAX_SEARCHES = 32
+# Tools that are remembered with the newest search that showed them.
+_MAX_TOOLS = 4096
+_MAX_SELECTIONS = 256
+# Sessions of all callers; the oldest is forgotten, and taken up again from the store.
+_MAX_SESSIONS = 10_000
 
-T = TypeVar("T")
+
+class _SearchResult(Struct, frozen=True):
+    """An answer that showed tools: the id of its step, its query, and the rank of each tool by its folded id."""
+
+    step: str
+    query: str
+    ranks: dict[str, int]
+
+
+class _Selection(Struct, frozen=True):
+    """One tool, selected once. `result` is what it was selected from, where that is known."""
+
+    id: str
+    result: _SearchResult | None = None
+
+    def rank(self, tool_id: str) -> int | None:
+        return None if self.result is None else self.result.ranks.get(tool_id.casefold())
+
+
+class _SessionSelections:
+    """The recent searches and selections of one caller in one session."""
+
+    __slots__ = ("_newest", "_results", "_selections", "last_at")
+
+    def __init__(self) -> None:
+        self._results: deque[_SearchResult] = deque(maxlen=_MAX_SEARCHES)
+        self._newest: dict[str, _SearchResult] = {}
+        self._selections: BoundedDict[str, _Selection] = BoundedDict(_MAX_SELECTIONS)
+        self.last_at = 0.0
+
+    def add_result(self, step: str, query: str, tool_ids: Sequence[str]) -> None:
+        ranks = {tool_id.casefold(): rank for rank, tool_id in enumerate(tool_ids, start=1)}
+        result = _SearchResult(step, query, ranks)
+        self._results.append(result)
+        self._newest.update(dict.fromkeys(ranks, result))
+        if len(self._newest) > _MAX_TOOLS:
+            # Searches that fell out of the deque go on living here until there are too many of them.
+            self._newest = {key: result for result in self._results for key in result.ranks}
+
+    def current(self, tool_id: str) -> _Selection | None:
+        """The selection that continues with this tool; `None` where a new one starts."""
+        key = tool_id.casefold()
+        selection = self._selections.get(key)
+        if selection is None:
+            return None
+        newest = self._newest.get(key)
+        return selection if newest is None or newest is selection.result else None
+
+    def start(self, selection_id: str, tool_id: str) -> _Selection:
+        key = tool_id.casefold()
+        selection = _Selection(selection_id, self._newest.get(key))
+        self._selections.renew(key, selection)
+        return selection
+
+    def resume(self, selection_id: str, tool_id: str, search: str) -> None:
+        """Takes up a selection of an earlier process, with the search it came from."""
+        result = next((result for result in reversed(self._results) if result.step == search), None)
+        self._selections[tool_id.casefold()] = _Selection(selection_id, result)
+
 
 _FLUSH_S = 0.5
+# So many pending steps are written at once, before the time is up.
 _BATCH = 512
-"""Steps that are waiting to be written before a write is asked for at once."""
+# Where the store cannot keep up, the oldest tenth of the pending steps is dropped, and that is logged.
 _MAX_PENDING = 20_000
-"""Where the store cannot keep up, the oldest tenth of them is dropped, and that is logged."""
+# A longer record is kept without its arguments and results.
 _MAX_RECORD = 16_384
-"""A longer line is kept without its arguments and results."""
-_REPLAYED_STEPS = 200
-DAY_S = 86_400.0
+_RESTORED_STEPS = 200
+# Sessions that did something within this time count as active.
+_ACTIVE_S = 300.0
+_DAY_S = 86_400.0
 _TEXT_CHARS = 1_000
+# How much of a text is searched for secrets before it is cut to `_TEXT_CHARS`: one that the cut would halve, and so
+# hide from the search, is whole here.
 _SCANNED_CHARS = 16_384
-"""How much of a text is looked through for secrets before it is cut: one that the cut would halve is whole here."""
 
 log = logging.getLogger("toolfold.audit")
 
+# Learns that a tool served a query.
+Learn = Callable[[str, str], Awaitable[object]]
 
-class _PendingStep(Struct):
-    """A step on its way to the store, with the answer that is still to be looked at."""
+
+class _Pending(Struct):
+    """A step on its way to the store. A `result` is measured and `arguments` are redacted when it is written."""
 
     step: Step
-    answer: Any = None
-
-
-class _PendingCall(Struct):
-    """A call on its way to the store, as little as can be: the step is made from it when it is written."""
-
-    caller: Caller
-    tool: Tool
-    selection: str
-    search: str
-    arguments: Raw | None
-    sent: int
-    got: tuple[int | None, bool, str]
-    said: tuple[int, float, float, str, str]
-
-
-Learn = Callable[[str, str], Awaitable[object]]
-"""Told a request and the tool that served it."""
+    result: StepResult | None = None
+    tool: Tool | None = None
+    """Of a call: the tool that was called."""
+    arguments: Raw | None = None
 
 
 class AuditLog:
-    """The trail of one gateway. `learn` is told choices that worked, where the configuration wants it. `settle` makes
-    sure that calls which are over were told: before another step, which comes after them, and before reading."""
+    """The log of one gateway.
+
+    `learn` hears of selections that worked, where the configuration wants it. `settle` delivers calls that ended and
+    are not recorded yet: it runs before a step is recorded, which comes after them, and before the log is read.
+    """
 
     def __init__(
         self,
         store: Store,
         settings: Settings,
-        masker: Callable[[], Redactor],
+        redactor: Callable[[], Redactor],
         learn: Learn | None = None,
         *,
         settle: Callable[[], None],
     ) -> None:
         self._store = store
-        self._settings = settings
+        self._settings = settings.audit
         self._learn = learn if settings.audit.learn else None
+        # Ids of several processes on one store must differ.
         self._prefix = secrets.token_hex(4)
         self._count = 0
-        self._waiting: list[_PendingStep | _PendingCall] = []
+        self._pending: list[_Pending] = []
         self._lessons: list[tuple[str, str]] = []
         self._timer: asyncio.TimerHandle | None = None
         self._flushing: asyncio.Task[None] | None = None
-        self._masker = masker
+        self._redactor = redactor
         self._settle = settle
         self._writing = asyncio.Lock()
-        self.chains = Selections()
+        self._sessions: BoundedDict[tuple[str, str], _SessionSelections] = BoundedDict(_MAX_SESSIONS)
         self.dropped = 0
 
-    async def told(
+    async def record(
         self,
         name: StepName,
         caller: Caller,
-        work: Callable[[], Awaitable[T]],
+        operation: Callable[[], Awaitable[StepResult]],
         *,
         tool_id: str = "",
         query: str = "",
-        path: Any = (),
-    ) -> T:
-        """Does a step of finding a tool, and keeps what was asked and shown."""
+        path: Sequence[str] = (),
+    ) -> StepResult:
+        """Runs a step of finding a tool, and records what was asked and shown, or why it failed."""
+        if not self._settings.enabled:
+            return await operation()
         self._settle()
-        chain = self.chains.get(caller.name, caller.session) or await self._recalled(caller)
+        session = await self.restore(caller)
         started, at = time.perf_counter(), time.time()
-        answer: Any = None
+        result: StepResult | None = None
         code = message = ""
         try:
-            answer = found = await work()
+            result = await operation()
         except ToolfoldError as error:
             code, message = error.code, error.message
             raise
         finally:
             seconds = time.perf_counter() - started
-            selection = self._chosen(chain, caller, tool_id, at) if tool_id and answer is not None else ("", "")
-            self._note(
-                chain,
-                Step(
-                    id=self._next(),
-                    step=name,
-                    at=at,
-                    caller=caller.name,
-                    session=caller.session,
-                    selection=selection[0],
-                    search=selection[1],
-                    tool_id=tool_id[:200],
-                    query=query,
-                    path=tuple(path),
-                    seconds=round(seconds, 6),
-                    code=code,
-                    message=message,
-                ),
-                answer=answer,
+            selection = self._select(session, caller, tool_id, at) if tool_id and result is not None else ("", "")
+            step = self._step(
+                name,
+                caller,
+                at,
+                selection=selection[0],
+                search=selection[1],
+                tool_id=tool_id[:200],
+                query=query,
+                path=tuple(path),
+                seconds=round(seconds, 6),
+                code=code,
+                message=message,
             )
-        return found
+            self._add_step(session, step, result)
+        return result
 
-    def called(self, ended: "CallEnd") -> None:
-        """Keeps a call that is over. It holds on to no result, and to no arguments that are large."""
-        request, outcome = ended.request, ended.outcome
-        caller, tool, arguments = request.caller, request.tool, request.arguments
-        chain = self.chains.of(caller.name, caller.session)
-        selection, search = self._chosen(chain, caller, tool.tool_id, ended.at)
-        sent = len(memoryview(arguments))
-        got: tuple[int | None, bool, str] = (None, False, "")
-        if outcome is not None:
-            stored = outcome.stored.handle if outcome.stored is not None else ""
-            got = (len(memoryview(outcome.result)), outcome.is_error, stored)
-        self._count += 1
-        said = (self._count, ended.at, ended.seconds, ended.code, ended.message)
-        kept = arguments if sent <= MAX_ARGUMENT_BYTES else None
-        chain.last_at = ended.at
-        self._put(_PendingCall(caller, tool, selection, search, kept, sent, got, said))
-        if self._learn is not None and outcome is not None and not outcome.is_error:
-            current = chain.current(tool.tool_id)
-            if current is not None and current.seen is not None and current.seen.query:
-                self._lessons.append((current.seen.query, tool.tool_id))
-
-    def surface(self, caller: Caller, shown: bytes) -> None:
-        """Keeps what a face shows a model before anything is asked: its tools and instructions."""
-        step = Step(
-            id=self._next(), step="surface", at=time.time(), caller=caller.name, session=caller.session, **sizes(shown)
+    def record_call(self, end: CallEnd) -> None:
+        """Records a call that is over."""
+        if not self._settings.enabled:
+            return
+        caller, tool, arguments = end.context.caller, end.call.tool, end.call.arguments
+        session = self._session(caller)
+        selection, search = self._select(session, caller, tool.tool_id, end.at)
+        size = len(memoryview(arguments))
+        step = self._step(
+            "call",
+            caller,
+            end.at,
+            selection=selection,
+            search=search,
+            tool_id=tool.tool_id,
+            version=tool.version,
+            seconds=round(end.seconds, 6),
+            code=end.code,
+            message=end.message,
+            argument_bytes=size,
+            **_outcome_fields(end.outcome),
         )
-        self._note(self.chains.of(caller.name, caller.session), step)
+        session.last_at = end.at
+        # Neither results nor large arguments are held: thousands of calls may be pending.
+        self._add(_Pending(step, tool=tool, arguments=arguments if size <= MAX_ARGUMENT_BYTES else None))
+        self._note_lesson(session, end)
 
-    def refused(self, caller: Caller, tool_id: str, error: ToolfoldError) -> None:
-        """Keeps a call that ended before it was one: there is no such tool, or none for this caller."""
+    def _note_lesson(self, session: _SessionSelections, end: CallEnd) -> None:
+        """Remembers the query of a selection that worked, for search to learn from."""
+        if self._learn is None or end.outcome is None or end.outcome.is_error:
+            return
+        current = session.current(end.call.tool.tool_id)
+        if current is not None and current.result is not None and current.result.query:
+            self._lessons.append((current.result.query, end.call.tool.tool_id))
+
+    def record_rejection(self, caller: Caller, tool_id: str, error: ToolfoldError) -> None:
+        """Records a call that was refused before it was one: there is no such tool, or none for this caller."""
+        if not self._settings.enabled:
+            return
         self._settle()
-        step = Step(
-            id=self._next(),
-            step="call",
-            at=time.time(),
-            caller=caller.name,
-            session=caller.session,
-            tool_id=tool_id[:200],
-            code=error.code,
-            message=error.message,
-        )
-        self._note(self.chains.of(caller.name, caller.session), step)
+        step = self._step("call", caller, time.time(), tool_id=tool_id[:200], code=error.code, message=error.message)
+        self._add_step(self._session(caller), step)
 
-    async def recall(self, caller: Caller) -> None:
-        """Takes up what this caller did before this process, so that a call is tied to a search of an earlier one."""
-        await self._recalled(caller)
+    def _session(self, caller: Caller) -> _SessionSelections:
+        key = (caller.name, caller.session)
+        known = self._sessions.get(key)
+        if known is None:
+            known = self._sessions[key] = _SessionSelections()
+        return known
 
-    async def flush(self) -> None:
-        """Writes what is waiting, after what is being written right now. What comes meanwhile waits for the next time:
-        else a busy gateway would write all the time, a few steps each."""
-        self._settle()
-        async with self._writing:
-            batch, self._waiting = self._waiting, []
-            if batch:
-                await self._write(batch)
-            lessons, self._lessons = self._lessons, []
-            for query, tool_id in lessons:
-                try:
-                    await self._learn(query, tool_id) if self._learn is not None else None
-                except ToolfoldError as error:
-                    log.warning("search could not learn from a choice: %s", error.message)
-
-    async def _write(self, batch: Sequence[_PendingStep | _PendingCall]) -> None:
-        rows = await asyncio.to_thread(self._rows, batch)
-        audit = self._settings.audit
-        oldest = time.time() - audit.keep_days * DAY_S
+    async def restore(self, caller: Caller) -> _SessionSelections:
+        """Takes up what this caller did in earlier processes, once, so that a call is tied to a search of then."""
+        known = self._sessions.get((caller.name, caller.session))
+        if known is not None or not self._settings.enabled:
+            return known or _SessionSelections()
+        rows: list[AuditRow] = []
         try:
-            await self._store.append(rows, keep=audit.max_entries, oldest=oldest)
+            rows = await self._store.audit_rows(caller=caller.name, session=caller.session, last=_RESTORED_STEPS)
         except StoreError as error:
-            self._lost(len(rows), error.message)
+            log.warning("the audit log could not be read: %s", error.message)
+        known = self._sessions.get((caller.name, caller.session))
+        if known is not None:  # another step of the same caller was quicker
+            return known
+        session = self._session(caller)
+        for row in rows:
+            step = decode_step(row.record)
+            if step.results and step.step in {"list", "search"}:
+                session.add_result(step.id, step.query, step.results)
+            elif step.selection:
+                session.resume(step.selection, step.tool_id, step.search)
+        return session
 
-    def _lost(self, steps: int, why: str) -> None:
-        self.dropped += steps
-        log.warning("%d steps could not be written to the audit trail: %s", steps, why)
-
-    async def aclose(self) -> None:
-        self._settle()
-        if self._flushing is not None:
-            await asyncio.wait((self._flushing,))
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        await self.flush()
-
-    async def steps(self, *, session: str | None = None, after: int = 0, last: int | None = None) -> list[Step]:
-        """What is kept, oldest first; what is waiting is written before."""
-        await self.flush()
-        rows = await self._store.trail(session=session, after=after, last=last)
-        return [decode_step(row.record) for row in rows]
-
-    def _chosen(self, chain: SessionSelections, caller: Caller, tool_id: str, at: float) -> tuple[str, str]:
-        """The selection that a step with this tool belongs to, and the step it came from; notes the choice."""
-        current = chain.current(tool_id)
+    def _select(self, session: _SessionSelections, caller: Caller, tool_id: str, at: float) -> tuple[str, str]:
+        """The selection that a step with this tool belongs to, and the search it came from; records a new one."""
+        current = session.current(tool_id)
         if current is not None:
-            return current.id, current.seen.entry if current.seen else ""
-        made = chain.begin(self._next(), tool_id)
-        if made.seen is None:
-            return made.id, ""
-        choice = Step(
-            id=self._next(),
-            step="choose",
-            at=at,
-            caller=caller.name,
-            session=caller.session,
-            selection=made.id,
-            search=made.seen.entry,
+            return current.id, current.result.step if current.result else ""
+        selection = session.start(self._next_id(), tool_id)
+        if selection.result is None:
+            return selection.id, ""
+        choice = self._step(
+            "choose",
+            caller,
+            at,
+            selection=selection.id,
+            search=selection.result.step,
             tool_id=tool_id,
-            query=made.seen.query,
-            rank=made.rank(tool_id),
+            query=selection.result.query,
+            rank=selection.rank(tool_id),
         )
-        self._note(chain, choice)
-        return made.id, made.seen.entry
+        self._add_step(session, choice)
+        return selection.id, selection.result.step
 
-    def _note(self, chain: SessionSelections, step: Step, *, answer: Any = None) -> None:
-        chain.last_at = step.at
-        if answer is not None:
-            shown = result_ids(answer)
-            if shown:
-                chain.showed(step.id, step.query, shown)
-        self._put(_PendingStep(step, answer))
+    def _next_id(self) -> str:
+        self._count += 1
+        return f"{self._prefix}{self._count:x}"
 
-    def _put(self, waiting: _PendingStep | _PendingCall) -> None:
-        self._waiting.append(waiting)
+    def _step(self, name: StepName, caller: Caller, at: float, **fields: Any) -> Step:
+        return Step(id=self._next_id(), step=name, at=at, caller=caller.name, session=caller.session, **fields)
+
+    def _add_step(self, session: _SessionSelections, step: Step, result: StepResult | None = None) -> None:
+        session.last_at = step.at
+        if result is not None and result.tool_ids:
+            session.add_result(step.id, step.query, result.tool_ids)
+        self._add(_Pending(step, result))
+
+    def _add(self, pending: _Pending) -> None:
+        self._pending.append(pending)
         if self._timer is None and self._flushing is None:
             self._timer = asyncio.get_running_loop().call_later(_FLUSH_S, self._start_flush)
-        elif len(self._waiting) >= _BATCH:
-            self._crowded()
+        elif len(self._pending) >= _BATCH:
+            self._relieve()
 
-    def _crowded(self) -> None:
-        if len(self._waiting) > _MAX_PENDING:
-            gone = len(self._waiting) // 10
-            del self._waiting[:gone]
-            self._lost(gone, "more are coming than the store takes")
+    def _relieve(self) -> None:
+        """More is pending than one batch: drops the oldest where the store cannot keep up, else writes now."""
+        if len(self._pending) > _MAX_PENDING:
+            dropped = len(self._pending) // 10
+            del self._pending[:dropped]
+            self._drop(dropped, "more are coming than the store takes")
         elif self._flushing is None:
             self._start_flush()
+
+    def _drop(self, steps: int, why: str) -> None:
+        self.dropped += steps
+        log.warning("%d steps could not be written to the audit log: %s", steps, why)
 
     def _start_flush(self) -> None:
         if self._timer is not None:
@@ -289,85 +340,132 @@ class AuditLog:
 
     def _flushed(self, task: "asyncio.Task[None]") -> None:
         self._flushing = None
-        if self._waiting and not task.cancelled():
+        if self._pending and not task.cancelled():
             self._timer = task.get_loop().call_later(_FLUSH_S, self._start_flush)
         if not task.cancelled() and task.exception() is not None:
-            log.error("writing the audit trail failed", exc_info=task.exception())
+            log.error("writing the audit log failed", exc_info=task.exception())
 
-    def _rows(self, batch: Sequence[_PendingStep | _PendingCall]) -> list[AuditRow]:
-        """The steps as they are kept. Runs in a thread."""
-        masker = self._masker()
+    async def flush(self) -> None:
+        """Writes what is pending, after what is being written right now. What comes meanwhile waits for the next time:
+        else a busy gateway would write all the time, a few steps each, and fight for the interpreter lock."""
+        self._settle()
+        async with self._writing:
+            batch, self._pending = self._pending, []
+            if batch:
+                await self._write(batch)
+            lessons, self._lessons = self._lessons, []
+            for query, tool_id in lessons:
+                try:
+                    await self._learn(query, tool_id) if self._learn is not None else None
+                except ToolfoldError as error:
+                    log.warning("search could not learn from a choice: %s", error.message)
+
+    async def _write(self, batch: Sequence[_Pending]) -> None:
+        rows = await asyncio.to_thread(self._rows, batch)
+        oldest = time.time() - self._settings.keep_days * _DAY_S
+        try:
+            await self._store.append_audit(rows, keep=self._settings.max_entries, oldest=oldest)
+        except StoreError as error:
+            self._drop(len(rows), error.message)
+
+    async def aclose(self) -> None:
+        self._settle()
+        if self._flushing is not None:
+            await asyncio.wait((self._flushing,))
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        await self.flush()
+
+    def gauges(self) -> dict[str, float]:
+        """What `/metrics` shows of the log; nothing where it is off."""
+        if not self._settings.enabled:
+            return {}
+        since = time.time() - _ACTIVE_S
+        active = sum(session.last_at >= since for session in self._sessions.values())
+        return {"sessions": active, "audit_dropped": self.dropped}
+
+    async def steps(self, *, session: str | None = None, after: int = 0, last: int | None = None) -> list[Step]:
+        """What is recorded, oldest first; what is pending is written before."""
+        await self.flush()
+        rows = await self._store.audit_rows(session=session, after=after, last=last)
+        return [decode_step(row.record) for row in rows]
+
+    def _rows(self, batch: Sequence[_Pending]) -> list[AuditRow]:
+        """The steps as they are stored. Runs in a thread."""
+        redactor = self._redactor()
         rows: list[AuditRow] = []
-        for one in batch:
+        for pending in batch:
             try:
-                rows.append(self._row(one, masker))
+                rows.append(self._row(pending, redactor))
             except (ValueError, TypeError, RecursionError) as error:  # one odd step must not take the others with it
-                self._lost(1, str(error))
+                self._drop(1, str(error))
         return rows
 
-    def _row(self, waiting: _PendingStep | _PendingCall, masker: Redactor) -> AuditRow:
-        step = self._call_step(waiting, masker) if isinstance(waiting, _PendingCall) else waiting.step
-        more: dict[str, Any] = {}
-        if step.query:
-            more["query"] = _redacted_text(step.query, masker)
-        if step.message:
-            more["message"] = _redacted_text(step.message, masker)
-        if isinstance(waiting, _PendingStep):
-            more.update(tool_id=replace_surrogates(step.tool_id), path=replace_surrogates_all(step.path))
-            if waiting.answer is not None:
-                more.update(answer_fields(waiting.answer))
-        kept = msgspec.structs.replace(step, **more) if more else step
-        record = encode_step(kept)
+    def _row(self, pending: _Pending, redactor: Redactor) -> AuditRow:
+        step = pending.step
+        texts = {"query": step.query, "message": step.message}
+        changes: dict[str, Any] = {name: _redacted_text(text, redactor) for name, text in texts.items() if text}
+        if pending.tool is None:
+            changes.update(tool_id=replace_surrogates(step.tool_id), path=replace_surrogates_all(step.path))
+        elif pending.arguments is not None:
+            values = self._settings.values
+            changes["arguments"] = redactor.recorded_arguments(pending.tool, pending.arguments, values)
+        if pending.result is not None:
+            changes.update(pending.result.fields())
+        step = msgspec.structs.replace(step, **changes)
+        record = encode_step(step)
         if len(record) > _MAX_RECORD:
-            record = encode_step(msgspec.structs.replace(kept, arguments=None, results=(), confidence=()))
+            record = encode_step(msgspec.structs.replace(step, arguments=None, results=(), confidence=()))
         return AuditRow(at=step.at, caller=step.caller, session=step.session, selection=step.selection, record=record)
 
-    def _call_step(self, call: _PendingCall, masker: Redactor) -> Step:
-        number, at, seconds, code, message = call.said
-        result_bytes, is_error, stored = call.got
-        values = self._settings.audit.values
-        return Step(
-            id=f"{self._prefix}{number:x}",
-            step="call",
-            at=at,
-            caller=call.caller.name,
-            session=call.caller.session,
-            selection=call.selection,
-            search=call.search,
-            tool_id=call.tool.tool_id,
-            version=call.tool.version,
-            seconds=round(seconds, 6),
-            code=code,
-            message=message,
-            arguments=None if call.arguments is None else recorded_arguments(call.tool, call.arguments, values, masker),
-            argument_bytes=call.sent,
-            result_bytes=result_bytes,
-            is_error=is_error,
-            stored=stored,
+
+def _outcome_fields(outcome: Outcome | None) -> dict[str, Any]:
+    """What a step holds of the outcome of a call: sizes, never values."""
+    if outcome is None:
+        return {}
+    stored = outcome.stored.handle if outcome.stored is not None else ""
+    return {"result_bytes": len(memoryview(outcome.result)), "is_error": outcome.is_error, "stored": stored}
+
+
+def _redacted_text(text: str, redactor: Redactor) -> str:
+    return redactor.text(replace_surrogates(text[:_SCANNED_CHARS]))[:_TEXT_CHARS]
+
+
+class CallRecorder(CallObserver):
+    """Emits events at once, and notifies `listeners` a moment later, when whoever waits for the outcome has it."""
+
+    def __init__(self, listeners: Sequence[Callable[[CallEnd], None]], events: Events) -> None:
+        self._listeners = listeners
+        self._events = events
+        self._pending: list[CallEnd] = []
+
+    def settle(self) -> None:
+        """Delivers what is pending. For whoever is about to read what the listeners keep."""
+        pending, self._pending = self._pending, []
+        for end in pending:
+            for notify in self._listeners:
+                notify(end)
+
+    def started(self, call: ToolCall) -> None:
+        if self._events.has_listeners("call.started"):
+            size = len(memoryview(call.arguments))
+            self._events.emit("call.started", tool_id=call.tool.tool_id, version=call.tool.version, argument_bytes=size)
+
+    def ended(self, end: CallEnd) -> None:
+        # The answer must not wait for the records: they are made in the loop's next turn, many at once under load.
+        if not self._pending:
+            asyncio.get_running_loop().call_soon(self.settle)
+        self._pending.append(end)
+        if self._events.has_listeners("call.finished", "call.failed"):
+            self._emit(end)
+
+    def _emit(self, end: CallEnd) -> None:
+        tool_id, seconds = end.call.tool.tool_id, round(end.seconds, 6)
+        if end.outcome is None:
+            self._events.emit("call.failed", tool_id=tool_id, seconds=seconds, code=end.code)
+            return
+        size = len(memoryview(end.outcome.result))
+        self._events.emit(
+            "call.finished", tool_id=tool_id, seconds=seconds, is_error=end.outcome.is_error, result_bytes=size
         )
-
-    async def _recalled(self, caller: Caller) -> SessionSelections:
-        rows: list[AuditRow] = []
-        try:
-            rows = await self._store.trail(caller=caller.name, session=caller.session, last=_REPLAYED_STEPS)
-        except StoreError as error:
-            log.warning("the audit trail could not be read: %s", error.message)
-        known = self.chains.get(caller.name, caller.session)
-        if known is not None:  # another step of the same caller was quicker
-            return known
-        chain = self.chains.of(caller.name, caller.session)
-        for row in rows:
-            step = decode_step(row.record)
-            if step.results and step.step in {"list", "search"}:
-                chain.showed(step.id, step.query, step.results)
-            elif step.selection:
-                chain.resume(step.selection, step.tool_id, step.search)
-        return chain
-
-    def _next(self) -> str:
-        self._count += 1
-        return f"{self._prefix}{self._count:x}"
-
-
-def _redacted_text(text: str, masker: Redactor) -> str:
-    return masker.text(replace_surrogates(text[:_SCANNED_CHARS]))[:_TEXT_CHARS]

@@ -1,4 +1,4 @@
-"""One line of the audit trail as a value, and what it takes from the answers that steps give."""
+"""One line of the audit log as a value, and the result of a step as the log takes it in."""
 
 from typing import Any, Literal
 
@@ -7,11 +7,13 @@ from msgspec import Struct
 
 from toolfold import tokens
 
-StepName = Literal["list", "nodes", "search", "choose", "expand", "inspect", "call", "surface"]
+__all__ = ["Step"]
+
+StepName = Literal["list", "nodes", "search", "choose", "expand", "inspect", "call"]
 
 
 class Step(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One line of the trail."""
+    """One line of the log. The names of the fields are those of the stored JSON."""
 
     id: str
     step: str
@@ -19,9 +21,9 @@ class Step(Struct, frozen=True, kw_only=True, omit_defaults=True):
     caller: str
     session: str = ""
     selection: str = ""
-    """What ties the steps of one choice together."""
+    """What ties the steps of one selection together."""
     search: str = ""
-    """The step whose answer the tool was chosen from."""
+    """The step whose answer the tool was selected from."""
     tool_id: str = ""
     version: int | None = None
     query: str = ""
@@ -43,42 +45,37 @@ class Step(Struct, frozen=True, kw_only=True, omit_defaults=True):
     shown_bytes: int = 0
     """What a model had to read of it."""
     shown_tokens: int | None = None
-    """The same in tokens, where the token tables were at hand."""
+    """The same in tokens, where the token tables were loaded."""
+
+
+class StepResult(Struct, frozen=True, kw_only=True):
+    """What a step of finding a tool came to: the answer that the caller gets, and the values it was rendered from."""
+
+    answer: dict[str, Any]
+    tool_ids: tuple[str, ...] = ()
+    paths: tuple[tuple[str, ...], ...] = ()
+    confidence: tuple[float, ...] = ()
+    version: int | None = None
+
+    def fields(self) -> dict[str, Any]:
+        """The fields of a `Step` about it. Encodes the whole answer to measure it: not on the event loop."""
+        fields = _measure(encode_step(self.answer))
+        if results := self.tool_ids or tuple("/".join(path) for path in self.paths):
+            fields["results"] = results
+        if self.confidence:
+            fields["confidence"] = tuple(round(value, 2) for value in self.confidence)  # as they were shown
+        if self.version is not None:
+            fields["version"] = self.version
+        return fields
 
 
 encode_step = msgspec.json.Encoder().encode
 decode_step = msgspec.json.Decoder(Step).decode
 
 
-def result_ids(answer: Any) -> list[str]:
-    """The tools that an answer points at, in their order."""
-    if not isinstance(answer, dict):
-        return []
-    pointers = answer.get("tools") if "nodes" in answer else answer.get("results")
-    if not isinstance(pointers, list):
-        return []
-    return [one["tool_id"] for one in pointers if "tool_id" in one]
-
-
-def sizes(text: bytes) -> dict[str, Any]:
-    """Tokens are counted only where the large tables are loaded already."""
-    found: dict[str, Any] = {"shown_bytes": len(text)}
+def _measure(text: bytes) -> dict[str, Any]:
+    """The size of what a model reads. Tokens are counted only where the large tables are loaded already."""
+    fields: dict[str, Any] = {"shown_bytes": len(text)}
     if tokens.encoding.cache_info().currsize:
-        found["shown_tokens"] = tokens.count(text.decode())
-    return found
-
-
-def answer_fields(answer: Any) -> dict[str, Any]:
-    """Ids or categories, their confidence, and how much a model had to read."""
-    found = sizes(encode_step(answer))
-    if not isinstance(answer, dict):
-        return found
-    pointers = (answer.get("tools") if "nodes" in answer else answer.get("results")) or ()
-    if pointers and isinstance(pointers, list):
-        found["results"] = tuple(one["tool_id"] if "tool_id" in one else "/".join(one["path"]) for one in pointers)
-        confidence = [one.get("confidence") for one in pointers]
-        if None not in confidence:
-            found["confidence"] = tuple(confidence)
-    if isinstance(answer.get("version"), int):
-        found["version"] = answer["version"]
-    return found
+        fields["shown_tokens"] = tokens.count(text.decode())
+    return fields

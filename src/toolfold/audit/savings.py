@@ -1,4 +1,4 @@
-"""What was saved: the tokens that all definitions would have cost, against what was shown, for each session and in all.
+"""Savings: the tokens that all definitions would have cost, against what was shown, for each session and in all.
 
 Definitions are counted exactly (o200k), once a fingerprint; the counts stay in the store. What was shown is counted
 where the token tables were loaded when it was; else its bytes are divided by the bytes a token has in the definitions.
@@ -16,10 +16,12 @@ from toolfold.catalogue.catalogue import Catalogue, tool_batches
 from toolfold.storage.base import Store
 from toolfold.types import Tool
 
-COUNTS = "tokens"
-"""The namespace of the store that keeps counts by server."""
+__all__ = ["SessionCost"]
 
-DISCOVERY = frozenset({"list", "nodes", "search", "expand", "inspect", "surface"})
+# The namespace of the store that keeps counts by server.
+_COUNTS = "tokens"
+
+_DISCOVERY = frozenset({"list", "nodes", "search", "expand", "inspect"})
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(dict[str, int]).decode
@@ -36,7 +38,7 @@ class SessionCost(Struct, frozen=True, kw_only=True):
     """What the definitions of all tools would have cost, each session once."""
     shown_tokens: int
     estimated: bool
-    """Whether a part of `shown_tokens` was worked out from bytes."""
+    """Whether a part of `shown_tokens` was estimated from bytes."""
     saved_percent: float
 
 
@@ -49,7 +51,7 @@ class Savings(Struct, frozen=True, kw_only=True):
 
 async def count_definitions(catalogue: Catalogue, store: Store) -> tuple[int, int, int]:
     """The number of tools, and the tokens and bytes of all their definitions."""
-    known = {server: _decode(value) for server, value in (await store.items(COUNTS)).items()}
+    known = {server: _decode(value) for server, value in (await store.items(_COUNTS)).items()}
     by_server: dict[str, list[Tool]] = {}
     async with catalogue.snapshot() as view:
         async for batch in tool_batches(view):
@@ -58,15 +60,15 @@ async def count_definitions(catalogue: Catalogue, store: Store) -> tuple[int, in
     total = 0
     for server, tools in by_server.items():
         before = known.get(server, {})
-        counts = await asyncio.to_thread(_counted, tools, before)
+        counts = await asyncio.to_thread(_count_tokens, tools, before)
         if counts != before:
-            await store.put(COUNTS, server, _encode(counts))
+            await store.put(_COUNTS, server, _encode(counts))
         total += sum(counts[tool.fingerprint] for tool in tools)
     everything = [tool for tools in by_server.values() for tool in tools]
     return len(everything), total, sum(len(memoryview(tool.definition.raw)) for tool in everything)
 
 
-def _counted(tools: Sequence[Tool], known: dict[str, int]) -> dict[str, int]:
+def _count_tokens(tools: Sequence[Tool], known: dict[str, int]) -> dict[str, int]:
     return {
         tool.fingerprint: known.get(tool.fingerprint)
         or tokens.count(bytes(tool.definition.raw).decode("utf-8", "replace"))
@@ -80,26 +82,26 @@ def compute_savings(steps: Sequence[Step], tools: int, full_tokens: int, full_by
     sessions: dict[tuple[str, str], list[Step]] = {}
     for step in steps:
         sessions.setdefault((step.caller, step.session), []).append(step)
-    spent = tuple(
-        _spent(caller, session, own, full_tokens, ratio) for (caller, session), own in sorted(sessions.items())
+    costs = tuple(
+        _session_cost(caller, session, own, full_tokens, ratio) for (caller, session), own in sorted(sessions.items())
     )
-    shown = sum(one.shown_tokens for one in spent)
-    full = full_tokens * len(spent)
+    shown = sum(cost.shown_tokens for cost in costs)
+    full = full_tokens * len(costs)
     total = SessionCost(
         caller="",
         session="",
-        steps=sum(one.steps for one in spent),
-        calls=sum(one.calls for one in spent),
+        steps=sum(cost.steps for cost in costs),
+        calls=sum(cost.calls for cost in costs),
         full_tokens=full,
         shown_tokens=shown,
-        estimated=any(one.estimated for one in spent),
+        estimated=any(cost.estimated for cost in costs),
         saved_percent=_percent(full, shown),
     )
-    return Savings(tools=tools, full_tokens=full_tokens, total=total, sessions=spent)
+    return Savings(tools=tools, full_tokens=full_tokens, total=total, sessions=costs)
 
 
-def _spent(caller: str, session: str, steps: Sequence[Step], full_tokens: int, ratio: float) -> SessionCost:
-    shown = [step for step in steps if step.step in DISCOVERY and step.shown_bytes]
+def _session_cost(caller: str, session: str, steps: Sequence[Step], full_tokens: int, ratio: float) -> SessionCost:
+    shown = [step for step in steps if step.step in _DISCOVERY and step.shown_bytes]
     counted = sum(step.shown_tokens if step.shown_tokens is not None else step.shown_bytes / ratio for step in shown)
     return SessionCost(
         caller=caller,

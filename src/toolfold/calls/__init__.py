@@ -1,9 +1,10 @@
-"""Calls: a call on its way to its server, through handlers that each wrap the next.
+"""Calls: one shape, `ToolCall` with its `CallContext`, through the parts of a pipeline to the server that answers.
 
-One shape from end to end: a `Handler` takes a `Request` and gives an `Outcome`. `stack` builds the whole from the
-outside in. The gateway stands above; below are the upstreams, of which only the innermost handler knows.
+`pipeline` runs the parts; each other module is one of them: `authorize`, `validate`, `confirm`, `toolbox` check a call,
+`dispatch` sends it, `timeout` bounds it. The gateway lists them; what records calls or stores results stands in
+`audit` and `outputs`. Below are the upstreams, of which only the dispatch knows.
 """
 
-from toolfold.calls.pipeline import CallRequest, Check, Handler, Middleware, compose, run_checks
+from toolfold.calls.pipeline import CallEnd, CallObserver, CallPipeline, Check, Handler, ResultHook
 
-__all__ = ["CallRequest", "Check", "Handler", "Middleware", "compose", "run_checks"]
+__all__ = ["CallEnd", "CallObserver", "CallPipeline", "Check", "Handler", "ResultHook"]

@@ -10,18 +10,19 @@ from collections.abc import Awaitable, Callable
 import msgspec
 from msgspec import Raw, Struct
 
-from toolfold.calls.pipeline import CallRequest, Check
+from toolfold.calls.pipeline import Check
 from toolfold.errors import ConfirmationNeeded, Declined
+from toolfold.types import CallContext, ToolCall
 
-ELICIT = "elicitation/create"
-ANSWER_WITHIN_S = 600.0
-SHOWN_ARGUMENTS = 600
+_ELICIT = "elicitation/create"
+_ANSWER_WITHIN_S = 600.0
+_MAX_ARGUMENT_CHARS = 600
 
-Wanted = Callable[[CallRequest], bool]
-"""Whether the policy wants this call confirmed."""
+# Whether the policy wants this call confirmed.
+IsRequired = Callable[[ToolCall, CallContext], bool]
 
-Shown = Callable[[CallRequest], str]
-"""The arguments as a person may read them."""
+# The arguments as a person may read them, without secrets.
+PrintArguments = Callable[[Raw], str]
 
 
 class _Capabilities(Struct):
@@ -33,42 +34,46 @@ class _Answer(Struct):
     content: dict[str, Raw] | None = None
 
 
-def confirmation(wanted: Wanted, shown: Shown) -> Check:
-    def check(request: CallRequest) -> Awaitable[CallRequest] | None:
-        return _ask_client(request, shown(request)) if not request.confirmed and wanted(request) else None
+def confirm(is_required: IsRequired, print_arguments: PrintArguments) -> Check:
+    """The check that asks the client's user where `is_required` says so."""
+
+    def check(call: ToolCall, context: CallContext) -> Awaitable[ToolCall] | None:
+        if context.confirmed or not is_required(call, context):
+            return None
+        return _ask_client(call, context, print_arguments(call.arguments))
 
     return check
 
 
-async def _ask_client(request: CallRequest, arguments: str) -> CallRequest:
-    tool_id = request.tool.tool_id
-    if request.on_input is None or not _can_ask(request.capabilities):
+async def _ask_client(call: ToolCall, context: CallContext, arguments: str) -> ToolCall:
+    tool_id = call.tool.tool_id
+    if context.on_input is None or not _can_ask(context.capabilities):
         raise ConfirmationNeeded(
             f"{tool_id} needs a person's confirmation, and this client cannot ask for one",
-            hints=[f"policy `{request.caller.policy}`, key `confirm`"],
+            hints=[f"policy `{context.caller.policy}`, key `confirm`"],
             next_action="tell the user: they can call it with `toolfold call --yes`, use a client that can ask, or "
             "take the tool out of `confirm` in the policy",
         )
     try:
-        async with asyncio.timeout(ANSWER_WITHIN_S):
-            given = await request.on_input(ELICIT, _confirmation_form(tool_id, request.tool.risks, arguments))
+        async with asyncio.timeout(_ANSWER_WITHIN_S):
+            answer = await context.on_input(_ELICIT, _confirmation_form(tool_id, call.tool.risks, arguments))
     except TimeoutError:
         raise Declined(
-            f"nobody confirmed the call of {tool_id} within {ANSWER_WITHIN_S:g} s; it was not made",
+            f"nobody confirmed the call of {tool_id} within {_ANSWER_WITHIN_S:g} s; it was not made",
             next_action="ask the user, and call it again when they are there",
         ) from None
-    if not _is_accepted(given):
+    if not _is_accepted(answer):
         raise Declined(
             f"the user did not confirm the call of {tool_id}; it was not made",
             next_action="do not try again as it is; ask the user what they want instead",
         )
-    return request
+    return call
 
 
 def _confirmation_form(tool_id: str, risks: tuple[str, ...], arguments: str) -> Raw:
     """A form with one box, in the words of the protocol."""
     more = f" ({', '.join(risks)})" if risks else ""
-    short = arguments if len(arguments) <= SHOWN_ARGUMENTS else arguments[:SHOWN_ARGUMENTS] + " …"
+    short = arguments if len(arguments) <= _MAX_ARGUMENT_CHARS else arguments[:_MAX_ARGUMENT_CHARS] + " …"
     form = {
         "mode": "form",
         "message": f"Allow this call of {tool_id}{more}?\nArguments: {short}",
@@ -86,17 +91,15 @@ def _can_ask(capabilities: Raw | None) -> bool:
     if capabilities is None:
         return False
     try:
-        found = msgspec.json.decode(capabilities, type=_Capabilities).elicitation
+        modes = msgspec.json.decode(capabilities, type=_Capabilities).elicitation
     except (msgspec.DecodeError, UnicodeDecodeError):
         return False
-    return found is not None and (not found or "form" in found)
+    return modes is not None and (not modes or "form" in modes)
 
 
 def _is_accepted(answer: Raw) -> bool:
     try:
-        given = msgspec.json.decode(answer, type=_Answer)
+        form = msgspec.json.decode(answer, type=_Answer)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return False
-    return (
-        given.action == "accept" and given.content is not None and bytes(given.content.get("confirm", b"")) == b"true"
-    )
+    return form.action == "accept" and form.content is not None and bytes(form.content.get("confirm", b"")) == b"true"

@@ -5,7 +5,7 @@ For error messages. It follows local references, and gives up on depth rather th
 
 from typing import Any
 
-MAX_DEPTH = 6
+_MAX_DEPTH = 6
 
 _PLAIN: dict[str, Any] = {
     "string": "text",
@@ -28,26 +28,33 @@ _TYPES: dict[str, tuple[type, ...]] = {
 }
 
 
-def example_for(schema: Any, given: Any = None) -> Any:
-    """An example of a schema, as near to `given` as it can be told."""
-    return _example(schema, given, schema, 0)
+def example_for(schema: Any, arguments: Any = None) -> Any:
+    """An example of a schema, as near to `arguments` as it can be."""
+    return _example(schema, arguments, schema, 0)
 
 
-def _example(schema: Any, given: Any, root: Any, depth: int) -> Any:
-    schema = _followed(schema, root)
-    if not isinstance(schema, dict) or depth > MAX_DEPTH:
-        return given
-    for keyword in ("const", "default"):
-        if keyword in schema and (given is None or keyword == "const"):
-            return schema[keyword]
+def _example(schema: Any, value: Any, root: Any, depth: int) -> Any:
+    schema = _resolve(schema, root)
+    if not isinstance(schema, dict) or depth > _MAX_DEPTH:
+        return value
+    if "const" in schema:
+        return schema["const"]
+    if value is None and "default" in schema:
+        return schema["default"]
     if isinstance(schema.get("enum"), list) and schema["enum"]:
-        return given if given in schema["enum"] else schema["enum"][0]
+        return value if value in schema["enum"] else schema["enum"][0]
+    return _example_of_type(schema, value, root, depth)
+
+
+def _example_of_type(schema: dict[str, Any], value: Any, root: Any, depth: int) -> Any:
     kinds = _kinds(schema, root)
-    if "object" in kinds and (isinstance(given, dict) or given is None):
-        return _object(schema, given or {}, root, depth)
-    if any(_is(given, kind) for kind in kinds) or not kinds:
-        return given if given is not None or not kinds else _PLAIN.get(kinds[0])
-    return _converted(given, kinds[0])
+    if not kinds:
+        return value
+    if "object" in kinds and (isinstance(value, dict) or value is None):
+        return _object(schema, value or {}, root, depth)
+    if any(_is(value, kind) for kind in kinds):
+        return value if value is not None else _PLAIN.get(kinds[0])
+    return _convert(value, kinds[0])
 
 
 def _kinds(schema: dict[str, Any], root: Any) -> list[str]:
@@ -55,30 +62,30 @@ def _kinds(schema: dict[str, Any], root: Any) -> list[str]:
     if isinstance(kind, str):
         return [kind]
     if isinstance(kind, list):
-        return [one for one in kind if isinstance(one, str)]
+        return [name for name in kind if isinstance(name, str)]
     if "properties" in schema:
         return ["object"]
     for keyword in ("anyOf", "oneOf", "allOf"):
         parts = schema.get(keyword)
         if isinstance(parts, list):
-            return [found for part in parts for found in _kinds_of(part, root)]
+            return [name for part in parts for name in _kinds_of(part, root)]
     return []
 
 
 def _kinds_of(part: Any, root: Any) -> list[str]:
-    part = _followed(part, root)
+    part = _resolve(part, root)
     kind = part.get("type") if isinstance(part, dict) else None
     return [kind] if isinstance(kind, str) else []
 
 
-def _object(schema: dict[str, Any], given: dict[str, Any], root: Any, depth: int) -> dict[str, Any]:
+def _object(schema: dict[str, Any], value: dict[str, Any], root: Any, depth: int) -> dict[str, Any]:
     properties = schema.get("properties")
     properties = properties if isinstance(properties, dict) else {}
     required = [name for name in schema.get("required", ()) if isinstance(name, str)]
     closed = schema.get("additionalProperties") is False
-    kept = [name for name in given if name in properties or not closed]
-    names = dict.fromkeys((*required, *kept))
-    return {name: _example(properties.get(name, True), given.get(name), root, depth + 1) for name in names}
+    allowed = [name for name in value if name in properties or not closed]
+    names = dict.fromkeys((*required, *allowed))
+    return {name: _example(properties.get(name, True), value.get(name), root, depth + 1) for name in names}
 
 
 def _is(value: Any, kind: str) -> bool:
@@ -87,23 +94,23 @@ def _is(value: Any, kind: str) -> bool:
     return isinstance(value, _TYPES.get(kind, ()))
 
 
-def _converted(given: Any, kind: str) -> Any:
+def _convert(value: Any, kind: str) -> Any:
     """`"5"` for an integer is most likely meant as 5."""
-    if isinstance(given, str) and kind in {"integer", "number"}:
+    if isinstance(value, str) and kind in {"integer", "number"}:
         try:
-            return int(given) if kind == "integer" else float(given)
+            return int(value) if kind == "integer" else float(value)
         except ValueError:
             return _PLAIN[kind]
-    if kind == "string" and isinstance(given, (int, float)) and not isinstance(given, bool):
-        return str(given)
-    if kind == "array" and given is not None:
-        return [given]
+    if kind == "string" and isinstance(value, (int, float)) and not isinstance(value, bool):
+        return str(value)
+    if kind == "array" and value is not None:
+        return [value]
     return _PLAIN.get(kind)
 
 
-def _followed(schema: Any, root: Any) -> Any:
+def _resolve(schema: Any, root: Any) -> Any:
     """What a local reference leads to; nothing where it leads nowhere."""
-    for _ in range(MAX_DEPTH):
+    for _ in range(_MAX_DEPTH):
         reference = schema.get("$ref") if isinstance(schema, dict) else None
         if not isinstance(reference, str):
             return schema

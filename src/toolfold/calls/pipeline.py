@@ -1,66 +1,150 @@
-"""The shape of a call, and the short loop that builds the stack of handlers."""
+"""One call on its way: checks before it, the dispatch to its server, hooks on its result, observers at its end.
 
+The gateway lists the parts; this module runs them. They are flat lists and no nested handlers: few of them have to wait
+for anything, and every level of nesting would cost each call another coroutine. A part is a function of the `ToolCall`
+and its `CallContext`; which parts exist is not known here. Below: the upstreams, of which only the dispatch knows.
+"""
+
+import asyncio
+import time
 from collections.abc import Awaitable, Callable, Sequence
+from typing import Self
 
-from msgspec import Raw, Struct
+from msgspec import Struct
 
-from toolfold.types import LOCAL, Caller, Outcome, Tool
-from toolfold.wire.types import OnInput, OnProgress
-
-
-class CallRequest(Struct, frozen=True, kw_only=True):
-    """One call of one tool of the catalogue. `arguments` is the exact JSON that is checked and sent."""
-
-    tool: Tool
-    arguments: Raw
-    meta: Raw | None = None
-    timeout_s: float | None = None
-    on_progress: OnProgress | None = None
-    on_input: OnInput | None = None
-    caller: Caller = LOCAL
-    capabilities: Raw | None = None
-    """What the client at the far end declared; see `Call.capabilities`."""
-    inputs: Raw | None = None
-    """See `Call.inputs`."""
-    max_response: tuple[int | None, int | None] = (None, None)
-    """Over how many bytes, and tokens, the result is stored, where the caller has limits of its own."""
-    whole: bool = False
-    """The outcome goes to a program, not to a model: it is given whole, however large, and never spilled."""
-    expect_version: int | None = None
-    """The version that the caller knows; a tool that changed since is not called."""
-    confirmed: bool = False
-    """A person at this machine has said yes to this very call already."""
+from toolfold.errors import INTERNAL_ERROR, ServerTimeout, ToolfoldError
+from toolfold.types import CallContext, Outcome, ToolCall
+from toolfold.wire.deadlines import Deadlines
 
 
-Handler = Callable[[CallRequest], Awaitable[Outcome]]
-Middleware = Callable[[Handler], Handler]
-"""A handler around a handler: it may refuse, bound or record, and otherwise passes the request on."""
+class _TimeLimit:
+    """Cancels the running task when the time is up, and turns that into `ServerTimeout`.
+
+    What `asyncio.timeout` does, at a tenth of its cost: every call goes through here, and all of them share one timer.
+    """
+
+    __slots__ = ("_call", "_deadlines", "_expired", "_seconds", "_stop", "_task")
+
+    def __init__(self, deadlines: Deadlines, call: ToolCall, seconds: float | None) -> None:
+        self._deadlines = deadlines
+        self._call = call
+        self._seconds = seconds
+        self._expired = False
+        self._task: asyncio.Task[object] | None = None
+        self._stop: Callable[[], None] | None = None
+
+    def __enter__(self) -> Self:
+        if self._seconds is not None:
+            self._task = asyncio.current_task()
+            self._stop = self._deadlines.start(self._seconds, self._expire).stop
+        return self
+
+    def _expire(self) -> None:
+        self._expired = True
+        if self._task is not None:
+            self._task.cancel()
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if self._stop is not None:
+            self._stop()
+        # Somebody else may have cancelled the task as well: then that cancellation goes on.
+        if self._expired and kind is asyncio.CancelledError and self._task is not None and self._task.uncancel() <= 0:
+            raise ServerTimeout(
+                f"{self._call.tool.tool_id} did not answer within {self._seconds:g} s",
+                server=self._call.tool.server,
+                next_action="ask it for less, or raise call_timeout_s; it may have done its work all the same",
+            ) from None
 
 
-Check = Callable[[CallRequest], Awaitable[CallRequest] | None]
-"""Looks at a request before it goes on: raises, or gives another one in its place. `None` at once: it goes on as it is.
-Every call goes through all of them, and few have to wait for anything."""
+Handler = Callable[[ToolCall, CallContext], Awaitable[Outcome]]
+
+# Completes the context of a call, once: the policy of its caller, its time limit.
+Prepare = Callable[[ToolCall, CallContext], CallContext]
+
+# Looks at a call before it is dispatched. It raises to refuse it, or returns an awaitable of the call that goes on in
+# its place, or of the outcome that answers it here. `None`: the call goes on as it is, and nothing was awaited.
+Check = Callable[[ToolCall, CallContext], Awaitable[ToolCall | Outcome] | None]
+
+# Looks at a result. `None`: it stays; else an awaitable of the outcome in its place.
+ResultHook = Callable[[ToolCall, CallContext, Outcome], Awaitable[Outcome] | None]
 
 
-def run_checks(checks: Sequence[Check]) -> Middleware:
-    """One handler that does all of these, one after the other."""
+class CallEnd(Struct, frozen=True):
+    """A call that is over: with an outcome, or with the code and text of what went wrong."""
 
-    def wrap(handler: Handler) -> Handler:
-        async def check_all(request: CallRequest) -> Outcome:
-            for check in checks:
-                waiting = check(request)
+    call: ToolCall
+    context: CallContext
+    at: float
+    seconds: float
+    outcome: Outcome | None = None
+    code: str = ""
+    message: str = ""
+
+
+class CallObserver:
+    """Hears of every call, however it ends. This one ignores all of it."""
+
+    def started(self, call: ToolCall) -> None:
+        """The call passed through the gateway's door; nothing is checked yet."""
+
+    def ended(self, end: CallEnd) -> None:
+        """The call is over, and whoever waits for its outcome is about to get it."""
+
+
+class CallPipeline:
+    """The way that every call of one gateway takes. Use it as a `Handler`."""
+
+    def __init__(
+        self,
+        dispatch: Handler,
+        *,
+        prepare: Prepare,
+        checks: Sequence[Check] = (),
+        result_hooks: Sequence[ResultHook] = (),
+        observer: CallObserver | None = None,
+    ) -> None:
+        self._dispatch = dispatch
+        self._prepare = prepare
+        self._checks = checks
+        self._result_hooks = result_hooks
+        self._observer = observer if observer is not None else CallObserver()
+        self._deadlines = Deadlines()
+
+    async def __call__(self, call: ToolCall, context: CallContext) -> Outcome:
+        context = self._prepare(call, context)
+        self._observer.started(call)
+        started = time.perf_counter()
+        outcome: Outcome | None = None
+        code, message = INTERNAL_ERROR, "something went wrong that has no name"
+        asked = call
+        try:
+            answer: Outcome | None = None
+            for check in self._checks:
+                waiting = check(call, context)
                 if waiting is not None:
-                    request = await waiting
-            return await handler(request)
-
-        return check_all
-
-    return wrap
-
-
-def compose(innermost: Handler, wraps: Sequence[Middleware]) -> Handler:
-    """The first of `wraps` is the outermost: it sees a request first and its outcome last."""
-    handler = innermost
-    for wrap in reversed(wraps):
-        handler = wrap(handler)
-    return handler
+                    checked = await waiting
+                    if isinstance(checked, Outcome):
+                        answer = checked
+                        break
+                    call = checked
+            if answer is None:
+                # Only the server's part is timed: a person who is asked to confirm may take longer.
+                with _TimeLimit(self._deadlines, call, context.timeout_s):
+                    answer = await self._dispatch(call, context)
+            for hook in self._result_hooks:
+                # The call as it was asked for: its arguments may have been large values behind short references.
+                changed = hook(asked, context, answer)
+                if changed is not None:
+                    answer = await changed
+            outcome = answer
+            code = message = ""
+        except ToolfoldError as error:
+            code, message = error.code, error.message
+            raise
+        except asyncio.CancelledError:
+            code, message = "CANCELLED", ""
+            raise
+        finally:
+            seconds = time.perf_counter() - started
+            self._observer.ended(CallEnd(asked, context, time.time() - seconds, seconds, outcome, code, message))
+        return outcome

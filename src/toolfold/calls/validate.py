@@ -4,47 +4,50 @@ Nothing is ever fetched for a schema: a reference that leads out of it, or a sch
 against, and then the server is left to judge. Validators are kept by the tool's fingerprint.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
 from msgspec import Raw
 
 from toolfold.calls.example_arguments import example_for
-from toolfold.calls.pipeline import CallRequest
+from toolfold.containers import BoundedDict
 from toolfold.errors import InvalidArguments, ToolChanged
-from toolfold.types import Tool
+from toolfold.text import truncate
+from toolfold.types import CallContext, Tool, ToolCall
 
-MAX_PROBLEMS = 8
-MAX_TEXT = 300
-MAX_EXAMPLE = 2_000
-"""Of the arguments that an error shows: what was given may be huge."""
-KEPT = 256
+_MAX_PROBLEMS = 8
+_MAX_TEXT = 300
+# Of the arguments that an error shows: what was given may be huge.
+_MAX_EXAMPLE = 2_000
+_MAX_VALIDATORS = 256
 
 
 class ArgumentValidator:
     """Validators of the tools called lately."""
 
     def __init__(self) -> None:
-        self._known: dict[str, Any] = {}
+        # A compiled validator may be large, and a catalogue may hold 100,000 tools.
+        self._validators: BoundedDict[str, Any] = BoundedDict(_MAX_VALIDATORS)
 
-    def __call__(self, request: CallRequest) -> None:
-        if request.expect_version is not None and request.expect_version != request.tool.version:
-            raise _changed(request.tool, request.expect_version)
-        self.check(request.tool, request.arguments)
+    def __call__(self, call: ToolCall, context: CallContext) -> None:
+        del context
+        if call.expect_version is not None and call.expect_version != call.tool.version:
+            raise _changed(call.tool, call.expect_version)
+        self.check(call.tool, call.arguments)
 
     def check(self, tool: Tool, arguments: Raw) -> None:
         """Raises `InvalidArguments` that names each field, what was expected, and arguments that would do."""
-        given = decode_arguments(tool, arguments)
+        value = _decode(tool, arguments)
         validator = self._validator(tool)
         if validator is None:
             return
         try:
-            if validator.is_valid(given):
+            if validator.is_valid(value):
                 return
             schema = msgspec.json.decode(tool.definition.input_schema)
-            problems = list(_problems(validator, given, _names(schema)))
-            advice = _advice(schema, given) if problems else ""
+            problems = list(_problems(validator, value, _names(schema)))
+            advice = _advice(schema, value) if problems else ""
         except (ValueError, RecursionError) as error:  # what the validator cannot take in, such as very deep values
             raise _unreadable(tool, error) from None
         if problems:
@@ -55,11 +58,9 @@ class ArgumentValidator:
             )
 
     def _validator(self, tool: Tool) -> Any:
-        if tool.fingerprint not in self._known:
-            while len(self._known) >= KEPT:
-                self._known.pop(next(iter(self._known)))
-            self._known[tool.fingerprint] = compile_validator(tool.definition.input_schema)
-        return self._known[tool.fingerprint]
+        if tool.fingerprint not in self._validators:
+            self._validators[tool.fingerprint] = _compile(tool.definition.input_schema)
+        return self._validators[tool.fingerprint]
 
 
 def _changed(tool: Tool, expected: int) -> ToolChanged:
@@ -69,40 +70,41 @@ def _changed(tool: Tool, expected: int) -> ToolChanged:
     )
 
 
-def decode_arguments(tool: Tool, arguments: Raw) -> Any:
+def _decode(tool: Tool, arguments: Raw) -> Any:
     """The arguments as a value. Raises `InvalidArguments` for what is no JSON object."""
     try:
-        given = msgspec.json.decode(arguments)
+        value = msgspec.json.decode(arguments)
     except RecursionError as error:
         raise _unreadable(tool, error) from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise InvalidArguments(
             f"the arguments of {tool.tool_id} are no JSON: {error}", next_action="give one JSON object"
         ) from error
-    if not isinstance(given, dict):
+    if not isinstance(value, dict):
         raise InvalidArguments(
             f"the arguments of {tool.tool_id} must be one JSON object", next_action='give an object, such as {"key": 1}'
         )
-    return given
+    return value
 
 
 def _unreadable(tool: Tool, error: Exception) -> InvalidArguments:
+    reason = truncate(str(error) or "they are nested too deep", _MAX_TEXT)
     return InvalidArguments(
-        f"the arguments of {tool.tool_id} cannot be checked: {_truncate(str(error) or 'they are nested too deep')}",
+        f"the arguments of {tool.tool_id} cannot be checked: {reason}",
         next_action="give plain JSON: less deep, and numbers that fit",
     )
 
 
-def _advice(schema: Any, given: Any) -> str:
+def _advice(schema: Any, value: Any) -> str:
     """Arguments that would do, as near to those given as is short enough to be read."""
-    for near in (given, None):
+    for near in (value, None):
         corrected = msgspec.json.encode(example_for(schema, near)).decode()
-        if len(corrected) <= MAX_EXAMPLE:
+        if len(corrected) <= _MAX_EXAMPLE:
             return f"call it again with arguments like {corrected}"
     return "call it again with arguments that fit its schema, which expand_tool shows"
 
 
-def compile_validator(schema: Raw) -> Any:
+def _compile(schema: Raw) -> Any:
     """A validator, or `None` where the schema cannot be checked against."""
     import jsonschema_rs
 
@@ -117,18 +119,18 @@ def _names(schema: Any) -> list[str]:
     return list(properties) if isinstance(properties, dict) else []
 
 
-def _problems(validator: Any, given: Any, known: list[str]) -> Iterator[dict[str, str]]:
-    for number, error in enumerate(validator.iter_errors(given)):
-        if number == MAX_PROBLEMS:
+def _problems(validator: Any, value: Any, names: list[str]) -> Iterator[dict[str, str]]:
+    for number, error in enumerate(validator.iter_errors(value)):
+        if number == _MAX_PROBLEMS:
             return
         if error.kind.name == "additionalProperties" and not error.instance_path:
-            takes = f"; it takes {', '.join(known[:20])}" if known else "; it takes none"
+            takes = f"; it takes {', '.join(names[:20])}" if names else "; it takes none"
             yield {
-                "field": _truncate(", ".join(error.kind.unexpected)),
-                "problem": _truncate(f"is unknown{takes}", MAX_EXAMPLE),
+                "field": truncate(", ".join(error.kind.unexpected), _MAX_TEXT),
+                "problem": truncate(f"is unknown{takes}", _MAX_EXAMPLE),
             }
         else:
-            yield {"field": _truncate(_field(error)), "problem": _problem_text(error)}
+            yield {"field": truncate(_field(error), _MAX_TEXT), "problem": _problem_text(error)}
 
 
 def _field(error: Any) -> str:
@@ -145,8 +147,17 @@ def _field(error: Any) -> str:
 def _problem_text(error: Any) -> str:
     if error.kind.name == "required":
         return "is required"
-    return _truncate(str(error.message))
+    return truncate(str(error.message), _MAX_TEXT)
 
 
-def _truncate(text: str, limit: int = MAX_TEXT) -> str:
-    return text if len(text) <= limit else text[: limit - 1] + "…"
+def encode_arguments(tool: Tool, arguments: Mapping[str, Any] | Raw) -> Raw:
+    """The arguments as the JSON that is validated and sent."""
+    if isinstance(arguments, Raw):
+        return arguments
+    try:
+        return Raw(msgspec.json.encode(dict(arguments)))
+    except (TypeError, ValueError, UnicodeEncodeError, RecursionError) as error:
+        raise InvalidArguments(
+            f"the arguments of {tool.tool_id} cannot be written as JSON: {error}",
+            next_action="give plain JSON values: strings, numbers, booleans, null, lists and objects",
+        ) from error

@@ -1,6 +1,18 @@
 """Policy: which tools a caller may see and call, which calls a person must confirm, and which tools are trusted.
 
-Patterns of the configuration are compiled once (`patterns`, `rules`). `scanning` looks for what a description hides or
-tells a model to do, `trusting` remembers what was accepted. Nothing here knows a wire or a call: the gateway asks.
-Below lies the catalogue; search and disclosure are not known here.
+`access` compiles what the configuration says and hands out views; `view` is what one caller may see of the catalogue.
+`trust` remembers what the owner accepted, with `description_scan`, which looks for what a description hides or tells a
+model to do. Below lies the catalogue; search, disclosure and calls stand above.
 """
+
+from msgspec import Struct
+
+__all__ = ["Flag"]
+
+
+class Flag(Struct, frozen=True):
+    """One finding: its kind, as `flag:` patterns name it, what it is, and a few words around the place."""
+
+    kind: str
+    reason: str
+    excerpt: str = ""

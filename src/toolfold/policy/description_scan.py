@@ -9,20 +9,25 @@ them (`trust.accept_new = false`).
 """
 
 import re
+import tomllib
 import unicodedata
 from base64 import b64decode
 from binascii import Error as Base64Error
 from collections.abc import Iterator
-from typing import Any
+from functools import cache
+from importlib import resources
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec import Raw
 
-from toolfold.policy.patterns import Flag
+from toolfold.policy import Flag
 
-MAX_CHARACTERS = 1_000_000
-EXCERPT = 80
-SHORTEST_BLOB = 64
+# A definition may be of any size, and the expressions run over all that is read.
+_MAX_CHARACTERS = 1_000_000
+_EXCERPT = 80
+# Shorter runs of base64 are ids and hashes.
+_SHORTEST_BLOB = 64
 
 
 # What takes no room on a screen and still reaches a model. Tab, line feed and carriage return are fine.
@@ -41,130 +46,70 @@ _NAMES = (
 _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 _FLAG_EMOJI = re.compile("\U0001f3f4[\U000e0061-\U000e007a\U000e0030-\U000e0039]{2,6}\U000e007f")
 
-_GAP = r"[^.\n]{0,50}"
-_SAID: tuple[tuple[str, str, tuple[str, ...], str], ...] = (
-    (
-        "overrides",
-        "tells the model to drop its earlier instructions",
-        ("ignore", "disregard", "forget", "override", "bypass"),
-        rf"\b(?:ignore|disregard|forget|override|bypass)\b{_GAP}\b(?:previous|prior|above|earlier|preceding|existing|"
-        rf"your|other|all|any|system|safety)\b{_GAP}\b(?:instructions?|prompts?|rules?|guidelines?|directives?|"
-        r"training|polic(?:y|ies)|restrictions)\b",
-    ),
-    (
-        "secrecy",
-        "tells the model to keep something from the user",
-        ("tell", "inform", "mention", "notify", "alert", "reveal", "disclos"),
-        rf"\b(?:do not|don't|never|must not|should not|without)\b{_GAP}\b(?:tell|telling|inform|informing|mention|"
-        rf"mentioning|notify|notifying|alert|alerting|reveal|revealing|disclose|disclosing)\b{_GAP}\b(?:to )?(?:the )?"
-        r"(?:user|human|person|customer|operator)s?\b(?! (?:id|name|agent))",
-    ),
-    (
-        "secrecy",
-        "tells the model to keep something from the user",
-        ("hide", "conceal", "keep"),
-        rf"\b(?:hide|conceal|keep)\b{_GAP}\b(?:from|secret from)\b (?:the )?(?:user|human|operator)\b",
-    ),
-    (
-        "block",
-        "holds a block that poses as a part of the prompt",
-        ("<", "[inst", "[/inst"),
-        r"<\s*(important|system|system[-_ ]?prompt|secret|hidden|admin|sudo|developer)\s*>(?=\s*\n|.{0,4000}</\s*\1)|"
-        r"<\|(?:im_start|im_end|system|user|assistant|endoftext)\|>|\[/?inst\]|<</?sys>>",
-    ),
-    (
-        "secrets",
-        "asks for a file or a value that is secret",
-        (
-            "~/.",
-            "/etc/",
-            ".env",
-            "id_rsa",
-            "id_ed25519",
-            ".cursor",
-            "claude_desktop",
-            "keychain",
-            "wallet",
-            "te key",
-            "ssh key",
-        ),
-        rf"\b(?:read|open|cat|load|send|include|attach|pass|provide|upload|copy|paste|give|fetch|get|extract|append|put)"
-        rf"\b{_GAP}(?:~/\.ssh|id_rsa|id_ed25519|/etc/(?:passwd|shadow)|~/\.aws|~/\.config/gcloud|\.cursor/mcp\.json|"
-        r"claude_desktop_config|~/\.netrc|~/\.npmrc|~/\.kube/config|\.env\b(?! ?var)|keychain|wallet\.dat|"
-        r"(?:private|ssh) keys?\b(?= (?:file|content|from|of the user|as|in)))",
-    ),
-    (
-        "exfiltrates",
-        "asks for the conversation or the model's own prompt",
-        ("system prompt", "conversation", "history", "messages so far", "other"),
-        rf"\b(?:include|send|pass|provide|put|append|forward|copy|attach|paste|insert)\b{_GAP}\b(?:system prompt|"
-        r"(?:entire|whole|full|complete|previous|all)[^.\n]{0,20}(?:conversation|chat history|"
-        r"message history|messages so far)|"
-        r"(?:api keys?|credentials|passwords?|tokens?) (?:of|from|used by) (?:other|another|the other))",
-    ),
-    (
-        "other-tools",
-        "tells the model how to use tools of others",
-        ("other",),
-        rf"\b(?:before|after|instead of|when(?:ever)?|each time|every time)\b{_GAP}\b(?:us(?:e|ing)|call(?:ing)?|"
-        rf"invok(?:e|ing)|run(?:ning)?)\b{_GAP}\b(?:any other|every other|all other|another server'?s|other servers?'?)"
-        r"\b[^.\n]{0,20}\b(?:tool|function|server)s?\b",
-    ),
-    (
-        "role",
-        "speaks to the model as its owner would",
-        ("you are now", "from now on", "new ", "act as"),
-        r"\b(?:you are now|from now on,? you|new (?:system )?instructions?\s*:|your new (?:role|task|goal) is|"
-        r"act as (?:an? )?(?:unrestricted|jailbroken|dan\b))",
-    ),
-    ("comment", "holds a comment that a rendered page would not show", ("<!--",), r"<!--(?!\s*-->).{12,}?-->"),
-)
-_RULES = tuple((kind, reason, words, re.compile(rule, re.DOTALL)) for kind, reason, words, rule in _SAID)
 _BLOB = re.compile(r"(?<![A-Za-z0-9+/])(?:[A-Za-z0-9+/]{4}){16,}(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?")
 
 
+class _Phrase(NamedTuple):
+    kind: str
+    reason: str
+    words: tuple[str, ...]
+    """A plain search for these is many times faster than the expression, and nearly always ends it."""
+    rule: re.Pattern[str]
+
+
+@cache
+def _phrases() -> tuple[_Phrase, ...]:
+    data = tomllib.loads((resources.files(__package__) / "description_scan.toml").read_text(encoding="utf-8"))
+    return tuple(
+        _Phrase(
+            entry["kind"],
+            entry["reason"],
+            tuple(entry["words"]),
+            re.compile(entry["rule"].replace("GAP", data["gap"]), re.DOTALL),
+        )
+        for entry in data["phrase"]
+    )
+
+
 def scan(raw: Raw | bytes) -> tuple[Flag, ...]:
-    """What is odd about a whole tool object, each kind once."""
+    """What is suspicious about a whole tool object, each kind once."""
     try:
-        sent = msgspec.json.decode(raw)
+        definition = msgspec.json.decode(raw)
     except (ValueError, RecursionError):
         return (Flag("unreadable", "the object cannot be read as JSON"),)
-    found = {flag.kind: flag for flag in scan_text("\n\n".join(texts_of(sent))[:MAX_CHARACTERS])}
-    return tuple(found[kind] for kind in sorted(found))
+    flags = {flag.kind: flag for flag in _scan_text("\n\n".join(_texts(definition))[:_MAX_CHARACTERS])}
+    return tuple(flags[kind] for kind in sorted(flags))
 
 
-def texts_of(value: Any) -> Iterator[str]:
+def _texts(value: Any) -> Iterator[str]:
     """Every string inside, keys too, without recursion."""
     walk = [value]
     while walk:
-        one = walk.pop()
-        if isinstance(one, str):
-            yield one
-        elif isinstance(one, dict):
-            walk.extend(one.values())
-            yield from one
-        elif isinstance(one, list):
-            walk.extend(one)
+        node = walk.pop()
+        if isinstance(node, str):
+            yield node
+        elif isinstance(node, dict):
+            walk.extend(node.values())
+            yield from node
+        elif isinstance(node, list):
+            walk.extend(node)
 
 
-def scan_text(text: str) -> Iterator[Flag]:
+def _scan_text(text: str) -> Iterator[Flag]:
     if not text.isascii() or _CONTROL.search(text):
         yield from _hidden(text)
         text = unicodedata.normalize("NFKC", _HIDDEN.sub("", text))
     lowered = text.lower()
-    for kind, reason, words, rule in _RULES:
-        if not any(word in lowered for word in words):
-            continue
-        match = rule.search(lowered)
-        if match:
-            yield Flag(kind, reason, _around(lowered, match.start(), match.end()))
+    for phrase in _phrases():
+        if any(word in lowered for word in phrase.words) and (match := phrase.rule.search(lowered)):
+            yield Flag(phrase.kind, phrase.reason, _around(lowered, match.start(), match.end()))
     yield from _blobs(text)
 
 
 def _hidden(text: str) -> Iterator[Flag]:
     text = _FLAG_EMOJI.sub("", text)
     for match in _HIDDEN.finditer(text):
-        if _usual(text, match.start(), match.end()):
+        if _is_legitimate(text, match.start(), match.end()):
             continue
         what = next((name for form, name in _NAMES if form.search(match.group())), "characters of no width")
         codes = " ".join(f"U+{ord(char):04X}" for char in match.group()[:4])
@@ -172,30 +117,28 @@ def _hidden(text: str) -> Iterator[Flag]:
         return
 
 
-def _usual(text: str, start: int, end: int) -> bool:
+def _is_legitimate(text: str, start: int, end: int) -> bool:
     """What emoji and other scripts need: one selector after a sign, joiners between letters that are not Latin, a byte
     order mark in front."""
-    run = text[start:end]
-    before = text[start - 1] if start else ""
-    after = text[end] if end < len(text) else ""
+    run, before, after = text[start:end], text[max(start - 1, 0) : start], text[end : end + 1]
     if run == "\ufeff":
         return start == 0
     if run in {"\ufe0e", "\ufe0f", "\ufe0f\u200d", "\u200d"}:
-        return (
-            bool(before)
-            and (not before.isascii() or before in "#*0123456789")
-            and (run[-1] != "\u200d" or not after.isascii())
-        )
+        return _joins_emoji(run, before, after)
     if run in {"\u200c", "\u200e", "\u200f"}:
-        return any(
-            unicodedata.bidirectional(char) in {"R", "AL"} or char > "\u0900" for char in (before, after) if char
-        )
+        return any(unicodedata.bidirectional(char) in {"R", "AL"} or char > "\u0900" for char in before + after)
     return run == "\u00ad"
+
+
+def _joins_emoji(run: str, before: str, after: str) -> bool:
+    # Digits, `#` and `*` begin the emoji of keys on a telephone.
+    begins = bool(before) and (not before.isascii() or before in "#*0123456789")
+    return begins and (run[-1] != "\u200d" or not after.isascii())
 
 
 def _blobs(text: str) -> Iterator[Flag]:
     """A long run of base64 that is text again once decoded: pictures and keys are not."""
-    if max(map(len, text.split()), default=0) < SHORTEST_BLOB:
+    if max(map(len, text.split()), default=0) < _SHORTEST_BLOB:
         return
     for match in _BLOB.finditer(text):
         try:
@@ -203,12 +146,12 @@ def _blobs(text: str) -> Iterator[Flag]:
         except (Base64Error, ValueError):
             continue
         if inside.isprintable() and inside.count(" ") >= 3:
-            yield Flag("blob", "holds encoded text", f"{match.group()[:24]}… is: {inside[:EXCERPT]}")
+            yield Flag("blob", "holds encoded text", f"{match.group()[:24]}… is: {inside[:_EXCERPT]}")
             return
 
 
 def _around(text: str, start: int, end: int) -> str:
     """The place, made safe to print."""
     begin = max(0, start - 10)
-    piece = text[begin : max(end, begin + EXCERPT)][: EXCERPT * 2]
+    piece = text[begin : max(end, begin + _EXCERPT)][: _EXCERPT * 2]
     return "".join(char if char.isprintable() and not _HIDDEN.match(char) else "·" for char in piece).strip()

@@ -4,10 +4,12 @@ A tool is accepted when it is first seen, unless told otherwise. One that change
 accepts it again, and with `hold_changed` it is held back until then. The whole object counts: a changed annotation or
 a changed word in a parameter's description is a change.
 
-One record a server in the store's named state. Above: the gateway, which says when to look.
+`TrustStore` keeps one record a server in the store's named state; `TrustMonitor` reviews the catalogue whenever it
+changes. Above: `access`, the gateway and the command line. Below: the catalogue and the store.
 """
 
 import asyncio
+import logging
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
@@ -15,18 +17,26 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
+from toolfold.catalogue.catalogue import Catalogue, tool_batches
 from toolfold.config import Trust
-from toolfold.policy.patterns import Flag
+from toolfold.containers import TaskSet
+from toolfold.errors import ToolfoldError
+from toolfold.events import Event, Events
+from toolfold.policy import Flag
 from toolfold.storage.base import Store
-from toolfold.types import Tool
+from toolfold.types import Tool, ToolDefinition
 
-TRUST = "trust"
-"""The namespace of the store that keeps the records."""
+# The namespaces of the store that keep the records, and the time of the last acceptance.
+_TRUST = "trust"
+_STAMP = "trust-stamp"
 
-STAMP = "trust-stamp"
+# How long it may take until an acceptance from another process is noticed.
+_STAMP_MAX_AGE_S = 1.0
 
-CHANGED = "it changed since it was accepted"
-NEW = "it is new and nobody accepted it yet"
+log = logging.getLogger("toolfold.policy")
+
+_CHANGED = "it changed since it was accepted"
+_NEW = "it is new and nobody accepted it yet"
 
 
 class _Accepted(Struct, frozen=True, array_like=True):
@@ -42,7 +52,7 @@ class _ServerRecord(Struct):
     flags: dict[str, tuple[Flag, ...]] = {}
 
 
-class ToolTrust(Struct, frozen=True, kw_only=True):
+class _ToolTrust(Struct, frozen=True, kw_only=True):
     """How one tool stands that is worth a look."""
 
     tool_id: str
@@ -57,7 +67,7 @@ class ToolTrust(Struct, frozen=True, kw_only=True):
 class TrustReview(Struct, frozen=True, kw_only=True):
     """All of a catalogue, looked at."""
 
-    standings: tuple[ToolTrust, ...] = ()
+    standings: tuple[_ToolTrust, ...] = ()
     """Tools that changed, are new, or are flagged; all others are accepted and plain."""
     held: Mapping[str, str] = {}
     """Tools that are held back, by id, with the reason."""
@@ -70,7 +80,7 @@ _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(_ServerRecord).decode
 
 
-class TrustStore:
+class _TrustStore:
     """The acceptances of one store."""
 
     def __init__(self, store: Store, settings: Trust) -> None:
@@ -96,18 +106,18 @@ class TrustStore:
         if flags.keys() <= record.flags.keys() and not new:
             return record
         # Reading texts takes its time: what another process accepted meanwhile must not be written over.
-        stored = await self._store.get(TRUST, server)
+        stored = await self._store.get(_TRUST, server)
         record = _ServerRecord() if stored is None else _decode(stored)
         record.flags = flags
         for tool in tools if self._settings.accept_new else ():
             record.accepted.setdefault(tool.tool_id, _accepted(tool))
-        await self._store.put(TRUST, server, _encode(record))
+        await self._store.put(_TRUST, server, _encode(record))
         return record
 
     def _reviewed(
         self, records: Mapping[str, _ServerRecord], by_server: Mapping[str, Sequence[Tool]], count: int
     ) -> TrustReview:
-        standings: list[ToolTrust] = []
+        standings: list[_ToolTrust] = []
         held: dict[str, str] = {}
         flags: dict[str, tuple[str, ...]] = {}
         for server, tools in by_server.items():
@@ -118,19 +128,19 @@ class TrustStore:
                     flags[tool.fingerprint] = tuple(flag.kind for flag in found)
                 standing = self._standing(tool, record.accepted.get(tool.tool_id), found)
                 if standing.held:
-                    held[tool.tool_id] = NEW if standing.state == "new" else CHANGED
+                    held[tool.tool_id] = _NEW if standing.state == "new" else _CHANGED
                 if standing.state != "accepted" or found:
                     standings.append(standing)
         standings.sort(key=lambda one: one.tool_id.casefold())
         return TrustReview(standings=tuple(standings), held=held, flags=flags, tools=count)
 
-    def _standing(self, tool: Tool, known: _Accepted | None, flags: tuple[Flag, ...]) -> ToolTrust:
+    def _standing(self, tool: Tool, known: _Accepted | None, flags: tuple[Flag, ...]) -> _ToolTrust:
         state: Literal["changed", "new", "accepted"] = "accepted"
         if known is None:
             state = "new"
         elif known.fingerprint != tool.fingerprint:
             state = "changed"
-        return ToolTrust(
+        return _ToolTrust(
             tool_id=tool.tool_id,
             state=state,
             held=state == "new" or (state == "changed" and self._settings.hold_changed),
@@ -154,9 +164,9 @@ class TrustStore:
                     touched.add(tool.server)
                     done.append(tool.tool_id)
             for server in sorted(touched):
-                await self._store.put(TRUST, server, _encode(records[server]))
+                await self._store.put(_TRUST, server, _encode(records[server]))
             if touched:
-                await self._store.put(STAMP, "at", repr(time.time()).encode())
+                await self._store.put(_STAMP, "at", repr(time.time()).encode())
         return done
 
     async def accepted(self, tool: Tool) -> str:
@@ -166,14 +176,15 @@ class TrustStore:
 
     async def stamp(self) -> bytes:
         """Changes whenever somebody accepts something, in whatever process."""
-        return await self._store.get(STAMP, "at") or b""
+        return await self._store.get(_STAMP, "at") or b""
 
     async def _records(self) -> dict[str, _ServerRecord]:
-        return {server: _decode(value) for server, value in (await self._store.items(TRUST)).items()}
+        return {server: _decode(value) for server, value in (await self._store.items(_TRUST)).items()}
 
 
 def _scan_all(known: Mapping[str, tuple[Flag, ...]], tools: Sequence[Tool]) -> dict[str, tuple[Flag, ...]]:
     """The findings of these tools, by fingerprint."""
+    # Imported here: most starts find every tool scanned already.
     from toolfold.policy.description_scan import scan
 
     return {
@@ -184,3 +195,98 @@ def _scan_all(known: Mapping[str, tuple[Flag, ...]], tools: Sequence[Tool]) -> d
 
 def _accepted(tool: Tool) -> _Accepted:
     return _Accepted(tool.fingerprint, time.time(), tool.version)
+
+
+class TrustMonitor:
+    """Reviews the catalogue when asked and, in the background, after each of its updates."""
+
+    def __init__(self, catalogue: Catalogue, store: Store, settings: Trust, events: Events) -> None:
+        self._catalogue = catalogue
+        self._records = _TrustStore(store, settings)
+        self._events = events
+        self.holds_tools = settings.hold_changed or not settings.accept_new
+        self.latest = TrustReview()
+        self._reviewed: tuple[int, bytes] = (0, b"")
+        self._reported: set[tuple[str, str]] = set()
+        self._reviewing = asyncio.Lock()
+        self._stamp: tuple[float, bytes] = (0.0, b"")
+        self._tasks = TaskSet(log)
+        self._review_again = False
+        self._unsubscribe = events.subscribe(self._catalogue_updated, only="catalogue.updated")
+
+    async def aclose(self) -> None:
+        self._unsubscribe()
+        await self._tasks.cancel()
+
+    async def review(self) -> TrustReview:
+        """Compares the whole catalogue with what was accepted, and scans the texts of its tools."""
+        async with self._catalogue.snapshot() as view:
+            tools = [tool async for batch in tool_batches(view) for tool in batch]
+            return await self.review_tools(view.generation, tools)
+
+    async def review_tools(self, generation: int, tools: Sequence[Tool]) -> TrustReview:
+        """Reviews the tools of one generation; the newest review is kept as `latest`."""
+        async with self._reviewing:  # whoever comes while another reviews takes the result of that one
+            state = (generation, await self._records.stamp())
+            if state == self._reviewed:
+                return self.latest
+            review = await self._records.review(tools)
+            if generation >= self._reviewed[0]:
+                self._reviewed, self.latest = state, review
+        self._report(review)
+        return review
+
+    def _report(self, review: TrustReview) -> None:
+        """Emits an event for each tool that changed or is new, once."""
+        for trust in review.standings:
+            key = (trust.tool_id, trust.fingerprint)
+            if trust.state == "accepted" or key in self._reported:
+                continue
+            self._reported.add(key)
+            kinds = [flag.kind for flag in trust.flags]
+            self._events.emit(f"trust.{trust.state}", tool_id=trust.tool_id, held=trust.held, flags=kinds)
+
+    async def accept(self, tool_ids: Iterable[str] | None = None) -> list[str]:
+        """Accepts tools as they are now, by id or all of them; returns the ids of those that were not accepted so."""
+        if tool_ids is None:
+            async with self._catalogue.snapshot() as view:
+                tools = [tool async for batch in tool_batches(view) for tool in batch]
+        else:
+            tools = [await self._catalogue.tool(tool_id) for tool_id in tool_ids]
+        accepted = await self._records.accept(tools)
+        self._stamp = (0.0, b"")
+        for tool_id in accepted:
+            self._events.emit("trust.accepted", tool_id=tool_id)
+        return accepted
+
+    async def definitions(self, tool_id: str) -> tuple[Tool, ToolDefinition | None]:
+        """A tool as it is, whoever may see it, and its definition as it was accepted, while that is kept."""
+        tool = await self._catalogue.tool(tool_id)
+        fingerprint = await self._records.accepted(tool)
+        versions = await self._catalogue.versions(tool.tool_id)
+        return tool, {version.fingerprint: version.definition for version in versions}.get(fingerprint)
+
+    async def stamp(self) -> bytes:
+        """Changes when what is held back may have changed without the catalogue changing."""
+        if not self.holds_tools:
+            return b""
+        now = time.monotonic()
+        # Every call of a restricted caller asks: the store is read once a second at most.
+        if now - self._stamp[0] > _STAMP_MAX_AGE_S:
+            self._stamp = (now, await self._records.stamp())
+        return self._stamp[1]
+
+    def _catalogue_updated(self, event: Event) -> None:
+        """Starts a review that nobody waits for. Servers that are read again at the same time share one."""
+        del event
+        self._review_again = True
+        if not self._tasks:
+            self._tasks.start(self._review_updates(), name="reviewing changed tools")
+
+    async def _review_updates(self) -> None:
+        while self._review_again:
+            self._review_again = False
+            try:
+                await self.review()
+            except ToolfoldError as error:
+                log.warning("changed tools could not be reviewed: %s", error.message)

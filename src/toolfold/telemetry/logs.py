@@ -7,10 +7,13 @@ from typing import TextIO
 
 import msgspec
 
+__all__ = ["level_of", "log_as_json"]
+
+# What else stands on a record, a caller added with `extra`.
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
 
-class JsonLines(logging.Formatter):
+class _JsonLines(logging.Formatter):
     """One object a line: time, level, logger, message, the fields a caller added, and an error's traceback."""
 
     def format(self, record: logging.LogRecord) -> str:
@@ -34,5 +37,6 @@ def level_of(verbose: int) -> int:
 def log_as_json(level: int = logging.INFO, stream: TextIO | None = None) -> None:
     """Sends the logs of the whole process to `stream`, or stderr, as JSON lines."""
     handler = logging.StreamHandler(sys.stderr if stream is None else stream)
-    handler.setFormatter(JsonLines())
+    handler.setFormatter(_JsonLines())
+    # Forced: a program around us may have set up its own handlers before.
     logging.basicConfig(level=level, handlers=[handler], force=True)

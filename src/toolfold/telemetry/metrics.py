@@ -1,20 +1,24 @@
-"""Counters of one gateway, told as Prometheus text. Counting is a few dictionary steps; the library only renders.
+"""Counters of one gateway, rendered as Prometheus text. Counting is a few dictionary steps; the library only renders.
 
 Labels are few and bounded: servers and error codes, never tools, callers or values.
 """
 
 from bisect import bisect_left
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
-    from toolfold.audit.middleware import CallEnd
+    from toolfold.calls import CallEnd
 
+# In seconds. The gateway's own part is below the first; a server's answer may take a minute.
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+_BOUNDS = (*map(str, BUCKETS), "+Inf")
+# The code of a call that its server answered with an error of the tool's own.
 TOOL_ERROR = "TOOL_ERROR"
-"""The code of a call that its server answered with an error of the tool's own."""
 
 
 class _Latency:
@@ -30,24 +34,22 @@ class Metrics:
     """What was counted since the gateway opened."""
 
     def __init__(self) -> None:
-        self._latency: dict[str, _Latency] = {}
-        self._errors: dict[tuple[str, str], int] = {}
-        self._steps: dict[tuple[str, str], int] = {}
+        self._latency: defaultdict[str, _Latency] = defaultdict(_Latency)
+        self._errors: Counter[tuple[str, str]] = Counter()
+        self._steps: Counter[tuple[str, str]] = Counter()
         self._stored = 0
         self._stored_bytes = 0
         self.gauges: dict[str, float] = {}
 
-    def called(self, ended: "CallEnd") -> None:
+    def record_call(self, end: "CallEnd") -> None:
         """Counts a call that is over."""
-        server = ended.request.tool.server
-        latency = self._latency.get(server)
-        if latency is None:
-            latency = self._latency[server] = _Latency()
-        latency.buckets[bisect_left(BUCKETS, ended.seconds)] += 1
+        server = end.call.tool.server
+        latency = self._latency[server]
+        latency.buckets[bisect_left(BUCKETS, end.seconds)] += 1
         latency.count += 1
-        latency.total += ended.seconds
-        outcome = ended.outcome
-        code = ended.code
+        latency.total += end.seconds
+        outcome = end.outcome
+        code = end.code
         if outcome is not None:
             if outcome.is_error:
                 code = TOOL_ERROR
@@ -55,11 +57,11 @@ class Metrics:
                 self._stored += 1
                 self._stored_bytes += outcome.stored.bytes
         if code:
-            self._errors[server, code] = self._errors.get((server, code), 0) + 1
+            self._errors[server, code] += 1
 
-    def stepped(self, step: str, code: str = "") -> None:
+    def record_step(self, step: str, code: str = "") -> None:
         """Counts a step of finding a tool."""
-        self._steps[step, code] = self._steps.get((step, code), 0) + 1
+        self._steps[step, code] += 1
 
     def collect(self) -> "Iterator[Metric]":
         """As the Prometheus library asks for it."""
@@ -73,7 +75,9 @@ class Metrics:
         )
         for server, latency in sorted(self._latency.items()):
             calls.add_metric([server], latency.count)
-            seconds.add_metric([server], _cumulated(latency), latency.total)
+            # Prometheus wants each bucket with all that were faster, too.
+            cumulated = list(zip(_BOUNDS, accumulate(latency.buckets), strict=True))
+            seconds.add_metric([server], cumulated, latency.total)
         for (server, code), count in sorted(self._errors.items()):
             errors.add_metric([server, code], count)
         for (step, code), count in sorted(self._steps.items()):
@@ -89,6 +93,7 @@ class Metrics:
         from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 
         self.gauges.update(gauges)
+        # A registry of its own each time: the library's global one would mix the gateways of one process.
         registry = CollectorRegistry(auto_describe=False)
         registry.register(self)
         return CONTENT_TYPE_LATEST, generate_latest(registry)
@@ -99,14 +104,5 @@ _GAUGES = {
     "servers": "Servers in the catalogue.",
     "sessions": "Callers and sessions that did something in the last five minutes.",
     "tools_held": "Tools held back until somebody accepts them.",
-    "audit_dropped": "Steps that could not be written to the audit trail.",
+    "audit_dropped": "Steps that could not be written to the audit log.",
 }
-
-
-def _cumulated(latency: _Latency) -> list[tuple[str, float]]:
-    total = 0
-    found: list[tuple[str, float]] = []
-    for bound, count in zip((*map(str, BUCKETS), "+Inf"), latency.buckets, strict=True):
-        total += count
-        found.append((bound, total))
-    return found

@@ -4,6 +4,7 @@ A `traceparent` in a request's `_meta` becomes the parent, and the call's own go
 nothing is imported and `_meta` passes through as it came. Spans hold ids, sizes and codes; no argument, no result.
 """
 
+import asyncio
 import contextlib
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
@@ -12,9 +13,9 @@ import msgspec
 from msgspec import Raw
 
 from toolfold import __version__
-from toolfold.calls.pipeline import CallRequest, Handler
+from toolfold.calls import Handler
 from toolfold.errors import ConfigError, ToolfoldError
-from toolfold.types import Caller, Outcome
+from toolfold.types import CallContext, Caller, Outcome, ToolCall
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context
@@ -40,18 +41,18 @@ class Tracing:
                 provider = set_by_program
         self._tracer: Tracer = provider.get_tracer("toolfold", __version__)
 
-    def close(self) -> None:
-        """Sends what is waiting. Blocks for a moment: call it in a thread."""
+    async def aclose(self) -> None:
+        """Sends what is pending."""
         if self._own is not None:
-            self._own.shutdown()
-            self._own = None
+            own, self._own = self._own, None
+            await asyncio.to_thread(own.shutdown)  # it may wait for the network
 
     def wrap(self, handler: Handler) -> Handler:
         """A client span around each call, whose context the server gets."""
         from opentelemetry.trace import SpanKind
 
-        async def traced(request: CallRequest) -> Outcome:
-            tool = request.tool
+        async def traced(call: ToolCall, context: CallContext) -> Outcome:
+            tool = call.tool
             attributes: dict[str, str | int] = {
                 "mcp.method.name": "tools/call",
                 "gen_ai.operation.name": "execute_tool",
@@ -59,20 +60,11 @@ class Tracing:
                 "toolfold.tool.id": tool.tool_id,
                 "toolfold.tool.version": tool.version,
                 "toolfold.server": tool.server,
-                **_of_caller(request.caller),
+                **_caller_attributes(context.caller),
             }
-            parent = _extracted(request.meta)
-            with self._tracer.start_as_current_span(
-                f"tools/call {tool.name}",
-                context=parent,
-                kind=SpanKind.CLIENT,
-                attributes=attributes,
-                record_exception=False,
-                set_status_on_exception=False,
-            ) as span:
-                inner = msgspec.structs.replace(request, meta=_injected(request.meta))
-                with _failures(span):
-                    outcome = await handler(inner)
+            parent = _extract(context.meta)
+            with self._span(f"tools/call {tool.name}", attributes, context=parent, kind=SpanKind.CLIENT) as span:
+                outcome = await handler(call, msgspec.structs.replace(context, meta=_inject(context.meta)))
                 span.set_attribute("toolfold.result.bytes", len(memoryview(outcome.result)))
                 if outcome.is_error:
                     _failed(span, "tool_error")
@@ -84,29 +76,25 @@ class Tracing:
     def step(self, name: str, caller: Caller, *, tool_id: str = "", query: str = "", path: Any = ()) -> Iterator[None]:
         """A span around a step of finding a tool. What was asked in words stays out of it."""
         del query
-        found = {"toolfold.tool_id": tool_id} if tool_id else {"toolfold.path": "/".join(path)} if path else {}
-        with (
-            self._tracer.start_as_current_span(
-                f"toolfold {name}",
-                attributes={**found, **_of_caller(caller)},
-                record_exception=False,
-                set_status_on_exception=False,
-            ) as span,
-            _failures(span),
-        ):
+        place = {"toolfold.tool_id": tool_id} if tool_id else {"toolfold.path": "/".join(path)} if path else {}
+        with self._span(f"toolfold {name}", {**place, **_caller_attributes(caller)}):
             yield
 
-
-@contextlib.contextmanager
-def _failures(span: "Span") -> Iterator[None]:
-    try:
-        yield
-    except ToolfoldError as error:
-        _failed(span, error.code)
-        raise
-    except BaseException as error:
-        _failed(span, type(error).__name__)
-        raise
+    @contextlib.contextmanager
+    def _span(self, name: str, attributes: Mapping[str, str | int], **options: Any) -> "Iterator[Span]":
+        with self._tracer.start_as_current_span(
+            name,
+            attributes=attributes,
+            # The text of an exception may hold values of the call: a span gets its code alone.
+            record_exception=False,
+            set_status_on_exception=False,
+            **options,
+        ) as span:
+            try:
+                yield span
+            except BaseException as error:
+                _failed(span, error.code if isinstance(error, ToolfoldError) else type(error).__name__)
+                raise
 
 
 def _failed(span: "Span", kind: str) -> None:
@@ -116,15 +104,14 @@ def _failed(span: "Span", kind: str) -> None:
     span.set_status(Status(StatusCode.ERROR))
 
 
-def _of_caller(caller: Caller) -> dict[str, str]:
-    found = {"toolfold.caller": caller.name}
-    if caller.session:
-        found["mcp.session.id"] = caller.session
-    return found
+def _caller_attributes(caller: Caller) -> dict[str, str]:
+    session = {"mcp.session.id": caller.session} if caller.session else {}
+    return {"toolfold.caller": caller.name, **session}
 
 
-def _extracted(meta: Raw | None) -> "Context | None":
+def _extract(meta: Raw | None) -> "Context | None":
     """The context that a client sent along; `None`: the one around us."""
+    # Few requests carry one, and searching bytes is cheaper than decoding.
     if meta is None or b"traceparent" not in bytes(meta):
         return None
     from opentelemetry.propagate import extract
@@ -133,7 +120,7 @@ def _extracted(meta: Raw | None) -> "Context | None":
     return extract(carrier)
 
 
-def _injected(meta: Raw | None) -> Raw | None:
+def _inject(meta: Raw | None) -> Raw | None:
     """`_meta` with the current span's context in place of the client's; all else stays."""
     from opentelemetry.propagate import inject
 
@@ -149,10 +136,10 @@ def _decoded(meta: Raw | None) -> Mapping[str, Any]:
     if meta is None:
         return {}
     try:
-        found = msgspec.json.decode(meta)
+        decoded = msgspec.json.decode(meta)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return decoded if isinstance(decoded, dict) else {}
 
 
 def _exporting(endpoint: str) -> Any:
@@ -165,6 +152,7 @@ def _exporting(endpoint: str) -> Any:
         raise _missing() from error
     provider = TracerProvider(
         resource=Resource.create({"service.name": "toolfold", "service.version": __version__}),
+        # `aclose` does it: a hook at exit would run when the event loop and its threads are gone.
         shutdown_on_exit=False,
     )
     provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(endpoint=endpoint or None)))

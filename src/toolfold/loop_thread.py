@@ -1,103 +1,65 @@
-"""The gateway for programs without `async`: the same methods, each waiting for its answer.
+"""An event loop in a thread of its own, so that programs without `async` can use an object that lives in one.
 
-    with BlockingGateway(Settings.load()) as gateway:
-        print(gateway.list(["Coding"]))
-
-Nothing is written twice: every method is made from the gateway's own, with its signature. One event loop runs in one
-thread; any number of threads may ask at once. Leaving the `with` block ends every server and the thread.
+`LoopThread` opens an async object there and closes it again; `blocking` makes the blocking form of one of its methods,
+with the same signature. Nothing is written twice. Above: `BlockingGateway`. Nothing here knows the gateway.
 """
 
 import asyncio
 import inspect
 import threading
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from functools import wraps
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar
 
-from toolfold.config import Settings
 from toolfold.errors import StoreError
-from toolfold.gateway import Gateway
-
-if TYPE_CHECKING:
-    from toolfold.storage.base import Store
-    from toolfold.upstream.base import Upstream
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def waiting(
-    method: Callable[Concatenate[Gateway, P], Coroutine[Any, Any, R]],
-) -> "Callable[Concatenate[BlockingGateway, P], R]":
-    """The blocking form of one method of the gateway."""
+class _Resource(Protocol):
+    async def __aenter__(self) -> object: ...
+
+    async def aclose(self) -> None: ...
+
+
+def blocking(method: Callable[Concatenate[Any, P], Coroutine[Any, Any, R]]) -> "Callable[Concatenate[Any, P], R]":
+    """The blocking form of one method of the object in the loop."""
 
     @wraps(method)
-    def wait(self: "BlockingGateway", /, *args: P.args, **kwargs: P.kwargs) -> R:
-        return self.run(method(self.gateway, *args, **kwargs))
+    def wait(self: "LoopThread", /, *args: P.args, **kwargs: P.kwargs) -> R:
+        return self.run(method(self._resource, *args, **kwargs))
 
     return wait
 
 
-class BlockingGateway:
-    """All tools of one configuration, for programs without `async`. Takes what `Gateway` takes, or a gateway that was
-    made and not opened yet."""
+class LoopThread:
+    """Holds an async resource open in its own loop and thread. Use it as `with`; leaving ends the thread."""
 
-    def __init__(
-        self,
-        settings: Settings | None = None,
-        *,
-        upstreams: "Iterable[Upstream]" = (),
-        store: "Store | None" = None,
-        create: bool = True,
-        keep_outputs: bool = False,
-        gateway: Gateway | None = None,
-    ) -> None:
-        self.gateway = gateway or Gateway(
-            settings, upstreams=upstreams, store=store, create=create, keep_outputs=keep_outputs
-        )
-        """The gateway itself. It lives in the loop's thread: use it through `run`."""
+    def __init__(self, resource: _Resource) -> None:
+        self._resource = resource
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
+        # Held while something is handed to the loop, so that it is still there.
         self._lock = threading.RLock()
-        """Held while something is handed to the loop, so that it is still there."""
         self._works: set[_Work[Any]] = set()
-
-    build = waiting(Gateway.build)
-    list = waiting(Gateway.list)
-    search_tool_by_category = waiting(Gateway.search_tool_by_category)
-    search_nodes = waiting(Gateway.search_nodes)
-    expand_tool = waiting(Gateway.expand_tool)
-    call_tool = waiting(Gateway.call_tool)
-    inspect_tool_output = waiting(Gateway.inspect_tool_output)
-    tool_output = waiting(Gateway.tool_output)
-    run_script = waiting(Gateway.run_script)  # type: ignore[arg-type]  # its **options could name a "self"
-    inspections = waiting(Gateway.inspections)
-    descriptor = waiting(Gateway.descriptor)
-    available_tools = waiting(Gateway.available_tools)
-    inventory = waiting(Gateway.inventory)
-    tree = waiting(Gateway.tree)
-    tools_below = waiting(Gateway.tools_below)
-    diff = waiting(Gateway.diff)
-    servers = waiting(Gateway.servers)
-    reread = waiting(Gateway.reread)
-    refresh = waiting(Gateway.refresh)
 
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            """Whatever else the gateway can do: a coroutine method in its blocking form, all else as it is."""
+            """Whatever else the resource can do: a coroutine method in its blocking form, all else as it is."""
             if name.startswith("_") or name == "gateway":
                 raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-            method = getattr(Gateway, name, None)
+            method = getattr(type(self._resource), name, None)
             if inspect.iscoroutinefunction(method):
-                return waiting(method).__get__(self)
-            return getattr(self.gateway, name) if self._loop is None else self.run(self._attribute(name))
+                return blocking(method).__get__(self)
+            return getattr(self._resource, name) if self._loop is None else self.run(self._attribute(name))
 
         async def _attribute(self, name: str) -> Any:
             """Read in the loop's thread: some parts start work when they are first asked for."""
-            return getattr(self.gateway, name)
+            return getattr(self._resource, name)
 
     def __enter__(self) -> Self:
         if self._loop is not None:
@@ -107,7 +69,7 @@ class BlockingGateway:
         thread.start()
         self._loop, self._thread = loop, thread
         try:
-            self.run(self.gateway.__aenter__())
+            self.run(self._resource.__aenter__())
         except BaseException:
             self._end()
             raise
@@ -121,7 +83,7 @@ class BlockingGateway:
         if self._loop is None:
             return
         try:
-            self.run(self.gateway.aclose())
+            self.run(self._resource.aclose())
         finally:
             self._end()
 

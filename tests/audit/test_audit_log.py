@@ -1,4 +1,4 @@
-"""The audit trail: every step, tied into selections, without values, and there after a kill."""
+"""The audit log: every step, tied into selections, without values, and there after a kill."""
 
 import asyncio
 import json
@@ -44,8 +44,7 @@ def gateway_of(home: Path, **audit: Any) -> Gateway:
 
 
 async def steps_of(gateway: Gateway) -> list[Step]:
-    assert gateway.governor.trail is not None
-    return await gateway.governor.trail.steps()
+    return await gateway.audit_log.steps()
 
 
 @pytest.mark.requirement("D-09")
@@ -167,9 +166,8 @@ def test_secrets_are_masked_in_error_texts_and_requests(tmp_path: Path, monkeypa
     monkeypatch.setenv("SHOP_KEY", "plain-words-nobody-would-guess")
 
     async def main() -> str:
+        from misbehaving_stdio import misbehaving_spec
         from msgspec.structs import replace
-
-        from toolfold.testing.misbehaving import misbehaving_spec
 
         spec = replace(misbehaving_spec("odd"), env={"KEY": "${SHOP_KEY}"})
         shop = MemoryUpstream("shop", TOOLS)
@@ -223,12 +221,10 @@ def test_a_store_that_cannot_be_written_breaks_no_step(tmp_path: Path) -> None:
 
                 raise StoreFull("no room")
 
-            vars(gateway._open_store())["append"] = full  # the disk is full from here on
+            vars(gateway.store)["append_audit"] = full  # the disk is full from here on
             assert not (await gateway.call_tool("shop.find_order", {})).is_error
-            trail = gateway.governor.trail
-            assert trail is not None
-            await trail.flush()
-            assert trail.dropped == 1
+            await gateway.audit_log.flush()
+            assert gateway.audit_log.dropped == 1
 
     run(main())
 
@@ -245,7 +241,7 @@ async def main():
         await gateway.build()
         for number in range(5):
             await gateway.call_tool("shop.find_order", {})
-        await gateway.governor.trail.flush()
+        await gateway.audit_log.flush()
         await gateway.call_tool("shop.find_order", {})
         print("ready", flush=True)
         await asyncio.sleep(60)
@@ -283,14 +279,20 @@ def test_search_learns_from_it_where_wanted(tmp_path: Path) -> None:
             query = "give the money of an order back"
             page = await gateway.search_tool_by_category("order", limit=3)
             assert len(page["results"]) >= 2
-            before = {hit.tool_id: hit.why.prior for hit in await gateway.finder.hits(query, (), limit=3)}
+            before = {
+                hit.tool_id: hit.why.prior for hit in await gateway.search.hits(gateway.view(), query, (), limit=3)
+            }
             await gateway.list(query="order")
-            await gateway.finder.learn(query, "shop.refund_order")
-            after = {hit.tool_id: hit.why.prior for hit in await gateway.finder.hits(query, (), limit=3)}
+            await gateway.search.learn(query, "shop.refund_order")
+            after = {
+                hit.tool_id: hit.why.prior for hit in await gateway.search.hits(gateway.view(), query, (), limit=3)
+            }
             assert before["shop.refund_order"] == 0 < after["shop.refund_order"]
             await gateway.call_tool("shop.refund_order", {})
             await steps_of(gateway)
-            learned = {hit.tool_id: hit.why.prior for hit in await gateway.finder.hits("order", (), limit=3)}
+            learned = {
+                hit.tool_id: hit.why.prior for hit in await gateway.search.hits(gateway.view(), "order", (), limit=3)
+            }
             assert learned["shop.refund_order"] > 0
 
     run(main())

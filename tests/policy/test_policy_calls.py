@@ -10,11 +10,10 @@ import pytest
 from msgspec import Raw
 
 from toolfold import Gateway, Settings
-from toolfold.calls import CallRequest
 from toolfold.config import CallerKey, Limits, MetadataRule, Policy
 from toolfold.errors import ConfigError, ConfirmationNeeded, Declined, InvalidArguments, NotAuthorized, ToolNotFound
 from toolfold.testing.memory_upstream import MemoryUpstream
-from toolfold.types import LOCAL, Caller
+from toolfold.types import LOCAL, CallContext, Caller, ToolCall
 
 T = TypeVar("T")
 
@@ -94,8 +93,9 @@ def test_a_request_that_was_built_by_hand_is_refused_all_the_same(tmp_path: Path
         async with Gateway(Settings(home=tmp_path, policies=(policy,)), upstreams=[server]) as gateway:
             await gateway.build()
             tool = await gateway.catalogue.tool("shop.delete_order")
+            call = ToolCall(tool=tool, arguments=Raw(b'{"order_id":1}'))
             with pytest.raises(ToolNotFound):
-                await gateway.calls(CallRequest(tool=tool, arguments=Raw(b'{"order_id":1}'), caller=ALICE))
+                await gateway.calls(call, CallContext(caller=ALICE))
             assert server.calls == []
             asked = {"tool_id": "shop.delete_order"}
             with pytest.raises(ToolNotFound):

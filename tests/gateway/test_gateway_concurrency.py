@@ -17,7 +17,7 @@ from toolfold.errors import ConfirmationNeeded, NotAuthorized, StoreFull, ToolCh
 from toolfold.events import Event
 from toolfold.storage.sqlite import SqliteStore
 from toolfold.testing.memory_upstream import MemoryUpstream
-from toolfold.types import Call, Outcome
+from toolfold.types import CallContext, Outcome, ToolCall
 
 T = TypeVar("T")
 
@@ -33,8 +33,7 @@ def gateway_of(home: Path, *upstreams: MemoryUpstream, **settings: Any) -> Gatew
 
 
 async def steps_of(gateway: Gateway) -> list[Step]:
-    assert gateway.governor.trail is not None
-    return await gateway.governor.trail.steps()
+    return await gateway.audit_log.steps()
 
 
 def test_first_calls_that_come_at_once_share_one_pool(tmp_path: Path) -> None:
@@ -98,14 +97,13 @@ def test_half_a_character_in_a_request_loses_no_line_of_the_trail(tmp_path: Path
             steps = await steps_of(gateway)
             assert [step.step for step in steps] == ["expand", "list", "call", "call"]
             assert steps[0].tool_id == "shop.?"
-            assert gateway.governor.trail is not None
-            assert gateway.governor.trail.dropped == 0
+            assert gateway.audit_log.dropped == 0
 
     run(main())
 
 
 class _Broken(MemoryUpstream):
-    async def call(self, call: Call, *, on_progress: Any = None, on_input: Any = None) -> Outcome:
+    async def call(self, call: ToolCall, context: CallContext) -> Outcome:
         raise ZeroDivisionError("a bug of ours")
 
 
@@ -114,7 +112,7 @@ class _Endless(MemoryUpstream):
         super().__init__(*values)
         self.begun = asyncio.Event()
 
-    async def call(self, call: Call, *, on_progress: Any = None, on_input: Any = None) -> Outcome:
+    async def call(self, call: ToolCall, context: CallContext) -> Outcome:
         self.begun.set()
         await asyncio.Event().wait()
         raise AssertionError("it waits for ever")
@@ -160,8 +158,7 @@ def test_a_gateway_closes_the_rest_where_closing_one_part_fails(tmp_path: Path) 
         async def broken() -> None:
             raise StoreFull("closing failed")
 
-        governor = gateway.governor
-        governor.aclose = broken  # type: ignore[method-assign]  # a part whose end fails
+        gateway.trust.aclose = broken  # type: ignore[method-assign]  # a part whose end fails
         with pytest.raises(StoreFull, match="closing failed"):
             await gateway.aclose()
         assert upstreams._pool is None
@@ -194,10 +191,10 @@ def test_reviews_that_come_at_once_are_one_and_what_somebody_accepts_meanwhile_s
             await gateway.build()
             with pytest.raises(NotAuthorized):
                 await gateway.call_tool("shop.find", {})
-            reviews = await asyncio.gather(*(gateway.governor.review() for _ in range(5)))
+            reviews = await asyncio.gather(*(gateway.trust.review() for _ in range(5)))
             assert all(review is reviews[0] for review in reviews)
-            assert await gateway.governor.accept(["shop.find"]) == ["shop.find"]
-            assert (await gateway.governor.review()).held == {}
+            assert await gateway.trust.accept(["shop.find"]) == ["shop.find"]
+            assert (await gateway.trust.review()).held == {}
             await gateway.call_tool("shop.find", {})
 
     run(main())
@@ -205,15 +202,14 @@ def test_reviews_that_come_at_once_are_one_and_what_somebody_accepts_meanwhile_s
 
 @pytest.mark.requirement("D-09")
 def test_a_call_before_expanding_is_kept_as_refused_where_that_is_not_allowed(tmp_path: Path) -> None:
-    from toolfold.faces.surface.base import SurfaceCall
     from toolfold.faces.surface.operations import Operations
 
     async def main() -> None:
         async with gateway_of(tmp_path, discovery=Discovery(strict=True)) as gateway:
             await gateway.build()
-            ask = SurfaceCall(name="call_tool", arguments=Raw(b'{"tool_id":"shop.find","args":{}}'))
+            arguments = Raw(b'{"tool_id":"shop.find","args":{}}')
             with pytest.raises(ToolfoldError, match="was not expanded"):
-                await Operations(gateway).run(ask)
+                await Operations(gateway).run("call_tool", arguments, CallContext())
             (step,) = await steps_of(gateway)
             assert (step.step, step.tool_id, step.code) == ("call", "shop.find", "NOT_EXPANDED")
 
@@ -233,15 +229,15 @@ def test_the_policy_that_wants_a_confirmation_is_the_one_that_is_named(tmp_path:
     run(main())
 
 
-def test_a_call_that_ends_while_the_gateway_closes_is_kept_by_the_same_governor(tmp_path: Path) -> None:
+def test_a_call_that_ends_while_the_gateway_closes_is_recorded_in_the_same_log(tmp_path: Path) -> None:
     async def main() -> None:
         gateway = gateway_of(tmp_path)
         await gateway.__aenter__()
         await gateway.build()
-        before, during = gateway.governor, list[object]()
+        before, during = gateway.audit_log, list[object]()
 
         async def closing() -> None:
-            during.append(gateway.governor)
+            during.append(gateway.audit_log)
 
         gateway.scripts.aclose = closing  # type: ignore[method-assign]  # looks while the rest is still open
         await gateway.aclose()
@@ -258,8 +254,8 @@ def test_a_result_that_cannot_be_read_is_logged_and_the_next_one_is_noted(
         server.answer("find", {"content": [], "structuredContent": {"id": 7}})
         async with gateway_of(tmp_path, server) as gateway:
             await gateway.build()
-            tool = await gateway.describer.tool("shop.find")
-            gateway.describer.observer.saw(tool, Outcome(result=Raw(b'{"structuredContent":{"a":"\xff"}}')))
+            tool = await gateway.describer.tool(gateway.view(), "shop.find")
+            gateway.describer.observer.observe(tool, Outcome(result=Raw(b'{"structuredContent":{"a":"\xff"}}')))
             await gateway.call_tool("shop.find", {})
             assert (await gateway.inspect_tool_output("shop.find"))["observed_calls"] == 1
 

@@ -35,11 +35,11 @@ def test_a_changed_tool_is_reported_and_still_works_unless_told_otherwise(tmp_pa
         async with Gateway(Settings(home=tmp_path), upstreams=[server]) as gateway:
             events = told(gateway)
             await gateway.build()
-            assert (await gateway.governor.review()).standings == ()
+            assert (await gateway.trust.review()).standings == ()
             server.set_tools(CHANGED)
             await gateway.build()
             assert events == [("trust.changed", "shop.find_order")]
-            (standing,) = (await gateway.governor.review()).standings
+            (standing,) = (await gateway.trust.review()).standings
             assert (standing.state, standing.held, standing.accepted_version, standing.version) == (
                 "changed",
                 False,
@@ -72,8 +72,8 @@ def test_a_held_tool_is_nowhere_until_it_is_accepted_again_by_whatever_process(t
             assert not (await gateway.call_tool("shop.list_orders", {})).is_error
 
             async with Gateway(settings) as elsewhere:
-                assert await elsewhere.governor.accept(["shop.find_order"]) == ["shop.find_order"]
-            gateway.governor._stamp = (0.0, b"")  # as if a second had passed
+                assert await elsewhere.trust.accept(["shop.find_order"]) == ["shop.find_order"]
+            gateway.trust._stamp = (0.0, b"")  # as if a second had passed
             assert (await gateway.expand_tool("shop.find_order"))["version"] == 2
             assert not (await gateway.call_tool("shop.find_order", {"id": 1})).is_error
 
@@ -88,10 +88,10 @@ def test_without_accepting_new_tools_nothing_is_there_until_somebody_looked(tmp_
             assert (await gateway.tree()).tools == 0
             with pytest.raises(NotAuthorized, match="nobody accepted it"):
                 await gateway.expand_tool("shop.find_order")
-            accepted = await gateway.governor.accept()
+            accepted = await gateway.trust.accept()
             assert len(accepted) == len(SHOP)
             assert (await gateway.tree()).tools == len(SHOP)
-            assert await gateway.governor.accept() == []
+            assert await gateway.trust.accept() == []
 
     run(main())
 

@@ -76,7 +76,7 @@ class Pair:
         await self.hiding.__aenter__()
         await self.plain.__aenter__()
         await self.hiding.build()
-        rules = self.hiding.governor._rules[self.caller.policy]
+        rules = self.hiding.access._rules[self.caller.policy]
         async with self.hiding.catalogue.snapshot() as view:
             tools = await view.tools()
             nodes, records = await view.nodes(), await view.servers()
@@ -84,7 +84,7 @@ class Pair:
         seen = [tool for tool in tools if rules.allows(tool, ())]
         self.hidden = {tool.tool_id for tool in tools} - {tool.tool_id for tool in seen}
         update = Update(based_on=0, at=1.0, tools=tuple(seen), nodes=tuple(left(nodes, seen)), servers=tuple(records))
-        await self.plain._open_store().commit(update)
+        await self.plain.store.commit(update)
 
     def close(self) -> None:
         self.do(self.hiding.aclose())

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from msgspec import Raw
 
-from toolfold.calls.validate import MAX_EXAMPLE, ArgumentValidator
+from toolfold.calls.validate import _MAX_EXAMPLE, ArgumentValidator
 from toolfold.errors import InvalidArguments
 from toolfold.types import Tool, ToolDefinition
 
@@ -67,7 +67,7 @@ def test_an_error_about_huge_arguments_is_short_and_still_shows_what_would_do(gi
 
 
 def test_where_no_short_example_exists_the_error_says_where_to_look() -> None:
-    names = [f"{number}-{'n' * 60}" for number in range(MAX_EXAMPLE // 50)]
+    names = [f"{number}-{'n' * 60}" for number in range(_MAX_EXAMPLE // 50)]
     error = refused({"type": "object", "required": names}, b"{}")
     assert "expand_tool" in error.next_action
     assert len(str(error.as_dict())) < LONGEST_ERROR

@@ -9,7 +9,7 @@ import msgspec
 
 from toolfold import Gateway, Settings, tokens
 from toolfold.audit.record import Step
-from toolfold.audit.savings import COUNTS, compute_savings
+from toolfold.audit.savings import _COUNTS, compute_savings
 from toolfold.config import Audit
 from toolfold.testing.memory_upstream import MemoryUpstream
 from toolfold.types import Caller
@@ -37,7 +37,7 @@ def test_each_session_is_told_what_all_definitions_would_have_cost(tmp_path: Pat
             page = await gateway.list(caller=alice)
             await gateway.call_tool("many.tool_1", {}, caller=alice)
             await gateway.expand_tool("many.tool_1", caller=bob)
-            found = await gateway.governor.savings()
+            found = await gateway.savings()
             full = sum(tokens.count(msgspec.json.encode(one).decode()) for one in tools)
             assert (found.tools, found.full_tokens) == (30, full)
             first, second = found.sessions
@@ -47,7 +47,7 @@ def test_each_session_is_told_what_all_definitions_would_have_cost(tmp_path: Pat
             assert found.total.full_tokens == 2 * full
             assert found.total.shown_tokens == first.shown_tokens + second.shown_tokens
             assert second.saved_percent > 80
-            kept = await gateway._open_store().items(COUNTS)
+            kept = await gateway.store.items(_COUNTS)
             assert sum(msgspec.json.decode(kept["many"]).values()) == full
 
     run(main())
@@ -67,8 +67,7 @@ def test_a_step_with_huge_arguments_is_kept_without_them(tmp_path: Path) -> None
             await gateway.build()
             await gateway.call_tool("many.tool_1", {"field1": "x" * 30_000})
             await gateway.call_tool("many.tool_1", {"field1": "x" * 300_000})
-            assert gateway.governor.trail is not None
-            steps = await gateway.governor.trail.steps()
+            steps = await gateway.audit_log.steps()
             assert [(step.arguments, (step.argument_bytes or 0) > 30_000) for step in steps] == [(None, True)] * 2
 
     run(main())

@@ -1,0 +1,586 @@
+"""The gateway: every stage composed into the one public object, async. Faces stand above it and translate.
+
+It owns the store, the catalogue and the servers of one configuration. Each part is made when it is first needed and
+imported then, so that a command which only reads the catalogue opens no server and loads nothing of the connecting
+side. What a part does is written in its stage; here stands which parts there are, and how they meet.
+"""
+
+import contextlib
+import os
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from functools import cached_property, partial
+from pathlib import Path as FilePath
+from typing import TYPE_CHECKING, Any, Self, Unpack
+
+from msgspec import Raw
+from msgspec.structs import replace
+
+from toolfold.audit.record import StepName, StepResult
+from toolfold.catalogue.catalogue import DEFAULT_LIMIT, Branch, Catalogue, Tree
+from toolfold.config import Settings
+from toolfold.disclosure.render import Expansions, render_list_page, render_listing, render_node_page, render_tool_page
+from toolfold.errors import StoreError, ToolfoldError, UpstreamError
+from toolfold.events import Events
+from toolfold.loop_thread import LoopThread, blocking
+from toolfold.policy.access import AccessControl
+from toolfold.policy.trust import TrustMonitor
+from toolfold.policy.view import CatalogueView
+from toolfold.telemetry.metrics import Metrics
+from toolfold.text import replace_surrogates, replace_surrogates_all
+from toolfold.types import LOCAL, CallContext, Caller, Change, Listing, Outcome, Path, ServerState, Tool, ToolCall
+from toolfold.upstream.refresh import InitialBuild, UpstreamManager
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from toolfold.agent.agent import Agent
+    from toolfold.audit.log import AuditLog, CallRecorder
+    from toolfold.audit.redaction import Redactor
+    from toolfold.audit.savings import Savings
+    from toolfold.calls import Handler
+    from toolfold.catalogue.build import Build
+    from toolfold.disclosure.describer import Describer
+    from toolfold.live.manager import LiveManager, LiveSession
+    from toolfold.outputs.service import OutputService
+    from toolfold.scripts.runner import ScriptResult, ScriptRunner
+    from toolfold.search.service import SearchService
+    from toolfold.storage.base import Store
+    from toolfold.telemetry.spans import Tracing
+    from toolfold.types import CallOptions
+    from toolfold.upstream.base import Upstream
+    from toolfold.upstream.pool import Pool
+
+__all__ = ["BlockingGateway", "Branch", "Gateway", "OnServer", "Tree"]
+
+# Receives each server of a build as it is done: its listing, or why there is none.
+OnServer = Callable[[str, "Listing | UpstreamError"], None]
+
+# Calls that end while the servers close are still recorded: the audit log closes after everything that calls.
+_CLOSING_ORDER = ("scripts", "upstreams", "outputs", "live_sessions", "describer", "trust", "audit_log", "tracing")
+
+
+class Gateway:
+    """All tools of one configuration. Use it as `async with Gateway(Settings.load()) as gateway`.
+
+    `upstreams` are further sources that a program brings itself, such as its own functions. With `create=False` it
+    opens only a catalogue that is there, and raises `NotBuilt` otherwise. With `keep_outputs` what is stored for the
+    local caller outlives the gateway, until its time is over.
+    """
+
+    def __init__(
+        self,
+        settings: Settings | None = None,
+        *,
+        upstreams: "Iterable[Upstream]" = (),
+        store: "Store | None" = None,
+        create: bool = True,
+        keep_outputs: bool = False,
+    ) -> None:
+        self.settings = settings if settings is not None else Settings()
+        self.events = Events()
+        self.expansions = Expansions()
+        self.metrics = Metrics()
+        self._given_upstreams = tuple(upstreams)
+        self._given_store = store
+        self._create = create
+        self._keep_outputs = keep_outputs
+        self._resources = AsyncExitStack()
+        self._store: Store | None = None
+
+    # --- opening and closing
+
+    async def __aenter__(self) -> Self:
+        from toolfold.storage.sqlite.store import open_store
+
+        _ = self.tracing  # where it is on and cannot be, that is said before anything starts, not call by call
+        store = self._given_store if self._given_store is not None else open_store(self.settings, self._create)
+        self._store = await self._resources.enter_async_context(store)
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Ends every server and closes the store, each even where ending another failed. Safe to call twice."""
+        closing, self._resources = self._resources, AsyncExitStack()
+        try:
+            async with closing:  # it closes in reverse, and what it holds already is the store
+                for part in [self.__dict__.get(name) for name in reversed(_CLOSING_ORDER)]:
+                    if part is not None:
+                        closing.push_async_callback(part.aclose)
+        finally:
+            self._store = None
+            for name in [name for name, part in vars(Gateway).items() if isinstance(part, cached_property)]:
+                self.__dict__.pop(name, None)  # opened again, it starts anew
+
+    def blocking(self) -> "BlockingGateway":
+        """The same for programs without `async`: `with Gateway(settings).blocking() as gateway`."""
+        return BlockingGateway(gateway=self)
+
+    @property
+    def registry_path(self) -> FilePath:
+        return self.settings.home / "tool_registry.json"
+
+    # --- the parts, each made when it is first needed
+
+    @property
+    def store(self) -> "Store":
+        if self._store is None:
+            raise StoreError(
+                "the gateway is not open", next_action="use it as: async with Gateway(settings) as gateway"
+            )
+        return self._store
+
+    @cached_property
+    def catalogue(self) -> Catalogue:
+        """The whole catalogue, whoever may see it."""
+        return Catalogue(self.store, ontology_file=self.settings.ontology_file, rules=self.settings.rules)
+
+    @cached_property
+    def upstreams(self) -> UpstreamManager:
+        """The servers, none of them opened by this."""
+        return UpstreamManager(self.settings, self._given_upstreams, self.store, self.catalogue, self.events)
+
+    @cached_property
+    def initial_build(self) -> InitialBuild:
+        """The first catalogue, where it is being built right now."""
+        return InitialBuild(self.store, self.upstreams.specs, self.build)
+
+    @cached_property
+    def trust(self) -> TrustMonitor:
+        """Which tools changed since the owner accepted them, and what their texts hide."""
+        return TrustMonitor(self.catalogue, self.store, self.settings.trust, self.events)
+
+    @cached_property
+    def access(self) -> AccessControl:
+        """Who may see and call what."""
+        return AccessControl(self.catalogue, self.settings, self.trust)
+
+    @cached_property
+    def search(self) -> "SearchService":
+        from toolfold.search.service import SearchService
+
+        folder = self.settings.home / "search"
+        return SearchService(self.catalogue, self.store, folder, self.events, learn=self.settings.audit.learn)
+
+    @cached_property
+    def describer(self) -> "Describer":
+        """What may be read of one tool, and what tools were observed to return."""
+        from toolfold.disclosure.describer import Describer
+
+        return Describer(self.store, self.events, suggest=self.search.similar_ids)
+
+    @cached_property
+    def redactor(self) -> "Redactor":
+        """Removes what the configuration keeps secret, and what was looked up for servers since."""
+        from toolfold.audit.redaction import Redactor
+
+        return Redactor(self.settings, os.environ.items(), self.upstreams.secrets)
+
+    @cached_property
+    def tracing(self) -> "Tracing | None":
+        if not self.settings.telemetry.traces:
+            return None
+        from toolfold.telemetry.spans import Tracing
+
+        return Tracing(endpoint=self.settings.telemetry.endpoint)
+
+    @cached_property
+    def audit_log(self) -> "AuditLog":
+        """Where steps and calls are recorded, and read. With `audit.enabled = false` it records nothing."""
+        from toolfold.audit.log import AuditLog
+
+        return AuditLog(self.store, self.settings, lambda: self.redactor, self.search.learn, settle=self._settle)
+
+    @cached_property
+    def call_recorder(self) -> "CallRecorder":
+        from toolfold.audit.log import CallRecorder
+
+        return CallRecorder((self.metrics.record_call, self.audit_log.record_call), self.events)
+
+    @cached_property
+    def outputs(self) -> "OutputService":
+        """Results that were too large for a model. `await gateway.outputs(caller)` lists those of a caller."""
+        from toolfold.models.factory import configured_model
+        from toolfold.outputs.service import OutputService
+
+        model = partial(configured_model, self.settings.model)
+        return OutputService(self.settings, self.events, model=model, keep=self._keep_outputs)
+
+    @cached_property
+    def calls(self) -> "Handler":
+        """The pipeline that every call goes through."""
+        from toolfold.calls import CallPipeline
+        from toolfold.calls.authorize import authorize
+        from toolfold.calls.confirm import confirm
+        from toolfold.calls.dispatch import dispatcher
+        from toolfold.calls.toolbox import answer_toolbox
+        from toolfold.calls.validate import ArgumentValidator
+
+        pipeline = CallPipeline(
+            dispatcher(self.pool),
+            prepare=self._prepare,
+            checks=(
+                authorize(self.access.view, self.describer),
+                self.outputs.references.check,  # before validation: a schema describes the values, not references
+                ArgumentValidator(),
+                confirm(self.access.requires_confirmation, self.redactor.printable_arguments),
+                answer_toolbox(self.access.view, self.describer),
+            ),
+            result_hooks=(
+                self.describer.observe,  # before storing: it learns from the result itself
+                self.outputs.large_results.store_large,
+            ),
+            observer=self.call_recorder,
+        )
+        return pipeline if self.tracing is None else self.tracing.wrap(pipeline)
+
+    @cached_property
+    def scripts(self) -> "ScriptRunner":
+        """Scripts that declare their tools in plain words, and the confined processes they run in."""
+        from toolfold.scripts.runner import ScriptRunner
+
+        return ScriptRunner(self)
+
+    @cached_property
+    def live_sessions(self) -> "LiveManager":
+        """Live Python sessions: what they share, closed with the gateway."""
+        from toolfold.live.manager import LiveManager
+
+        return LiveManager(self)
+
+    # --- the catalogue
+
+    async def build(
+        self,
+        servers: Sequence[str] | None = None,
+        *,
+        registry: FilePath | None = None,
+        on_server: OnServer | None = None,
+    ) -> "Build":
+        """Connects to all servers, or those named, and writes the catalogue and `tool_registry.json`.
+
+        A server that fails is reported to `on_server` and in the result; its earlier tools stay. Naming servers leaves
+        all others as they are.
+        """
+        pool = await self.pool()
+        with self.upstreams.building():
+            listings, failures = await pool.read_all(servers, on_server)
+            write = self.catalogue.rebuild if servers is None else self.catalogue.update
+            build = await write(listings, failures=failures)
+            await self.catalogue.write_registry(registry or self.registry_path)
+            await self.trust.review()
+            self.events.emit(
+                "catalogue.built", generation=build.generation, tools=build.report.tools, changes=len(build.changes)
+            )
+        return build
+
+    def begin(self) -> "asyncio.Task[None]":
+        """Reads all servers in the background where the catalogue is missing, or is not of these servers. Whoever asks
+        for tools before there is any catalogue waits for it."""
+        return self.initial_build.start()
+
+    async def servers(self, *, connect: bool = False) -> Sequence[ServerState]:
+        """Each configured server: with `connect`, as it is now; else as the last build left it."""
+        return await self.upstreams.states(connect=connect)
+
+    async def pool(self) -> "Pool":
+        """The servers, each opened when it is first needed."""
+        return await self.upstreams.pool()
+
+    async def reread(self, server: str) -> None:
+        """Reads one server again and takes its tools in; a failure is noted and its earlier tools stay."""
+        await self.upstreams.reread(server)
+
+    async def refresh(self) -> Sequence[str]:
+        """Reads again every server whose list is no longer fresh, and returns their names."""
+        return await self.upstreams.refresh()
+
+    async def diff(self) -> tuple[Change, ...]:
+        """What the last build changed."""
+        return await self.catalogue.diff()
+
+    # --- finding a tool; every step of it is recorded
+
+    def view(self, caller: Caller = LOCAL) -> CatalogueView:
+        """What this caller may see of the catalogue."""
+        return self.access.view(caller)
+
+    async def _step(
+        self,
+        name: StepName,
+        caller: Caller,
+        operation: Callable[[CatalogueView], Awaitable[StepResult]],
+        **question: Any,
+    ) -> dict[str, Any]:
+        """Runs a step in its caller's view, and counts, traces and records it."""
+        view = self.view(caller)
+
+        async def work() -> StepResult:
+            code = ""
+            try:
+                await self.initial_build.wait()
+                return await operation(view)
+            except ToolfoldError as error:
+                code = error.code
+                raise
+            finally:
+                self.metrics.record_step(name, code)
+
+        tracing = self.tracing
+        with contextlib.nullcontext() if tracing is None else tracing.step(name, caller, **question):
+            return (await self.audit_log.record(name, caller, work, **question)).answer
+
+    async def list(
+        self,
+        path: Sequence[str] = (),
+        *,
+        tags: Sequence[str] = (),
+        query: str = "",
+        limit: int = DEFAULT_LIMIT,
+        cursor: str | None = None,
+        caller: Caller = LOCAL,
+    ) -> dict[str, Any]:
+        """Child nodes and tool pointers at a path, as a model reads them. A query keeps what fits it, the best first,
+        from anywhere below the path."""
+        path, tags, query = replace_surrogates_all(path), replace_surrogates_all(tags), replace_surrogates(query)
+
+        async def operation(view: CatalogueView) -> StepResult:
+            if query.strip():
+                hits = await self.search.list_matching(view, query, path, tags=tags, limit=limit, cursor=cursor)
+                return StepResult(answer=render_list_page(hits), tool_ids=hits.tool_ids, confidence=hits.confidences)
+            page = await view.catalogue.list(path, tags=tags, limit=limit, cursor=cursor)
+            return StepResult(answer=render_listing(page), tool_ids=tuple(tool.tool_id for tool in page.tools))
+
+        return await self._step("list", caller, operation, query=query, path=path)
+
+    async def search_tool_by_category(
+        self,
+        query: str,
+        category_path: Sequence[str] = (),
+        *,
+        limit: int = 5,
+        cursor: str | None = None,
+        caller: Caller = LOCAL,
+    ) -> dict[str, Any]:
+        """Pointers to tools for a request, the best first, inside a category and all below it; `()` is everything."""
+        query, path = replace_surrogates(query), replace_surrogates_all(category_path)
+
+        async def operation(view: CatalogueView) -> StepResult:
+            page = await self.search.search_tools(view, query, path, limit=limit, cursor=cursor)
+            return StepResult(answer=render_tool_page(page), tool_ids=page.tool_ids, confidence=page.confidences)
+
+        return await self._step("search", caller, operation, query=query, path=path)
+
+    async def search_nodes(self, query: str, *, limit: int = 5, caller: Caller = LOCAL) -> dict[str, Any]:
+        """Categories for a request, the best first."""
+        query = replace_surrogates(query)
+
+        async def operation(view: CatalogueView) -> StepResult:
+            page = await self.search.search_nodes(view, query, limit=limit)
+            return StepResult(answer=render_node_page(page), paths=page.paths, confidence=page.confidences)
+
+        return await self._step("nodes", caller, operation, query=query)
+
+    async def expand_tool(self, tool_id: str, *, caller: Caller = LOCAL) -> dict[str, Any]:
+        """The whole of one tool, with the schemas that a model needs to call it."""
+        tool_id = replace_surrogates(tool_id)
+
+        async def operation(view: CatalogueView) -> StepResult:
+            answer = await self.describer.expand(view, tool_id)
+            return StepResult(answer=answer, version=answer["version"])
+
+        answer = await self._step("expand", caller, operation, tool_id=tool_id)
+        self.expansions.record(caller, answer["tool_id"], answer["version"])
+        return answer
+
+    async def inspect_tool_output(
+        self,
+        tool_id: str,
+        field_path: str | None = "",
+        *,
+        max_depth: int = 4,
+        max_fields: int = 120,
+        caller: Caller = LOCAL,
+    ) -> dict[str, Any]:
+        """What is at one place of a tool's output. Raises `ToolNotFound` and `UnknownField` with what is near."""
+        tool_id, field_path = replace_surrogates(tool_id), field_path and replace_surrogates(field_path)
+
+        async def operation(view: CatalogueView) -> StepResult:
+            return StepResult(answer=await self.describer.inspect(view, tool_id, field_path, max_depth, max_fields))
+
+        return await self._step("inspect", caller, operation, tool_id=tool_id)
+
+    async def tree(self, path: Sequence[str] = (), *, depth: int | None = None, caller: Caller = LOCAL) -> Tree:
+        """The categories below a path, with their counts."""
+        return await self.view(caller).catalogue.tree(tuple(path), depth)
+
+    async def tools_below(self, path: Path, *, caller: Caller = LOCAL) -> Sequence[Tool]:
+        """Every tool that stands right at one of the nodes below a path, or at the path itself."""
+        async with self.view(caller).catalogue.snapshot() as snapshot:
+            return await snapshot.tools(ids=await snapshot.tool_ids_at(path, below=True))
+
+    async def descriptor(self, tool_id: str, *, caller: Caller = LOCAL) -> dict[str, Any]:
+        """The compact descriptor of a tool: what it takes, and what it returns, folded."""
+        return await self.describer.descriptor(self.view(caller), tool_id)
+
+    async def available_tools(
+        self, query: str, category_path: Sequence[str] = (), *, limit: int = 5, caller: Caller = LOCAL
+    ) -> "Sequence[dict[str, Any]]":
+        """What a planner gets for a request: the inspector's descriptor, then those of the tools that fit."""
+        answer = await self.search_tool_by_category(query, category_path, limit=limit, caller=caller)
+        ids = [pointer["tool_id"] for pointer in answer["results"]]
+        return await self.describer.available(self.view(caller), ids)
+
+    async def inventory(self, *, caller: Caller = LOCAL) -> "Mapping[str, Sequence[str]]":
+        """The names of all tools by server."""
+        return await self.describer.inventory(self.view(caller))
+
+    async def inspections(self) -> Mapping[str, int]:
+        """How often the output of each tool was inspected: many times means that its summary hides what is needed."""
+        return await self.describer.inspections()
+
+    # --- calling a tool
+
+    async def tool(self, tool_id: str, caller: Caller = LOCAL) -> Tool:
+        """The tool that a call is about. A call of one that this caller has not is recorded, too."""
+        caller, tool_id = self.access.resolve(caller), replace_surrogates(tool_id)
+        await self.initial_build.wait()
+        await self.audit_log.restore(caller)
+        try:
+            return await self.describer.tool(self.view(caller), tool_id)
+        except ToolfoldError as error:
+            self.reject_call(caller, tool_id, error)
+            raise
+
+    def reject_call(self, caller: Caller, tool_id: str, error: ToolfoldError) -> None:
+        """Counts and records a call that a face refused before it was one."""
+        self.metrics.record_step("call", error.code)
+        self.audit_log.record_rejection(caller, tool_id, error)
+
+    def _prepare(self, call: ToolCall, context: CallContext) -> CallContext:
+        """Completes the context of a call: the caller with its policy, and the time limit.
+
+        The request's own limit holds where it names one, up to the server's, which may lie above the global one.
+        """
+        longest = self.upstreams.call_timeout_s(call.tool.server)
+        limit = longest if context.timeout_s is None else min(context.timeout_s, longest)
+        return replace(context, caller=self.access.resolve(context.caller), timeout_s=limit)
+
+    async def call_tool(
+        self,
+        tool_id: str,
+        args: Mapping[str, Any] | Raw,
+        *,
+        expect_version: int | None = None,
+        caller: Caller = LOCAL,
+        **options: "Unpack[CallOptions]",
+    ) -> Outcome:
+        """Calls a tool with arguments that fit its schema. The outcome is the server's result, undecoded.
+
+        `expect_version` is the version that `expand_tool` showed: a tool that changed since raises `ToolChanged`. The
+        further options are fields of `CallContext`: `whole` for programs, who get a result too large for a model as it
+        is; `confirmed` for faces whose user has said yes; `timeout_s`, `on_progress`, `on_input`, `meta`, …
+        """
+        from toolfold.calls.validate import encode_arguments
+
+        tool = await self.tool(tool_id, caller)
+        call = ToolCall(tool=tool, arguments=encode_arguments(tool, args), expect_version=expect_version)
+        return await self.calls(call, CallContext(caller=caller, **options))
+
+    async def tool_output(self, handle: str, extract: str, *, mode: str = "auto", caller: Caller = LOCAL) -> str:
+        """Answers a request from a stored output, as plain text. Raises `UnknownHandle`."""
+        return await self.outputs.extract(handle, extract, mode, caller)
+
+    # --- scripts, live sessions, agents
+
+    async def run_script(self, code: str | bytes, *, caller: Caller = LOCAL, **options: Any) -> "ScriptResult":
+        """Runs a script in the sandbox: see `ScriptRunner.run` for the options (`locked`, `timeout_s`, `args`, …)."""
+        return await self.scripts.run(code, caller=caller, **options)
+
+    def live(self, *, caller: Caller = LOCAL, **options: Any) -> "LiveSession":
+        """A live Python session, to be used as `async with gateway.live() as session`: see `LiveManager.session`."""
+        return self.live_sessions.session(caller=caller, **options)
+
+    def agent(self, name: str = "", **options: Any) -> "Agent":
+        """An agent on these tools: see `Agent` for the options (`model`, `caller`, `listener`, …)."""
+        from toolfold.agent.agent import Agent
+
+        return Agent(self, name, **options)
+
+    async def end_session(self, caller: Caller) -> None:
+        """A client's session is over: what was kept for it alone is removed. The gateway's own session ends with it."""
+        if not caller.session:
+            return
+        if "outputs" in self.__dict__:
+            await self.outputs.end(caller)
+        if "live_sessions" in self.__dict__:
+            await self.live_sessions.sessions.end(caller)
+
+    # --- what was recorded and counted
+
+    def _settle(self) -> None:
+        """Whoever reads what is recorded and counted gets every call that is over."""
+        if "call_recorder" in self.__dict__:
+            self.call_recorder.settle()
+
+    async def savings(self) -> "Savings":
+        """The tokens that all definitions would have cost, against what was shown."""
+        from toolfold.audit.savings import compute_savings, count_definitions
+
+        return compute_savings(await self.audit_log.steps(), *await count_definitions(self.catalogue, self.store))
+
+    async def render_metrics(self) -> tuple[str, bytes]:
+        """What a Prometheus server reads: the content type and the text."""
+        self._settle()
+        generations = await self.catalogue.generations()
+        gauges = {
+            "tools": generations[-1].tools if generations else 0,
+            "servers": generations[-1].servers if generations else 0,
+            "tools_held": len(self.trust.latest.held),
+            **self.audit_log.gauges(),
+        }
+        return self.metrics.render(gauges)
+
+
+class BlockingGateway(LoopThread):
+    """The gateway for programs without `async`: the same methods, each waiting for its answer.
+
+    Takes what `Gateway` takes, or a gateway that was made and not opened yet. Any number of threads may ask at once.
+    """
+
+    def __init__(
+        self,
+        settings: Settings | None = None,
+        *,
+        upstreams: "Iterable[Upstream]" = (),
+        store: "Store | None" = None,
+        create: bool = True,
+        keep_outputs: bool = False,
+        gateway: Gateway | None = None,
+    ) -> None:
+        self.gateway = gateway or Gateway(
+            settings, upstreams=upstreams, store=store, create=create, keep_outputs=keep_outputs
+        )
+        super().__init__(self.gateway)
+
+    build = blocking(Gateway.build)
+    list = blocking(Gateway.list)
+    search_tool_by_category = blocking(Gateway.search_tool_by_category)
+    search_nodes = blocking(Gateway.search_nodes)
+    expand_tool = blocking(Gateway.expand_tool)
+    call_tool = blocking(Gateway.call_tool)
+    inspect_tool_output = blocking(Gateway.inspect_tool_output)
+    tool_output = blocking(Gateway.tool_output)
+    run_script = blocking(Gateway.run_script)  # type: ignore[arg-type]  # its **options could name a "self"
+    inspections = blocking(Gateway.inspections)
+    descriptor = blocking(Gateway.descriptor)
+    available_tools = blocking(Gateway.available_tools)
+    inventory = blocking(Gateway.inventory)
+    tree = blocking(Gateway.tree)
+    tools_below = blocking(Gateway.tools_below)
+    diff = blocking(Gateway.diff)
+    servers = blocking(Gateway.servers)
+    reread = blocking(Gateway.reread)
+    refresh = blocking(Gateway.refresh)
