@@ -13,7 +13,7 @@ from toolfold.events import Event, Events
 from toolfold.model import Model, Prompt
 from toolfold.outputs.document import Document
 from toolfold.outputs.extraction import ExtractResult, extract_from
-from toolfold.outputs.tool_output import Mode
+from toolfold.outputs.tool_output_definition import Mode
 
 
 def stored(folder: Path, content: str | bytes, *, tool: str = "shop.list_orders") -> Document:

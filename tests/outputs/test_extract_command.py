@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from toolfold.bench import outputs as bench
+from benchmarks import outputs as bench
 
 
 def run(tmp_path: Path, *arguments: str, given: str = "") -> "subprocess.CompletedProcess[str]":

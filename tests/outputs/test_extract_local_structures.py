@@ -154,6 +154,17 @@ def test_what_is_quoted_stands_at_the_lines_and_bytes_it_names(tmp_path: Path, c
         assert raw[begin:finish].decode().split("\n")[0] == quoted[0]
 
 
+@pytest.mark.parametrize("asked", ["$", "zzzz qqqq"])
+def test_the_shape_of_printed_tuples_is_described(tmp_path: Path, asked: str) -> None:
+    assert "[][]: union<string|integer>?" in ask(stored(tmp_path, TUPLES), asked, answer_tokens=200).text
+
+
+def test_field_names_keep_their_order_in_every_process(tmp_path: Path) -> None:
+    text = ask(stored(tmp_path, json.dumps(ROWS)), "distribution of size, owner and name").text
+    fields = re.findall(r"^Values of (\w+)", text, re.MULTILINE)
+    assert fields == ["name", "owner", "size"]
+
+
 def test_printed_values_that_are_no_literals_are_quoted_as_they_are(tmp_path: Path) -> None:
     rows = "[" + ", ".join(f"{{'id': {n}, 'made': datetime.date(2024, 1, {n % 28 + 1})}}" for n in range(200)) + "]"
     assert "datetime.date(2024, 1, 5)" in ask(stored(tmp_path, rows), "when was the one with id 144 made?").text

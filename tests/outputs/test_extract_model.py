@@ -11,7 +11,7 @@ from toolfold.events import Event
 from toolfold.model import Message, Prompt
 from toolfold.models.openai_compatible import OpenAICompatible
 
-pytestmark = [pytest.mark.model, pytest.mark.timeout(110)]
+pytestmark = [pytest.mark.load, pytest.mark.model, pytest.mark.timeout(110)]
 
 
 @pytest.fixture(scope="module")

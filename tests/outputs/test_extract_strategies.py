@@ -12,9 +12,9 @@ from toolfold.errors import ModelError
 from toolfold.events import Event
 from toolfold.model import Prompt, Reply
 from toolfold.outputs import prompts
-from toolfold.outputs.full_chunked import _balanced_size, _cut_evenly, chunks_needed
+from toolfold.outputs.full_chunked import _balanced_size, _chunks_needed, _cut_evenly
 from toolfold.outputs.prompts import parse_final_report
-from toolfold.outputs.tool_output import SCHEMA, Mode
+from toolfold.outputs.tool_output_definition import SCHEMA, Mode
 from toolfold.testing.scripted_model import ScriptedModel
 
 LINES = "".join(f"line {number} holds nothing of note\n" for number in range(4000))
@@ -133,7 +133,7 @@ def test_the_map_prompt_is_exact_and_the_document_stands_apart_from_it(tmp_path:
 @pytest.mark.requirement("O-07", "O-08")
 def test_the_reduce_and_the_read_grep_prompts_are_exact(tmp_path: Path) -> None:
     document = stored(tmp_path, "x\n")
-    assert prompts.reduce_prompt(document, "all", "n1", "Chunk 1: a") == (
+    assert prompts.system_prompt("reduce", document, "all", "n1", outputs="Chunk 1: a") == (
         "You are an internal extraction agent. "
         "You must synthesize multiple chunk extractions into one final answer.\n\n"
         'SOURCE TOOL\n- Name: shop.list_orders\n- Arguments (verbatim JSON): {"limit": 5}\n\n'
@@ -143,7 +143,7 @@ def test_the_reduce_and_the_read_grep_prompts_are_exact(tmp_path: Path) -> None:
         "  NO RELEVANT DATA FOUND\n"
         "  <short description of what kind of information is available across the chunks>"
     )
-    assert prompts.read_grep_prompt(document, "all", "n1") == (
+    assert prompts.system_prompt("read_grep", document, "all", "n1") == (
         "You are an internal extraction agent. You can only use Read and Grep tools.\n\n"
         "IMPORTANT: The handle is the filename.\nUse the filename exactly as given when calling Read or Grep.\n\n"
         'SOURCE TOOL\n- Name: shop.list_orders\n- Arguments (verbatim JSON): {"limit": 5}\n'
@@ -171,7 +171,7 @@ def test_one_chunk_takes_one_call_and_several_take_one_more(tmp_path: Path) -> N
 @pytest.mark.parametrize("tokens", [100, 1001, 25_000, 99_999])
 def test_chunks_are_few_balanced_and_cover_everything_with_their_overlap(overlap: int, tokens: int) -> None:
     room = 1000
-    count = chunks_needed(tokens, room, overlap)
+    count = _chunks_needed(tokens, room, overlap)
     size = _balanced_size(tokens, count, overlap)
     assert size <= room
     covered = size + (count - 1) * size * (1 - overlap / 100)

@@ -8,11 +8,11 @@ import pytest
 from extract_kit import ask, stored
 
 import toolfold
+from benchmarks.outputs.documents import KINDS, write
 from toolfold import tokens
-from toolfold.bench.outputs_documents import KINDS, write
 from toolfold.outputs.local.answer import answer
 from toolfold.outputs.local.index import IndexCache
-from toolfold.outputs.tool_output import Mode
+from toolfold.outputs.tool_output_definition import Mode
 
 ORDERS = {
     "total": 400,

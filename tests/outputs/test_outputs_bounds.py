@@ -13,14 +13,9 @@ from pathlib import Path
 import pytest
 from extract_kit import ask, stored
 
-from toolfold.outputs import limiter as turns
-from toolfold.outputs import truncate as truncating
+from toolfold.outputs import limiter, truncate
 from toolfold.outputs.grep import grep_file
-from toolfold.outputs.local import counts as tallies
-from toolfold.outputs.local import exact, formats, index, ordinals
-from toolfold.outputs.local import json_index as jsonpath
-from toolfold.outputs.local import json_index as literals
-from toolfold.outputs.local import render as rendering
+from toolfold.outputs.local import aggregates, exact, formats, index, json_index, lookup, render
 from toolfold.outputs.local.index import DocumentIndex, IndexCache
 from toolfold.outputs.truncate import truncate_file, truncate_range
 from toolfold.testing.scripted_model import ScriptedModel
@@ -54,12 +49,12 @@ BACKTRACKING = [
     (formats.INTRODUCTION, [b" " * 60_000 + b"x", b"\n" * 60_000], "match"),
     (exact.PATHLIKE, ["a" * 60_000, "$" * 60_000, "a-" * 30_000, '["' * 30_000], "findall"),
     (exact.REGEX, ["match" + " " * 60_000 + "x"], "findall"),
-    (rendering.BLANKS, [" " * 60_000 + "x", "\t" * 60_000], "findall"),
-    (ordinals.ORDINAL, ["a-" * 100_000, "a" * 200_000], "findall"),
-    (jsonpath.COMMA, [b'\\"' * 30_000, b"\\'" * 30_000 + b"\\"], "findall"),
-    (jsonpath.STRING, [b'\\"' * 30_000, b" " * 60_000], "match"),
-    (literals.LITERAL_TOKEN, [b'\\"' * 30_000, b"\\'" * 30_000 + b"\\"], "findall"),
-    (tallies.MEASURED, ["a." * 30_000], "findall"),
+    (render.BLANKS, [" " * 60_000 + "x", "\t" * 60_000], "findall"),
+    (lookup.ORDINAL, ["a-" * 100_000, "a" * 200_000], "findall"),
+    (json_index.COMMA, [b'\\"' * 30_000, b"\\'" * 30_000 + b"\\"], "findall"),
+    (json_index.KEY, [b'\\"' * 30_000, b" " * 60_000], "match"),
+    (json_index.LITERAL_TOKEN, [b'\\"' * 30_000, b"\\'" * 30_000 + b"\\"], "findall"),
+    (aggregates.MEASURED, ["a." * 30_000], "findall"),
 ]
 
 
@@ -130,7 +125,7 @@ def test_only_the_ends_of_a_long_range_are_held(tmp_path: Path) -> None:
 
     text = truncate_range(lambda start, end: read(start, end)[: end - start], size, 500)
     assert "are missing here" in text
-    assert largest <= truncating.BLOCK
+    assert largest <= truncate.BLOCK
     document = stored(tmp_path, "".join(f"line {number}\n" for number in range(100_000)))
     cut = ask(document, "lines 1-100000").text
     assert cut.split("\n\n", 2)[2].startswith("[lines 1-100000, bytes 0-")
@@ -150,7 +145,7 @@ def test_what_is_remembered_of_a_document_is_bounded(tmp_path: Path, monkeypatch
         return [name] * 40
 
     for name in ("a", "b", "c", "a", "c"):
-        known.kept(name, partial(note, name))
+        known.cached(name, partial(note, name))
     assert made == ["a", "b", "c", "a"]
 
 
@@ -199,14 +194,14 @@ def test_long_work_leaves_the_shared_threads_alone_and_takes_turns() -> None:
             with lock:
                 running += 1
                 most = max(most, running)
-                if running == turns.MAX_CONCURRENT:
+                if running == limiter.MAX_CONCURRENT:
                     loop.call_soon_threadsafe(all_taken.set)
             go_on.wait(60)
             with lock:
                 running -= 1
             return 1
 
-        tasks = [asyncio.create_task(turns.run_limited(work)) for _ in range(turns.MAX_CONCURRENT * 3)]
+        tasks = [asyncio.create_task(limiter.run_limited(work)) for _ in range(limiter.MAX_CONCURRENT * 3)]
         await all_taken.wait()
         # All turns are taken, and what others do in threads goes on.
         assert await asyncio.to_thread(os.getpid) == os.getpid()
@@ -214,7 +209,7 @@ def test_long_work_leaves_the_shared_threads_alone_and_takes_turns() -> None:
         with pytest.raises(asyncio.CancelledError):
             await tasks[0]
         go_on.set()
-        assert sum(await asyncio.gather(*tasks[1:])) == turns.MAX_CONCURRENT * 3 - 1
-        assert most == turns.MAX_CONCURRENT
+        assert sum(await asyncio.gather(*tasks[1:])) == limiter.MAX_CONCURRENT * 3 - 1
+        assert most == limiter.MAX_CONCURRENT
 
     asyncio.run(asyncio.wait_for(main(), 60))

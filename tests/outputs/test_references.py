@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from storing_scene import TOOLS, Scene, large_spec, read, run, settings, text_result
+from output_scene import TOOLS, Scene, large_spec, read, run, settings, text_result
 
 from toolfold import Gateway, extract
 from toolfold.config import Outputs

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from toolfold.errors import OutputError, OutputFull, UnknownHandle
-from toolfold.outputs.folders import sweep
-from toolfold.outputs.store import OutputStore
+from toolfold.outputs.store import OutputStore, _sweep
 from toolfold.outputs.token_counter import Counts
 from toolfold.types import LOCAL, Caller, Stored
 
@@ -119,7 +118,7 @@ def test_a_sweep_takes_what_a_killed_process_left_and_nothing_of_a_living_one(tm
     assert len(dead) == 1
     names = [file.name for file in dead[0].iterdir()]
     assert any(name.startswith(".draft-") for name in names)
-    assert sweep(tmp_path) == dead
+    assert _sweep(tmp_path) == dead
     assert living.find(stored.handle, LOCAL)[1].read_bytes() == b"hello\n"
     living.close()
     assert folders(tmp_path) == []
@@ -167,10 +166,10 @@ def test_a_sweep_touches_nothing_that_is_not_surely_ours(tmp_path: Path) -> None
     young = base / f"{name}6"
     young.mkdir(mode=0o700)
     before = sorted(str(path) for path in tmp_path.rglob("*"))
-    assert sweep(base) == []
+    assert _sweep(base) == []
     assert sorted(str(path) for path in tmp_path.rglob("*")) == before
     os.utime(young, (1, 1))
-    assert sweep(base) == [young]
+    assert _sweep(base) == [young]
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can make a folder that belongs to somebody else")
@@ -179,7 +178,7 @@ def test_a_folder_of_another_user_is_left_alone(tmp_path: Path) -> None:
     foreign.mkdir(mode=0o700)
     (foreign / ".toolfold").write_text("held\n")
     os.chown(foreign, 12345, 12345)
-    assert sweep(tmp_path) == []
+    assert _sweep(tmp_path) == []
     assert foreign.exists()
 
 
@@ -202,12 +201,12 @@ def test_kept_outputs_outlive_their_process_until_their_time_is_over(tmp_path: P
     first.close()
     assert stat.S_IMODE(note.stat().st_mode) == 0o600
     second = OutputStore(tmp_path / "base", lifetime_s=60, note=note)
-    assert sweep(tmp_path / "base") == []
+    assert _sweep(tmp_path / "base") == []
     assert second.find(stored.handle, LOCAL)[1].read_bytes() == b"hello\n"
     with pytest.raises(UnknownHandle):
         second.find(gone.handle, ANNA)
     second.close()
-    assert len(sweep(tmp_path / "base", now=time.time() + 61)) == 1
+    assert len(_sweep(tmp_path / "base", now=time.time() + 61)) == 1
     assert folders(tmp_path / "base") == []
 
 

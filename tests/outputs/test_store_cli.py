@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from storing_scene import SERVER
+from output_scene import SERVER
 
 CONFIG = """
 [servers.large]

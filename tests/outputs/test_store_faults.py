@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from storing_scene import Scene, run, text_result
+from output_scene import Scene, run, text_result
 
 from toolfold.errors import OutputError, UnknownHandle
-from toolfold.outputs import service as gateway_storing
+from toolfold.outputs import service
 from toolfold.outputs.json_scan import BytesSource
 from toolfold.outputs.split import Origin, ResultLimits, ResultSplitter
 from toolfold.outputs.store import Draft, OutputStore
@@ -23,7 +23,7 @@ from toolfold.outputs.token_counter import Counts
 from toolfold.types import LOCAL, Caller, Stored
 
 ANNA = Caller(name="anna", session="one")
-CAPS = ResultLimits(max_bytes=100, max_tokens=100, media_bytes=10, held_bytes=1 << 20)
+LIMITS = ResultLimits(max_bytes=100, max_tokens=100, media_bytes=10, held_bytes=1 << 20)
 
 
 def put(store: OutputStore, caller: Caller = LOCAL, arguments: str = "{}") -> Stored:
@@ -54,14 +54,14 @@ def test_an_output_whose_record_cannot_be_read_just_now_is_kept(
 ) -> None:
     store = OutputStore(tmp_path)
     stored = put(store)
-    from toolfold.outputs import folders as sweeping
+    from toolfold.outputs import store as module
 
     # Listing a folder takes an open file, too: it is listed before they run out.
-    listed = sweeping.list_files(folder_of(store, stored))
+    listed = module._list_files(folder_of(store, stored))
     with monkeypatch.context() as patched:
-        patched.setattr(sweeping, "list_files", lambda _: listed)
+        patched.setattr(module, "_list_files", lambda _: listed)
         with no_open_files_left():
-            sweeping.remove_expired(listed[0].parent, 0.0)
+            module._remove_expired(listed[0].parent, 0.0)
             with pytest.raises(OutputError, match="cannot be read"):
                 store.find(stored.handle, LOCAL)
     assert store.all(LOCAL) == [stored]
@@ -94,7 +94,7 @@ def test_a_folder_that_somebody_took_away_holds_nothing_and_is_made_anew(tmp_pat
         assert len(list(Path("/proc/self/fd").iterdir())) == before
     shutil.rmtree(folder_of(store, stored, ANNA))
     store.purge()
-    assert not store.knows(ANNA)
+    assert not store.may_hold(ANNA)
     store.close()
 
 
@@ -102,7 +102,7 @@ def test_clearing_goes_on_after_a_round_that_failed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def main() -> None:
-        monkeypatch.setattr(gateway_storing, "PURGE_INTERVAL_S", 0.001)
+        monkeypatch.setattr(service, "PURGE_INTERVAL_S", 0.001)
         caplog.set_level(logging.WARNING, "toolfold.outputs")
         third, rounds = asyncio.Event(), 0
         loop = asyncio.get_running_loop()
@@ -134,7 +134,7 @@ def result_of_two_parts() -> dict[str, Any]:
 
 @pytest.mark.requirement("O-02")
 def test_a_result_whose_last_part_fails_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from storing_scene import encoded
+    from output_scene import encoded
 
     finished: list[Stored] = []
 
@@ -147,11 +147,11 @@ def test_a_result_whose_last_part_fails_leaves_nothing(tmp_path: Path, monkeypat
     own = Draft.finish
     monkeypatch.setattr(Draft, "finish", finish)
     store = OutputStore(tmp_path)
-    keeping = ResultSplitter(
-        BytesSource(encoded(result_of_two_parts())), store, Origin(LOCAL, "s.t", "{}"), going_on=lambda: None
+    splitter = ResultSplitter(
+        BytesSource(encoded(result_of_two_parts())), store, Origin(LOCAL, "s.t", "{}"), check_cancelled=lambda: None
     )
     with pytest.raises(OutputError, match="no more"):
-        keeping.keep(CAPS, enveloped=False)
+        splitter.split(LIMITS, enveloped=False)
     assert len(finished) == 2
     assert store.all(LOCAL) == []
     assert [file.name for file in next(tmp_path.glob("ai-agent-*")).iterdir()] == [".toolfold"]
@@ -161,18 +161,18 @@ def test_a_result_whose_last_part_fails_leaves_nothing(tmp_path: Path, monkeypat
 @pytest.mark.requirement("O-02")
 @pytest.mark.parametrize("text", [True, False])
 def test_what_is_cancelled_after_its_last_part_was_stored_leaves_nothing(tmp_path: Path, text: bool) -> None:
-    from storing_scene import encoded
+    from output_scene import encoded
 
     store = OutputStore(tmp_path)
     data = b"word " * 500 if text else encoded(result_of_two_parts())
 
-    def going_on() -> None:
+    def check_cancelled() -> None:
         if len(store.all(LOCAL)) == (1 if text else 3):
             raise OutputError("cancelled")
 
-    keeping = ResultSplitter(BytesSource(data), store, Origin(LOCAL, "s.t", "{}"), going_on)
+    splitter = ResultSplitter(BytesSource(data), store, Origin(LOCAL, "s.t", "{}"), check_cancelled)
     with pytest.raises(OutputError, match="cancelled"):
-        keeping.keep_text(len(data)) if text else keeping.keep(CAPS, enveloped=False)
+        splitter.store_text(len(data)) if text else splitter.split(LIMITS, enveloped=False)
     assert store.all(LOCAL) == []
     store.close()
 
@@ -197,7 +197,7 @@ def test_a_text_that_is_cancelled_while_it_is_stored_leaves_nothing(
         monkeypatch.setattr(Draft, "write", write)
         monkeypatch.setattr(Draft, "discard", discard)
         async with Scene(tmp_path) as scene:
-            task = asyncio.create_task(scene.gateway.outputs.keep_text("word " * 100_000, tool_id="script"))
+            task = asyncio.create_task(scene.gateway.outputs.store_text("word " * 100_000, tool_id="script"))
             await begun.wait()
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
@@ -214,7 +214,7 @@ def test_a_text_that_cannot_be_stored_is_told(tmp_path: Path) -> None:
         async with Scene(tmp_path) as scene:
             scene.base.write_text("a file where the folder should be")
             with pytest.raises(OutputError):
-                await scene.gateway.outputs.keep_text("word " * 1000, tool_id="script")
+                await scene.gateway.outputs.store_text("word " * 1000, tool_id="script")
             assert "output.failed" in scene.names()
 
     run(main())
@@ -228,10 +228,10 @@ def test_a_text_made_here_obeys_the_limits_of_its_name(tmp_path: Path) -> None:
         rules = (MetadataRule("run_script", max_bytes=50),)
         async with Scene(tmp_path, rules=rules, tool_response_max_bytes=1000) as scene:
             outputs = scene.gateway.outputs
-            assert await outputs.fitting("x" * 50, tool_id="run_script") == "x" * 50
-            assert "Tool output is too large (51 bytes" in await outputs.fitting("x" * 51, tool_id="run_script")
-            assert await outputs.fitting("x" * 1000, tool_id="expand_tool") == "x" * 1000
-            assert "too large" in await outputs.fitting("x" * 1001, tool_id="expand_tool")
+            assert await outputs.fit_text("x" * 50, tool_id="run_script") == "x" * 50
+            assert "Tool output is too large (51 bytes" in await outputs.fit_text("x" * 51, tool_id="run_script")
+            assert await outputs.fit_text("x" * 1000, tool_id="expand_tool") == "x" * 1000
+            assert "too large" in await outputs.fit_text("x" * 1001, tool_id="expand_tool")
 
     run(main())
 

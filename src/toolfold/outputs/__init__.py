@@ -1,1 +1,1 @@
-"""Large results: kept in files, named by handles, and asked rather than read."""
+"""Large results: stored in files, named by handles, and queried instead of read whole."""

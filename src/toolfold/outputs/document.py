@@ -1,6 +1,6 @@
-"""A stored document as extraction sees it: where it lies, where it came from, how large it is.
+"""A stored document as extraction reads it: where it lies, where it came from, how large it is, and how it is opened.
 
-Above: extraction. Below: the file system. Nothing here knows sessions or who may read; the store does.
+It knows no sessions and no permissions; `store.py` does. Above: extraction and its strategies.
 """
 
 import errno
@@ -13,12 +13,12 @@ from msgspec import Struct
 
 
 class Document(Struct, frozen=True):
-    """One file to extract from. `path.name` is what a sub-agent calls it: for a stored output, the handle."""
+    """One file to extract from. A sub-agent knows it as `path.name`: for a stored output, the handle."""
 
     path: Path
     tool: str
+    # The arguments of the call that produced it, verbatim JSON.
     arguments: str
-    """The arguments of the call that made it, verbatim JSON."""
     handle: str
     bytes: int
     lines: int
@@ -27,15 +27,14 @@ class Document(Struct, frozen=True):
 
     @property
     def binary(self) -> bool:
-        """Whether it is no text at all, so that a language model could make nothing of it: no tokens were counted."""
+        """Whether it is no text, so that a language model could make nothing of it: no tokens were counted."""
         return self.bytes > 0 and self.tokens == 0
 
 
-# --- Opening a document's file: a plain file and nothing else, no link followed, nothing that could block.
-
-
-def open_regular_file(path: Path) -> BinaryIO:
-    """Opens a plain file, and no link, device or pipe even if one was put there just now."""
+def open_regular_file(path: str | Path) -> BinaryIO:
+    """Opens a regular file and nothing else. Raises `OSError`."""
+    # Somebody may replace the file at any time: O_NOFOLLOW refuses a link, O_NONBLOCK returns from a pipe that nobody
+    # writes to, and the type is read from the descriptor, so that no other file can slip in between.
     flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
     try:
         descriptor = os.open(path, flags)

@@ -1,8 +1,9 @@
-"""A question to a stored document, and the answer as the plain text that the model reads.
+"""A question to a document, and the answer as the plain text that the model reads.
 
-This is the one door of the extraction half: it routes, runs the strategy inside its budget, falls back to truncation
-with a warning when a strategy could not run, and writes the exact header. Above: the gateway's `tool_output` and
-`toolfold.extract`. Below: the strategies, each in a module of its own.
+The entry to all extraction: `extract_from` chooses a strategy, runs it inside its budget, falls back to truncation
+with a warning where it could not run, and writes the header. `extract` and `extract_file` are its blocking forms for
+programs and the command line, which need no gateway. Above: `service.py`, `toolfold.extract`. Below: the strategies,
+each in a module of its own.
 """
 
 import asyncio
@@ -20,28 +21,41 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from toolfold.config import Settings
 from toolfold.config.sections import Extraction
 from toolfold.errors import ConfigError, ModelError, OutputError
 from toolfold.events import Events
 from toolfold.model import Model, Usage
-from toolfold.outputs.budget import ModelBudget
 from toolfold.outputs.document import Document, open_regular_file
-from toolfold.outputs.full_chunked import TooManyChunks, chunk_room, chunks_needed, extract_chunked
+from toolfold.outputs.full_chunked import TooManyChunks, extract_chunked, plan_chunks
 from toolfold.outputs.limiter import run_limited
 from toolfold.outputs.local.answer import answer, exact_answer
 from toolfold.outputs.local.formats import HEAD, is_binary
 from toolfold.outputs.local.index import IndexCache
+from toolfold.outputs.model_budget import ModelBudget
 from toolfold.outputs.prompts import new_nonce
 from toolfold.outputs.read_grep import extract_read_grep
-from toolfold.outputs.service import configured_model
 from toolfold.outputs.token_counter import LineCounter, count_tokens
-from toolfold.outputs.tool_output import MODES, Mode, Strategy, route
+from toolfold.outputs.tool_output_definition import MODES, Mode, Strategy
 from toolfold.outputs.truncate import truncate_file
+from toolfold.text import replace_surrogates
+
+__all__ = ["extract_file"]
 
 log = logging.getLogger("toolfold.outputs")
+
+
+DEFAULTS = Extraction()
+READ_GREP_TURNS = 24
+
+READ_BYTES = 1 << 20
+BINARY_TYPE = "application/octet-stream"
+
+# Indexes of the documents that were asked lately, shared by all gateways of the process: building one takes longer than
+# most answers. Empty at import; `drop_gone` forgets documents whose file is gone.
+INDEXES = IndexCache()
 
 
 class ExtractResult(Struct, frozen=True, kw_only=True):
@@ -52,20 +66,6 @@ class ExtractResult(Struct, frozen=True, kw_only=True):
     failed: bool = False
     usage: Usage = Usage()
     warning: str = ""
-
-
-DEFAULTS = Extraction()
-READ_GREP_TURNS = 24
-"""Turns of the read-grep sub-agent."""
-
-INDEXES = IndexCache()
-"""What is known of documents that were asked lately. Empty at import; `drop_gone` lets go of those that are gone."""
-
-
-def _header(document: Document, strategy: str, *, failed: bool = False) -> str:
-    """The first line of every answer, to the letter."""
-    opening = "TOOL_OUTPUT FAILED FOR" if failed else "ABSTRACT FROM TOOL OUTPUT"
-    return f"{opening} {document.tool} WITH HANDLE {document.handle}, STRATEGY:{strategy}:"
 
 
 async def extract_from(
@@ -79,22 +79,12 @@ async def extract_from(
 ) -> ExtractResult:
     """Answers `request` from the document. Never raises for what the document or the model does."""
     started = time.monotonic()
-    request = request.encode(errors="replace").decode()  # halves of characters cannot be searched or sent
-    model = None if document.binary else model
-    spending = ModelBudget(model, options.extract_max_tokens, options.extract_max_cost) if model is not None else None
-    strategy: Strategy = "full-chunked" if mode == "auto" else mode
-    warning = problem = body = ""
-    try:
-        async with asyncio.timeout(options.extract_timeout_s):
-            strategy = _choose_strategy(document, request, mode, spending, options)
-            body = await _run_strategy(document, request, strategy, spending, options)
-    except TimeoutError:
-        problem = f"it took over {options.extract_timeout_s:g} seconds"
-    except ModelError as error:
-        problem = f"{error.message}. {error.next_action}".strip(" .")
-    except OSError as error:
-        problem = f"the stored document cannot be read: {error.strerror or error}"
-    failed = False
+    request = replace_surrogates(request)  # halves of characters cannot be searched or sent
+    budget = None
+    if model is not None and not document.binary:
+        budget = ModelBudget(model, options.extract_max_tokens, options.extract_max_cost)
+    strategy, body, problem = await _attempt(document, request, mode, budget, options)
+    failed, warning = False, ""
     if problem and strategy != "truncate":
         warning = f"WARNING: the {strategy} strategy could not run: {problem}."
         log.warning("extraction from %s of %s fell back to truncate: %s", document.handle, document.tool, problem)
@@ -102,69 +92,94 @@ async def extract_from(
             events.emit(
                 "output.fallback", handle=document.handle, tool=document.tool, strategy=strategy, reason=problem
             )
-        strategy, body, failed = await _fall_back(document, options, warning)
+        strategy = "truncate"
+        body, failed = await _fall_back(document, options, warning)
     elif problem:
         failed, body = True, problem
-    usage = spending.usage if spending is not None else Usage()
-    text = f"{_header(document, strategy, failed=failed)}\n\n{body}"
-    found = ExtractResult(text=text, strategy=strategy, failed=failed, usage=usage, warning=warning)
+    result = ExtractResult(
+        text=f"{_header(document, strategy, failed=failed)}\n\n{body}",
+        strategy=strategy,
+        failed=failed,
+        usage=budget.usage if budget is not None else Usage(),
+        warning=warning,
+    )
     if events is not None:
-        _emit_extracted(events, document, found, spending, time.monotonic() - started)
-    return found
+        _emit_extracted(events, document, result, budget, time.monotonic() - started)
+    return result
+
+
+def _header(document: Document, strategy: str, *, failed: bool = False) -> str:
+    # Fixed to the letter: models and tests read it.
+    opening = "TOOL_OUTPUT FAILED FOR" if failed else "ABSTRACT FROM TOOL OUTPUT"
+    return f"{opening} {document.tool} WITH HANDLE {document.handle}, STRATEGY:{strategy}:"
+
+
+async def _attempt(
+    document: Document, request: str, mode: Mode, budget: ModelBudget | None, options: Extraction
+) -> tuple[Strategy, str, str]:
+    """The chosen strategy, its answer, and why it could not run."""
+    strategy: Strategy = "full-chunked" if mode == "auto" else mode
+    try:
+        async with asyncio.timeout(options.extract_timeout_s):
+            strategy = _choose_strategy(document, request, mode, budget, options)
+            return strategy, await _run_strategy(document, request, strategy, budget, options), ""
+    except TimeoutError:
+        problem = f"it took over {options.extract_timeout_s:g} seconds"
+    except ModelError as error:
+        problem = f"{error.message}. {error.next_action}".strip(" .")
+    except OSError as error:
+        problem = f"the stored document cannot be read: {error.strerror or error}"
+    return strategy, "", problem
 
 
 def _choose_strategy(
-    document: Document, request: str, mode: Mode, spending: ModelBudget | None, options: Extraction
+    document: Document, request: str, mode: Mode, budget: ModelBudget | None, options: Extraction
 ) -> Strategy:
     if mode != "auto":
         return mode
-    chunks = None
-    if spending is not None:
-        room = chunk_room(document, request, spending, options.chunk_overlap_percent)
-        chunks = chunks_needed(document.tokens, room, options.chunk_overlap_percent)
-    return route(
-        document,
-        chunks=chunks,
-        max_chunks=options.max_chunks_for_full_mode,
-        average_line_bytes=options.average_line_bytes,
-    )
+    if budget is not None:
+        _, chunks = plan_chunks(document, request, budget, options.chunk_overlap_percent)
+        if chunks <= options.max_chunks_for_full_mode:
+            return "full-chunked"
+    # Read and Grep work by lines: they are no use where lines are long.
+    long_lines = document.bytes / max(1, document.lines) > options.average_line_bytes
+    return "full-chunked" if long_lines else "read-grep"
 
 
 async def _run_strategy(
-    document: Document, request: str, strategy: Strategy, spending: ModelBudget | None, options: Extraction
+    document: Document, request: str, strategy: Strategy, budget: ModelBudget | None, options: Extraction
 ) -> str:
     """The answer of one strategy."""
-    budget = options.answer_tokens
     if strategy == "truncate":
-        return await run_limited(partial(truncate_file, document.path, budget))
-    binary = document.media_type if document.binary else ""
-    searched = partial(answer, INDEXES, document.path, request, budget, binary=binary)
-    if spending is None:
-        return await run_limited(searched)
+        return await run_limited(partial(truncate_file, document.path, options.answer_tokens))
+    about = (INDEXES, document.path, request, options.answer_tokens)
+    search = partial(answer, *about, binary=document.media_type if document.binary else "")
+    if budget is None:
+        return await run_limited(search)
     # What the request names exactly costs no call of a model.
-    exact = await run_limited(partial(exact_answer, INDEXES, document.path, request, budget))
+    exact = await run_limited(partial(exact_answer, *about))
     if exact is not None:
         return exact
     nonce = new_nonce()
     if strategy == "read-grep":
         return await extract_read_grep(
-            document, request, spending, nonce, turns=READ_GREP_TURNS, tool_seconds=options.extract_timeout_s / 4
+            document, request, budget, nonce, turns=READ_GREP_TURNS, tool_seconds=options.extract_timeout_s / 4
         )
     try:
         return await extract_chunked(
             document,
             request,
-            spending,
+            budget,
             nonce,
             overlap=options.chunk_overlap_percent,
             parallel=options.extract_parallel,
-            most=options.max_chunks,
+            max_chunks=options.max_chunks,
         )
     except TooManyChunks:
-        return await run_limited(searched)
+        return await run_limited(search)
 
 
-async def _fall_back(document: Document, options: Extraction, warning: str) -> tuple[Strategy, str, bool]:
+async def _fall_back(document: Document, options: Extraction, warning: str) -> tuple[str, bool]:
     """The truncated document under the warning; where not even that can be read, the failure."""
     hint = (
         "Below are the top and the bottom of the document. Ask again, or name a path, `lines 10-20` or a /regex/, "
@@ -173,33 +188,24 @@ async def _fall_back(document: Document, options: Extraction, warning: str) -> t
     try:
         text = await run_limited(partial(truncate_file, document.path, options.answer_tokens))
     except OSError as error:
-        return "truncate", f"{warning} The document cannot be read: {error.strerror or error}.", True
-    return "truncate", f"{warning} {hint}\n\n{text}", False
+        return f"{warning} The document cannot be read: {error.strerror or error}.", True
+    return f"{warning} {hint}\n\n{text}", False
 
 
 def _emit_extracted(
-    events: Events, document: Document, found: ExtractResult, spending: ModelBudget | None, seconds: float
+    events: Events, document: Document, result: ExtractResult, budget: ModelBudget | None, seconds: float
 ) -> None:
-    """One event for the accounts, whatever came of it."""
     events.emit(
         "output.extracted",
         handle=document.handle,
         tool=document.tool,
-        strategy=found.strategy,
-        failed=found.failed,
-        model=spending.model.name if spending is not None else None,
-        calls=spending.calls if spending is not None else 0,
-        input_tokens=found.usage.input_tokens,
-        output_tokens=found.usage.output_tokens,
-        cost=found.usage.cost,
+        strategy=result.strategy,
+        failed=result.failed,
+        model=budget.model.name if budget is not None else None,
+        calls=budget.calls if budget is not None else 0,
+        **structs.asdict(result.usage),
         seconds=round(seconds, 4),
     )
-
-
-# --- `toolfold.extract`: a question to any text, bytes or file, without a gateway. Blocking, for people's own progr
-
-READ_BYTES = 1 << 20
-BINARY_TYPE = "application/octet-stream"
 
 
 def extract(
@@ -224,42 +230,39 @@ def _extract_blocking(
     model: Model | None = None,
     options: Extraction = DEFAULTS,
 ) -> ExtractResult:
-    """The same with its facts: strategy, failure, use of the model."""
     if mode not in MODES:
         raise ConfigError(f"there is no mode {mode!r}", hints=MODES, next_action=f"use one of {', '.join(MODES)}")
     if not request.strip():
         raise ConfigError("the request is empty", next_action="say what to extract")
-    with _open_document(document, exact=model is not None) as made:
-        return _run_in_loop(made, request, mode, model, options)
+    with _open_document(document, exact=model is not None) as opened:
+        return _run_in_loop(opened, request, mode, model, options)
 
 
 @contextmanager
-def _open_document(given: str | bytes | os.PathLike[str], *, exact: bool) -> Iterator[Document]:
+def _open_document(document: str | bytes | os.PathLike[str], *, exact: bool) -> Iterator[Document]:
     """The document as a file; a text is written to a private one that is removed afterwards."""
-    if isinstance(given, os.PathLike):
-        yield _describe_path(Path(given), exact=exact)
+    if isinstance(document, os.PathLike):
+        try:
+            path = Path(document).resolve(strict=True)
+            described = _describe_file(path, path.name, str(path), exact=exact)
+        except OSError as error:
+            raise OutputError(
+                f"{Path(document)} cannot be read: {error.strerror or error}",
+                next_action="give the path of a file that is there",
+            ) from error
+        yield described
         return
-    raw = given.encode(errors="surrogatepass") if isinstance(given, str) else bytes(given)
-    known_as = hashlib.sha256(raw).hexdigest()
+    raw = document.encode(errors="surrogatepass") if isinstance(document, str) else bytes(document)
+    digest = hashlib.sha256(raw).hexdigest()
     with tempfile.TemporaryDirectory(prefix="toolfold-extract-") as folder:
-        path = Path(folder) / str(_stable_handle(known_as))
+        path = Path(folder) / _stable_handle(digest)
         path.write_bytes(raw)
-        yield _describe_file(path, "text", known_as, exact=exact)
+        yield _describe_file(path, "text", digest, exact=exact)
 
 
-def _describe_path(given: Path, *, exact: bool) -> Document:
-    try:
-        path = given.resolve(strict=True)
-        return _describe_file(path, path.name, str(path), exact=exact)
-    except OSError as error:
-        raise OutputError(
-            f"{given} cannot be read: {error.strerror or error}", next_action="give the path of a file that is there"
-        ) from error
-
-
-def _describe_file(path: Path, name: str, known_as: str, *, exact: bool) -> Document:
-    """The file with its counts. Tokens are counted only where a model needs them; else they are estimated."""
-    lines, handle = LineCounter(), str(_stable_handle(known_as))
+def _describe_file(path: Path, name: str, identity: str, *, exact: bool) -> Document:
+    """The file with its counts. Tokens are counted only where a model needs them, else estimated."""
+    lines, handle = LineCounter(), _stable_handle(identity)
     with open_regular_file(path) as file:
         binary = is_binary(file.read(HEAD))
         file.seek(0)
@@ -271,9 +274,9 @@ def _describe_file(path: Path, name: str, known_as: str, *, exact: bool) -> Docu
     return Document(path, name, "{}", handle, lines.bytes, lines.lines, tokens)
 
 
-def _stable_handle(known_as: str) -> uuid.UUID:
-    """The same document has the same handle each time."""
-    return uuid.uuid5(uuid.NAMESPACE_URL, f"toolfold:{known_as}")
+def _stable_handle(identity: str) -> str:
+    # The handle stands in the answer's header: the same document must give the same answer each time.
+    return str(uuid.uuid5(uuid.NAMESPACE_URL, f"toolfold:{identity}"))
 
 
 def _run_in_loop(
@@ -292,22 +295,19 @@ def _run_in_loop(
         return threads.submit(work).result()
 
 
-# --- `toolfold extract`: a question to a local file, with the configured model where there is one. Needs no gateway
-
-
 def extract_file(settings: Settings, document: Path | bytes, request: str, mode: Any) -> dict[str, Any]:
-    """The answer and its facts."""
-    model = configured_model(settings)
-    found = _extract_blocking(document, request, mode=mode, model=model, options=settings.outputs)
+    """`toolfold extract`: the answer and its facts, with the configured model where there is one."""
+    model = None
+    if settings.model.name:
+        from toolfold.models.factory import create_model
+
+        model = create_model(settings.model)
+    result = _extract_blocking(document, request, mode=mode, model=model, options=settings.outputs)
     return {
-        "text": found.text,
-        "strategy": found.strategy,
-        "failed": found.failed,
-        "warning": found.warning,
+        "text": result.text,
+        "strategy": result.strategy,
+        "failed": result.failed,
+        "warning": result.warning,
         "model": model.name if model is not None else None,
-        "usage": {
-            "input_tokens": found.usage.input_tokens,
-            "output_tokens": found.usage.output_tokens,
-            "cost": found.usage.cost,
-        },
+        "usage": structs.asdict(result.usage),
     }

@@ -1,73 +1,88 @@
-"""Regular expressions over a file that cannot hang anything: another process searches, and is ended at a deadline.
+"""Regular expressions over one file, in linear time whatever the pattern: by ripgrep where it is installed, else RE2.
 
-ripgrep where it is installed, else RE2: both take linear time whatever the pattern. They read the one file they are
-given and nothing else. Lines are searched one by one.
+The search runs in a process of its own, which is this file run as a script: it reads what to do as JSON from its input
+and writes the result as JSON. The parent ends it at a deadline, so that no pattern and no file can hang the gateway.
+Lines are searched one by one.
 """
 
+import base64
 import contextlib
+import json
 import os
 import shutil
 import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any, BinaryIO
 
 import msgspec
 from msgspec import Struct
 
-WORKER = Path(__file__).with_name("grep_worker.py")
+from toolfold.outputs.document import open_regular_file
+
+# Of a long line, so many bytes around the match are returned.
 CLIP = 400
-"""How much of a long line is given, around what fits."""
+MAX_PATTERN = 10_000
+
+# Bounds on the searching process, besides the deadline that the parent keeps.
+MEMORY = 1 << 30
+CPU_SECONDS = 120
+
+UNSUPPORTED = (
+    "Look-around, back-references and repetitions of over 1000 are not known here: they cannot be bounded in time."
+)
 
 
 class _Hit(Struct, frozen=True):
-    """A line that fits, or the part of a long one around what fits."""
+    """A matching line, or the part of a long one around the match. `start` is the first byte of `text` in the file."""
 
     line: int
     start: int
-    """The first byte of `text` in the file."""
     end: int
     text: str
 
 
-class GrepResult(Struct, frozen=True):
-    """What was found. `problem` says why nothing could be."""
+class _GrepResult(Struct, frozen=True):
+    """The matching lines; `count` may be more than `hits` holds. `problem` says why the search did not work."""
 
     hits: tuple[_Hit, ...] = ()
     count: int = 0
     problem: str = ""
 
 
+class _Job(Struct, frozen=True):
+    """What the searching process is to do."""
+
+    path: str
+    pattern: str
+    ignore_case: bool
+    limit: int
+    ripgrep: str
+
+
 def grep_file(
-    path: Path, pattern: str, *, ignore_case: bool = False, most: int = 200, seconds: float = 20.0
-) -> GrepResult:
-    """Every line that fits, to `most`."""
-    if "\0" in pattern or "\n" in pattern or len(pattern) > 10_000:
-        return GrepResult(problem="the pattern is too long, or holds a newline or a zero byte")
-    asked = msgspec.json.encode(
-        {
-            "path": str(path),
-            "pattern": pattern,
-            "ignore_case": ignore_case,
-            "most": most,
-            "clip": CLIP,
-            "rg": _find_ripgrep(),
-        }
-    )
-    # A group of its own, so that at the deadline whatever it started ends with it.
+    path: Path, pattern: str, *, ignore_case: bool = False, limit: int = 200, seconds: float = 20.0
+) -> _GrepResult:
+    """Searches a file; of the matching lines the first `limit` are returned."""
+    if "\0" in pattern or "\n" in pattern or len(pattern) > MAX_PATTERN:
+        return _GrepResult(problem="the pattern is too long, or holds a newline or a zero byte")
+    job = _Job(str(path), pattern, ignore_case, limit, shutil.which("rg") or "")
     process = subprocess.Popen(
-        [sys.executable, "-P", str(WORKER)],  # not the folder it runs in, but wherever RE2 is installed
+        # -P: modules come from where RE2 is installed, never from the folder that the gateway runs in.
+        [sys.executable, "-P", __file__],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
+        # A process group of its own: at the deadline ripgrep ends with its parent.
         start_new_session=True,
     )
     with process:
         try:
-            found, _ = process.communicate(asked, timeout=seconds)
+            output, _ = process.communicate(msgspec.json.encode(job), timeout=seconds)
         except subprocess.TimeoutExpired:
             _kill(process)
-            return GrepResult(
+            return _GrepResult(
                 problem=f"the search for {pattern!r} took over {seconds:g} s and was stopped: the file is too "
                 "large for it. Ask in words, or for lines 1-1000."
             )
@@ -75,8 +90,8 @@ def grep_file(
             _kill(process)
             raise
     if process.returncode:
-        return GrepResult(problem=f"the search for {pattern!r} broke off (exit code {process.returncode})")
-    return msgspec.json.decode(found, type=GrepResult)
+        return _GrepResult(problem=f"the search for {pattern!r} broke off (exit code {process.returncode})")
+    return msgspec.json.decode(output, type=_GrepResult)
 
 
 def _kill(process: "subprocess.Popen[bytes]") -> None:
@@ -85,6 +100,95 @@ def _kill(process: "subprocess.Popen[bytes]") -> None:
     process.wait()
 
 
-def _find_ripgrep() -> str:
-    """Where ripgrep is; nothing where it is not installed."""
-    return shutil.which("rg") or ""
+def _main() -> None:
+    """The searching process."""
+    _limit_resources()
+    job = msgspec.json.decode(sys.stdin.buffer.read(), type=_Job)
+    try:
+        result = (_search_ripgrep(job) if job.ripgrep else None) or _search_re2(job)
+    except MemoryError:
+        result = _GrepResult(
+            problem=f"the search for {job.pattern!r} took too much memory: the file has a line too long"
+        )
+    sys.stdout.buffer.write(msgspec.json.encode(result))
+
+
+def _limit_resources() -> None:
+    try:
+        import resource
+    except ImportError:
+        return
+    limits = ((resource.RLIMIT_CPU, CPU_SECONDS), (resource.RLIMIT_CORE, 0), (resource.RLIMIT_AS, MEMORY))
+    for kind, limit in limits:
+        with contextlib.suppress(ValueError, OSError):  # a lower limit is in force, or the system has none
+            resource.setrlimit(kind, (limit, limit))
+
+
+def _search_re2(job: _Job) -> _GrepResult:
+    import re2  # type: ignore[import-untyped]  # it carries no types
+
+    options = re2.Options()
+    options.log_errors = False
+    options.case_sensitive = not job.ignore_case
+    try:
+        pattern = re2.compile(job.pattern, options)
+    except re2.error as error:
+        why = error.args[0].decode(errors="replace")
+        return _GrepResult(problem=f"{job.pattern!r} is no regular expression that can be used: {why}. {UNSUPPORTED}")
+    with open_regular_file(job.path) as file:
+        return _search_lines(file, pattern, job.limit)
+
+
+def _search_lines(file: BinaryIO, pattern: Any, limit: int) -> _GrepResult:
+    hits: list[_Hit] = []
+    count = offset = 0
+    for number, line in enumerate(file, 1):
+        text = line.rstrip(b"\r\n")
+        match = pattern.search(text)
+        if match:
+            count += 1
+            if len(hits) < limit:
+                hits.append(_clipped_hit(number, offset, text, *match.span()))
+        offset += len(line)
+    return _GrepResult(tuple(hits), count)
+
+
+def _clipped_hit(number: int, offset: int, line: bytes, first: int, last: int) -> _Hit:
+    start, end = 0, len(line)
+    if len(line) > CLIP * 2:
+        start, end = max(0, first - CLIP // 2), min(len(line), min(last, first + CLIP) + CLIP // 2)
+    return _Hit(number, offset + start, offset + end, line[start:end].decode(errors="replace"))
+
+
+def _search_ripgrep(job: _Job) -> _GrepResult | None:
+    """Searches with ripgrep; `None` where it does not accept the pattern: RE2 then says why."""
+    command = [job.ripgrep, "--no-config", "--json", "--text", "--no-mmap", "--encoding", "none"]
+    command += ["--ignore-case"] if job.ignore_case else []
+    # The file is handed over open: ripgrep opens nothing by name, so it cannot be led to another file.
+    with open_regular_file(job.path) as file:
+        process = subprocess.Popen(
+            [*command, "-e", job.pattern, "--", "-"], stdin=file, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        )
+    hits: list[_Hit] = []
+    count = 0
+    assert process.stdout is not None  # noqa: S101 - a pipe was asked for
+    for raw in process.stdout:
+        event = json.loads(raw)
+        if event["type"] != "match":
+            continue
+        count += 1
+        if len(hits) < job.limit:
+            data = event["data"]
+            line = _ripgrep_bytes(data["lines"]).rstrip(b"\r\n")
+            match = (data["submatches"] or [{"start": 0, "end": 0}])[0]
+            hits.append(_clipped_hit(data["line_number"], data["absolute_offset"], line, match["start"], match["end"]))
+    return None if process.wait() > 1 else _GrepResult(tuple(hits), count)
+
+
+def _ripgrep_bytes(value: dict[str, str]) -> bytes:
+    # ripgrep writes what is no UTF-8 in Base64.
+    return value["text"].encode() if "text" in value else base64.b64decode(value["bytes"])
+
+
+if __name__ == "__main__":
+    _main()

@@ -1,7 +1,7 @@
 """Paths into a JSON value, read and written in one way for requests and for references.
 
 `a.b[0]`, `a[-1]`, `items.0.name`; `a[].b`, `a[*].b`, `a.*` for every member; `["odd key"]`, `['odd key']`; `$` for all.
-Values, not schemas: those have their own paths in `schema_walk`. Above: `references.py`, `local/jsonpath.py`.
+Values, not schemas: those have their own paths in `schema_walk`. Above: `references.py`, `local/json_index.py`.
 """
 
 import difflib
@@ -11,13 +11,14 @@ from typing import Any
 
 import msgspec
 
+# A key, an index, or `None` for every member. A key of digits is an index where there is a list.
 Step = str | int | None
-"""A key, a place, or `None` for every member. A key of digits is a place where there is a list."""
 
 MAX_SIMILAR = 5
 MAX_COMPARED = 2000
 MAX_DEPTH = 6
 
+# Possessive quantifiers: a path comes from a model, and no text may make this backtrack.
 _STEP = re.compile(
     r"""(?P<key>(?:\.|\A\.?+)[^.\[\]"]++)|\[(?P<place>-?\d{1,18})\]|(?P<every>\[\*?\])"""
     r"""|\[(?P<quoted>"(?:[^"\\]|\\.)*+"|'(?:[^'\\]|\\.)*+')\]"""
@@ -32,22 +33,22 @@ def parse_path(text: str) -> list[Step] | None:
     steps: list[Step] = []
     position = 0
     while position < len(rest):
-        found = _STEP.match(rest, position)
-        if found is None:
+        match = _STEP.match(rest, position)
+        if match is None:
             return None
-        if found["key"] is not None:
-            key = found["key"].removeprefix(".")
+        if match["key"] is not None:
+            key = match["key"].removeprefix(".")
             steps.append(None if key == "*" else key)
-        elif found["place"] is not None:
-            steps.append(int(found["place"]))
-        elif found["every"] is not None:
+        elif match["place"] is not None:
+            steps.append(int(match["place"]))
+        elif match["every"] is not None:
             steps.append(None)
         else:
             try:
-                steps.append(msgspec.json.decode(_double_quoted(found["quoted"]), type=str))
+                steps.append(msgspec.json.decode(_double_quoted(match["quoted"]), type=str))
             except msgspec.DecodeError:
                 return None
-        position = found.end()
+        position = match.end()
     return steps
 
 
@@ -55,7 +56,7 @@ def _double_quoted(literal: str) -> str:
     if literal.startswith('"'):
         return literal
     signs = {"\\'": "'", '"': '\\"'}
-    return '"' + _INNER.sub(lambda found: signs.get(found[0], found[0]), literal[1:-1]) + '"'
+    return '"' + _INNER.sub(lambda match: signs.get(match[0], match[0]), literal[1:-1]) + '"'
 
 
 def format_path(steps: Sequence[Step]) -> str:
@@ -70,23 +71,23 @@ def _format_step(step: Step) -> str:
 
 
 def list_index(step: Step) -> int | None:
-    """The place in a list that a step names; `None` where it names none."""
+    """The index into a list that a step names; `None` where it names none."""
     if isinstance(step, str):
         return int(step) if step.isdecimal() and len(step) < 19 else None
     return step
 
 
 def resolve_path(value: Any, steps: Sequence[Step]) -> Any:
-    """What is there. Raises `LookupError`."""
+    """The value at a path. Raises `LookupError`."""
     for number, step in enumerate(steps):
         if step is None and isinstance(value, dict | list):
             members = value.values() if isinstance(value, dict) else value
             return [resolve_path(member, steps[number + 1 :]) for member in members]
-        place = list_index(step)
+        index = list_index(step)
         if isinstance(value, dict):
             value = value[str(step)]
-        elif isinstance(value, list) and place is not None:
-            value = value[place]
+        elif isinstance(value, list) and index is not None:
+            value = value[index]
         else:
             raise LookupError(step)
     return value
@@ -94,12 +95,12 @@ def resolve_path(value: Any, steps: Sequence[Step]) -> Any:
 
 def similar_paths(value: Any, wanted: str) -> list[str]:
     """Paths that exist and are spelled most like the one that was wanted."""
-    known = []
+    paths = []
     for path in _paths(value, (), 0):
-        known.append(format_path(path))
-        if len(known) >= MAX_COMPARED:
+        paths.append(format_path(path))
+        if len(paths) >= MAX_COMPARED:
             break
-    return difflib.get_close_matches(wanted, known, n=MAX_SIMILAR, cutoff=0.5) or known[:MAX_SIMILAR]
+    return difflib.get_close_matches(wanted, paths, n=MAX_SIMILAR, cutoff=0.5) or paths[:MAX_SIMILAR]
 
 
 def _paths(value: Any, at: tuple[Step, ...], depth: int) -> Iterator[tuple[Step, ...]]:

@@ -1,8 +1,8 @@
-"""Walks JSON that lies in a file without decoding it: where each member begins and ends, in linear time, a piece at a
-time.
+"""Streaming JSON: where each value of a file begins and ends, and its strings as text, a piece at a time.
 
-It finds ends and checks nothing else: what a value says is for whoever reads it. All heavy steps are searches over
-bytes, so a gigabyte takes seconds. Above: `layout.py`. Below: any `Source` of bytes.
+Nothing is held whole and all heavy steps are searches over bytes, so a gigabyte takes seconds. Only ends are found;
+what a value says is not checked. Pieces of a string are cut so that no escape and no character is torn. Above:
+`split.py`. Below: any `ByteSource`.
 """
 
 import base64
@@ -18,16 +18,22 @@ import msgspec
 from toolfold.errors import ProtocolViolation
 
 PIECE = 1 << 20
+# Most values are small: the end is first looked for in a small piece, then in pieces that grow.
 FIRST_PIECE = 512
-"""A value is first looked for in a small piece: most are small."""
 
 MAX_KEY = 1 << 16
+
+# A surrogate pair: twice a backslash, `u` and four digits.
+LONGEST_ESCAPE = 12
 
 _SPACE = re.compile(rb"[ \t\r\n]*")
 _SCALAR = re.compile(rb"[-+.0-9A-Za-z]+")
 _QUOTES_AND_BRACKETS = re.compile(rb'["{}\[\]]')
 _NO_BRACKETS = bytes(code for code in range(256) if code not in b"{}[]")
 _OPENING = frozenset(b"{[")
+
+_lenient_decoder = json.JSONDecoder(strict=False)
+_string_decoder = msgspec.json.Decoder(str)
 
 
 class ByteSource(Protocol):
@@ -57,7 +63,7 @@ class BytesSource:
 
 
 class JsonScanner:
-    """A walk through one document, forwards. A visitor is given where a value begins and gives back where it ends."""
+    """Walks forwards through one document. A visitor gets where a value begins and returns where it ends."""
 
     def __init__(self, source: ByteSource, *, size: int = PIECE) -> None:
         self._source = source
@@ -77,8 +83,8 @@ class JsonScanner:
         """Where the next thing begins."""
         while True:
             piece = self.piece(at, FIRST_PIECE)
-            found = _SPACE.match(piece)
-            length = found.end() if found else 0
+            match = _SPACE.match(piece)
+            length = match.end() if match else 0
             if length < len(piece) or not piece:
                 return at + length
             at += length
@@ -89,8 +95,6 @@ class JsonScanner:
             raise malformed("it ends too early", at)
         return piece[0]
 
-    # --- values
-
     def value_end(self, at: int) -> int:
         first = self.byte(at)
         if first == 0x22:
@@ -98,8 +102,8 @@ class JsonScanner:
         if first in _OPENING:
             return self._container_end(at)
         end = at
-        while (found := _SCALAR.match(self.piece(end, FIRST_PIECE))) is not None:
-            end += found.end()
+        while (match := _SCALAR.match(self.piece(end, FIRST_PIECE))) is not None:
+            end += match.end()
         if end == at:
             raise malformed("a value is missing", at)
         return end
@@ -135,8 +139,6 @@ class JsonScanner:
             inside ^= (len(parts) - 1) & 1
             position += len(masked)
             size = min(size * 8, PIECE)
-
-    # --- containers that are walked into
 
     def walk_object(self, at: int, member: Callable[[str, int], int]) -> int:
         """Calls `member(key, value_begins) -> value_ends` for each."""
@@ -183,15 +185,14 @@ class JsonScanner:
 
 
 def _mask_escapes(piece: bytes) -> bytes:
-    """The same length, with no escaped quote or backslash in it: a quote that is left ends a string.
-
-    A single backslash may stand at the end: what it escapes comes with the next piece.
-    """
+    """The piece at the same length without escaped quotes and backslashes: a quote that is left ends a string."""
+    # A single backslash may be left at the end: what it escapes comes with the next piece.
     return piece.replace(b"\\\\", b"__").replace(b'\\"', b"__") if b"\\" in piece else piece
 
 
 def _balance(brackets: bytes) -> tuple[int, int]:
     """The lowest depth on the way through, and the depth at the end, from 0 at the start."""
+    # Removing innermost pairs, level by level, is far quicker than counting brackets one by one.
     for _ in range(8):
         brackets = brackets.replace(b"{}", b"").replace(b"[]", b"")
     depth = lowest = 0
@@ -204,11 +205,10 @@ def _balance(brackets: bytes) -> tuple[int, int]:
 def _closing(masked: bytes, inside: int, depth: int) -> int:
     """Where the bracket ends that closes everything."""
     for mark in _QUOTES_AND_BRACKETS.finditer(masked):
-        found = mark[0]
-        if found == b'"':
+        if mark[0] == b'"':
             inside ^= 1
         elif not inside:
-            depth += 1 if found in b"{[" else -1
+            depth += 1 if mark[0] in b"{[" else -1
             if depth <= 0:
                 return mark.end()
     raise malformed("its brackets do not match", 0)
@@ -219,15 +219,6 @@ def malformed(what: str, at: int) -> ProtocolViolation:
         f"the result of the call cannot be read: {what} (byte {at})",
         next_action="report this to the author of the server",
     )
-
-
-# --- A JSON string that lies in a file, given back as its text, a piece at a time: linear, and never whole in memor
-
-LONGEST_ESCAPE = 12
-"""A surrogate pair: twice a backslash, `u` and four digits."""
-
-_lenient_decoder = json.JSONDecoder(strict=False)
-_string_decoder = msgspec.json.Decoder(str)
 
 
 def iter_string(source: ByteSource, start: int, end: int, *, size: int = PIECE) -> Iterator[bytes]:
@@ -244,7 +235,7 @@ def iter_string(source: ByteSource, start: int, end: int, *, size: int = PIECE) 
 
 
 def iter_raw(source: ByteSource, start: int, end: int) -> Iterator[bytes]:
-    """The bytes as they are."""
+    """The bytes from `start` to `end`."""
     while start < end:
         piece = source.read(start, min(PIECE, end - start))
         if not piece:
@@ -298,7 +289,7 @@ def _length_before_escape(piece: bytes) -> int:
     torn = len(escape) < (6 if escape[1:2] == b"u" else 2)
     if not torn and not _is_high(escape):
         return len(piece)
-    # A first half alone, or a torn second one: the half that stands before it goes with it.
+    # A high surrogate waits for its second half; of a torn second half, the first one is held back, too.
     return last - 6 if torn and _is_high(piece[max(0, last - 6) : last]) else last
 
 

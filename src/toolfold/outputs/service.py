@@ -1,88 +1,84 @@
-"""Stored outputs of one gateway: what is kept for whom, what is asked of it, and how long it lives.
+"""The output service of a gateway: which session holds which outputs, what is extracted from them, how long they live.
 
-It composes the stage `outputs`: the handlers that store large results and resolve references, and the extraction behind
-`tool_output`. Nothing is made on disk before there is something to store. Above: `Gateway`.
+It composes the stage: what stores large results, the resolver of references, the extraction behind
+`tool_output`. Nothing is created on disk before there is something to store. Above: the gateway.
 """
 
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from toolfold.calls import Check, Middleware
 from toolfold.config import Settings
+from toolfold.containers import Listeners
 from toolfold.errors import InvalidArguments, OutputError
 from toolfold.events import Events
-from toolfold.outputs import tool_output
-from toolfold.outputs.middleware import OutputMiddleware
+from toolfold.outputs.large_results import LargeResults
 from toolfold.outputs.references import ReferenceResolver
 from toolfold.outputs.split import Origin
 from toolfold.outputs.store import OutputStore
-from toolfold.outputs.tool_output import MODES, Mode
+from toolfold.outputs.tool_output_definition import MODES, Mode
 from toolfold.types import LOCAL, Caller, Stored
 
 if TYPE_CHECKING:
     from toolfold.config.sections import Extraction
     from toolfold.model import Model
 
-__all__ = ["MODES", "SESSION_FILE", "Mode", "OnChanged", "OutputService", "tool_output"]
-
 log = logging.getLogger("toolfold.outputs")
 
+# The file in the state folder that names the folder of outputs which outlive a command.
 SESSION_FILE = "outputs-session"
-"""The file in the state folder that names the folder of outputs which outlive a command."""
 
+# How often an open gateway looks for expired outputs.
 PURGE_INTERVAL_S = 60.0
-"""How often an open gateway looks for outputs that outlived their time."""
 
 
-def configured_model(settings: Settings) -> "Model | None":
-    """The model of the configuration, where it names one."""
-    if not settings.model.name:
-        return None
-    from toolfold.models.factory import create_model
-
-    return create_model(settings.model)
-
-
+# Called with a caller, and whether its session holds outputs now, each time that changes.
 OnChanged = Callable[[Caller, bool], None]
-"""Told a caller, and whether its session holds outputs now, each time that changes."""
 
 
 class OutputService:
-    """`await gateway.outputs(caller)` lists them. `keep`: those of the local session outlive the gateway."""
+    """The stored outputs of one gateway. `await outputs(caller)` lists them.
 
-    def __init__(self, settings: Settings, events: Events, *, keep: bool = False) -> None:
+    `keep`: those of the local session outlive the gateway. `model` returns the configured model, if there is one; it is
+    called at the first extraction that needs it.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        events: Events,
+        *,
+        keep: bool = False,
+        model: "Callable[[], Model | None]" = lambda: None,
+    ) -> None:
         self._settings = settings
         self._events = events
         limits, outputs = settings.limits, settings.outputs
         note = settings.home / SESSION_FILE if keep else None
         self.store = OutputStore(Path(outputs.directory), lifetime_s=outputs.lifetime_s, note=note)
-        self._storing = OutputMiddleware(self.store, limits, settings.rules, events=events, on_stored=self._stored)
-        self._references = ReferenceResolver(
-            self.store, most=outputs.reference_max_bytes, held=limits.max_frame_bytes, events=events
+        self.large_results = LargeResults(self.store, limits, settings.rules, events=events, on_stored=self._on_stored)
+        self.references = ReferenceResolver(
+            self.store, max_bytes=outputs.reference_max_bytes, max_document=limits.max_frame_bytes, events=events
         )
-        self._listeners: list[OnChanged] = []
-        self._holding: dict[tuple[str, str], Caller] = {}
-        self._model: Model | None = None
-        self._asked = False
-        self._sweeping: asyncio.Task[None] | None = None
+        self._listeners: Listeners[OnChanged] = Listeners(log)
+        self._holders: dict[tuple[str, str], Caller] = {}
+        self._model = cache(model)
+        self._extracted = False
         self._swept = asyncio.Event()
+        self._cleaner = self._start_cleaner()
 
-    @property
-    def wraps(self) -> tuple[Middleware, Check]:
-        """For the stack of calls: the handler that stores results, and the check that resolves references."""
-        return self._storing.wrap, self._references.check
-
-    def start(self) -> None:
-        """Clears away in the background what dead processes left, and from then on what outlived its time."""
+    def _start_cleaner(self) -> "asyncio.Task[None] | None":
+        """Removes in the background what dead processes left, and from then on what expires."""
         try:
-            self._sweeping = asyncio.get_running_loop().create_task(self._stay_clear())
+            return asyncio.get_running_loop().create_task(self._keep_clean())
         except RuntimeError:
             log.debug("stored outputs are looked at without a running loop, so nothing is cleared away yet")
+            return None
 
-    async def _stay_clear(self) -> None:
+    async def _keep_clean(self) -> None:
         work = self._sweep
         while True:
             try:
@@ -94,79 +90,61 @@ class OutputService:
             work = self.purge
             await asyncio.sleep(min(self._settings.outputs.lifetime_s, PURGE_INTERVAL_S))
 
-    async def purge(self) -> None:
-        """Removes what outlived its time, in every session."""
-        await asyncio.to_thread(self.store.purge)
-        await self._let_go_of_gone()
-        for caller in tuple(self._holding.values()):
-            await self(caller)
+    async def _sweep(self) -> None:
+        folders = await asyncio.to_thread(self.store.sweep)
+        if folders:
+            log.info("removed %d folders of stored outputs whose owners are gone", len(folders))
+            self._events.emit("output.swept", folders=len(folders))
 
-    async def swept(self) -> None:
+    async def wait_swept(self) -> None:
         """Waits until what dead processes left is gone."""
-        if self._sweeping is not None:
+        if self._cleaner is not None:
             await self._swept.wait()
 
-    async def _sweep(self) -> None:
-        gone = await asyncio.to_thread(self.store.sweep)
-        if gone:
-            log.info("removed %d folders of stored outputs whose owners are gone", len(gone))
-            self._events.emit("output.swept", folders=len(gone))
-
-    # --- who holds what
+    async def purge(self) -> None:
+        """Removes what expired, in every session."""
+        await asyncio.to_thread(self.store.purge)
+        await self._drop_indexes()
+        for caller in tuple(self._holders.values()):
+            await self(caller)
 
     async def __call__(self, caller: Caller = LOCAL) -> list[Stored]:
-        """What this caller's session holds, the oldest first."""
-        found = await asyncio.to_thread(self.store.all, caller) if self.store.knows(caller) else []
-        if not found:
-            self._emptied(caller)
-        return found
+        """The outputs of this caller's session, the oldest first."""
+        outputs = await asyncio.to_thread(self.store.all, caller) if self.store.may_hold(caller) else []
+        if not outputs:
+            self._on_emptied(caller)
+        return outputs
 
-    async def held(self, caller: Caller = LOCAL) -> bool:
-        """Whether the session holds something."""
+    async def has_any(self, caller: Caller = LOCAL) -> bool:
+        """Whether the session holds outputs."""
         return bool(await self(caller))
 
     async def file(self, handle: str, caller: Caller = LOCAL) -> Path:
-        """The file of an output, for stages that read it by themselves. Raises `UnknownHandle`."""
+        """The file of an output, for stages that read it themselves. Raises `UnknownHandle`."""
         return (await asyncio.to_thread(self.store.find, handle, caller))[1]
 
-    async def keep_text(self, text: str, *, tool_id: str, arguments: str = "{}", caller: Caller = LOCAL) -> Stored:
+    async def store_text(self, text: str, *, tool_id: str, arguments: str = "{}", caller: Caller = LOCAL) -> Stored:
         """Stores a text that no tool returned, such as what a script printed; `tool_id` is the name it goes by."""
-        return await self._storing.keep_text(text, Origin(caller, tool_id, arguments))
+        return await self.large_results.store_text(text, Origin(caller, tool_id, arguments))
 
-    async def fitting(self, text: str, *, tool_id: str, arguments: str = "{}", caller: Caller = LOCAL) -> str:
-        """Such a text itself where it is as small as a result may be, else the message about where it is kept."""
-        return await self._storing.fitting(text, Origin(caller, tool_id, arguments))
+    async def fit_text(self, text: str, *, tool_id: str, arguments: str = "{}", caller: Caller = LOCAL) -> str:
+        """Such a text itself where it is as small as a result may be, else the message about where it is stored."""
+        return await self.large_results.fit_text(text, Origin(caller, tool_id, arguments))
 
     def on_changed(self, listener: OnChanged) -> Callable[[], None]:
-        """Tells the listener when a session gets its first output or loses its last; the result ends that."""
-        self._listeners.append(listener)
+        """Calls the listener when a session gets its first output or loses its last; the result removes it."""
+        return self._listeners.add(listener)
 
-        def stop() -> None:
-            if listener in self._listeners:
-                self._listeners.remove(listener)
-
-        return stop
-
-    def _stored(self, caller: Caller, stored: Sequence[Stored]) -> None:
+    def _on_stored(self, caller: Caller, stored: Sequence[Stored]) -> None:
         key = (caller.name, caller.session)
-        if stored and key not in self._holding:
-            self._holding[key] = caller
-            self._tell(caller, True)
+        if stored and key not in self._holders:
+            self._holders[key] = caller
+            self._listeners.notify(caller, True)
 
-    def _emptied(self, caller: Caller) -> None:
-        if self._holding.pop((caller.name, caller.session), None) is not None:
+    def _on_emptied(self, caller: Caller) -> None:
+        if self._holders.pop((caller.name, caller.session), None) is not None:
             self._events.emit("output.removed", caller=caller.name, session=caller.session)
-            self._tell(caller, False)
-
-    def _tell(self, caller: Caller, holds: bool) -> None:
-        for listener in tuple(self._listeners):
-            try:
-                listener(caller, holds)
-            except Exception:
-                log.exception("a listener for stored outputs failed and was removed")
-                self._listeners.remove(listener)
-
-    # --- what is asked of an output
+            self._listeners.notify(caller, False)
 
     async def extract(
         self,
@@ -178,51 +156,46 @@ class OutputService:
         model: "Model | None" = None,
         options: "Extraction | None" = None,
     ) -> str:
-        """Answers from one output, as plain text. `model` and `options` stand in for the configured ones, as an agent's
-        own do. Raises `UnknownHandle`."""
+        """Answers from one output, as plain text. `model` and `options` replace the configured ones, as an agent's own
+        do. Raises `UnknownHandle`."""
+        # Imported here: extraction loads numpy, which most gateways never need.
         from toolfold.outputs.extraction import extract_from
 
         if mode not in MODES:
             raise InvalidArguments(f"there is no mode {mode!r}", hints=MODES, next_action=f"use {' or '.join(MODES)}")
         chosen: Mode = mode
         document = await asyncio.to_thread(self.store.document, handle, caller)
-        self._asked = True
+        self._extracted = True
         answer = await extract_from(
             document,
             request,
             mode=chosen,
-            model=model if model is not None else self._configured(),
+            model=model if model is not None else self._model(),
             options=options if options is not None else self._settings.outputs,
             events=self._events,
         )
         return answer.text
 
-    def _configured(self) -> "Model | None":
-        if self._model is None:
-            self._model = configured_model(self._settings)
-        return self._model
-
-    # --- the end
-
     async def end(self, caller: Caller) -> None:
-        """A caller's session is over: what was stored for it is removed."""
+        """Removes the outputs of a session that is over."""
         await asyncio.to_thread(self.store.end, caller)
-        await self._let_go_of_gone()
-        self._emptied(caller)
+        await self._drop_indexes()
+        self._on_emptied(caller)
 
     async def aclose(self) -> None:
         """Removes everything but what outlives the gateway. Safe to call twice."""
-        if self._sweeping is not None:
-            await self.swept()
-            self._sweeping.cancel()
-            await asyncio.gather(self._sweeping, return_exceptions=True)
-            self._sweeping = None
+        if self._cleaner is not None:
+            await self.wait_swept()
+            self._cleaner.cancel()
+            await asyncio.gather(self._cleaner, return_exceptions=True)
+            self._cleaner = None
+        # Shielded: a gateway that is closed by cancellation must leave no files either.
         await asyncio.shield(asyncio.to_thread(self.store.close))
-        await self._let_go_of_gone()
+        await self._drop_indexes()
 
-    async def _let_go_of_gone(self) -> None:
+    async def _drop_indexes(self) -> None:
         """What extraction remembers of documents goes with them."""
-        if self._asked:
+        if self._extracted:
             from toolfold.outputs.extraction import INDEXES
 
             await asyncio.to_thread(INDEXES.drop_gone)

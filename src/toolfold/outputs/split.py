@@ -1,36 +1,84 @@
-"""Keeps what is too large of one result, and writes the result that the model gets instead.
+"""Splits one result that is too large: what fits goes on to the model, each other part is stored under a handle.
 
 A result falls into parts: its text, its structured content where the text does not repeat it, each picture, sound or
-blob, and what else there is. Parts that fit together under the limits go on as they came; each other part becomes a
-file with a handle of its own. Nothing is cut and nothing is dropped. All of this blocks: it runs in a thread. Above:
-`storing.py`. Below: `layout.py`, `unescaping.py`, `counting.py`, `store.py`.
+blob, and the rest. They are found by their places in the JSON, bare or inside its JSON-RPC answer, without decoding;
+what has another form than the protocol's stays JSON. Nothing is cut and nothing is dropped. All of this blocks: it runs
+in a thread. Above: `large_results.py`. Below: `json_scan.py`, `token_counter.py`, `store.py`.
 """
 
+import hashlib
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
+from typing import Literal
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Raw, Struct, field
 
 from toolfold import tokens
 from toolfold.errors import FrameTooLarge, ProtocolViolation
-from toolfold.outputs.json_scan import ByteSource, iter_base64, iter_raw, iter_string
-from toolfold.outputs.result_layout import Block, ResultLayout, Span, read_layout, text_repeats_structured
+from toolfold.outputs.json_scan import (
+    ByteSource,
+    JsonScanner,
+    decodable_length,
+    iter_base64,
+    iter_raw,
+    iter_string,
+    malformed,
+)
 from toolfold.outputs.store import Draft, OutputStore
 from toolfold.outputs.token_counter import Counts, LineCounter, count_tokens
-from toolfold.outputs.tool_output import part_message, too_large_message
+from toolfold.outputs.tool_output_definition import too_large_message
 from toolfold.types import Caller, Outcome, Stored
 
+# A result of more blocks than this is kept as JSON: an index of them would take too much memory.
+MAX_BLOCKS = 50_000
+# Escapes are resolved one by one, which takes time: a text with more of them is not compared.
+MAX_ESCAPES = 2_000_000
+_ESCAPE = re.compile(rb"\\\\|\\u([0-9a-fA-F]{4})|\\/")
+# The offsets of a value in its source: first byte, and the one after the last.
+Span = tuple[int, int]
+_BlockKind = Literal["text", "media", "blob", "other"]
 JSON_TYPE = "application/json"
 TEXT_TYPE = "text/plain"
 MAX_JSON_CHECK = 8 << 20
+# How much longer JSON with escapes may be than its text, about.
 ESCAPE_FACTOR = 8
-"""An escape is at most so much longer than what it stands for, about."""
+
+
+class _Block(Struct, frozen=True):
+    """One content block. `body`: the string literal with its text or Base64."""
+
+    kind: _BlockKind
+    whole: Span
+    body: Span | None = None
+    media_type: str = ""
+
+
+class _ResultLayout(Struct, kw_only=True):
+    """A whole result."""
+
+    blocks: list[_Block] = field(default_factory=list)
+    # Instead of `blocks`, where the content has another form than the protocol's.
+    content: Span | None = None
+    structured: Span | None = None
+    # The only value in the structured content, where there is one: many servers wrap what they return.
+    inner: Span | None = None
+    is_error: bool = False
+    # The result itself.
+    whole: Span = (0, 0)
+    # All other members, such as `_meta`.
+    rest: dict[str, Span] = field(default_factory=dict)
+
+    @property
+    def texts(self) -> list[_Block]:
+        return [block for block in self.blocks if block.kind == "text"]
 
 
 class ResultLimits(Struct, frozen=True):
-    """What may go to the model as it is, and how much may be held."""
+    """What may go to the model as it is, and how much may be held in memory."""
 
     max_bytes: int
     max_tokens: int
@@ -47,14 +95,14 @@ class Origin(Struct, frozen=True):
 
 
 class _Part(Struct, eq=False):
-    """One thing in a result. `blocks` or `member` say what stands for it where it goes on as it came."""
+    """One part of a result. `blocks` or `member` is its place in the result, for a part that goes on as it came."""
 
     what: str
     media_type: str
+    # An upper bound of its size: its bytes in the JSON, with escapes.
     bound: int
-    """It has at most so many bytes."""
     pieces: Callable[[], Iterator[bytes]]
-    blocks: tuple[Block, ...] = ()
+    blocks: tuple[_Block, ...] = ()
     member: tuple[str, Span] | None = None
     binary: bool = False
     draft: Draft | None = None
@@ -62,26 +110,28 @@ class _Part(Struct, eq=False):
 
 
 class ResultSplitter:
-    """One result on its way. `going_on` is called now and then, and raises to stop."""
+    """Splits one result. `check_cancelled` is called now and then, and raises to stop."""
 
-    def __init__(self, source: ByteSource, store: OutputStore, origin: Origin, going_on: Callable[[], None]) -> None:
+    def __init__(
+        self, source: ByteSource, store: OutputStore, origin: Origin, check_cancelled: Callable[[], None]
+    ) -> None:
         self._source = source
         self._store = store
         self._origin = origin
-        self._going_on = going_on
+        self._check_cancelled = check_cancelled
 
-    def keep(self, caps: ResultLimits, *, enveloped: bool) -> tuple[Outcome, tuple[Stored, ...]]:
-        """The result that goes on, and what was stored of it."""
-        layout = read_layout(self._source, enveloped=enveloped)
+    def split(self, limits: ResultLimits, *, enveloped: bool) -> tuple[Outcome, tuple[Stored, ...]]:
+        """The result that goes on, and the records of what was stored of it."""
+        layout = _read_layout(self._source, enveloped=enveloped)
         parts = self._parts(layout)
         with self._all_or_nothing(parts):
-            stored = self._stored(parts, caps)
-            result = self._result(layout, parts, stored) if stored else self._all(layout, caps)
+            stored = self._store_excess(parts, limits)
+            result = self._result(layout, parts, stored) if stored else self._whole_result(layout, limits)
         _discard(part for number, part in enumerate(parts) if number not in stored)
         records = tuple(stored.values())
         return Outcome(result=result, is_error=layout.is_error, stored=records[0] if records else None), records
 
-    def keep_text(self, size: int) -> Stored:
+    def store_text(self, size: int) -> Stored:
         """Stores the source as it is: a text that is no tool's result, such as what a script printed."""
         part = _Part("the text", TEXT_TYPE, size, lambda: iter_raw(self._source, 0, size))
         with self._all_or_nothing([part]):
@@ -90,113 +140,90 @@ class ResultSplitter:
 
     @contextmanager
     def _all_or_nothing(self, parts: list[_Part]) -> Iterator[None]:
-        """What fails, or is stopped, takes back what was stored before."""
+        """Where something fails or is cancelled, everything that was stored before is removed."""
         try:
             yield
-            self._going_on()
+            self._check_cancelled()
         except BaseException:
             _discard(parts)
             raise
 
-    # --- the parts
-
-    def _parts(self, layout: ResultLayout) -> list[_Part]:
-        source = self._source
-        parts: list[_Part] = []
-        texts = tuple(block for block in layout.blocks if block.kind == "text")
-        if texts:
-            bound = sum(block.body[1] - block.body[0] for block in texts if block.body is not None)
-            parts.append(_Part("the text", _media_type(texts), bound, lambda: _joined_texts(source, texts), texts))
-        if layout.structured is not None and not text_repeats_structured(source, layout):
+    def _parts(self, layout: _ResultLayout) -> list[_Part]:
+        parts = [self._text(texts)] if (texts := layout.texts) else []
+        # Most servers send the same twice, as text and as structured content: one of them is enough.
+        if layout.structured is not None and not _text_repeats_structured(self._source, layout):
             parts.append(self._member("structuredContent", layout.structured, "the structured content"))
         if layout.content is not None:
             parts.append(self._member("content", layout.content, "the content"))
         parts += [self._member(key, span, f"the member {key!r}") for key, span in layout.rest.items()]
-        for block in layout.blocks:
-            if block.kind == "other":
-                parts.append(self._raw_block(block))
-            elif block.kind != "text" and block.body is not None:
-                parts.append(self._binary(block, block.body))
-        return parts
+        return parts + [self._block(block) for block in layout.blocks if block.kind != "text"]
+
+    def _text(self, blocks: list[_Block]) -> _Part:
+        bound = sum(end - start for start, end in _bodies(blocks))
+        pieces = partial(_joined_texts, self._source, _bodies(blocks))
+        return _Part("the text", _media_type(blocks), bound, pieces, tuple(blocks))
 
     def _member(self, key: str, span: Span, what: str) -> _Part:
         return _Part(what, JSON_TYPE, span[1] - span[0], lambda: iter_raw(self._source, *span), member=(key, span))
 
-    def _raw_block(self, block: Block) -> _Part:
+    def _block(self, block: _Block) -> _Part:
         size = block.whole[1] - block.whole[0]
-        return _Part("a further block", JSON_TYPE, size, lambda: iter_raw(self._source, *block.whole), (block,))
-
-    def _binary(self, block: Block, body: Span) -> _Part:
-        size = block.whole[1] - block.whole[0]
+        body = block.body
+        if block.kind == "other" or body is None:
+            return _Part("a further block", JSON_TYPE, size, lambda: iter_raw(self._source, *block.whole), (block,))
         what = "binary content" if block.kind == "blob" else "a picture or sound"
         return _Part(what, block.media_type, size, lambda: iter_base64(self._source, *body), (block,), binary=True)
 
-    # --- what goes on, and what is stored
-
-    def _stored(self, parts: list[_Part], caps: ResultLimits) -> dict[int, Stored]:
-        """By the place of the part among `parts`. The smallest go on, as many as fit."""
+    def _store_excess(self, parts: list[_Part], limits: ResultLimits) -> dict[int, Stored]:
+        """Stores what does not fit, by its place in `parts`. The smallest go on, as many as fit."""
         media = [part for part in parts if part.binary and part.blocks[0].kind == "media"]
-        plain = [part for part in parts if part not in media]
-        kept = [*self._over_media(media, caps), *self._over(plain, caps)]
-        return {number: self._finish(part) for number, part in enumerate(parts) if part in kept}
+        others = [part for part in parts if part not in media]
+        excess = [*_excess_media(media, limits), *self._excess(others, limits)]
+        return {number: self._finish(part) for number, part in enumerate(parts) if part in excess}
 
-    def _over_media(self, parts: list[_Part], caps: ResultLimits) -> list[_Part]:
-        room, kept = caps.media_bytes, []
-        for part in sorted(parts, key=lambda part: part.bound):
-            if part.bound > room:
-                kept.append(part)
-            else:
-                room -= part.bound
-        return kept
-
-    def _over(self, parts: list[_Part], caps: ResultLimits) -> list[_Part]:
+    def _excess(self, parts: list[_Part], limits: ResultLimits) -> list[_Part]:
         bound = sum(part.bound for part in parts)
-        if bound <= min(caps.max_bytes, caps.max_tokens) or (
-            bound <= ESCAPE_FACTOR * caps.max_bytes and _parts_fit(parts, caps)
-        ):
+        if bound <= min(limits.max_bytes, limits.max_tokens):
+            return []
+        # Escapes are resolved in memory only where the result can still fit: an escape is at most so much longer.
+        if bound <= ESCAPE_FACTOR * limits.max_bytes and _parts_fit(parts, limits):
             return []
         for part in parts:
             if not part.binary:
                 self._write(part)
-        total, spent, kept = 0, 0, []
-        for part in sorted(parts, key=_size):
-            more = 0 if part.binary else part.counts.tokens
-            if total + _size(part) > caps.max_bytes or spent + more > caps.max_tokens:
-                kept.append(part)
-            else:
-                total += _size(part)
-                spent += more
-        return kept
+        return _excess_parts(parts, limits)
 
     def _write(self, part: _Part) -> None:
-        """Writes a part out and counts it."""
+        """Writes a part into a draft and counts it."""
         draft = part.draft = self._store.draft(self._origin.caller)
         lines = LineCounter()
         for piece in part.pieces():
-            self._going_on()
+            self._check_cancelled()
             draft.write(piece)
             lines.add(piece)
         if part.binary:
             part.counts = Counts(lines.bytes)
             return
-        counted = count_tokens(draft.descriptor, lines.bytes, self._going_on)
-        part.counts = Counts(lines.bytes, lines.lines, counted)
+        tokens = count_tokens(draft.descriptor, lines.bytes, self._check_cancelled)
+        part.counts = Counts(lines.bytes, lines.lines, tokens)
         if part.media_type == TEXT_TYPE and _looks_like_json(draft.descriptor, lines.bytes):
             part.media_type = JSON_TYPE
 
     def _finish(self, part: _Part) -> Stored:
-        self._going_on()
+        self._check_cancelled()
         if part.draft is None:
             self._write_binary(part)
         if part.draft is None:
             raise ValueError("a part that was not written cannot be stored")
-        origin = self._origin
         return part.draft.finish(
-            part.counts, tool_id=origin.tool_id, arguments=origin.arguments, media_type=part.media_type
+            part.counts,
+            tool_id=self._origin.tool_id,
+            arguments=self._origin.arguments,
+            media_type=part.media_type,
         )
 
     def _write_binary(self, part: _Part) -> None:
-        """As bytes where it is Base64, as promised; else as the text it is."""
+        """As bytes where it is Base64, as the protocol demands; else as the text it is."""
         try:
             self._write(part)
         except ProtocolViolation:
@@ -206,38 +233,67 @@ class ResultSplitter:
             part.pieces = lambda: iter_string(self._source, *body)
             self._write(part)
 
-    # --- the result that the model gets
-
-    def _all(self, layout: ResultLayout, caps: ResultLimits) -> Raw:
+    def _whole_result(self, layout: _ResultLayout, limits: ResultLimits) -> Raw:
         start, end = layout.whole
-        if end - start > caps.held_bytes:
+        if end - start > limits.held_bytes:
             raise FrameTooLarge(
-                f"the result has {end - start} bytes, over the {caps.held_bytes} that are held, and fits the limits",
+                f"the result has {end - start} bytes, over the {limits.held_bytes} that are held, and fits the limits",
                 next_action="lower `tool_response_max_bytes` or `tool_media_max_bytes`, or raise `max_frame_bytes`",
             )
-        return Raw(self._source.read(start, end - start))
+        return Raw(self._read(layout.whole))
 
-    def _result(self, layout: ResultLayout, parts: list[_Part], stored: dict[int, Stored]) -> Raw:
-        notes: list[str] = []
-        for number, record in stored.items():
-            notes.append(too_large_message(record))
-            if len(stored) > 1 or parts[number].binary:
-                notes.append(part_message(record, parts[number].what))
-        rides = {block.whole for number, part in enumerate(parts) if number not in stored for block in part.blocks}
-        blocks = [msgspec.json.encode({"type": "text", "text": note}) for note in notes]
-        blocks += [self._read(block.whole) for block in layout.blocks if block.whole in rides]
-        members = {
-            part.member[0]: self._read(part.member[1])
-            for number, part in enumerate(parts)
-            if number not in stored and part.member is not None and part.member[0] != "content"
-        }
-        members = {"content": b"[" + b",".join(blocks) + b"]", **members}
-        if layout.is_error:
-            members["isError"] = b"true"
-        return Raw(b"{" + b",".join(msgspec.json.encode(key) + b":" + value for key, value in members.items()) + b"}")
+    def _result(self, layout: _ResultLayout, parts: list[_Part], stored: dict[int, Stored]) -> Raw:
+        """The messages about what was stored, and the parts that go on, byte for byte as they came."""
+        remaining = [part for number, part in enumerate(parts) if number not in stored]
+        notes = [msgspec.json.encode({"type": "text", "text": note}) for note in _notes(parts, stored)]
+        members = {key: Raw(self._read(span)) for key, span in _members(remaining) if key != "content"}
+        content = Raw(b"[" + b",".join([*notes, *map(self._read, _block_spans(layout, remaining))]) + b"]")
+        failed = {"isError": True} if layout.is_error else {}
+        return Raw(msgspec.json.encode({"content": content} | members | failed))
 
     def _read(self, span: Span) -> bytes:
         return self._source.read(span[0], span[1] - span[0])
+
+
+def _members(parts: list[_Part]) -> list[tuple[str, Span]]:
+    return [part.member for part in parts if part.member is not None]
+
+
+def _block_spans(layout: _ResultLayout, parts: list[_Part]) -> Iterator[Span]:
+    """Where the blocks of the parts lie, in their order in the result."""
+    spans = {block.whole for part in parts for block in part.blocks}
+    return (block.whole for block in layout.blocks if block.whole in spans)
+
+
+def _notes(parts: list[_Part], stored: dict[int, Stored]) -> Iterator[str]:
+    """What the model reads about each part that was stored."""
+    for number, record in stored.items():
+        yield too_large_message(record)
+        if len(stored) > 1 or parts[number].binary:
+            yield f"Handle {record.handle} holds {parts[number].what} ({record.media_type})."
+
+
+def _excess_parts(parts: list[_Part], limits: ResultLimits) -> list[_Part]:
+    """What is left when the smallest have taken all the room there is."""
+    size, tokens, excess = 0, 0, []
+    for part in sorted(parts, key=_size):
+        own_tokens = 0 if part.binary else part.counts.tokens
+        if size + _size(part) > limits.max_bytes or tokens + own_tokens > limits.max_tokens:
+            excess.append(part)
+        else:
+            size += _size(part)
+            tokens += own_tokens
+    return excess
+
+
+def _excess_media(parts: list[_Part], limits: ResultLimits) -> list[_Part]:
+    room, excess = limits.media_bytes, []
+    for part in sorted(parts, key=lambda part: part.bound):
+        if part.bound > room:
+            excess.append(part)
+        else:
+            room -= part.bound
+    return excess
 
 
 def _discard(parts: Iterable[_Part]) -> None:
@@ -247,7 +303,7 @@ def _discard(parts: Iterable[_Part]) -> None:
 
 
 def _looks_like_json(descriptor: int, size: int) -> bool:
-    """Whether a text is one JSON object or array. A small one is read for it, a large one is judged by its ends."""
+    """Whether a text is one JSON object or array. A small one is parsed, a large one is judged by its ends."""
     ends = os.pread(descriptor, 64, 0).lstrip()[:1] + os.pread(descriptor, 64, max(0, size - 64)).rstrip()[-1:]
     if ends not in {b"{}", b"[]"} or size > MAX_JSON_CHECK:
         return ends in {b"{}", b"[]"}
@@ -265,8 +321,9 @@ def _parts_fit(parts: list[_Part], caps: ResultLimits) -> bool:
 
 
 def fits(texts: Sequence[bytes], max_bytes: int, max_tokens: int) -> bool:
-    """Whether texts are within both limits together. No text has more tokens than bytes."""
+    """Whether texts are within both limits together."""
     size = sum(map(len, texts))
+    # No text has more tokens than bytes, so most texts need no tokeniser.
     if size > max_bytes or size <= max_tokens:
         return size <= max_bytes
     return sum(tokens.count(text.decode("utf-8", "replace")) for text in texts) <= max_tokens
@@ -276,20 +333,231 @@ def _size(part: _Part) -> int:
     return part.bound if part.binary else part.counts.bytes
 
 
-def _joined_texts(source: ByteSource, blocks: tuple[Block, ...]) -> Iterator[bytes]:
+def _bodies(blocks: Iterable[_Block]) -> list[Span]:
+    return [block.body for block in blocks if block.body is not None]
+
+
+def _joined_texts(source: ByteSource, bodies: Iterable[Span]) -> Iterator[bytes]:
     """All texts, each from the beginning of a line."""
     last = b"\n"
-    for block in blocks:
-        if block.body is None:
-            continue
+    for body in bodies:
         if last != b"\n":
             yield b"\n"
             last = b"\n"
-        for piece in iter_string(source, *block.body):
+        for piece in iter_string(source, *body):
             yield piece
             last = piece[-1:] or last
 
 
-def _media_type(blocks: tuple[Block, ...]) -> str:
+def _media_type(blocks: list[_Block]) -> str:
     types = {block.media_type for block in blocks}
     return types.pop() or TEXT_TYPE if len(types) == 1 else TEXT_TYPE
+
+
+def _read_layout(source: ByteSource, *, enveloped: bool = False) -> _ResultLayout:
+    """Reads where everything stands. `enveloped`: the result still stands in its JSON-RPC answer."""
+    return _LayoutReader(source).read(enveloped)
+
+
+class _UnknownForm(Exception):
+    """The content has another form than the protocol's."""
+
+
+class _TooManyEscapes(Exception):
+    """The text is not compared."""
+
+
+class _LayoutReader:
+    def __init__(self, source: ByteSource) -> None:
+        self._source = source
+        self._scanner = JsonScanner(source)
+        self._layout = _ResultLayout()
+
+    def read(self, enveloped: bool) -> _ResultLayout:
+        at = self._scanner.space(0)
+        end = self._scanner.walk_object(at, self._envelope if enveloped else self._member)
+        if not enveloped:
+            self._layout.whole = (at, end)
+        end = self._scanner.space(end)
+        if self._scanner.piece(end, 1):
+            raise malformed("something follows its end", end)
+        return self._layout
+
+    def _envelope(self, key: str, at: int) -> int:
+        if key != "result":
+            return self._scanner.value_end(at)
+        end = self._scanner.walk_object(at, self._member)
+        self._layout.whole = (at, end)
+        return end
+
+    def _member(self, key: str, at: int) -> int:
+        if key == "content" and self._scanner.byte(at) == 0x5B:
+            return self._content(at)
+        if key == "structuredContent":
+            return self._structured(at)
+        end = self._scanner.value_end(at)
+        if key == "isError":
+            self._layout.is_error = self._source.read(at, end - at) == b"true"
+        elif key == "content":
+            self._layout.content = (at, end)
+        else:
+            self._layout.rest[key] = (at, end)
+        return end
+
+    def _structured(self, at: int) -> int:
+        if self._scanner.byte(at) != 0x7B:
+            end = self._scanner.value_end(at)
+            if self._source.read(at, 4) != b"null":
+                self._layout.structured = (at, end)
+            return end
+        inner: dict[str, Span] = {}
+
+        def member(key: str, start: int) -> int:
+            end = self._scanner.value_end(start)
+            if len(inner) < 2:
+                inner[key] = (start, end)
+            return end
+
+        end = self._scanner.walk_object(at, member)
+        self._layout.structured = (at, end)
+        self._layout.inner = next(iter(inner.values())) if len(inner) == 1 else None
+        return end
+
+    def _content(self, at: int) -> int:
+        try:
+            return self._scanner.walk_array(at, self._block)
+        except _UnknownForm:
+            end = self._scanner.value_end(at)
+            self._layout.blocks = []
+            self._layout.content = (at, end)
+            return end
+
+    def _block(self, at: int) -> int:
+        if self._scanner.byte(at) != 0x7B or len(self._layout.blocks) >= MAX_BLOCKS:
+            raise _UnknownForm
+        members: dict[str, Span] = {}
+        end = self._scanner.walk_object(at, _MemberSpans(self._scanner, members))
+        self._layout.blocks.append(self._read_block(members, (at, end)))
+        return end
+
+    def _read_block(self, members: dict[str, Span], whole: Span) -> _Block:
+        kind = self._word(members.get("type"))
+        if kind == "text" and self._is_string(members.get("text")):
+            return _Block("text", whole, members["text"])
+        if kind in {"image", "audio"} and self._is_string(members.get("data")):
+            return _Block("media", whole, members["data"], self._word(members.get("mimeType")) or f"{kind}/*")
+        if kind == "resource":
+            media = self._word(members.get("resource.mimeType"))
+            if self._is_string(members.get("resource.text")):
+                return _Block("text", whole, members["resource.text"], media)
+            if self._is_string(members.get("resource.blob")):
+                return _Block("blob", whole, members["resource.blob"], media or "application/octet-stream")
+        return _Block("other", whole)
+
+    def _is_string(self, span: Span | None) -> bool:
+        return span is not None and self._source.read(span[0], 1) == b'"'
+
+    def _word(self, span: Span | None) -> str:
+        """A short string, or nothing."""
+        if span is None or span[1] - span[0] > 200:
+            return ""
+        try:
+            return msgspec.json.decode(self._source.read(span[0], span[1] - span[0]), type=str)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            return ""
+
+
+class _MemberSpans:
+    """A visitor that records where the members of a block lie, those of its resource among them."""
+
+    def __init__(self, scanner: JsonScanner, spans: dict[str, Span], prefix: str = "") -> None:
+        self._scanner = scanner
+        self._spans = spans
+        self._prefix = prefix
+
+    def __call__(self, key: str, at: int) -> int:
+        if key == "resource" and not self._prefix and self._scanner.byte(at) == 0x7B:
+            return self._scanner.walk_object(at, _MemberSpans(self._scanner, self._spans, "resource."))
+        end = self._scanner.value_end(at)
+        if key in {"type", "text", "data", "mimeType", "blob"}:
+            self._spans[self._prefix + key] = (at, end)
+        return end
+
+
+def _text_repeats_structured(source: ByteSource, layout: _ResultLayout) -> bool:
+    """Whether the text blocks together say what the structured content says. In doubt they do not: both are kept."""
+    bodies = _bodies(layout.texts)
+    if not bodies or layout.structured is None:
+        return False
+    inner = layout.inner
+    if inner is not None and source.read(inner[0], 1) == b'"':
+        if _digest(_texts(source, bodies)) == _digest(iter_string(source, *inner)):
+            return True
+        inner = None
+    # Both sides are reduced to a digest of one form, a piece at a time, so that their size does not matter.
+    try:
+        text = _canonical_digest(_texts(source, bodies))
+        if text == _canonical_digest(iter_raw(source, *layout.structured)):
+            return True
+        if inner is None:
+            return False
+        # Many servers send a list as one block for each item.
+        items = _canonical_digest(_as_array(source, bodies)) if len(bodies) > 1 else text
+        return items == _canonical_digest(iter_raw(source, *inner))
+    except _TooManyEscapes:
+        return False
+
+
+def _texts(source: ByteSource, bodies: Iterable[Span]) -> Iterator[bytes]:
+    for body in bodies:
+        yield from iter_string(source, *body)
+
+
+def _as_array(source: ByteSource, bodies: Iterable[Span]) -> Iterator[bytes]:
+    """A list whose items came as a block each."""
+    between = b"["
+    for body in bodies:
+        yield between
+        yield from iter_string(source, *body)
+        between = b","
+    yield b"]"
+
+
+def _digest(pieces: Iterable[bytes]) -> bytes:
+    digest = hashlib.blake2b(digest_size=16)
+    for piece in pieces:
+        digest.update(piece)
+    return digest.digest()
+
+
+def _canonical_digest(pieces: Iterable[bytes]) -> bytes:
+    digest = hashlib.blake2b(digest_size=16)
+    rest, escapes = b"", 0
+    for piece in pieces:
+        data = rest + piece
+        cut = decodable_length(data)
+        data, rest = data[:cut], data[cut:]
+        escapes += data.count(b"\\u")
+        if escapes > MAX_ESCAPES:
+            raise _TooManyEscapes
+        digest.update(_canonicalize(data))
+    digest.update(_canonicalize(rest))
+    return digest.digest()
+
+
+def _canonicalize(data: bytes) -> bytes:
+    data = data.translate(None, b" \t\r\n")
+    if b"\\u" in data or b"\\/" in data:
+        text = _ESCAPE.sub(_resolve_escape, data).decode("utf-8", "surrogatepass")
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace").encode()
+    return data
+
+
+def _resolve_escape(match: "re.Match[bytes]") -> bytes:
+    code = match[1]
+    if code is None:
+        return b"/" if match[0] == b"\\/" else match[0]
+    number = int(code, 16)
+    if number < 0x20 or number in {0x22, 0x5C}:  # these must stand escaped in JSON, whoever writes it
+        return b"\\u%04x" % number
+    return chr(number).encode("utf-8", "surrogatepass")

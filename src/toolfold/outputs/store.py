@@ -1,138 +1,174 @@
-"""The store of large outputs: a file a handle, a folder a session, nothing half, nothing of anybody else.
+"""The store of large outputs: one file for each handle, one folder for each session.
 
-An output is written under a draft's name and gets its own only when it is whole. Who asks is checked on each use: a
-handle is looked for in the folder of that caller's session only, so one of somebody else is as unknown as one that
-never was. All of this blocks and may be called from any thread. Above: `keeping.py`, the gateway. Below: `folders.py`,
-`records.py`, `sweeping.py`.
+The caller is checked on each use: a handle is looked up in the folder of that caller's session only, so another
+caller's handle is as unknown as one that never existed. All of this blocks and may be called from any thread.
+
+A folder is `ai-agent-{session}` under the base, private to its owner, and swept once abandoned. In it, `{uuid}` is an
+output, `.about-{uuid}` its record, and `.draft-…` one that is still being written. The record is there before the
+output gets its name, so whatever has its name is whole. Nothing here follows a link or touches what another user made.
+Above: `split.py`, `service.py`.
 """
 
+import contextlib
 import fcntl
 import os
+import re
+import secrets
+import shutil
+import stat
 import threading
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
 
-from toolfold.errors import OutputError, UnknownHandle
+from toolfold.errors import OutputError, OutputFull, UnknownHandle
 from toolfold.outputs.document import Document
-from toolfold.outputs.folders import (
-    DRAFT_PREFIX,
-    RECORD_PREFIX,
-    SessionFolder,
-    create_folder,
-    is_empty,
-    is_expired,
-    is_handle,
-    list_files,
-    persistent_folder,
-    read_record,
-    recorded_arguments,
-    remove_expired,
-    sweep,
-)
 from toolfold.outputs.token_counter import Counts
 from toolfold.types import Caller, Stored
-from toolfold.wire.spill import storage_full
+from toolfold.wire.spill import DISK_FULL_ERRNOS, storage_full
 
+PREFIX = "ai-agent-"
+RECORD_PREFIX = ".about-"
+DRAFT_PREFIX = ".draft-"
+# The file that marks a folder as ours. Its lock is held while the session lives: the system drops the lock with the
+# process, however that ends, whereas a process id in a file may belong to another process by now.
+MARK = ".toolfold"
+# What the mark says: whether the folder outlives the process that created it.
+PERSISTENT = b"kept\n"
+TRANSIENT = b"held\n"
+# A record stays small: longer arguments are left out of it.
+MAX_ARGUMENTS = 64 << 10
+_MAX_RECORD_BYTES = 1 << 20
+# A folder without a mark, or a draft without a lock, may have been created a moment ago.
+GRACE_S = 60.0
+_NAME = re.compile(r"ai-agent-[0-9a-f]{32}")
+_HANDLE = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
+_MAX_ATTEMPTS = 5
+_decode = msgspec.json.Decoder(Stored).decode
+# A caller's name and session: whose folder it is.
 SessionKey = tuple[str, str]
-"""A caller's name and session: whose folder it is."""
-
 NO_OUTPUTS = "call the tool again, and use the handle in the same session: it lives as long as its client is connected"
 
 
+class _SessionFolder:
+    """One session's folder. `lock` is the locked mark, where this process holds it."""
+
+    def __init__(self, path: Path, lock: int | None = None) -> None:
+        self.path = path
+        self._lock = lock
+
+    def remove(self) -> None:
+        """Removes the folder and all in it. Safe to call twice."""
+        shutil.rmtree(self.path, ignore_errors=True)
+        self.release()
+
+    def release(self) -> None:
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+
 class OutputStore:
-    """All sessions of one gateway. With `note`, the local session's outputs outlive it: see `folders.remembered`."""
+    """The outputs of all sessions of one gateway. With `note`, those of the local session outlive it."""
 
     def __init__(self, base: Path, *, lifetime_s: float = 86_400.0, note: Path | None = None) -> None:
         self.base = base
         self._lifetime = lifetime_s
         self._note = note
-        self._folders: dict[SessionKey, SessionFolder] = {}
+        self._folders: dict[SessionKey, _SessionFolder] = {}
         self._lock = threading.RLock()
         self._closed = False
 
     def draft(self, caller: Caller) -> "Draft":
-        """A new output on its way."""
-        with self._lock:  # so that nobody takes the folder away before the draft stands in it
+        """Begins a new output."""
+        with self._lock:  # a purge must not remove the empty folder before the draft is in it
             return Draft(self._folder(caller), caller, self._lifetime)
 
     def all(self, caller: Caller) -> list[Stored]:
-        """What this caller's session holds, the oldest first."""
-        folder = self._known(caller)
+        """The outputs of this caller's session, the oldest first."""
+        folder = self._existing(caller)
         if folder is None:
             return []
-        remove_expired(folder.path, time.time())
-        records = [_load_record(file) for file in list_files(folder.path) if file.name.startswith(RECORD_PREFIX)]
-        whole = [found for found in records if found is not None and (folder.path / found.handle).is_file()]
-        return sorted((found for found in whole if _belongs(found, caller)), key=lambda found: (found.at, found.handle))
+        _remove_expired(folder.path, time.time())
+        records = [_load_record(file) for file in _list_files(folder.path) if file.name.startswith(RECORD_PREFIX)]
+        own = (record for record in records if record is not None and _belongs(record, caller))
+        whole = (record for record in own if (folder.path / record.handle).is_file())
+        return sorted(whole, key=lambda record: (record.at, record.handle))
 
     def find(self, handle: str, caller: Caller) -> tuple[Stored, Path]:
         """An output and its file. Raises `UnknownHandle`."""
-        folder = self._known(caller)
-        found = None
-        if folder is not None and is_handle(handle):
-            found = _load_record(folder.path / f"{RECORD_PREFIX}{handle}")
-        if folder is None or found is None or not _belongs(found, caller) or found.handle != handle:
-            raise _unknown_handle(handle, [one.handle for one in self.all(caller)])
-        if is_expired(found, time.time()):
-            self._forget(folder, handle)
+        # Only a handle's form is ever joined to a path: `..` and the like are unknown before a file is opened.
+        folder = self._existing(caller) if _is_handle(handle) else None
+        record = None if folder is None else _load_record(folder.path / f"{RECORD_PREFIX}{handle}")
+        if folder is None or record is None or not _belongs(record, caller) or record.handle != handle:
+            raise self._unknown_handle(handle, caller)
+        path = folder.path / handle
+        if _is_expired(record, time.time()):
+            _remove_output(folder.path, handle)
             raise UnknownHandle(
                 f"the stored output {handle} expired: it was kept for {self._lifetime:g} s",
-                next_action=f"call {found.tool_id} again with the same arguments, and use the new handle",
+                next_action=f"call {record.tool_id} again with the same arguments, and use the new handle",
             )
-        path = folder.path / handle
         if not path.is_file() or path.is_symlink():
-            raise _unknown_handle(handle, [one.handle for one in self.all(caller)])
-        return found, path
+            raise self._unknown_handle(handle, caller)
+        return record, path
+
+    def _unknown_handle(self, handle: str, caller: Caller) -> UnknownHandle:
+        handles = [record.handle for record in self.all(caller)]
+        return UnknownHandle(
+            f"there is no stored output {handle[:80]!r} in this session",
+            hints=handles[-10:],
+            next_action="use one of the handles in the hints, or call the tool again" if handles else NO_OUTPUTS,
+        )
 
     def document(self, handle: str, caller: Caller) -> Document:
         """An output as extraction takes it."""
-        found, path = self.find(handle, caller)
+        record, path = self.find(handle, caller)
         return Document(
             path=path,
-            tool=found.tool_id,
-            arguments=found.arguments,
-            handle=found.handle,
-            bytes=found.bytes,
-            lines=found.lines,
-            tokens=found.tokens,
-            media_type=found.media_type,
+            tool=record.tool_id,
+            arguments=record.arguments,
+            handle=record.handle,
+            bytes=record.bytes,
+            lines=record.lines,
+            tokens=record.tokens,
+            media_type=record.media_type,
         )
 
     def end(self, caller: Caller) -> bool:
-        """The session is over: its outputs go, those that outlive it excepted. Tells whether there were any."""
+        """Removes the outputs of a session that is over, unless they outlive it. Returns whether there were any."""
         with self._lock:
             folder = self._folders.pop(_key(caller), None)
         if folder is None:
             return False
-        self._let_go(caller, folder)
+        self._drop(caller, folder)
         return True
 
     def close(self) -> None:
-        """All sessions are over. Safe to call twice."""
+        """Ends all sessions. Safe to call twice."""
         with self._lock:
             self._closed = True
             folders, self._folders = self._folders, {}
         for (name, session), folder in folders.items():
-            self._let_go(Caller(name=name, session=session), folder)
+            self._drop(Caller(name=name, session=session), folder)
 
     def sweep(self) -> list[Path]:
-        """Clears away what earlier processes left behind."""
-        return sweep(self.base)
+        """Removes the folders of processes that are gone."""
+        return _sweep(self.base)
 
     def purge(self) -> None:
-        """Removes what outlived its time in any session, and folders that hold nothing any more."""
+        """Removes expired outputs in every session, and folders that are empty then."""
         for key, folder in tuple(self._folders.items()):
-            remove_expired(folder.path, time.time())
+            _remove_expired(folder.path, time.time())
             with self._lock:
-                if self._folders.get(key) is folder and is_empty(folder.path):
+                if self._folders.get(key) is folder and _is_empty(folder.path):
                     del self._folders[key]
-                    self._let_go(Caller(name=key[0], session=key[1]), folder)
+                    self._drop(Caller(name=key[0], session=key[1]), folder)
 
-    def _let_go(self, caller: Caller, folder: SessionFolder) -> None:
+    def _drop(self, caller: Caller, folder: _SessionFolder) -> None:
         if self._outlives(caller):
             folder.release()
         else:
@@ -141,53 +177,49 @@ class OutputStore:
     def _outlives(self, caller: Caller) -> bool:
         return self._note is not None and _key(caller) == _key(Caller())
 
-    def knows(self, caller: Caller) -> bool:
-        """Whether the session may hold something. Asks no disk but for outputs that outlive a gateway."""
+    def may_hold(self, caller: Caller) -> bool:
+        """Whether the session may hold outputs. Does not look at the disk."""
         return _key(caller) in self._folders or (self._outlives(caller) and self._note is not None)
 
-    def _known(self, caller: Caller) -> SessionFolder | None:
-        """The session's folder where it has one; none is made for looking."""
+    def _existing(self, caller: Caller) -> _SessionFolder | None:
+        """The session's folder, if it has one; none is created to look into."""
         with self._lock:
-            known = self._folders.get(_key(caller))
-        if known is None and self._note is not None and self._outlives(caller) and self._note.exists():
+            folder = self._folders.get(_key(caller))
+        if folder is None and self._note is not None and self._outlives(caller) and self._note.exists():
             return self._folder(caller)
-        return known
+        return folder
 
-    def _folder(self, caller: Caller) -> SessionFolder:
+    def _folder(self, caller: Caller) -> _SessionFolder:
         with self._lock:
             if self._closed:
                 raise OutputError("the gateway is closed, so nothing can be stored", next_action="open it again")
-            known = self._folders.get(_key(caller))
-            if known is not None and not known.path.is_dir():
-                known.release()  # somebody took the folder away
-                known = None
-            if known is None:
-                kept = self._note if self._outlives(caller) else None
-                known = create_folder(self.base) if kept is None else persistent_folder(kept, self.base)
-                self._folders[_key(caller)] = known
-            return known
-
-    def _forget(self, folder: SessionFolder, handle: str) -> None:
-        for name in (handle, f"{RECORD_PREFIX}{handle}"):
-            (folder.path / name).unlink(missing_ok=True)
+            folder = self._folders.get(_key(caller))
+            if folder is not None and not folder.path.is_dir():
+                folder.release()  # a cleaner of temporary files took the folder away
+                folder = None
+            if folder is None:
+                note = self._note if self._outlives(caller) else None
+                folder = _create_folder(self.base) if note is None else _persistent_folder(note, self.base)
+                self._folders[_key(caller)] = folder
+            return folder
 
 
 class Draft:
-    """An output that is being written. It is nobody's until `finish`."""
+    """An output that is being written. Nobody can read it before `finish`."""
 
-    def __init__(self, folder: SessionFolder, caller: Caller, lifetime_s: float) -> None:
+    def __init__(self, folder: _SessionFolder, caller: Caller, lifetime_s: float) -> None:
         self.handle = str(uuid.uuid4())
         self._folder = folder.path
         self._caller = caller
         self._lifetime = lifetime_s
         self._path = folder.path / f"{DRAFT_PREFIX}{self.handle}"
         self._about = folder.path / f"{RECORD_PREFIX}{self.handle}"
-        self.descriptor = self._attempt(self._opened)
+        self.descriptor = self._attempt(self._open)
 
-    def _opened(self) -> int:
+    def _open(self) -> int:
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         descriptor = os.open(self._path, flags, 0o600)
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        fcntl.flock(descriptor, fcntl.LOCK_EX)  # tells a sweep that somebody still writes it
         return descriptor
 
     def write(self, piece: bytes) -> None:
@@ -196,7 +228,7 @@ class Draft:
             view = view[self._attempt(lambda: os.write(self.descriptor, view)) :]  # noqa: B023 - called at once
 
     def finish(self, counts: Counts, *, tool_id: str, arguments: str, media_type: str) -> Stored:
-        """Gives it its name: from now on it can be read."""
+        """Writes the record and gives the output its name: from now on it can be read."""
         now = time.time()
         stored = Stored(
             handle=self.handle,
@@ -206,16 +238,16 @@ class Draft:
             bytes=counts.bytes,
             lines=counts.lines,
             tokens=counts.tokens,
-            arguments=recorded_arguments(arguments),
+            arguments=_recorded_arguments(arguments),
             media_type=media_type,
             at=now,
             expires_at=now + self._lifetime,
         )
-        self._attempt(lambda: self._name(msgspec.json.encode(stored)))
+        self._attempt(lambda: self._publish(msgspec.json.encode(stored)))
         self._close()
         return stored
 
-    def _name(self, record: bytes) -> int:
+    def _publish(self, record: bytes) -> int:
         draft = self._folder / f"{DRAFT_PREFIX}about-{self.handle}"
         try:
             with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
@@ -224,11 +256,12 @@ class Draft:
         except OSError:
             draft.unlink(missing_ok=True)
             raise
+        # Last: whatever has its own name is whole and has its record.
         self._path.rename(self._folder / self.handle)
         return 0
 
     def discard(self) -> None:
-        """It is not wanted, or could not be written. Safe to call twice, and after `finish`."""
+        """Removes it. Safe to call twice, and after `finish`."""
         for path in (self._path, self._about, self._folder / self.handle):
             path.unlink(missing_ok=True)
         self._close()
@@ -255,7 +288,7 @@ def _key(caller: Caller) -> SessionKey:
 
 def _load_record(file: Path) -> Stored | None:
     try:
-        return read_record(file)
+        return _read_record(file)
     except OSError as error:
         raise OutputError(
             f"the stored outputs cannot be read: {error.strerror or error}", next_action="try again a little later"
@@ -266,9 +299,216 @@ def _belongs(stored: Stored, caller: Caller) -> bool:
     return (stored.caller, stored.session) == _key(caller)
 
 
-def _unknown_handle(handle: str, known: list[str]) -> UnknownHandle:
-    return UnknownHandle(
-        f"there is no stored output {handle[:80]!r} in this session",
-        hints=known[-10:],
-        next_action=NO_OUTPUTS if not known else "use one of the handles in the hints, or call the tool again",
-    )
+def _create_folder(base: Path, *, persistent: bool = False) -> _SessionFolder:
+    """Creates a folder with a name that nobody can guess. Raises `OutputError` or `OutputFull`."""
+    try:
+        base.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for _ in range(_MAX_ATTEMPTS):
+            path = base / f"{PREFIX}{secrets.token_hex(16)}"
+            path.mkdir(mode=0o700)
+            lock = _lock_mark(path, persistent)
+            if lock is not None:
+                return _SessionFolder(path, lock)
+    except OSError as error:
+        if error.errno in DISK_FULL_ERRNOS:
+            raise storage_full(error, str(base)) from error
+        raise OutputError(
+            f"no folder for stored results can be made in {base}: {os.strerror(error.errno or 0)}",
+            next_action="choose another folder with `outputs.directory`",
+        ) from error
+    raise OutputFull(f"no folder for stored results stays in {base}", next_action="choose another folder")
+
+
+def _lock_mark(path: Path, persistent: bool) -> int | None:
+    """Creates and locks the mark; `None` where another process swept the folder in between."""
+    try:
+        lock = os.open(path / MARK, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    except FileNotFoundError:
+        return None
+    try:
+        fcntl.flock(lock, fcntl.LOCK_SH if persistent else fcntl.LOCK_EX)
+        os.write(lock, PERSISTENT if persistent else TRANSIENT)
+        in_place = (path / MARK).stat().st_ino == os.fstat(lock).st_ino
+    except FileNotFoundError:
+        in_place = False
+    except OSError:
+        os.close(lock)
+        raise
+    if not in_place:
+        os.close(lock)
+        return None
+    return lock
+
+
+def _persistent_folder(note: Path, base: Path) -> _SessionFolder:
+    """The folder that outlives this process, whose name is in the private file `note`; created where it is gone."""
+    try:
+        name = note.read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError):
+        name = ""
+    folder = _open_persistent(base, name)
+    if folder is not None:
+        return folder
+    folder = _create_folder(base, persistent=True)
+    draft = note.with_name(f".{note.name}.{secrets.token_hex(4)}")
+    try:
+        note.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii") as file:
+            file.write(folder.path.name + "\n")
+        draft.replace(note)
+    except OSError as error:
+        folder.remove()
+        raise OutputError(
+            f"{note} cannot be written: {os.strerror(error.errno or 0)}",
+            next_action="choose another state folder with --home DIR or TOOLFOLD_HOME",
+        ) from error
+    return folder
+
+
+def _open_persistent(base: Path, name: str) -> _SessionFolder | None:
+    """Opens a persistent folder, if it is there, ours and private. Several processes may hold it at once."""
+    path = base / name
+    if not _is_own_folder(path):
+        return None
+    try:
+        lock = os.open(path / MARK, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return None
+    fcntl.flock(lock, fcntl.LOCK_SH)
+    # While this waited for the lock, a sweep may have removed the folder.
+    if not (path / MARK).exists() or os.read(lock, 16) != PERSISTENT:
+        os.close(lock)
+        return None
+    return _SessionFolder(path, lock)
+
+
+def _is_own_folder(path: Path) -> bool:
+    """Whether it has a session's name and is a real folder of this user that nobody else can enter."""
+    if not _NAME.fullmatch(path.name):
+        return False
+    try:
+        facts = path.lstat()
+    except OSError:
+        return False
+    return stat.S_ISDIR(facts.st_mode) and facts.st_uid == os.geteuid() and not facts.st_mode & 0o077
+
+
+def _is_handle(text: str) -> bool:
+    return _HANDLE.fullmatch(text) is not None
+
+
+def _recorded_arguments(arguments: str) -> str:
+    """The arguments as a record holds them, JSON in any case."""
+    if len(arguments) <= MAX_ARGUMENTS:
+        return arguments
+    return f'"(arguments of {len(arguments)} characters, too long to keep)"'
+
+
+def _read_record(file: Path) -> Stored | None:
+    """A record; `None` where there is none, or none of ours. Raises `OSError` where it cannot be read at the moment."""
+    try:
+        descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    with os.fdopen(descriptor, "rb") as opened:
+        try:
+            return _decode(opened.read(_MAX_RECORD_BYTES))
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            return None
+
+
+def _is_expired(stored: Stored, now: float) -> bool:
+    return stored.expires_at is not None and stored.expires_at <= now
+
+
+def _list_files(path: Path) -> list[Path]:
+    """The files in a folder; none where a cleaner of temporary files has taken the folder away."""
+    try:
+        return list(path.iterdir())
+    except FileNotFoundError:
+        return []
+
+
+def _is_empty(path: Path) -> bool:
+    """Whether a session's folder holds nothing but its mark."""
+    return all(file.name == MARK for file in _list_files(path))
+
+
+def _sweep(base: Path, *, now: float | None = None) -> list[Path]:
+    """Removes the folders under `base` that no living process holds, and returns them."""
+    now = time.time() if now is None else now
+    return [path for path in _own_folders(base) if _sweep_folder(path, now)]
+
+
+def _own_folders(base: Path) -> Iterator[Path]:
+    try:
+        with os.scandir(base) as entries:
+            names = [entry.name for entry in entries if entry.name.startswith(PREFIX)]
+    except OSError:
+        return
+    yield from (base / name for name in names if _is_own_folder(base / name))
+
+
+def _sweep_folder(path: Path, now: float) -> bool:
+    with contextlib.suppress(OSError):
+        try:
+            mark = os.open(path / MARK, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except FileNotFoundError:
+            # Its process died between creating the folder and marking it, so that it is empty: rmdir removes no other.
+            if now - path.stat().st_mtime > GRACE_S:
+                path.rmdir()
+                return True
+            return False
+        try:
+            return _sweep_marked(path, mark, now)
+        finally:
+            os.close(mark)
+    return False
+
+
+def _sweep_marked(path: Path, mark: int, now: float) -> bool:
+    persistent = os.read(mark, 16) == PERSISTENT
+    if persistent:
+        _remove_expired(path, now)
+    if not _try_lock(mark) or (persistent and not _is_empty(path)):
+        return False
+    shutil.rmtree(path, ignore_errors=True)
+    return True
+
+
+def _remove_expired(path: Path, now: float) -> None:
+    """Removes outputs whose lifetime is over, and drafts that nobody writes any more."""
+    for file in _list_files(path):
+        name = file.name
+        if name.startswith(RECORD_PREFIX):
+            try:
+                record = _read_record(file)
+            except OSError:  # too many open files, say: the next round looks again
+                continue
+            if record is None or _is_expired(record, now):
+                _remove_output(path, name.removeprefix(RECORD_PREFIX))
+        elif name.startswith(DRAFT_PREFIX) and _is_abandoned(file, now):
+            file.unlink(missing_ok=True)
+
+
+def _remove_output(folder: Path, handle: str) -> None:
+    for name in (handle, f"{RECORD_PREFIX}{handle}"):
+        (folder / name).unlink(missing_ok=True)
+
+
+def _is_abandoned(draft: Path, now: float) -> bool:
+    with contextlib.suppress(OSError):
+        descriptor = os.open(draft, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            return now - os.fstat(descriptor).st_mtime > GRACE_S and _try_lock(descriptor)
+        finally:
+            os.close(descriptor)
+    return False
+
+
+def _try_lock(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True

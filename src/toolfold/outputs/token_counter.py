@@ -1,12 +1,7 @@
 """Exact counts of a text of any size: bytes, lines, o200k tokens.
 
-The tokeniser first splits a text by a pattern, and tokens never reach over such a split. So a text may be counted in
-pieces that are cut where the pattern always splits: after a letter or digit in front of a space or punctuation, after
-the last newline in front of something visible. Where a piece holds no such place (64 KiB of one run), the count may be
-off by a token.
-
-The tokeniser holds the interpreter while it counts, and its tables take 76 MB. A large file is therefore counted by
-processes of its own, one for each core up to a few. Above: `keeping.py`.
+A large file is counted in pieces by processes of its own, one for each core up to a few. Where a piece cannot be cut
+between two tokens (64 KiB of one run), the count may be off by one. Above: `split.py`.
 """
 
 import os
@@ -19,11 +14,13 @@ from itertools import pairwise
 from msgspec import Struct
 
 PIECE = 1 << 16
+# The tokeniser holds the interpreter while it counts, and its tables take 76 MB: larger files are counted elsewhere.
 SUBPROCESS_BYTES = 8 << 20
-"""Files over this size are counted by other processes."""
 
 MAX_PROCESSES = 4
 
+# The tokeniser splits a text by a pattern before it makes tokens, so no token reaches over such a split. A piece may
+# therefore be cut where the pattern splits every text: in front of a space or punctuation, after a run of newlines.
 _CUT_PATTERN = re.compile(
     rb"[A-Za-z0-9](?=[\t\n\r -&(-/:-@\[-`{-~])"  # a word or number ends, and no contraction follows
     rb"|\n(?=[ \t]*[!-.0-~\xc3-\xe0\xe4-\xf4])"  # the last newline of a run, and something visible follows
@@ -72,15 +69,15 @@ def _token_pieces(read: Callable[[int, int], bytes], start: int, end: int, *, si
 
 def _next_cut(read: Callable[[int, int], bytes], at: int, end: int) -> int:
     """The first good place to cut from `at` on, or `end`."""
-    found = _CUT_PATTERN.search(read(at, PIECE))
-    return min(at + found.end(), end) if found else end
+    match = _CUT_PATTERN.search(read(at, PIECE))
+    return min(at + match.end(), end) if match else end
 
 
 def _cut_length(piece: bytes) -> int:
     for start in (max(0, len(piece) - 4096), 0):
         last = None
-        for found in _CUT_PATTERN.finditer(piece, start):
-            last = found
+        for match in _CUT_PATTERN.finditer(piece, start):
+            last = match
         if last is not None:
             return last.end()
     end = len(piece)
@@ -89,32 +86,35 @@ def _cut_length(piece: bytes) -> int:
     return end - 1 if piece[end - 1] >= 0xC0 else len(piece)
 
 
-def _count_in_process(read: Callable[[int, int], bytes], start: int, end: int, going_on: Callable[[], None]) -> int:
-    """Tokens, counted by this process. `going_on` is called between pieces, and raises to stop."""
+def _count_in_process(
+    read: Callable[[int, int], bytes], start: int, end: int, check_cancelled: Callable[[], None]
+) -> int:
+    """Tokens, counted by this process. `check_cancelled` is called between pieces, and raises to stop."""
+    # Imported here: `LineCounter` alone must not load the tokeniser.
     from toolfold import tokens
 
     total = 0
     for piece in _token_pieces(read, start, end):
-        going_on()
+        check_cancelled()
         total += tokens.count(piece.decode("utf-8", "replace"))
     return total
 
 
-def count_tokens(descriptor: int, size: int, going_on: Callable[[], None]) -> int:
+def count_tokens(descriptor: int, size: int, check_cancelled: Callable[[], None]) -> int:
     """Tokens of an open file. Bounded in memory; a large file costs this process hardly anything."""
 
     def read(at: int, length: int) -> bytes:
         return os.pread(descriptor, length, at)
 
     if size > SUBPROCESS_BYTES:
-        found = _count_in_subprocesses(descriptor, size, read, going_on)
-        if found is not None:
-            return found
-    return _count_in_process(read, 0, size, going_on)
+        count = _count_in_subprocesses(descriptor, size, read, check_cancelled)
+        if count is not None:
+            return count
+    return _count_in_process(read, 0, size, check_cancelled)
 
 
 def _count_in_subprocesses(
-    descriptor: int, size: int, read: Callable[[int, int], bytes], going_on: Callable[[], None]
+    descriptor: int, size: int, read: Callable[[int, int], bytes], check_cancelled: Callable[[], None]
 ) -> int | None:
     """Counted by other processes; `None` where that did not work."""
     number = max(1, min(MAX_PROCESSES, os.cpu_count() or 1))
@@ -131,7 +131,7 @@ def _count_in_subprocesses(
                     stderr=subprocess.DEVNULL,
                 )
             )
-        return sum(int(_wait_for_count(child, going_on)) for child in children)
+        return sum(int(_wait_for_count(child, check_cancelled)) for child in children)
     except (OSError, ValueError):
         return None
     finally:
@@ -142,23 +142,23 @@ def _count_in_subprocesses(
                 child.stdout.close()
 
 
-def _wait_for_count(child: "subprocess.Popen[bytes]", going_on: Callable[[], None]) -> bytes:
+def _wait_for_count(child: "subprocess.Popen[bytes]", check_cancelled: Callable[[], None]) -> bytes:
     while True:
         try:
             return child.communicate(timeout=0.2)[0]
         except subprocess.TimeoutExpired:
-            going_on()
+            check_cancelled()
 
 
 def _main() -> None:
     """The other process: counts a part of the file that is its standard input, as long as its parent lives."""
     start, end, parent = (int(argument) for argument in sys.argv[1:])
 
-    def going_on() -> None:
+    def check_cancelled() -> None:
         if os.getppid() != parent:
             raise SystemExit(1)
 
-    sys.stdout.write(str(_count_in_process(lambda at, length: os.pread(0, length, at), start, end, going_on)))
+    sys.stdout.write(str(_count_in_process(lambda at, length: os.pread(0, length, at), start, end, check_cancelled)))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Truncation: the top and the bottom of a text, with what was cut said in between. Never breaks a character.
+"""Truncation: the top and the bottom of a text, and between them a note on what is missing. No character is broken.
 
 It runs when a caller asks for it, and when a strategy could not run. Nothing else cuts a result.
 """
@@ -10,14 +10,12 @@ from pathlib import Path
 from toolfold import tokens
 from toolfold.outputs.document import open_regular_file
 
+# Bytes read for one token of answer. A token of o200k is hardly ever longer, so more would not fit.
 BYTES_PER_TOKEN = 16
-"""What is read for one token of answer, at most: more would not fit."""
-
-
 BLOCK = 1 << 20
 
+# `read(start, end)` returns the bytes from `start` to before `end`.
 ReadRange = Callable[[int, int], bytes]
-"""Gives the bytes from one place to before another."""
 
 
 def truncate_bytes(raw: bytes, budget: int) -> str:
@@ -26,14 +24,14 @@ def truncate_bytes(raw: bytes, budget: int) -> str:
 
 
 def truncate_file(path: Path, budget: int) -> str:
-    """The same for a file."""
+    """The two ends of a file."""
     with open_regular_file(path) as file:
         descriptor = file.fileno()
         return truncate_range(lambda start, end: os.pread(descriptor, end - start, start), file.seek(0, 2), budget)
 
 
 def truncate_range(read: ReadRange, size: int, budget: int) -> str:
-    """The same for what can be read anywhere. Only the ends are held; between them newlines are counted in passing."""
+    """The two ends of what `read` gives. Only they are held in memory; newlines between them are counted in passing."""
     if size <= budget * 64:
         text = read(0, size).decode(errors="replace")
         if tokens.count(text) <= budget:
@@ -57,7 +55,7 @@ def _leading(raw: bytes, budget: int) -> bytes:
 
 
 def _trailing(raw: bytes, budget: int) -> bytes:
-    """As much of the end."""
+    """As much of the end as the budget holds, begun at a line or at least at a character."""
     size = _fitting_size(raw, budget, at_end=True)
     part = raw[len(raw) - size :]
     while part and part[0] & 0xC0 == 0x80:
@@ -67,7 +65,7 @@ def _trailing(raw: bytes, budget: int) -> bytes:
 
 
 def _fitting_size(raw: bytes, budget: int, *, at_end: bool) -> int:
-    """The largest size whose text fits the budget, found by halving."""
+    """About the largest size whose text fits the budget."""
     low, high = 0, len(raw)
     while low < high:
         middle = (low + high + 1) // 2
@@ -76,6 +74,7 @@ def _fitting_size(raw: bytes, budget: int, *, at_end: bool) -> int:
             low = middle
         else:
             high = middle - 1
+        # Tokens do not grow evenly with bytes: the last few steps would buy nothing.
         if high - low < 16:
             break
     return low

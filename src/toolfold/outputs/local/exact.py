@@ -1,24 +1,33 @@
-"""Requests that name their answer: a path, a range of lines or bytes, the first or last lines, a regular expression."""
+"""Requests that name their answer: a path, a range of lines or bytes, the first or last lines, a regular expression.
+
+A value that is too large is described by its shape, folded as output schemas are. Above: `answer.py`. Below:
+`json_index.py`, `outputs/grep.py`.
+"""
 
 import re
 from collections import deque
 from collections.abc import Iterable
 from itertools import islice
+from typing import Any
 
 import msgspec
 from msgspec import Struct
 
 from toolfold import tokens
+from toolfold.disclosure.fold import summarize_schema_for_llm
+from toolfold.disclosure.observed import observe, to_schema
 from toolfold.outputs.grep import grep_file
 from toolfold.outputs.json_path import Step, format_path, list_index, parse_path
-from toolfold.outputs.local import json_index as jsonpath
 from toolfold.outputs.local.index import DocumentIndex
-from toolfold.outputs.local.json_index import decode_value
-from toolfold.outputs.local.render import format_location, replace_controls
+from toolfold.outputs.local.json_index import Container, JsonIndex, Member, decode_value
+from toolfold.outputs.local.render import format_location, replace_controls, take_fitting
 from toolfold.outputs.local.request import MAX_REQUEST
-from toolfold.outputs.local.shape import describe_shape
+from toolfold.outputs.local.source import Source
 from toolfold.outputs.truncate import truncate_range
 
+SMALL = 64 * 1024
+FIRST_ITEMS, LAST_ITEMS = 4, 2
+MAX_MEMBERS = 60
 LINES = re.compile(r"\blines?\s+(\d{1,18})(?:\s*(?:-|to|\.\.|through)\s*(?:line\s+)?(\d{1,18}))?", re.IGNORECASE)
 BYTES = re.compile(r"\bbytes?\s+(\d{1,18})\d*\s*(?:-|to|\.\.|through)\s*(\d{1,18})", re.IGNORECASE)
 ENDS = re.compile(
@@ -28,17 +37,14 @@ REGEX = re.compile(
     r"(?:^|\b(?:regex|regexp|pattern|matching|matches|match|grep)(?:\s*:)?\s+)/(.+)/([imsx]*)\s*[.?]?$",
     re.IGNORECASE | re.DOTALL,
 )
+# What is surely meant as a path. What may also be words (`src/main.py`) is only tried. Possessive: requests come from a
+# model, and none may make this backtrack.
 PATHLIKE = re.compile(
     r"""(?<![\w$@-])(?!\d)[\w$@-]*+"""
     r"""(?:\.(?:[A-Za-z_$@][\w$@-]*+|\d++|\*)|\[(?:-?\d++|\*|"(?:[^"\\]|\\.)*+"|'(?:[^'\\]|\\.)*+')?\])+"""
     r"""|(?<![\w$@-])\$(?=\s|$)"""
 )
-"""What is surely meant as a path. What is one, too, but may be words (`src/main.py`) is only tried."""
 MAX_ELEMENTS = 200
-
-Member = tuple[Step, int, int]
-"""A step, and where its value begins and ends."""
-
 REGEX_SECONDS = 20.0
 
 
@@ -87,7 +93,7 @@ def _by_end(index: DocumentIndex, word: str, count: int, budget: int) -> ExactAn
 
 
 def _quote(index: DocumentIndex, start: int, end: int, budget: int) -> str:
-    """The bytes as text, whole where they fit."""
+    """The bytes as text with their location, whole where they fit."""
     return f"{format_location(index, start, end)}\n{_truncated(index, start, end, budget)}"
 
 
@@ -98,79 +104,78 @@ def _truncated(index: DocumentIndex, start: int, end: int, budget: int) -> str:
 
 
 def _by_regex(index: DocumentIndex, pattern: str, flags: str, budget: int) -> ExactAnswer:
-    found = grep_file(index.source.path, pattern, ignore_case="i" in flags, most=2000, seconds=REGEX_SECONDS)
-    if found.problem:
-        return ExactAnswer((found.problem,))
-    count = f"{found.count} lines fit" if found.count else "No line fits"
-    lines = [f"{count} /{pattern}/{flags}."]
-    spent = 0
-    for number, hit in enumerate(found.hits):
-        text = f"[line {hit.line}, bytes {hit.start}-{max(hit.start, hit.end - 1)}] {replace_controls(hit.text)}"
-        spent += tokens.count(text) + 1
-        if spent > budget:
-            lines.append(f"({found.count - number} further lines are not shown)")
-            break
-        lines.append(text)
+    result = grep_file(index.source.path, pattern, ignore_case="i" in flags, limit=2000, seconds=REGEX_SECONDS)
+    if result.problem:
+        return ExactAnswer((result.problem,))
+    count = f"{result.count} lines fit" if result.count else "No line fits"
+    texts = (
+        f"[line {hit.line}, bytes {hit.start}-{max(hit.start, hit.end - 1)}] {replace_controls(hit.text)}"
+        for hit in result.hits
+    )
+    lines = [f"{count} /{pattern}/{flags}.", *(shown := take_fitting(texts, budget))]
+    if len(shown) < len(result.hits):
+        lines.append(f"({result.count - len(shown)} further lines are not shown)")
     return ExactAnswer(tuple(lines))
 
 
 def _by_path(index: DocumentIndex, request: str, budget: int) -> ExactAnswer | None:
     """Every path in the request that leads somewhere."""
-    if index.tape is None or not index.tape.levels:
+    json = index.json
+    if json is None:
         return None
     alone = parse_path(request) if not re.search(r"\s", request) else None
     if alone is not None:
-        found = _look_up(index, request, alone, budget)
-        if found:
-            return ExactAnswer(tuple(found))
-        return _missing_path(index, request, alone) if PATHLIKE.fullmatch(request) else None
-    lines: list[str] = []
+        lines = _look_up(index, json, request, alone, budget)
+        if lines:
+            return ExactAnswer(tuple(lines))
+        return _missing_path(index, json, request, alone) if PATHLIKE.fullmatch(request) else None
+    lines = []
     for match in PATHLIKE.finditer(request.replace("`", " ")):
         steps = parse_path(match[0].rstrip("."))
         if steps:
-            lines += _look_up(index, match[0], steps, budget // 2)
+            lines += _look_up(index, json, match[0], steps, budget // 2)
     return ExactAnswer(tuple(lines), whole=False) if lines else None
 
 
-def _missing_path(index: DocumentIndex, request: str, steps: list[Step]) -> ExactAnswer | None:
+def _missing_path(index: DocumentIndex, json: JsonIndex, request: str, steps: list[Step]) -> ExactAnswer | None:
     """How far the path leads; `None` for a single word, which may be no path at all."""
     if len(steps) < 2:
         return None
     for length in range(len(steps) - 1, -1, -1):
-        spans = _resolve(index, steps[:length])
-        if spans:
-            keys = _member_names(index, spans[0][0], spans[0][1])
+        values = _resolve(json, steps[:length])
+        if values:
+            names = _member_names(index, json, values[0][0], values[0][1])
             at = format_path(steps[:length])
-            return ExactAnswer((f"There is nothing at {request}. {at} is there and holds: {keys}",))
+            return ExactAnswer((f"There is nothing at {request}. {at} is there and holds: {names}",))
     return None
 
 
-def _member_names(index: DocumentIndex, start: int, end: int) -> str:
-    around = jsonpath.containers_at(index.source, index.tape, start) if index.tape is not None else []
-    if index.tape is None or not around or around[-1].start != start:
-        return f"the value {replace_controls(index.source.read(start, min(end, start + 200)).decode(errors='replace'))}"
-    found = [step for step, _, _ in jsonpath.members(index.source, index.tape, around[-1], len(around) - 1)]
-    if around[-1].is_array:
-        return f"{len(found)} elements"
-    return ", ".join(str(step) for step in found[:40]) + (f" and {len(found) - 40} more" if len(found) > 40 else "")
+def _member_names(index: DocumentIndex, json: JsonIndex, start: int, end: int) -> str:
+    container = json.container_from(start)
+    if container is None:
+        return f"the value {replace_controls(index.source.text(start, min(end, start + 200)))}"
+    steps = [step for step, _, _ in json.members(container)]
+    if container.is_array:
+        return f"{len(steps)} elements"
+    return ", ".join(str(step) for step in steps[:40]) + (f" and {len(steps) - 40} more" if len(steps) > 40 else "")
 
 
-def _look_up(index: DocumentIndex, written: str, steps: list[Step], budget: int) -> list[str]:
-    spans = _resolve(index, steps)
-    lines = [f"{written} leads to {len(spans)} values."] if len(spans) > 1 else []
+def _look_up(index: DocumentIndex, json: JsonIndex, written: str, steps: list[Step], budget: int) -> list[str]:
+    values = _resolve(json, steps)
+    lines = [f"{written} leads to {len(values)} values."] if len(values) > 1 else []
     spent = 0
-    for number, (start, end, path) in enumerate(spans):
-        text = _value_text(index, start, end, max(40, budget - spent))
+    for number, (start, end, path) in enumerate(values):
+        text = _value_text(index, json, start, end, max(40, budget - spent))
         line = f"{format_path(path)} {format_location(index, start, end)}\n{text}"
         spent += tokens.count(line)
         if spent > budget and number:
-            lines.append(f"({len(spans) - number} further values are not shown)")
+            lines.append(f"({len(values) - number} further values are not shown)")
             break
         lines.append(line)
     return lines
 
 
-def _value_text(index: DocumentIndex, start: int, end: int, budget: int) -> str:
+def _value_text(index: DocumentIndex, json: JsonIndex, start: int, end: int, budget: int) -> str:
     """A value whole where it fits; else its size and its shape."""
     if end - start <= budget * 8:
         raw = index.source.read(start, end).strip()
@@ -181,31 +186,25 @@ def _value_text(index: DocumentIndex, start: int, end: int, budget: int) -> str:
         if tokens.count(text) <= budget:
             return replace_controls(text)
     shape = describe_shape(index, start)
-    if shape:
-        return f"({_member_names(index, start, end)}; {end - start} bytes, too large to show; its shape)\n" + "\n".join(
-            shape
-        )
-    return _truncated(index, start, end, budget)
+    if not shape:
+        return _truncated(index, start, end, budget)
+    size = f"{_member_names(index, json, start, end)}; {end - start} bytes, too large to show; its shape"
+    return "\n".join([f"({size})", *shape])
 
 
-def _resolve(index: DocumentIndex, steps: list[Step]) -> list[tuple[int, int, list[Step]]]:
+def _resolve(json: JsonIndex, steps: list[Step]) -> list[tuple[int, int, list[Step]]]:
     """The bytes that a path leads to; several where it holds `[]`."""
-    if index.tape is None or not index.tape.levels:
-        return []
-    root = index.tape.levels[0]
-    start, end = int(root.opens[0]), int(root.closes[0]) + 1
-    spans: list[tuple[int, int, list[Step]]] = [(start, end, [])]
+    root = json.root
+    values: list[tuple[int, int, list[Step]]] = [(root.start, root.end + 1, [])]
     for step in steps:
         following: list[tuple[int, int, list[Step]]] = []
-        for begin, _, path in spans:
-            around = jsonpath.containers_at(index.source, index.tape, begin)
-            if not around or around[-1].start != begin:
-                continue
-            members = jsonpath.members(index.source, index.tape, around[-1], len(around) - 1)
-            for own, first, last in _pick_members(members, step, is_array=around[-1].is_array):
-                following.append((first, last, [*path, own]))
-        spans = following[:MAX_ELEMENTS]
-    return [(first, jsonpath.trimmed_end(index.source, first, last), path) for first, last, path in spans]
+        for begin, _, path in values:
+            container = json.container_from(begin)
+            if container is not None:
+                members = _pick_members(json.members(container), step, is_array=container.is_array)
+                following += [(start, end, [*path, own]) for own, start, end in members]
+        values = following[:MAX_ELEMENTS]
+    return [(start, json.trimmed_end(start, end), path) for start, end, path in values]
 
 
 def _pick_members(members: Iterable[Member], step: Step, *, is_array: bool) -> list[Member]:
@@ -214,10 +213,46 @@ def _pick_members(members: Iterable[Member], step: Step, *, is_array: bool) -> l
         return list(islice(members, MAX_ELEMENTS))
     if not is_array:
         return list(islice((member for member in members if member[0] == str(step)), 1))
-    place = list_index(step)
-    if place is None:
+    position = list_index(step)
+    if position is None:
         return []
-    if place >= 0:
-        return list(islice(members, place, place + 1))
-    last = deque(members, maxlen=-place)
-    return [last[0]] if len(last) == -place else []
+    if position >= 0:
+        return list(islice(members, position, position + 1))
+    last = deque(members, maxlen=-position)
+    return [last[0]] if len(last) == -position else []
+
+
+def describe_shape(index: DocumentIndex, start: int) -> list[str]:
+    """The folded fields of the container that begins at `start`; nothing where none begins there."""
+    container = index.json.container_from(start) if index.json is not None else None
+    if index.json is None or container is None:
+        return []
+    value = _sample(index.source, index.json, container)
+    # Python prints tuples, and keys that are no text: a shape knows only what JSON has.
+    shape = observe(msgspec.json.decode(msgspec.json.encode(value)) if index.format.literal else value)
+    return summarize_schema_for_llm(to_schema(shape), max_depth=3, max_fields=24)[0]
+
+
+def _sample(source: Source, json: JsonIndex, container: Container) -> Any:
+    """The value, with long arrays reduced to some elements and very large objects to their first members."""
+    if container.end - container.start < SMALL or container.depth + 1 >= len(json.levels):
+        return _decode(source.read(container.start, min(container.end + 1, container.start + SMALL)))
+    members = list(json.members(container))
+    if container.is_array and len(members) > FIRST_ITEMS + LAST_ITEMS:
+        members = [*members[:FIRST_ITEMS], *members[-LAST_ITEMS:]]
+    sample: dict[Any, Any] = {}
+    for step, start, end in members[:MAX_MEMBERS]:
+        inner = json.container_from(start)
+        if inner is not None and inner.depth == container.depth + 1:
+            sample[step] = _sample(source, json, inner)
+        else:
+            sample[step] = _decode(source.read(start, min(end, start + SMALL)))
+    return list(sample.values()) if container.is_array else {str(key): value for key, value in sample.items()}
+
+
+def _decode(raw: bytes) -> Any:
+    """The value; a text where it was cut off or is no JSON."""
+    try:
+        return decode_value(raw.strip())
+    except ValueError:
+        return "?"

@@ -1,15 +1,16 @@
 """What kind of text a document is, judged from its beginning: JSON, lines of JSON, a table, a diff, a log, or prose.
 
-A wrong guess costs little: every kind is searched the same way, the kind only says how it is divided and quoted.
+A wrong guess costs little: every kind is searched the same way, the kind only says how it is divided and quoted. Above:
+`index.py`.
 """
 
 import csv
 import re
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
 from msgspec import Struct
 
-from toolfold.outputs.local.json_index import looks_literal
 from toolfold.outputs.local.source import Source
 
 FormatKind = Literal["json", "json-lines", "table", "markdown-table", "diff", "log", "text", "binary"]
@@ -25,43 +26,52 @@ INTRODUCTION = re.compile(
     rb"(?=[{\[]\s*(?:[\"'(\[{}\]]|-?\d|true|false|null))"
 )
 
-
+# A text of Python literals is tokenised by a regular expression, which takes memory.
+MAX_LITERAL_TEXT = 48 << 20
+LITERAL_OPENING = re.compile(rb"[\[{(]\s*(?:[\[{(]\s*)?(?:'|\d+\s*,\s*'|\"(?:[^\"\\]|\\.){0,200}\"\s*,\s*')")
+LITERAL_STRING = re.compile(rb"'(?:[^'\\\n]|\\.){0,200}'\s*[:,\]})]")
+# Delimiters of tables that are aligned by blanks: at least two, or any number.
 WIDE, NARROW = "  ", " "
-"""Delimiters of tables that are aligned by blanks: at least two, or any number."""
+CAPITALS = re.compile(r"[A-Z%#][A-Z0-9_%#/().-]*")
+# The line under the header of a table in Markdown.
 RULE = re.compile(r"(?=[^-]*-)(?=[^|]*\|)[\s|:-]*")
-"""The line under the header of a table in Markdown."""
 
 
 class Format(Struct, frozen=True):
     """The kind, and what goes with it."""
 
     kind: FormatKind
+    # For JSON: where it begins, after words of introduction.
     start: int = 0
-    """For JSON: where it begins, after words of introduction."""
+    # For JSON: it is written as Python prints values, with single quotes.
     literal: bool = False
-    """For JSON: it is written as Python prints values, with single quotes."""
     delimiter: str = ""
+    # For a table: the names of its columns.
     header: tuple[str, ...] = ()
-    """For a table: the names of its columns."""
     header_lines: int = 0
+
+    def split_row(self, line: str) -> list[str]:
+        """The cells of one line, for a table whose rows are lines each."""
+        if self.kind == "markdown-table":
+            return _split_markdown_row(line)
+        return _split_columns(line, self.delimiter, len(self.header))
 
 
 def detect_format(source: Source) -> Format:
     head = source.read(0, HEAD)
     if is_binary(head):
         return Format("binary")
-    if found := _detect_json(source, head):
-        return found
-    lines = [line for line in head.split(b"\n")[:400] if line.strip()]
+    if json := _detect_json(source, head):
+        return json
     if DIFF.search(head):
         return Format("diff")
-    if found := _detect_table(head):
-        return found
-    sample = lines[:200]
-    stamped = sum(1 for line in sample if TIME.search(line[:120]) or LEVEL.search(line[:120]))
-    if len(sample) >= 3 and stamped >= len(sample) * 0.5:
-        return Format("log")
-    return Format("text")
+    return _detect_table(head) or Format("log" if _is_log(head) else "text")
+
+
+def _is_log(head: bytes) -> bool:
+    lines = [line for line in head.split(b"\n")[:400] if line.strip()][:200]
+    stamped = sum(1 for line in lines if TIME.search(line[:120]) or LEVEL.search(line[:120]))
+    return len(lines) >= 3 and stamped >= len(lines) * 0.5
 
 
 def is_binary(head: bytes) -> bool:
@@ -74,82 +84,94 @@ def _detect_json(source: Source, head: bytes) -> Format | None:
     if match is None:
         return None
     start = match.end()
-    lines = [line for line in head[start:].split(b"\n")[:20] if line.strip()]
-    full = lines[:-1] if len(head) == HEAD or len(lines) > 20 else lines
-    if len(full) >= 2 and all(line.lstrip()[:1] == b"{" and line.rstrip()[-1:] == b"}" for line in full):
+    text = head[start:]
+    if _is_json_lines(text, is_cut=len(head) == HEAD):
         return Format("json-lines", start)
-    if looks_literal(head[start : start + 4096], source.size):
+    if _looks_literal(text[:4096], source.size):
         return Format("json", start, literal=True)
-    if b"'" in head[start : start + 3] or source.size - start < 2:
+    if b"'" in text[:3] or source.size - start < 2:
         return None
     # Brackets begin other texts, too: `[12:00] started`. JSON closes or goes on with a key or a value.
-    return Format("json", start) if _looks_like_json(head[start : start + 400]) else None
+    return Format("json", start) if _looks_like_json(text[:400]) else None
+
+
+def _is_json_lines(text: bytes, *, is_cut: bool) -> bool:
+    lines = [line.strip() for line in text.split(b"\n")[:20] if line.strip()]
+    whole = lines[:-1] if is_cut else lines
+    return len(whole) >= 2 and all(line.startswith(b"{") and line.endswith(b"}") for line in whole)
+
+
+def _looks_literal(head: bytes, size: int) -> bool:
+    """Whether a text is written as Python prints values."""
+    return (
+        size <= MAX_LITERAL_TEXT
+        and LITERAL_OPENING.match(head) is not None
+        and LITERAL_STRING.search(head[:600]) is not None
+    )
 
 
 def _looks_like_json(text: bytes) -> bool:
-    quotes = len(re.findall(rb'"(?:[^"\\\n]|\\.){0,200}"\s*[:,\]}]', text))
+    quotes = re.search(rb'"(?:[^"\\\n]|\\.){0,200}"\s*[:,\]}]', text)
     numbers = re.match(rb"[\[\s]*(?:-?[\d.eE+-]+|true|false|null)\s*[,\]]", text)
-    return quotes >= 1 or numbers is not None or text.strip() in {b"{}", b"[]"}
+    return quotes is not None or numbers is not None or text.strip() in {b"{}", b"[]"}
 
 
 def _detect_table(head: bytes) -> Format | None:
     lines = head.decode(errors="replace").splitlines()
-    lines = lines[:-1] if len(head) == HEAD else lines
-    lines = lines[:50]
-    if found := _detect_markdown_table(lines):
-        return found
+    # The last line of a head that was cut is not whole.
+    lines = (lines[:-1] if len(head) == HEAD else lines)[:50]
     rows = [line for line in lines if line.strip()]
-    if len(rows) < 3:
-        return None
-    above = next(number for number, line in enumerate(lines) if line.strip())
+    if (table := _detect_markdown_table(lines)) or len(rows) < 3:
+        return table
+    above = lines.index(rows[0])
+    return _detect_delimited(rows, above) or _detect_columns(rows, above)
+
+
+def _detect_delimited(rows: list[str], above: int) -> Format | None:
+    """A table whose cells stand between signs, below so many blank lines."""
     for delimiter in ("\t", ",", ";", "|"):
-        widths = [len(row) for row in csv.reader(rows, delimiter=delimiter)]
-        width = widths[0]
-        if width >= 2 and sum(1 for other in widths if other == width) >= len(widths) * 0.9:
-            header = next(csv.reader(rows[:1], delimiter=delimiter))
-            if _are_column_names(header):
-                cells = tuple(cell.strip() for cell in header)
-                return Format("table", delimiter=delimiter, header=cells, header_lines=above + 1)
-    return _detect_columns(rows, above)
+        cells = list(csv.reader(rows, delimiter=delimiter))
+        header = tuple(cell.strip() for cell in cells[0])
+        if len(header) >= 2 and _mostly(len(header), map(len, cells)) and _are_column_names(header):
+            return Format("table", delimiter=delimiter, header=header, header_lines=above + 1)
+    return None
 
 
 def _detect_columns(rows: list[str], above: int) -> Format | None:
     """A table that is aligned by blanks, as `ps`, `docker ps` and `pip list` print it, below so many blank lines."""
-    ruled = bool(re.fullmatch(r"[-=\s+]{5,}", rows[1])) and "-" in rows[1]
-    body = rows[2:] if ruled else rows[1:]
-    lines = above + (2 if ruled else 1)
-    wide = split_columns(rows[0], WIDE)
-    if len(wide) >= (2 if ruled else 3) and _are_column_names(wide) and _is_aligned(body, WIDE, len(wide)):
-        return Format("table", delimiter=WIDE, header=tuple(wide), header_lines=lines)
-    narrow = split_columns(rows[0], NARROW)
-    loud = all(re.fullmatch(r"[A-Z%#][A-Z0-9_%#/().-]*", cell) for cell in narrow) or ruled
-    if (
-        len(narrow) >= (2 if ruled else 4)
-        and loud
-        and _are_column_names(narrow)
-        and _is_aligned(body, NARROW, len(narrow))
-    ):
-        return Format("table", delimiter=NARROW, header=tuple(narrow), header_lines=lines)
+    ruled = "-" in rows[1] and re.fullmatch(r"[-=\s+]{5,}", rows[1]) is not None
+    for delimiter, least in ((WIDE, 3), (NARROW, 4)):
+        header = _split_columns(rows[0], delimiter)
+        # Any prose is cut at single blanks: there only names in capitals, or a rule below them, make a header.
+        clear = ruled or delimiter == WIDE or all(map(CAPITALS.fullmatch, header))
+        body = (len(_split_columns(row, delimiter, len(header))) for row in rows[1 + ruled :])
+        wide = len(header) >= (2 if ruled else least)
+        if wide and clear and _are_column_names(header) and _mostly(len(header), body):
+            return Format("table", delimiter=delimiter, header=tuple(header), header_lines=above + 1 + ruled)
     return None
 
 
-def split_columns(line: str, delimiter: str, most: int = 0) -> list[str]:
+def _mostly(width: int, widths: Iterable[int]) -> bool:
+    """Whether there are rows, and nine of ten have so many cells."""
+    equal = [other == width for other in widths]
+    return len(equal) >= 2 and sum(equal) >= len(equal) * 0.9
+
+
+def _split_columns(line: str, delimiter: str, limit: int = 0) -> list[str]:
     """The cells of a line that is aligned by blanks: cut at two or more of them, or at each run."""
-    return re.split(r"\s{2,}|\t" if delimiter == WIDE else r"\s+", line.strip(), maxsplit=max(0, most - 1))
+    return re.split(r"\s{2,}|\t" if delimiter == WIDE else r"\s+", line.strip(), maxsplit=max(0, limit - 1))
 
 
-def _is_aligned(rows: list[str], delimiter: str, width: int) -> bool:
-    widths = [len(split_columns(row, delimiter, width)) for row in rows]
-    return len(widths) >= 2 and sum(1 for other in widths if other == width) >= len(widths) * 0.9
+def _split_markdown_row(line: str) -> list[str]:
+    return [cell.strip() for cell in line.strip().strip("|").split("|")]
 
 
-def _are_column_names(cells: list[str]) -> bool:
+def _are_column_names(cells: Sequence[str]) -> bool:
     """Whether a row looks like names of columns: short, no numbers, not two alike."""
-    plain = [cell.strip() for cell in cells]
     return (
-        len(set(plain)) == len(plain)
-        and all(0 < len(cell) <= 60 and len(cell.split()) <= 6 for cell in plain)
-        and not any(re.fullmatch(r"[-+]?[\d.,:]+", cell) for cell in plain)
+        len(set(cells)) == len(cells)
+        and all(0 < len(cell) <= 60 and len(cell.split()) <= 6 for cell in cells)
+        and not any(re.fullmatch(r"[-+]?[\d.,:]+", cell) for cell in cells)
     )
 
 
@@ -158,6 +180,6 @@ def _detect_markdown_table(lines: list[str]) -> Format | None:
         if line.strip().startswith("|") and RULE.fullmatch(lines[number + 1][:2000]):
             if number > 3:
                 return None
-            cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
-            return Format("markdown-table", delimiter="|", header=tuple(cells), header_lines=number + 2)
+            header = tuple(_split_markdown_row(line))
+            return Format("markdown-table", delimiter="|", header=header, header_lines=number + 2)
     return None

@@ -1,35 +1,24 @@
-"""Lines that head what follows them: `diff --git`, `@@ … @@`, `commit …`, `# Title`. Found by plain search."""
+"""Headings: the lines of a text that head what follows them, by the kind of text.
+
+Titles, definitions, sections and repeated items are detected in texts that are not too large; the marks of diffs,
+commits and Markdown by plain search in any text, also inside the strings of JSON. A wrong guess costs little: a heading
+only lends its words to the lines below it, and is quoted with them. Above: `index.py`.
+"""
 
 import re
-from collections import Counter
-from collections.abc import Iterator
 
 import numpy as np
 from msgspec import Struct
 
-from toolfold.outputs.local.source import BLOCK, Offsets, Source, sorted_unique
+from toolfold.outputs.local.source import Offsets, Source, sorted_unique
 from toolfold.outputs.local.term_search import find_all
 
+# Those that head others.
 OUTER_MARKS = (b"diff --git ", b"commit ", b"# ")
-"""Those that head others."""
 INNER_MARKS = (b"@@ -", b"## ", b"### ")
+# A newline, also one that is escaped in a JSON string, or the beginning of such a string.
 BEFORE = (b"\n", b"\\n", b'"')
-"""A newline, also one that is escaped in a JSON string, or the beginning of such a string."""
 
-
-def find_marked_headings(source: Source, marks: tuple[bytes, ...]) -> Offsets:
-    """Where the headings with these marks begin."""
-    found = [np.zeros(0, dtype=np.int64)]
-    found += [np.zeros(1, dtype=np.int64) for mark in marks if source.read(0, len(mark)) == mark]
-    for at in range(0, source.size, BLOCK):
-        block = source.read(at, at + BLOCK + 32)
-        for before in BEFORE:
-            hits = [hit for mark in marks for hit in find_all(block, before + mark)]
-            found.append(np.array(hits, dtype=np.int64) + at + len(before))
-    return sorted_unique(np.concatenate(found))
-
-
-# --- The lines of a text that head what follows them, by the kind of text: titles, definitions, sections, repeated
 
 LARGEST = 24 << 20
 HEAD = 64 * 1024
@@ -63,6 +52,17 @@ class Headings(Struct, frozen=True):
     kind: str = "plain"
 
 
+def find_marked_headings(source: Source, marks: tuple[bytes, ...]) -> Offsets:
+    """Where the headings with these marks begin."""
+    places = [np.zeros(0, dtype=np.int64)]
+    places += [np.zeros(1, dtype=np.int64) for mark in marks if source.read(0, len(mark)) == mark]
+    for at, block in source.blocks(margin=32):
+        for before in BEFORE:
+            hits = [hit for mark in marks for hit in find_all(block, before + mark)]
+            places.append(np.array(hits, dtype=np.int64) + at + len(before))
+    return sorted_unique(np.concatenate(places))
+
+
 def detect_headings(source: Source) -> Headings:
     """The headings of a text, as byte offsets."""
     if source.size > LARGEST:
@@ -70,9 +70,9 @@ def detect_headings(source: Source) -> Headings:
     text = source.read(0, source.size)
     head = text[:HEAD]
     for kind, read in READERS:
-        found = read(text, head)
-        if found is not None:
-            return _headings(found[0], found[1], kind)
+        headings = read(text, head)
+        if headings is not None:
+            return _headings(*headings, kind)
     return _headings([], [])
 
 
@@ -112,9 +112,10 @@ def _xml_headings(text: bytes, head: bytes) -> Heads | None:
 
 def _code_headings(text: bytes, head: bytes) -> Heads | None:
     lines = head.count(b"\n") + 1
-    found = len(CODE.findall(head))
+    definitions = len(CODE.findall(head))
     imports = len(IMPORTS.findall(head))
-    if found < FEW or found + imports < lines * 0.01 or len(re.findall(rb"^##+ \w", head, re.MULTILINE)) > found:
+    titles = len(re.findall(rb"^##+ \w", head, re.MULTILINE))
+    if definitions < FEW or definitions + imports < lines * 0.01 or titles > definitions:
         return None
     if len(re.findall(rb"[{;:]\s*$", head, re.MULTILINE)) < lines * 0.08:
         return None
@@ -134,18 +135,21 @@ def _settings_headings(text: bytes, head: bytes) -> Heads | None:
 def _markdown_headings(text: bytes, head: bytes) -> Heads | None:
     if len(TITLE.findall(head)) + len(UNDERLINED.findall(head)) < 2:
         return None
+    titles = _titles(text)
+    levels = [level for _, level in titles]
+    top = min(levels, default=1)
+    # The title of the whole document stands alone on its level and heads everything: chapters are one level below.
+    edge = top if levels.count(top) > 1 else top + 1
+    return [at for at, level in titles if level <= edge], [at for at, level in titles if level > edge]
+
+
+def _titles(text: bytes) -> list[tuple[int, int]]:
+    """Where each title of a Markdown text begins, with its level."""
+    titles = [(match.start(), len(match[1])) for match in TITLE.finditer(text)]
+    titles += [(match.start(), 1 if match[1][:1] == b"=" else 2) for match in UNDERLINED.finditer(text)]
+    # `# comment` inside a fenced block of code is no title: a title has an even number of fences above it.
     fences = np.array([match.start() for match in FENCE.finditer(text)], dtype=np.int64)
-
-    def outside(at: int) -> bool:
-        return int(np.searchsorted(fences, at)) % 2 == 0
-
-    titles = [(match.start(), len(match[1])) for match in TITLE.finditer(text) if outside(match.start())]
-    lined = [(match.start(), 1 if match[1][:1] == b"=" else 2) for match in UNDERLINED.finditer(text)]
-    heads = [*titles, *(head for head in lined if outside(head[0]))]
-    top = min((level for _, level in heads), default=1)
-    counted = Counter(level for _, level in heads)
-    edge = top if counted[top] > 1 else top + 1
-    return [at for at, level in heads if level <= edge], [at for at, level in heads if level > edge]
+    return [(at, level) for at, level in titles if int(np.searchsorted(fences, at)) % 2 == 0]
 
 
 def _yaml_headings(text: bytes, head: bytes) -> Heads | None:
@@ -178,10 +182,3 @@ READERS = (
     ("items", _yaml_headings),
     ("listing", _listing_headings),
 )
-
-
-def heading_words(heading: str) -> Iterator[str]:
-    """The words of a heading without its marks."""
-    plain = re.sub(r"<[^>]{0,300}>|&\w+;|https?://\S+", " ", heading)
-    for match in re.finditer(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\d_A-Za-z]+", plain):
-        yield match[0].lower()

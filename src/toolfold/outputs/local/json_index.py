@@ -1,7 +1,9 @@
-"""The structure of a JSON text of any size: where each container opens and closes, by depth, found with numpy.
+"""The structure of a JSON text of any size: its containers by depth, and the paths that lead to a byte and back.
 
-It does not check JSON and makes no objects: a text that was cut off or that follows some words of introduction has a
-tape all the same. Memory is a few bytes per container. Containers deeper than `DEEPEST` are left inside their parents.
+It is found with numpy in one pass, takes a few bytes for each container, and creates no objects. JSON is not checked: a
+text that was cut off, or that follows some words of introduction, has an index all the same. Values as Python prints
+them (`[{'id': 1}]`, `[(1, None)]`), with which many tools answer, are read alike. How a path is written is said in
+`outputs/json_path.py`. Above: `index.py`. Below: `source.py`.
 """
 
 import ast
@@ -17,58 +19,38 @@ from msgspec import Struct
 from toolfold.outputs.json_path import Step
 from toolfold.outputs.local.source import BLOCK, Offsets, Source
 
-# --- Values as Python prints them: `[{'id': 1, 'name': "O'Neil"}]`, `[(1, None)]`. Many tools answer so.
-
-MAX_LITERAL_TEXT = 48 << 20
-LITERAL_TOKEN = re.compile(rb"'(?:[^'\\]|\\.?)*+(?:'|\Z)|\"(?:[^\"\\]|\\.?)*+(?:\"|\Z)|[{}\[\](),]", re.DOTALL)
-LITERAL_OPENING = re.compile(rb"[\[{(]\s*(?:[\[{(]\s*)?(?:'|\d+\s*,\s*'|\"(?:[^\"\\]|\\.){0,200}\"\s*,\s*')")
-LITERAL_STRING = re.compile(rb"'(?:[^'\\\n]|\\.){0,200}'\s*[:,\]})]")
-ROUND_TO_SQUARE = bytes.maketrans(b"()", b"[]")
-MAX_LITERAL_VALUE = 1 << 20
-
-
-def looks_literal(head: bytes, size: int) -> bool:
-    return (
-        size <= MAX_LITERAL_TEXT
-        and LITERAL_OPENING.match(head) is not None
-        and LITERAL_STRING.search(head[:600]) is not None
-    )
-
-
-def _literal_structure(source: Source, start: int) -> tuple[Offsets, npt.NDArray[np.uint8]]:
-    """Every bracket and comma outside of strings; round brackets count as square ones."""
-    text = source.read(start, source.size)
-    places = [match.start() for match in LITERAL_TOKEN.finditer(text) if match[0][:1] not in b"'\""]
-    where = np.array(places, dtype=np.int64)
-    signs = np.frombuffer(text.translate(ROUND_TO_SQUARE), dtype=np.uint8)[where] if places else np.zeros(0, np.uint8)
-    return where + start, signs
-
-
-def decode_value(raw: bytes) -> Any:
-    """The value of a JSON text or of a Python literal. Raises `ValueError` for what is neither."""
-    try:
-        return msgspec.json.decode(raw)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        pass
-    if len(raw) > MAX_LITERAL_VALUE or (b"'" not in raw and not raw.startswith(b"(")):
-        raise ValueError("neither JSON nor a Python literal")
-    try:
-        value = ast.literal_eval(raw.decode().strip())
-        msgspec.json.encode(value)
-    except (SyntaxError, MemoryError, RecursionError, TypeError, ValueError, msgspec.MsgspecError) as error:
-        raise ValueError("neither JSON nor a Python literal") from error
-    return value
-
-
+# Deeper containers are left inside their parents.
 MAX_DEPTH = 48
+
+# Backslashes that are counted one by one; a longer run is measured at once.
 MAX_BACKSLASHES = 32
-"""Backslashes that are counted one by one; a longer run is measured at once."""
 
 QUOTE, BACKSLASH = 34, 92
 STRUCTURE = np.zeros(256, dtype=np.int8)
 STRUCTURE[[ord("{"), ord("[")]] = 1
 STRUCTURE[[ord("}"), ord("]")]] = -1
 STRUCTURE[ord(",")] = 2
+
+# A literal is parsed whole.
+MAX_LITERAL_VALUE = 1 << 20
+# Quantifiers are possessive, and a string that does not end reaches to the end of the text: nothing is read twice.
+LITERAL_TOKEN = re.compile(rb"'(?:[^'\\]|\\.?)*+(?:'|\Z)|\"(?:[^\"\\]|\\.?)*+(?:\"|\Z)|[{}\[\](),]", re.DOTALL)
+ROUND_TO_SQUARE = bytes.maketrans(b"()", b"[]")
+
+KEY_WINDOW = 1024
+NAMED_WITHIN = 600
+TAIL = 4096
+NAMING = re.compile(
+    rb"[\"'](?:name|title|id|label|path|key|file|filename|slug|login)[\"']\s*:\s*"
+    rb"(\"(?:[^\"\\]|\\.){1,120}\"|'(?:[^'\\]|\\.){1,120}'|-?\d+)"
+)
+# Matches strings, too, so that commas in them do not count.
+COMMA = re.compile(rb"\"(?:[^\"\\]|\\.?)*+(?:\"|\Z)|(?<![\w\"])'(?:[^'\\]|\\.?)*+(?:'|\Z)|,", re.DOTALL)
+KEY = re.compile(rb"\s*+(\"(?:[^\"\\]|\\.)*+\"|'(?:[^'\\]|\\.)*+')\s*+:\s*+", re.DOTALL)
+SCALAR = re.compile(rb"\"(?:[^\"\\]|\\.)*+\"|'(?:[^'\\]|\\.)*+'|[^,\]}\s]+", re.DOTALL)
+
+# A member of a container: its step, and its bytes, `start` to before `end`.
+Member = tuple[Step, int, int]
 
 
 class _Level(Struct, frozen=True):
@@ -77,19 +59,167 @@ class _Level(Struct, frozen=True):
     opens: Offsets
     closes: Offsets
     is_array: npt.NDArray[np.bool_]
+    # The commas directly inside arrays of this depth: they number the elements.
     commas: Offsets
-    """The commas directly inside arrays of this depth: they number the elements."""
+
+    def commas_between(self, start: int, end: int) -> Offsets:
+        low, high = np.searchsorted(self.commas, [start, end])
+        return self.commas[low:high]
 
 
-class JsonIndex(Struct, frozen=True):
-    """All levels, the root's first. `start` is where the JSON begins."""
+class Container(Struct, frozen=True):
+    """An object or array: its bytes, `start` to `end` inclusive, its depth, and the step that leads to it."""
 
     start: int
-    levels: tuple[_Level, ...]
+    end: int
+    is_array: bool
+    step: Step
+    depth: int
 
 
-def build_json_index(source: Source, start: int = 0, *, literal: bool = False) -> JsonIndex:
-    """Reads the structure in one pass."""
+class Array(Struct, frozen=True):
+    """An array, and how many elements it has."""
+
+    start: int
+    end: int
+    depth: int
+    count: int
+
+
+class JsonIndex:
+    """The containers of the JSON that begins at `start`, by depth, the root's level first."""
+
+    def __init__(self, source: Source, start: int = 0, *, literal: bool = False) -> None:
+        self._source = source
+        self.levels = _read_levels(source, start, literal=literal)
+
+    @property
+    def root(self) -> Container:
+        level = self.levels[0]
+        return Container(int(level.opens[0]), int(level.closes[0]), bool(level.is_array[0]), None, 0)
+
+    def containers_at(self, offset: int) -> list[Container]:
+        """The containers around a byte, the root first."""
+        containers: list[Container] = []
+        for depth, level in enumerate(self.levels):
+            at = int(np.searchsorted(level.opens, offset, side="right")) - 1
+            if at < 0 or int(level.closes[at]) < offset:
+                break
+            start = int(level.opens[at])
+            step: Step = None
+            if containers and containers[-1].is_array:
+                step = len(self.levels[depth - 1].commas_between(containers[-1].start, start))
+            elif containers:
+                step = self.key_before(start)
+            containers.append(Container(start, int(level.closes[at]), bool(level.is_array[at]), step, depth))
+        return containers
+
+    def container_from(self, offset: int) -> Container | None:
+        """The container that begins at a byte, if one does."""
+        containers = self.containers_at(offset)
+        return containers[-1] if containers and containers[-1].start == offset else None
+
+    def closing(self, offset: int) -> int:
+        """Where the container that begins at `offset` is closed."""
+        for level in self.levels:
+            at = int(np.searchsorted(level.opens, offset))
+            if at < len(level.opens) and int(level.opens[at]) == offset:
+                return int(level.closes[at])
+        return offset
+
+    def arrays(self, max_levels: int, max_per_level: int) -> Iterator[Array]:
+        """The first arrays of the outermost levels."""
+        for depth, level in enumerate(self.levels[:max_levels]):
+            for at in np.flatnonzero(level.is_array)[:max_per_level]:
+                start, end = int(level.opens[at]), int(level.closes[at])
+                commas = len(level.commas_between(start, end))
+                empty = not commas and not self._source.read(start + 1, min(end, start + 200)).strip()
+                yield Array(start, end, depth, 0 if empty else commas + 1)
+
+    def path_at(self, offset: int) -> list[Step]:
+        """The path of the innermost container around a byte."""
+        return [container.step for container in self.containers_at(offset)[1:]]
+
+    def names_above(self, offset: int) -> list[str]:
+        """What the objects around a byte call themselves: a `name`, `title` or `id` near their beginning."""
+        names = []
+        for container in self.containers_at(offset):
+            if not container.is_array and container.start != offset:
+                head = self._source.read(container.start + 1, min(offset, container.start + NAMED_WITHIN))
+                own = re.split(rb"[\[{]", head, maxsplit=1)[0]
+                if match := NAMING.search(own):
+                    names.append(_decode_string(match[1]))
+        return names
+
+    def key_before(self, offset: int) -> str | None:
+        """The key whose value begins at `offset`."""
+        window = KEY_WINDOW
+        while True:
+            tail = self._source.read(max(0, offset - window), offset).rstrip()
+            if not tail.endswith(b":"):
+                return None
+            tail = tail[:-1].rstrip()
+            begin = _opening_quote(tail)
+            if begin >= 0:
+                return _decode_string(tail[begin:])
+            if window > offset or window > 1 << 20:
+                return None
+            window *= 8
+
+    def scalar_at(self, offset: int) -> bytes:
+        """The text, number or name that begins at `offset`."""
+        match = SCALAR.match(self._source.read(offset, offset + (1 << 16)))
+        return match[0] if match else b""
+
+    def members(self, container: Container) -> Iterator[Member]:
+        """Each member of a container."""
+        for number, (start, end) in enumerate(self.member_spans(container)):
+            if container.is_array:
+                raw = self._source.read(start, min(end, start + 64))
+                yield number, start + len(raw) - len(raw.lstrip()), end
+            elif match := KEY.match(self._source.read(start, min(end, start + 8192))):
+                yield _decode_string(match[1]), start + match.end(), end
+
+    def member_spans(self, container: Container) -> list[tuple[int, int]]:
+        """Where the members of a container lie: cut at the commas directly inside it."""
+        if container.is_array:
+            level = self.levels[container.depth]
+            cuts = [int(comma) for comma in level.commas_between(container.start, container.end)]
+        else:
+            cuts = self._object_commas(container)
+        starts = [container.start + 1, *(cut + 1 for cut in cuts)]
+        spans = list(zip(starts, [*cuts, container.end], strict=True))
+        if len(spans) == 1 and self.trimmed_end(*spans[0]) == spans[0][0]:
+            return []
+        return spans
+
+    def trimmed_end(self, start: int, end: int) -> int:
+        """Where the text from `start` to `end` ends without the blanks behind it. Reads only those."""
+        while end > start:
+            tail = self._source.read(max(start, end - TAIL), end)
+            length = len(tail.rstrip())
+            if length or not tail:
+                return end - len(tail) + length
+            end -= len(tail)
+        return start
+
+    def _object_commas(self, container: Container) -> list[int]:
+        """The commas directly inside an object: read from its own text, with its children skipped."""
+        children: list[tuple[int, int]] = []
+        if container.depth + 1 < len(self.levels):
+            level = self.levels[container.depth + 1]
+            low, high = np.searchsorted(level.opens, [container.start, container.end])
+            children = [(int(a), int(b)) for a, b in zip(level.opens[low:high], level.closes[low:high], strict=True)]
+        commas: list[int] = []
+        at = container.start + 1
+        for start, end in [*children, (container.end, container.end)]:
+            text = self._source.read(at, start)
+            commas += [at + match.start() for match in COMMA.finditer(text) if match[0] == b","]
+            at = end + 1
+        return commas
+
+
+def _read_levels(source: Source, start: int, *, literal: bool) -> list[_Level]:
     where, what = _literal_structure(source, start) if literal else _json_structure(source, start)
     step = STRUCTURE[what]
     comma = step == 2
@@ -106,7 +236,7 @@ def build_json_index(source: Source, start: int = 0, *, literal: bool = False) -
         commas = where[comma & (depth == number)]
         owner = np.searchsorted(opens, commas) - 1
         levels.append(_Level(opens, closes, is_array, commas[is_array[np.maximum(owner, 0)] & (owner >= 0)]))
-    return JsonIndex(start, tuple(levels))
+    return levels
 
 
 def _match_closes(opens: Offsets, closes: Offsets, size: int) -> Offsets:
@@ -156,88 +286,36 @@ def _is_escaped(text: npt.NDArray[np.uint8], quotes: npt.NDArray[np.intp]) -> np
     return odd
 
 
-# --- Paths in a JSON text: which path leads to a byte, and which bytes a path leads to. Works on the tape, not on o
-
-KEY_WINDOW = 1024
-NAMED_WITHIN = 600
-TAIL = 4096
-NAMING = re.compile(
-    rb"[\"'](?:name|title|id|label|path|key|file|filename|slug|login)[\"']\s*:\s*"
-    rb"(\"(?:[^\"\\]|\\.){1,120}\"|'(?:[^'\\]|\\.){1,120}'|-?\d+)"
-)
-COMMA = re.compile(rb"\"(?:[^\"\\]|\\.?)*+(?:\"|\Z)|(?<![\w\"])'(?:[^'\\]|\\.?)*+(?:'|\Z)|,", re.DOTALL)
-"""Strings, so that commas in them do not count. One that does not end reaches to the end: nothing is read twice."""
-STRING = re.compile(rb"\s*+(\"(?:[^\"\\]|\\.)*+\"|'(?:[^'\\]|\\.)*+')\s*+:\s*+", re.DOTALL)
-SCALAR = re.compile(rb"\"(?:[^\"\\]|\\.)*+\"|'(?:[^'\\]|\\.)*+'|[^,\]}\s]+", re.DOTALL)
+def _literal_structure(source: Source, start: int) -> tuple[Offsets, npt.NDArray[np.uint8]]:
+    """Every bracket and comma outside of strings; round brackets count as square ones."""
+    text = source.read(start, source.size)
+    places = [match.start() for match in LITERAL_TOKEN.finditer(text) if match[0][:1] not in b"'\""]
+    where = np.array(places, dtype=np.int64)
+    signs = np.frombuffer(text.translate(ROUND_TO_SQUARE), dtype=np.uint8)[where] if places else np.zeros(0, np.uint8)
+    return where + start, signs
 
 
-class Container(Struct, frozen=True):
-    """An object or array on the way to a byte: its bytes, `start` to `end` inclusive, and the step that led to it."""
-
-    start: int
-    end: int
-    is_array: bool
-    step: Step
-
-
-def containers_at(source: Source, tape: JsonIndex, offset: int) -> list[Container]:
-    """The containers around a byte, the root first."""
-    found: list[Container] = []
-    for number, level in enumerate(tape.levels):
-        at = int(np.searchsorted(level.opens, offset, side="right")) - 1
-        if at < 0 or int(level.closes[at]) < offset:
-            break
-        start = int(level.opens[at])
-        step: Step = None
-        if found:
-            parent = found[-1]
-            if parent.is_array:
-                commas = tape.levels[number - 1].commas
-                step = int(np.searchsorted(commas, start) - np.searchsorted(commas, parent.start))
-            else:
-                step = key_before(source, start)
-        found.append(Container(start, int(level.closes[at]), bool(level.is_array[at]), step))
-    return found
+def decode_value(raw: bytes) -> Any:
+    """The value of a JSON text or of a Python literal; nothing is run. Raises `ValueError` for what is neither."""
+    try:
+        return msgspec.json.decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        pass
+    if len(raw) > MAX_LITERAL_VALUE or (b"'" not in raw and not raw.startswith(b"(")):
+        raise ValueError("neither JSON nor a Python literal")
+    try:
+        value = ast.literal_eval(raw.decode().strip())
+        msgspec.json.encode(value)
+    except (SyntaxError, MemoryError, RecursionError, TypeError, ValueError, msgspec.MsgspecError) as error:
+        raise ValueError("neither JSON nor a Python literal") from error
+    return value
 
 
-def path_at(source: Source, tape: JsonIndex, offset: int) -> list[Step]:
-    """The path of the innermost container around a byte."""
-    return [container.step for container in containers_at(source, tape, offset)[1:]]
-
-
-def names_above(source: Source, tape: JsonIndex, offset: int) -> list[str]:
-    """What the objects around a byte call themselves: a `name`, `title` or `id` near their beginning."""
-    found = []
-    for container in containers_at(source, tape, offset):
-        if not container.is_array and container.start != offset:
-            head = source.read(container.start + 1, min(offset, container.start + NAMED_WITHIN))
-            own = re.split(rb"[\[{]", head, maxsplit=1)[0]
-            if match := NAMING.search(own):
-                found.append(_decode_string(match[1]))
-    return found
-
-
-def key_before(source: Source, offset: int) -> str | None:
-    """The key whose value begins at `offset`."""
-    window = KEY_WINDOW
-    while True:
-        text = source.read(max(0, offset - window), offset)
-        tail = text.rstrip()
-        if not tail.endswith(b":"):
-            return None
-        tail = tail[:-1].rstrip()
-        begin = _opening_quote(tail)
-        if begin >= 0:
-            return _decode_string(tail[begin:])
-        if window > offset or window > 1 << 20:
-            return None
-        window *= 8
-
-
-def scalar_at(source: Source, offset: int) -> bytes:
-    """The text, number or name that begins at `offset`."""
-    match = SCALAR.match(source.read(offset, offset + (1 << 16)))
-    return match[0] if match else b""
+def _decode_string(raw: bytes) -> str:
+    try:
+        return str(decode_value(raw))
+    except ValueError:
+        return raw.strip(b"\"'").decode(errors="replace")
 
 
 def _opening_quote(text: bytes) -> int:
@@ -249,70 +327,3 @@ def _opening_quote(text: bytes) -> int:
         if (len(before) - len(before.rstrip(b"\\"))) % 2 == 0:
             return at
     return -1
-
-
-def _decode_string(raw: bytes) -> str:
-    try:
-        return str(decode_value(raw))
-    except ValueError:
-        return raw.strip(b"\"'").decode(errors="replace")
-
-
-def members(source: Source, tape: JsonIndex, container: Container, depth: int) -> Iterator[tuple[Step, int, int]]:
-    """Each member of a container of `depth` (the root has 0): its step and its bytes, `start` to before `end`."""
-    borders = member_spans(source, tape, container, depth)
-    for number, (start, end) in enumerate(borders):
-        if container.is_array:
-            raw = source.read(start, min(end, start + 64))
-            yield number, start + len(raw) - len(raw.lstrip()), end
-            continue
-        raw = source.read(start, min(end, start + 8192))
-        match = STRING.match(raw)
-        if match:
-            yield _decode_string(match[1]), start + match.end(), end
-
-
-def member_spans(source: Source, tape: JsonIndex, container: Container, depth: int) -> list[tuple[int, int]]:
-    """Where the members of a container lie: cut at the commas that stand directly in it."""
-    if container.is_array:
-        commas = tape.levels[depth].commas
-        low, high = np.searchsorted(commas, [container.start, container.end])
-        cuts = [int(comma) for comma in commas[low:high]]
-    else:
-        cuts = _object_commas(source, tape, container, depth)
-    starts = [container.start + 1, *(cut + 1 for cut in cuts)]
-    ends = [*cuts, container.end]
-    spans = list(zip(starts, ends, strict=True))
-    if len(spans) == 1 and trimmed_end(source, *spans[0]) == spans[0][0]:
-        return []
-    return spans
-
-
-def trimmed_end(source: Source, start: int, end: int) -> int:
-    """Where the text from `start` to `end` ends without the blanks behind it. Reads only those."""
-    while end > start:
-        tail = source.read(max(start, end - TAIL), end)
-        kept = len(tail.rstrip())
-        if kept or not tail:
-            return end - len(tail) + kept
-        end -= len(tail)
-    return start
-
-
-def _object_commas(source: Source, tape: JsonIndex, container: Container, depth: int) -> list[int]:
-    """The commas directly inside an object: read from its own text, with its children skipped."""
-    holes: list[tuple[int, int]] = []
-    if depth + 1 < len(tape.levels):
-        child = tape.levels[depth + 1]
-        low, high = np.searchsorted(child.opens, [container.start, container.end])
-        holes = [(int(a), int(b)) for a, b in zip(child.opens[low:high], child.closes[low:high], strict=True)]
-    found: list[int] = []
-    at = container.start + 1
-    for start, end in [*holes, (container.end, container.end)]:
-        found += _commas_outside_strings(source.read(at, start), at)
-        at = end + 1
-    return found
-
-
-def _commas_outside_strings(text: bytes, at: int) -> list[int]:
-    return [at + match.start() for match in COMMA.finditer(text) if match[0] == b","]

@@ -1,8 +1,8 @@
-"""A document divided into units: the pieces that are scored and quoted.
+"""A document divided into segments: the pieces that are scored and quoted.
 
-In text a unit is a line; a long line is divided where records, escaped newlines or sentences end. In JSON a unit is a
-record: the largest container that is still small, with what stands between such containers in units of its own.
-Units cover the document without gaps and without overlap.
+In text a segment is a line; a long line is divided where records, escaped newlines or sentences end. In JSON it is a
+record: the largest container that is still small, with what stands between such containers in segments of its own.
+Segments cover the document without gaps and without overlap. Above: `index.py`.
 """
 
 import numpy as np
@@ -12,23 +12,27 @@ from msgspec import Struct
 from toolfold.outputs.local.json_index import JsonIndex
 from toolfold.outputs.local.source import BLOCK, Offsets, Source, sorted_unique
 
+# A longer line is divided.
 LONG_LINE = 1200
-"""A longer line is divided."""
+# What a divided line's pieces measure, where no record or escaped newline ends earlier.
 SHORTEST, LONGEST = 250, 1000
-"""What a divided line's pieces measure, where no record or escaped newline ends earlier."""
+# What may stand before a record and still be its own: a comma and a key.
 KEY = 200
-"""What may stand before a record and still be its own: a comma and a key."""
+# The largest container that is one segment.
 RECORD = 4096
-"""The largest container that is one unit."""
 
 
 class Segments(Struct, frozen=True):
-    """Where each unit begins; it ends where the next begins."""
+    """Where each segment begins; it ends where the next begins."""
 
     starts: Offsets
     size: int
+    # For JSON: where each container opens, after its key.
     opens: Offsets | None = None
-    """For JSON: where the container opens that ends the unit, after its key; -1 where the unit is no container."""
+
+    def record_start(self, number: int) -> int:
+        """For JSON: where the container opens that ends the segment; -1 where there is none."""
+        return -1 if self.opens is None else int(self.opens[number])
 
     def __len__(self) -> int:
         return len(self.starts)
@@ -37,12 +41,17 @@ class Segments(Struct, frozen=True):
         end = int(self.starts[number + 1]) if number + 1 < len(self.starts) else self.size
         return int(self.starts[number]), end
 
-    def of(self, offsets: Offsets) -> Offsets:
-        """The unit that holds each offset."""
+    def at(self, offsets: Offsets) -> Offsets:
+        """The segment that holds each offset."""
         return np.maximum(np.searchsorted(self.starts, offsets, side="right") - 1, 0)
 
 
-def text_segments(source: Source) -> Segments:
+def divide(source: Source, json: JsonIndex | None) -> Segments:
+    """The segments of a JSON text, or of any other."""
+    return _text_segments(source) if json is None else _json_segments(source, json)
+
+
+def _text_segments(source: Source) -> Segments:
     """Lines, the long ones divided."""
     starts = np.concatenate([np.zeros(1, dtype=np.int64), source.newlines + 1])
     if len(starts) > 1 and int(starts[-1]) >= source.size:
@@ -50,26 +59,19 @@ def text_segments(source: Source) -> Segments:
     return Segments(_divide(source, starts), source.size)
 
 
-def json_segments(source: Source, tape: JsonIndex) -> Segments:
+def _json_segments(source: Source, json: JsonIndex) -> Segments:
     """Records and what stands between them."""
     begins, ends = [], []
-    parents: Offsets | None = None
-    large = np.zeros(0, dtype=np.bool_)
-    for level in tape.levels:
-        small = level.closes - level.opens < RECORD
-        if parents is not None:
-            owner = np.maximum(np.searchsorted(parents, level.opens) - 1, 0)
-            small &= large[owner]
-            big = large[owner] & ~small
-        else:
-            big = ~small
+    parents, is_large = np.full(1, -1, dtype=np.int64), np.ones(1, dtype=np.bool_)
+    for level in json.levels:
+        inside = is_large[np.maximum(np.searchsorted(parents, level.opens) - 1, 0)]
+        small = inside & (level.closes - level.opens < RECORD)
         begins.append(level.opens[small])
         ends.append(level.closes[small] + 1)
-        parents, large = level.opens, big
-        if not big.any():
+        parents, is_large = level.opens, inside & ~small
+        if not is_large.any():
             break
-    begin = np.sort(np.concatenate(begins)) if begins else np.zeros(0, dtype=np.int64)
-    end = np.sort(np.concatenate(ends)) if ends else np.zeros(0, dtype=np.int64)
+    begin, end = np.sort(np.concatenate(begins)), np.sort(np.concatenate(ends))
     starts = sorted_unique(np.concatenate([np.zeros(1, dtype=np.int64), begin, end[end < source.size]]))
     starts, opens = _join_keys(source, starts, begin)
     pieces = _divide(source, starts, opens >= 0)
@@ -93,7 +95,7 @@ def _join_keys(source: Source, starts: Offsets, begin: Offsets) -> tuple[Offsets
 
 
 def _divide(source: Source, starts: Offsets, whole: npt.NDArray[np.bool_] | None = None) -> Offsets:
-    """The same units with the long ones cut into pieces, except for those that stay whole."""
+    """The same segments with the long ones cut into pieces, except for those that stay whole."""
     sizes = np.diff(np.append(starts, source.size))
     long = np.flatnonzero((sizes > LONG_LINE) & ~whole if whole is not None else sizes > LONG_LINE)
     if source.size and len(long):
@@ -107,12 +109,13 @@ def _divide(source: Source, starts: Offsets, whole: npt.NDArray[np.bool_] | None
 
 def _cut_points(source: Source, begin: int, end: int) -> list[Offsets]:
     """Where to cut one long piece: after each record and each escaped newline, else between sentences or at blanks."""
-    found = []
+    parts = []
     for at in range(begin, end, BLOCK):
         stop = min(at + BLOCK, end)
         text = np.frombuffer(source.read(at, stop), dtype=np.uint8)
         if len(text) < 3:
             break
+        # As codes of characters: `},{` and `\\n` end a record or a line, `. ` a sentence, a blank or comma a word.
         a, b, c = text[:-2], text[1:-1], text[2:]
         closed = (a == 125) | (a == 93)
         strong = (
@@ -120,8 +123,8 @@ def _cut_points(source: Source, begin: int, end: int) -> list[Offsets]:
         )
         weak = np.flatnonzero(((a == 46) | (a == 33) | (a == 63) | (a == 59)) & (b == 32)) + 2
         blank = np.flatnonzero((text == 32) | (text == 44)) + 1
-        found.append(_readable_steps(strong, weak, blank, len(text)) + at)
-    return found
+        parts.append(_readable_steps(strong, weak, blank, len(text)) + at)
+    return parts
 
 
 def _readable_steps(

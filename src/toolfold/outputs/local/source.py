@@ -1,8 +1,10 @@
-"""The bytes of a document, read a piece at a time, and the few facts that every step asks of them.
+"""The bytes of a document, read a piece at a time, and the few facts that every step needs.
 
-The file is never held whole in Python objects. Positions are byte offsets from 0; lines count from 1.
+The file is never held whole in Python objects. Positions are byte offsets from 0; lines count from 1. Above:
+everything in `local`. Below: `document.py`.
 """
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, Self
 
@@ -14,12 +16,13 @@ from toolfold.outputs.document import open_regular_file
 Offsets = npt.NDArray[np.int64]
 
 BLOCK = 8 << 20
+# What a block includes of its neighbour, so that nothing is missed at a border.
 MARGIN = 512
-"""What a block sees of its neighbour, so that nothing is missed at a border."""
 
 
 def sorted_unique(values: npt.NDArray[np.integer[Any]]) -> Offsets:
-    """The different values in order. Sorts, where the library's own way would hash: slow on millions."""
+    """The different values in order."""
+    # np.unique hashes in newer versions of numpy, which is slow on millions; most values are sorted already.
     ordered = values if len(values) < 2 or bool((values[1:] >= values[:-1]).all()) else np.sort(values)
     keep = np.ones(len(ordered), dtype=np.bool_)
     keep[1:] = ordered[1:] != ordered[:-1]
@@ -56,15 +59,21 @@ class Source:
             start += len(part)
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
+    def text(self, start: int, end: int) -> str:
+        return self.read(start, end).decode(errors="replace")
+
+    def blocks(self, *, margin: int = 0, before: int = 0) -> Iterator[tuple[int, bytes]]:
+        """The document in blocks, each with its offset, `before` bytes of the one before and `margin` of the next."""
+        for at in range(0, self.size, BLOCK):
+            yield at, self.read(at - before, at + BLOCK + margin)
+
     @property
     def newlines(self) -> Offsets:
-        """Where each newline stands. Found once."""
+        """Where each newline is. Computed once."""
         if self._newlines is None:
-            found = []
-            for at in range(0, self.size, BLOCK):
-                block = np.frombuffer(self.read(at, at + BLOCK), dtype=np.uint8)
-                found.append(np.flatnonzero(block == 10) + at)
-            self._newlines = np.concatenate(found) if found else np.zeros(0, dtype=np.int64)
+            empty = np.zeros(0, dtype=np.int64)
+            parts = [np.flatnonzero(np.frombuffer(block, np.uint8) == 10) + at for at, block in self.blocks()]
+            self._newlines = np.concatenate([empty, *parts])
         return self._newlines
 
     @property

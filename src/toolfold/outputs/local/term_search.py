@@ -1,24 +1,31 @@
-"""Where the terms of a request stand in a document, found at the speed of `bytes.find`.
+"""Where the terms of a request occur in a document, found at the speed of `bytes.find`.
 
 No regular expression runs here, so no request can make it slow. In a large document only the parts that can hold a word
-are read, and words that stand everywhere are only looked for around the rare ones.
+are read: a filter with a bit for every run of four letters says which those are. Words that occur everywhere are only
+looked for around the rare ones. Above: `index.py`.
 """
 
 from collections.abc import Sequence
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
-from toolfold.outputs.local.ngram_filter import PART, NgramFilter
 from toolfold.outputs.local.request import Term
-from toolfold.outputs.local.source import BLOCK, Offsets, Source, sorted_unique
+from toolfold.outputs.local.source import BLOCK, MARGIN, Offsets, Source, sorted_unique
 
+PART = 1 << 16
+NGRAM = 4
+BITS = 1 << 16
+MAX_NGRAMS = 10
+FOLDED = np.arange(256, dtype=np.uint32)
+FOLDED[65:91] += 32
+# Of one spelling in one block; a word that stands more often says nothing.
 MAX_HITS = 2_000_000
-"""Of one spelling in one block; a word that stands more often says nothing."""
+# The longest spelling that is found across a border.
 REACH = 256
-"""The longest spelling that is found across a border."""
 SAMPLES, SAMPLE = 12, 64 * 1024
-
 ALNUM = np.zeros(256, dtype=np.bool_)
 ALNUM[[*range(48, 58), *range(65, 91), *range(97, 123), *range(128, 256)]] = True
 DIGIT = np.zeros(256, dtype=np.bool_)
@@ -29,21 +36,53 @@ LOWER = np.zeros(256, dtype=np.bool_)
 LOWER[97:123] = True
 
 
-def find_terms(source: Source, terms: Sequence[Term], grams: NgramFilter | None = None) -> dict[str, Offsets]:
+class NgramFilter(Struct, frozen=True):
+    """A row of bits for each part of `PART` bytes."""
+
+    rows: npt.NDArray[np.uint8]
+
+    @classmethod
+    def of(cls, source: Source) -> Self:
+        """Made once, in half a second for 100 MB, and an eighth of the document's size."""
+        rows = []
+        for _, raw in source.blocks(margin=MARGIN):
+            block = np.frombuffer(raw, dtype=np.uint8)
+            for start in range(0, min(BLOCK, len(block)), PART):
+                bits = np.zeros(BITS, dtype=np.bool_)
+                bits[_hash_ngrams(block[start : start + PART + MARGIN])] = True
+                rows.append(np.packbits(bits))
+        return cls(np.stack(rows))
+
+    def parts(self, form: bytes) -> npt.NDArray[np.bool_] | None:
+        """The parts in which `form` may begin; `None` where any may, since it is too short to tell."""
+        if len(form) < NGRAM:
+            return None
+        wanted = _hash_ngrams(np.frombuffer(form, dtype=np.uint8))
+        possible = np.ones(len(self.rows), dtype=np.bool_)
+        for gram in wanted[:: max(1, len(wanted) // MAX_NGRAMS)][:MAX_NGRAMS]:
+            possible &= (self.rows[:, gram >> 3] & (0x80 >> (int(gram) & 7))) != 0
+        return possible
+
+
+def _hash_ngrams(text: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint32]:
+    """A number below `BITS` for each run of four bytes, letters folded."""
+    low = FOLDED[text]
+    runs = low[:-3] | (low[1:-2] << np.uint32(8)) | (low[2:-1] << np.uint32(16)) | (low[3:] << np.uint32(24))
+    hashes: npt.NDArray[np.uint32] = (runs * np.uint32(2654435761)) >> np.uint32(16)
+    return hashes
+
+
+def find_terms(source: Source, terms: Sequence[Term], ngrams: NgramFilter | None = None) -> dict[str, Offsets]:
     """The places of each term, by its text, sorted."""
-    found: dict[str, list[Offsets]] = {term.text: [] for term in terms}
-    forms = [(term, form.encode(), _parts_for(grams, form.encode())) for term in terms for form in term.forms if form]
+    places: dict[str, list[Offsets]] = {term.text: [np.zeros(0, np.int64)] for term in terms}
+    forms = [(term, form.encode()) for term in terms for form in term.forms if form]
+    possible = [None if ngrams is None else ngrams.parts(form) for _, form in forms]
     for at in range(0, source.size, BLOCK):
-        here = [(term, form, _parts_in(parts, at)) for term, form, parts in forms]
-        if any(parts is None or len(parts) for _, _, parts in here):
-            _search_block(source, at, here, found)
-    return {
-        text: sorted_unique(np.concatenate(parts)) if parts else np.zeros(0, np.int64) for text, parts in found.items()
-    }
-
-
-def _parts_for(grams: NgramFilter | None, form: bytes) -> npt.NDArray[np.bool_] | None:
-    return grams.parts(form) if grams is not None else None
+        here = [(term, form, _parts_in(parts, at)) for (term, form), parts in zip(forms, possible, strict=True)]
+        # An empty list: no part of the block can hold the spelling.
+        if any(parts != [] for _, _, parts in here):
+            _search_block(source, at, here, places)
+    return _joined(places)
 
 
 def _parts_in(parts: npt.NDArray[np.bool_] | None, at: int) -> list[int] | None:
@@ -51,20 +90,24 @@ def _parts_in(parts: npt.NDArray[np.bool_] | None, at: int) -> list[int] | None:
     if parts is None:
         return None
     own = parts[at // PART : (at + BLOCK) // PART]
-    held = np.flatnonzero(own)
-    return None if len(held) * 3 > len(own) else [int(part) for part in held]
+    chosen = np.flatnonzero(own)
+    # Where many parts can hold the spelling, one pass over the whole block is quicker.
+    return None if len(chosen) * 3 > len(own) else [int(part) for part in chosen]
 
 
-Wanted = tuple[Term, bytes, list[int] | None]
+def _joined(places: dict[str, list[Offsets]]) -> dict[str, Offsets]:
+    return {text: sorted_unique(np.concatenate(parts)) for text, parts in places.items()}
 
 
-def _search_block(source: Source, at: int, wanted: Sequence[Wanted], found: dict[str, list[Offsets]]) -> None:
-    """Looks for all spellings in one block."""
+def _search_block(
+    source: Source, at: int, spellings: Sequence[tuple[Term, bytes, list[int] | None]], places: dict[str, list[Offsets]]
+) -> None:
+    """Looks for all spellings in one block, each in some parts of it or in all."""
     before = source.read(at - 1, at)
     raw = source.read(at, at + BLOCK + REACH)
     low = raw.lower()
     text = np.frombuffer(before + raw + b"\0", dtype=np.uint8)
-    for term, form, parts in wanted:
+    for term, form, parts in spellings:
         # Only ASCII is folded: other spellings of a word are forms of their own.
         where = low if form.isascii() else raw
         if parts is None:
@@ -74,7 +117,7 @@ def _search_block(source: Source, at: int, wanted: Sequence[Wanted], found: dict
         if hits:
             offsets = np.array(hits, dtype=np.int64)
             offsets = offsets[offsets < BLOCK]
-            found[term.text].append(offsets[_is_bounded(text, offsets + len(before), term, len(form))] + at)
+            places[term.text].append(offsets[_is_bounded(text, offsets + len(before), term, len(form))] + at)
 
 
 def find_all(text: bytes, form: bytes) -> list[int]:
@@ -84,13 +127,13 @@ def find_all(text: bytes, form: bytes) -> list[int]:
 
 def _find_between(text: bytes, form: bytes, start: int, end: int) -> list[int]:
     """Those that begin from `start` to before `end`."""
-    found: list[int] = []
+    places: list[int] = []
     step, last = len(form), min(len(text), end + len(form) - 1)
     at = text.find(form, start, last)
-    while at >= 0 and len(found) < MAX_HITS:
-        found.append(at)
+    while at >= 0 and len(places) < MAX_HITS:
+        places.append(at)
         at = text.find(form, at + step, last)
-    return found
+    return places
 
 
 def estimate_counts(source: Source, terms: Sequence[Term]) -> dict[str, int]:
@@ -106,7 +149,7 @@ def estimate_counts(source: Source, terms: Sequence[Term]) -> dict[str, int]:
 
 def find_terms_near(source: Source, terms: Sequence[Term], centres: Offsets, reach: int) -> dict[str, Offsets]:
     """The places of terms within `reach` bytes of some places."""
-    found: dict[str, list[Offsets]] = {term.text: [] for term in terms}
+    places: dict[str, list[Offsets]] = {term.text: [np.zeros(0, np.int64)] for term in terms}
     end = 0
     for centre in centres:
         start, stop = max(end, int(centre) - reach), min(source.size, int(centre) + reach)
@@ -120,11 +163,9 @@ def find_terms_near(source: Source, terms: Sequence[Term], centres: Offsets, rea
                 if hits := find_all(low if form.isascii() else raw, form.encode()):
                     offsets = np.array(hits, dtype=np.int64)
                     keep = _is_bounded(text, offsets + len(before), term, len(form.encode()))
-                    found[term.text].append(offsets[keep] + start)
+                    places[term.text].append(offsets[keep] + start)
         end = stop
-    return {
-        text: sorted_unique(np.concatenate(parts)) if parts else np.zeros(0, np.int64) for text, parts in found.items()
-    }
+    return _joined(places)
 
 
 def _is_bounded(text: npt.NDArray[np.uint8], at: Offsets, term: Term, length: int) -> npt.NDArray[np.bool_]:

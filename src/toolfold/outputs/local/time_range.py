@@ -1,6 +1,7 @@
-"""Times: which stretch of time a request names, and the time of each unit of a log, read with numpy.
+"""Times: which stretch of time a request names, and the time of each segment of a log, read with numpy.
 
-A line without a time of its own, such as a line of a stack trace, has the time of the line before it.
+A line without a time of its own, such as a line of a stack trace, has the time of the line before it. Above:
+`answer.py`, `aggregates.py`.
 """
 
 import re
@@ -9,9 +10,10 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
+from toolfold.outputs.local.index import DocumentIndex
+from toolfold.outputs.local.request import MONTHS
 from toolfold.outputs.local.segments import Segments
 from toolfold.outputs.local.source import BLOCK, Offsets, Source
-from toolfold.outputs.local.vocabulary import MONTHS
 
 CLOCK = r"(\d{1,2})(?::(\d\d))?(?::(\d\d))?(?:[.,]\d+)?\s*(am|pm)?"
 DAY = re.compile(r"\b(\d{4})-(\d\d)-(\d\d)(?=\b|T)")
@@ -27,7 +29,7 @@ LAST = 24 * 3600
 LEAD = 64
 
 
-class TimeRange(Struct, frozen=True):
+class _TimeRange(Struct, frozen=True):
     """A stretch of time. `day` is 20240501, or 0 for any; the seconds are of the day, both ends belong to it."""
 
     first: int = 0
@@ -46,8 +48,15 @@ def _clock(seconds: int) -> str:
     return f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
 
 
-class SegmentTimes(Struct, frozen=True):
-    """Of each unit: seconds of the day and the day; -1 and 0 where unknown."""
+class TimeFilter(Struct, frozen=True):
+    """A stretch of time that a request names, and the segments in it."""
+
+    range: _TimeRange
+    segments: Offsets
+
+
+class _SegmentTimes(Struct, frozen=True):
+    """Of each segment: seconds of the day and the day; -1 and 0 where unknown."""
 
     seconds: npt.NDArray[np.int32]
     days: npt.NDArray[np.int32]
@@ -59,60 +68,89 @@ class _Moment(Struct, frozen=True):
     last: int
 
 
+def find_time_filter(index: DocumentIndex, request: str) -> TimeFilter | None:
+    """The stretch of time that a request names, where most of the document carries times."""
+    time_range = _parse_time_range(request)
+    if time_range is None or index.format.kind not in {"log", "text", "table", "json-lines"}:
+        return None
+    times = index.cached("times", lambda: _read_times(index.source, index.segments))
+    if (times.seconds >= 0).mean() < 0.2:
+        return None
+    return TimeFilter(time_range, _segments_in(times, time_range))
+
+
+def _parse_time_range(request: str) -> _TimeRange | None:
+    match = DAY.search(request)
+    day = int("".join(match.groups())) if match else 0
+    whole_day = _TimeRange(day=day, last_day=day) if day else None
+    return _parse_between(request, day) or _parse_side(request, day) or whole_day
+
+
+def _parse_between(request: str, day: int) -> _TimeRange | None:
+    """`between 10:05 and 10:20`, `10:05-10:20`."""
+    for match in RANGE.finditer(request):
+        begin, end = _parse_moment(match[1] or match[3]), _parse_moment(match[2] or match[4])
+        if begin and end:
+            first_day = begin.day or day
+            return _TimeRange(begin.first, end.first, first_day, end.day or first_day)
+    return None
+
+
+def _parse_side(request: str, day: int) -> _TimeRange | None:
+    """`after 10:05`, `before 3 pm`, or a time alone."""
+    sides = [(match[1].lower(), match[2]) for match in SIDE.finditer(request)]
+    for side, text in [*sides, ("at", request)]:
+        if moment := _parse_moment(text):
+            return _on_side(side, moment, moment.day or day)
+    return None
+
+
+def _on_side(word: str, moment: _Moment, day: int) -> _TimeRange:
+    if word in {"after", "since"}:
+        return _TimeRange(moment.first, LAST, day, day)
+    if word in {"before", "until"}:
+        return _TimeRange(0, moment.first, day, day)
+    return _TimeRange(moment.first, moment.last, day, day)
+
+
 def _parse_moment(text: str) -> _Moment | None:
-    """One time as written: `10:05`, `2024-05-01 10:05:09`, `3 pm`."""
+    """A time as written: `10:05`, `2024-05-01 10:05:09`, `3 pm`."""
     for match in STAMP.finditer(text):
-        hour, minute, second, half = match[4], match[5], match[6], match[7]
-        if minute is None and half is None:
+        minute, second, half = match[5], match[6], match[7]
+        hour = _hour(int(match[4]), half)
+        # A bare number is no time, and 25 is no hour.
+        if hour > 24 or not (minute or half):
             continue
-        number = int(hour) % 12 + (12 if half.lower() == "pm" else 0) if half else int(hour)
-        if number > 24:
-            continue
-        first = number * 3600 + int(minute or 0) * 60 + int(second or 0)
+        first = hour * 3600 + int(minute or 0) * 60 + int(second or 0)
+        # A time stands for as long as it is precise: a second, a minute, an hour.
         width = 0 if second else 59 if minute else 3599
         day = int(match[1] + match[2] + match[3]) if match[1] else 0
         return _Moment(day, first, first + width)
     return None
 
 
-def parse_time_range(request: str) -> TimeRange | None:
-    """The stretch of time that a request names, if it names one."""
-    day_match = DAY.search(request)
-    day = int("".join(day_match.groups())) if day_match else 0
-    for match in RANGE.finditer(request):
-        begin, end = _parse_moment(match[1] or match[3]), _parse_moment(match[2] or match[4])
-        if begin and end:
-            return TimeRange(begin.first, end.first, begin.day or day, end.day or begin.day or day)
-    for match in SIDE.finditer(request):
-        found = _parse_moment(match[2])
-        if found:
-            word, on = match[1].lower(), found.day or day
-            if word in {"after", "since"}:
-                return TimeRange(found.first, LAST, on, on)
-            if word in {"before", "until"}:
-                return TimeRange(0, found.first, on, on)
-            return TimeRange(found.first, found.last, on, on)
-    if found := _parse_moment(request):
-        return TimeRange(found.first, found.last, found.day or day, found.day or day)
-    return TimeRange(day=day, last_day=day) if day else None
+def _hour(number: int, half: str | None) -> int:
+    """The hour of the day; `half` is `am`, `pm` or nothing."""
+    return number % 12 + (12 if half.lower() == "pm" else 0) if half else number
 
 
-def segments_in_range(times: SegmentTimes, window: TimeRange) -> Offsets:
-    """The units in a stretch of time."""
-    if window.day and window.last_day > window.day:
+def _segments_in(times: _SegmentTimes, time_range: _TimeRange) -> Offsets:
+    """The segments in a stretch of time."""
+    if time_range.day and time_range.last_day > time_range.day:
         begin = times.days.astype(np.int64) * 100_000 + times.seconds
-        fits = (begin >= window.day * 100_000 + window.first) & (begin <= window.last_day * 100_000 + window.last)
-        return np.flatnonzero(fits & (times.seconds >= 0))
-    fits = (times.seconds >= window.first) & (times.seconds <= window.last)
-    if window.day:
-        fits &= times.days == window.day
+        after = begin >= time_range.day * 100_000 + time_range.first
+        before = begin <= time_range.last_day * 100_000 + time_range.last
+        return np.flatnonzero(after & before & (times.seconds >= 0))
+    fits = (times.seconds >= time_range.first) & (times.seconds <= time_range.last)
+    if time_range.day:
+        fits &= times.days == time_range.day
     return np.flatnonzero(fits)
 
 
-def read_times(source: Source, units: Segments) -> SegmentTimes:
-    """The time of every unit: the first `12:34:56` or `12:34` after a date that stands in it."""
-    seconds = np.full(len(units), -1, dtype=np.int32)
-    days = np.zeros(len(units), dtype=np.int32)
+def _read_times(source: Source, segments: Segments) -> _SegmentTimes:
+    """The time of every segment: the first `12:34:56` in it, with the date before it."""
+    seconds = np.full(len(segments), -1, dtype=np.int32)
+    days = np.zeros(len(segments), dtype=np.int32)
     for at in range(0, source.size, BLOCK):
         before = source.read(at - LEAD, at).rjust(LEAD, b"\0")
         text = np.frombuffer(before + source.read(at, at + BLOCK + 16) + b"\0" * 16, dtype=np.uint8)
@@ -120,7 +158,7 @@ def read_times(source: Source, units: Segments) -> SegmentTimes:
         colons = colons[colons >= LEAD]
         good = DIGITS[text[colons - 1]] & DIGITS[text[colons - 2]] & DIGITS[text[colons + 1]] & DIGITS[text[colons + 2]]
         colons = colons[good & (text[colons + 3] == 58) & DIGITS[text[colons + 4]] & DIGITS[text[colons + 5]]]
-        owner = units.of(colons.astype(np.int64) - LEAD + at)
+        owner = segments.at(colons.astype(np.int64) - LEAD + at)
         first = np.flatnonzero(np.diff(owner, prepend=-1))
         owner = owner[first]
         place = colons[first]
@@ -130,7 +168,7 @@ def read_times(source: Source, units: Segments) -> SegmentTimes:
             _two_digits(text, place - 2) * 3600 + _two_digits(text, place + 1) * 60 + _two_digits(text, place + 4)
         )
         days[owner] = _dates_before(text, place - 2)
-    return SegmentTimes(_fill_forward(seconds, seconds >= 0), _fill_forward(days, seconds >= 0))
+    return _SegmentTimes(_fill_forward(seconds, seconds >= 0), _fill_forward(days, seconds >= 0))
 
 
 def _two_digits(text: npt.NDArray[np.uint8], at: npt.NDArray[np.intp]) -> npt.NDArray[np.int32]:
@@ -155,9 +193,9 @@ def _dates_before(text: npt.NDArray[np.uint8], at: npt.NDArray[np.intp]) -> npt.
     return day
 
 
-def _fill_forward(values: npt.NDArray[np.int32], known: npt.NDArray[np.bool_]) -> npt.NDArray[np.int32]:
+def _fill_forward(values: npt.NDArray[np.int32], is_set: npt.NDArray[np.bool_]) -> npt.NDArray[np.int32]:
     """Gaps take the value before them."""
-    if not known.any():
+    if not is_set.any():
         return values
-    last = np.maximum.accumulate(np.where(known, np.arange(len(values)), -1))
+    last = np.maximum.accumulate(np.where(is_set, np.arange(len(values)), -1))
     return np.where(last >= 0, values[np.maximum(last, 0)], values).astype(np.int32)

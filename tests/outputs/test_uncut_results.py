@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from storing_scene import Scene, large_spec, run, settings, text_result
+from output_scene import Scene, large_spec, run, settings, text_result
 
 from toolfold import Gateway
 from toolfold.types import LOCAL, Outcome
@@ -15,11 +15,10 @@ from toolfold.types import LOCAL, Outcome
 SOURCE = Path(__file__).resolve().parents[2] / "src" / "toolfold"
 
 ON_THE_WAY = (
-    *("wire/framing.py", "wire/sse.py", "wire/spill.py", "wire/connection.py", "wire/inputs.py", "wire/http.py"),
-    *("wire/http_client.py", "wire/http_events.py", "wire/stdio.py", "wire/pipes.py"),
-    *("upstream/pool.py", "calls/invoking.py", "calls/bounding.py", "calls/stack.py"),
-    *("outputs/keeping.py", "outputs/storing.py", "outputs/layout.py", "outputs/message.py", "outputs/store.py"),
-    *("outputs/unescaping.py", "outputs/scanning.py", "gateway/calling.py", "gateway/storing.py"),
+    *("wire/pipes.py", "wire/sse.py", "wire/spill.py", "wire/connection.py", "wire/http.py"),
+    *("upstream/pool.py", "calls/dispatch.py", "calls/pipeline.py"),
+    *("outputs/split.py", "outputs/large_results.py", "outputs/store.py"),
+    *("outputs/json_scan.py", "gateway.py", "outputs/service.py"),
 )
 """Every module that a result passes through between its server and a face."""
 
@@ -56,7 +55,7 @@ def test_only_the_extraction_and_who_calls_it_know_of_truncation() -> None:
         module = str(file.relative_to(SOURCE))
         if module.startswith(("outputs/", "bench/")):
             continue
-        assert "outputs.truncating" not in file.read_text(encoding="utf-8"), module
+        assert "outputs.truncate" not in file.read_text(encoding="utf-8"), module
 
 
 def everything(outcome: Outcome, gateway: Gateway) -> str:

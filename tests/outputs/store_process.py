@@ -1,6 +1,6 @@
 """A gateway in a process of its own, for tests that measure its memory, kill it, or take its disk away.
 
-`storing_process.py FOLDER COMMAND ARGS`: calls `COMMAND` (JSON arguments in `ARGS`) of the server in `FOLDER/spec.json`
+`store_process.py FOLDER COMMAND ARGS`: calls `COMMAND` (JSON arguments in `ARGS`) of the server in `FOLDER/spec.json`
 and prints what came of it as JSON, with the growth of its memory since before the call.
 """
 

@@ -17,7 +17,7 @@ from toolfold.types import LOCAL, Caller, Outcome, ServerSpec
 
 T = TypeVar("T")
 
-SERVER = Path(__file__).with_name("large_server.py")
+SERVER = Path(__file__).parents[1] / "servers" / "large_stdio.py"
 TOOLS = [{"name": name, "inputSchema": {"type": "object"}} for name in ("give", "other")]
 
 

@@ -1,44 +1,19 @@
-"""The definition of `tool_output`, as the model sees it. The schema is fixed: a test compares it to the letter."""
+"""`tool_output` as a model sees it: its definition, its modes, and the messages that point to it.
+
+The texts are fixed to the letter: tests compare them, and prompts in the field quote them. Nothing here imports the
+extraction, which loads numpy. Above: the faces, `service.py`, `split.py`.
+"""
 
 from typing import Any, Literal, get_args
 
-from toolfold.outputs.document import Document
 from toolfold.types import Stored
 
-# --- What the model reads instead of a result that was too large: the exact words, with true counts.
-
-
-def too_large_message(stored: Stored) -> str:
-    """The message. Its form is fixed: models and tests know it to the letter."""
-    return (
-        f"Tool output is too large ({stored.bytes} bytes, {stored.lines} lines, {stored.tokens} tokens).\n"
-        f'Call tool_output(handle = "{stored.handle}", extract = "what to extract").\n'
-        "Provide precise and detailed instructions in `extract` about what you are looking for."
-    )
-
-
-def part_message(stored: Stored, what: str) -> str:
-    """Says which part of a result a handle holds."""
-    return f"Handle {stored.handle} holds {what} ({stored.media_type})."
-
-
-# --- Which strategy a document gets when the caller leaves it open.
+__all__ = ["Mode"]
 
 Strategy = Literal["full-chunked", "read-grep", "truncate"]
 Mode = Literal["auto", Strategy]
-"""What a caller may ask for."""
 
 MODES: tuple[Mode, ...] = get_args(Mode)
-
-
-def route(document: Document, *, chunks: int | None, max_chunks: int, average_line_bytes: int) -> Strategy:
-    """`chunks` is how many of the model's chunks the document takes; `None` where there is no model."""
-    if chunks is not None and chunks <= max_chunks:
-        return "full-chunked"
-    if document.bytes / max(1, document.lines) > average_line_bytes:
-        return "full-chunked"
-    return "read-grep"
-
 
 NAME = "tool_output"
 
@@ -78,3 +53,12 @@ SCHEMA: dict[str, Any] = {
         },
     },
 }
+
+
+def too_large_message(stored: Stored) -> str:
+    """What the model reads instead of a result that was stored."""
+    return (
+        f"Tool output is too large ({stored.bytes} bytes, {stored.lines} lines, {stored.tokens} tokens).\n"
+        f'Call tool_output(handle = "{stored.handle}", extract = "what to extract").\n'
+        "Provide precise and detailed instructions in `extract` about what you are looking for."
+    )

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from storing_scene import Scene, read, run, text_result, texts
+from output_scene import Scene, read, run, text_result, texts
 
 from toolfold import tokens
 from toolfold.config import MetadataRule
@@ -245,7 +245,7 @@ def test_a_session_that_gets_its_first_output_or_loses_its_last_is_told(tmp_path
         changes: list[tuple[str, bool]] = []
         async with Scene(tmp_path) as scene:
             stop = scene.gateway.outputs.on_changed(lambda caller, holds: changes.append((caller.name, holds)))
-            assert not await scene.gateway.outputs.held(ANNA)
+            assert not await scene.gateway.outputs.has_any(ANNA)
             await scene.give(text_result("small"), ANNA)
             assert changes == []
             await scene.give(text_result(LINES), ANNA)
@@ -255,7 +255,7 @@ def test_a_session_that_gets_its_first_output_or_loses_its_last_is_told(tmp_path
             assert len(await scene.gateway.outputs(ANNA)) == 2
             await scene.gateway.outputs.end(ANNA)
             assert changes[2:] == [("anna", False)]
-            assert not await scene.gateway.outputs.held(ANNA)
+            assert not await scene.gateway.outputs.has_any(ANNA)
             stop()
             await scene.give(text_result(LINES), ANNA)
             assert len(changes) == 3
@@ -338,7 +338,7 @@ def test_a_call_that_is_cancelled_while_its_result_is_stored_leaves_nothing(tmp_
 def test_a_text_that_no_tool_returned_is_stored_the_same_way(tmp_path: Path) -> None:
     async def main() -> None:
         async with Scene(tmp_path) as scene:
-            stored = await scene.gateway.outputs.keep_text(LINES, tool_id="run_script", caller=ANNA)
+            stored = await scene.gateway.outputs.store_text(LINES, tool_id="run_script", caller=ANNA)
             counts = (len(LINES.encode()), LINES.count("\n"), tokens.count(LINES))
             assert (stored.bytes, stored.lines, stored.tokens) == counts
             assert await scene.gateway.outputs(ANNA) == [stored]

@@ -13,14 +13,14 @@ from typing import Any
 
 import msgspec
 import pytest
-from large_server import LINE
-from storing_scene import Scene, large_spec, run, settings, text_result
+from large_stdio import LINE
+from output_scene import Scene, large_spec, run, settings, text_result
 
 from toolfold import Gateway, tokens
 from toolfold.types import LOCAL, ServerSpec
 
-PROCESS = Path(__file__).with_name("storing_process.py")
-HTTP = Path(__file__).with_name("large_http.py")
+PROCESS = Path(__file__).with_name("store_process.py")
+HTTP = Path(__file__).parents[1] / "servers" / "large_http.py"
 TEXT = json.loads(f'"{LINE}"')
 
 
@@ -151,7 +151,7 @@ def test_a_kill_at_any_point_of_storing_leaves_nothing_that_is_ever_served(tmp_p
             assert [found.handle for found in await scene.gateway.outputs()] == [
                 outcome.stored and outcome.stored.handle
             ]
-            await scene.gateway.outputs.swept()
+            await scene.gateway.outputs.wait_swept()
             folders = list(scene.base.iterdir())
             assert len(folders) == 1
 

@@ -5,7 +5,7 @@ from toolfold.model import Model, Prompt, Reply, Usage
 
 
 class ModelBudget:
-    """Counts tokens and cost over all calls, and refuses the next call when a bound is reached."""
+    """A model whose tokens and cost are counted over all calls; a call beyond a limit is refused."""
 
     def __init__(self, model: Model, max_tokens: int = 0, max_cost: float = 0.0) -> None:
         self.model = model
@@ -15,10 +15,16 @@ class ModelBudget:
         self.usage = Usage()
         self.calls = 0
 
+    @property
+    def output_tokens(self) -> int:
+        """Tokens reserved for one answer: the model's limit, and at most half of its window."""
+        return max(1, min(self.model.max_output_tokens, self.model.context_tokens // 2))
+
     async def complete(self, prompt: Prompt) -> Reply:
         size = sum(self.model.count_tokens(message.content) for message in prompt.messages)
         wanted = size + (prompt.max_output_tokens or 0)
         self._check(wanted)
+        # Chunks are asked concurrently: what is under way counts as spent, else all of them would pass the check.
         self._reserved += wanted
         try:
             reply = await self.model.complete(prompt)
@@ -27,6 +33,7 @@ class ModelBudget:
         self.calls += 1
         used = reply.usage
         cost = self.usage.cost if used.cost is None else (self.usage.cost or 0.0) + used.cost
+        # Not every provider reports its use: then it is counted here.
         self.usage = Usage(
             self.usage.input_tokens + (used.input_tokens or size),
             self.usage.output_tokens + (used.output_tokens or self.model.count_tokens(reply.text)),

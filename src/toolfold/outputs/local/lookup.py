@@ -1,0 +1,235 @@
+"""Values by their keys (`the default of page_size`) and elements by their places (`the third order`, `tool number 7`).
+
+Where a request names a key that occurs in few places, the value is quoted with its path from each of them, the member
+that the request names besides first. Both add to the passages and take nothing from them. Above: `answer.py`.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from msgspec import Struct
+
+from toolfold import tokens
+from toolfold.outputs.json_path import Step, format_path
+from toolfold.outputs.local.fields import JSON_KEY, LITERAL_KEY, name_parts
+from toolfold.outputs.local.index import DocumentIndex
+from toolfold.outputs.local.json_index import Array, Container, JsonIndex
+from toolfold.outputs.local.render import format_location, render_record, replace_controls, take_fitting, trim
+from toolfold.outputs.local.request import ParsedRequest, stem
+
+MAX_BYTES = 24 << 20
+# A key that occurs more often says nothing about where to look.
+MAX_PLACES = 60
+# Tokens of a value, and of the only or best one.
+VALUE_TOKENS, BEST_TOKENS = 160, 420
+MAX_DEPTH = 2
+MAX_MEMBER_BYTES = 1 << 20
+# So much of the request must be names of keys.
+MIN_SHARE = 0.6
+_ORDINALS_TEXT = """
+first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth thirteenth fourteenth fifteenth
+sixteenth seventeenth eighteenth nineteenth twentieth
+"""
+NUMBERED = {word: number for number, word in enumerate(_ORDINALS_TEXT.split(), 1)}
+ORDINAL = re.compile(
+    r"\b(?:the\s+)?(?P<word>" + "|".join(NUMBERED) + r"|last|final|penultimate|(?P<digits>\d{1,9})(?:st|nd|rd|th))"
+    r"(?P<back>[ -](?:to|from|but)[ -](?:the )?(?:last|end|one))?\s+(?P<noun>[a-z][\w-]*(?:\s+[a-z][\w-]*){0,2})"
+    r"|(?<![\w-])(?P<noun2>[a-z][\w-]*+)\s+(?:number|no\.?|#|at position|at index)\s*(?P<digits2>\d{1,9})\b",
+    re.IGNORECASE,
+)
+_GENERIC_TEXT = "entry item record element result object row member value line match hit document"
+GENERIC = frozenset(map(stem, _GENERIC_TEXT.split()))
+MAX_LEVELS, MAX_ARRAYS = 8, 60
+
+
+class _Hit(Struct, frozen=True):
+    """A value: its bytes, its path, and how much of the request its path names."""
+
+    start: int
+    end: int
+    path: list[Step]
+    fit: float
+
+
+def find_by_keys(index: DocumentIndex, request: ParsedRequest, budget: int) -> list[str]:
+    """Lines with paths and values; nothing where the request names no key that occurs in few places."""
+    json = index.json
+    if json is None or index.source.size > MAX_BYTES or any(term.kind == "phrase" for term in request.terms):
+        return []
+    words = name_parts(request.text)
+    anchors, others = _named_keys(index, words)
+    if not _asks_for_keys(request, anchors, others):
+        return []
+    places = [(key, start) for key in anchors for start in _value_starts(index, key)]
+    hits = [hit for key, start in places for hit in _hits_at(json, key, start, others, set(words))]
+    return _render_hits(index, sorted(hits, key=lambda hit: -hit.fit), request.forms, budget)
+
+
+def _named_keys(index: DocumentIndex, words: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Of the keys that the request names: of those in few places the ones with most words, and the others."""
+    counts = index.cached("keys", lambda: _count_keys(index))
+    keys = _keys_in_order(counts, words)
+    rare = [key for key in keys if counts[key] <= MAX_PLACES]
+    longest = max((len(name_parts(key)) for key in rare), default=0)
+    anchors = [key for key in rare if len(name_parts(key)) == longest][:4]
+    return anchors, [key for key in keys if key not in anchors]
+
+
+def _asks_for_keys(request: ParsedRequest, anchors: Sequence[str], others: Sequence[str]) -> bool:
+    """Whether most words of the request are parts of the keys, and not one word that happens to be a key."""
+    if not anchors or (len(name_parts(anchors[0])) == 1 and not others):
+        return False
+    parts = {part for key in (*anchors, *others) for part in name_parts(key)}
+    words = [word for word in request.words if len(word) > 1]
+    return sum(1 for word in words if parts.intersection(name_parts(word))) >= MIN_SHARE * len(words)
+
+
+def _count_keys(index: DocumentIndex) -> Counter[str]:
+    """Every key of the document with the number of its places."""
+    pattern = LITERAL_KEY if index.format.literal else JSON_KEY
+    counter: Counter[bytes] = Counter()
+    for _, block in index.source.blocks():
+        counter.update(match[1] for match in pattern.finditer(block))
+    return Counter({key.decode(errors="replace"): count for key, count in counter.items()})
+
+
+def _keys_in_order(counts: Counter[str], words: Sequence[str]) -> list[str]:
+    """The keys whose words stand in the request side by side, those with more words first."""
+    runs = {tuple(words[at : at + size]) for size in range(1, 7) for at in range(len(words) - size + 1)}
+    keys = [(parts, key) for key in counts if (parts := name_parts(key)) and parts in runs]
+    return [key for parts, key in sorted(keys, key=lambda item: (-len(item[0]), counts[item[1]], item[1]))]
+
+
+def _value_starts(index: DocumentIndex, key: str) -> list[int]:
+    """Where the values of a key begin."""
+    pattern = re.compile(rb"[\"']" + re.escape(key.encode()) + rb"[\"']\s*:\s*(?=\S)")
+    starts = [at + match.end() for at, block in index.source.blocks(margin=512) for match in pattern.finditer(block)]
+    return sorted(set(starts))[: MAX_PLACES * 2]
+
+
+def _hits_at(json: JsonIndex, key: str, start: int, others: Sequence[str], words: set[str]) -> Iterator[_Hit]:
+    """The members that the request names inside the value; else the value itself."""
+    containers = json.containers_at(start)
+    own = containers.pop() if containers and containers[-1].start == start else None
+    path: list[Step] = [*(container.step for container in containers[1:]), key]
+    fit = float(sum(1 for step in path if isinstance(step, str) and words.intersection(name_parts(step))))
+    if own is None:
+        yield _Hit(start, start + len(json.scalar_at(start)), path, fit - 0.5 * bool(others))
+        return
+    members = list(_named_members(json, own, path, others, MAX_DEPTH))
+    for begin, end, steps in members[:3]:
+        yield _Hit(begin, end, steps, fit + 1)
+    if not members:
+        yield _Hit(own.start, own.end + 1, path, fit)
+
+
+def _named_members(
+    json: JsonIndex, container: Container, path: list[Step], names: Sequence[str], depth: int
+) -> Iterator[tuple[int, int, list[Step]]]:
+    """Members with one of the names, in the container or a little deeper."""
+    if container.end - container.start > MAX_MEMBER_BYTES:
+        return
+    inner = []
+    for step, start, end in json.members(container):
+        if step in names:
+            yield start, json.trimmed_end(start, end), [*path, step]
+        elif depth > 1:
+            inner.append((step, start))
+    for step, start in inner[:40]:
+        child = json.container_from(start)
+        if child is not None:
+            yield from _named_members(json, child, [*path, step], names, depth - 1)
+
+
+def _render_hits(index: DocumentIndex, hits: Sequence[_Hit], forms: Sequence[str], budget: int) -> list[str]:
+    best = BEST_TOKENS if len(hits) < 3 else VALUE_TOKENS
+    texts = (_render_hit(index, hit, forms, VALUE_TOKENS if number else best) for number, hit in enumerate(hits))
+    lines = take_fitting(texts, budget)
+    if not lines:
+        return []
+    if len(lines) < len(hits):
+        lines.append(f"({len(hits) - len(lines)} further places of these keys are not shown)")
+    return ["By the names of keys:\n" + "\n".join(lines)]
+
+
+def _render_hit(index: DocumentIndex, hit: _Hit, forms: Sequence[str], limit: int) -> str:
+    text = replace_controls(render_record(index.source.read(hit.start, hit.end), forms, limit))
+    return f"{format_path(hit.path)} {format_location(index, hit.start, hit.end)}\n{text}"
+
+
+def find_by_ordinal(index: DocumentIndex, request: str, forms: list[str], budget: int) -> list[str]:
+    """The element, quoted, or nothing where the request asks for none."""
+    match = ORDINAL.search(request)
+    if match is None:
+        return []
+    nouns = list(name_parts(match["noun"] or match["noun2"]))
+    if index.json is not None:
+        return _from_arrays(index, index.json, match, nouns, forms=forms, budget=budget)
+    if index.format.header or index.format.kind == "json-lines":
+        return _from_rows(index, match, nouns, budget)
+    return []
+
+
+def _position(match: re.Match[str], count: int) -> int:
+    """The number of the element, from 0; -1 where there is none such."""
+    word = (match["word"] or "").lower()
+    if word in {"last", "final"}:
+        return count - 1
+    if word == "penultimate":
+        return count - 2
+    number = int(match["digits"] or match["digits2"] or NUMBERED.get(word, 0))
+    if match["back"]:
+        return count - number
+    return number - 1 if number <= count else -1
+
+
+def _from_arrays(
+    index: DocumentIndex, json: JsonIndex, match: re.Match[str], nouns: list[str], *, forms: list[str], budget: int
+) -> list[str]:
+    array = _choose_array(json, nouns, loose=(match["word"] or "").lower() not in {"first", "last", "final"})
+    if array is None or (number := _position(match, array.count)) < 0:
+        return []
+    containers = json.containers_at(array.start)
+    spans = json.member_spans(containers[-1])
+    if number >= len(spans):
+        return []
+    start, end = trim(index, *spans[number])
+    path = format_path([*(container.step for container in containers[1:]), number])
+    text = replace_controls(render_record(index.source.read(start, end), forms, budget))
+    location = format_location(index, start, end)
+    return [f"By its place in the list, {number + 1} of {array.count}: {path} {location}\n{text}"]
+
+
+def _choose_array(json: JsonIndex, nouns: list[str], *, loose: bool) -> Array | None:
+    """The array that the noun names, the outermost first; `loose`: else the one that the document is about."""
+    arrays = [array for array in json.arrays(MAX_LEVELS, MAX_ARRAYS) if array.count]
+    chosen = _named_array(json, arrays, nouns)
+    if chosen is not None or not arrays or not (loose or nouns[0] in GENERIC):
+        return chosen
+    main = max((array for array in arrays if array.depth == arrays[0].depth), key=lambda array: array.count)
+    return main if main.count > 1 else None
+
+
+def _named_array(json: JsonIndex, arrays: Sequence[Array], nouns: list[str]) -> Array | None:
+    named = [(array, name) for array in arrays if (name := json.key_before(array.start))]
+    by_name = (array for array, name in named if stem(name.lower()) in nouns[:2])
+    by_part = (array for array, name in named if nouns[0] in name_parts(name))
+    return next(by_name, None) or next(by_part, None)
+
+
+def _from_rows(index: DocumentIndex, match: re.Match[str], nouns: list[str], budget: int) -> list[str]:
+    """A row of a table or a line of JSON, where the request does not ask for the first or last of some kind."""
+    word = (match["word"] or "").lower()
+    if word in {"first", "last", "final"} and (nouns[0] not in GENERIC or len(nouns) > 1):
+        return []
+    skipped = index.format.header_lines
+    total = index.source.lines - skipped
+    number = _position(match, total)
+    if number < 0:
+        return []
+    start, end = index.source.span_of_lines(number + skipped + 1, number + skipped + 1)
+    text = replace_controls(index.source.text(start, end))
+    if not text.strip() or tokens.count(text) > budget:
+        return []
+    return [f"By its place, {number + 1} of {total}: {format_location(index, start, end)}\n{text}"]
