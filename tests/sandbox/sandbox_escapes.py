@@ -15,16 +15,16 @@ base = getattr(getattr((), under + "cla" + "ss" + under), under + "ba" + "se" + 
 popen = next(c for c in getattr(base, under + "subcl" + "asses" + under)() if c.__name__ == "Po" + "pen")
 result = popen(["/bin/sh", "-c", "echo gained"], stdout=-1).communicate()[0]
 # walks attributes by a format string
-import toolfold.sandbox.probe as probing
-result = "can" + "ary-" in "{0.__globals__}".format(probing.perform)
+from toolfold.sandbox import probe
+result = "can" + "ary-" in "{0.__globals__}".format(probe.execute)
 # walks attributes by format_map
-import toolfold.sandbox.probe as probing
-result = "can" + "ary-" in "{f.__globals__}".format_map({"f": probing.perform})
+from toolfold.sandbox import probe
+result = "can" + "ary-" in "{f.__globals__}".format_map({"f": probe.execute})
 # walks attributes by library helpers
 import operator, string
-import toolfold.sandbox.probe as probing
-found = str(operator.attrgetter("__globals__")(probing.perform))
-result = "can" + "ary-" in found + str(string.Formatter().get_field("0.__globals__", (probing.perform,), {}))
+from toolfold.sandbox import probe
+found = str(operator.attrgetter("__globals__")(probe.execute))
+result = "can" + "ary-" in found + str(string.Formatter().get_field("0.__globals__", (probe.execute,), {}))
 # walks the frames of a generator into the runner
 def walk():
     yield frame

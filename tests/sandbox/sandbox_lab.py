@@ -83,7 +83,7 @@ class Canaries:
             [sys.executable, "-c", "import time; time.sleep(600)", self.token], start_new_session=True
         )
 
-    def told(self) -> dict[str, Any]:
+    def addresses(self) -> dict[str, Any]:
         """What an attacker knows: where everything is, and nothing that is in it."""
         return {
             "secret": str(self.secret),
@@ -101,15 +101,15 @@ class Canaries:
 
     def knocked(self) -> list[str]:
         """Which doors somebody came to."""
-        found = []
+        visitors = []
         for door in self.doors:
             with contextlib.suppress(BlockingIOError):
                 if door.type == socket.SOCK_DGRAM:
-                    found.append(f"datagram {door.recv(100)!r}")
+                    visitors.append(f"datagram {door.recv(100)!r}")
                 else:
                     door.accept()[0].close()
-                    found.append(f"connection at {door.getsockname()!r}")
-        return found
+                    visitors.append(f"connection at {door.getsockname()!r}")
+        return visitors
 
     def assert_whole(self) -> None:
         assert self.knocked() == []
@@ -161,7 +161,7 @@ class Lab:
         if key not in self._zygotes:
             self._zygotes[key] = Zygote(ENTRY, limits=limits, ready=1 if limits is QUICK else 0, **WAYS[way])
         answers: list[dict[str, Any] | None] = []
-        prelude = PRELUDE.format(canary=self.canaries.told())
+        prelude = PRELUDE.format(canary=self.canaries.addresses())
         async with await self._zygotes[key].take() as child:
             for code in codes:
                 await child.send(json.dumps({"code": prelude + code}).encode())

@@ -38,9 +38,9 @@ def framed(body: bytes) -> bytes:
     return len(body).to_bytes(4, "big") + body
 
 
-async def until(told: Callable[[], bool]) -> None:
+async def until(condition: Callable[[], bool]) -> None:
     for _ in range(1_000_000):
-        if told():
+        if condition():
             return
         await asyncio.sleep(0)
     raise AssertionError("it never came")
@@ -50,36 +50,36 @@ async def until(told: Callable[[], bool]) -> None:
 @given(st.lists(st.binary(min_size=1, max_size=2000), max_size=30), st.integers(1, 5000))
 def test_frames_arrive_whole_and_in_order_however_they_are_cut(frames: list[bytes], piece: int) -> None:
     async def work(channel: Channel, peer: socket.socket) -> None:
-        heard: list[ReceivedFrame] = []
-        channel.listen(heard.append)
+        received: list[ReceivedFrame] = []
+        channel.listen(received.append)
         data = b"".join(map(framed, frames))
         for at in range(0, len(data), piece):
             peer.sendall(data[at : at + piece])
             await asyncio.sleep(0)
         peer.close()
-        await until(lambda: heard[-1:] == [None])
-        assert heard == [*frames, None]
+        await until(lambda: received[-1:] == [None])
+        assert received == [*frames, None]
 
     assert joined(work) == []
 
 
 def test_while_it_is_held_nothing_is_told_and_nothing_is_lost() -> None:
     async def work(channel: Channel, peer: socket.socket) -> None:
-        heard: list[ReceivedFrame] = []
+        received: list[ReceivedFrame] = []
 
         def one_at_a_time(frame: ReceivedFrame) -> None:
-            heard.append(frame)
+            received.append(frame)
             channel.hold(True)
 
         channel.listen(one_at_a_time)
         peer.sendall(b"".join(framed(b"%d" % number) for number in range(5)))
         for count in range(1, 6):
-            await until(partial(lambda wanted: len(heard) >= wanted, count))
+            await until(partial(lambda wanted: len(received) >= wanted, count))
             for _ in range(10):
                 await asyncio.sleep(0)
-            assert len(heard) == count
+            assert len(received) == count
             channel.hold(False)
-        assert heard == [b"0", b"1", b"2", b"3", b"4"]
+        assert received == [b"0", b"1", b"2", b"3", b"4"]
 
     assert joined(work) == []
 

@@ -23,11 +23,11 @@ def test_the_doctor_says_which_layers_stopped_the_attacks(tmp_path: Path) -> Non
         cwd=tmp_path,
         env={**os.environ, "HOME": str(tmp_path)},
     )
-    found = [each for each in json.loads(done.stdout)["findings"] if each["subject"] == "sandbox"]
-    assert {each["verdict"] for each in found} <= {"well", "mind"}
-    assert "attacks stopped by" in found[0]["text"]
-    assert "landlock" in found[0]["text"]
-    assert [each for each in found if each["text"].startswith("no script can connect over TCP")]
+    findings = [each for each in json.loads(done.stdout)["findings"] if each["subject"] == "sandbox"]
+    assert {each["verdict"] for each in findings} <= {"well", "mind"}
+    assert "attacks stopped by" in findings[0]["text"]
+    assert "landlock" in findings[0]["text"]
+    assert [each for each in findings if each["text"].startswith("no script can connect over TCP")]
 
 
 def test_every_attack_of_the_doctor_is_stopped_with_and_without_namespaces() -> None:

@@ -7,7 +7,7 @@ import struct
 import pytest
 from sandbox_lab import CONFINED, Lab
 
-from toolfold.sandbox.seccomp import AARCH64, ALLOW, ALLOWED, GUARDED, KILL, REFUSE, X32, X86_64, _build_program
+from toolfold.sandbox.seccomp import AARCH64, ALLOW, ALLOWED, GUARDED, KILL, REFUSE, X32, X86_64, build_program
 
 MACHINES = pytest.mark.parametrize("arch", [X86_64, AARCH64], ids=["x86_64", "aarch64"])
 EPERM, ENOSYS = REFUSE | errno.EPERM, REFUSE | errno.ENOSYS
@@ -35,7 +35,7 @@ def judge(code: bytes, arch: int, number: int, *arguments: int) -> int:
 
 @MACHINES
 def test_what_a_program_needs_is_allowed_and_the_rest_refused(arch: int) -> None:
-    code = _build_program(arch, pid=7)
+    code = build_program(arch, pid=7)
     known = set(ALLOWED[arch].values()) | set(GUARDED[arch].values())
     assert {judge(code, arch, number) for number in ALLOWED[arch].values()} == {ALLOW}
     assert {judge(code, arch, number) for number in range(424) if number not in known} == {EPERM}
@@ -45,7 +45,7 @@ def test_what_a_program_needs_is_allowed_and_the_rest_refused(arch: int) -> None
 
 @MACHINES
 def test_another_machine_word_is_deadly(arch: int) -> None:
-    code = _build_program(arch, pid=7)
+    code = build_program(arch, pid=7)
     for other in (0x40000003, X86_64 if arch == AARCH64 else AARCH64):
         assert judge(code, other, ALLOWED[arch]["read"]) == KILL
     assert judge(code, arch, X32 | ALLOWED[arch]["read"]) == (KILL if arch == X86_64 else ENOSYS)
@@ -54,13 +54,13 @@ def test_another_machine_word_is_deadly(arch: int) -> None:
 @MACHINES
 def test_guarded_calls_are_judged_by_their_arguments(arch: int) -> None:
     calls = GUARDED[arch]
-    code = _build_program(arch, pid=7)
+    code = build_program(arch, pid=7)
     thread = 0x3D0F00
     assert judge(code, arch, calls["clone"], thread) == ALLOW
     assert judge(code, arch, calls["clone"], 17) == EPERM
     apart = thread & ~0x400
     assert judge(code, arch, calls["clone"], apart) == EPERM
-    assert judge(_build_program(arch, pid=7, may_fork=True), arch, calls["clone"], apart) == EPERM
+    assert judge(build_program(arch, pid=7, may_fork=True), arch, calls["clone"], apart) == EPERM
     assert judge(code, arch, calls["clone3"]) == ENOSYS
     assert judge(code, arch, calls["socketpair"], 1, 1 | 0o2000000) == ALLOW
     assert [judge(code, arch, calls["socketpair"], *pair) for pair in ((1, 2), (1, 5), (2, 1))] == [EPERM] * 3
@@ -79,7 +79,7 @@ def test_guarded_calls_are_judged_by_their_arguments(arch: int) -> None:
     assert judge(code, arch, calls["prlimit64"], 1) == EPERM
     assert judge(code, arch, calls["prctl"], 15) == ALLOW
     assert [judge(code, arch, calls["prctl"], option) for option in (4, 22, 24, 35, 36, 47)] == [EPERM] * 6
-    assert judge(_build_program(arch, pid=7, may_fork=True), arch, calls["prctl"], 36) == ALLOW
+    assert judge(build_program(arch, pid=7, may_fork=True), arch, calls["prctl"], 36) == ALLOW
     assert judge(code, arch, calls["ioctl"], 1, 0x5401) == ALLOW
     assert judge(code, arch, calls["ioctl"], 1, 0x5412) == REFUSE | errno.ENOTTY
     assert judge(code, arch, calls["fcntl"], 3, 2) == ALLOW
@@ -91,14 +91,14 @@ def test_guarded_calls_are_judged_by_their_arguments(arch: int) -> None:
 @pytest.mark.parametrize("flag", [0x80, 0x20000, 0x2000000, 0x4000000, 0x8000000, 0x10000000, 0x20000000, 0x40000000])
 @pytest.mark.parametrize("may_fork", [False, True])
 def test_no_clone_makes_a_namespace(arch: int, flag: int, may_fork: bool) -> None:
-    code = _build_program(arch, pid=7, may_fork=may_fork)
+    code = build_program(arch, pid=7, may_fork=may_fork)
     for flags in (flag, flag | 17, flag | 0x3D0F00):
         assert judge(code, arch, GUARDED[arch]["clone"], flags) == EPERM
 
 
 @MACHINES
 def test_a_session_that_may_fork_may_fork(arch: int) -> None:
-    code = _build_program(arch, pid=7, may_fork=True, may_signal=True)
+    code = build_program(arch, pid=7, may_fork=True, may_signal=True)
     assert judge(code, arch, GUARDED[arch]["clone"], 0x1200011) == ALLOW
     assert judge(code, arch, GUARDED[arch]["kill"], 8, 9) == ALLOW
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -9,8 +10,8 @@ from pathlib import Path
 import pytest
 from sandbox_lab import CONFINED, Lab
 
-from toolfold.sandbox import backends as bubblewrap
-from toolfold.sandbox import backends as seatbelt
+from toolfold.errors import SandboxError
+from toolfold.sandbox import backends, confinement
 from toolfold.sandbox.base import MIB, ChildLimits
 from toolfold.sandbox.readable_paths import resolve_links
 
@@ -27,8 +28,8 @@ for number in forbidden:
 code.append((0x06, 0, 0, 0x7FFF0000))
 libc.prctl(libc.PR_SET_NO_NEW_PRIVS, 1)
 seccomp.install(b"".join(struct.pack("=HBBI", *each) for each in code))
-from toolfold.sandbox.probe import confinement
-report = asyncio.run(confinement())
+from toolfold.sandbox.probe import probe
+report = asyncio.run(probe())
 print(json.dumps({**msgspec.to_builtins(report), "holds": report.holds}))
 """
 LANDLOCK, UNSHARE = [444, 445, 446], [272]
@@ -44,8 +45,8 @@ def report_without(numbers: list[int], path: str = "") -> dict[str, object]:
         check=True,
         timeout=60,
     )
-    found: dict[str, object] = json.loads(done.stdout)
-    return found
+    report: dict[str, object] = json.loads(done.stdout)
+    return report
 
 
 @pytest.mark.requirement("U-10")
@@ -161,15 +162,27 @@ def test_links_and_the_places_they_lead_to_are_told_apart(tmp_path: Path) -> Non
 
 
 def test_bubblewrap_is_given_no_network_no_proc_no_environment_and_one_folder(tmp_path: Path) -> None:
-    command = bubblewrap._bubblewrap_command("bwrap", str(tmp_path), [])
+    command = backends._bubblewrap_command("bwrap", str(tmp_path), [])
     assert {"--unshare-net", "--unshare-pid", "--clearenv", "--die-with-parent", "--new-session"} <= set(command)
     assert "--proc" not in command
     assert [command[place + 1] for place, each in enumerate(command) if each == "--bind"] == [str(tmp_path)]
     assert command[-1] == "--"
 
 
+def test_the_first_backend_that_works_is_chosen_and_none_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert backends.choose_backend(readable=[]).name == "native"
+    assert backends.choose_backend(readable=[], unsafe=True).name == "unsafe"
+    monkeypatch.setattr(confinement, "missing_requirement", lambda *, namespaced: "no Landlock")
+    monkeypatch.setattr(shutil, "which", lambda name: "/usr/bin/bwrap")
+    chosen = backends.choose_backend(readable=[])
+    assert (chosen.name, chosen.single, chosen.wrap("/f")[0]) == ("bubblewrap", True, "/usr/bin/bwrap")
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    with pytest.raises(SandboxError, match="there is no sandbox here: no Landlock"):
+        backends.choose_backend(readable=[])
+
+
 def test_the_seatbelt_profile_denies_all_but_what_it_names() -> None:
-    text = seatbelt._seatbelt_profile("/private/tmp/scratch", ['/opt/py"thon', "/opt/lib"])
+    text = backends._seatbelt_profile("/private/tmp/scratch", ['/opt/py"thon', "/opt/lib"])
     lines = text.splitlines()
     assert lines[:3] == ["(version 1)", "(deny default)", "(deny network*)"]
     assert [line for line in lines if "file-write" in line] == [
@@ -179,4 +192,4 @@ def test_the_seatbelt_profile_denies_all_but_what_it_names() -> None:
     assert '(allow file-read* (subpath "/opt/py\\"thon"))' in lines
     assert not [line for line in lines if line.startswith("(allow network")]
     assert text.count("(") == text.count(")")
-    assert seatbelt._seatbelt_command("/f", [])[:2] == [seatbelt._SANDBOX_EXEC, "-p"]
+    assert backends._seatbelt_command("/f", [])[:2] == [backends._SANDBOX_EXEC, "-p"]

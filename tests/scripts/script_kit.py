@@ -52,7 +52,7 @@ def mail() -> MemoryUpstream:
 
 
 @asynccontextmanager
-async def opened(
+async def open_gateway(
     home: Path, upstreams: Iterable[Upstream] | None = None, scripts: Scripts | None = None, **settings: Any
 ) -> AsyncIterator[Gateway]:
     chosen = Settings(home=home, scripts=scripts or Scripts(wall_s=20.0, ready=1), **settings)
@@ -63,13 +63,13 @@ async def opened(
 
 def with_tools(home: Path, work: Callable[[Gateway], Awaitable[T]], **options: Any) -> T:
     async def main() -> T:
-        async with opened(home, **options) as gateway:
+        async with open_gateway(home, **options) as gateway:
             return await work(gateway)
 
     return asyncio.run(main())
 
 
-def ran(
+def run_script(
     home: Path,
     code: str,
     *,
@@ -85,7 +85,7 @@ def ran(
     return with_tools(home, work, upstreams=upstreams, scripts=scripts)
 
 
-def ran_all(home: Path, codes: Iterable[str], **options: Any) -> list[ScriptResult]:
+def run_scripts(home: Path, codes: Iterable[str], **options: Any) -> list[ScriptResult]:
     """Runs many scripts side by side, a few at a time, on the same tools."""
 
     async def work(gateway: Gateway) -> list[ScriptResult]:
@@ -100,7 +100,7 @@ def ran_all(home: Path, codes: Iterable[str], **options: Any) -> list[ScriptResu
     return with_tools(home, work, **options)
 
 
-def made_repository(folder: Path) -> Path:
+def create_repository(folder: Path) -> Path:
     """A real repository with three commits."""
     folder.mkdir()
 

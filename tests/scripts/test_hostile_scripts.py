@@ -8,11 +8,13 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from script_kit import git, opened
+from script_kit import git, open_gateway
 
 from toolfold import Gateway
 from toolfold.config.sections import Scripts
 from toolfold.errors import ScriptError
+
+pytestmark = pytest.mark.load
 
 ROUNDS = int(os.environ.get("TOOLFOLD_HOSTILE_ROUNDS", "6"))
 """Each runs every script once. 25 make a thousand."""
@@ -120,7 +122,7 @@ def test_hundreds_of_hostile_scripts_hurt_nobody_and_leave_nothing(
 
     async def main() -> None:
         settings = Scripts(output_bytes=50_000, memory_bytes=512 << 20, scratch_bytes=8 << 20, calls=500, ready=4)
-        async with opened(tmp_path, [git()], settings) as gateway:
+        async with open_gateway(tmp_path, [git()], settings) as gateway:
             await gateway.run_script("pass")
             before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
             kept = files(tmp_path)

@@ -6,14 +6,15 @@ from typing import Any
 
 import msgspec
 import pytest
-from script_kit import git, opened, ran, ran_all, with_tools
+from script_kit import git, open_gateway, run_script, run_scripts, with_tools
 
 from toolfold import Gateway
 from toolfold.config.sections import Policy, Scripts
 from toolfold.events import Event
-from toolfold.scripts.runner import ScriptResult, reports
+from toolfold.scripts import report
+from toolfold.scripts.runner import ScriptResult
 from toolfold.testing.memory_upstream import MemoryUpstream
-from toolfold.types import Call, Caller
+from toolfold.types import CallContext, Caller, ToolCall
 
 RAW = """
 import json, os, struct
@@ -54,7 +55,7 @@ VIOLATIONS = [
 
 
 def test_bytes_that_are_no_frame_end_the_run_as_a_violation(tmp_path: Path) -> None:
-    results = ran_all(tmp_path, [f"{RAW}\n{attack}\nimport time\ntime.sleep(30)" for attack in VIOLATIONS])
+    results = run_scripts(tmp_path, [f"{RAW}\n{attack}\nimport time\ntime.sleep(30)" for attack in VIOLATIONS])
     assert {attack: result.outcome for attack, result in zip(VIOLATIONS, results, strict=True)} == dict.fromkeys(
         VIOLATIONS, "protocol_violation"
     )
@@ -67,7 +68,7 @@ for byte in struct.pack(">I", len(body)) + body:
     os.write(3, bytes([byte]))
 print(len(answer()["result"]["structuredContent"]["commits"]))
 """
-    assert ran(tmp_path, code).stdout == "2\n"
+    assert run_script(tmp_path, code).stdout == "2\n"
 
 
 NOT_DECLARED = [
@@ -85,7 +86,7 @@ NOT_DECLARED = [
 def test_only_the_exact_ids_that_the_script_declared_can_be_called(tmp_path: Path) -> None:
     upstream = git()
     call = "frame({{'op': 'call', 'id': 1, 'tool': '{0}', 'args': {{}}}})\nprint(answer()['error']['code'])"
-    results = ran_all(tmp_path, [f"{RAW}\n{call.format(tool)}" for tool in NOT_DECLARED], upstreams=[upstream])
+    results = run_scripts(tmp_path, [f"{RAW}\n{call.format(tool)}" for tool in NOT_DECLARED], upstreams=[upstream])
     assert [result.stdout for result in results] == ["NOT_DECLARED\n"] * len(NOT_DECLARED)
     assert {result.calls[0].code for result in results} == {"NOT_DECLARED"}
     assert upstream.calls == []
@@ -108,7 +109,7 @@ def test_odd_json_in_arguments_is_a_bounded_error_and_reaches_no_server(tmp_path
     upstream = git()
     bodies = ['{"op":"call","id":1,"tool":"git.git_log","args":' + arguments + "}" for arguments in ODD_ARGUMENTS]
     codes = [f"{RAW}\nframe({body!r}.encode())\nprint(answer()['error']['code'])" for body in bodies]
-    results = ran_all(tmp_path, codes, upstreams=[upstream])
+    results = run_scripts(tmp_path, codes, upstreams=[upstream])
     fine = {("INVALID_ARGUMENTS\n", "finished"), ("", "protocol_violation")}
     assert [index for index, one in enumerate(results) if (one.stdout, one.outcome) not in fine] == []
     assert upstream.calls == []
@@ -119,8 +120,8 @@ def test_hundreds_of_thousands_of_keys_are_no_trouble_for_the_host(tmp_path: Pat
 frame({{'op': 'call', 'id': 1, 'tool': 'git.git_log', 'args': {{str(n): n for n in range(200_000)}}}})
 print(answer()['error']['code'])
 """
-    result = ran(tmp_path, code)
-    assert result.stdout == "INVALID_ARGUMENTS\n", reports.as_text(result)
+    result = run_script(tmp_path, code)
+    assert result.stdout == "INVALID_ARGUMENTS\n", report.as_text(result)
 
 
 def test_many_calls_at_once_wait_their_turn_and_end_at_the_cap(tmp_path: Path) -> None:
@@ -130,7 +131,7 @@ def test_many_calls_at_once_wait_their_turn_and_end_at_the_cap(tmp_path: Path) -
     async def main() -> ScriptResult:
         running = 0
 
-        async def slow(call: Call) -> Any:
+        async def slow(call: ToolCall) -> Any:
             nonlocal running, most
             running += 1
             most = max(most, running)
@@ -140,12 +141,14 @@ def test_many_calls_at_once_wait_their_turn_and_end_at_the_cap(tmp_path: Path) -
 
         original = upstream.call
 
-        async def counted(call: Call, **options: Any) -> Any:
+        async def counted(call: ToolCall, context: CallContext) -> Any:
             await slow(call)
-            return await original(call, **options)
+            return await original(call, context)
 
         upstream.call = counted  # type: ignore[method-assign]  # counts what runs at once
-        async with opened(tmp_path, [upstream], Scripts(wall_s=60.0, calls=300, calls_at_once=8, ready=1)) as gateway:
+        async with open_gateway(
+            tmp_path, [upstream], Scripts(wall_s=60.0, calls=300, calls_at_once=8, ready=1)
+        ) as gateway:
             return await gateway.run_script(
                 """
                 import asyncio
@@ -156,7 +159,7 @@ def test_many_calls_at_once_wait_their_turn_and_end_at_the_cap(tmp_path: Path) -
             )
 
     result = asyncio.run(main())
-    assert result.answer[0] == 300, reports.as_text(result)
+    assert result.answer[0] == 300, report.as_text(result)
     assert sorted(result.answer[1]) == ["CallLimit", "GitLogResult"]
     assert most <= 8
     assert len(upstream.calls) == 300
@@ -164,11 +167,11 @@ def test_many_calls_at_once_wait_their_turn_and_end_at_the_cap(tmp_path: Path) -
 
 def test_raw_bytes_while_a_call_is_in_flight_end_the_run_and_the_call(tmp_path: Path) -> None:
     upstream = git()
-    told: list[Event] = []
+    events: list[Event] = []
 
     async def main() -> ScriptResult:
-        async with opened(tmp_path, [upstream]) as gateway:
-            gateway.events.subscribe(told.append)
+        async with open_gateway(tmp_path, [upstream]) as gateway:
+            gateway.events.subscribe(events.append)
             upstream.delay = asyncio.Event()
             return await gateway.run_script(
                 "import asyncio, os\nlog, = use_tools('git.git_log')\n"
@@ -179,41 +182,38 @@ def test_raw_bytes_while_a_call_is_in_flight_end_the_run_and_the_call(tmp_path: 
     result = asyncio.run(main())
     assert result.outcome == "protocol_violation"
     assert [call.code for call in result.calls] == ["CANCELLED"]
-    assert "script.call_cancelled" in [event.name for event in told]
+    assert "script.call_cancelled" in [event.name for event in events]
 
 
-def test_cancelling_a_run_cancels_its_calls_and_says_so(tmp_path: Path) -> None:
+async def test_cancelling_a_run_cancels_its_calls_and_says_so(tmp_path: Path) -> None:
     upstream = git()
-    told: list[str] = []
+    events: list[str] = []
 
-    async def main() -> None:
-        async with opened(tmp_path, [upstream]) as gateway:
-            started = asyncio.Event()
+    async with open_gateway(tmp_path, [upstream]) as gateway:
+        started = asyncio.Event()
 
-            def hear(event: Event) -> None:
-                told.append(event.name)
-                if event.name == "call.started":
-                    started.set()
+        def hear(event: Event) -> None:
+            events.append(event.name)
+            if event.name == "call.started":
+                started.set()
 
-            gateway.events.subscribe(hear)
-            upstream.delay = asyncio.Event()
-            task = asyncio.create_task(gateway.run_script("log, = use_tools('git.git_log')\nawait log()"))
-            async with asyncio.timeout(20):
-                await started.wait()
-            task.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await task
-
-    asyncio.run(main())
-    assert "script.call_cancelled" in told
-    assert "script.cancelled" in told
+        gateway.events.subscribe(hear)
+        upstream.delay = asyncio.Event()
+        task = asyncio.create_task(gateway.run_script("log, = use_tools('git.git_log')\nawait log()"))
+        async with asyncio.timeout(20):
+            await started.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    assert "script.call_cancelled" in events
+    assert "script.cancelled" in events
 
 
 def test_a_call_that_the_script_gives_up_is_cancelled_at_the_host(tmp_path: Path) -> None:
     upstream = git()
 
     async def main() -> ScriptResult:
-        async with opened(tmp_path, [upstream]) as gateway:
+        async with open_gateway(tmp_path, [upstream]) as gateway:
             upstream.delay = asyncio.Event()
             return await gateway.run_script(
                 "import asyncio\nlog, = use_tools('git.git_log')\n"
@@ -232,7 +232,7 @@ def test_a_large_result_stays_with_the_host_until_the_script_looks_into_it(tmp_p
     )
     rows = [{"n": n, "text": "ü" * 40} for n in range(200_000)]
     big.answer("read_all", {"content": [], "structuredContent": {"rows": rows}})
-    result = ran(
+    result = run_script(
         tmp_path,
         """
         read, = use_tools("logs.read_all")
@@ -243,7 +243,7 @@ def test_a_large_result_stays_with_the_host_until_the_script_looks_into_it(tmp_p
         """,
         upstreams=[big],
     )
-    assert result.stdout.splitlines() == ["True <a result of", "True", "200000 199999 üü"], reports.as_text(result)
+    assert result.stdout.splitlines() == ["True <a result of", "True", "200000 199999 üü"], report.as_text(result)
 
 
 def test_results_over_what_the_host_keeps_are_refused(tmp_path: Path) -> None:
@@ -256,7 +256,7 @@ def test_results_over_what_the_host_keeps_are_refused(tmp_path: Path) -> None:
     for _ in range(5):
         await read()
     """
-    result = ran(tmp_path, code, upstreams=[big], scripts=Scripts(kept_bytes=2 << 20, ready=1))
+    result = run_script(tmp_path, code, upstreams=[big], scripts=Scripts(kept_bytes=2 << 20, ready=1))
     assert result.error is not None
     assert result.error.type == "CallLimit"
     assert len(result.calls) == 3
@@ -264,13 +264,13 @@ def test_results_over_what_the_host_keeps_are_refused(tmp_path: Path) -> None:
 
 def test_what_the_script_breaks_in_its_own_process_does_not_reach_the_host(tmp_path: Path) -> None:
     upstream = git()
-    result = ran(
+    result = run_script(
         tmp_path,
         """
         import builtins, gc, json, pydantic
         log, = use_tools("git.git_log")
-        from toolfold.scripts.runtime.host_link import Link
-        link = next(one for one in gc.get_objects() if isinstance(one, Link))
+        from toolfold.scripts.runtime.host_link import HostLink
+        link = next(one for one in gc.get_objects() if isinstance(one, HostLink))
         pydantic.BaseModel.__init__ = lambda self, **given: None
         json.dumps = None
         print((await link.call("mail.send_mail", {"to": "x"})).error["code"])
@@ -278,7 +278,7 @@ def test_what_the_script_breaks_in_its_own_process_does_not_reach_the_host(tmp_p
         """,
         upstreams=[upstream],
     )
-    assert result.stdout == "NOT_DECLARED\nINVALID_ARGUMENTS\n", reports.as_text(result)
+    assert result.stdout == "NOT_DECLARED\nINVALID_ARGUMENTS\n", report.as_text(result)
     assert upstream.calls == []
 
 
@@ -307,7 +307,7 @@ except Exception as error:
     upstream = git()
     policies = (Policy(name="default", confirm=("git.git_branch",)),)
     result = with_tools(tmp_path, work, upstreams=[upstream], policies=policies)
-    assert result.stdout == "created one\nDeclined\n", reports.as_text(result)
+    assert result.stdout == "created one\nDeclined\n", report.as_text(result)
     assert "Allow this call of git.git_branch" in waited[0]
     assert len(upstream.calls) == 1
 

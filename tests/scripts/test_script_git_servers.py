@@ -9,10 +9,11 @@ import shutil
 from pathlib import Path
 
 import pytest
-from script_kit import EXAMPLES, made_repository
+from script_kit import EXAMPLES, create_repository
 
 from toolfold import Gateway, Settings
-from toolfold.scripts.runner import ScriptResult, reports
+from toolfold.scripts import report
+from toolfold.scripts.runner import ScriptResult
 from toolfold.types import ServerSpec
 
 SERVERS = {
@@ -28,7 +29,7 @@ def test_a_sibling_of_the_example_runs_on_a_public_server(tmp_path: Path, script
     program = os.environ.get(variable) or shutil.which(name)
     if not program:
         pytest.skip(f"{name} is not installed: put its program into {variable}")
-    repository = made_repository(tmp_path / "repository")
+    repository = create_repository(tmp_path / "repository")
     server = ServerSpec(
         name="git",
         transport="stdio",
@@ -44,6 +45,6 @@ def test_a_sibling_of_the_example_runs_on_a_public_server(tmp_path: Path, script
 
     result = asyncio.run(main())
     summary = {"commit_count": 3, "latest_commit_author": "Ada", "files_changed_in_last_commit": 3}
-    assert result.answer == summary, reports.as_text(result)
+    assert result.answer == summary, report.as_text(result)
     assert [need.tool_id for need in result.needs] == ["git.git_log", "git.git_diff"]
     assert not result.warnings

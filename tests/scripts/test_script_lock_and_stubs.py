@@ -7,11 +7,11 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from script_kit import EXAMPLES, git, git_log, made_repository, opened
+from script_kit import EXAMPLES, create_repository, git, git_log, open_gateway
 
 from toolfold import Gateway
 from toolfold.errors import LockMismatch, ScriptError, ToolNotFound
-from toolfold.scripts.runner import locks
+from toolfold.scripts.lock import Lock
 from toolfold.testing.memory_upstream import MemoryUpstream
 
 CODE = 'log, = use_tools("get the git commit log")\nprint(log.tool_id)'
@@ -19,60 +19,54 @@ TOOLFOLD = [sys.executable, "-m", "toolfold"]
 
 
 @pytest.mark.requirement("U-11")
-def test_a_lock_keeps_a_need_at_its_tool_though_a_better_one_came(tmp_path: Path) -> None:
-    async def main() -> None:
-        upstream = MemoryUpstream("git", [git_log])
-        async with opened(tmp_path, [upstream]) as gateway:
-            lock = locks.create((await gateway.run_script(CODE)).needs)
-            assert locks.load(locks.dump(lock)) == lock
+async def test_a_lock_keeps_a_need_at_its_tool_though_a_better_one_came(tmp_path: Path) -> None:
+    upstream = MemoryUpstream("git", [git_log])
+    async with open_gateway(tmp_path, [upstream]) as gateway:
+        lock = Lock.create((await gateway.run_script(CODE)).needs)
+        assert Lock.load(lock.dump()) == lock
 
-            def get_the_git_commit_log() -> str:
-                """Get the git commit log."""
-                return ""
+        def get_the_git_commit_log() -> str:
+            """Get the git commit log."""
+            return ""
 
-            upstream.set_tools([git_log, get_the_git_commit_log])
-            await gateway.reread("git")
-            free = await gateway.run_script(CODE)
-            held = await gateway.run_script(CODE, locked=lock)
-            assert free.stdout == "git.get_the_git_commit_log\n"
-            assert held.stdout == "git.git_log\n"
-
-    asyncio.run(main())
+        upstream.set_tools([git_log, get_the_git_commit_log])
+        await gateway.reread("git")
+        free = await gateway.run_script(CODE)
+        held = await gateway.run_script(CODE, locked=lock)
+        assert free.stdout == "git.get_the_git_commit_log\n"
+        assert held.stdout == "git.git_log\n"
 
 
 @pytest.mark.requirement("U-11")
-def test_a_tool_that_changed_or_went_away_fails_a_locked_script_before_it_runs(tmp_path: Path) -> None:
-    async def main() -> None:
-        upstream = MemoryUpstream("git", [git_log])
-        async with opened(tmp_path, [upstream]) as gateway:
-            lock = locks.create((await gateway.run_script(CODE)).needs)
+async def test_a_tool_that_changed_or_went_away_fails_a_locked_script_before_it_runs(tmp_path: Path) -> None:
+    upstream = MemoryUpstream("git", [git_log])
+    async with open_gateway(tmp_path, [upstream]) as gateway:
+        lock = Lock.create((await gateway.run_script(CODE)).needs)
 
-            def changed(max_count: int, author: str) -> str:
-                """Get the git commit log: the latest commits of the repository with hash and author."""
-                return ""
+        def changed(max_count: int, author: str) -> str:
+            """Get the git commit log: the latest commits of the repository with hash and author."""
+            return ""
 
-            changed.__name__ = "git_log"
-            upstream.set_tools([changed])
-            await gateway.reread("git")
-            with pytest.raises(LockMismatch, match=r"locked to git.git_log, which changed since"):
-                await gateway.run_script(CODE, locked=lock)
-            upstream.set_tools([])
-            await gateway.reread("git")
-            with pytest.raises(LockMismatch, match="not there any more"):
-                await gateway.run_script(CODE, locked=lock)
-
-    asyncio.run(main())
+        changed.__name__ = "git_log"
+        upstream.set_tools([changed])
+        await gateway.reread("git")
+        with pytest.raises(LockMismatch, match=r"locked to git.git_log, which changed since"):
+            await gateway.run_script(CODE, locked=lock)
+        upstream.set_tools([])
+        await gateway.reread("git")
+        with pytest.raises(LockMismatch, match="not there any more"):
+            await gateway.run_script(CODE, locked=lock)
 
 
 def test_a_lock_that_is_none_is_a_clear_error() -> None:
     with pytest.raises(ScriptError, match="cannot be read"):
-        locks.load(b"{")
+        Lock.load(b"{")
     with pytest.raises(ScriptError, match="version 9"):
-        locks.load(b'{"version": 9}')
+        Lock.load(b'{"version": 9}')
 
 
 def configured(folder: Path) -> list[str]:
-    repository = made_repository(folder / "repository")
+    repository = create_repository(folder / "repository")
     server = [str(EXAMPLES / "git_server.py"), str(repository)]
     program, arguments = (msgspec.json.encode(value).decode() for value in (sys.executable, server))
     (folder / "toolfold.toml").write_text(f"[servers.git]\ncommand = {program}\nargs = {arguments}\n")
@@ -101,9 +95,9 @@ def test_the_command_line_runs_locks_and_writes_stubs_that_a_type_checker_accept
         "git.git_log",
         "git.git_diff",
     ]
-    told = msgspec.json.decode(toolfold("--json", "run", str(script), "--locked").stdout)
-    assert told["outcome"] == "finished"
-    assert told["calls"][0]["tool_id"] == "git.git_log"
+    report = msgspec.json.decode(toolfold("--json", "run", str(script), "--locked").stdout)
+    assert report["outcome"] == "finished"
+    assert report["calls"][0]["tool_id"] == "git.git_log"
     lock.write_text(lock.read_text().replace('"fingerprint": "', '"fingerprint": "0'))
     assert "LOCK_MISMATCH" in toolfold("--json", "run", str(script), "--locked", code=4).stdout
 
@@ -165,7 +159,7 @@ def test_stubs_of_a_need_that_nothing_fits_are_an_error_with_candidates(tmp_path
             await gateway.scripts.stubs(["brew a cup of espresso on the moon"])
 
     async def run() -> None:
-        async with opened(tmp_path, [git()]) as gateway:
+        async with open_gateway(tmp_path, [git()]) as gateway:
             await main(gateway)
 
     asyncio.run(run())

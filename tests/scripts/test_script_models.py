@@ -7,23 +7,23 @@ from typing import Any
 
 import jsonschema_rs
 import pytest
-from instances import Instances
 from pydantic import ValidationError
+from schema_instances import Instances
 
-from toolfold.bench.common import made_tool, recorded_servers
+from benchmarks.recorded import build_tool, recorded_servers
 from toolfold.errors import InvalidArguments, ToolFailed
 from toolfold.scripts.runtime.functions import BoundTool
 from toolfold.scripts.runtime.models import dump
 from toolfold.scripts.runtime.records import TextResult
-from toolfold.scripts.tool_specs import describe_tool
+from toolfold.scripts.tool_specs import _describe_tool
 
 Schema = dict[str, Any]
 
 
 def bound(inputs: Schema, output: Schema | None = None, name: str = "do_it") -> tuple[BoundTool, list[str]]:
     warned: list[str] = []
-    tool = made_tool("box", {"name": name, "inputSchema": {"type": "object", **inputs}})
-    return BoundTool(describe_tool(tool, output), None, warned.append), warned  # type: ignore[arg-type]  # nothing is called
+    tool = build_tool("box", {"name": name, "inputSchema": {"type": "object", **inputs}})
+    return BoundTool(_describe_tool(tool, output), None, warned.append), warned  # type: ignore[arg-type]  # nothing is called
 
 
 def sent(tool: BoundTool, *given: Any, **keywords: Any) -> dict[str, Any]:
@@ -38,7 +38,7 @@ def test_every_recorded_tool_has_models_that_take_and_give_what_its_schema_allow
         warnings.simplefilter("error")
         for tool in recorded.tools:
             schema = json.loads(bytes(tool.definition.input_schema))
-            made = BoundTool(describe_tool(tool, _output(tool.definition.output_schema)), None, list[str]().append)  # type: ignore[arg-type]  # nothing is called
+            made = BoundTool(_describe_tool(tool, _output(tool.definition.output_schema)), None, list[str]().append)  # type: ignore[arg-type]  # nothing is called
             for name in made.names:
                 assert made.get(name) is not None
             validator = _validator(schema)
@@ -63,7 +63,7 @@ def test_every_recorded_output_schema_reads_results_that_fit_it_without_a_warnin
         if validator is None:
             continue
         warned: list[str] = []
-        made = BoundTool(describe_tool(tool, schema), None, warned.append)  # type: ignore[arg-type]  # nothing is called
+        made = BoundTool(_describe_tool(tool, schema), None, warned.append)  # type: ignore[arg-type]  # nothing is called
         for seed in range(3):
             value = Instances(schema, seed).value(schema)
             if validator.is_valid(value):

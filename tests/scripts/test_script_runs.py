@@ -6,21 +6,32 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from script_kit import EXAMPLES, git, git_log, made_repository, mail, opened, ran, ran_all, with_tools
+from script_kit import (
+    EXAMPLES,
+    create_repository,
+    git,
+    git_log,
+    mail,
+    open_gateway,
+    run_script,
+    run_scripts,
+    with_tools,
+)
 
 import toolfold
 from toolfold import Gateway, Settings
 from toolfold.config.sections import Scripts
 from toolfold.errors import ScriptError
 from toolfold.events import Event
-from toolfold.scripts.runner import ScriptResult, reports
+from toolfold.scripts import report
+from toolfold.scripts.runner import ScriptResult
 from toolfold.testing.memory_upstream import MemoryUpstream
 from toolfold.types import ServerSpec
 
 
 @pytest.mark.requirement("U-02", "U-07", "U-08")
 def test_the_example_of_the_note_runs_unchanged_on_a_real_repository(tmp_path: Path) -> None:
-    repository = made_repository(tmp_path / "repository")
+    repository = create_repository(tmp_path / "repository")
     server = ServerSpec(
         name="git", transport="stdio", command=sys.executable, args=(str(EXAMPLES / "git_server.py"), str(repository))
     )
@@ -44,7 +55,7 @@ def test_the_example_of_the_note_runs_unchanged_on_a_real_repository(tmp_path: P
     assert documented[0].answer == {"authors": ["Ada"]}
     summary = {"commit_count": 3, "latest_commit_author": "Ada", "files_changed_in_last_commit": 3}
     assert (before, resolved) == ("idle", "idle"), "resolving needs opens no connection"
-    assert result.outcome == "finished", reports.as_text(result)
+    assert result.outcome == "finished", report.as_text(result)
     assert result.answer == summary
     assert result.stdout == f"Analyzing recent commits...\nAnalysis complete: {summary}\n"
     assert [(need.tool_id, call.tool_id) for need, call in zip(result.needs, result.calls, strict=True)] == [
@@ -61,7 +72,7 @@ def test_a_server_is_opened_by_the_first_call_and_not_before(tmp_path: Path) -> 
     tools, other = git(), mail()
 
     async def main() -> list[int]:
-        async with opened(tmp_path, [tools, other]):
+        async with open_gateway(tmp_path, [tools, other]):
             pass
         opens = [tools.opened]
         async with Gateway(Settings(home=tmp_path), upstreams=[tools, other]) as gateway:
@@ -76,7 +87,7 @@ def test_a_server_is_opened_by_the_first_call_and_not_before(tmp_path: Path) -> 
 
 @pytest.mark.requirement("U-04")
 def test_a_need_that_nothing_fits_raises_at_the_call_and_other_words_can_be_tried(tmp_path: Path) -> None:
-    result = ran(
+    result = run_script(
         tmp_path,
         """
         from runtime.discovery import use_tools
@@ -98,12 +109,12 @@ def test_a_need_that_nothing_fits_raises_at_the_call_and_other_words_can_be_trie
         "git_log(*, max_count: int = 10) -> GitLogResult",
     ]
     assert [need.tool_id for need in result.needs] == ["", "git.git_log"]
-    assert "nothing fits" in reports.as_text(result)
+    assert "nothing fits" in report.as_text(result)
 
 
 @pytest.mark.requirement("U-04", "U-03")
 def test_exact_ids_and_a_named_server_are_needs_too(tmp_path: Path) -> None:
-    result = ran(
+    result = run_script(
         tmp_path,
         """
         one, = use_tools("git.git_log")
@@ -124,7 +135,7 @@ def test_exact_ids_and_a_named_server_are_needs_too(tmp_path: Path) -> None:
 
 @pytest.mark.requirement("U-05")
 def test_functions_come_from_the_servers_modules_and_only_after_they_were_declared(tmp_path: Path) -> None:
-    result = ran(
+    result = run_script(
         tmp_path,
         """
         try:
@@ -143,7 +154,7 @@ def test_functions_come_from_the_servers_modules_and_only_after_they_were_declar
         """,
     )
     lines = result.stdout.splitlines()
-    assert result.ok, reports.as_text(result)
+    assert result.ok, report.as_text(result)
     assert "servers.git is not there yet: call use_tools" in lines[0]
     assert "servers.git has no 'git_blame'; declared so far: GitLog" in lines[1]
     assert lines[2] == "3 2"
@@ -164,7 +175,7 @@ def test_a_tool_that_changed_or_came_is_there_for_the_next_script_without_any_st
     code = 'log, = use_tools("get the git commit log")\nprint(log.signature)'
 
     async def main() -> list[str]:
-        async with opened(tmp_path, [upstream]) as gateway:
+        async with open_gateway(tmp_path, [upstream]) as gateway:
             first = await gateway.run_script(code)
 
             def changed(limit: int, author: str = "") -> str:
@@ -194,7 +205,7 @@ def test_what_a_tool_was_seen_to_return_is_a_model_for_the_next_script(tmp_path:
     )
 
     async def main() -> list[str]:
-        async with opened(tmp_path, [upstream]) as gateway:
+        async with open_gateway(tmp_path, [upstream]) as gateway:
             return [(await gateway.run_script(code)).stdout.strip() for _ in range(2)]
 
     assert asyncio.run(main()) == ["TextResult None", "FindOrderResult 7"]
@@ -254,14 +265,14 @@ ANSWERS: list[tuple[str, Any]] = [
 
 @pytest.mark.requirement("U-08")
 def test_the_final_summary_is_what_main_returned_or_the_last_value_or_the_last_json_line(tmp_path: Path) -> None:
-    results = ran_all(tmp_path, [code for code, _ in ANSWERS], upstreams=[])
+    results = run_scripts(tmp_path, [code for code, _ in ANSWERS], upstreams=[])
     assert [result.outcome for result in results] == ["finished"] * len(ANSWERS)
     assert [result.answer for result in results] == [answer for _, answer in ANSWERS]
 
 
 @pytest.mark.requirement("U-08")
 def test_an_error_names_the_scripts_own_line_and_shows_none_of_our_frames(tmp_path: Path) -> None:
-    result = ran(
+    result = run_script(
         tmp_path,
         """
         branch, = use_tools("create a git branch")
@@ -290,7 +301,7 @@ def test_an_error_names_the_scripts_own_line_and_shows_none_of_our_frames(tmp_pa
     "use", ["print(branch(name='x').name)", "branch(name='x')[0]", "for one in branch(name='x'): pass"]
 )
 def test_a_call_that_is_not_awaited_is_told_how(tmp_path: Path, use: str) -> None:
-    result = ran(tmp_path, f'branch, = use_tools("create a git branch")\n{use}')
+    result = run_script(tmp_path, f'branch, = use_tools("create a git branch")\n{use}')
     assert result.outcome == "failed"
     assert result.error is not None
     assert (result.error.line, result.error.next_action[:18]) == (2, "tools are awaited:")
@@ -309,8 +320,8 @@ def test_output_is_bounded_told_and_free_of_terminal_codes(tmp_path: Path) -> No
     flood, odd, raised = with_tools(tmp_path, work, scripts=Scripts(wall_s=20.0, output_bytes=10_000, ready=1))
     assert len(flood.stdout) <= 10_000
     assert flood.output_dropped > 90_000_000
-    assert reports.as_dict(flood)["output_dropped_bytes"] == flood.output_dropped
-    assert "bytes of output were dropped" in reports.as_text(flood)
+    assert report.as_dict(flood)["output_dropped_bytes"] == flood.output_dropped
+    assert "bytes of output were dropped" in report.as_text(flood)
     assert raised.error is not None
     assert raised.error.message == "red \\ud800"
     assert "\\x1b" not in raised.error.traceback.splitlines()[-1]
@@ -319,11 +330,11 @@ def test_output_is_bounded_told_and_free_of_terminal_codes(tmp_path: Path) -> No
 
 @pytest.mark.requirement("U-10")
 def test_unsafe_is_said_in_every_result(tmp_path: Path) -> None:
-    result = ran(tmp_path, "print('bare')", unsafe=True)
+    result = run_script(tmp_path, "print('bare')", unsafe=True)
     assert result.unsafe
     assert result.layers == ()
-    assert reports.as_dict(result)["unsafe"] is True
-    assert "without a sandbox" in reports.as_text(result)
+    assert report.as_dict(result)["unsafe"] is True
+    assert "without a sandbox" in report.as_text(result)
 
 
 def test_scripts_run_side_by_side(tmp_path: Path) -> None:
@@ -335,14 +346,14 @@ def test_scripts_run_side_by_side(tmp_path: Path) -> None:
 
 
 def test_what_happens_is_told_as_events(tmp_path: Path) -> None:
-    told: list[Event] = []
+    events: list[Event] = []
 
     async def work(gateway: Gateway) -> None:
-        gateway.events.subscribe(told.append)
+        gateway.events.subscribe(events.append)
         await gateway.run_script('log, = use_tools("git.git_log")\nawait log()')
 
     with_tools(tmp_path, work)
-    names = [event.name for event in told if event.name.startswith(("script.", "call."))]
+    names = [event.name for event in events if event.name.startswith(("script.", "call."))]
     assert names == ["script.started", "call.started", "call.finished", "script.call", "script.finished"]
-    started = next(event for event in told if event.name == "script.started")
+    started = next(event for event in events if event.name == "script.started")
     assert started.data["needs"] == [{"need": "git.git_log", "tool_id": "git.git_log", "confidence": 1.0}]

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from toolfold.bench import scripts, scripts_peers
+from benchmarks import script_peers, scripts
 
 
 def test_it_measures_starts_calls_and_wrappers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -26,6 +26,6 @@ def test_it_measures_starts_calls_and_wrappers(tmp_path: Path, monkeypatch: pyte
 
 
 def test_peers_that_are_absent_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(scripts_peers.PEERS, raising=False)
-    assert all(text.startswith("not measured") for text in scripts_peers.peers().values())
-    assert scripts_peers.ours()["ms_per_tool_p50"] > 0
+    monkeypatch.delenv(script_peers.PEERS, raising=False)
+    assert all(text.startswith("not measured") for text in script_peers.peers().values())
+    assert script_peers.ours()["ms_per_tool_p50"] > 0

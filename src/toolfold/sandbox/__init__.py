@@ -1,1 +1,1 @@
-"""Sandbox: processes that cannot hurt anyone, confined by the operating system. See `base.py` for the contract."""
+"""Processes confined by the operating system. `base` is the contract, `zygote` the one way to get a child."""

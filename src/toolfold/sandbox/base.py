@@ -1,8 +1,8 @@
-"""What a confined process looks like from the host: take a child, exchange frames with it, learn how it ended.
+"""The contract of a confined process as the host sees it: take a child, exchange frames, learn how it ended.
 
-The host holds everything of worth; a child has one socket and a scratch folder. A frame is four bytes of length, big
-end first, and that many bytes of JSON. Above: `scripts` and `live`, which each bring the function that runs in the
-child. Below: the operating system.
+The host holds everything of value; a child has one socket and a scratch folder. A frame is a four-byte big-endian
+length and that many bytes of JSON. Above: `scripts` and `live`, which bring the function that runs in the child. Below:
+`zygote.py`, the implementation.
 """
 
 from collections.abc import Callable
@@ -17,7 +17,7 @@ MIB = 1024**2
 
 
 class ChildLimits(Struct, frozen=True, kw_only=True):
-    """What one child may use. The host ends it at `wall_s`, whatever it does."""
+    """What one child may use. The host kills it at `wall_s`, whatever it does."""
 
     wall_s: float = 60.0
     cpu_s: int = 60
@@ -25,22 +25,22 @@ class ChildLimits(Struct, frozen=True, kw_only=True):
     scratch_bytes: int = 64 * MIB
     scratch_files: int = 2000
     open_files: int = 64
+    # Of standard output and of standard error, each; the rest is dropped and counted.
     output_bytes: int = MIB
-    """Of standard output and of standard error, each; more is dropped and told."""
+    # The longest frame the host sends, and the longest it accepts from the child.
     frame_bytes: int = 64 * MIB
-    heard_bytes: int = 64 * MIB
-    """The longest frame that the host sends, and the longest that it takes from the child."""
+    receive_bytes: int = 64 * MIB
     threads: int = 64
+    # Live sessions fork to inspect. The forks die with their session.
     may_fork: bool = False
-    """Live sessions fork to inspect. Their children die with them."""
 
 
+# The entry returned, the child exited with a code, a signal ended it, or the host did.
 Ending = Literal["finished", "exited", "crashed", "killed", "timed_out", "out_of_memory", "protocol_violation"]
-"""How a child ended: its function returned, it left by itself with a code, a signal took it, or the host did."""
 
 
 class Exit(Struct, frozen=True, kw_only=True):
-    """The end of a child, with what it printed."""
+    """The end of a child, with what it printed. `output_dropped` counts the bytes over the limit."""
 
     ending: Ending
     code: int | None = None
@@ -48,7 +48,6 @@ class Exit(Struct, frozen=True, kw_only=True):
     stdout: bytes = b""
     stderr: bytes = b""
     output_dropped: int = 0
-    """Bytes of output over the limit."""
     seconds: float = 0.0
 
 
@@ -60,39 +59,39 @@ class Child(Protocol):
 
     @property
     def scratch(self) -> Path:
-        """Its one writable folder, removed when it is closed."""
+        """Its one writable folder, removed when the child is closed."""
 
     @property
     def layers(self) -> tuple[str, ...]:
-        """What confines it here, such as `landlock`, `seccomp`, `rlimits`; empty: nothing does (`unsafe`)."""
+        """What confines it, such as `landlock`, `seccomp`, `rlimits`. Empty means nothing does (`unsafe`)."""
 
     async def __aenter__(self) -> Self: ...
 
     async def __aexit__(self, *exc_info: object) -> None: ...
 
     async def send(self, frame: bytes) -> None:
-        """Raises `SandboxError` when the child is gone."""
+        """Sends one frame. Raises `SandboxError` when the child is gone."""
 
     async def receive(self) -> bytes | None:
-        """The next frame; `None` when the child closed its end. Raises `SandboxError` for a frame that is none."""
+        """Returns the next frame, `None` once the child closed its end. Raises `SandboxError` for malformed bytes."""
 
     def listen(self, listener: Callable[[bytes | SandboxError | None], None]) -> None:
-        """Tells each frame as it comes, in the event loop, in place of `receive`; and once the end, as it would."""
+        """Passes each frame to `listener` in the event loop, in place of `receive`; at the end `None` or the error."""
 
     def hold(self, held: bool) -> None:
-        """While held, nothing more is read of what the child sends."""
+        """While held, nothing more is read from the child."""
 
     def close_input(self) -> None:
-        """No more frames will be sent: the child reads the end, and can still be heard."""
+        """Sends no more frames: the child reads the end of its input and may still answer."""
 
     def kill(self, ending: Ending = "killed") -> None:
-        """Ends it and all it started, at once."""
+        """Kills the child and everything it started, at once."""
 
     async def wait(self) -> Exit:
-        """How it ended, once it did. Any number of callers may wait."""
+        """Waits for the end of the child. Any number of callers may wait."""
 
     async def aclose(self) -> None:
-        """Kills what still runs, removes the scratch folder. Safe to call twice."""
+        """Kills what still runs and removes the scratch folder. Safe to call twice."""
 
 
 class Children(Protocol):
@@ -103,4 +102,4 @@ class Children(Protocol):
     async def __aexit__(self, *exc_info: object) -> None: ...
 
     async def take(self) -> Child:
-        """A fresh child that waits for its first frame. Raises `SandboxError` where it cannot be confined."""
+        """Returns a fresh child that waits for its first frame. Raises `SandboxError` where it cannot be confined."""

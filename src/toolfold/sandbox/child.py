@@ -1,7 +1,8 @@
 """The host's side of one child: its frames, its output, its clock and its end.
 
-All of it runs in the event loop. The clock and SIGKILL belong to the host, so nothing the child does can hold it up.
-Above: `zygote.py`, which hands children out. Below: `nursery.py`, which asked for the fork, and `lifeline.py`.
+All of it runs in the event loop. The clock and SIGKILL belong to the host, so nothing the child does can delay them.
+Above: `zygote.py`, which hands children out, and `zygote_process.py`, which asks for the fork. Below: one module for
+each thing that connects the two: `channel.py`, `status_channel.py`, `output_capture.py`, `scratch.py`.
 """
 
 import asyncio
@@ -13,20 +14,20 @@ from typing import Protocol, Self
 from msgspec import Struct
 
 from toolfold.errors import SandboxError
-from toolfold.sandbox import control_messages as control
 from toolfold.sandbox.base import ChildLimits, Ending, Exit
 from toolfold.sandbox.channel import Channel, FrameListener
+from toolfold.sandbox.control_messages import Message
 from toolfold.sandbox.exit_status import decode_exit
 from toolfold.sandbox.output_capture import OutputCapture
 from toolfold.sandbox.scratch import Scratch
 from toolfold.sandbox.status_channel import StatusChannel
 
+# How long after a child's end its pipes may stay open: a process it started could hold them and escape the kill.
 _LINGER_S = 2.0
-"""How long after a child's end its pipes may stay open, where something it started could escape."""
 
 
 class ChildPipes(Struct, frozen=True):
-    """The host's ends of what joins it to one child."""
+    """The host's ends of what connects it to one child."""
 
     channel: socket.socket
     stdout: int
@@ -34,41 +35,37 @@ class ChildPipes(Struct, frozen=True):
     status: socket.socket
 
 
-class _Companion(Protocol):
+class _Closeable(Protocol):
     async def aclose(self) -> None: ...
 
 
 class HostedChild:
-    """A `Child`. It exists from the request for a fork on; `ready` tells when it is confined and waits."""
+    """A `Child`. It exists from the request for a fork on; `ready` is done once it is confined and waits."""
 
-    def __init__(self, ends: ChildPipes, limits: ChildLimits, scratch: Scratch) -> None:
+    def __init__(self, pipes: ChildPipes, limits: ChildLimits, scratch: Scratch) -> None:
         self._loop = asyncio.get_running_loop()
         self._limits = limits
         self._scratch = scratch
-        self._socket = ends.channel
+        self._socket = pipes.channel
         self._channel: Channel | None = None
-        self._layers: tuple[str, ...] = ()
         self._reason: Ending | None = None
-        self._clock: asyncio.TimerHandle | None = None
-        self._linger: asyncio.TimerHandle | None = None
-        self._began = self._loop.time()
+        self._timers: list[asyncio.TimerHandle] = []
+        self._started = self._loop.time()
         self._closing: asyncio.Task[None] | None = None
-        self.companion: _Companion | None = None
-        """What exists for this child alone and is closed with it."""
+        self.layers: tuple[str, ...] = ()
+        # What exists for this child alone and is closed with it.
+        self.companion: _Closeable | None = None
         self.ready: asyncio.Future[None] = self._loop.create_future()
         self._ended: asyncio.Future[Exit] = self._loop.create_future()
-        self._open = 3
-        self._out = OutputCapture(self._loop, ends.stdout, limits.output_bytes, self._part_closed)
-        self._err = OutputCapture(self._loop, ends.stderr, limits.output_bytes, self._part_closed)
-        self._line = StatusChannel(self._loop, ends.status, self._on_ready, self._on_line_closed)
+        # Standard output, standard error and the status channel: when all three are closed, the child is over.
+        self._open_parts = 3
+        self._stdout = OutputCapture(pipes.stdout, limits.output_bytes, self._on_part_closed)
+        self._stderr = OutputCapture(pipes.stderr, limits.output_bytes, self._on_part_closed)
+        self._status = StatusChannel(pipes.status, self._on_status, self._on_status_closed)
 
     @property
     def pid(self) -> int:
-        return self._line.pid
-
-    @property
-    def layers(self) -> tuple[str, ...]:
-        return self._layers
+        return self._status.pid
 
     @property
     def scratch(self) -> Path:
@@ -76,7 +73,7 @@ class HostedChild:
 
     @property
     def running(self) -> bool:
-        return not self._ended.done() and not self._line.over
+        return not self._ended.done() and not self._status.child_ended
 
     @property
     def closed(self) -> bool:
@@ -88,11 +85,11 @@ class HostedChild:
     async def __aexit__(self, *exc_info: object) -> None:
         await self.aclose()
 
-    async def begin(self) -> None:
+    def begin(self) -> None:
         """Starts the clock: from here on somebody uses the child."""
-        self._channel = Channel(self._socket, self._limits.heard_bytes, lambda: self.kill("protocol_violation"))
-        self._began = self._loop.time()
-        self._clock = self._loop.call_later(self._limits.wall_s, self.kill, "timed_out")
+        self._channel = Channel(self._socket, self._limits.receive_bytes, lambda: self.kill("protocol_violation"))
+        self._started = self._loop.time()
+        self._timers.append(self._loop.call_later(self._limits.wall_s, self.kill, "timed_out"))
         self._scratch.watch(self.pid, self._limits, self.kill)
 
     async def send(self, frame: bytes) -> None:
@@ -101,24 +98,23 @@ class HostedChild:
                 f"a frame of {len(frame)} bytes for a child that takes 1 to {self._limits.frame_bytes}",
                 next_action="send the data in smaller parts",
             )
-        if self._channel is None or self._ended.done():
-            raise SandboxError("the child is gone", next_action="`wait()` says how it ended")
         try:
+            if self._channel is None or self._ended.done():
+                raise BrokenPipeError
             if self._channel.post(frame):
                 await self._channel.drain()
         except OSError as error:
             raise SandboxError("the child is gone", next_action="`wait()` says how it ended") from error
 
     def close_input(self) -> None:
-        """The child reads the end of its input; it can still be heard."""
         if self._channel is not None:
             self._channel.shut()
 
     async def receive(self) -> bytes | None:
-        heard = await self._channel.receive() if self._channel is not None else None
-        if isinstance(heard, SandboxError):
-            raise heard
-        return heard
+        frame = await self._channel.receive() if self._channel is not None else None
+        if isinstance(frame, SandboxError):
+            raise frame
+        return frame
 
     def listen(self, listener: FrameListener) -> None:
         if self._channel is not None:
@@ -131,7 +127,7 @@ class HostedChild:
     def kill(self, ending: Ending = "killed") -> None:
         if self.running:
             self._reason = self._reason or ending
-            self._line.cut()
+            self._status.cut()
 
     async def wait(self) -> Exit:
         return await asyncio.shield(self._ended)
@@ -151,69 +147,58 @@ class HostedChild:
         if self.companion is not None:
             await self.companion.aclose()
 
-    # What the zygote and the child tell.
-
-    def forked(self, message: control.Message, descriptors: list[int]) -> None:
+    def on_forked(self, message: Message, descriptors: list[int]) -> None:
         """The zygote made the process."""
-        self._line.holds(message["pid"], descriptors)
+        self._status.attach(message["pid"], descriptors)
 
-    def refused(self, why: str) -> None:
+    def on_failed(self, why: str) -> None:
         """The zygote could not make the process, or is gone."""
         if not self.ready.done():
-            self.ready.set_exception(_start_error(why))
-            self.ready.exception()  # whoever waits is told; nobody has to
-        self._line.drop()
+            self.ready.set_exception(
+                SandboxError(
+                    f"no confined process could be started: {why}",
+                    next_action="run `toolfold doctor` to see which layer is missing here, or allow running without a "
+                    "sandbox explicitly (`--unsafe`) if you trust the code",
+                )
+            )
+            self.ready.exception()  # asyncio would log it where nobody waits
+        self._status.abandon()
 
-    def _on_ready(self, message: control.Message, descriptors: list[int]) -> None:
-        if message["event"] == "unconfined":
-            for descriptor in descriptors:
-                os.close(descriptor)
-            self.refused(message["why"])
-            return
-        if message["event"] == "scratch":
-            self._scratch.hold(descriptors[0])
-            return
-        self._layers = tuple(message["layers"])
+    def _on_status(self, message: Message, descriptors: list[int]) -> None:
+        match message["event"]:
+            case "unconfined":
+                for descriptor in descriptors:
+                    os.close(descriptor)
+                self.on_failed(message["why"])
+            case "scratch":
+                self._scratch.mount(descriptors[0])
+            case _:
+                self.layers = tuple(message["layers"])
+                if not self.ready.done():
+                    self.ready.set_result(None)
+
+    def _on_status_closed(self) -> None:
         if not self.ready.done():
-            self.ready.set_result(None)
+            self.on_failed("the process ended before it was ready")
+        self._timers += [self._loop.call_later(_LINGER_S, pipe.close) for pipe in (self._stdout, self._stderr)]
+        self._on_part_closed()
 
-    def _on_line_closed(self) -> None:
-        if not self.ready.done():
-            self.refused("the process ended before it was ready")
-        self._linger = self._loop.call_later(_LINGER_S, self._close_pipes)
-        self._part_closed()
-
-    def _close_pipes(self) -> None:
-        self._out.close()
-        self._err.close()
-
-    def _part_closed(self) -> None:
-        """Standard output, standard error and the lifeline: when all three are over, the child is."""
-        self._open -= 1
-        if self._open or self._ended.done():
+    def _on_part_closed(self) -> None:
+        self._open_parts -= 1
+        if self._open_parts or self._ended.done():
             return
-        for timer in (self._clock, self._linger):
-            if timer is not None:
-                timer.cancel()
+        for timer in self._timers:
+            timer.cancel()
         self._scratch.unwatch()
-        self._ended.set_result(self._exit())
-
-    def _exit(self) -> Exit:
-        ending, code, number = decode_exit(self._line.report, self._limits.cpu_s)
-        return Exit(
-            ending=self._reason or ending,
-            code=code,
-            signal=number,
-            stdout=bytes(self._out.kept),
-            stderr=bytes(self._err.kept),
-            output_dropped=self._out.dropped + self._err.dropped,
-            seconds=self._loop.time() - self._began,
+        ending, code, number = decode_exit(self._status.report, self._limits.cpu_s)
+        self._ended.set_result(
+            Exit(
+                ending=self._reason or ending,
+                code=code,
+                signal=number,
+                stdout=bytes(self._stdout.data),
+                stderr=bytes(self._stderr.data),
+                output_dropped=self._stdout.dropped + self._stderr.dropped,
+                seconds=self._loop.time() - self._started,
+            )
         )
-
-
-def _start_error(why: str) -> SandboxError:
-    return SandboxError(
-        f"no confined process could be started: {why}",
-        next_action="run `toolfold doctor` to see which layer is missing here, or allow running without a sandbox "
-        "explicitly (`--unsafe`) if you trust the code",
-    )

@@ -1,8 +1,8 @@
 """Inside a fresh fork: the shim that watches one child, and the child itself up to its entry. Standard library only.
 
 The shim is the child's parent and, where there is a pid namespace, its pid 1. It runs nothing of the script: it waits,
-ends whatever the child left behind, and tells the host how the child ended. The child gives up everything, says that it
-is ready, and calls the entry. Above: `zygote_main.py`. Below: `confinement.py`.
+kills whatever the child left behind, and reports the end to the host. The child gives up everything, says that it is
+ready, and calls the entry. Above: `zygote_main.py`. Below: `confinement.py`.
 """
 
 import contextlib
@@ -15,11 +15,10 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable
-from types import TracebackType
 from typing import Any, NoReturn
 
 from toolfold.sandbox import confinement
-from toolfold.sandbox import control_messages as control
+from toolfold.sandbox.control_messages import send
 from toolfold.sandbox.exit_status import FAILED, FINISHED, OUT_OF_MEMORY, UNCONFINED
 from toolfold.sandbox.frames import CHANNEL_FD
 from toolfold.sandbox.isolation import ZygoteDied
@@ -30,7 +29,7 @@ _MAX_FD = 1 << 20
 _Entry = Callable[[socket.socket], object]
 
 
-def run_shim(entry: _Entry, descriptors: list[int], place: Any, message: dict[str, Any]) -> NoReturn:
+def run_shim(entry: _Entry, descriptors: list[int], isolation: Any, message: dict[str, Any]) -> NoReturn:
     """Never returns. `descriptors` are the channel, standard output, standard error and the status socket."""
     code = FAILED
     try:
@@ -39,28 +38,29 @@ def run_shim(entry: _Entry, descriptors: list[int], place: Any, message: dict[st
             signal.signal(number, signal.SIG_DFL)
         status = socket.socket(fileno=os.dup(descriptors[3]))
         try:
-            place.join_group(message)
-            home, folder = place.prepare_home(message)
+            isolation.join_cgroup(message)
+            home, folder = isolation.prepare_home(message)
         except OSError as error:
-            control.send(status, {"event": "unconfined", "why": f"its surroundings could not be made: {error}"})
+            send(status, {"event": "unconfined", "why": f"its surroundings could not be made: {error}"})
             os._exit(UNCONFINED)
         if folder is not None:
-            control.send(status, {"event": "scratch"}, [folder])
+            send(status, {"event": "scratch"}, [folder])
         status.close()
-        _arrange_descriptors(descriptors, place.events)
+        _arrange_descriptors(descriptors, isolation.memory_events)
         pid = os.fork()
         if pid == 0:
-            _run_child(entry, place, message, home)
+            _run_child(entry, isolation, message, home)
         os.closerange(0, _STATUS_FD)
-        _watch(pid, socket.socket(fileno=_STATUS_FD), place)
+        _watch(pid, socket.socket(fileno=_STATUS_FD), isolation)
         code = 0
     finally:
         os._exit(code)
 
 
 def _arrange_descriptors(descriptors: list[int], events: int | None) -> None:
-    """Puts the descriptors at 3, 1, 2 and 4, nothing at 0, what only the shim reads at 5, and closes all others."""
-    high = [os.dup2(each, 100 + number, inheritable=False) for number, each in enumerate(descriptors)]
+    """Puts the descriptors at 3, 1, 2 and 4, `/dev/null` at 0, what only the shim reads at 5, and closes the rest."""
+    # First out of the way, so that no target is overwritten before it was moved.
+    high = [os.dup2(descriptor, 100 + number, inheritable=False) for number, descriptor in enumerate(descriptors)]
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
     for source, target in zip(high, (CHANNEL_FD, 1, 2, _STATUS_FD), strict=True):
@@ -72,27 +72,31 @@ def _arrange_descriptors(descriptors: list[int], events: int | None) -> None:
     os.closerange(first, _MAX_FD)
 
 
-def _watch(pid: int, status: socket.socket, place: Any) -> None:
-    """Waits for the child or for the host to close the line, ends what the child started, tells the host."""
+def _watch(pid: int, status: socket.socket, isolation: Any) -> None:
+    """Waits for the child or for the host to hang up, kills what the child started, reports to the host."""
     ended = None
     with contextlib.suppress(ZygoteDied):
-        place.settle_shim()
+        isolation.enter_shim()
         ended = _wait_for_end(pid, status)
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, signal.SIGKILL)
     if ended is None:
         os.kill(pid, signal.SIGKILL)  # not yet waited for, so the number is still its own
         os.waitpid(pid, 0)
-    place.end_the_rest()
+    isolation.kill_descendants()
     if ended is not None:
         _, code, usage = ended
-        told = {"status": code, "cpu": usage.ru_utime + usage.ru_stime, "starved": place.starved(_EVENTS_FD)}
+        report = {
+            "status": code,
+            "cpu": usage.ru_utime + usage.ru_stime,
+            "oom_killed": isolation.oom_killed(_EVENTS_FD),
+        }
         with contextlib.suppress(OSError):
-            control.send(status, {"event": "ended", **told})
+            send(status, {"event": "ended", **report})
 
 
 def _wait_for_end(pid: int, status: socket.socket) -> tuple[int, int, resource.struct_rusage] | None:
-    """The end of the child; nothing if the host wants it ended first."""
+    """Returns how the child ended, `None` if the host hangs up first."""
     poll = select.poll()
     poll.register(status, select.POLLIN)
     pause = None
@@ -109,8 +113,8 @@ def _wait_for_end(pid: int, status: socket.socket) -> tuple[int, int, resource.s
             return None
 
 
-def _run_child(entry: _Entry, place: Any, message: dict[str, Any], home: str) -> NoReturn:
-    """Confines itself, reports, runs the entry and leaves without any of Python's farewells."""
+def _run_child(entry: _Entry, isolation: Any, message: dict[str, Any], home: str) -> NoReturn:
+    """Confines itself, reports, runs the entry and leaves without any of Python's exit handlers."""
     code = FAILED
     try:
         os.setpgid(0, 0)
@@ -119,11 +123,11 @@ def _run_child(entry: _Entry, place: Any, message: dict[str, Any], home: str) ->
         os.chdir(home)
         _reset_environment(home)
         try:
-            layers = confinement.confine(place, message, home)
+            layers = confinement.confine(isolation, message, home)
         except confinement.Unconfined as error:
-            control.send(status, {"event": "unconfined", "why": str(error)})
+            send(status, {"event": "unconfined", "why": str(error)})
             os._exit(UNCONFINED)
-        control.send(status, {"event": "ready", "layers": layers, "alone": place.apart})
+        send(status, {"event": "ready", "layers": layers, "alone": isolation.namespaced})
         status.close()
         code = _run_entry(entry)
     finally:
@@ -140,30 +144,20 @@ def _reset_environment(home: str) -> None:
 
 
 def _run_entry(entry: _Entry) -> int:
-    """Calls the entry; the number says to the shim how it went."""
-    with _ExitGuard() as leaving:
-        entry(socket.socket(fileno=CHANNEL_FD))
-    _flush()
-    return leaving.code
-
-
-class _ExitGuard:
-    """The outermost frame of a child: nothing gets past it, and each way out has a number."""
-
+    """Calls the entry; the exit code says to the host how it went."""
     code = FINISHED
-
-    def __enter__(self) -> "_ExitGuard":
-        return self
-
-    def __exit__(self, _: object, error: BaseException | None, trace: TracebackType | None) -> bool:
-        if isinstance(error, SystemExit):
-            self.code = _exit_code(error.code)
-        elif isinstance(error, MemoryError):
-            self.code = OUT_OF_MEMORY
-        elif error is not None:
-            self.code = FAILED
-            _write_stderr("".join(traceback.format_exception(error)))
-        return True
+    try:
+        entry(socket.socket(fileno=CHANNEL_FD))
+    except SystemExit as leaving:
+        code = _exit_code(leaving.code)
+    except MemoryError:
+        code = OUT_OF_MEMORY
+    except BaseException as error:
+        _write_stderr("".join(traceback.format_exception(error)))
+        _flush()
+        raise  # as far as `_run_child`, which exits
+    _flush()
+    return code
 
 
 def _exit_code(code: object) -> int:
@@ -182,7 +176,7 @@ def _write_stderr(text: str) -> None:
 
 
 def _flush() -> None:
-    """What was printed gets out, unless the script broke its own streams or they block for good."""
+    """Flushes what was printed, unless the script broke its own streams or they block for good."""
 
     def flush() -> None:
         for stream in (sys.stdout, sys.stderr):

@@ -1,10 +1,10 @@
 """Gives up, in the child itself and layer by layer, everything a script does not need. Standard library only.
 
-Landlock, seccomp and the resource limits must hold, or nothing runs; the rest is put on where the system allows it. The
-order matters: rules are made while paths can be reached, the filter comes last, for it forbids what the others need.
+Landlock, seccomp and the resource limits must hold, or nothing runs; the rest is added where the system allows it.
 Above: `child_main.py`. Below: one module for each layer.
 """
 
+import ctypes
 import os
 import signal
 import sys
@@ -14,14 +14,16 @@ from toolfold.sandbox import landlock, libc, rlimits, seccomp
 from toolfold.sandbox.readable_paths import DEVICES
 
 _ABI_WITH_TRUNCATE, _ABI_WITH_SIGNAL_SCOPE = 3, 6
+_CAP_DAC_READ_SEARCH = 1 << 2
+_CAPABILITY_VERSION_3 = 0x20080522
 
 
 class Unconfined(Exception):
-    """A layer that must hold could not be put on."""
+    """A layer that must hold could not be added."""
 
 
-def missing_requirement(*, apart: bool) -> str | None:
-    """Why a process cannot be confined by our own layers here; nothing where it can."""
+def missing_requirement(*, namespaced: bool) -> str | None:
+    """Why a process cannot be confined by our own layers here; `None` where it can."""
     if sys.platform != "linux":
         return "this is not Linux"
     if seccomp.audit_arch() is None:
@@ -29,65 +31,88 @@ def missing_requirement(*, apart: bool) -> str | None:
     abi = landlock.abi_version()
     if abi == 0:
         return "the kernel has no Landlock, or it is switched off (Linux 5.13 or later has it, as `lsm=landlock,…`)"
-    if abi < _ABI_WITH_TRUNCATE and not apart:
+    if abi < _ABI_WITH_TRUNCATE and not namespaced:
         return f"Landlock {abi} cannot stop a file from being cut short, and namespaces are not allowed to help"
     return None
 
 
-def confine(place: Any, message: dict[str, Any], home: str) -> list[str]:
-    """The layers that hold from here on."""
-    way = message["way"]
-    if way == "unsafe":
+def confine(isolation: Any, message: dict[str, Any], home: str) -> list[str]:
+    """Returns the layers that hold from here on."""
+    backend = message["backend"]
+    if backend == "unsafe":
         return []
-    why = missing_requirement(apart=place.apart) if way == "native" else None
+    why = missing_requirement(namespaced=isolation.namespaced) if backend == "native" else None
     if why is not None:
         raise Unconfined(why)
     try:
-        numbers = rlimits.compute(message["limits"], mapped_bytes=place.mapped, tasks=place.tasks())
+        numbers = rlimits.compute(message["limits"], mapped_bytes=isolation.mapped_bytes, tasks=isolation.tasks())
         if sys.platform != "linux":
             rlimits.apply(numbers)
-            return [way, "rlimits"]
-        return _apply_layers(place, message, home, numbers)
+            return [backend, "rlimits"]
+        return _apply_layers(isolation, message, home, numbers)
     except OSError as error:
         raise Unconfined(f"a layer could not be put on: {error}") from error
 
 
-def _apply_layers(place: Any, message: dict[str, Any], home: str, numbers: dict[int, tuple[int, int]]) -> list[str]:
-    way = message["way"]
+def _apply_layers(isolation: Any, message: dict[str, Any], home: str, numbers: dict[int, int]) -> list[str]:
+    # The order matters: rules are made while paths can be reached, the filter comes last, for it forbids what the
+    # others need.
+    backend = message["backend"]
     abi = landlock.abi_version()
-    rules = landlock.create_ruleset(abi, [*place.readable, *DEVICES], [home, os.devnull]) if abi else None
-    layers = [] if way == "native" else [way]
-    libc.drop_bounding_set()
-    if place.drops_to is not None:
-        libc.switch_user(place.drops_to, reads_all=place.reads_all)
-        layers.append("user")
-    libc.set_capabilities(libc.CAP_DAC_READ_SEARCH_BIT if place.reads_all else 0)
+    rules = landlock.create_ruleset(abi, [*isolation.readable, *DEVICES], [home, os.devnull]) if abi else None
+    _drop_bounding_set()
+    if isolation.uid is not None:
+        _switch_user(isolation.uid, keep_capabilities=isolation.reads_all)
+    _set_capabilities(_CAP_DAC_READ_SEARCH if isolation.reads_all else 0)
     libc.prctl(libc.PR_SET_NO_NEW_PRIVS, 1)
     libc.prctl(libc.PR_SET_PDEATHSIG, int(signal.SIGKILL))
-    layers.append("no_new_privs")
     rlimits.apply(numbers)
-    layers.append("rlimits")
-    if place.groups:
-        layers.append("cgroups")
-    if place.apart:
-        layers.append("namespaces")
     if rules is not None:
         landlock.restrict_self(rules)
-        layers.append("landlock")
-    _install_filter(place, message["limits"], inside=place.apart or way != "native" or abi >= _ABI_WITH_SIGNAL_SCOPE)
-    return [*layers, "seccomp"]
-
-
-def _install_filter(place: Any, limits: dict[str, Any], *, inside: bool) -> None:
-    arch = seccomp.audit_arch()
-    if arch is None:
-        raise OSError(f"there is no system-call filter for {os.uname().machine}")
+    signals_bounded = isolation.namespaced or backend != "native" or abi >= _ABI_WITH_SIGNAL_SCOPE
+    may_fork = message["limits"]["may_fork"]
     seccomp.install(
-        seccomp._build_program(
-            arch,
+        seccomp.build_program(
+            seccomp.audit_arch(),
             pid=os.getpid(),
-            may_fork=limits["may_fork"],
-            may_signal=limits["may_fork"] and inside,
-            may_change_modes=place.apart,
+            may_fork=may_fork,
+            may_signal=may_fork and signals_bounded,
+            may_change_modes=isolation.namespaced,
         )
     )
+    layers = {
+        backend: backend != "native",
+        "user": isolation.uid is not None,
+        "no_new_privs": True,
+        "rlimits": True,
+        "cgroups": bool(isolation.cgroups),
+        "namespaces": isolation.namespaced,
+        "landlock": rules is not None,
+        "seccomp": True,
+    }
+    return [name for name, holds in layers.items() if holds]
+
+
+def _switch_user(uid: int, *, keep_capabilities: bool) -> None:
+    """Becomes another user for good."""
+    if keep_capabilities:
+        libc.prctl(libc.PR_SET_KEEPCAPS, 1)
+    os.setgroups([])
+    os.setresgid(uid, uid, uid)
+    os.setresuid(uid, uid, uid)
+
+
+def _drop_bounding_set() -> None:
+    """Lets no capability be gained again. Doing so takes one: a process that has none needs none of this."""
+    for number in range(64):
+        try:
+            libc.prctl(libc.PR_CAPBSET_DROP, number)
+        except OSError:
+            return
+
+
+def _set_capabilities(bits: int) -> None:
+    """Keeps only these, of those that are held."""
+    header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0)
+    sets = (ctypes.c_uint32 * 6)(bits, bits, 0, 0, 0, 0)
+    libc.call("capset", header, sets)

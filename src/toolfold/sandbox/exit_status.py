@@ -1,13 +1,14 @@
-"""The exit codes by which a child says how its function ended. Standard library only: both sides know them.
+"""Exit codes by which a child says how its entry ended, and what the host makes of them. Standard library only.
 
-A script may leave with any of them by itself and gains nothing: the host believes them only as far as "it ended".
+Used on both sides. A script may exit with any of these codes and gains nothing: they only name the ending.
 """
 
 import os
 import signal
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from toolfold.sandbox.base import Ending
+if TYPE_CHECKING:  # the child must not import msgspec for an annotation
+    from toolfold.sandbox.base import Ending
 
 FAILED = 1
 FINISHED = 230
@@ -15,16 +16,14 @@ OUT_OF_MEMORY = 231
 UNCONFINED = 232
 
 
-# --- What an ended process means to the host, told from what the operating system says of it.
-
-
-def decode_exit(report: dict[str, Any] | None, cpu_limit: float) -> tuple[Ending, int | None, int | None]:
-    """How it ended, its exit code, its signal. Without a report the shim itself was killed."""
+def decode_exit(report: dict[str, Any] | None, cpu_limit: float) -> "tuple[Ending, int | None, int | None]":
+    """Returns the ending, the exit code and the signal. Without a report the shim itself was killed."""
     if report is None:
         return "killed", None, signal.SIGKILL
     status = report["status"]
     if os.WIFSIGNALED(status):
-        return _signal_ending(report, cpu_limit), None, os.WTERMSIG(status)
+        number = os.WTERMSIG(status)
+        return _signal_ending(number, report, cpu_limit), None, number
     code = os.WEXITSTATUS(status)
     if code == FINISHED:
         return "finished", 0, None
@@ -33,8 +32,8 @@ def decode_exit(report: dict[str, Any] | None, cpu_limit: float) -> tuple[Ending
     return "exited", code, None
 
 
-def _signal_ending(report: dict[str, Any], cpu_limit: float) -> Ending:
-    number = os.WTERMSIG(report["status"])
+def _signal_ending(number: int, report: dict[str, Any], cpu_limit: float) -> "Ending":
+    # A child may ignore SIGXCPU; the kernel then sends SIGKILL at the hard limit, one second later.
     if number == signal.SIGXCPU or (number == signal.SIGKILL and report["cpu"] >= cpu_limit):
         return "timed_out"
-    return "out_of_memory" if number == signal.SIGKILL and report["starved"] else "crashed"
+    return "out_of_memory" if number == signal.SIGKILL and report["oom_killed"] else "crashed"

@@ -1,14 +1,14 @@
-"""Frames over a blocking socket: four bytes of length, big end first, and that many bytes. Standard library only.
+"""Frames over a blocking socket: a four-byte big-endian length and that many bytes. Standard library only.
 
-This is the child's side of what `base.py` describes, and the host uses the same numbers. A length of nothing or over
-the limit is no frame. Above: `child_main`, and the functions that run in a child. Below: a connected socket.
+This is the child's side of what `base.py` describes; the host's side is `channel.py`, with the same numbers. Above:
+`child_main.py` and the functions that run in a child. Below: a connected socket.
 """
 
 import socket
 import struct
 
+# Where a child finds its one socket.
 CHANNEL_FD = 3
-"""Where a child finds its one socket."""
 LENGTH = struct.Struct(">I")
 _READ_BYTES = 1024 * 1024
 
@@ -18,7 +18,7 @@ class FrameError(Exception):
 
 
 def frame_length(header: bytes, limit: int) -> int:
-    """The length that four bytes announce."""
+    """Decodes the length of a frame. Zero and anything above `limit` are refused."""
     length: int = LENGTH.unpack(header)[0]
     if length == 0:
         raise FrameError("a frame of length 0: each carries at least one byte")
@@ -28,7 +28,7 @@ def frame_length(header: bytes, limit: int) -> int:
 
 
 def read_frame(sock: socket.socket, limit: int) -> bytes | None:
-    """The next frame; `None` when the peer closed between two frames."""
+    """Reads the next frame; `None` when the peer closed between two frames."""
     header = _read_exactly(sock, LENGTH.size)
     if header is None:
         return None
@@ -39,7 +39,7 @@ def read_frame(sock: socket.socket, limit: int) -> bytes | None:
 
 
 def write_frame(sock: socket.socket, frame: bytes) -> None:
-    """Sends one frame whole."""
+    # Two writes cost less than a copy of a long frame, one write less than two for a short one.
     if len(frame) > 65536:
         sock.sendall(LENGTH.pack(len(frame)))
         sock.sendall(frame)
@@ -48,12 +48,12 @@ def write_frame(sock: socket.socket, frame: bytes) -> None:
 
 
 def _read_exactly(sock: socket.socket, size: int) -> bytes | None:
-    pieces = bytearray()
-    while len(pieces) < size:
-        piece = sock.recv(min(_READ_BYTES, size - len(pieces)))
+    data = bytearray()
+    while len(data) < size:
+        piece = sock.recv(min(_READ_BYTES, size - len(data)))
         if not piece:
-            if pieces:
-                raise FrameError(f"the peer left after {len(pieces)} of {size} bytes")
+            if data:
+                raise FrameError(f"the peer left after {len(data)} of {size} bytes")
             return None
-        pieces += piece
-    return bytes(pieces)
+        data += piece
+    return bytes(data)

@@ -1,12 +1,14 @@
-"""Reads what a child prints, as much as is wanted, and throws the rest away cheaply.
+"""Reads what a child prints, up to a limit, and drops the rest cheaply.
 
 A child never blocks on its output, however much it prints, and the host never holds more than the limit. Above:
-`child.py`. Below: a pipe.
+`child.py`, `zygote_process.py`. Below: a pipe.
 """
 
 import asyncio
+import contextlib
 import fcntl
 import os
+import sys
 from collections.abc import Callable
 
 _READ_BYTES = 64 * 1024
@@ -15,57 +17,45 @@ _F_SETPIPE_SZ = 1031
 
 
 class OutputCapture:
-    """One pipe, read in the event loop until its writers are gone. `on_close` is told once."""
+    """One pipe, read in the event loop until its writers are gone; then `on_close` is called once."""
 
-    def __init__(
-        self, loop: asyncio.AbstractEventLoop, descriptor: int, limit: int, on_close: Callable[[], None]
-    ) -> None:
-        self._loop = loop
+    def __init__(self, descriptor: int, limit: int, on_close: Callable[[], None] = lambda: None) -> None:
+        self._loop = asyncio.get_running_loop()
         self._descriptor = descriptor
         self._limit = limit
         self._on_close = on_close
         self._closed = False
-        self.kept = bytearray()
+        self.data = bytearray()
         self.dropped = 0
         os.set_blocking(descriptor, False)
-        loop.add_reader(descriptor, self._read)
+        self._loop.add_reader(descriptor, self._read)
 
     def close(self) -> None:
-        if self._closed:
-            return
-        self._closed = True
-        self._loop.remove_reader(self._descriptor)
-        os.close(self._descriptor)
-        self._on_close()
+        if not self._closed:
+            self._closed = True
+            self._loop.remove_reader(self._descriptor)
+            os.close(self._descriptor)
+            self._on_close()
 
     def _read(self) -> None:
+        room = self._limit - len(self.data)
         try:
-            size = self._keep() if len(self.kept) < self._limit else self._drop()
+            chunk = os.read(self._descriptor, _READ_BYTES if room > 0 else _PIPE_BYTES)
         except BlockingIOError:
             return
         except OSError:
-            size = 0
-        if size == 0:
+            chunk = b""
+        if not chunk:
             self.close()
-
-    def _keep(self) -> int:
-        data = os.read(self._descriptor, _READ_BYTES)
-        piece = data[: self._limit - len(self.kept)]
-        self.kept += piece
-        self.dropped += len(data) - len(piece)
-        if len(self.kept) >= self._limit:
-            self._widen()
-        return len(data)
-
-    def _drop(self) -> int:
-        size = len(os.read(self._descriptor, _PIPE_BYTES))
-        self.dropped += size
-        return size
+            return
+        if room > 0:
+            self.data += chunk[:room]
+            if len(chunk) >= room:
+                self._widen()
+        self.dropped += max(0, len(chunk) - max(0, room))
 
     def _widen(self) -> None:
-        """A wider pipe makes dropping a flood cost fewer turns of the loop; if that is refused, it stays as it is."""
-        if hasattr(fcntl, "F_SETPIPE_SZ") or os.uname().sysname == "Linux":
-            try:
+        # A wider pipe drops a flood in fewer turns of the loop. The kernel may refuse it.
+        if sys.platform == "linux":
+            with contextlib.suppress(OSError):
                 fcntl.fcntl(self._descriptor, _F_SETPIPE_SZ, _PIPE_BYTES)
-            except OSError:
-                return

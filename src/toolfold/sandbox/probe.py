@@ -1,7 +1,7 @@
-"""A quick set of real attacks in a real child: what confines children on this machine, and whether it holds.
+"""Real attacks on a real child: what confines children on this machine, and whether it holds.
 
-`perform` is the entry that runs whatever source it is sent; the attack tests use it, too. `probe` runs the attacks with
-canaries of its own and tells. Above: the gateway, for `toolfold doctor`. Below: `zygote.py`.
+`execute` is an entry that runs whatever source it is sent; the attack tests use it, too. `probe` runs a short list of
+attacks against canaries of its own. Above: `toolfold doctor`. Below: `zygote.py`.
 """
 
 import contextlib
@@ -17,8 +17,7 @@ from msgspec import Struct
 from toolfold.sandbox.base import MIB, ChildLimits
 from toolfold.sandbox.frames import read_frame, write_frame
 
-__all__ = ["AttackResult", "Confinement", "probe"]
-
+__all__ = ["Confinement", "_AttackResult", "probe"]
 
 _FRAME_BYTES = 64 * 1024 * 1024
 _ENTRY = "toolfold.sandbox.probe:execute"
@@ -47,15 +46,15 @@ _ATTACKS: tuple[tuple[str, str], ...] = (
     ("take 4 GB of memory", "result = len([bytearray(2**20) for _ in range(4096)])"),
     ("fill the disk", "for result in range(10**4): open(str(result), 'wb').write(bytes(2**17))"),
 )
+# What an attack is defeated by. Anything else, such as MemoryError, ends its process.
 _ORDINARY_ERRORS = (
     *(ArithmeticError, AssertionError, AttributeError, EOFError, ImportError, LookupError, NameError, OSError),
     *(RuntimeError, SyntaxError, TypeError, ValueError),
 )
-"""What an attack is defeated by. Anything else ends its process."""
 _PRELUDE = "import ctypes, os, socket, sys\ncanary = {canary!r}\n"
 
 
-class AttackResult(Struct, frozen=True):
+class _AttackResult(Struct, frozen=True):
     """One attack. `outcome` is what stopped it, in the words of the system."""
 
     name: str
@@ -68,7 +67,7 @@ class Confinement(Struct, frozen=True):
 
     layers: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
-    attacks: tuple[AttackResult, ...] = ()
+    attacks: tuple[_AttackResult, ...] = ()
     refusal: str = ""
     next_action: str = ""
 
@@ -89,7 +88,7 @@ def execute(channel: socket.socket) -> None:
         write_frame(channel, json.dumps(answer, default=str).encode())
 
 
-async def _probe(*, namespaces: bool = True) -> Confinement:
+async def probe(*, namespaces: bool = True) -> Confinement:
     """Runs every attack for real, in a second or so, and leaves nothing. `namespaces=False` tries the rest alone."""
     from toolfold.errors import SandboxError
     from toolfold.sandbox.zygote import Zygote
@@ -107,38 +106,24 @@ async def _probe(*, namespaces: bool = True) -> Confinement:
 
 def _canaries(stack: contextlib.ExitStack) -> dict[str, Any]:
     folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="toolfold-canary-"))
-    secret = Path(folder, "secret")
+    secret, path = Path(folder, "secret"), f"{folder}/socket"
     secret.write_text("a secret", encoding="utf-8")
     tcp = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
     unix = stack.enter_context(socket.socket(socket.AF_UNIX))
-    unix.bind(f"{folder}/socket")
+    unix.bind(path)
     unix.listen()
-    return {
-        "secret": str(secret),
-        "folder": folder,
-        "unix": f"{folder}/socket",
-        "tcp": tcp.getsockname()[1],
-        "host": os.getpid(),
-    }
+    return {"secret": str(secret), "folder": folder, "unix": path, "tcp": tcp.getsockname()[1], "host": os.getpid()}
 
 
-async def _run_attack(zygote: Any, name: str, code: str, canary: dict[str, Any]) -> AttackResult:
+async def _run_attack(zygote: Any, name: str, code: str, canary: dict[str, Any]) -> _AttackResult:
     async with await zygote.take() as child:
         await child.send(json.dumps({"code": _PRELUDE.format(canary=canary) + code}).encode())
         frame = await child.receive()
         child.close_input()
         end = await child.wait()
     if frame is None:
-        return AttackResult(name, end.ending != "finished", f"its process ended: {end.ending}")
+        return _AttackResult(name, end.ending != "finished", f"its process ended: {end.ending}")
     answer = json.loads(frame)
     if "error" in answer:
-        return AttackResult(name, True, answer["text"] or answer["error"])
-    return AttackResult(name, not answer["result"], "nothing gained" if not answer["result"] else "it worked")
-
-
-# --- What the gateway tells about the sandbox: which layers confine scripts here, tried with real attacks.
-
-
-async def probe(*, namespaces: bool = True) -> Confinement:
-    """Attacks a confined child in every way of a short list, and reports; `namespaces=False` tries the rest alone."""
-    return await _probe(namespaces=namespaces)
+        return _AttackResult(name, True, answer["text"] or answer["error"])
+    return _AttackResult(name, not answer["result"], "nothing gained" if not answer["result"] else "it worked")

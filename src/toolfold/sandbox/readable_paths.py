@@ -1,38 +1,43 @@
 """What a child may read: the interpreter's own files, its packages, toolfold, and what the caller adds.
 
-Nothing else that happens to be on the import path: a project installed in place may have its secrets beside it.
-Standard library only, run in the zygote. Above: `surroundings.py`, `confinement.py`.
+Nothing else from the import path: a project installed in place may have its secrets beside it. Standard library only.
+Above: `isolation.py` and `confinement.py` in the zygote, `backends.py` in the host.
 """
+
+# The zygote does not import pathlib.
+# ruff: noqa: PTH110, PTH114, PTH115, PTH118, PTH119, PTH120
 
 import os
 import sys
 import sysconfig
 
+DEVICES = ("/dev/null", "/dev/zero", "/dev/random", "/dev/urandom")
 _LIBRARIES = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib", "/nix/store", "/etc/ld.so.cache")
 _TIME_ZONE_FILES = ("/usr/share/zoneinfo", "/etc/localtime")
-DEVICES = ("/dev/null", "/dev/zero", "/dev/random", "/dev/urandom")
 _PACKAGE_FOLDERS = {"site-packages", "dist-packages"}
+# More steps than any honest chain of links takes; a loop of links ends here.
+_MAX_STEPS = 200
 
 
 def readable_paths(extra: list[str]) -> list[str]:
-    """Existing paths, as they are written; some may be links or lie in others."""
+    """Lists the paths that exist, unresolved; some may be links or lie within others."""
     paths = sysconfig.get_paths()
     wanted = [*_LIBRARIES, *_TIME_ZONE_FILES, *(paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib"))]
     for prefix in (sys.base_prefix, sys.base_exec_prefix):
-        wanted += [os.path.join(prefix, name) for name in ("lib", "lib64")]  # noqa: PTH118 - no pathlib in the zygote
+        wanted += [os.path.join(prefix, name) for name in ("lib", "lib64")]
     wanted += [_own_package(), *extra]
-    return [path for path in dict.fromkeys(wanted) if os.path.exists(path)]  # noqa: PTH110 - as above
+    return [path for path in dict.fromkeys(wanted) if os.path.exists(path)]
 
 
 def _own_package() -> str:
-    """Where toolfold lies: the packages folder it is installed in, or its own folder in a source tree."""
-    package = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))  # noqa: PTH120 - as above
-    around = os.path.dirname(package)  # noqa: PTH120 - as above
-    return around if os.path.basename(around) in _PACKAGE_FOLDERS else package  # noqa: PTH119 - as above
+    """The packages folder toolfold is installed in, or its own folder in a source tree."""
+    package = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
+    parent = os.path.dirname(package)
+    return parent if os.path.basename(parent) in _PACKAGE_FOLDERS else package
 
 
 def resolve_links(paths: list[str]) -> tuple[list[str], dict[str, str]]:
-    """The real paths, none inside another, and the links by which they are also known."""
+    """Returns the real paths, none within another, and the links that lead to them."""
     links: dict[str, str] = {}
     real = sorted({_resolve_path(path, links) for path in paths}, key=len)
     outermost: list[str] = []
@@ -44,21 +49,23 @@ def resolve_links(paths: list[str]) -> tuple[list[str], dict[str, str]]:
 
 
 def _resolve_path(path: str, links: dict[str, str]) -> str:
-    """Follows a path step by step and notes each link on the way."""
-    rest = [part for part in path.split("/") if part]
+    """Resolves a path step by step and adds each link on the way to `links`."""
+    rest = _split(path)
     current = ""
-    for _ in range(200):
+    for _ in range(_MAX_STEPS):
         if not rest:
             break
         step = rest.pop(0)
         if step == "..":
             current = current.rpartition("/")[0]
             continue
-        if step == ".":
-            continue
         current = f"{current}/{step}"
-        if os.path.islink(current):  # noqa: PTH114 - as above
-            target = links[current] = os.readlink(current)  # noqa: PTH115 - as above
-            rest = [part for part in target.split("/") if part] + rest
+        if os.path.islink(current):
+            target = links[current] = os.readlink(current)
+            rest = _split(target) + rest
             current = "" if target.startswith("/") else current.rpartition("/")[0]
     return current or "/"
+
+
+def _split(path: str) -> list[str]:
+    return [step for step in path.split("/") if step not in ("", ".")]

@@ -1,7 +1,7 @@
 """The system-call filter: a small program in the kernel's own language, written as bytes.
 
-It is a list of what is allowed; all else is refused. It knows x86_64 and aarch64; any other machine word, and the x32
-way into the first, ends the process. Standard library only. Above: `confinement.py`. Below: `syscalls.py`, one prctl.
+It is a list of what is allowed; all else is refused. It knows x86_64 and aarch64; any other architecture, and the x32
+way into the first, kills the process. Standard library only. Above: `confinement.py`. Below: one prctl.
 """
 
 import ctypes
@@ -12,16 +12,161 @@ from collections.abc import Sequence
 
 from toolfold.sandbox.libc import PR_SET_SECCOMP, prctl
 
-# --- The system calls a child may make, by number, for the two machines there is a filter for.
-
 X86_64 = 0xC000003E
 AARCH64 = 0xC00000B7
+
+_FILTER_MODE = 2
+_LOAD, _AND, _RETURN = 0x20, 0x54, 0x06
+_JUMP_EQUAL, _JUMP_GREATER_EQUAL, _JUMP_ANY_BIT = 0x15, 0x35, 0x45
+ALLOW, KILL, REFUSE = 0x7FFF0000, 0x80000000, 0x00050000
+# Offsets in what the filter is given.
+_NUMBER, _ARCH, _ARGUMENTS = 0, 4, 16
+
+# Set in the number of every x32 call: its tables differ from those of x86_64.
+X32 = 0x40000000
+# Calls from here on are young: a C library tries them and falls back when they are said not to exist.
+_NEWEST_GROUP = 424
+_NAMESPACE_FLAGS = 0x7E020080
+_THREAD, _SAME_FILES = 0x00010000, 0x00000400
+# Of `close_range`: descriptors of a thread's own, where nobody would look for them.
+_UNSHARE = 0x2
+# Of sends and receives: a part of Unix sockets that nothing needs, and that was a way into the kernel before.
+_OUT_OF_BAND = 0x1
+_UNIX, _STREAM, _TYPE_MASK = 1, 1, 0xF
+# Is it a terminal, its size, bytes available, non-blocking mode, close on exec or not.
+_IOCTL_ALLOWED = (0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)
+# The parent-death signal, whether it may dump, its name, its filter, its bounding set, no_new_privs, memory names.
+_PRCTL_ALLOWED = (1, 2, 3, 15, 16, 21, 23, 38, 39, 0x53564D41)
+# PR_SET_CHILD_SUBREAPER, for those who may have children: they adopt orphans among their own descendants.
+_PRCTL_OF_PARENTS = (36,)
+# Who is signalled, by which signal, leases, notices of a folder: each reaches other processes or files.
+_FCNTL_DENIED = (8, 10, 15, 1024, 1026)
+
+_Instruction = tuple[int, int, int, int]
+
+
+def audit_arch() -> int | None:
+    """The kernel's number of this machine's architecture; `None` where there is no filter for it."""
+    return {"x86_64": X86_64, "aarch64": AARCH64}.get(os.uname().machine)
+
+
+def _return(action: int) -> _Instruction:
+    return (_RETURN, 0, 0, action)
+
+
+def _refuse(number: int = errno.EPERM) -> _Instruction:
+    return _return(REFUSE | number)
+
+
+def _load_argument(index: int, *, high: bool = False) -> _Instruction:
+    return (_LOAD, 0, 0, _ARGUMENTS + 8 * index + (4 if high else 0))
+
+
+def _switch(index: int, values: Sequence[int], match: _Instruction, otherwise: _Instruction) -> list[_Instruction]:
+    """Decides by whether the argument is one of a few values."""
+    body = [_load_argument(index)]
+    for value in values:
+        body += [(_JUMP_EQUAL, 0, 1, value), match]
+    return [*body, otherwise]
+
+
+def _allow_only(index: int, values: Sequence[int], number: int = errno.EPERM) -> list[_Instruction]:
+    return _switch(index, values, _return(ALLOW), _refuse(number))
+
+
+def _without_bits(index: int, bits: int, then: Sequence[_Instruction] = ()) -> list[_Instruction]:
+    """Refuses when the argument has any of the bits; else allows, or goes on with `then`."""
+    return [_load_argument(index), (_JUMP_ANY_BIT, 0, 1, bits), _refuse(), *(then or [_return(ALLOW)])]
+
+
+def _clone_guard(*, may_fork: bool) -> list[_Instruction]:
+    """Allows threads that share their descriptors, processes where `may_fork`, namespaces never."""
+    kind: _Instruction = (_AND, 0, 0, _THREAD | _SAME_FILES)
+    if may_fork:
+        return _without_bits(0, _NAMESPACE_FLAGS, [kind, (_JUMP_EQUAL, 0, 1, _THREAD), _refuse(), _return(ALLOW)])
+    thread: _Instruction = (_JUMP_EQUAL, 0, 1, _THREAD | _SAME_FILES)
+    return _without_bits(0, _NAMESPACE_FLAGS, [kind, thread, _return(ALLOW), _refuse()])
+
+
+def _socketpair_guard() -> list[_Instruction]:
+    """Allows what asyncio wakes itself with. A pair of datagram sockets could send to any path, so streams only."""
+    return [
+        _load_argument(0),
+        (_JUMP_EQUAL, 0, 4, _UNIX),
+        _load_argument(1),
+        (_AND, 0, 0, _TYPE_MASK),
+        (_JUMP_EQUAL, 0, 1, _STREAM),
+        _return(ALLOW),
+        _refuse(),
+    ]
+
+
+def _sendto_guard() -> list[_Instruction]:
+    """Allows sending to the peer alone, not to an address: both halves of the pointer are zero."""
+    no_address = [_load_argument(4), (_JUMP_EQUAL, 0, 3, 0), _load_argument(4, high=True), (_JUMP_EQUAL, 0, 1, 0)]
+    return _without_bits(3, _OUT_OF_BAND, [*no_address, _return(ALLOW), _refuse()])
+
+
+def _guards(*, pid: int, may_fork: bool, may_signal: bool, may_change_modes: bool) -> dict[str, list[_Instruction]]:
+    """What to do about each guarded call. `may_signal`: other layers keep signals within the child's own family."""
+    allow, refuse = [_return(ALLOW)], [_refuse()]
+    to_itself = allow if may_signal else _allow_only(0, [pid])
+    forks = allow if may_fork else refuse
+    modes = ("chmod", "fchmod", "fchmodat", "fchmodat2", "utime", "utimes", "utimensat", "futimesat")
+    return {
+        "clone": _clone_guard(may_fork=may_fork),
+        # Its flags lie in memory, where a filter cannot look; the C library falls back to clone.
+        "clone3": [_refuse(errno.ENOSYS)],
+        "fork": forks,
+        "vfork": forks,
+        "socketpair": _socketpair_guard(),
+        "kill": to_itself,
+        "tgkill": to_itself,
+        "tkill": refuse,
+        "prctl": _allow_only(0, (*_PRCTL_ALLOWED, *(_PRCTL_OF_PARENTS if may_fork else ()))),
+        "ioctl": _allow_only(1, _IOCTL_ALLOWED, errno.ENOTTY),
+        "prlimit64": _allow_only(0, [0, pid]),
+        "sendto": _sendto_guard(),
+        "recvfrom": _without_bits(3, _OUT_OF_BAND),
+        "recvmsg": _without_bits(2, _OUT_OF_BAND),
+        "close_range": _without_bits(2, _UNSHARE),
+        "fcntl": _switch(1, _FCNTL_DENIED, _refuse(), _return(ALLOW)),
+        **dict.fromkeys(modes, allow if may_change_modes else refuse),
+    }
+
+
+def build_program(
+    arch: int | None, *, pid: int, may_fork: bool = False, may_signal: bool = False, may_change_modes: bool = False
+) -> bytes:
+    """Builds the whole filter for one architecture."""
+    if arch is None:
+        raise OSError(f"there is no system-call filter for {os.uname().machine}")
+    code: list[_Instruction] = [(_LOAD, 0, 0, _ARCH), (_JUMP_EQUAL, 1, 0, arch), _return(KILL), (_LOAD, 0, 0, _NUMBER)]
+    if arch == X86_64:
+        code += [(_JUMP_GREATER_EQUAL, 0, 1, X32), _return(KILL)]
+    for number in ALLOWED[arch].values():
+        code += [(_JUMP_EQUAL, 0, 1, number), _return(ALLOW)]
+    guards = _guards(pid=pid, may_fork=may_fork, may_signal=may_signal, may_change_modes=may_change_modes)
+    for name, number in GUARDED[arch].items():
+        code += [(_JUMP_EQUAL, 0, len(guards[name]), number), *guards[name]]
+    code += [(_JUMP_GREATER_EQUAL, 0, 1, _NEWEST_GROUP), _refuse(errno.ENOSYS), _refuse()]
+    return b"".join(struct.pack("=HBBI", *instruction) for instruction in code)
+
+
+class _Program(ctypes.Structure):
+    _fields_ = (("length", ctypes.c_ushort), ("filter", ctypes.c_char_p))
+
+
+def install(program: bytes) -> None:
+    """Puts the filter on this process, for good. The caller has set no_new_privs."""
+    prctl(PR_SET_SECCOMP, _FILTER_MODE, ctypes.byref(_Program(len(program) // 8, program)))
 
 
 def _table(text: str) -> dict[str, int]:
     return {name: int(number) for name, number in (pair.split("=") for pair in text.split())}
 
 
+# Harmless with any arguments, given the other layers.
 ALLOWED = {
     X86_64: _table("""
     access=21 alarm=37 arch_prctl=158 brk=12 capget=125 chdir=80 clock_getres=229 clock_gettime=228
@@ -68,6 +213,7 @@ ALLOWED = {
     """),
 }
 
+# Judged by their arguments. What stands in neither table is refused.
 GUARDED = {
     X86_64: _table("""
     clone=56 clone3=435 fork=57 vfork=58 socketpair=53 kill=62 tkill=200 tgkill=234 prctl=157 ioctl=16 prlimit64=302
@@ -79,149 +225,3 @@ GUARDED = {
     recvfrom=207 recvmsg=212 close_range=436 fcntl=25 fchmod=52 fchmodat=53 utimensat=88 fchmodat2=452
     """),
 }
-
-FILTER_MODE = 2
-LOAD, AND, RETURN = 0x20, 0x54, 0x06
-JUMP_EQUAL, JUMP_GREATER_EQUAL, JUMP_ANY_BIT = 0x15, 0x35, 0x45
-ALLOW, KILL, REFUSE = 0x7FFF0000, 0x80000000, 0x00050000
-NUMBER, MACHINE, ARGUMENTS = 0, 4, 16
-
-X32 = 0x40000000
-NEWEST_GROUP = 424
-"""Calls from here on are young: a C library tries them and falls back when they are said not to exist."""
-NAMESPACE_FLAGS = 0x7E020080
-THREAD, SAME_FILES = 0x00010000, 0x00000400
-UNSHARE = 0x2
-"""Of `close_range`: descriptors of a thread's own, where nobody would look for them."""
-OUT_OF_BAND = 0x1
-"""Of sends and receives: a part of Unix sockets that nothing needs, and that was a way into the kernel before."""
-UNIX, STREAM, TYPE_MASK = 1, 1, 0xF
-TERMINAL_QUESTIONS = (0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)
-"""Is it a terminal, its size, bytes waiting, not blocking, close on exec or not."""
-PRCTL_HARMLESS = (1, 2, 3, 15, 16, 21, 23, 38, 39, 0x53564D41)
-"""The parent-death signal, whether it may dump, its name, its filter, its bounding set, no_new_privs, memory names."""
-PRCTL_OF_PARENTS = (36,)
-"""For those who may have children: taking in orphans among their own descendants, so that none is left unburied."""
-FCNTL_DENIED = (8, 10, 15, 1024, 1026)
-"""Who is signalled, by which signal, leases, notices of a folder: each reaches other processes or files."""
-
-Instruction = tuple[int, int, int, int]
-
-
-def audit_arch() -> int | None:
-    """Which of the two this is; nothing for others."""
-    return {"x86_64": X86_64, "aarch64": AARCH64}.get(os.uname().machine)
-
-
-def _return(action: int) -> Instruction:
-    return (RETURN, 0, 0, action)
-
-
-def _refuse(number: int = errno.EPERM) -> Instruction:
-    return _return(REFUSE | number)
-
-
-def _load_argument(place: int, *, high: bool = False) -> Instruction:
-    return (LOAD, 0, 0, ARGUMENTS + 8 * place + (4 if high else 0))
-
-
-def _allow_only(place: int, values: Sequence[int], otherwise: Instruction) -> list[Instruction]:
-    """Allowed when the argument is one of a few."""
-    body = [_load_argument(place)]
-    for value in values:
-        body += [(JUMP_EQUAL, 0, 1, value), _return(ALLOW)]
-    return [*body, otherwise]
-
-
-def _deny_only(place: int, values: Sequence[int]) -> list[Instruction]:
-    body = [_load_argument(place)]
-    for value in values:
-        body += [(JUMP_EQUAL, 0, 1, value), _refuse()]
-    return [*body, _return(ALLOW)]
-
-
-def _without_bits(place: int, bits: int, then: Sequence[Instruction] = ()) -> list[Instruction]:
-    """Refused when the argument has any of the bits; else allowed, or as `then` says."""
-    return [_load_argument(place), (JUMP_ANY_BIT, 0, 1, bits), _refuse(), *(then or [_return(ALLOW)])]
-
-
-def _clone_guard(*, may_fork: bool) -> list[Instruction]:
-    """Threads that share their descriptors always; processes where they are allowed; namespaces never."""
-    kind: Instruction = (AND, 0, 0, THREAD | SAME_FILES)
-    if may_fork:
-        return _without_bits(0, NAMESPACE_FLAGS, [kind, (JUMP_EQUAL, 0, 1, THREAD), _refuse(), _return(ALLOW)])
-    return _without_bits(0, NAMESPACE_FLAGS, [kind, (JUMP_EQUAL, 0, 1, THREAD | SAME_FILES), _return(ALLOW), _refuse()])
-
-
-def _socketpair_guard() -> list[Instruction]:
-    """What asyncio wakes itself with. A pair of datagram sockets could still send to any path, so streams only."""
-    return [
-        _load_argument(0),
-        (JUMP_EQUAL, 0, 4, UNIX),
-        _load_argument(1),
-        (AND, 0, 0, TYPE_MASK),
-        (JUMP_EQUAL, 0, 1, STREAM),
-        _return(ALLOW),
-        _refuse(),
-    ]
-
-
-def _sendto_guard() -> list[Instruction]:
-    """To the peer alone, not to an address."""
-    nowhere = [_load_argument(4), (JUMP_EQUAL, 0, 3, 0), _load_argument(4, high=True), (JUMP_EQUAL, 0, 1, 0)]
-    return _without_bits(3, OUT_OF_BAND, [*nowhere, _return(ALLOW), _refuse()])
-
-
-def _guards(*, pid: int, may_fork: bool, may_signal: bool, may_change_modes: bool) -> dict[str, list[Instruction]]:
-    """What to do about each guarded call. `may_signal`: other layers keep signals within the child's own family."""
-    allow, refuse = [_return(ALLOW)], [_refuse()]
-    to_itself = allow if may_signal else _allow_only(0, [pid], _refuse())
-    modes = allow if may_change_modes else refuse
-    forks = allow if may_fork else refuse
-    return {
-        "clone": _clone_guard(may_fork=may_fork),
-        "clone3": [_refuse(errno.ENOSYS)],
-        "fork": forks,
-        "vfork": forks,
-        "socketpair": _socketpair_guard(),
-        "kill": to_itself,
-        "tgkill": to_itself,
-        "tkill": refuse,
-        "prctl": _allow_only(0, (*PRCTL_HARMLESS, *(PRCTL_OF_PARENTS if may_fork else ())), _refuse()),
-        "ioctl": _allow_only(1, TERMINAL_QUESTIONS, _refuse(errno.ENOTTY)),
-        "prlimit64": _allow_only(0, [0, pid], _refuse()),
-        "sendto": _sendto_guard(),
-        "recvfrom": _without_bits(3, OUT_OF_BAND),
-        "recvmsg": _without_bits(2, OUT_OF_BAND),
-        "close_range": _without_bits(2, UNSHARE),
-        "fcntl": _deny_only(1, FCNTL_DENIED),
-        **dict.fromkeys(
-            ("chmod", "fchmod", "fchmodat", "fchmodat2", "utime", "utimes", "utimensat", "futimesat"), modes
-        ),
-    }
-
-
-def _build_program(
-    arch: int, *, pid: int, may_fork: bool = False, may_signal: bool = False, may_change_modes: bool = False
-) -> bytes:
-    """The whole filter for one machine."""
-    code: list[Instruction] = [(LOAD, 0, 0, MACHINE), (JUMP_EQUAL, 1, 0, arch), _return(KILL), (LOAD, 0, 0, NUMBER)]
-    if arch == X86_64:
-        code += [(JUMP_GREATER_EQUAL, 0, 1, X32), _return(KILL)]
-    for number in ALLOWED[arch].values():
-        code += [(JUMP_EQUAL, 0, 1, number), _return(ALLOW)]
-    watched = _guards(pid=pid, may_fork=may_fork, may_signal=may_signal, may_change_modes=may_change_modes)
-    for name, number in GUARDED[arch].items():
-        code += [(JUMP_EQUAL, 0, len(watched[name]), number), *watched[name]]
-    code += [(JUMP_GREATER_EQUAL, 0, 1, NEWEST_GROUP), _refuse(errno.ENOSYS), _refuse()]
-    return b"".join(struct.pack("=HBBI", *instruction) for instruction in code)
-
-
-class _Program(ctypes.Structure):
-    _fields_ = (("length", ctypes.c_ushort), ("filter", ctypes.c_char_p))
-
-
-def install(filter_bytes: bytes) -> None:
-    """From here on, for good. The caller has set no_new_privs."""
-    whole = _Program(len(filter_bytes) // 8, filter_bytes)
-    prctl(PR_SET_SECCOMP, FILTER_MODE, ctypes.byref(whole))

@@ -1,7 +1,7 @@
-"""The line between the host and a child's shim: what the shim tells, and the way to end it.
+"""The host's line to a child's shim: status messages one way, a hang-up that kills the other way.
 
-The shim ends its child when the line closes, so a host that dies takes its children along. It is over when the shim is
-gone, seen by its pidfd where there is one. Above: `child.py`. Below: `control.py`.
+The shim kills its child when the line closes, so a host that dies takes its children along. The channel is over when
+the shim is gone, watched by its pidfd where there is one. Above: `child.py`. Below: `control_messages.py`.
 """
 
 import asyncio
@@ -10,114 +10,107 @@ import os
 import signal
 import socket
 from collections.abc import Callable
+from pathlib import Path
 
-from toolfold.sandbox import control_messages as control
+from toolfold.sandbox.control_messages import Message, MessageReader
 
 
 class StatusChannel:
-    """`on_ready` is told when the child is confined, or why not; `on_closed` once when its shim is gone."""
+    """Calls `on_message` for all the shim says but its child's end, and `on_closed` once when the shim is gone."""
 
     def __init__(
         self,
-        loop: asyncio.AbstractEventLoop,
         status: socket.socket,
-        on_ready: Callable[[control.Message, list[int]], None],
+        on_message: Callable[[Message, list[int]], None],
         on_closed: Callable[[], None],
     ) -> None:
-        self._loop = loop
+        self._loop = asyncio.get_running_loop()
         self._status = status
-        self._on_ready = on_ready
+        self._on_message = on_message
         self._on_closed = on_closed
-        self._assembler = control.MessageAssembler()
-        self._handle: int | None = None
+        self._reader = MessageReader(status)
+        self._pidfd: int | None = None
         self._alone = False
         self._cut = False
-        self._held = False
+        # Whether the zygote has answered the request for a fork, and whether the shim closed its end.
+        self._answered = False
         self._hung_up = False
         self.pid = 0
-        self.over = False
-        """The child itself has ended."""
-        self.report: control.Message | None = None
+        self.child_ended = False
+        self.report: Message | None = None
         status.setblocking(False)
-        loop.add_reader(status, self._read)
+        self._loop.add_reader(status, self._read)
 
-    def holds(self, pid: int, descriptors: list[int]) -> None:
+    def attach(self, pid: int, descriptors: list[int]) -> None:
         """The zygote forked: from here on the shim can be signalled and watched."""
-        self._held = True
+        self._answered = True
         self.pid = pid
         if descriptors:
-            self._handle = descriptors[0]
-            self.pid = _pid_of_pidfd(self._handle) or pid
-            self._loop.add_reader(self._handle, self._gone)
+            self._pidfd = descriptors[0]
+            self.pid = _pid_of_pidfd(self._pidfd) or pid
+            self._loop.add_reader(self._pidfd, self._on_shim_exit)
             for spare in descriptors[1:]:
                 os.close(spare)
         if self._cut:
             self.cut()
-        self._settle()
+        self._close_if_over()
 
     def cut(self) -> None:
         """Ends the shim and the child. Where a pid namespace holds all of it, SIGKILL for the shim is enough."""
         self._cut = True
-        if self._alone and self._handle is not None:
+        if self._alone and self._pidfd is not None:
             with contextlib.suppress(OSError):
-                signal.pidfd_send_signal(self._handle, signal.SIGKILL)
+                signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
         with contextlib.suppress(OSError):
             self._status.shutdown(socket.SHUT_WR)
 
-    def drop(self) -> None:
+    def abandon(self) -> None:
         """There is no process, or none to hear from any more."""
         self.cut()
-        self._held = True
-        if self._handle is None:
+        self._answered = True
+        if self._pidfd is None:
             self._hang_up()
 
     def _read(self) -> None:
-        try:
-            data, fds = control.receive(self._status)
-        except BlockingIOError:
-            return
-        except OSError:
-            data, fds = b"", []
-        for message, descriptors in self._assembler.feed(data, fds):
+        messages = self._reader.read()
+        for message, descriptors in messages or ():
             if message["event"] == "ended":
                 self.report = message
-                self.over = True
+                self.child_ended = True
             else:
                 self._alone = bool(message.get("alone"))
-                self._on_ready(message, descriptors)
+                self._on_message(message, descriptors)
                 if self._cut:
                     self.cut()
-        if not data:
+        if messages is None:
             self._hang_up()
 
     def _hang_up(self) -> None:
-        if self._hung_up:
-            return
-        self._hung_up = True
-        self._loop.remove_reader(self._status)
-        self._settle()
+        if not self._hung_up:
+            self._hung_up = True
+            self._loop.remove_reader(self._status)
+            self._close_if_over()
 
-    def _gone(self) -> None:
-        if self._handle is not None:
-            self._loop.remove_reader(self._handle)
-            os.close(self._handle)
-            self._handle = None
-        self._settle()
+    def _on_shim_exit(self) -> None:
+        if self._pidfd is not None:
+            self._loop.remove_reader(self._pidfd)
+            os.close(self._pidfd)
+            self._pidfd = None
+        self._close_if_over()
 
-    def _settle(self) -> None:
-        if self._hung_up and self._held and self._handle is None and self._status.fileno() >= 0:
-            self.over = True
+    def _close_if_over(self) -> None:
+        if self._hung_up and self._answered and self._pidfd is None and self._status.fileno() >= 0:
+            self.child_ended = True
             self._status.close()
-            self._assembler.close()
+            self._reader.close()
             self._on_closed()
 
 
-def _pid_of_pidfd(handle: int) -> int | None:
-    """The process number of a pidfd, as this process counts."""
+def _pid_of_pidfd(pidfd: int) -> int | None:
+    """The process number as this process counts; the zygote may count within a namespace of its own."""
     try:
-        with open(f"/proc/self/fdinfo/{handle}", encoding="ascii") as file:  # noqa: PTH123 - no pathlib gain here
-            lines = dict(line.split(":", 1) for line in file if ":" in line)
-        number = int(lines["Pid"])
+        text = Path(f"/proc/self/fdinfo/{pidfd}").read_text(encoding="ascii")
+        number = int(dict(line.split(":", 1) for line in text.splitlines() if ":" in line)["Pid"])
     except (OSError, KeyError, ValueError):
         return None
     return number if number > 0 else None

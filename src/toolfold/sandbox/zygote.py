@@ -1,9 +1,9 @@
-"""Children that are ready before they are needed: the one door to confined processes.
+"""Children that are ready before they are needed: the one way to confined processes.
 
 `async with Zygote("package.module:function") as zygote: async with await zygote.take() as child: …`. The function runs
 in the child, after confinement, as `function(channel)`; its module and `preload` are imported once, in the zygote. It
 keeps `ready` children waiting, hands each out once, and starts over when the zygote dies. Above: `scripts`, `live`.
-Below: `nursery.py`, one zygote at a time.
+Below: `backends.py`, which says how children are confined here, and `zygote_process.py`, one zygote at a time.
 """
 
 import asyncio
@@ -15,20 +15,19 @@ from typing import Self
 import msgspec
 
 from toolfold.errors import SandboxError
-from toolfold.sandbox import control_messages as control
 from toolfold.sandbox.backends import Backend, BackendName, choose_backend
 from toolfold.sandbox.base import Child, ChildLimits
 from toolfold.sandbox.child import HostedChild
 from toolfold.sandbox.zygote_process import ZygoteProcess
 
 _ATTEMPTS = 3
+# How long after a child was taken the next is made: the first moments belong to the one that was taken.
 _REFILL_S = 0.01
-"""How long after a child was taken the next is made: the first moments belong to the one that was taken."""
 _DEFAULT_LIMITS = ChildLimits()
 
 
 class Zygote:
-    """A `Children`. With `unsafe`, children run as they are, and their `layers` are empty."""
+    """A `Children`. With `unsafe`, children run unconfined, and their `layers` are empty."""
 
     def __init__(
         self,
@@ -42,21 +41,21 @@ class Zygote:
         namespaces: bool = True,
         prefer: BackendName | None = None,
     ) -> None:
-        """`namespaces=False` and `prefer` are for trying what other machines would have to make do with."""
+        """`namespaces=False` and `prefer` try what other machines would have to make do with."""
         self._limits = limits
         self._wanted = ready
         self._unsafe = unsafe
         self._prefer = prefer
         self._readable = [str(Path(path).resolve()) for path in readable]
-        self._configuration: control.Message = {
+        self._configuration = {
             "entry": entry,
             "preload": list(preload),
             "limits": msgspec.to_builtins(limits),
             "readable": self._readable,
             "namespaces": namespaces,
         }
-        self._way: Backend | None = None
-        self._nursery: ZygoteProcess | None = None
+        self._backend: Backend | None = None
+        self._process: ZygoteProcess | None = None
         self._starting = asyncio.Lock()
         self._ready: deque[asyncio.Task[HostedChild]] = deque()
         self._taken: set[HostedChild] = set()
@@ -76,30 +75,23 @@ class Zygote:
     @property
     def problems(self) -> tuple[str, ...]:
         """What could not be had here, though children are confined all the same."""
-        return self._nursery.problems if self._nursery is not None else ()
+        return self._process.problems if self._process is not None else ()
 
     async def take(self) -> Child:
-        for attempt in range(_ATTEMPTS):
-            spawned = self._ready.popleft() if self._ready else self._spawn()
+        for attempt in range(1, _ATTEMPTS + 1):
             try:
-                child = await asyncio.shield(spawned)
+                child = await self._next_child()
             except SandboxError:
-                if attempt + 1 == _ATTEMPTS or self._closed or self._healthy():
+                # Worth another attempt only where the zygote itself died.
+                if attempt == _ATTEMPTS or self._closed or (self._process is not None and self._process.alive):
                     raise
                 continue
-            except asyncio.CancelledError:
-                self._ready.appendleft(spawned)
-                raise
             self._taken = {other for other in self._taken if not other.closed} | {child}
             if child.running:
-                try:
-                    await child.begin()
-                except BaseException:
-                    await child.aclose()
-                    raise
+                child.begin()
                 asyncio.get_running_loop().call_later(_REFILL_S, self._refill)
                 return child
-            await child.aclose()  # it waited, and its zygote died meanwhile
+            await child.aclose()  # its zygote died while it was ready
         raise SandboxError(
             f"{_ATTEMPTS} children in a row died before they could be used", next_action="run `toolfold doctor`"
         )
@@ -111,33 +103,39 @@ class Zygote:
             try:
                 self._taken.add(await self._ready.popleft())
             except SandboxError:
-                continue  # it never was
+                continue  # it never started
         children, self._taken = list(self._taken), set()
         await asyncio.gather(*(child.aclose() for child in children))
         async with self._starting:
-            if self._nursery is not None:
-                nursery, self._nursery = self._nursery, None
-                await nursery.aclose()
+            await self._close_process()
 
-    def _healthy(self) -> bool:
-        return self._nursery is not None and self._nursery.alive
+    async def _next_child(self) -> HostedChild:
+        task = self._ready.popleft() if self._ready else self._spawn()
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            self._ready.appendleft(task)
+            raise
 
     def _refill(self) -> None:
         while not self._closed and len(self._ready) < self._wanted:
             self._ready.append(self._spawn())
 
     def _spawn(self) -> asyncio.Task[HostedChild]:
-        task = asyncio.create_task(self._make())
-        task.add_done_callback(_retrieve_exception)
+        task = asyncio.create_task(self._create())
+        # An error is for whoever takes the child. asyncio logs what nobody retrieves.
+        task.add_done_callback(lambda task: task.cancelled() or task.exception())
         return task
 
-    async def _make(self) -> HostedChild:
-        """A child that is confined and waits."""
-        way = self._choose()
-        nursery = await (self._start(way) if way.single else self._living(way))
-        child = nursery.fork()
-        if way.single:
-            child.companion = nursery
+    async def _create(self) -> HostedChild:
+        """Returns a child that is confined and waits."""
+        if self._backend is None:
+            self._backend = choose_backend(unsafe=self._unsafe, readable=self._readable, prefer=self._prefer)
+        backend = self._backend
+        process = await (self._start_process(backend) if backend.single else self._shared_process(backend))
+        child = process.fork()
+        if backend.single:
+            child.companion = process
         try:
             await child.ready
         except BaseException:
@@ -145,28 +143,20 @@ class Zygote:
             raise
         return child
 
-    def _choose(self) -> Backend:
-        if self._way is None:
-            self._way = choose_backend(unsafe=self._unsafe, readable=self._readable, prefer=self._prefer)
-        return self._way
+    async def _start_process(self, backend: Backend) -> ZygoteProcess:
+        return await ZygoteProcess.start({**self._configuration, "backend": backend.name}, self._limits, backend.wrap)
 
-    async def _start(self, way: Backend) -> ZygoteProcess:
-        return await ZygoteProcess.start({**self._configuration, "way": way.name}, self._limits, way.wrap)
-
-    async def _living(self, way: Backend) -> ZygoteProcess:
-        """The zygote, a new one if the last has died."""
+    async def _shared_process(self, backend: Backend) -> ZygoteProcess:
+        """The running zygote, a new one if the last has died."""
         async with self._starting:
             if self._closed:
                 raise SandboxError("this zygote was closed", next_action="make a new one")
-            if self._nursery is not None and not self._nursery.alive:
-                nursery, self._nursery = self._nursery, None
-                await nursery.aclose()
-            if self._nursery is None:
-                self._nursery = await self._start(way)
-            return self._nursery
+            if self._process is None or not self._process.alive:
+                await self._close_process()
+                self._process = await self._start_process(backend)
+            return self._process
 
-
-def _retrieve_exception(task: asyncio.Task[HostedChild]) -> None:
-    """An error is for whoever takes the child; if nobody does, it is no one's."""
-    if not task.cancelled():
-        task.exception()
+    async def _close_process(self) -> None:
+        process, self._process = self._process, None
+        if process is not None:
+            await process.aclose()

@@ -9,6 +9,9 @@ from msgspec import Struct
 from toolfold.errors import LockMismatch, ScriptError
 from toolfold.scripts.values import Need
 
+__all__ = ["SUFFIX", "Lock", "LockedNeed"]
+
+# Of the file's format. Another version is refused, never guessed at.
 _VERSION = 1
 SUFFIX = ".lock"
 
@@ -22,6 +25,14 @@ class LockedNeed(Struct, frozen=True, kw_only=True):
     fingerprint: str = ""
     confidence: float = 0.0
 
+    def mismatch(self, what: str) -> LockMismatch:
+        hints: list[Any] = [{"need": self.need, "tool_id": self.tool_id, "fingerprint": self.fingerprint}]
+        return LockMismatch(
+            f"{self.need!r} was locked to {self.tool_id}, {what}",
+            hints=hints,
+            next_action="look at the tool again, then remove the lock to accept what is there now",
+        )
+
 
 class Lock(Struct, frozen=True, kw_only=True):
     """The contents of a `script.py.lock`."""
@@ -29,43 +40,36 @@ class Lock(Struct, frozen=True, kw_only=True):
     needs: tuple[LockedNeed, ...] = ()
     version: int = _VERSION
 
-    def find(self, query: str, server: str | None) -> LockedNeed | None:
-        return next((one for one in self.needs if (one.need, one.server) == (query, server)), None)
-
-
-def create(needs: Iterable[Need]) -> Lock:
-    return Lock(
-        needs=tuple(
-            LockedNeed(
-                need=need.query,
-                server=need.server,
-                tool_id=need.tool_id,
-                fingerprint=need.fingerprint,
-                confidence=round(need.confidence, 4),
+    @classmethod
+    def create(cls, needs: Iterable[Need]) -> "Lock":
+        """Locks each need to the tool it was resolved to."""
+        return cls(
+            needs=tuple(
+                LockedNeed(
+                    need=need.query,
+                    server=need.server,
+                    tool_id=need.tool_id,
+                    fingerprint=need.fingerprint,
+                    confidence=round(need.confidence, 4),
+                )
+                for need in needs
             )
-            for need in needs
         )
-    )
 
+    @classmethod
+    def load(cls, data: bytes, name: str = "the lock") -> "Lock":
+        """Reads a lock file. Raises `ScriptError`."""
+        advice = "remove it to lock the script anew"
+        try:
+            lock = msgspec.json.decode(data, type=Lock)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise ScriptError(f"{name} cannot be read: {error}", next_action=advice) from None
+        if lock.version != _VERSION:
+            raise ScriptError(f"{name} is of version {lock.version}", next_action=advice)
+        return lock
 
-def dump(lock: Lock) -> bytes:
-    return msgspec.json.format(msgspec.json.encode(lock), indent=2) + b"\n"
+    def dump(self) -> bytes:
+        return msgspec.json.format(msgspec.json.encode(self), indent=2) + b"\n"
 
-
-def load(data: bytes, name: str = "the lock") -> Lock:
-    try:
-        lock = msgspec.json.decode(data, type=Lock)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise ScriptError(f"{name} cannot be read: {error}", next_action="remove it to lock the script anew") from None
-    if lock.version != _VERSION:
-        raise ScriptError(f"{name} is of version {lock.version}", next_action="remove it to lock the script anew")
-    return lock
-
-
-def mismatch(locked: LockedNeed, what: str) -> LockMismatch:
-    hints: list[Any] = [{"need": locked.need, "tool_id": locked.tool_id, "fingerprint": locked.fingerprint}]
-    return LockMismatch(
-        f"{locked.need!r} was locked to {locked.tool_id}, {what}",
-        hints=hints,
-        next_action="look at the tool again, then remove the lock to accept what is there now",
-    )
+    def find(self, query: str, server: str | None) -> LockedNeed | None:
+        return next((need for need in self.needs if (need.need, need.server) == (query, server)), None)

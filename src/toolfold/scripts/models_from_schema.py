@@ -1,8 +1,8 @@
 """From JSON Schema to models: what a tool takes and returns, as a compact description that the child builds from.
 
 It keeps what a type can say: kinds, fields, which are required, enums, defaults, null, maps, recursion. Ranges,
-patterns and the like are not here: the host checks every call against the schema itself. Nothing that the schema allows
-may be refused by a model, so what cannot be told becomes "any".
+patterns and the like are left out: the host checks every call against the schema itself. Above: `tool_specs.py`. Below:
+`schema_walk`, which resolves references and combinations.
 """
 
 from collections import deque
@@ -15,10 +15,10 @@ from toolfold.schema_walk.paths import ANY, ITEMS, Step
 from toolfold.scripts.identifiers import field_name, pascal_case, unused_name
 from toolfold.scripts.values import FieldSpec, ModelSpec, TypeSpec
 
+# Per schema. What lies beyond, breadth first, is "any".
 _MAX_MODELS = 300
-"""Per schema. What lies beyond, breadth first, is "any"."""
+# Of lists in lists and unions in unions, which make no model of their own.
 _MAX_NESTING = 20
-"""Of lists in lists and unions in unions, which make no model of their own."""
 _MAX_LITERALS = 200
 _MAX_DOC = 500
 
@@ -26,42 +26,43 @@ _PLAIN = {"string": "str", "integer": "int", "number": "num", "boolean": "bool",
 
 
 class ModelBuilder:
-    """Makes the models of one tool. Names start with the tool's own, so that a module can hold many tools."""
+    """Builds the models of one tool. Names start with the tool's own, so that a module can hold many tools.
+
+    A model refuses nothing that the schema allows: what a type cannot say becomes "any".
+    """
 
     def __init__(self, prefix: str) -> None:
         self._prefix = prefix
         self._taken: set[str] = set()
         self._names: dict[int, str] = {}
-        self._kept: list[Document] = []
+        self._documents: list[Document] = []
         self._queue: deque[tuple[Node, str]] = deque()
         self.models: list[ModelSpec] = []
 
     def parameters(self, schema: Any) -> str:
-        """The model of the arguments; one without fields where the schema says nothing."""
-        root = self._root(schema)
-        name = self._model(root, "Params")
-        self._drain(strict=True)
+        """Returns the name of the arguments' model; one without fields where the schema says nothing."""
+        name = self._model(self._root(schema), "Params")
+        self._build_queued(strict=True)
         return name
 
     def result(self, schema: Any) -> TypeSpec:
-        """The type of a result."""
         root = self._root(schema)
         plain = root.kind == "object" and root.names and not root.nullable
-        made: TypeSpec = ["obj", self._model(root, "Result")] if plain else self._type(root, "Result", 0)
-        self._drain(strict=False)
-        return made
+        kind: TypeSpec = ["obj", self._model(root, "Result")] if plain else self._type(root, "Result", 0)
+        self._build_queued(strict=False)
+        return kind
 
     def _root(self, schema: Any) -> Node:
         document = Document(schema if isinstance(schema, dict) else {})
-        self._kept.append(document)  # nodes are known by their identity, so the document must stay
+        self._documents.append(document)  # nodes are known by their identity, so the document must stay
         return document.root
 
-    def _drain(self, *, strict: bool) -> None:
-        first = strict
+    def _build_queued(self, *, strict: bool) -> None:
+        """`strict` holds for the first model only: the parameters themselves."""
         while self._queue:
             node, name = self._queue.popleft()
-            self.models.append(self._fields(node, name, strict=first))
-            first = False
+            self.models.append(self._fields(node, name, strict=strict))
+            strict = False
 
     def _model(self, node: Node, hint: str) -> str:
         if id(node) not in self._names:
@@ -74,19 +75,19 @@ class ModelBuilder:
         """`strict`: keys that the schema does not name are taken only where it says so."""
         fields = []
         taken: set[str] = set()
-        own = node.required
+        required = node.required
         for key in node.names:
             child = node.child(Step("key", key))
             if child is None:
                 continue
-            default = child.says("default")
+            default = child.keyword("default")
             kind = self._type(child, pascal_case(key), 0)
             fields.append(
                 FieldSpec(
                     name=unused_name(field_name(key), taken),
                     key=key,
                     type=kind,
-                    required=key in own,
+                    required=key in required,
                     nullable=_takes_null(kind),
                     default=UNSET if default is None else default,
                     doc=_doc(child),
@@ -98,7 +99,7 @@ class ModelBuilder:
         values = node.child(ANY)
         if values is not None:
             return self._type(values, "Value", 0)
-        if node.closed or (strict and node.names and node.says("additionalProperties") is not True):
+        if node.closed or (strict and node.names and node.keyword("additionalProperties") is not True):
             return None
         return "any"
 
@@ -109,7 +110,7 @@ class ModelBuilder:
         if literals is not None:
             return _nullable(["lit", literals], node)
         if node.alternatives and not node.facts.reading.fields:
-            return _nullable(_union([self._type(one, hint, depth + 1) for _, one in node.alternatives]), node)
+            return _nullable(_union([self._type(part, hint, depth + 1) for _, part in node.alternatives]), node)
         kinds = sorted(node.kinds) or ["null" if node.nullable else "any"]
         return _nullable(_union([self._kind(kind, node, hint, depth) for kind in kinds]), node)
 
@@ -124,18 +125,19 @@ class ModelBuilder:
         if node.names:
             if id(node) not in self._names and len(self._names) >= _MAX_MODELS:
                 return ["map", "any"]
-            return ["obj", self._model(node, pascal_case(node.facts.reading.title) if _has_short_title(node) else hint)]
+            return ["obj", self._model(node, _title(node) or hint)]
         values = node.child(ANY)
         return ["map", "any" if values is None else self._type(values, f"{hint}Value", depth + 1)]
 
 
-def _has_short_title(node: Node) -> bool:
+def _title(node: Node) -> str:
+    """The title as a class name, where it is short enough for one."""
     title = node.facts.reading.title
-    return bool(title) and len(title) <= 40 and title[0].isalpha()
+    return pascal_case(title) if title and len(title) <= 40 and title[0].isalpha() else ""
 
 
 def _doc(node: Node) -> str:
-    text = node.says("description")
+    text = node.keyword("description")
     return text.strip()[:_MAX_DOC] if isinstance(text, str) else ""
 
 
@@ -149,8 +151,8 @@ def _literals(node: Node) -> list[Any] | None:
 
 def _union(types: list[TypeSpec]) -> TypeSpec:
     flat: list[TypeSpec] = []
-    for one in types:
-        for part in one[1] if one[0] == "or" else [one]:
+    for kind in types:
+        for part in kind[1] if kind[0] == "or" else [kind]:
             if part == "any":
                 return "any"
             if part not in flat:

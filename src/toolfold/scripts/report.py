@@ -1,10 +1,12 @@
-"""A run as people and models read it: a short text, or plain JSON. Nothing is left out without being told."""
+"""A run as people and models read it: a short text, or plain JSON. Nothing is left out without saying so."""
 
 from typing import Any
 
 import msgspec
 
 from toolfold.scripts.values import CallRecord, Need, ScriptResult
+
+__all__ = ["as_dict", "as_text", "summary_lines"]
 
 _OUTCOMES = {
     "finished": "the script finished",
@@ -23,12 +25,12 @@ _OUTCOMES = {
 
 def as_dict(result: ScriptResult) -> dict[str, Any]:
     """Plain JSON values. Calls are summed up by tool."""
-    told: dict[str, Any] = {"run": result.run, "ok": result.ok, "outcome": result.outcome, "answer": result.answer}
+    report: dict[str, Any] = {"run": result.run, "ok": result.ok, "outcome": result.outcome, "answer": result.answer}
     if result.code is not None:
-        told["code"] = result.code
+        report["code"] = result.code
     if result.error is not None:
-        told["error"] = msgspec.to_builtins(result.error)
-    told |= {
+        report["error"] = msgspec.to_builtins(result.error)
+    report |= {
         "stdout": result.stdout,
         "stderr": result.stderr,
         "needs": [_need_dict(need) for need in result.needs],
@@ -37,34 +39,12 @@ def as_dict(result: ScriptResult) -> dict[str, Any]:
         "sandbox": list(result.layers),
     }
     if result.output_dropped:
-        told["output_dropped_bytes"] = result.output_dropped
+        report["output_dropped_bytes"] = result.output_dropped
     if result.warnings:
-        told["warnings"] = list(result.warnings)
+        report["warnings"] = list(result.warnings)
     if result.unsafe:
-        told["unsafe"] = True
-    return told
-
-
-def _need_dict(need: Need) -> dict[str, Any]:
-    told: dict[str, Any] = {"need": need.query, "line": need.line}
-    if need.server is not None:
-        told["server"] = need.server
-    if need.tool_id:
-        return {**told, "tool_id": need.tool_id, "confidence": round(need.confidence, 4)}
-    return {**told, "tool_id": None, "problem": need.problem, "candidates": list(need.candidates)}
-
-
-def _calls_by_tool(calls: tuple[CallRecord, ...]) -> list[dict[str, Any]]:
-    found: dict[str, dict[str, Any]] = {}
-    for call in calls:
-        entry = found.setdefault(call.tool_id, {"tool_id": call.tool_id, "calls": 0, "failed": 0, "seconds": 0.0})
-        entry["calls"] += 1
-        entry["failed"] += not call.ok
-        entry["seconds"] = round(entry["seconds"] + call.seconds, 6)
-        if call.code:
-            entry.setdefault("codes", {})
-            entry["codes"][call.code] = entry["codes"].get(call.code, 0) + 1
-    return list(found.values())
+        report["unsafe"] = True
+    return report
 
 
 def as_text(result: ScriptResult) -> str:
@@ -74,8 +54,7 @@ def as_text(result: ScriptResult) -> str:
         parts.append(result.stdout.rstrip())
     if result.answer is not None:
         parts.append("summary: " + msgspec.json.encode(result.answer).decode())
-    if result.error is not None:
-        parts.append(_error_text(result))
+    parts += _error_text(result)
     if result.stderr.strip():
         parts.append("stderr:\n" + result.stderr.rstrip())
     parts.append("\n".join(_outcome_lines(result)))
@@ -83,26 +62,50 @@ def as_text(result: ScriptResult) -> str:
 
 
 def summary_lines(result: ScriptResult) -> list[str]:
-    """What a person reads beside the output: the error, then the facts."""
-    return [*([_error_text(result)] if result.error is not None else []), *_outcome_lines(result)]
+    """What a person reads beside the output: the error, then how it went."""
+    return [*_error_text(result), *_outcome_lines(result)]
 
 
-def _error_text(result: ScriptResult) -> str:
+def _need_dict(need: Need) -> dict[str, Any]:
+    report: dict[str, Any] = {"need": need.query, "line": need.line}
+    if need.server is not None:
+        report["server"] = need.server
+    if need.tool_id:
+        return {**report, "tool_id": need.tool_id, "confidence": round(need.confidence, 4)}
+    return {**report, "tool_id": None, "problem": need.problem, "candidates": list(need.candidates)}
+
+
+def _calls_by_tool(calls: tuple[CallRecord, ...]) -> list[dict[str, Any]]:
+    entries: dict[str, dict[str, Any]] = {}
+    for call in calls:
+        entry = entries.setdefault(call.tool_id, {"tool_id": call.tool_id, "calls": 0, "failed": 0, "seconds": 0.0})
+        entry["calls"] += 1
+        entry["failed"] += not call.ok
+        entry["seconds"] = round(entry["seconds"] + call.seconds, 6)
+        if call.code:
+            codes = entry.setdefault("codes", {})
+            codes[call.code] = codes.get(call.code, 0) + 1
+    return list(entries.values())
+
+
+def _error_text(result: ScriptResult) -> list[str]:
+    """The error as one text; nothing where there is none."""
     error = result.error
     if error is None:
-        return ""
+        return []
     where = f" in line {error.line}: {error.source}" if error.line else ""
     lines = [f"{error.type}{where}", f"  {error.message}"]
     if error.next_action:
         lines.append(f"  next: {error.next_action}")
+    # A traceback of one frame says no more than the line above.
     if error.traceback.count("\n") > 3:
         lines.append(error.traceback.rstrip())
-    return "\n".join(lines)
+    return ["\n".join(lines)]
 
 
 def _outcome_lines(result: ScriptResult) -> list[str]:
     code = f" (code {result.code})" if result.code else ""
-    calls = sum(1 for _ in result.calls)
+    calls = len(result.calls)
     lines = [f"[{_OUTCOMES[result.outcome]}{code}; {calls} call{'' if calls == 1 else 's'}, {result.seconds:.2f} s]"]
     lines += [f"[{_need_text(need)}]" for need in result.needs]
     lines += [f"[warning: {warning}]" for warning in result.warnings]

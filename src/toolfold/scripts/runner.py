@@ -1,69 +1,68 @@
-"""Running scripts: needs resolved by the gateway's search, a confined child, and calls that take the gateway's own way.
+"""Runs scripts for the gateway: resolves their needs, starts confined children, and passes their calls on.
 
-One zygote belongs to the gateway. It starts with the first script and stays, with children that wait for the next.
+One zygote belongs to a runner. It starts with the first script and stays, with children that are ready for the next.
+Above: the gateway, which is the `ScriptHost`. Below: `declarations.py`, `tool_specs.py`, `execution.py`, the sandbox.
 """
 
 import asyncio
 import itertools
 import os
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
-from msgspec import Raw, Struct
+from msgspec import Raw
+from msgspec.structs import replace
 
 from toolfold.config import Settings
-from toolfold.disclosure.descriptor import decode_schema
-from toolfold.disclosure.observed import result_schema
-from toolfold.errors import NotAuthorized, SandboxError, ToolNotFound
+from toolfold.containers import BoundedDict
+from toolfold.disclosure.observed import decode_schema, result_schema
+from toolfold.errors import NotAuthorized, SandboxError, ToolfoldError, ToolNotFound
 from toolfold.events import Events
-from toolfold.policy.view import Scene
+from toolfold.policy.view import CatalogueView
 from toolfold.sandbox.base import ChildLimits
-from toolfold.scripts import declarations as declare
-from toolfold.scripts import lock as locks
-from toolfold.scripts import report as reports
+from toolfold.scripts.declarations import parse_script
 from toolfold.scripts.execution import Execution
-from toolfold.scripts.lock import Lock
+from toolfold.scripts.lock import Lock, LockedNeed
+from toolfold.scripts.report import as_text
 from toolfold.scripts.stubs import stub_files
-from toolfold.scripts.tool_specs import SpecCache as ScriptDescriber
-from toolfold.scripts.tool_specs import with_unique_names
-from toolfold.scripts.values import DeclaredNeed, Need, RunLimits, ScriptResult, StartFrame, ToolSpec
-from toolfold.types import LOCAL, Caller, Outcome, Tool
+from toolfold.scripts.tool_specs import SpecCache
+from toolfold.scripts.values import Need, ScriptResult, StartFrame, ToolSpec
+from toolfold.types import LOCAL, Caller, OnInput, Outcome, Tool
 
 if TYPE_CHECKING:
-    from toolfold.policy.access import Governor
+    from toolfold.disclosure.describer import Describer
     from toolfold.sandbox.zygote import Zygote
-    from toolfold.wire.types import OnInput
+    from toolfold.search.service import SearchService
 
-__all__ = ["Lock", "ScriptResult", "ScriptRunner", "locks", "reports"]
+__all__ = ["ScriptResult", "ScriptRunner", "_ScriptHost"]
 
 _ENTRY = "toolfold.scripts.runtime.main:main"
+# How much longer than a script's own time its process may live, while a person thinks.
 _CONFIRMATION_S = 3_600.0
-"""How much longer than a script's own time its process may live, while a person thinks."""
-_MAX_RESOLVED_NEEDS = 1_000
+_MAX_MATCHES = 1_000
 _MIN_FRAME_BYTES = 4 << 20
+# What is longer is parsed in a thread.
 _SHORT_SOURCE_CHARS = 8 * 1024
-"""What is longer is read in a thread."""
 
 
-class _PreparedScript(Struct, frozen=True):
-    """A script that can start: its needs resolved, its tools described."""
-
-    source: str
-    needs: tuple[Need, ...]
-    tools: tuple[ToolSpec, ...]
-
-
-class ScriptHost(Scene, Protocol):
-    """What scripts need of the gateway."""
+class _ScriptHost(Protocol):
+    """What scripts need of the gateway: its settings, its tools as one caller may see them, and its way to call."""
 
     settings: Settings
     events: Events
 
     @property
-    def governor(self) -> "Governor": ...
+    def search(self) -> "SearchService": ...
+
+    @property
+    def describer(self) -> "Describer": ...
+
+    def view(self, caller: Caller) -> CatalogueView: ...
+
+    def reject_call(self, caller: Caller, tool_id: str, error: ToolfoldError) -> None: ...
 
     async def call_tool(
         self,
@@ -71,7 +70,7 @@ class ScriptHost(Scene, Protocol):
         args: Raw,
         *,
         caller: Caller,
-        on_input: "OnInput | None",
+        on_input: OnInput | None,
         capabilities: Raw | None,
         confirmed: bool,
         whole: bool,
@@ -81,23 +80,28 @@ class ScriptHost(Scene, Protocol):
 class ScriptRunner:
     """The scripts of one gateway."""
 
-    def __init__(self, gateway: ScriptHost) -> None:
-        self._gateway = gateway
-        self._settings = gateway.settings.scripts
-        self._describer = ScriptDescriber()
+    def __init__(self, host: _ScriptHost) -> None:
+        self._host = host
+        self._settings = host.settings.scripts
+        self._specs = SpecCache()
+        # By whether their children run unconfined.
         self._zygotes: dict[bool, Zygote] = {}
         self._starting = asyncio.Lock()
         self._numbers = itertools.count(1)
-        self._turns = asyncio.Semaphore(self._settings.at_once)
-        self._heard_bytes = max(_MIN_FRAME_BYTES, 2 * self._settings.output_bytes)
-        self._found: dict[tuple[DeclaredNeed, int], tuple[Tool, float]] = {}
+        self._slots = asyncio.Semaphore(self._settings.at_once)
+        self._frame_bytes = max(_MIN_FRAME_BYTES, 2 * self._settings.output_bytes)
+        self._matches: BoundedDict[tuple[str, str | None, int], tuple[Tool, float]] = BoundedDict(_MAX_MATCHES)
 
     async def aclose(self) -> None:
-        """Ends every script that still runs, and the processes that wait for one."""
+        """Ends every script that still runs, and the processes that are ready for one."""
         async with self._starting:
             zygotes, self._zygotes = list(self._zygotes.values()), {}
         for zygote in zygotes:
             await zygote.aclose()
+
+    def as_text(self, result: ScriptResult) -> str:
+        """A result as a model reads it."""
+        return as_text(result)
 
     async def start(self) -> None:
         """Starts the zygote, so that the first script need not wait for it."""
@@ -113,7 +117,7 @@ class ScriptRunner:
         args: Sequence[str] = (),
         name: str = "script.py",
         unsafe: bool = False,
-        on_input: "OnInput | None" = None,
+        on_input: OnInput | None = None,
         capabilities: Raw | None = None,
         confirmed: bool = False,
         allowed: Callable[[str], bool] | None = None,
@@ -123,59 +127,80 @@ class ScriptRunner:
         `on_input` and `capabilities` reach the person behind the script, as in `call_tool`: while they think, the
         script's clock stands still. `confirmed` says yes for all its calls. Calls of tools that are not `allowed` fail.
         """
-        events, settings = self._gateway.events, self._settings
+        host, settings = self._host, self._settings
+        if timeout_s is not None:
+            settings = replace(settings, wall_s=min(timeout_s, settings.wall_s))
+        # Gateways that share a store must not number their runs alike.
         run = f"run-{os.getpid():x}-{time.time_ns():x}-{next(self._numbers)}"
-        prepared = await self.prepare(code, caller=caller, locked=locked, name=name)
-        limits = RunLimits(
-            wall_s=min(timeout_s, settings.wall_s) if timeout_s is not None else settings.wall_s,
-            calls=settings.calls,
-            calls_at_once=settings.calls_at_once,
-            inline_bytes=settings.inline_bytes,
-            kept_bytes=settings.kept_bytes,
-            answer_bytes=settings.output_bytes,
-        )
-        start = StartFrame(
-            source=prepared.source,
-            name=name,
-            needs=prepared.needs,
-            tools=prepared.tools,
-            args=tuple(args),
-            calls_at_once=limits.calls_at_once,
-            answer_bytes=limits.answer_bytes,
-            heard_bytes=self._heard_bytes,
-        )
+        start = await self.prepare(code, caller=caller, locked=locked, name=name, args=args)
+        # Whole results: the script itself picks what it needs of them.
+        call = partial(host.call_tool, caller=caller, capabilities=capabilities, confirmed=confirmed, whole=True)
         zygote = await self._zygote(unsafe or settings.unsafe)
-        async with self._turn(limits.wall_s), await zygote.take() as child:
-            events.emit(
-                "script.started", run=run, caller=caller.name, needs=[_need_event(need) for need in prepared.needs]
-            )
-            harness = Execution(
+        async with self._slot(settings.wall_s), await zygote.take() as child:
+            host.events.emit("script.started", run=run, caller=caller.name, needs=list(map(_need_event, start.needs)))
+            execution = Execution(
                 run,
                 child,
                 start,
-                call=partial(
-                    self._gateway.call_tool, caller=caller, capabilities=capabilities, confirmed=confirmed, whole=True
-                ),
-                events=events,
-                limits=limits,
-                refused=partial(self._gateway.governor.refused, caller),
+                call=call,
+                events=host.events,
+                settings=settings,
+                on_refused=partial(host.reject_call, caller),
                 allowed=allowed,
                 on_input=on_input,
             )
             try:
-                result = await harness.run()
+                result = await execution.run()
             except asyncio.CancelledError:
-                events.emit("script.cancelled", run=run)
+                host.events.emit("script.cancelled", run=run)
                 raise
-        events.emit("script.finished", run=run, outcome=result.outcome, calls=len(result.calls), seconds=result.seconds)
+        outcome, calls = result.outcome, len(result.calls)
+        host.events.emit("script.finished", run=run, outcome=outcome, calls=calls, seconds=result.seconds)
         return result
 
+    async def prepare(
+        self,
+        code: str | bytes,
+        *,
+        caller: Caller = LOCAL,
+        locked: Lock | None = None,
+        name: str = "script.py",
+        args: Sequence[str] = (),
+    ) -> StartFrame:
+        """Resolves the needs of a script and describes their tools. Raises `ScriptError` and `LockMismatch`."""
+        if len(code) > _SHORT_SOURCE_CHARS:
+            source, declared = await asyncio.to_thread(parse_script, code, name)
+        else:
+            source, declared = parse_script(code, name)
+        generation = await self._generation(caller) if declared else None
+        pairs = [await self._resolve(need, caller, locked, generation) for need in declared]
+        return StartFrame(
+            source=source,
+            name=name,
+            needs=tuple(need for need, _ in pairs),
+            tools=await self._describe(tool for _, tool in pairs if tool is not None),
+            args=tuple(args),
+            calls_at_once=self._settings.calls_at_once,
+            answer_bytes=self._settings.output_bytes,
+            frame_bytes=self._frame_bytes,
+        )
+
+    async def stubs(
+        self, needs: Sequence[str], *, server: str | None = None, caller: Caller = LOCAL
+    ) -> tuple[tuple[Need, ...], dict[str, str]]:
+        """Returns what the needs become, and stub files by name. Raises `ToolNotFound` for one that nothing fits."""
+        generation = await self._generation(caller)
+        declared = [Need(query=query, server=server) for query in needs]
+        matches = [await self._match(need, caller, generation) for need in declared]
+        resolved = tuple(_resolved(need, *match) for need, match in zip(declared, matches, strict=True))
+        return resolved, stub_files(await self._describe(tool for tool, _ in matches))
+
     @asynccontextmanager
-    async def _turn(self, wall_s: float) -> AsyncIterator[None]:
+    async def _slot(self, wall_s: float) -> AsyncIterator[None]:
         """One of the scripts that may run at once. It is waited for as long as the script itself could take."""
         try:
             async with asyncio.timeout(wall_s):
-                await self._turns.acquire()
+                await self._slots.acquire()
         except TimeoutError:
             raise SandboxError(
                 f"{self._settings.at_once} scripts run already, and none of them ended within {wall_s:g} s",
@@ -184,34 +209,7 @@ class ScriptRunner:
         try:
             yield
         finally:
-            self._turns.release()
-
-    async def prepare(
-        self, code: str | bytes, *, caller: Caller = LOCAL, locked: Lock | None = None, name: str = "script.py"
-    ) -> _PreparedScript:
-        """Everything that can be known before the script runs. Raises `ScriptError` and `LockMismatch`."""
-        if len(code) > _SHORT_SOURCE_CHARS:
-            source, wanted = await asyncio.to_thread(declare.parse_script, code, name)
-        else:
-            source, wanted = declare.parse_script(code, name)
-        seen = await self._seen(caller) if wanted else None
-        pairs = [await self._resolve(one, caller, locked, seen) for one in wanted]
-        return _PreparedScript(
-            source, tuple(need for need, _ in pairs), await self._described([tool for _, tool in pairs])
-        )
-
-    async def stubs(
-        self, needs: Sequence[str], *, server: str | None = None, caller: Caller = LOCAL
-    ) -> tuple[tuple[Need, ...], dict[str, str]]:
-        """What the needs become, and the stub files for it by name. Raises `ToolNotFound` for one that nothing fits."""
-        found: list[Need] = []
-        tools: list[Tool | None] = []
-        seen = await self._seen(caller)
-        for query in needs:
-            tool, confidence = await self._find(DeclaredNeed(query, server), caller, seen)
-            found.append(_need(DeclaredNeed(query, server), tool, confidence))
-            tools.append(tool)
-        return tuple(found), stub_files(await self._described(tools))
+            self._slots.release()
 
     async def _zygote(self, unsafe: bool) -> "Zygote":
         async with self._starting:
@@ -225,105 +223,87 @@ class ScriptRunner:
                     memory_bytes=settings.memory_bytes,
                     scratch_bytes=settings.scratch_bytes,
                     output_bytes=settings.output_bytes,
-                    heard_bytes=self._heard_bytes,
+                    receive_bytes=self._frame_bytes,
                 )
                 self._zygotes[unsafe] = Zygote(_ENTRY, limits=limits, ready=settings.ready, unsafe=unsafe)
             return self._zygotes[unsafe]
 
     async def _resolve(
-        self, wanted: DeclaredNeed, caller: Caller, locked: Lock | None, seen: int | None
+        self, need: Need, caller: Caller, locked: Lock | None, generation: int | None
     ) -> tuple[Need, Tool | None]:
-        if locked is not None and (known := locked.find(wanted.query, wanted.server)) is not None:
-            return await self._unlocked(wanted, known, caller)
+        if locked is not None and (lock := locked.find(need.query, need.server)) is not None:
+            return await self._resolve_locked(need, lock, caller)
         try:
-            tool, confidence = await self._find(wanted, caller, seen)
+            tool, confidence = await self._match(need, caller, generation)
         except (ToolNotFound, NotAuthorized) as error:
-            need = Need(
-                query=wanted.query,
-                server=wanted.server,
-                line=wanted.line,
-                problem=error.message,
-                candidates=tuple(str(hint) for hint in error.hints),
-                next_action=error.next_action,
-            )
-            return need, None
-        return _need(wanted, tool, confidence), tool
+            problem, candidates, advice = error.message, tuple(map(str, error.hints)), error.next_action
+            return replace(need, problem=problem, candidates=candidates, next_action=advice), None
+        return _resolved(need, tool, confidence), tool
 
-    async def _unlocked(
-        self, wanted: DeclaredNeed, known: locks.LockedNeed, caller: Caller
-    ) -> tuple[Need, Tool | None]:
-        if not known.tool_id:
-            return Need(query=wanted.query, server=wanted.server, line=wanted.line, problem=_NOTHING_LOCKED), None
+    async def _resolve_locked(self, need: Need, lock: LockedNeed, caller: Caller) -> tuple[Need, Tool | None]:
+        if not lock.tool_id:
+            return replace(need, problem="the lock says that nothing fitted this need"), None
         try:
-            tool = await self._gateway.governor.scene(caller).describer.tool(known.tool_id)
+            tool = await self._lookup(lock.tool_id, caller)
         except ToolNotFound:
-            raise locks.mismatch(known, "which is not there any more") from None
-        if tool.fingerprint != known.fingerprint:
-            raise locks.mismatch(known, f"which changed since: {known.fingerprint} is now {tool.fingerprint}")
-        return _need(wanted, tool, known.confidence), tool
+            raise lock.mismatch("which is not there any more") from None
+        if tool.fingerprint != lock.fingerprint:
+            raise lock.mismatch(f"which changed since: {lock.fingerprint} is now {tool.fingerprint}")
+        return _resolved(need, tool, lock.confidence), tool
 
-    async def _seen(self, caller: Caller) -> int | None:
-        """The catalogue's generation; `None` for somebody who may not see everything: what that is changes any time."""
-        if self._gateway.governor.scene(caller) is not self._gateway:
+    async def _match(self, need: Need, caller: Caller, generation: int | None) -> tuple[Tool, float]:
+        """The tool for a need and how sure the match is. A match stays true as long as the catalogue does."""
+        if generation is None:
+            return await self._search(need, caller)
+        key = (need.query, need.server, generation)
+        if key not in self._matches:
+            self._matches[key] = await self._search(need, caller)
+        return self._matches[key]
+
+    async def _search(self, need: Need, caller: Caller) -> tuple[Tool, float]:
+        """By id where the need is one, else by search."""
+        tool_id = _as_tool_id(need)
+        if tool_id is not None:
+            try:
+                return await self._lookup(tool_id, caller), 1.0
+            except ToolNotFound as error:
+                if "." in need.query:
+                    raise ToolNotFound(
+                        error.message, query=need.query, hints=error.hints, next_action=error.next_action
+                    ) from None
+        match = await self._host.search.resolve(self._host.view(caller), need.query, server=need.server)
+        return match.tool, match.confidence
+
+    async def _lookup(self, tool_id: str, caller: Caller) -> Tool:
+        return await self._host.describer.tool(self._host.view(caller), tool_id)
+
+    async def _generation(self, caller: Caller) -> int | None:
+        """The catalogue's generation; `None` for somebody who may not see everything: that changes at any time."""
+        view = self._host.view(caller)
+        if not view.unrestricted:
             return None
-        async with self._gateway.catalogue.snapshot() as view:
-            return view.generation
+        async with view.catalogue.snapshot() as snapshot:
+            return snapshot.generation
 
-    async def _find(self, wanted: DeclaredNeed, caller: Caller, seen: int | None) -> tuple[Tool, float]:
-        """By id where the need is one, else by search. What was found stays true as long as the catalogue does."""
-        scene = self._gateway.governor.scene(caller)
-        if seen is None:
-            return await _search(scene, wanted)
-        key = (DeclaredNeed(wanted.query, wanted.server), seen)
-        if key not in self._found:
-            if len(self._found) >= _MAX_RESOLVED_NEEDS:
-                self._found.clear()
-            self._found[key] = await _search(scene, wanted)
-        return self._found[key]
-
-    async def _described(self, tools: Sequence[Tool | None]) -> tuple[ToolSpec, ...]:
-        described: list[tuple[Tool, ToolSpec, Any]] = []
-        for tool in {tool.tool_id: tool for tool in tools if tool is not None}.values():
-            seen = await self._gateway.describer.observer.of(tool)
-            output = result_schema(decode_schema(tool.definition.output_schema), seen)
-            described.append((tool, self._describer.describe(tool, output), output))
-        return with_unique_names(described)
+    async def _describe(self, tools: Iterable[Tool]) -> tuple[ToolSpec, ...]:
+        described: list[tuple[Tool, Any]] = []
+        for tool in {tool.tool_id: tool for tool in tools}.values():
+            observed = await self._host.describer.observer.of(tool)
+            described.append((tool, result_schema(decode_schema(tool.definition.output_schema), observed)))
+        return self._specs.describe_all(described)
 
 
-async def _search(scene: Scene, wanted: DeclaredNeed) -> tuple[Tool, float]:
-    for tool_id in _as_ids(wanted):
-        try:
-            return await scene.describer.tool(tool_id), 1.0
-        except ToolNotFound as error:
-            if "." in wanted.query:
-                raise ToolNotFound(
-                    error.message, query=wanted.query, hints=error.hints, next_action=error.next_action
-                ) from None
-    found = await scene.finder.resolve(wanted.query, server=wanted.server)
-    return found.tool, found.confidence
+def _as_tool_id(need: Need) -> str | None:
+    """The tool id that a need may be: `git.git_log`, or `git_log` with a server beside it."""
+    if not need.query or any(char.isspace() for char in need.query):
+        return None
+    if need.server is not None:
+        return f"{need.server}.{need.query.removeprefix(f'{need.server}.')}"
+    return need.query if "." in need.query else None
 
 
-_NOTHING_LOCKED = "the lock says that nothing fitted this need"
-
-
-def _as_ids(wanted: DeclaredNeed) -> list[str]:
-    """The tool ids that a need may be: `git.git_log`, or `git_log` with a server beside it."""
-    if not wanted.query or any(char.isspace() for char in wanted.query):
-        return []
-    if wanted.server is not None:
-        return [f"{wanted.server}.{wanted.query.removeprefix(f'{wanted.server}.')}"]
-    return [wanted.query] if "." in wanted.query else []
-
-
-def _need(wanted: DeclaredNeed, tool: Tool, confidence: float) -> Need:
-    return Need(
-        query=wanted.query,
-        server=wanted.server,
-        line=wanted.line,
-        tool_id=tool.tool_id,
-        confidence=confidence,
-        fingerprint=tool.fingerprint,
-    )
+def _resolved(need: Need, tool: Tool, confidence: float) -> Need:
+    return replace(need, tool_id=tool.tool_id, confidence=confidence, fingerprint=tool.fingerprint)
 
 
 def _need_event(need: Need) -> dict[str, Any]:

@@ -1,4 +1,7 @@
-"""From tools of the catalogue to what a script sees of them. Descriptions are kept by the tool's fingerprint."""
+"""Tools of the catalogue as a script sees them: typed functions of a module. Specs are cached by fingerprint.
+
+Above: `runner.py`. Below: `models_from_schema.py`, `identifiers.py`, `stubs.py`.
+"""
 
 from collections.abc import Iterable
 from typing import Any
@@ -6,8 +9,8 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from toolfold.disclosure.descriptor import decode_schema
-from toolfold.disclosure.observed import is_uninformative, observed_calls
+from toolfold.containers import BoundedDict
+from toolfold.disclosure.observed import decode_schema, is_uninformative, observed_calls
 from toolfold.scripts.identifiers import identifier, pascal_case, unused_name
 from toolfold.scripts.models_from_schema import ModelBuilder
 from toolfold.scripts.stubs import signature
@@ -19,50 +22,47 @@ _MAX_DOC = 2_000
 
 
 class SpecCache:
-    """Makes descriptions, and keeps the latest."""
+    """Describes tools and caches the latest specs."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[str, str, int], ToolSpec] = {}
+        self._specs: BoundedDict[tuple[str, str, int], ToolSpec] = BoundedDict(_MAX_SPECS)
 
-    def describe(self, tool: Tool, output: Any) -> ToolSpec:
-        """`output` is the schema of its results, declared or observed; `None` where nothing is known."""
+    def describe_all(self, tools: Iterable[tuple[Tool, Any]]) -> tuple[ToolSpec, ...]:
+        """Describes different tools, with names of their own where two of a module would share one.
+
+        Each comes with the schema of its results, declared or observed; `None` where nothing is known.
+        """
+        taken: dict[str, set[str]] = {}
+        specs: list[ToolSpec] = []
+        # By their ids, so that the same tools get the same names whatever order a script asks for them in.
+        for tool, output in sorted(tools, key=lambda pair: pair[0].tool_id):
+            spec = self._describe(tool, output)
+            free = unused_name(spec.function, taken.setdefault(spec.module, set()))
+            specs.append(spec if free == spec.function else _describe_tool(tool, output, free))
+        return tuple(specs)
+
+    def _describe(self, tool: Tool, output: Any) -> ToolSpec:
         key = (tool.tool_id, tool.fingerprint, hash(msgspec.json.encode(output)))
-        found = self._known.get(key)
-        if found is None:
-            while len(self._known) >= _MAX_SPECS:
-                self._known.pop(next(iter(self._known)))
-            found = self._known[key] = describe_tool(tool, output)
-        return found
+        if key not in self._specs:
+            self._specs[key] = _describe_tool(tool, output)
+        return self._specs[key]
 
 
-def describe_tool(tool: Tool, output: Any, function: str = "") -> ToolSpec:
+def _describe_tool(tool: Tool, output: Any, function: str = "") -> ToolSpec:
     name = function or identifier(tool.name)
-    modeller = ModelBuilder(pascal_case(name))
-    params = modeller.parameters(decode_schema(tool.definition.input_schema))
+    builder = ModelBuilder(pascal_case(name))
+    params = builder.parameters(decode_schema(tool.definition.input_schema))
     useful = isinstance(output, dict) and not is_uninformative(output)
-    result = modeller.result(output) if useful else None
+    result = builder.result(output) if useful else None
     spec = ToolSpec(
         tool_id=tool.tool_id,
         module=identifier(tool.server, "server"),
         function=name,
         params=params,
-        models=tuple(modeller.models),
+        models=tuple(builder.models),
         result=result,
         result_from="nothing" if not useful else "observed" if observed_calls(output) is not None else "declared",
         fingerprint=tool.fingerprint,
         doc=(tool.definition.description or tool.summary).strip()[:_MAX_DOC],
     )
     return replace(spec, signature=signature(spec))
-
-
-def with_unique_names(tools: Iterable[tuple[Tool, ToolSpec, Any]]) -> tuple[ToolSpec, ...]:
-    """The descriptions, with names of their own where two tools of a module would share one."""
-    taken: dict[str, set[str]] = {}
-    found: dict[str, ToolSpec] = {}
-    for tool, spec, output in sorted(tools, key=lambda one: one[0].tool_id):
-        if tool.tool_id in found:
-            continue
-        names = taken.setdefault(spec.module, set())
-        free = unused_name(spec.function, names)
-        found[tool.tool_id] = spec if free == spec.function else describe_tool(tool, output, free)
-    return tuple(found.values())

@@ -4,13 +4,13 @@ from typing import Any, Literal
 
 from msgspec import UNSET, Struct, UnsetType
 
+# How many warnings a run may have, and characters each.
 MAX_WARNINGS = 20
 MAX_WARNING = 500
-"""How many warnings a run may have, and characters each."""
 
+# A type as plain JSON: `"str"`, `"int"`, `"num"`, `"bool"`, `"null"`, `"any"`, `["list", T]`, `["map", T]`,
+# `["lit", [values]]`, `["or", [T, …]]`, or `["obj", name]`, a model of the same tool.
 TypeSpec = Any
-"""A type as plain JSON: `"str"`, `"int"`, `"num"`, `"bool"`, `"null"`, `"any"`, `["list", T]`, `["map", T]`,
-`["lit", [values]]`, `["or", [T, …]]`, or `["obj", name]`, a model of the same tool."""
 
 
 class FieldSpec(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -35,33 +35,27 @@ class ModelSpec(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ToolSpec(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A tool as a script sees it: a function of a module, with its models."""
+    """A tool as a script sees it: a function of a module, with its models.
+
+    `module` is `git` for `servers.git`, `params` the name of the parameters' model, `result` the type of what it
+    returns, `None` where nothing is known of it.
+    """
 
     tool_id: str
     module: str
-    """`git` for `servers.git`."""
     function: str
     params: str
-    """The name of the parameters' model."""
     models: tuple[ModelSpec, ...] = ()
     result: TypeSpec | None = None
-    """What the result is; `None`: nothing is known of it."""
     result_from: Literal["declared", "observed", "nothing"] = "nothing"
     fingerprint: str = ""
     doc: str = ""
     signature: str = ""
 
 
-class DeclaredNeed(Struct, frozen=True):
-    """A need as the script states it, and the line where it does so first."""
-
-    query: str
-    server: str | None = None
-    line: int = 0
-
-
 class Need(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A need with what was found for it: a tool and how sure that is, or why there is none."""
+    """A need as the script states it, with the first line where it does; once resolved, its tool and how sure the
+    match is, or why there is none."""
 
     query: str
     server: str | None = None
@@ -75,7 +69,7 @@ class Need(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class StartFrame(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The first frame that a child gets."""
+    """The first frame that a child gets. It says, too, how long an answer and a frame of the child may be."""
 
     source: str
     name: str = "script.py"
@@ -84,24 +78,10 @@ class StartFrame(Struct, frozen=True, kw_only=True, omit_defaults=True):
     args: tuple[str, ...] = ()
     calls_at_once: int = 16
     answer_bytes: int = 1 << 20
-    """The longest final JSON summary."""
-    heard_bytes: int = 4 << 20
-    """The longest frame that the host takes."""
+    frame_bytes: int = 4 << 20
 
 
-class RunLimits(Struct, frozen=True, kw_only=True):
-    """What one run may ask of the host; what its process may use stands in the sandbox's own limits."""
-
-    wall_s: float = 60.0
-    calls: int = 10_000
-    calls_at_once: int = 16
-    inline_bytes: int = 256 * 1024
-    """A larger result stays with the host until the script looks into it."""
-    kept_bytes: int = 256 * 1024 * 1024
-    """Of such results together."""
-    answer_bytes: int = 1 << 20
-
-
+# How a run ended. `exited`: `exit()`; `left`: the process ended without a word, as by `os._exit`.
 RunOutcome = Literal[
     "finished",
     "failed",
@@ -115,11 +95,10 @@ RunOutcome = Literal[
     "killed",
     "protocol_violation",
 ]
-"""How a run ended. `exited`: `exit()`; `left`: the process ended without a word, as by `os._exit`."""
 
 
 class CallRecord(Struct, frozen=True, kw_only=True):
-    """One call that a script made. No values: what and how, not with what."""
+    """One call that a script made: what and how, never with which values."""
 
     tool_id: str
     ok: bool
@@ -129,24 +108,22 @@ class CallRecord(Struct, frozen=True, kw_only=True):
 
 
 class ScriptProblem(Struct, frozen=True, kw_only=True):
-    """Why a script failed, by its own line."""
+    """Why a script failed. `line` is the script's own, `source` its text."""
 
     type: str
     message: str
     line: int | None = None
     source: str = ""
-    """That line's text."""
     traceback: str = ""
     next_action: str = ""
 
 
 class ScriptResult(Struct, frozen=True, kw_only=True):
-    """What a run gave. `ok` says whether the script came to its end."""
+    """The result of a run. `answer`: what `main()` returned, the last expression, or the last line of JSON printed."""
 
     run: str
     outcome: RunOutcome
     answer: Any = None
-    """The final JSON summary: what `main()` returned, the last expression, or the last line of JSON printed."""
     stdout: str = ""
     stderr: str = ""
     output_dropped: int = 0
@@ -161,4 +138,5 @@ class ScriptResult(Struct, frozen=True, kw_only=True):
 
     @property
     def ok(self) -> bool:
+        """Whether the script came to its end."""
         return self.outcome == "finished" or (self.outcome == "exited" and not self.code)

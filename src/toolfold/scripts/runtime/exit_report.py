@@ -1,4 +1,4 @@
-"""How a script's end is told: exit codes, and exceptions by the script's own line, without the frames around it."""
+"""What ended a script, for the host: exit codes, and exceptions by the script's own line, without our frames."""
 
 import asyncio
 import os
@@ -14,6 +14,7 @@ _MAX_MESSAGE = 2_000
 _MAX_TRACEBACK = 6_000
 _MAX_FRAMES = 12
 
+# Frames of these say nothing to the author of a script.
 _OWN_FILES = (
     str(Path(__file__).resolve().parents[2]) + os.sep,
     str(Path(asyncio.__file__).parent) + os.sep,
@@ -22,7 +23,7 @@ _OWN_FILES = (
 
 
 def describe_end(error: BaseException, start: StartFrame) -> dict[str, Any]:
-    """What ended a script, by name."""
+    """Names what ended a script."""
     if isinstance(error, SystemExit):
         return _describe_exit(error)
     if isinstance(error, KeyboardInterrupt):
@@ -49,7 +50,7 @@ def _describe_problem(error: BaseException, start: StartFrame) -> dict[str, Any]
         line = next((frame.lineno for frame in reversed(frames) if frame.filename == start.name), None)
     lines = start.source.splitlines()
     source = lines[line - 1].strip() if line is not None and 0 < line <= len(lines) else ""
-    shown = traceback.format_list(frames[-_MAX_FRAMES:]) + [
+    text = traceback.format_list(frames[-_MAX_FRAMES:]) + [
         line.removeprefix("toolfold.errors.") for line in traceback.format_exception_only(error)
     ]
     return {
@@ -57,7 +58,7 @@ def _describe_problem(error: BaseException, start: StartFrame) -> dict[str, Any]
         "message": _encodable(_message_of(error)[:_MAX_MESSAGE]),
         "line": line,
         "source": _encodable(source[:300]),
-        "traceback": _encodable("".join(shown)[-_MAX_TRACEBACK:]),
+        "traceback": _encodable("".join(text)[-_MAX_TRACEBACK:]),
         "next_action": _encodable(_advice(error)[:_MAX_MESSAGE]),
     }
 
@@ -71,7 +72,7 @@ def _advice(error: BaseException) -> str:
 
 
 def _encodable(text: str) -> str:
-    """A text that can be sent: halves of surrogate pairs are written out."""
+    """Writes lone surrogates out, which JSON cannot carry."""
     return text.encode("utf-8", "backslashreplace").decode()
 
 
@@ -80,20 +81,3 @@ def _message_of(error: BaseException) -> str:
         return str(error)
     except (Exception, SystemExit):  # noqa: BLE001 - a script's exception may be unable to say anything
         return "(its message cannot be read)"
-
-
-def flush_streams() -> None:
-    """Gets what was printed out, as far as the script left its streams whole."""
-    for stream in (sys.stdout, sys.stderr):
-        try:
-            stream.flush()
-        except (OSError, ValueError, AttributeError, TypeError):
-            continue
-
-
-def open_line_buffered_streams() -> None:
-    """Lets go of each line as it is printed, so that it is there even if the script has to be ended."""
-    # New ones: those of the zygote were made for other files.
-    sys.stdout = open(1, "w", buffering=1, encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115 - a descriptor, for as long as the process lives
-    sys.stderr = open(2, "w", buffering=1, encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115 - as above
-    sys.__stdout__, sys.__stderr__ = sys.stdout, sys.stderr  # type: ignore[misc]  # they stand for the same files

@@ -1,4 +1,4 @@
-"""The typed async function of a tool, and what `use_tools` gives back for a need."""
+"""The typed async function of a tool, and what `use_tools` returns for a need."""
 
 import inspect
 from collections.abc import Awaitable, Callable
@@ -11,42 +11,15 @@ from toolfold import errors
 from toolfold.scripts.runtime.host_link import Answer, HostLink
 from toolfold.scripts.runtime.models import Models, dump
 from toolfold.scripts.runtime.results import LazyResult, ResultReader, Warn
-from toolfold.scripts.values import FieldSpec, Need, ToolSpec, TypeSpec
-
-# --- Arguments that need no model: keywords that are plain values of just the kind that the schema asks for.
+from toolfold.scripts.values import FieldSpec, ModelSpec, Need, ToolSpec
 
 _PLAIN_TYPES: dict[str, tuple[type, ...]] = {"str": (str,), "int": (int,), "num": (int, float), "bool": (bool,)}
-
-
-class _FastArguments:
-    """What one tool takes, for those of its parameters that are plain."""
-
-    def __init__(self, spec: ToolSpec) -> None:
-        fields = next((model.fields for model in spec.models if model.name == spec.params), ())
-        self._known = {field.name: (field.key, kinds) for field in fields if (kinds := _plain_types(field))}
-        self._required = frozenset(field.name for field in fields if field.required)
-
-    def arguments(self, given: dict[str, Any]) -> dict[str, Any] | None:
-        """The JSON object to send; `None`: this is not for here."""
-        made: dict[str, Any] = {}
-        for name, value in given.items():
-            key, kinds = self._known.get(name, ("", ()))
-            if type(value) not in kinds:
-                return None
-            made[key] = value
-        return made if self._required <= given.keys() else None
-
-
-def _plain_types(field: FieldSpec) -> tuple[type, ...]:
-    kind: TypeSpec = field.type
-    return _PLAIN_TYPES.get(kind, ()) if isinstance(kind, str) else ()
-
 
 _ToolFunction = Callable[..., Awaitable[Any]]
 
 
 class BoundTool:
-    """One tool in the child: its models and its function, each made when it is first asked for."""
+    """One tool in the child: its models and its function, each made on first use."""
 
     def __init__(self, spec: ToolSpec, link: HostLink, warn: Warn) -> None:
         self.spec = spec
@@ -54,72 +27,80 @@ class BoundTool:
         self._models = Models(spec.models, f"servers.{spec.module}")
         self._reader = ResultReader(spec, self._models, warn)
         self._function: _ToolFunction | None = None
-        self._quick = _FastArguments(spec)
-        self._results = _result_names(spec)
+        self._params: ModelSpec = self._models.specs[spec.params]
+        self._fast_arguments = _FastArguments(self._params)
+        self._result_models = _result_models(spec)
 
     @property
     def names(self) -> list[str]:
         return [self.spec.function, *self._models.specs]
 
     def get(self, name: str) -> Any:
-        return self.function if name == self.spec.function else self._models.get(name, result=name in self._results)
+        """The function or the model of that name."""
+        if name == self.spec.function:
+            return self.function
+        return self._models.get(name, result=name in self._result_models)
 
     @property
     def function(self) -> _ToolFunction:
         if self._function is None:
-            self._function = self._made()
+            self._function = self._create_function()
         return self._function
 
-    async def call(self, given: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-        quick = None if given else self._quick.arguments(keywords)
-        answer = await self._link.call(self.spec.tool_id, self.arguments(given, keywords) if quick is None else quick)
+    async def call(self, positional: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        arguments = None if positional else self._fast_arguments.convert(keywords)
+        if arguments is None:
+            arguments = self.arguments(positional, keywords)
+        answer = await self._link.call(self.spec.tool_id, arguments)
         if answer.error is not None:
             raise _exception_from(answer.error)
         if answer.ref is not None:
-            return self._lazy(answer)
+            return self._lazy_result(answer)
         return self._reader.read(answer.result)
 
-    def arguments(self, given: tuple[Any, ...], keywords: dict[str, Any]) -> dict[str, Any]:
+    def arguments(self, positional: tuple[Any, ...], keywords: dict[str, Any]) -> dict[str, Any]:
         """The JSON object to send: from a model, a dictionary, keywords, or the first with the last on top."""
         model = self._models.get(self.spec.params)
-        if len(given) > 1:
+        if len(positional) > 1:
             raise TypeError(f"{self.spec.function} takes one {self.spec.params} or keywords: {self.spec.signature}")
+        params = positional[0] if positional else None
         base: dict[str, Any] = {}
-        if given and isinstance(given[0], BaseModel):
-            base = dump(given[0])
-            if not keywords and isinstance(given[0], model):
+        if isinstance(params, BaseModel):
+            base = dump(params)
+            if not keywords and isinstance(params, model):
                 return base
-        elif given and isinstance(given[0], dict):
-            base = given[0]
-        elif given and given[0] is not None:
+        elif isinstance(params, dict):
+            base = params
+        elif params is not None:
             raise TypeError(f"{self.spec.function} takes a {self.spec.params} or keywords: {self.spec.signature}")
         try:
-            made: dict[str, Any] = dump(model(**{**base, **keywords}))
+            arguments: dict[str, Any] = dump(model(**{**base, **keywords}))
         except ValidationError as error:
             raise _invalid_arguments(self.spec, error) from None
-        return made
+        return arguments
 
-    def _lazy(self, answer: Answer) -> LazyResult:
+    def _lazy_result(self, answer: Answer) -> LazyResult:
         def fetch(offset: int) -> tuple[str, int]:
-            found = self._link.ask({"op": "load", "ref": answer.ref, "offset": offset})
-            if found.error is not None:
-                raise _exception_from(found.error)
-            return found.piece or "", found.after
+            piece = self._link.ask({"op": "load", "ref": answer.ref, "offset": offset})
+            if piece.error is not None:
+                raise _exception_from(piece.error)
+            return piece.piece or "", piece.after
 
         return LazyResult(answer.size, fetch, self._reader.read)
 
-    def _made(self) -> _ToolFunction:
-        async def function(*given: Any, **keywords: Any) -> Any:
-            return await self.call(given, keywords)
+    def _create_function(self) -> _ToolFunction:
+        async def function(*positional: Any, **keywords: Any) -> Any:
+            return await self.call(positional, keywords)
 
         function.__name__ = function.__qualname__ = self.spec.function
         function.__module__ = f"servers.{self.spec.module}"
         function.__doc__ = f"{self.spec.signature}\n\n{self.spec.doc}".strip()
-        params = next(spec for spec in self.spec.models if spec.name == self.spec.params)
-        only = inspect.Parameter.KEYWORD_ONLY
-        named = [inspect.Parameter(field.name, only, default=...) for field in params.fields]
-        model = "params" if all(one.name != "params" for one in named) else "params_"
-        parameters = [inspect.Parameter(model, inspect.Parameter.POSITIONAL_ONLY, default=None), *named]
+        names = [field.name for field in self._params.fields]
+        model = "params" if "params" not in names else "params_"
+        parameters = [
+            inspect.Parameter(model, inspect.Parameter.POSITIONAL_ONLY, default=None),
+            *(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=...) for name in names),
+        ]
         function.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # any function may have one
         return function
 
@@ -141,36 +122,63 @@ class Binding:
     def function(self) -> _ToolFunction:
         return self._bound.function
 
-    def __call__(self, /, *given: Any, **keywords: Any) -> Awaitable[Any]:
-        return self._bound.call(given, keywords)
+    def __call__(self, /, *positional: Any, **keywords: Any) -> Awaitable[Any]:
+        return self._bound.call(positional, keywords)
 
     def __repr__(self) -> str:
         return f"{self.need!r} -> {self.tool_id} ({self.confidence:.2f}): {self.import_path}; {self.signature}"
 
 
-def _result_names(spec: ToolSpec) -> frozenset[str]:
-    """The models that a result is made of. Parameters come first in the description, and share none with results."""
-    known = {model.name: model for model in spec.models}
-    found: set[str] = set()
+class _FastArguments:
+    """Converts keywords that are plain values of just the type that the schema asks for, without a model.
+
+    Most calls of a script are of this sort, and their models would give the same back. Anything else is left to the
+    models, which also say what is wrong.
+    """
+
+    def __init__(self, params: ModelSpec) -> None:
+        self._plain = {field.name: (field.key, types) for field in params.fields if (types := _plain_types(field))}
+        self._required = frozenset(field.name for field in params.fields if field.required)
+
+    def convert(self, keywords: dict[str, Any]) -> dict[str, Any] | None:
+        """The JSON object to send; `None` where it takes a model."""
+        arguments: dict[str, Any] = {}
+        for name, value in keywords.items():
+            key, types = self._plain.get(name, ("", ()))
+            # `isinstance` would take a bool for an int.
+            if type(value) not in types:
+                return None
+            arguments[key] = value
+        return arguments if self._required <= keywords.keys() else None
+
+
+def _plain_types(field: FieldSpec) -> tuple[type, ...]:
+    return _PLAIN_TYPES.get(field.type, ()) if isinstance(field.type, str) else ()
+
+
+def _result_models(spec: ToolSpec) -> frozenset[str]:
+    """The models that a result is made of. Parameters come first in the spec, and share none with results."""
+    specs = {model.name: model for model in spec.models}
+    names: set[str] = set()
     stack: list[Any] = [spec.result]
     while stack:
         kind = stack.pop()
         if not isinstance(kind, list):
             continue
-        if kind[0] == "obj" and kind[1] not in found:
-            found.add(kind[1])
-            stack.extend(field.type for field in known[kind[1]].fields)
+        if kind[0] == "obj" and kind[1] not in names:
+            names.add(kind[1])
+            stack.extend(field.type for field in specs[kind[1]].fields)
         elif kind[0] in {"list", "map"}:
             stack.append(kind[1])
         elif kind[0] == "or":
             stack.extend(kind[1])
-    return frozenset(found)
+    return frozenset(names)
 
 
 def _invalid_arguments(spec: ToolSpec, error: ValidationError) -> errors.InvalidArguments:
     problems = [
-        {"field": ".".join(map(str, one["loc"])), "problem": one["msg"]}
-        for one in error.errors(include_url=False, include_input=False)[:8]
+        {"field": ".".join(map(str, problem["loc"])), "problem": problem["msg"]}
+        for problem in error.errors(include_url=False, include_input=False)[:8]
     ]
     first = problems[0]
     return errors.InvalidArguments(
@@ -180,26 +188,26 @@ def _invalid_arguments(spec: ToolSpec, error: ValidationError) -> errors.Invalid
     )
 
 
-def _exception_from(told: dict[str, Any]) -> errors.ToolfoldError:
+def _exception_from(error: dict[str, Any]) -> errors.ToolfoldError:
     """The host's error as the exception of its own kind."""
-    kind = errors_by_code().get(str(told.get("code")), errors.ToolfoldError)
-    made = kind.__new__(kind)
+    kind = errors_by_code().get(str(error.get("code")), errors.ToolfoldError)
+    # Some kinds take other arguments than these, which the host does not send.
+    exception = kind.__new__(kind)
     errors.ToolfoldError.__init__(
-        made,
-        str(told.get("message", "the host refused")),
-        hints=told.get("hints") or (),
-        next_action=str(told.get("next_action", "")),
+        exception,
+        str(error.get("message", "the host refused")),
+        hints=error.get("hints") or (),
+        next_action=str(error.get("next_action", "")),
     )
-    return made
+    return exception
 
 
 @cache
 def errors_by_code() -> dict[str, type[errors.ToolfoldError]]:
-    """Every error that there is, by its code."""
-    found = {errors.ToolfoldError.code: errors.ToolfoldError}
+    kinds = {errors.ToolfoldError.code: errors.ToolfoldError}
     stack = [errors.ToolfoldError]
     while stack:
         for kind in stack.pop().__subclasses__():
-            found.setdefault(kind.code, kind)
+            kinds.setdefault(kind.code, kind)
             stack.append(kind)
-    return found
+    return kinds

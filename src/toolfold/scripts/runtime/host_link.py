@@ -1,8 +1,8 @@
-"""Whether the script's event loop has nothing to do but wait, and waiting in its place.
+"""The child's link to the host: frames of JSON on one socket, answered in any order.
 
-A call that is alone need not go through the loop: it waits for its own socket and for everything that could wake the
-loop, the next timer included, and gives way to any of it. So a script cannot tell the difference, but in time. It looks
-at parts of asyncio's own loop that have no public name; a loop without them is never called idle.
+Calls wait in the event loop of the script; where the loop has nothing else to do, the call waits on the spot, which
+spares the loop two turns. A large result is loaded piece by piece when the script looks into it, which happens in plain
+attribute access and so blocks without a loop. One thread at a time. Above: `functions.py`. Below: a socket.
 """
 
 import asyncio
@@ -16,9 +16,32 @@ from msgspec.json import Decoder, encode
 from toolfold.errors import InvalidArguments
 from toolfold.sandbox.frames import LENGTH
 
+_READ_BYTES = 1 << 18
+
+
+class Answer(Struct, frozen=True):
+    """The host's answer: a result, a reference to a large one, a piece of it, or an error."""
+
+    id: int
+    result: dict[str, Any] = {}
+    ref: int | None = None
+    size: int = 0
+    piece: str | None = None
+    # Where the next piece begins.
+    after: int = 0
+    error: dict[str, Any] | None = None
+
+
+_answer_decoder = Decoder(Answer)
+
 
 class _IdlePoll:
-    """The loop that runs now, as seen from one descriptor."""
+    """Whether the running event loop has nothing to do but wait, and waiting in its place.
+
+    A call that is alone need not go through the loop: it polls its own socket and everything that could wake the loop,
+    the next timer included, and gives way to any of it. So a script cannot tell the difference, but in time. It reads
+    parts of asyncio's own loop that have no public name; a loop without them is never called idle.
+    """
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -27,25 +50,25 @@ class _IdlePoll:
 
     def attach(self, loop: asyncio.AbstractEventLoop) -> None:
         selector: Any = getattr(loop, "_selector", None)
-        known = all(hasattr(loop, name) for name in ("_ready", "_scheduled", "_stopping"))
+        supported = all(hasattr(loop, name) for name in ("_ready", "_scheduled", "_stopping"))
         self._poll = None
-        if known and hasattr(selector, "fileno") and hasattr(select, "poll"):
+        if supported and hasattr(selector, "fileno") and hasattr(select, "poll"):
             self._loop = loop
             self._poll = select.poll()
             self._poll.register(self._descriptor, select.POLLIN)
             # An epoll descriptor is readable when something that the loop watches is.
             self._poll.register(selector.fileno(), select.POLLIN)
 
-    def now(self) -> bool:
-        """Nothing waits to be run, and the task that asks was not told to end."""
+    def is_idle(self) -> bool:
+        """Whether nothing waits to be run, and the current task was not cancelled."""
         loop = self._loop
         if self._poll is None or loop._ready or loop._stopping:  # noqa: SLF001 - there is no public way to ask
             return False
         task = asyncio.current_task()
         return task is not None and not task.cancelling()
 
-    def until_readable(self) -> bool:
-        """Waits. True: the descriptor is readable; False: the loop has something to do, or may have."""
+    def wait_readable(self) -> bool:
+        """Blocks. True: the descriptor is readable; False: the loop has something to do, or may have."""
         loop = self._loop
         timers = loop._scheduled  # noqa: SLF001 - as above
         pause = max(0.0, timers[0].when() - loop.time()) * 1000 if timers else None
@@ -53,139 +76,118 @@ class _IdlePoll:
         return len(ready) == 1 and ready[0][0] == self._descriptor
 
 
-# --- The child's way to the host: frames of JSON on one socket, answered in any order.
-
-_READ_BYTES = 1 << 18
-
-
-class Answer(Struct, frozen=True):
-    """What the host says to a request: a result, a reference to a large one, a piece of it, or an error."""
-
-    id: int
-    result: dict[str, Any] = {}
-    ref: int | None = None
-    size: int = 0
-    piece: str | None = None
-    after: int = 0
-    """Where the next piece begins."""
-    error: dict[str, Any] | None = None
-
-
-_answer_decoder = Decoder(Answer)
-
-
 class HostLink:
     """One per child."""
 
-    def __init__(self, channel: socket.socket, at_once: int, most: int) -> None:
-        """`most` is the longest frame that the host takes."""
+    def __init__(self, channel: socket.socket, calls_at_once: int, frame_bytes: int) -> None:
+        """`frame_bytes` is the longest frame that the host accepts."""
         self._channel = channel
-        self._at_once = at_once
-        self._most = most
+        self._calls_at_once = calls_at_once
+        self._frame_bytes = frame_bytes
         self._number = 0
-        self._waiting: dict[int, asyncio.Future[Answer]] = {}
-        self._early: dict[int, Answer] = {}
+        self._pending: dict[int, asyncio.Future[Answer]] = {}
+        # Answers to those who block for them, by number.
+        self._blocking: dict[int, Answer] = {}
         # Every read goes into one block: a fresh one for each would cost more than the read.
         self._block = memoryview(bytearray(_READ_BYTES))
-        self._buffer = bytearray()
-        self._out = bytearray()
+        self._unparsed = bytearray()
+        self._unsent = bytearray()
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._idle = _IdlePoll(channel.fileno())
-        self._gate = asyncio.Semaphore(at_once)
+        self._idle_poll = _IdlePoll(channel.fileno())
+        self._gate = asyncio.Semaphore(calls_at_once)
         self._listening = False
         channel.setblocking(False)
 
     async def call(self, tool_id: str, arguments: Any) -> Answer:
-        """Asks the host to call a tool. So many wait at once; the others queue here."""
+        """Asks the host to call a tool. A few wait at once; the others queue here."""
         loop = asyncio.get_running_loop()
         if self._loop is not loop:
             self._attach(loop)
-        if self._waiting or self._out or not self._idle.now():
+        if self._pending or self._unsent or not self._idle_poll.is_idle():
             async with self._gate:
-                return await self._answered(loop, self._called(tool_id, arguments))
-        number = self._called(tool_id, arguments)
-        return self._on_the_spot(number) or await self._answered(loop, number)
+                return await self._wait(loop, self._request(tool_id, arguments))
+        number = self._request(tool_id, arguments)
+        return self._wait_on_the_spot(number) or await self._wait(loop, number)
 
-    def _called(self, tool_id: str, arguments: Any) -> int:
+    def ask(self, request: dict[str, Any]) -> Answer:
+        """Sends a request and blocks for the answer. Answers to others that come meanwhile are handed on."""
+        self._number = number = self._number + 1
+        frame = _frame(encode({"id": number, **request}))
+        self._channel.setblocking(True)
+        try:
+            self._channel.sendall(bytes(self._unsent) + frame)
+            self._unsent.clear()
+            while number not in self._blocking:
+                self._receive(self._read(), blocking=number)
+            return self._blocking.pop(number)
+        finally:
+            self._channel.setblocking(False)
+
+    def notify(self, message: dict[str, Any]) -> None:
+        """Sends what has no answer, and blocks until it is sent."""
+        self._channel.setblocking(True)
+        self._channel.sendall(bytes(self._unsent) + _frame(encode(message)))
+        self._unsent.clear()
+
+    def _request(self, tool_id: str, arguments: Any) -> int:
         self._number = number = self._number + 1
         frame = encode({"op": "call", "id": number, "tool": tool_id, "args": arguments})
-        if len(frame) > self._most:
+        if len(frame) > self._frame_bytes:
             raise InvalidArguments(
-                f"the arguments of {tool_id} have {len(frame):,} bytes; {self._most:,} is the most",
+                f"the arguments of {tool_id} have {len(frame):,} bytes; {self._frame_bytes:,} is the most",
                 next_action="send less at once",
             )
         self._send(_frame(frame))
         return number
 
-    def _on_the_spot(self, number: int) -> Answer | None:
-        """Waits as long as the loop would have nothing to do but wait. `None`: it has."""
-        if self._out:
+    def _wait_on_the_spot(self, number: int) -> Answer | None:
+        """Blocks as long as the loop would have nothing to do but wait. `None`: it has."""
+        if self._unsent:
             return None
-        if self._listening:
-            self._listen(False)
-        while self._idle.until_readable():
+        self._listen(False)
+        while self._idle_poll.wait_readable():
             data = self._read()
-            if not self._buffer and len(data) > 4 and LENGTH.unpack_from(data)[0] == len(data) - 4:
+            # Most reads hold just the one answer, which then needs no copy into the buffer.
+            if not self._unparsed and len(data) > 4 and LENGTH.unpack_from(data)[0] == len(data) - 4:
                 answer = _answer_decoder.decode(data[4:])
                 if answer.id == number:
                     return answer
-            self._take(data, keep=number)
-            if number in self._early:
-                return self._early.pop(number)
+            self._receive(data, blocking=number)
+            if number in self._blocking:
+                return self._blocking.pop(number)
         return None
 
-    async def _answered(self, loop: asyncio.AbstractEventLoop, number: int) -> Answer:
+    async def _wait(self, loop: asyncio.AbstractEventLoop, number: int) -> Answer:
         future: asyncio.Future[Answer] = loop.create_future()
-        self._waiting[number] = future
-        if not self._listening:
-            self._listen(True)
+        self._pending[number] = future
+        self._listen(True)
         try:
             return await future
         finally:
-            self._waiting.pop(number, None)
+            self._pending.pop(number, None)
             if not future.done() or future.cancelled():
                 self._send(_frame(encode({"id": number, "op": "cancel"})))
-
-    def ask(self, request: dict[str, Any]) -> Answer:
-        """Asks and waits on the spot. Answers to others that come meanwhile are handed on."""
-        self._number = number = self._number + 1
-        frame = _frame(encode({"id": number, **request}))
-        self._channel.setblocking(True)
-        try:
-            self._channel.sendall(bytes(self._out) + frame)
-            self._out.clear()
-            while number not in self._early:
-                self._take(self._read(), keep=number)
-            return self._early.pop(number)
-        finally:
-            self._channel.setblocking(False)
-
-    def tell(self, message: dict[str, Any]) -> None:
-        """Says something that has no answer, and waits until it is sent."""
-        self._channel.setblocking(True)
-        self._channel.sendall(bytes(self._out) + _frame(encode(message)))
-        self._out.clear()
 
     def _attach(self, loop: asyncio.AbstractEventLoop) -> None:
         """Takes the loop that runs now: a script may run several, one after the other."""
         self._loop = loop
-        self._gate = asyncio.Semaphore(self._at_once)
-        self._idle.attach(loop)
-        self._waiting.clear()
+        self._gate = asyncio.Semaphore(self._calls_at_once)
+        self._idle_poll.attach(loop)
+        self._pending.clear()
         self._listening = False
-        if self._out:  # what the loop before did not get to send
-            loop.add_writer(self._channel, self._writable)
+        if self._unsent:  # by the loop before
+            loop.add_writer(self._channel, self._on_writable)
 
     def _listen(self, listening: bool) -> None:
         if listening != self._listening and self._loop is not None:
             self._listening = listening
             if listening:
-                self._loop.add_reader(self._channel, self._readable)
+                self._loop.add_reader(self._channel, self._on_readable)
             else:
                 self._loop.remove_reader(self._channel)
 
     def _send(self, frame: bytes) -> None:
-        if not self._out:
+        if not self._unsent:
             try:
                 sent = self._channel.send(frame)
             except BlockingIOError:
@@ -194,45 +196,46 @@ class HostLink:
                 return
             frame = frame[sent:]
             if self._loop is not None:
-                self._loop.add_writer(self._channel, self._writable)
-        self._out += frame
+                self._loop.add_writer(self._channel, self._on_writable)
+        self._unsent += frame
 
-    def _writable(self) -> None:
-        if self._out:
+    def _on_writable(self) -> None:
+        if self._unsent:
             try:
-                del self._out[: self._channel.send(self._out)]
+                del self._unsent[: self._channel.send(self._unsent)]
             except BlockingIOError:
                 return
-        if not self._out and self._loop is not None:
+        if not self._unsent and self._loop is not None:
             self._loop.remove_writer(self._channel)
 
-    def _readable(self) -> None:
+    def _on_readable(self) -> None:
         try:
-            self._take(self._read())
+            self._receive(self._read())
         except BlockingIOError:
             return
         except (OSError, DecodeError) as error:
             self._listen(False)
-            for future in self._waiting.values():
+            for future in self._pending.values():
                 if not future.done():
                     future.set_exception(ConnectionError(f"the host cannot be understood: {error}"))
 
     def _read(self) -> memoryview:
         return self._block[: self._channel.recv_into(self._block)]
 
-    def _take(self, data: memoryview, keep: int = 0) -> None:
+    def _receive(self, data: memoryview, blocking: int = 0) -> None:
+        """Hands on every complete answer; the one with the number `blocking` goes to whoever blocks for it."""
         if not data:
             raise ConnectionError("the host closed the connection")
-        self._buffer += data
-        while len(self._buffer) >= 4:
-            (length,) = LENGTH.unpack_from(self._buffer)
-            if len(self._buffer) < 4 + length:
+        self._unparsed += data
+        while len(self._unparsed) >= 4:
+            (length,) = LENGTH.unpack_from(self._unparsed)
+            if len(self._unparsed) < 4 + length:
                 return
-            answer = _answer_decoder.decode(memoryview(self._buffer)[4 : 4 + length].tobytes())
-            del self._buffer[: 4 + length]
-            future = self._waiting.get(answer.id)
-            if answer.id == keep:
-                self._early[keep] = answer
+            answer = _answer_decoder.decode(memoryview(self._unparsed)[4 : 4 + length].tobytes())
+            del self._unparsed[: 4 + length]
+            future = self._pending.get(answer.id)
+            if answer.id == blocking:
+                self._blocking[blocking] = answer
             elif future is not None and not future.done():
                 future.set_result(answer)
 

@@ -1,7 +1,7 @@
-"""The function that runs in the confined child: takes one script, runs it as `__main__`, tells how it went.
+"""The entry of a script's child: takes one script, runs it as `__main__`, reports how it went.
 
-Nothing here guards anything; see `toolfold.sandbox`. It is imported by the zygote, before children are forked, so that
-a child has all it needs in memory.
+The zygote imports this module before children are forked, so that a child has all it needs in memory. Above:
+`toolfold.sandbox`, which calls `main`, and `runner.py`, which names it. Below: the rest of `runtime`.
 """
 
 import ast
@@ -19,7 +19,7 @@ from msgspec.json import Decoder, encode
 
 from toolfold.errors import InputRefused
 from toolfold.sandbox.frames import read_frame
-from toolfold.scripts.runtime import exit_report as telling
+from toolfold.scripts.runtime.exit_report import describe_end
 from toolfold.scripts.runtime.host_link import HostLink
 from toolfold.scripts.runtime.models import dump
 from toolfold.scripts.runtime.modules import ScriptModules
@@ -29,6 +29,7 @@ _FIRST_FRAME_BYTES = 64 << 20
 _VALUE_HOOK = "__toolfold_value__"
 
 _start_decoder = Decoder(StartFrame)
+# The script's own is replaced, see `_recording`.
 _asyncio_run = asyncio.run
 
 
@@ -40,11 +41,11 @@ def main(channel: socket.socket) -> None:
 
 
 class _ScriptEnded(Exception):
-    """The script raised something; `told` says what."""
+    """The script raised something; `report` says what."""
 
-    def __init__(self, told: dict[str, Any]) -> None:
+    def __init__(self, report: dict[str, Any]) -> None:
         super().__init__("the script ended")
-        self.told = told
+        self.report = report
 
 
 class _Script:
@@ -52,68 +53,66 @@ class _Script:
 
     def __init__(self, start: StartFrame, channel: socket.socket) -> None:
         self._start = start
-        self._link = HostLink(channel, start.calls_at_once, start.heard_bytes)
+        self._link = HostLink(channel, start.calls_at_once, start.frame_bytes)
         self._warnings: list[str] = []
         self._returned: Any = None
-        self._last: Any = None
-        self._declarations = ScriptModules(start, self._link, self._warn)
+        self._last_value: Any = None
+        self._modules = ScriptModules(start, self._link, self._warn)
 
     def run(self) -> None:
-        """Runs it and reports. What a script raises is part of the report, whatever it is."""
-        told: dict[str, Any] = {"op": "done", "outcome": "finished"}
+        """Runs the script and reports. What it raises is part of the report, whatever it is."""
+        report: dict[str, Any] = {"op": "done", "outcome": "finished"}
         try:
             self._execute()
         except _ScriptEnded as ended:
-            told |= ended.told
-        self._report(told)
+            report |= ended.report
+        report["answer"] = self._answer()
+        report["warnings"] = self._warnings
+        _flush_streams()
+        self._link.notify(report)
 
-    def _report(self, told: dict[str, Any]) -> None:
-        value = self._returned if self._returned is not None else self._last
-        answer: Any = None
+    def _execute(self) -> None:
+        # Also SystemExit and KeyboardInterrupt: they are ordinary ends of a script.
         try:
-            answer = dump(value)
-            if len(encode(answer)) > self._start.answer_bytes:
-                self._warn(f"the final summary is over {self._start.answer_bytes:,} bytes and was dropped")
-                answer = None
+            self._run_source()
+        except BaseException as error:
+            raise _ScriptEnded(describe_end(error, self._start)) from error
+
+    def _answer(self) -> Any:
+        try:
+            answer = dump(self._returned if self._returned is not None else self._last_value)
+            if len(encode(answer)) <= self._start.answer_bytes:
+                return answer
+            self._warn(f"the final summary is over {self._start.answer_bytes:,} bytes and was dropped")
         except (TypeError, ValueError, RecursionError, AttributeError) as error:
             self._warn(f"what the script returned is no JSON: {error}")
-            answer = None
-        told["answer"] = answer
-        told["warnings"] = self._warnings
-        telling.flush_streams()
-        self._link.tell(told)
+        return None
 
     def _warn(self, text: str) -> None:
         if text not in self._warnings and len(self._warnings) < MAX_WARNINGS:
             self._warnings.append(text[:MAX_WARNING])
 
-    def _execute(self) -> None:
-        try:
-            self._run_source()
-        except BaseException as error:
-            raise _ScriptEnded(telling.describe_end(error, self._start)) from error
-
     def _run_source(self) -> None:
         name, source = self._start.name, self._start.source
+        # Tracebacks show the script's lines, though there is no such file.
         linecache.cache[name] = (len(source), None, source.splitlines(True), name)
         tree = ast.parse(source, name)
-        idle = _has_uncalled_main(tree)
-        module = self._prepared(name)
-        code: CodeType = compile(
-            _capture_values(tree), name, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True
-        )
+        call_main = _has_uncalled_main(tree)
+        module = self._prepare(name)
+        flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+        code: CodeType = compile(_capture_values(tree), name, "exec", flags=flags, dont_inherit=True)
         if code.co_flags & inspect.CO_COROUTINE:
             _asyncio_run(eval(code, module.__dict__))  # noqa: S307 - running the script is what this is for
         else:
             exec(code, module.__dict__)  # noqa: S102 - as above
-        if idle:
-            made = module.__dict__["main"]()
-            self._returned = _asyncio_run(made) if inspect.iscoroutine(made) else made
+        if call_main:
+            returned = module.__dict__["main"]()
+            self._returned = _asyncio_run(returned) if inspect.iscoroutine(returned) else returned
 
-    def _prepared(self, name: str) -> ModuleType:
-        self._declarations.install()
-        telling.open_line_buffered_streams()
-        asyncio.run = self._noted(asyncio.run)
+    def _prepare(self, name: str) -> ModuleType:
+        self._modules.install()
+        _open_line_buffered_streams()
+        asyncio.run = self._recording(asyncio.run)
         builtins.input = _refuse_input
         builtins.exit = builtins.quit = sys.exit  # type: ignore[assignment]  # the usual ones also close standard input
         sys.breakpointhook = _refuse_debugger
@@ -122,30 +121,30 @@ class _Script:
         module.__dict__.update(
             {
                 "__file__": name,
-                _VALUE_HOOK: self._value,
-                "use_tools": self._declarations.use_tools,
+                _VALUE_HOOK: self._record_value,
+                "use_tools": self._modules.use_tools,
                 "__builtins__": builtins,
             }
         )
         sys.modules["__main__"] = module
         return module
 
-    def _value(self, value: Any) -> Any:
-        """Told the value of each expression at the top level."""
+    def _record_value(self, value: Any) -> Any:
+        """Called with the value of each expression at the top level."""
         if value is not None:
-            self._last = value
+            self._last_value = value
         return value
 
-    def _noted(self, run: Callable[..., Any]) -> Callable[..., Any]:
-        """`asyncio.run`, which remembers what `main()` returned: a script has no other way to give it."""
+    def _recording(self, run: Callable[..., Any]) -> Callable[..., Any]:
+        """Wraps `asyncio.run` to record what `main()` returned: a script has no other way to give it."""
 
-        def noted(main: Coroutine[Any, Any, Any], **options: Any) -> Any:
+        def recording_run(main: Coroutine[Any, Any, Any], **options: Any) -> Any:
             value = run(main, **options)
             if getattr(getattr(main, "cr_code", None), "co_name", "") == "main":
                 self._returned = value
             return value
 
-        return noted
+        return recording_run
 
 
 def _has_uncalled_main(tree: ast.Module) -> bool:
@@ -157,7 +156,7 @@ def _has_uncalled_main(tree: ast.Module) -> bool:
 
 
 def _capture_values(tree: ast.Module) -> ast.Module:
-    """The tree with the value of each expression at its top level, and under `__main__`, shown to the harness."""
+    """Passes the value of each expression at the top level, and under `if __name__ …`, to the hook."""
     for body in [tree.body, *(node.body for node in tree.body if isinstance(node, ast.If))]:
         for statement in body:
             if isinstance(statement, ast.Expr) and not isinstance(statement.value, ast.Constant):
@@ -172,3 +171,20 @@ def _refuse_input(prompt: object = "") -> NoReturn:
 
 def _refuse_debugger(*args: Any, **options: Any) -> NoReturn:
     raise InputRefused("there is no debugger for a script", next_action="print what you want to see")
+
+
+def _open_line_buffered_streams() -> None:
+    """Lets go of each line as it is printed, so that it is there even if the script has to be killed."""
+    # New streams: those of the zygote were made for other files.
+    sys.stdout = open(1, "w", buffering=1, encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115 - a descriptor, for as long as the process lives
+    sys.stderr = open(2, "w", buffering=1, encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115 - as above
+    sys.__stdout__, sys.__stderr__ = sys.stdout, sys.stderr  # type: ignore[misc]  # they stand for the same files
+
+
+def _flush_streams() -> None:
+    """Flushes what was printed, as far as the script left its streams whole."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError, AttributeError, TypeError):
+            continue

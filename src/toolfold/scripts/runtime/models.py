@@ -1,6 +1,6 @@
-"""Builds Pydantic models from the compact descriptions, and turns them into JSON again. Each model is made once.
+"""Builds Pydantic models from the specs of a tool, and turns them into JSON again. Each model is built once.
 
-A field that is not given is not sent. `None` for a field that does not take null means "not given". Result models take
+A field that is not set is not sent. `None` for a field that does not take null means "not set". Result models take
 fields that the schema does not name.
 """
 
@@ -18,17 +18,17 @@ _WRAPPED = Annotated[Any, BeforeValidator(wrap)]
 
 
 class _Params(BaseModel):
-    """What the parameters of every tool have in common."""
+    """What the parameters of every tool have in common. `nulls` are the fields that may be sent as null."""
 
+    # Without protected namespaces: a tool may well have a parameter `model_name`, of which pydantic would warn.
     model_config = ConfigDict(extra="forbid", populate_by_name=True, protected_namespaces=())
     nulls: ClassVar[frozenset[str]] = frozenset()
 
 
-class _OpenParams(BaseModel):
+class _OpenParams(_Params):
     """The same, where the schema lets further keys in."""
 
-    model_config = ConfigDict(extra="allow", populate_by_name=True, protected_namespaces=())
-    nulls: ClassVar[frozenset[str]] = frozenset()
+    model_config = ConfigDict(extra="allow")
 
 
 class Result(BaseModel):
@@ -45,11 +45,11 @@ class Result(BaseModel):
         if name in {"text", "content"}:
             content = self.__dict__.get("__content__", [])
             return content if name == "content" else text_of(content)
-        known = ", ".join([*type(self).model_fields, *extra])
-        raise AttributeError(f"{type(self).__name__} has no {name!r}; it has: {known}")
+        names = ", ".join([*type(self).model_fields, *extra])
+        raise AttributeError(f"{type(self).__name__} has no {name!r}; it has: {names}")
 
     def __getitem__(self, key: str) -> Any:
-        """By the key in the JSON."""
+        """Looks a field up by its key in the JSON."""
         for name, field in type(self).model_fields.items():
             if key in (field.alias, name):
                 return getattr(self, name)
@@ -57,48 +57,49 @@ class Result(BaseModel):
 
 
 class Models:
-    """The models of one tool, made when they are first needed."""
+    """The models of one tool, built on first use."""
 
     def __init__(self, specs: Iterable[ModelSpec], module: str) -> None:
         self.specs = {spec.name: spec for spec in specs}
-        self._made: dict[str, type[BaseModel]] = {}
-        self._making: set[str] = set()
-        self._again: set[str] = set()
+        self._models: dict[str, type[BaseModel]] = {}
+        # Being built right now, and to be rebuilt since they name one of those.
+        self._building: set[str] = set()
+        self._incomplete: set[str] = set()
         self._module = module
 
     def get(self, name: str, *, result: bool = False) -> type[BaseModel]:
-        """The model of that name, with all that it refers to."""
-        if name not in self._made:
-            self._make(name, result)
-            if not self._making and self._again:
-                for other in self._again:
-                    self._made[other].model_rebuild(_types_namespace=self._made, force=True)
-                self._again.clear()
-        return self._made[name]
+        """Returns the model of that name, with all that it refers to."""
+        if name not in self._models:
+            self._build(name, result)
+            if not self._building and self._incomplete:
+                for other in self._incomplete:
+                    self._models[other].model_rebuild(_types_namespace=self._models, force=True)
+                self._incomplete.clear()
+        return self._models[name]
 
-    def _make(self, name: str, result: bool) -> None:
-        self._making.add(name)
+    def _build(self, name: str, result: bool) -> None:
+        self._building.add(name)
         spec = self.specs[name]
-        before = len(self._again)
+        before = len(self._incomplete)
         fields: dict[str, Any] = {field.name: self._field(field, result) for field in spec.fields}
         base = Result if result else _Params if spec.extra is None else _OpenParams
         model = create_model(name, __base__=base, __module__=self._module, __doc__=spec.doc or None, **fields)
         if not result:
             model.nulls = frozenset(field.name for field in spec.fields if field.nullable)  # type: ignore[attr-defined]  # both bases have it
-        self._making.discard(name)
-        self._made[name] = model
-        if len(self._again) > before or self._making:
-            self._again.add(name)
+        self._building.discard(name)
+        self._models[name] = model
+        if len(self._incomplete) > before or self._building:
+            self._incomplete.add(name)
 
     def _field(self, spec: FieldSpec, result: bool) -> tuple[Any, Any]:
-        made = self.type(spec.type, result)
+        kind = self.type(spec.type, result)
         if spec.required:
-            return made, Field(alias=spec.key)
+            return kind, Field(alias=spec.key)
         default = None if spec.default is UNSET or result else spec.default
-        return Union[made, None], Field(default=default, alias=spec.key)  # noqa: UP007 - a name that is known later has no `|`
+        return Union[kind, None], Field(default=default, alias=spec.key)  # noqa: UP007 - a name that is known later has no `|`
 
     def type(self, kind: TypeSpec, result: bool = False) -> Any:
-        """The Python type. A model that is being made is named, and known once all are there."""
+        """Returns the Python type. A model that is being built is referred to by name."""
         if isinstance(kind, str):
             return _WRAPPED if kind == "any" and result else _PLAIN[kind]
         name, inner = kind
@@ -108,21 +109,21 @@ class Models:
             return Union[tuple(self.type(part, result) for part in inner)]  # noqa: UP007 - as above
         if name == "obj":
             return self._reference(inner, result)
-        below = self.type(inner, result)
+        item = self.type(inner, result)
         if name == "list":
-            return list[below]  # type: ignore[valid-type]  # made at run time
-        made = dict[str, below]  # type: ignore[valid-type]  # made at run time
-        return Annotated[made, AfterValidator(Record)] if result else made
+            return list[item]  # type: ignore[valid-type]  # made at run time
+        mapping = dict[str, item]  # type: ignore[valid-type]  # made at run time
+        return Annotated[mapping, AfterValidator(Record)] if result else mapping
 
     def _reference(self, name: str, result: bool) -> Any:
-        if name in self._making:
-            self._again.add(name)
+        if name in self._building:
+            self._incomplete.add(name)
             return ForwardRef(name)
         return self.get(name, result=result)
 
 
 def dump(value: Any) -> Any:
-    """A value as plain JSON. Of a model: what was given, by the keys of the schema."""
+    """Returns a value as plain JSON. Of a model: what was set, by the keys of the schema."""
     if value is None or isinstance(value, str | int | float):
         return getattr(value, "value", value)  # an enum of texts or numbers is one of these, too
     if isinstance(value, BaseModel):
@@ -136,16 +137,16 @@ def dump(value: Any) -> Any:
 
 def _dump_model(model: BaseModel) -> dict[str, Any]:
     nulls: frozenset[str] | None = getattr(type(model), "nulls", None)
-    found: dict[str, Any] = {}
-    given = model.model_fields_set
+    data: dict[str, Any] = {}
+    fields_set = model.model_fields_set
     for name, field in type(model).model_fields.items():
-        if name in given:
+        if name in fields_set:
             item = getattr(model, name)
             if item is not None or nulls is None or name in nulls:
-                found[field.alias or name] = dump(item)
+                data[field.alias or name] = dump(item)
     for key, item in (model.__pydantic_extra__ or {}).items():
-        found[key] = dump(item)
-    return found
+        data[key] = dump(item)
+    return data
 
 
 def _dump_other(value: Any) -> Any:

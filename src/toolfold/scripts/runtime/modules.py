@@ -17,6 +17,7 @@ class _ServerModule(ModuleType):
 
     def __init__(self, name: str) -> None:
         super().__init__(f"servers.{name}", "Typed functions for the tools that this script declared.")
+        # A path makes it a package to `import`.
         self.__path__: list[str] = []
         self.__dict__["_bound"] = {}
 
@@ -28,20 +29,19 @@ class _ServerModule(ModuleType):
             if name == "__all__":
                 return self.__dir__()
             raise AttributeError(name)
-        known: dict[str, BoundTool] = self.__dict__["_bound"]
-        if name not in known:
+        bound: dict[str, BoundTool] = self.__dict__["_bound"]
+        if name not in bound:
             # No AttributeError: `from servers.git import x` would replace its message.
             raise ImportError(f"{self.__name__} has no {name!r}; declared so far: {', '.join(self.__dir__())}")
-        made = known[name].get(name)
-        self.__dict__[name] = made
-        return made
+        value = self.__dict__[name] = bound[name].get(name)
+        return value
 
     def __dir__(self) -> list[str]:
         return sorted(self.__dict__["_bound"])
 
 
 class ScriptModules:
-    """What was found for the script's needs, bound when `use_tools` is called."""
+    """What the script's needs became, bound to modules when `use_tools` is called."""
 
     def __init__(self, start: StartFrame, link: HostLink, warn: Callable[[str], None]) -> None:
         self._needs = {(need.query, need.server): need for need in start.needs}
@@ -50,10 +50,10 @@ class ScriptModules:
         self._servers.__path__ = []
 
     def use_tools(self, *needs: str, server: str | None = None) -> list[Binding]:
-        """Binds what was found for these needs, and tells what that is. Raises `ToolNotFound` where nothing fits."""
-        wanted = [self._need(need, server) for need in needs]
-        bindings = [self._bind(need) for need in wanted if need.tool_id]
-        for need in wanted:
+        """Binds the tools for these needs and returns them. Raises `ToolNotFound` where nothing fits."""
+        resolved = [self._need(need, server) for need in needs]
+        bindings = [self._bind(need) for need in resolved if need.tool_id]
+        for need in resolved:
             if not need.tool_id:
                 raise errors.ToolNotFound(
                     need.problem or f"no tool fits {need.query!r}",
@@ -64,13 +64,13 @@ class ScriptModules:
         return bindings
 
     def _need(self, query: str, server: str | None) -> Need:
-        found = self._needs.get((str(query).strip(), server))
-        if found is None:
+        need = self._needs.get((str(query).strip(), server))
+        if need is None:
             raise errors.ScriptError(
                 f"{query!r} was not declared before the script started",
                 next_action="write it as a literal string in a direct call of use_tools",
             )
-        return found
+        return need
 
     def _bind(self, need: Need) -> Binding:
         bound = self._bound[need.tool_id]
@@ -94,12 +94,7 @@ class ScriptModules:
             module.use_tools = self.use_tools  # type: ignore[attr-defined]  # modules take any name
         runtime.discovery, runtime.exceptions = discovery, exceptions  # type: ignore[attr-defined]  # as above
         self._servers.__getattr__ = _undeclared_attribute  # type: ignore[method-assign]  # a module's own hook
-        sys.modules |= {
-            "runtime": runtime,
-            "runtime.discovery": discovery,
-            "runtime.exceptions": exceptions,
-            "servers": self._servers,
-        }
+        sys.modules |= {module.__name__: module for module in (runtime, discovery, exceptions, self._servers)}
         sys.meta_path.insert(0, _UndeclaredFinder())
 
 

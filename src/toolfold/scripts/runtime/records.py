@@ -1,4 +1,4 @@
-"""Values of which no schema tells: objects whose keys are attributes, too, and texts that know what they came with."""
+"""Values that no schema describes: objects whose keys are attributes, too, and texts that keep what they came with."""
 
 from typing import Any
 
@@ -11,8 +11,8 @@ class Record(dict[str, Any]):
             return self[name]
         if name == "raw":
             return self
-        known = ", ".join(list(self)[:30])
-        raise AttributeError(f"there is no {name!r} in this object; there is: {known}")
+        keys = ", ".join(list(self)[:30])
+        raise AttributeError(f"there is no {name!r} in this object; there is: {keys}")
 
     def __setattr__(self, name: str, value: Any) -> None:
         self[name] = value
@@ -27,7 +27,7 @@ class Records(list[Any]):
 
 
 class TextResult(str):
-    """A result that is a text. It is one, and `content` has every block that came."""
+    """A result that is a text; `content` has every block that came."""
 
     __slots__ = ("content", "raw")
     content: list[Any]
@@ -38,7 +38,7 @@ class TextResult(str):
         return str(self)
 
     def json(self) -> Any:
-        """The text read as JSON."""
+        """The text parsed as JSON."""
         import json
 
         return wrap(json.loads(self))
@@ -54,5 +54,5 @@ def wrap(value: Any) -> Any:
 
 
 def text_of(content: list[Any]) -> str:
-    """What the text blocks of a result say, one after the other."""
+    """The text blocks of a result, one after the other."""
     return "\n".join([block.get("text", "") for block in content if block.get("type") == "text"])

@@ -34,11 +34,12 @@ class ResultReader:
             text = text_of(content)
             data = _parse_json(text) if self._spec.result is not None else None
             if data is None:
-                return _text_result(text, content, result)
-        made = wrap(data) if self._spec.result is None else self._validated(data)
-        return _attach_raw(made, data, content)
+                value = TextResult(text)
+                value.content, value.raw = content, result
+                return value
+        return _attach_raw(wrap(data) if self._spec.result is None else self._validate(data), data, content)
 
-    def _validated(self, data: Any) -> Any:
+    def _validate(self, data: Any) -> Any:
         kind = self._spec.result
         try:
             if isinstance(kind, list) and kind[0] == "obj":
@@ -52,30 +53,32 @@ class ResultReader:
             self._warn(
                 f"{self._spec.tool_id}: {where} is not as its {self._spec.result_from} schema says: {first['msg']}"
             )
-            return self._loose(kind, data)
+            return self._convert_loosely(kind, data)
 
-    def _loose(self, kind: TypeSpec, data: Any) -> Any:
-        """As much of the models as the data allows; the rest as it came."""
-        if isinstance(kind, list) and kind[0] == "or":
-            kind = next((part for part in kind[1] if _resembles(part, data)), "any")
-        if isinstance(kind, list) and kind[0] == "obj" and isinstance(data, dict):
-            return self._loose_model(kind[1], data)
-        if isinstance(kind, list) and kind[0] == "list" and isinstance(data, list):
-            return [self._loose(kind[1], item) for item in data]
-        if isinstance(kind, list) and kind[0] == "map" and isinstance(data, dict):
-            return Record((key, self._loose(kind[1], item)) for key, item in data.items())
-        return wrap(data)
+    def _convert_loosely(self, kind: TypeSpec, data: Any) -> Any:
+        """Applies as much of the models as the data allows; the rest stays as it came."""
+        parts = kind[1] if isinstance(kind, list) and kind[0] == "or" else [kind]
+        part = next((part for part in parts if _resembles(part, data)), None)
+        if part is None:
+            return wrap(data)
+        name, inner = part
+        if name == "obj":
+            return self._construct(inner, data)
+        if name == "list":
+            return [self._convert_loosely(inner, item) for item in data]
+        return Record((key, self._convert_loosely(inner, item)) for key, item in data.items())
 
-    def _loose_model(self, name: str, data: dict[str, Any]) -> BaseModel:
-        model = self._models.get(name, result=True)
-        left = dict(data)
+    def _construct(self, name: str, data: dict[str, Any]) -> BaseModel:
+        """Builds a model without validation."""
+        extra = dict(data)
         values: dict[str, Any] = {}
         for field in self._models.specs[name].fields:
-            values[field.name] = self._loose(field.type, left.pop(field.key)) if field.key in left else None
-        made = model.model_construct(set(values))
-        made.__dict__.update(values)
-        object.__setattr__(made, "__pydantic_extra__", left)
-        return made
+            values[field.name] = self._convert_loosely(field.type, extra.pop(field.key)) if field.key in extra else None
+        model = self._models.get(name, result=True).model_construct(set(values))
+        # Past the model's own setters, which know fields by their aliases.
+        model.__dict__.update(values)
+        object.__setattr__(model, "__pydantic_extra__", extra)
+        return model
 
 
 def _resembles(kind: TypeSpec, data: Any) -> bool:
@@ -92,42 +95,34 @@ def _parse_json(text: str) -> Any:
         return None
 
 
-def _text_result(text: str, content: list[Any], result: dict[str, Any]) -> TextResult:
-    made = TextResult(text)
-    made.content = content
-    made.raw = result
-    return made
-
-
-def _attach_raw(made: Any, data: Any, content: list[Any]) -> Any:
-    if isinstance(made, Result):
-        made.__dict__.update({"__raw__": data, "__content__": content})
-    elif type(made) is list:
-        return Records(made)
-    return made
+def _attach_raw(value: Any, data: Any, content: list[Any]) -> Any:
+    if isinstance(value, Result):
+        value.__dict__.update({"__raw__": data, "__content__": content})
+    elif type(value) is list:
+        return Records(value)
+    return value
 
 
 class LazyResult:
-    """A large result that is still with the host. It loads when the script looks into it."""
+    """A large result that is still with the host, loaded when the script looks into it. `size` is in bytes of JSON."""
 
     def __init__(
         self, size: int, fetch: Callable[[int], tuple[str, int]], read: Callable[[dict[str, Any]], Any]
     ) -> None:
-        """`fetch` gives the piece at a place, and the place of the next."""
+        """`fetch` returns the piece at an offset, and the offset of the next."""
         self.size = size
-        """Bytes of JSON."""
         self._fetch = fetch
         self._read = read
         self._loaded: Any = None
 
     def load(self) -> Any:
-        """The result itself."""
+        """Returns the result itself."""
         if self._loaded is None:
             self._loaded = self._read(decode("".join(self.pieces())))
         return self._loaded
 
     def pieces(self) -> Iterator[str]:
-        """The JSON text of the whole result, piece by piece, for what is larger than the memory at hand."""
+        """Yields the JSON text of the whole result piece by piece, for what is larger than the memory at hand."""
         offset = 0
         while offset < self.size:
             piece, offset = self._fetch(offset)
@@ -154,6 +149,7 @@ class LazyResult:
         return str(self.load())
 
     def __bool__(self) -> bool:
+        # Without this, truth would take the length, and so load it all.
         return True
 
     def __repr__(self) -> str:

@@ -9,8 +9,8 @@ from toolfold.scripts.declarations import _decode_source, _parse, parse_script
 
 
 def needs(code: str) -> list[tuple[str, str | None, int]]:
-    _, found = parse_script(textwrap.dedent(code).strip("\n"))
-    return [(need.query, need.server, need.line) for need in found]
+    _, declared = parse_script(textwrap.dedent(code).strip("\n"))
+    return [(need.query, need.server, need.line) for need in declared]
 
 
 @pytest.mark.requirement("U-03")

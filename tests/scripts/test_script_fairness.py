@@ -8,16 +8,16 @@ from typing import Any
 
 import msgspec
 import pytest
-from script_kit import git, opened, ran, with_tools
+from script_kit import git, open_gateway, run_script, with_tools
 from test_script_boundary import RAW
 
 from toolfold import Gateway
 from toolfold.config.sections import Policy, Scripts
 from toolfold.errors import InvalidArguments, SandboxError, ScriptError
 from toolfold.events import Event
-from toolfold.scripts import protocol
-from toolfold.scripts import protocol as output
-from toolfold.scripts.runner import ScriptResult, reports
+from toolfold.scripts import report
+from toolfold.scripts.protocol import Frame, clean_text
+from toolfold.scripts.runner import ScriptResult
 from toolfold.testing.memory_upstream import MemoryUpstream
 from toolfold.types import Caller
 
@@ -25,7 +25,7 @@ LISTS = b"[" + b"[]," * 1_000_000 + b"1]"
 
 
 def test_what_a_frame_carries_is_not_decoded_with_it() -> None:
-    frame = protocol.decode_frame(b'{"op":"done","outcome":"failed","error":{"x":%b},"warnings":%b}' % (LISTS, LISTS))
+    frame = Frame.parse(b'{"op":"done","outcome":"failed","error":{"x":%b},"warnings":%b}' % (LISTS, LISTS))
     assert isinstance(frame.error, msgspec.Raw)
     assert isinstance(frame.warnings, msgspec.Raw)
 
@@ -34,7 +34,7 @@ def test_an_account_of_an_error_that_no_child_sends_is_not_read(tmp_path: Path) 
     code = f"""{RAW}
 frame(b'{{"op":"done","outcome":"failed","error":{{"x":[' + b'[],' * 1_000_000 + b'1]}},"warnings":[1]}}')
 """
-    result = ran(tmp_path, code)
+    result = run_script(tmp_path, code)
     assert result.outcome == "failed"
     assert result.error is not None
     assert result.error.message == "what the script told of its error cannot be read"
@@ -51,12 +51,12 @@ try:
 except Exception as error:
     print(type(error).__name__, error)
 """
-    lines = ran(tmp_path, code, upstreams=[upstream]).stdout.splitlines()
+    lines = run_script(tmp_path, code, upstreams=[upstream]).stdout.splitlines()
     assert lines[0] == "3200000"
     assert lines[1].startswith("InvalidArguments the arguments of files.write_file have 5,000,")
     assert len(upstream.calls) == 1
     with pytest.raises(InvalidArguments, match="over 100,000 values"):
-        protocol.canonical_arguments("files.write_file", msgspec.Raw(b'{"text":' + LISTS + b"}"))
+        Frame(op="call", args=msgspec.Raw(b'{"text":' + LISTS + b"}")).canonical_arguments()
 
 
 def write_file(text: str) -> str:
@@ -74,7 +74,7 @@ def test_control_characters_are_written_out_without_a_step_of_ours_for_each(text
 
     sys.setprofile(count)
     try:
-        found = output.clean_text(text)
+        found = clean_text(text)
     finally:
         sys.setprofile(None)
     assert found == "".join(ascii(char)[1:-1] for char in text.decode())
@@ -103,7 +103,7 @@ def test_a_long_script_is_read_beside_other_work(tmp_path: Path) -> None:
 
 
 def test_what_is_far_over_the_cap_is_neither_kept_nor_endless(tmp_path: Path) -> None:
-    told: list[Event] = []
+    events: list[Event] = []
     code = """
 import asyncio
 log, = use_tools("git.git_log")
@@ -111,14 +111,14 @@ len(await asyncio.gather(*(log(max_count=1) for _ in range(2000)), return_except
 """
 
     async def work(gateway: Gateway) -> ScriptResult:
-        gateway.events.subscribe(told.append)
+        gateway.events.subscribe(events.append)
         return await gateway.run_script(code)
 
     result = with_tools(tmp_path, work, scripts=Scripts(calls=10, ready=1))
-    assert result.answer == 2000, reports.as_text(result)
+    assert result.answer == 2000, report.as_text(result)
     assert sorted(call.code for call in result.calls) == [""] * 10 + ["CALL_LIMIT"]
     assert result.warnings == ("calls over the limit of 10, which were refused: 1,990",)
-    assert sum(event.name == "script.call" for event in told) == 11
+    assert sum(event.name == "script.call" for event in events) == 11
 
 
 def test_so_many_scripts_run_at_once_and_one_that_gets_no_turn_says_so(tmp_path: Path) -> None:
@@ -139,33 +139,30 @@ def test_so_many_scripts_run_at_once_and_one_that_gets_no_turn_says_so(tmp_path:
     with_tools(tmp_path, work, scripts=Scripts(at_once=1, ready=1, wall_s=30.0))
 
 
-def test_a_run_that_ends_while_a_person_is_asked_ends_its_calls_quietly(tmp_path: Path) -> None:
-    told: list[Event] = []
+async def test_a_run_that_ends_while_a_person_is_asked_ends_its_calls_quietly(tmp_path: Path) -> None:
+    events: list[Event] = []
 
-    async def main() -> None:
-        asked = asyncio.Event()
+    asked = asyncio.Event()
 
-        async def person(method: str, params: msgspec.Raw) -> msgspec.Raw:
-            asked.set()
-            return await asyncio.Future()
+    async def person(method: str, params: msgspec.Raw) -> msgspec.Raw:
+        asked.set()
+        return await asyncio.Future()
 
-        policies = (Policy(name="default", confirm=("git.git_branch",)),)
-        async with opened(tmp_path, policies=policies) as gateway:
-            gateway.events.subscribe(told.append)
-            run = gateway.run_script(
-                "branch, = use_tools('git.git_branch')\nawait branch(name='one')",
-                on_input=person,
-                capabilities=msgspec.Raw(b'{"elicitation":{}}'),
-            )
-            task = asyncio.create_task(run)
-            async with asyncio.timeout(20):
-                await asked.wait()
-            task.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await task
-
-    asyncio.run(main())
-    assert [event.data["code"] for event in told if event.name == "script.call"] == ["CANCELLED"]
+    policies = (Policy(name="default", confirm=("git.git_branch",)),)
+    async with open_gateway(tmp_path, policies=policies) as gateway:
+        gateway.events.subscribe(events.append)
+        run = gateway.run_script(
+            "branch, = use_tools('git.git_branch')\nawait branch(name='one')",
+            on_input=person,
+            capabilities=msgspec.Raw(b'{"elicitation":{}}'),
+        )
+        task = asyncio.create_task(run)
+        async with asyncio.timeout(20):
+            await asked.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    assert [event.data["code"] for event in events if event.name == "script.call"] == ["CANCELLED"]
 
 
 def test_refused_calls_and_nonsense_are_in_the_audit_trail(tmp_path: Path) -> None:
@@ -180,7 +177,7 @@ def test_refused_calls_and_nonsense_are_in_the_audit_trail(tmp_path: Path) -> No
 
     async def work(gateway: Gateway) -> list[tuple[str, str, str]]:
         await gateway.run_script(code, caller=caller)
-        steps = await gateway.governor.trail.steps() if gateway.governor.trail is not None else []
+        steps = await gateway.audit_log.steps()
         return [(step.caller, step.tool_id, step.code) for step in steps if step.step == "call" and step.code]
 
     assert sorted(with_tools(tmp_path, work, upstreams=[git()], scripts=Scripts(calls=5, ready=1))) == [
@@ -202,7 +199,7 @@ whole = await read()
 pieces = list(whole.pieces())
 [len(pieces) > 2, sum(len(piece.encode()) for piece in pieces) == whole.size, len(whole.text), "\\ufffd" in whole.text]
 """
-    assert ran(tmp_path, code, upstreams=[big]).answer == [True, True, len(text), False]
+    assert run_script(tmp_path, code, upstreams=[big]).answer == [True, True, len(text), False]
 
 
 def test_what_one_loop_did_not_get_to_send_the_next_one_sends(tmp_path: Path) -> None:
@@ -219,6 +216,6 @@ async def second():
 asyncio.run(first())
 asyncio.run(second())
 """
-    result = ran(tmp_path, code, upstreams=[MemoryUpstream("files", [write_file])])
-    assert result.outcome == "finished", reports.as_text(result)
+    result = run_script(tmp_path, code, upstreams=[MemoryUpstream("files", [write_file])])
+    assert result.outcome == "finished", report.as_text(result)
     assert result.answer == "3"

@@ -12,7 +12,7 @@ from msgspec import Raw
 from toolfold.errors import InvalidArguments
 from toolfold.scripts.runtime.functions import BoundTool, _FastArguments
 from toolfold.scripts.runtime.host_link import HostLink
-from toolfold.scripts.tool_specs import describe_tool
+from toolfold.scripts.tool_specs import _describe_tool
 from toolfold.types import Tool, ToolDefinition
 
 KINDS: list[dict[str, Any]] = [
@@ -41,10 +41,11 @@ VALUES = st.one_of(
 
 def bound_to(schema: dict[str, Any]) -> tuple[BoundTool, _FastArguments]:
     definition = ToolDefinition(name="do", raw=Raw(b"{}"), input_schema=Raw(msgspec.json.encode(schema)))
-    spec = describe_tool(Tool(tool_id="s.do", server="s", definition=definition, fingerprint="f"), None)
+    spec = _describe_tool(Tool(tool_id="s.do", server="s", definition=definition, fingerprint="f"), None)
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        return BoundTool(spec, HostLink(ours, 1, 1 << 20), lambda _: None), _FastArguments(spec)
+        bound = BoundTool(spec, HostLink(ours, 1, 1 << 20), lambda _: None)
+        return bound, bound._fast_arguments
 
 
 @given(
@@ -56,17 +57,17 @@ def test_the_short_way_gives_what_the_model_gives_or_leaves_it_to_the_model(
     properties: dict[str, Any], required: set[str], given_: dict[str, Any]
 ) -> None:
     schema = {"type": "object", "properties": properties, "required": sorted(required & properties.keys())}
-    bound, quick = bound_to(schema)
-    short = quick.arguments(given_)
+    bound, fast = bound_to(schema)
+    short = fast.convert(given_)
     if short is not None:
         assert msgspec.json.encode(short) == msgspec.json.encode(bound.arguments((), given_))
 
 
 def test_plain_keywords_take_the_short_way_and_all_others_do_not() -> None:
     properties = {"from": {"type": "string"}, "count": {"type": "integer"}, "ids": {"type": "array"}}
-    bound, quick = bound_to({"type": "object", "properties": properties, "required": ["from"]})
-    assert quick.arguments({"from_": "x", "count": 3}) == {"from": "x", "count": 3}
+    bound, fast = bound_to({"type": "object", "properties": properties, "required": ["from"]})
+    assert fast.convert({"from_": "x", "count": 3}) == {"from": "x", "count": 3}
     for given_ in ({}, {"count": 3}, {"from_": 1}, {"from_": "x", "count": True}, {"from_": "x", "ids": []}, {"zz": 1}):
-        assert quick.arguments(given_) is None
+        assert fast.convert(given_) is None
         with contextlib.suppress(InvalidArguments):
             bound.arguments((), given_)

@@ -3,6 +3,9 @@
 import ctypes
 import mmap
 import os
+import subprocess
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,7 +16,7 @@ from toolfold.sandbox.scratch import _within_limits
 MIB = 1 << 20
 
 
-def kept(folder: Path) -> int:
+def unlinked_file(folder: Path) -> int:
     """A descriptor of a file of one mebibyte that has no name any more."""
     path = folder / "file"
     path.write_bytes(bytes(MIB))
@@ -22,8 +25,19 @@ def kept(folder: Path) -> int:
     return descriptor
 
 
+def in_a_process_of_its_own(check: Callable[[Path], None], folder: Path) -> None:
+    """Everything that a process holds open counts, and this one holds whatever other tests left open."""
+    code = f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r}); import {Path(__file__).stem} as tests; "
+    code += f"from pathlib import Path; tests.{check.__name__}(Path({str(folder)!r}))"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
 def test_a_file_that_is_only_open_counts_and_one_that_python_maps_counts_once(tmp_path: Path) -> None:
-    descriptor = kept(tmp_path)
+    in_a_process_of_its_own(check_open_and_mapped, tmp_path)
+
+
+def check_open_and_mapped(tmp_path: Path) -> None:
+    descriptor = unlinked_file(tmp_path)
     with mmap.mmap(descriptor, 4096) as mapped:
         os.close(descriptor)  # the mapping has a copy of it
         assert mapped[0] == 0
@@ -33,7 +47,11 @@ def test_a_file_that_is_only_open_counts_and_one_that_python_maps_counts_once(tm
 
 
 def test_a_file_that_is_only_mapped_counts_whole(tmp_path: Path) -> None:
-    descriptor = kept(tmp_path)
+    in_a_process_of_its_own(check_only_mapped, tmp_path)
+
+
+def check_only_mapped(tmp_path: Path) -> None:
+    descriptor = unlinked_file(tmp_path)
     libc = ctypes.CDLL(None, use_errno=True)
     libc.mmap.restype = ctypes.c_size_t
     libc.mmap.argtypes = [ctypes.c_size_t] * 6
@@ -48,6 +66,10 @@ def test_a_file_that_is_only_mapped_counts_whole(tmp_path: Path) -> None:
 
 
 def test_a_file_with_two_names_counts_once(tmp_path: Path) -> None:
+    in_a_process_of_its_own(check_two_names, tmp_path)
+
+
+def check_two_names(tmp_path: Path) -> None:
     (tmp_path / "one").write_bytes(bytes(MIB))
     (tmp_path / "two").hardlink_to(tmp_path / "one")
     assert _within_limits(tmp_path, os.getpid(), MIB + 64 * 1024, 10)

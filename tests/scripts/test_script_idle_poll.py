@@ -3,9 +3,10 @@
 import asyncio
 from pathlib import Path
 
-from script_kit import git, ran
+from script_kit import git, run_script
 
-from toolfold.scripts.runner import ScriptResult, reports
+from toolfold.scripts import report
+from toolfold.scripts.runner import ScriptResult
 from toolfold.testing.memory_upstream import MemoryUpstream
 
 
@@ -27,10 +28,10 @@ def gate() -> MemoryUpstream:
 
 
 def through(home: Path, code: str) -> ScriptResult:
-    result = ran(
+    result = run_script(
         home, "import asyncio, time\nwait, free = use_tools('gate.wait', 'gate.free')\n" + code, upstreams=[gate()]
     )
-    assert result.outcome == "finished", reports.as_text(result)
+    assert result.outcome == "finished", report.as_text(result)
     return result
 
 
@@ -80,8 +81,8 @@ for _ in range(20): await log(max_count=1)
 ticking.cancel()
 ticks
 """
-    result = ran(tmp_path, code, upstreams=[git()])
-    assert result.answer >= 20, reports.as_text(result)
+    result = run_script(tmp_path, code, upstreams=[git()])
+    assert result.answer >= 20, report.as_text(result)
     assert len(result.calls) == 20
 
 
@@ -124,8 +125,8 @@ b = asyncio.run(alone(4))
 c = asyncio.run(mixed())
 [a, b, c]
 """
-    result = ran(tmp_path, code, upstreams=[git()])
-    assert result.answer == [[1, 780, 2, 780, 3], 4, [1, 780, 2, 780, 3]], reports.as_text(result)
+    result = run_script(tmp_path, code, upstreams=[git()])
+    assert result.answer == [[1, 780, 2, 780, 3], 4, [1, 780, 2, 780, 3]], report.as_text(result)
     assert len(result.calls) == 163
 
 
@@ -139,4 +140,4 @@ answer = [loop.run_until_complete(alone(n)) for n in (1, 2, 3)]
 loop.close()
 answer
 """
-    assert ran(tmp_path, code, upstreams=[git()]).answer == [1, 2, 3]
+    assert run_script(tmp_path, code, upstreams=[git()]).answer == [1, 2, 3]
