@@ -1,7 +1,7 @@
 """A language model, as two methods: complete a conversation, count tokens. Everything else is an adapter's business.
 
-Stages that can use a model take one of these, or `None`. Nothing here talks to anybody. The scripted model for tests
-stands in `toolfold.testing`, adapters for real providers in `toolfold.agent`.
+Stages that can use a model take one of these, or `None`. Nothing here opens a connection. Adapters for real providers
+are in `toolfold.models`, the scripted model for tests in `toolfold.testing`.
 """
 
 import json
@@ -15,7 +15,7 @@ Role = Literal["system", "user", "assistant", "tool"]
 
 
 class ToolUse(Struct, frozen=True):
-    """A model's wish to call one of the tools it was offered. `id` ties the answer to it."""
+    """A call of one of the offered tools that the model requests. The answer refers to its `id`."""
 
     id: str
     name: str
@@ -27,10 +27,8 @@ class Message(Struct, frozen=True, kw_only=True):
 
     role: Role
     content: str = ""
-    uses: tuple[ToolUse, ...] = ()
-    """For `assistant`: what it wanted called."""
-    use_id: str = ""
-    """For `tool`: which wish this answers."""
+    uses: tuple[ToolUse, ...] = ()  # of an `assistant`: the calls it requests
+    use_id: str = ""  # of a `tool`: the call that this answers
 
 
 class ToolOffer(Struct, frozen=True):
@@ -42,7 +40,7 @@ class ToolOffer(Struct, frozen=True):
 
 
 class Usage(Struct, frozen=True):
-    """What a completion took. `cost` is in US dollars, `None` where the price is not known."""
+    """What a completion used. `cost` is in US dollars, `None` where the price is unknown."""
 
     input_tokens: int = 0
     output_tokens: int = 0
@@ -50,13 +48,12 @@ class Usage(Struct, frozen=True):
 
 
 class Reply(Struct, frozen=True, kw_only=True):
-    """What the model said and wants called."""
+    """The model's answer, and the calls that it requests."""
 
     text: str = ""
     uses: tuple[ToolUse, ...] = ()
     usage: Usage = Usage()
-    cut: bool = False
-    """The answer ended at the token limit, not by itself."""
+    cut: bool = False  # the answer ended at the token limit
 
 
 class Prompt(Struct, frozen=True, kw_only=True):
@@ -64,13 +61,12 @@ class Prompt(Struct, frozen=True, kw_only=True):
 
     messages: tuple[Message, ...]
     tools: tuple[ToolOffer, ...] = ()
-    answer_schema: dict[str, Any] | None = None
-    """Where set, the answer must be JSON of this schema."""
+    answer_schema: dict[str, Any] | None = None  # the answer must be JSON of this schema
     max_output_tokens: int | None = None
 
 
 class Model(Protocol):
-    """Any language model. Implementations raise a `ModelError` for whatever goes wrong, and may be called at once."""
+    """Any language model. Implementations raise `ModelError` for every failure, and allow concurrent calls."""
 
     @property
     def name(self) -> str: ...
@@ -91,20 +87,20 @@ class Model(Protocol):
     def count_tokens(self, text: str) -> int: ...
 
 
+# Called with each piece of an answer as it arrives.
 OnText = Callable[[str], None]
-"""Told each piece of an answer as it comes."""
 
 
 @runtime_checkable
-class StreamingModel(Protocol):
-    """A model that can also tell its answer piece by piece."""
+class _StreamingModel(Protocol):
+    """A model that can also stream its answer."""
 
     async def stream(self, prompt: Prompt, on_text: OnText) -> Reply: ...
 
 
 async def complete(model: Model, prompt: Prompt, on_text: OnText | None = None) -> Reply:
-    """Asks a model, piece by piece where it can and somebody listens."""
-    if on_text is not None and isinstance(model, StreamingModel):
+    """Asks a model; streams where the model can and `on_text` is given."""
+    if on_text is not None and isinstance(model, _StreamingModel):
         return await model.stream(prompt, on_text)
     reply = await model.complete(prompt)
     if on_text is not None and reply.text:
@@ -112,26 +108,26 @@ async def complete(model: Model, prompt: Prompt, on_text: OnText | None = None) 
     return reply
 
 
+# Each brace that begins no object costs a scan to the error: a text of braces alone would take quadratic time.
 _BROKEN_MAX = 200
-"""Braces that begin no object, after which nobody looks for more."""
 
 
 def json_objects(text: str) -> Iterator[dict[str, Any]]:
-    """The JSON objects in what a model wrote, outermost ones, in their order: bare, fenced, or between other words.
+    """The outermost JSON objects in what a model wrote, in their order: bare, fenced, or between other words.
 
-    An object that is broken or cut off gives nothing, nor does what stands before its break.
+    An object that is broken or cut off is skipped up to its break.
     """
     decoder, broken = json.JSONDecoder(), 0
     at = text.find("{")
     while at >= 0 and broken < _BROKEN_MAX:
         try:
             _, end = decoder.raw_decode(text, at)
-            found = msgspec.json.decode(text[at:end].encode())  # strict: no NaN, no half characters
+            value = msgspec.json.decode(text[at:end].encode())  # strict: no NaN, no lone surrogates
         except json.JSONDecodeError as error:
             broken += 1
             at = text.find("{", max(error.pos, at + 1))
         except (msgspec.DecodeError, RecursionError, ValueError):
             return
         else:
-            yield found
+            yield value
             at = text.find("{", end)

@@ -85,3 +85,11 @@ def test_offers_and_the_answer_schema_name_the_commands_of_the_turn() -> None:
         "finish",
         "fail",
     ]
+
+
+def test_too_many_commands_at_once_and_unknown_ones_are_refused() -> None:
+    many = tuple(ToolUse(f"u{number}", "task_status", {"status": "busy"}) for number in range(21))
+    with pytest.raises(BadCommand, match="21 commands at once"):
+        parse_commands(Reply(uses=many), ALL)
+    with pytest.raises(BadCommand, match="there is no command 'dance'"):
+        parse_commands(Reply(uses=(ToolUse("u", "dance", {}),)), ALL)

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from toolfold import Gateway
-from toolfold.agent.planner import AgentDefinition, AgentReport
+from toolfold.agent.definition import AgentDefinition
+from toolfold.agent.planner import AgentReport
 from toolfold.agent.record import load_record
 from toolfold.config import Settings
 from toolfold.config.sections import Limits

@@ -1,13 +1,20 @@
 """Any provider's model through pydantic-ai, and patience with failures that pass. The library is real."""
 
 import asyncio
+import sys
 import threading
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+import msgspec
 import pytest
-from pydantic_ai.exceptions import ModelHTTPError
+from pydantic_ai.exceptions import (
+    ModelAPIError,
+    ModelAuthenticationError,
+    ModelContextWindowExceededError,
+    ModelHTTPError,
+)
 from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse, TextPart, ToolCallPart, ToolReturnPart
 from pydantic_ai.models.function import AgentInfo, DeltaToolCalls, FunctionModel
 
@@ -16,7 +23,7 @@ from toolfold.config.sections import Model as ModelSettings
 from toolfold.errors import ConfigError, ModelError
 from toolfold.model import Message, Prompt, Reply, ToolOffer, ToolUse
 from toolfold.models.factory import create_model
-from toolfold.models.openai_compatible import _decode_tool_use
+from toolfold.models.openai_compatible import OpenAICompatible, _decode_tool_use
 from toolfold.models.pydantic_ai import PydanticAIModel
 from toolfold.models.retry import RetryingModel, TransientModelError
 
@@ -171,3 +178,45 @@ def test_arguments_that_cannot_be_read_go_on_as_they_are(given: str) -> None:
     assert use == ToolUse("1", "search", {"unreadable": given})
     with pytest.raises(BadCommand, match="cannot be read"):
         parse_commands(Reply(uses=(use,)), ("search",))
+
+
+async def test_a_model_that_needs_the_extra_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "toolfold.models.pydantic_ai", raising=False)
+    monkeypatch.setitem(sys.modules, "pydantic_ai", None)
+    with pytest.raises(ConfigError, match="needs the extra `agent`"):
+        create_model(ModelSettings(), "openai:gpt-4o")
+
+
+async def test_the_schema_of_an_answer_and_odd_arguments_go_through() -> None:
+    def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        assert info.model_request_parameters.output_object is not None
+        return ModelResponse(parts=[ToolCallPart("add", "[1]", tool_call_id="9")])
+
+    model = PydanticAIModel(FunctionModel(answer))
+    asked = Prompt(messages=(Message(role="user", content="?"),), answer_schema={"type": "object"})
+    (use,) = (await model.complete(asked)).uses
+    assert list(use.arguments.values()) == ["[1]"]
+    assert model.count_tokens("one two") == 2
+
+
+@pytest.mark.parametrize(
+    ("kind", "says"),
+    [(ModelAuthenticationError, "refused the key"), (ModelContextWindowExceededError, "the prompt is too long")],
+)
+async def test_errors_of_a_provider_say_what_to_do(kind: type[ModelAPIError], says: str) -> None:
+    async def answer(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str | DeltaToolCalls]:
+        yield "half"
+        raise kind("test", "no")
+
+    with pytest.raises(ModelError, match=says):
+        await PydanticAIModel(FunctionModel(stream_function=answer)).stream(ASKED, lambda piece: None)
+
+
+def test_a_request_to_an_endpoint_carries_limits_tools_and_schema() -> None:
+    model = OpenAICompatible("x", "http://127.0.0.1:1/v1")
+    prompt = msgspec.structs.replace(ASKED, max_output_tokens=7, answer_schema={"type": "object"})
+    body = model._body(prompt)
+    assert body["max_tokens"] == 7
+    assert body["tools"][0]["function"]["name"] == "add"
+    assert body["response_format"]["json_schema"]["schema"] == {"type": "object"}
+    assert model.count_tokens("one two") == 2

@@ -3,12 +3,11 @@
 import asyncio
 
 import pytest
-from agent_world import FIND, FINISH, INSPECTOR, SEARCH, Hangs, Run, Say, Scripted, SmallWorld
+from agent_environment import FIND, FINISH, INSPECTOR, SEARCH, FakeEnvironment, Hangs, Run, Say, Scripted
 
 from toolfold.agent.budgets import Budgets
-from toolfold.agent.planner import AgentDefinition
-from toolfold.agent.record import comparable_events
-from toolfold.agent.replay import _OUTCOME_UNKNOWN, RunMemory, diff_records
+from toolfold.agent.definition import AgentDefinition
+from toolfold.agent.replay import _OUTCOME_UNKNOWN, RunMemory, _comparable_events, diff_records
 from toolfold.errors import ModelError
 
 ASK = {"type": "agent", "agent": "helper", "task": "look"}
@@ -21,10 +20,10 @@ OUTER = AgentDefinition(agents=("helper",))
 
 def again(first: Run, definition: AgentDefinition = OUTER) -> Run:
     """The same from its record, with nobody to ask."""
-    memory = RunMemory(first.record.events, goes_on=False)
+    memory = RunMemory(first.record.events, resumes=False)
     nobody = Scripted(ModelError("nobody is asked in a replay"))
     run = Run(nobody, definition=definition, agents={"helper": HELPER}, memory=memory)
-    assert (run.world.called, nobody.prompts) == ([], [])
+    assert (run.environment.called, nobody.prompts) == ([], [])
     return run
 
 
@@ -66,7 +65,7 @@ def test_a_sub_agent_that_was_stopped_is_stopped_in_the_replay_and_stays_so_in_a
     first = Run(model, definition=limited, agents={"helper": HELPER})
     assert [event["path"] for event in first.record.events if event["event"] == "run.ended"] == [""]
     run = again(first, limited)
-    assert comparable_events(run.record.events) == comparable_events(first.record.events)
+    assert _comparable_events(run.record.events) == _comparable_events(first.record.events)
     cut = [event for event in first.record.events if event.get("turn") != 2 or event["path"]][:-1]
     resumed = Scripted(FINISH)
     Run(resumed, definition=limited, agents={"helper": HELPER}, memory=RunMemory(cut))
@@ -76,15 +75,15 @@ def test_a_sub_agent_that_was_stopped_is_stopped_in_the_replay_and_stays_so_in_a
 
 @pytest.mark.requirement("A-05")
 def test_tools_found_side_by_side_stand_in_the_order_of_the_commands() -> None:
-    class Slow(SmallWorld):
+    class Slow(FakeEnvironment):
         async def search(self, query, category_path, limit):  # type: ignore[no-untyped-def]  # the same as above it
             for _ in range(5 if query == "git" else 0):
                 await asyncio.sleep(0)
             return await super().search(query, category_path, limit)
 
-    first = Run(Scripted(({"type": "search", "query": "git"}, SEARCH), FINISH), definition=OUTER, world=Slow())
+    first = Run(Scripted(({"type": "search", "query": "git"}, SEARCH), FINISH), definition=OUTER, environment=Slow())
     run = again(first)
-    assert comparable_events(run.record.events) == comparable_events(first.record.events)
+    assert _comparable_events(run.record.events) == _comparable_events(first.record.events)
 
 
 def test_a_record_that_breaks_off_is_replayed_to_its_end_and_says_what_is_missing() -> None:
@@ -92,9 +91,9 @@ def test_a_record_that_breaks_off_is_replayed_to_its_end_and_says_what_is_missin
     cut = next(n for n, event in enumerate(first.record.events) if event["event"] == "command.done") + 4
     events = first.record.events[:cut]
     assert events[-1]["event"] == "command.started"
-    memory = RunMemory(events, goes_on=False)
+    memory = RunMemory(events, resumes=False)
     run = Run(Scripted(ModelError("nobody")), memory=memory)
-    assert (run.world.called, run.report.ending) == ([], "failed")
+    assert (run.environment.called, run.report.ending) == ([], "failed")
     assert "the record ends in turn 2" in run.report.text
     (missing,) = diff_records(events, run.record.events)
     assert (missing.what, missing.expected) == ("run.ended", "nothing")
@@ -109,10 +108,10 @@ def test_a_resumed_run_may_search_again_after_a_call_that_it_remembers() -> None
 
 def test_a_replay_with_other_tools_says_where_it_differs() -> None:
     first = Run(Scripted(FIND, FINISH))
-    world = SmallWorld()
-    world.answer = lambda tool_id, args: (True, "something else")
-    memory = RunMemory(first.record.events, live_tools=True, goes_on=False)
-    Run(Scripted("nobody"), world=world, memory=memory)
+    environment = FakeEnvironment()
+    environment.answer = lambda tool_id, args: (True, "something else")
+    memory = RunMemory(first.record.events, live_tools=True, resumes=False)
+    Run(Scripted("nobody"), environment=environment, memory=memory)
     assert [(one.turn, one.what) for one in memory.divergences] == [(1, "result"), (2, "prompt")]
     assert (memory.divergences[0].expected, memory.divergences[0].got) == ("shop.find done", "something else")
 
@@ -125,6 +124,6 @@ def test_a_run_that_broke_off_goes_on_and_repeats_nothing_it_may_have_done() -> 
     model = Scripted(FINISH)
     run = Run(model, memory=RunMemory(events[:cut]))
     assert run.report.ending == "finished"
-    assert run.world.called == []
+    assert run.environment.called == []
     assert _OUTCOME_UNKNOWN in model.prompts[0].messages[-1].content
     assert "shop.find done" in model.prompts[0].messages[-3].content

@@ -15,12 +15,12 @@ from test_agent_end_to_end import GOOD, MISTAKES, SCRIPT, say
 from toolfold import Gateway
 from toolfold.agent import record
 from toolfold.agent.budgets import Budgets
-from toolfold.agent.planner import AgentDefinition
+from toolfold.agent.definition import AgentDefinition
 from toolfold.agent.record import RunRecord, load_record, summarise_record
 from toolfold.config import Settings
 from toolfold.config.sections import Limits
 from toolfold.demo.data import demo_servers, make_demo_data
-from toolfold.errors import ModelError, StoreError, ToolfoldError
+from toolfold.errors import ConfigError, ModelError, StoreError, ToolfoldError
 from toolfold.model import Prompt, Reply, Usage
 from toolfold.testing.scripted_model import ScriptedModel
 
@@ -102,7 +102,7 @@ RUNS: dict[str, tuple[list[Step], AgentDefinition]] = {
 }
 
 
-def recorded(tmp_path: Path) -> Settings:
+async def recorded(tmp_path: Path) -> Settings:
     """Runs all of them, and gives the settings of a gateway without any server that has their records."""
     folder = tmp_path / "user" / "agents"
     folder.mkdir(parents=True)
@@ -115,41 +115,35 @@ def recorded(tmp_path: Path) -> Settings:
         limits=Limits(tool_response_max_bytes=600),
     )
 
-    async def main() -> None:
-        async with Gateway(settings) as gateway:
-            await gateway.build()
-            for name, (steps, definition) in RUNS.items():
-                remaining = list(steps)
-                model = ScriptedModel(
-                    lambda prompt, left=remaining: left.pop(0)(prompt),  # type: ignore[misc]  # a default binds it
-                    calls_tools="written" not in name,
-                )
-                await gateway.agent(model=model, definition=definition).run(name)
-
-    asyncio.run(main())
+    async with Gateway(settings) as gateway:
+        await gateway.build()
+        for name, (steps, definition) in RUNS.items():
+            remaining = list(steps)
+            model = ScriptedModel(
+                lambda prompt, left=remaining: left.pop(0)(prompt),  # type: ignore[misc]  # a default binds it
+                calls_tools="written" not in name,
+            )
+            await gateway.agent(model=model, definition=definition).run(name)
     return msgspec.structs.replace(settings, servers=(), user_home=tmp_path / "nobody")
 
 
 @pytest.mark.skipif(shutil.which("git") is None, reason="the git program is not installed")
 @pytest.mark.requirement("A-05")
-def test_replays_of_twenty_different_runs_are_the_same_event_for_event(tmp_path: Path) -> None:
-    settings = recorded(tmp_path)
+async def test_replays_of_twenty_different_runs_are_the_same_event_for_event(tmp_path: Path) -> None:
+    settings = await recorded(tmp_path)
 
-    async def main() -> None:
-        async with Gateway(settings) as gateway:
-            agent = gateway.agent(model="")
-            listed = {one["task"]: one for one in agent.runs()}
-            assert listed.keys() == RUNS.keys()
-            for name, one in listed.items():
-                again = await agent.replay(one["run"])
-                assert again.identical, (name, again.divergences)
-                assert again.report.ending == one["ending"], name
-            handles = settings.home / "runs" / f"{listed['history in handles']['run']}.jsonl"
-            assert b'"history.stored"' in handles.read_bytes()
-            endings = {one["ending"] for one in listed.values()}
-            assert endings == {"finished", "failed", "out_of_budget"}
-
-    asyncio.run(main())
+    async with Gateway(settings) as gateway:
+        agent = gateway.agent(model="")
+        listed = {one["task"]: one for one in agent.runs()}
+        assert listed.keys() == RUNS.keys()
+        for name, one in listed.items():
+            again = await agent.replay(one["run"])
+            assert again.identical, (name, again.divergences)
+            assert again.report.ending == one["ending"], name
+        handles = settings.home / "runs" / f"{listed['history in handles']['run']}.jsonl"
+        assert b'"history.stored"' in handles.read_bytes()
+        endings = {one["ending"] for one in listed.values()}
+        assert endings == {"finished", "failed", "out_of_budget"}
 
 
 def small_run(file: Path, *, at_end: bool = True) -> None:
@@ -209,3 +203,31 @@ def test_the_oldest_runs_go_and_a_link_is_not_followed(tmp_path: Path, monkeypat
     with pytest.raises(StoreError, match="cannot be written"):
         small_run(tmp_path / "9.jsonl")
     assert not os.path.lexists(tmp_path / "elsewhere")
+
+
+def test_a_record_that_is_broken_or_missing_names_the_line_or_the_run(tmp_path: Path) -> None:
+    file = tmp_path / "run.jsonl"
+    small_run(file)
+    whole = file.read_bytes()
+    file.write_bytes(whole.replace(b'{"event":"turn.answered"', b'{"event', 1))
+    with pytest.raises(ConfigError, match="line 2 of"):
+        load_record(file)
+    file.write_bytes(whole.partition(b"\n")[2])
+    with pytest.raises(ConfigError, match="holds no run"):
+        load_record(file)
+    for load in (load_record, summarise_record):
+        with pytest.raises(ConfigError, match="the run nowhere cannot be read"):
+            load(tmp_path / "nowhere.jsonl")
+
+
+async def test_agents_and_runs_that_do_not_exist_or_have_ended_are_refused(tmp_path: Path) -> None:
+    small_run(tmp_path / "runs" / "a.jsonl")
+    async with Gateway(Settings(home=tmp_path)) as gateway:
+        with pytest.raises(ConfigError, match="there is no agent 'nobody'"):
+            gateway.agent("nobody", model="test").check()
+        agent = gateway.agent()
+        with pytest.raises(ConfigError, match="the run a has ended"):
+            await agent.resume("a")
+        for outside in ("../a", ".a"):
+            with pytest.raises(ConfigError, match="is no run"):
+                await agent.replay(outside)

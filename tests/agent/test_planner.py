@@ -1,15 +1,16 @@
-"""The planner loop in a small world of its own: what it shows, allows, refuses, remembers, and how every run ends."""
+"""The planner loop in a small environment: what it shows, allows, refuses, remembers, and how every run ends."""
 
 import asyncio
 
 import msgspec
 import pytest
-from agent_world import FIND, FINISH, INSPECTOR, SEARCH, Hangs, Run, Say, Scripted, SmallWorld
+from agent_environment import FIND, FINISH, INSPECTOR, SEARCH, FakeEnvironment, Hangs, Run, Say, Scripted
 
 from toolfold import tokens
 from toolfold.agent.budgets import Budgets
-from toolfold.agent.conversation import to_json
-from toolfold.agent.planner import _DEPTH_MAX, AgentDefinition
+from toolfold.agent.definition import AgentDefinition
+from toolfold.agent.planner import _DEPTH_MAX
+from toolfold.agent.record import to_json
 from toolfold.errors import ModelError
 from toolfold.model import Prompt, Reply, Usage
 
@@ -20,7 +21,7 @@ def test_a_task_goes_from_search_over_tools_to_a_report(native: bool) -> None:
     model = Scripted(SEARCH, FIND, {"type": "sandbox", "code": "print(1)"}, FINISH, calls_tools=native)
     run = Run(model)
     assert (run.report.ending, run.report.text, run.report.data) == ("finished", "done", {"n": 1})
-    assert run.world.called == [("shop.find", {"q": 1})]
+    assert run.environment.called == [("shop.find", {"q": 1})]
     assert (run.report.turns, run.report.calls, run.report.usage) == (4, 1, Usage(400, 40, 0.04))
     first = model.prompts[0].messages[1].content
     assert '"provider_tree":{"shop":["find","pay"]' in first
@@ -45,18 +46,18 @@ def test_a_tool_that_no_search_found_is_refused_with_a_hint_and_the_inspector_is
     refused = msgspec.json.decode(run.results()[1]["text"])
     assert refused["code"] == "REFUSED"
     assert "shop.find" in refused["hints"]
-    assert [name for name, _ in run.world.called] == [INSPECTOR["tool_id"]]
+    assert [name for name, _ in run.environment.called] == [INSPECTOR["tool_id"]]
 
 
 def test_before_any_search_a_tool_may_be_called_by_its_id() -> None:
-    assert Run(Scripted(FIND, FINISH)).world.called == [("shop.find", {"q": 1})]
+    assert Run(Scripted(FIND, FINISH)).environment.called == [("shop.find", {"q": 1})]
 
 
 @pytest.mark.requirement("A-03")
 def test_several_commands_of_one_turn_are_done_side_by_side_and_answered_each() -> None:
     model = Scripted((FIND, {**FIND, "args": {"q": 2}}, {"type": "task_status", "status": "half"}), FINISH)
     run = Run(model)
-    assert len(run.world.called) == 2
+    assert len(run.environment.called) == 2
     answers = [message for message in model.prompts[1].messages if message.role == "tool"]
     assert [message.use_id for message in answers] == ["u0", "u1", "u2"]
 
@@ -81,11 +82,12 @@ def test_after_three_fruitless_searches_searching_on_is_refused_until_something_
 
 @pytest.mark.requirement("O-10")
 def test_tool_output_is_offered_while_something_is_stored_and_never_in_the_last_turn() -> None:
-    world = SmallWorld()
-    world.kept["h0"] = "a large result"
+    environment = FakeEnvironment()
+    environment.kept["h0"] = "a large result"
+    environment.holds_outputs = True
     extract = {"type": "tool_output", "handle": "h0", "extract": "the name"}
     model = Scripted(FIND, (extract, {**extract, "extract": "the date"}), FIND)
-    run = Run(model, world=world, definition=AgentDefinition(budgets=Budgets(steps=4)))
+    run = Run(model, environment=environment, definition=AgentDefinition(budgets=Budgets(steps=4)))
     offered = [[tool.name for tool in prompt.tools] for prompt in model.prompts]
     assert "tool_output" not in offered[0]
     assert "tool_output" in offered[1]
@@ -127,9 +129,9 @@ def test_budgets_of_calls_and_scripts_are_kept() -> None:
 
 
 def test_a_tool_that_hangs_ends_with_the_runs_time_and_the_model_has_the_last_word() -> None:
-    world = SmallWorld()
-    world.hang = True
-    run = Run(Scripted(FIND, FINISH), world=world, definition=AgentDefinition(budgets=Budgets(seconds=0.2)))
+    environment = FakeEnvironment()
+    environment.hang = True
+    run = Run(Scripted(FIND, FINISH), environment=environment, definition=AgentDefinition(budgets=Budgets(seconds=0.2)))
     assert "used up" in run.results()[0]["text"]
     assert run.report.ending == "finished"
 
@@ -141,15 +143,15 @@ def test_a_model_that_cannot_be_asked_ends_the_run_with_the_reason() -> None:
 
 @pytest.mark.requirement("A-01")
 def test_history_over_its_budget_becomes_handles_and_nothing_is_cut() -> None:
-    world = SmallWorld()
-    world.answer = lambda tool_id, args: (True, f"{args['q']} " + "word " * 2_000)
+    environment = FakeEnvironment()
+    environment.answer = lambda tool_id, args: (True, f"{args['q']} " + "word " * 2_000)
     calls = [{**FIND, "args": {"q": number}} for number in range(4)]
     model = Scripted(*calls, FINISH)
-    Run(model, world=world, definition=AgentDefinition(budgets=Budgets(history_tokens=5_000)))
+    Run(model, environment=environment, definition=AgentDefinition(budgets=Budgets(history_tokens=5_000)))
     texts = [message.content for message in model.prompts[-1].messages if message.role == "tool"]
     assert texts[0].startswith("Tool output is too large.")
     assert texts[-1].count("word") == 2_000
-    assert all(text.count("word") == 2_000 for text in world.kept.values())
+    assert all(text.count("word") == 2_000 for text in environment.kept.values())
 
 
 @pytest.mark.requirement("A-03", "A-04")
@@ -163,7 +165,7 @@ def test_a_sub_agent_has_its_own_tools_and_limits_and_its_report_comes_back() ->
         ask, FIND, {"type": "tool", "tool_id": "git.log", "args": {}}, {"type": "finish", "report": "seen"}, FINISH
     )
     run = Run(model, definition=outer, agents={"helper": helper})
-    assert [name for name, _ in run.world.called] == ["git.log"]
+    assert [name for name, _ in run.environment.called] == ["git.log"]
     assert run.report.ending == "finished"
     ended = [event["report"]["text"] for event in run.record.events if event["event"] == "run.ended"]
     assert ended == ["seen", "done"]
@@ -178,7 +180,7 @@ def test_an_agents_allow_list_holds_for_its_scripts_and_never_shuts_out_the_insp
     script = {"type": "sandbox", "code": "1"}
     run = Run(Scripted(FIND, inspect, script, FINISH), definition=AgentDefinition(tools=("git.*",)))
     assert [one["ok"] for one in run.results()] == [False, True, True]
-    assert run.world.may == {"git.log", INSPECTOR["tool_id"]}
+    assert run.environment.may == {"git.log", INSPECTOR["tool_id"]}
 
 
 ASK = {"type": "agent", "agent": "helper", "task": "look"}
@@ -198,7 +200,7 @@ class Helpers(Scripted):
 def test_sub_agents_together_stay_inside_the_runs_budgets() -> None:
     helper = AgentDefinition(name="helper", budgets=Budgets(steps=6, calls=50))
     run = Run(Helpers(FINISH), definition=DELEGATES, agents={"helper": helper})
-    assert len(run.world.called) == 3
+    assert len(run.environment.called) == 3
     assert run.report.calls == 3
     assert "the budget of 3 calls is used up" in "".join(one["text"] for one in run.results())
 
@@ -224,13 +226,19 @@ def test_agents_below_one_another_have_a_depth() -> None:
 @pytest.mark.requirement("A-01")
 @pytest.mark.parametrize("native", [True, False])
 def test_every_prompt_fits_the_models_window_with_room_for_its_answer(native: bool) -> None:
-    world = SmallWorld()
-    world.answer = lambda tool_id, args: (True, "word " * 1_500)
+    environment = FakeEnvironment()
+    environment.answer = lambda tool_id, args: (True, "word " * 1_500)
     calls: list[Say] = [(FIND, FIND), {"type": "task_status", "status": "so far " * 300}]
     model = Scripted(*calls * 3, FINISH, calls_tools=native, context_tokens=12_000)
-    run = Run(model, world=world)
+    run = Run(model, environment=environment)
     assert run.report.ending == "finished"
-    assert world.kept
+    assert environment.kept
     for prompt in model.prompts:
         assert prompt.max_output_tokens == 4_000
         assert tokens.count(to_json(prompt)) + prompt.max_output_tokens <= 12_000
+
+
+@pytest.mark.requirement("A-04")
+def test_a_search_that_finds_only_tools_of_others_says_so() -> None:
+    run = Run(Scripted(SEARCH, FINISH), definition=AgentDefinition(tools=("git.*",)))
+    assert "no tool that this agent may use fits 'shop'" in run.results()[0]["text"]

@@ -47,7 +47,7 @@ EXPLANATION = (
 
 def main() -> None:
     from toolfold.config import Settings
-    from toolfold.faces.cli.repl import run_repl
+    from toolfold.faces.cli.repl import _run_repl
     from toolfold.faces.cli.runner import run_with_gateway
     from toolfold.faces.cli.terminal import Output
     from toolfold.gateway import Gateway
@@ -56,7 +56,7 @@ def main() -> None:
     model = Scripted([use("inspect", expr="next"), Reply(text=EXPLANATION)])
 
     async def work(gateway: Gateway) -> int:
-        code = await run_repl(gateway, Output(), model=model)
+        code = await _run_repl(gateway, Output(), model=model)
         (home / "asked.json").write_bytes(msgspec.json.encode(model.asked))
         return code
 

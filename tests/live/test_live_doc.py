@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from toolfold.bench.live import asked_peer
+from benchmarks.live import query_peer
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "live.md"
 
@@ -18,4 +18,4 @@ def test_the_example_of_the_page_runs() -> None:
 
 
 def test_the_bench_says_that_its_peer_is_absent(tmp_path: Path) -> None:
-    assert "DIR/jupyter" in asked_peer(tmp_path, 1)["absent"]
+    assert "DIR/jupyter" in query_peer(tmp_path, 1)["absent"]

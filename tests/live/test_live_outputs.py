@@ -10,6 +10,7 @@ import pytest
 
 from toolfold import Gateway, LiveSession, Settings
 from toolfold.errors import UnknownHandle
+from toolfold.live.session import _OutputReader
 from toolfold.types import Caller
 
 
@@ -105,7 +106,7 @@ def test_a_gateway_opens_only_the_outputs_of_the_caller(tmp_path: Path) -> None:
 
     async def main() -> tuple[Any, Any]:
         async with Gateway(Settings(home=tmp_path / "home")) as gateway:
-            stored = await gateway.outputs.keep_text(ORDERS, tool_id="shop.orders", arguments="{}", caller=ann)
+            stored = await gateway.outputs.store_text(ORDERS, tool_id="shop.orders", arguments="{}", caller=ann)
             answers = []
             for caller in (ann, bob):
                 async with gateway.live(caller=caller) as session:
@@ -169,3 +170,18 @@ def test_a_question_that_was_interrupted_leaves_no_answer_behind(tmp_path: Path)
         return [(await session.eval_expr(f"out.text({at}, 1)"))["result"]["value_repr"] for at in range(5)]
 
     assert with_output("hello there", work, tmp_path) == ["'h'", "'e'", "'l'", "'l'", "'o'"]
+
+
+async def test_questions_that_cannot_be_answered_say_why(tmp_path: Path) -> None:
+    async def open_output(handle: str) -> Path:
+        return tmp_path / "gone"
+
+    reader = _OutputReader(open_output, direct=False)
+    assert "cannot be read" in (await reader.answer({"ask": "open_output", "handle": "h"}))["error"]
+    assert "was not opened" in (await reader.answer({"ask": "read_output", "handle": "other"}))["error"]
+    assert "nothing here answers 'dance'" in (await reader.answer({"ask": "dance"}))["error"]
+
+
+async def test_a_session_without_outputs_says_so() -> None:
+    async with LiveSession(trusted=True) as session:
+        assert "there is no stored output 'h' here" in (await session.eval_expr("open_output('h')"))["error"]["message"]

@@ -10,14 +10,13 @@ from msgspec import Raw
 
 from toolfold import Gateway, LiveSession, Settings
 from toolfold.errors import LiveError
-from toolfold.faces.surface.base import SurfaceCall
-from toolfold.faces.surface.live import LiveSurface
-from toolfold.live.manager import ClientSessions, LiveManager
-from toolfold.types import LOCAL, Caller
+from toolfold.faces.surface.live import _LiveSurface
+from toolfold.live.manager import LiveManager, _ClientSessions
+from toolfold.types import LOCAL, CallContext, Caller
 
 
-async def asked(surface: LiveSurface, name: str, caller: Caller = LOCAL, **arguments: Any) -> dict[str, Any]:
-    raw = await surface.call(SurfaceCall(name=name, arguments=Raw(msgspec.json.encode(arguments)), caller=caller))
+async def asked(surface: _LiveSurface, name: str, caller: Caller = LOCAL, **arguments: Any) -> dict[str, Any]:
+    raw = await surface.call(name, Raw(msgspec.json.encode(arguments)), CallContext(caller=caller))
     result = msgspec.json.decode(raw)
     answer: dict[str, Any] = msgspec.json.decode(result["content"][0]["text"])
     assert result["isError"] is not answer["ok"]
@@ -25,74 +24,62 @@ async def asked(surface: LiveSurface, name: str, caller: Caller = LOCAL, **argum
 
 
 @pytest.mark.requirement("L-01", "L-02")
-def test_the_profile_shows_exactly_three_tools_and_answers_with_the_envelope(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with Gateway(Settings(home=tmp_path)) as gateway:
-            surface = LiveSurface(gateway)
-            tools = [msgspec.json.decode(tool) for tool in await surface.tools(LOCAL)]
-            assert [tool["name"] for tool in tools] == ["list_globals", "inspect", "eval_expr"]
-            assert "Prefer inspect" in await surface.instructions(LOCAL)
-            assert await asked(surface, "eval_expr", expr="(x := [1, 2])") == {
-                "ok": True,
-                "result": {"value_repr": "[1, 2]", "stdout": "", "stderr": ""},
-            }
-            assert (await asked(surface, "inspect", expr="x"))["result"]["size"] == {"len": 2}
-            assert (await asked(surface, "inspect"))["error"]["code"] == "invalid_arguments"
-            assert (await asked(surface, "get_type", expr="x"))["error"]["code"] == "unknown_function"
-
-    asyncio.run(main())
+async def test_the_profile_shows_exactly_three_tools_and_answers_with_the_envelope(tmp_path: Path) -> None:
+    async with Gateway(Settings(home=tmp_path)) as gateway:
+        surface = _LiveSurface(gateway)
+        tools = [msgspec.json.decode(tool) for tool in await surface.tools(LOCAL)]
+        assert [tool["name"] for tool in tools] == ["list_globals", "inspect", "eval_expr"]
+        assert "Prefer inspect" in await surface.instructions(LOCAL)
+        assert await asked(surface, "eval_expr", expr="(x := [1, 2])") == {
+            "ok": True,
+            "result": {"value_repr": "[1, 2]", "stdout": "", "stderr": ""},
+        }
+        assert (await asked(surface, "inspect", expr="x"))["result"]["size"] == {"len": 2}
+        assert (await asked(surface, "inspect"))["error"]["code"] == "invalid_arguments"
+        assert (await asked(surface, "get_type", expr="x"))["error"]["code"] == "unknown_function"
 
 
-def test_each_caller_and_client_has_a_session_of_its_own(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with Gateway(Settings(home=tmp_path)) as gateway:
-            surface = LiveSurface(gateway)
-            one, two = Caller(name="ann", session="1"), Caller(name="ann", session="2")
-            await asked(surface, "eval_expr", one, expr="(secret := 42)")
-            assert (await asked(surface, "list_globals", two))["result"] == {"globals": []}
-            assert (await asked(surface, "eval_expr", one, expr="secret"))["result"]["value_repr"] == "42"
-
-    asyncio.run(main())
+async def test_each_caller_and_client_has_a_session_of_its_own(tmp_path: Path) -> None:
+    async with Gateway(Settings(home=tmp_path)) as gateway:
+        surface = _LiveSurface(gateway)
+        one, two = Caller(name="ann", session="1"), Caller(name="ann", session="2")
+        await asked(surface, "eval_expr", one, expr="(secret := 42)")
+        assert (await asked(surface, "list_globals", two))["result"] == {"globals": []}
+        assert (await asked(surface, "eval_expr", one, expr="secret"))["result"]["value_repr"] == "42"
 
 
-def test_sessions_are_bounded_in_number_and_idle_time(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with Gateway(Settings(home=tmp_path)) as gateway:
-            sessions = ClientSessions(gateway.living, most=2)
-            callers = [Caller(name=name) for name in ("ann", "bob", "cid")]
-            first = await sessions.of(callers[0])
-            for caller in callers[1:]:
-                await sessions.of(caller)
-            assert await sessions.of(callers[0]) is not first
-            await sessions.aclose()
-            brief = ClientSessions(gateway.living, idle_s=-1.0)
-            again = await brief.of(callers[0])
-            assert await brief.of(callers[0]) is not again
-            await brief.aclose()
-
-    asyncio.run(main())
+async def test_sessions_are_bounded_in_number_and_idle_time(tmp_path: Path) -> None:
+    async with Gateway(Settings(home=tmp_path)) as gateway:
+        sessions = _ClientSessions(gateway.live_sessions, limit=2)
+        callers = [Caller(name=name) for name in ("ann", "bob", "cid")]
+        first = await sessions.get(callers[0])
+        for caller in callers[1:]:
+            await sessions.get(caller)
+        assert await sessions.get(callers[0]) is not first
+        await sessions.aclose()
+        brief = _ClientSessions(gateway.live_sessions, idle_s=-1.0)
+        again = await brief.get(callers[0])
+        assert await brief.get(callers[0]) is not again
+        await brief.aclose()
 
 
-def test_a_session_that_is_closed_while_it_answers_says_so_and_cancels_nobody(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with Gateway(Settings(home=tmp_path)) as gateway:
-            sessions = ClientSessions(gateway.living, most=1)
-            ann, bob = Caller(name="ann"), Caller(name="bob")
-            session = await sessions.of(ann)
-            asking = [asyncio.ensure_future(session.eval_expr("__import__('time').sleep(600)")) for _ in range(2)]
-            for _ in range(10):  # the request takes its turn within a few rounds of the loop
-                await asyncio.sleep(0)
-            assert session._turn.locked()
-            await sessions.of(bob)
-            for one in asking:
-                with pytest.raises(LiveError, match="the session was ended"):
-                    await one
-            with pytest.raises(LiveError, match="not open"):
-                await session.eval_expr("1")
-            assert (await sessions.dispatch(ann, "eval_expr", {"expr": "6 * 7"}))["ok"]
-            await sessions.aclose()
-
-    asyncio.run(main())
+async def test_a_session_that_is_closed_while_it_answers_says_so_and_cancels_nobody(tmp_path: Path) -> None:
+    async with Gateway(Settings(home=tmp_path)) as gateway:
+        sessions = _ClientSessions(gateway.live_sessions, limit=1)
+        ann, bob = Caller(name="ann"), Caller(name="bob")
+        session = await sessions.get(ann)
+        asking = [asyncio.ensure_future(session.eval_expr("__import__('time').sleep(600)")) for _ in range(2)]
+        for _ in range(10):  # the request takes its turn within a few rounds of the loop
+            await asyncio.sleep(0)
+        assert session._turn.locked()
+        await sessions.get(bob)
+        for one in asking:
+            with pytest.raises(LiveError, match="the session was ended"):
+                await one
+        with pytest.raises(LiveError, match="not open"):
+            await session.eval_expr("1")
+        assert (await sessions.dispatch(ann, "eval_expr", {"expr": "6 * 7"}))["ok"]
+        await sessions.aclose()
 
 
 class Doors:
@@ -120,28 +107,25 @@ class Doors:
         return Door()
 
 
-def test_a_session_that_takes_long_to_open_keeps_nobody_else_waiting(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with Gateway(Settings(home=tmp_path)) as gateway:
-            doors = Doors(gateway.living)
-            doors.open_for = {"bob"}
-            sessions = ClientSessions(doors)  # type: ignore[arg-type]  # it has what is used
-            ann, bob = Caller(name="ann"), Caller(name="bob")
-            waiting = [asyncio.ensure_future(sessions.of(ann)) for _ in range(2)]
-            await asyncio.sleep(0)
-            assert (await (await sessions.of(bob)).eval_expr("1"))["ok"]
-            assert not any(one.done() for one in waiting)
-            assert doors.started == 2
-            await sessions.end(ann)
-            for one in waiting:
-                with pytest.raises(LiveError, match="the session was ended"):
-                    await one
-            doors.fails = True
-            for _ in range(2):
-                with pytest.raises(LiveError, match="it did not start"):
-                    await sessions.of(ann)
-            doors.fails, doors.open_for = False, {"ann"}
-            assert (await (await sessions.of(ann)).eval_expr("1"))["ok"]
-            await sessions.aclose()
-
-    asyncio.run(main())
+async def test_a_session_that_takes_long_to_open_keeps_nobody_else_waiting(tmp_path: Path) -> None:
+    async with Gateway(Settings(home=tmp_path)) as gateway:
+        doors = Doors(gateway.live_sessions)
+        doors.open_for = {"bob"}
+        sessions = _ClientSessions(doors)  # type: ignore[arg-type]  # it has what is used
+        ann, bob = Caller(name="ann"), Caller(name="bob")
+        waiting = [asyncio.ensure_future(sessions.get(ann)) for _ in range(2)]
+        await asyncio.sleep(0)
+        assert (await (await sessions.get(bob)).eval_expr("1"))["ok"]
+        assert not any(one.done() for one in waiting)
+        assert doors.started == 2
+        await sessions.end(ann)
+        for one in waiting:
+            with pytest.raises(LiveError, match="the session was ended"):
+                await one
+        doors.fails = True
+        for _ in range(2):
+            with pytest.raises(LiveError, match="it did not start"):
+                await sessions.get(ann)
+        doors.fails, doors.open_for = False, {"ann"}
+        assert (await (await sessions.get(ann)).eval_expr("1"))["ok"]
+        await sessions.aclose()

@@ -10,8 +10,10 @@ import pytest
 from live_torture import TORTURES, Torture
 
 from toolfold import LiveSession
-from toolfold.live.session import WORKER_ENTRY, LiveLimits, child_limits
+from toolfold.live.session import WORKER_ENTRY, LiveLimits
 from toolfold.sandbox.zygote import Zygote
+
+pytestmark = pytest.mark.load
 
 LIMITS = LiveLimits(inspect_s=0.6)
 LATE_S = 8.0
@@ -40,7 +42,7 @@ any_, dict_, set_, list_iterator, generator = any, dict, set, type(iter([])), ty
 
 @asynccontextmanager
 async def sessions() -> AsyncIterator[Zygote]:
-    async with Zygote(WORKER_ENTRY, limits=child_limits(LIMITS), ready=2) as zygote:
+    async with Zygote(WORKER_ENTRY, limits=LIMITS.sandbox_limits(), ready=2) as zygote:
         yield zygote
 
 
@@ -72,20 +74,17 @@ async def tortured(zygote: Zygote, torture: Torture) -> None:
 
 
 @pytest.mark.requirement("L-03", "L-04", "L-05", "L-08")
-def test_every_torture_is_answered_in_time_and_changes_nothing() -> None:
-    async def main() -> None:
-        async with sessions() as zygote:
-            room = asyncio.Semaphore(4)
+async def test_every_torture_is_answered_in_time_and_changes_nothing() -> None:
+    async with sessions() as zygote:
+        room = asyncio.Semaphore(4)
 
-            async def one(torture: Torture) -> None:
-                async with room:
-                    await tortured(zygote, torture)
+        async def one(torture: Torture) -> None:
+            async with room:
+                await tortured(zygote, torture)
 
-            async with asyncio.TaskGroup() as group:
-                for torture in TORTURES:
-                    group.create_task(one(torture))
-
-    asyncio.run(main())
+        async with asyncio.TaskGroup() as group:
+            for torture in TORTURES:
+                group.create_task(one(torture))
 
 
 # Those that change the interpreter for all others cannot stand in one session with them.
@@ -129,36 +128,30 @@ async def rounds(session: LiveSession, names: list[str], count: int) -> None:
 
 @pytest.mark.requirement("L-05", "L-08")
 @pytest.mark.parametrize("threaded", [False, True], ids=["one thread", "several threads"])
-def test_many_rounds_over_all_objects_leave_the_session_as_it_was(threaded: bool) -> None:
-    async def main() -> None:
-        async with LiveSession(limits=LiveLimits(inspect_s=1.0)) as session:
-            assert (await session.execute(DIGEST))["ok"]
-            names = []
-            for number, torture in enumerate(GALLERY):
-                answer = await session.execute(f"{torture.setup}\nit_{number} = it")
-                assert answer["ok"], (torture.name, answer)
-                names.append(f"it_{number}")
-            if threaded:
-                assert (answer := await session.execute(THREADS))["ok"], answer
-                names.append("it_lock")
-            await rounds(session, names, 500)
-
-    asyncio.run(main())
+async def test_many_rounds_over_all_objects_leave_the_session_as_it_was(threaded: bool) -> None:
+    async with LiveSession(limits=LiveLimits(inspect_s=1.0)) as session:
+        assert (await session.execute(DIGEST))["ok"]
+        names = []
+        for number, torture in enumerate(GALLERY):
+            answer = await session.execute(f"{torture.setup}\nit_{number} = it")
+            assert answer["ok"], (torture.name, answer)
+            names.append(f"it_{number}")
+        if threaded:
+            assert (answer := await session.execute(THREADS))["ok"], answer
+            names.append("it_lock")
+        await rounds(session, names, 500)
 
 
 @pytest.mark.requirement("L-08")
-def test_a_lock_that_another_thread_holds_is_a_timeout_and_no_deadlock() -> None:
-    async def main() -> None:
-        async with LiveSession(limits=LIMITS) as session:
-            await session.execute(
-                "import threading\nlock = threading.Lock()\nready = threading.Event()\n"
-                "def hold():\n    with lock:\n        ready.set()\n        threading.Event().wait()\n"
-                "threading.Thread(target=hold, daemon=True).start()\nready.wait()\n"
-                "class Odd:\n    def __repr__(self):\n        with lock: return 'never'\nit = Odd()"
-            )
-            answer = await session.inspect("it")
-            assert answer["error"]["code"] == "inspect_timeout"
-            assert answer["error"]["partial"]["kind"] == "object"
-            assert (await session.eval_expr("lock.locked()"))["result"]["value_repr"] == "True"
-
-    asyncio.run(main())
+async def test_a_lock_that_another_thread_holds_is_a_timeout_and_no_deadlock() -> None:
+    async with LiveSession(limits=LIMITS) as session:
+        await session.execute(
+            "import threading\nlock = threading.Lock()\nready = threading.Event()\n"
+            "def hold():\n    with lock:\n        ready.set()\n        threading.Event().wait()\n"
+            "threading.Thread(target=hold, daemon=True).start()\nready.wait()\n"
+            "class Odd:\n    def __repr__(self):\n        with lock: return 'never'\nit = Odd()"
+        )
+        answer = await session.inspect("it")
+        assert answer["error"]["code"] == "inspect_timeout"
+        assert answer["error"]["partial"]["kind"] == "object"
+        assert (await session.eval_expr("lock.locked()"))["result"]["value_repr"] == "True"

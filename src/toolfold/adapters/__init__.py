@@ -5,9 +5,8 @@
     answer = client.chat.completions.create(model=…, messages=messages, tools=await tools.chat_tools())
     messages += [answer.choices[0].message, *await tools.run_chat(answer.choices[0].message)]
 
-Each takes an open gateway, which is then shown through the discovery operations, or any surface (`DirectSurface`,
-`AutoSurface`). None of the libraries is imported before it is used, and those for OpenAI and Anthropic never: their
-tools are plain dictionaries.
+Each takes an open gateway, and offers its discovery operations, or any surface (`DirectSurface`, `AutoSurface`). No
+library is imported before it is used, and those of OpenAI and Anthropic never: their tools are plain dictionaries.
 """
 
 from typing import TYPE_CHECKING

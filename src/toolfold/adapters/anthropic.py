@@ -1,10 +1,10 @@
-"""Tools for Anthropic's Messages API. Plain dictionaries in and out; pictures stay pictures."""
+"""Tools for Anthropic's Messages API. Plain dictionaries in and out; images stay images."""
 
-import asyncio
 from typing import Any
 
 from toolfold.adapters.toolkit import Toolkit, ToolResult, get_field
 
+# The API refuses a request with an image of another type: those become text that names them.
 _IMAGE_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 
 
@@ -14,33 +14,31 @@ class AnthropicTools(Toolkit):
     async def tools(self) -> list[dict[str, Any]]:
         """The `tools` of a request."""
         return [
-            {"name": one["name"], "description": one.get("description", ""), "input_schema": one["inputSchema"]}
-            for one in await self.definitions()
+            {"name": tool["name"], "description": tool.get("description", ""), "input_schema": tool["inputSchema"]}
+            for tool in await self.definitions()
         ]
 
     async def run(self, message: Any) -> dict[str, Any] | None:
-        """Runs the tool calls of a message, all at once, and gives the one user message to send after it; `None` where
-        there are none."""
+        """Runs the tool calls of a message concurrently. Returns the user message to send next, if there are any."""
         calls = [block for block in get_field(message, "content") or () if get_field(block, "type") == "tool_use"]
         if not calls:
             return None
-        done = await asyncio.gather(*(self.call(get_field(one, "name"), get_field(one, "input")) for one in calls))
-        results = [_tool_result(get_field(call, "id"), called) for call, called in zip(calls, done, strict=True)]
-        return {"role": "user", "content": results}
+        results = zip(calls, await self.call_all(calls, "input"), strict=True)
+        return {"role": "user", "content": [_tool_result(get_field(call, "id"), result) for call, result in results]}
 
 
-def _tool_result(call_id: str, called: ToolResult) -> dict[str, Any]:
-    pictures = [
+def _tool_result(call_id: str, result: ToolResult) -> dict[str, Any]:
+    images = [
         {"type": "image", "source": {"type": "base64", "media_type": block["mimeType"], "data": block["data"]}}
-        for block in called.content
+        for block in result.content
         if block.get("type") == "image" and block.get("mimeType") in _IMAGE_TYPES
     ]
-    blocks = [block for block in called.content if not (block.get("type") == "image" and pictures)]
-    text = ToolResult(blocks, called.is_error, called.structured).text
+    others = [block for block in result.content if not (block.get("type") == "image" and images)]
+    text = ToolResult(others, result.is_error, result.structured).text
     content: list[dict[str, Any]] = [{"type": "text", "text": text}] if text else []
     return {
         "type": "tool_result",
         "tool_use_id": call_id,
-        "content": [*content, *pictures],
-        "is_error": called.is_error,
+        "content": [*content, *images],
+        "is_error": result.is_error,
     }

@@ -1,7 +1,6 @@
 """A surface as a pydantic-ai toolset: `Agent(model, toolsets=[SurfaceToolset(gateway)])`.
 
-The surface's instructions go with it into the agent's prompt. Arguments are checked by the surface and the tool's own
-schema, not here: what is wrong with them is an answer that the model can act on.
+The surface's instructions become part of the agent's prompt.
 """
 
 from typing import Any
@@ -15,6 +14,7 @@ from toolfold.adapters.toolkit import Toolkit, ToolSource
 from toolfold.types import LOCAL, Caller
 
 _MAX_RETRIES = 3
+# The surface checks arguments: what is wrong with them becomes an answer that the model can act on.
 _ANY_ARGUMENTS = SchemaValidator(core_schema.any_schema())
 
 
@@ -34,17 +34,17 @@ class SurfaceToolset(AbstractToolset[Any]):
 
     async def get_tools(self, ctx: RunContext[Any]) -> dict[str, ToolsetTool[Any]]:
         return {
-            one["name"]: ToolsetTool(
+            tool["name"]: ToolsetTool(
                 toolset=self,
                 tool_def=ToolDefinition(
-                    name=one["name"],
-                    description=one.get("description"),
-                    parameters_json_schema=one["inputSchema"],
+                    name=tool["name"],
+                    description=tool.get("description"),
+                    parameters_json_schema=tool["inputSchema"],
                 ),
                 max_retries=_MAX_RETRIES,
                 args_validator=_ANY_ARGUMENTS,
             )
-            for one in await self._toolkit.definitions()
+            for tool in await self._toolkit.definitions()
         }
 
     async def call_tool(

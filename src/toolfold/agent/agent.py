@@ -1,34 +1,34 @@
-"""Agents over a gateway: runs are recorded in the state folder, replayed from there, and resumed.
+"""Agents on a gateway: runs are recorded in the state folder, replayed from there, and resumed.
 
-`Agent` is public. It owns nothing but its record: servers, outputs and scripts are the gateway's.
+`Agent` is what `Gateway.agent()` returns. It owns nothing but its record: servers, outputs and scripts are the
+gateway's, which passes itself in. Below: `planner`.
 """
 
 import logging
+import time
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 from msgspec import Struct
 
 from toolfold import tokens
-from toolfold.agent.definition import AGENTS_FOLDER, load_agents
-from toolfold.agent.environment import GatewayEnvironment
-from toolfold.agent.planner import AgentDefinition, AgentReport, Planner, RunContext
-from toolfold.agent.record import Event, RunRecord, load_record, new_run_id, summarise_record
+from toolfold.agent.definition import AGENTS_FOLDER, AgentDefinition, load_agents
+from toolfold.agent.environment import AgentGateway, Environment
+from toolfold.agent.planner import AgentReport, Planner, RunContext
+from toolfold.agent.record import Event, RunRecord, load_record, summarise_record, to_plain
 from toolfold.agent.replay import Divergence, RunMemory, diff_records
 from toolfold.errors import ConfigError, ModelError
 from toolfold.model import Model, Prompt, Reply
 from toolfold.models.factory import create_model
 from toolfold.types import LOCAL, Caller
 
-if TYPE_CHECKING:
-    from toolfold import Gateway
-
 _RUNS_FOLDER = "runs"
-_log = logging.getLogger("toolfold.gateway")
+_log = logging.getLogger("toolfold.agent")
 
 
 class ReplayReport(Struct, frozen=True, kw_only=True):
@@ -40,8 +40,8 @@ class ReplayReport(Struct, frozen=True, kw_only=True):
     divergences: tuple[Divergence, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
-        found: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(self, enc_hook=str))
-        return found
+        plain: dict[str, Any] = to_plain(self)
+        return plain
 
 
 class Agent:
@@ -49,7 +49,7 @@ class Agent:
 
     def __init__(
         self,
-        gateway: "Gateway",
+        gateway: AgentGateway,
         name: str = "",
         *,
         model: Model | str = "",
@@ -58,85 +58,87 @@ class Agent:
         definition: AgentDefinition | None = None,
     ) -> None:
         self._gateway = gateway
+        self._caller = caller
         self._name = name
         self._model = model
-        self._caller = caller
         self._listener = listener
-        self._given = definition
+        self._given_definition = definition
 
     def check(self) -> None:
-        """Raises `ConfigError` where the agent or its model is not there, before anything runs."""
-        self._model_for(self._definition().model)
+        """Raises `ConfigError` where the agent or its model does not exist, before anything runs."""
+        self._create_model(self._definition().model)
 
     async def run(self, task: str) -> AgentReport:
         """Does a task. Every step is recorded under the state folder, in `runs/`."""
-        return await self._run(task, new_run_id(), RunMemory())
+        return await self._run(task, RunMemory(), self._definition())
 
     async def resume(self, run: str) -> AgentReport:
-        """Goes on with a run that broke off: what it did is remembered, what it was doing is not repeated."""
+        """Continues a run that broke off: what it did is remembered, what it was doing is not repeated."""
         events = load_record(self._file(run))
         if any(event["event"] == "run.ended" and not event["path"] for event in events):
             raise ConfigError(
                 f"the run {run} has ended", next_action=f"see it again with: toolfold agent --replay {run}"
             )
         definition = msgspec.convert(events[0]["definition"], AgentDefinition)
-        return await self._run(events[0]["task"], new_run_id(), RunMemory(events), definition)
+        return await self._run(events[0]["task"], RunMemory(events), definition)
 
     async def replay(self, record: "str | Path | Sequence[Event]", *, live_tools: bool = False) -> ReplayReport:
-        """Runs a record again with the model's answers from it, and says where it differs. With `live_tools` the
-        commands are done for real."""
+        """Runs a record again with the model's answers from it, and reports where it differs.
+
+        With `live_tools` the commands are executed for real.
+        """
         if isinstance(record, (str, Path)):
             record = load_record(record if isinstance(record, Path) else self._file(record))
-        memory = RunMemory(record, live_tools=live_tools, goes_on=False)
+        memory = RunMemory(record, live_tools=live_tools, resumes=False)
         started = [event for event in record if event["event"] == "run.started"]
         definitions = [msgspec.convert(event["definition"], AgentDefinition) for event in started]
-        kept = RunRecord(listener=self._listener)
-        around = RunContext(
-            world=GatewayEnvironment(self._gateway, self._caller),
-            record=kept,
+        again = RunRecord(listener=self._listener)
+        context = RunContext(
+            environment=Environment(self._gateway, self._caller),
+            record=again,
             memory=memory,
             run=started[0]["run"],
             model_for=lambda _: _RecordedModel(),
-            agents={one.name: one for one in definitions},
+            agents={definition.name: definition for definition in definitions},
         )
-        report = await Planner(definitions[0], around).run(started[0]["task"])
-        found = tuple(memory.divergences) or tuple(diff_records(record, kept.events))
-        return ReplayReport(report=report, identical=not found, events=len(kept.events), divergences=found)
+        report = await Planner(definitions[0], context).run(started[0]["task"])
+        divergences = tuple(memory.divergences) or tuple(diff_records(record, again.events))
+        return ReplayReport(report=report, identical=not divergences, events=len(again.events), divergences=divergences)
 
     def runs(self) -> list[dict[str, Any]]:
-        """The recorded runs, the newest first. What cannot be read is told in the log and left out."""
-        found = []
+        """The recorded runs, the newest first. Files that cannot be read are logged and left out."""
+        summaries = []
         for file in sorted(self._folder.glob("*.jsonl"), reverse=True):
             try:
-                found.append(summarise_record(file))
+                summaries.append(summarise_record(file))
             except ConfigError as error:
                 _log.warning("%s", error.message)
-        return found
+        return summaries
 
-    async def _run(
-        self, task: str, run: str, memory: RunMemory, definition: AgentDefinition | None = None
-    ) -> AgentReport:
+    async def _run(self, task: str, memory: RunMemory, definition: AgentDefinition) -> AgentReport:
+        run = f"{time.strftime('%Y%m%d-%H%M%S')}-{uuid.uuid4().hex[:8]}"
         async with AsyncExitStack() as resources:
             record = RunRecord(self._folder / f"{run}.jsonl", listener=self._listener)
             resources.callback(record.close)
-            around = RunContext(
-                world=GatewayEnvironment(self._gateway, self._caller),
+            context = RunContext(
+                environment=Environment(self._gateway, self._caller),
                 record=record,
                 memory=memory,
                 run=run,
-                model_for=cache(partial(self._model_for, resources=resources)),
+                # One connection for each model, for the whole run.
+                model_for=cache(partial(self._create_model, resources=resources)),
                 agents=self._agents(),
             )
-            return await Planner(definition or self._definition(), around).run(task)
+            return await Planner(definition, context).run(task)
 
-    def _model_for(self, name: str, resources: AsyncExitStack | None = None) -> Model:
+    def _create_model(self, name: str, resources: AsyncExitStack | None = None) -> Model:
         if self._model and not isinstance(self._model, str):
             return self._model
         return create_model(self._gateway.settings.model, name or str(self._model), resources)
 
     def _definition(self) -> AgentDefinition:
-        if self._given is not None:
-            return self._given
+        if self._given_definition is not None:
+            return self._given_definition
         agents = self._agents()
         default = AgentDefinition(agents=tuple(agents))
         name = self._name or default.name
@@ -158,6 +160,7 @@ class Agent:
         return self._gateway.settings.home / _RUNS_FOLDER
 
     def _file(self, run: str) -> Path:
+        # A run id comes from a command line or a URL: it must not leave the folder.
         if "/" in run or run.startswith("."):
             raise ConfigError(f"{run!r} is no run", next_action="see `toolfold agent --runs`")
         return self._folder / f"{run}.jsonl"

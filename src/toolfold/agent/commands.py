@@ -1,6 +1,6 @@
-"""What a model may ask for in a turn, as typed values, and how they are read from what it says.
+"""What a model may ask for in a turn, as typed values, and how they are parsed from its reply.
 
-A model that calls tools natively gets one offer a command; any other writes JSON, fenced or bare. What cannot be read
+A model that calls tools natively gets one offer a command; any other writes JSON, fenced or bare. What cannot be parsed
 raises `BadCommand`, whose text goes back to the model as it is.
 """
 
@@ -12,162 +12,146 @@ import msgspec
 from msgspec import Struct, field
 
 from toolfold.errors import ToolfoldError
-from toolfold.model import Reply, ToolOffer, json_objects
-from toolfold.outputs.tool_output import MODES, Mode
+from toolfold.model import Reply, ToolOffer, ToolUse, json_objects
+from toolfold.outputs.tool_output_definition import MODES, Mode
 
 _BATCH_MAX = 20
 
 
-class Search(Struct, frozen=True, kw_only=True, tag_field="type", tag="search"):
+class _Command(Struct, frozen=True, kw_only=True, tag_field="type"):
+    reasoning: str = ""
+
+
+class Search(_Command, frozen=True, kw_only=True, tag="search"):
     """Find tools for a need in plain words."""
 
     query: str
     category_path: tuple[str, ...] = ()
     limit: int = 5
-    reasoning: str = ""
 
 
-class UseTool(Struct, frozen=True, kw_only=True, tag_field="type", tag="tool"):
+class UseTool(_Command, frozen=True, kw_only=True, tag="tool"):
     """Call one tool."""
 
     tool_id: str
     args: dict[str, Any] = field(default_factory=dict)
-    reasoning: str = ""
 
 
-class Sandbox(Struct, frozen=True, kw_only=True, tag_field="type", tag="sandbox"):
+class Sandbox(_Command, frozen=True, kw_only=True, tag="sandbox"):
     """Run a Python script that declares its tools with `use_tools`."""
 
     code: str
-    reasoning: str = ""
 
 
-class Extract(Struct, frozen=True, kw_only=True, tag_field="type", tag="tool_output"):
+class Extract(_Command, frozen=True, kw_only=True, tag="tool_output"):
     """Ask something of a stored output."""
 
     handle: str
     extract: str
     mode: Mode = "auto"
-    reasoning: str = ""
 
 
-class Delegate(Struct, frozen=True, kw_only=True, tag_field="type", tag="agent"):
+class Delegate(_Command, frozen=True, kw_only=True, tag="agent"):
     """Give a task to a sub-agent."""
 
     agent: str
     task: str
-    reasoning: str = ""
 
 
-class Status(Struct, frozen=True, kw_only=True, tag_field="type", tag="task_status"):
+class _Status(_Command, frozen=True, kw_only=True, tag="task_status"):
     """Say how far the task has come."""
 
     status: str
-    reasoning: str = ""
 
 
-class Finish(Struct, frozen=True, kw_only=True, tag_field="type", tag="finish"):
+class Finish(_Command, frozen=True, kw_only=True, tag="finish"):
     """The task is done: the final report."""
 
     report: str
     data: Any = None
-    reasoning: str = ""
 
 
-class Fail(Struct, frozen=True, kw_only=True, tag_field="type", tag="fail"):
+class Fail(_Command, frozen=True, kw_only=True, tag="fail"):
     """The task cannot be done."""
 
     reason: str
-    reasoning: str = ""
 
 
-Single = Search | UseTool | Sandbox | Extract | Delegate | Status | Finish | Fail
+Single = Search | UseTool | Sandbox | Extract | Delegate | _Status | Finish | Fail
 
 
-class Batch(Struct, frozen=True, kw_only=True, tag_field="type", tag="batch"):
+class _Batch(_Command, frozen=True, kw_only=True, tag="batch"):
     """Several commands at once, side by side."""
 
     commands: tuple[Single, ...]
-    reasoning: str = ""
 
 
-Command = Single | Batch
+Command = Single | _Batch
 
 _COMMAND_TYPES: dict[str, type[Struct]] = {
-    "search": Search,
-    "tool": UseTool,
-    "sandbox": Sandbox,
-    "tool_output": Extract,
-    "agent": Delegate,
-    "task_status": Status,
-    "batch": Batch,
-    "finish": Finish,
-    "fail": Fail,
+    str(kind.__struct_config__.tag): kind
+    for kind in (Search, UseTool, Sandbox, Extract, Delegate, _Status, _Batch, Finish, Fail)
 }
 
 
 class BadCommand(ToolfoldError):
-    """What a model said cannot be read as a command."""
+    """A reply that is not a command."""
 
     code = "BAD_COMMAND"
 
 
+# Some models write their reasoning into the answer; JSON in it is no command.
 _THINKING = re.compile(r"<(think|thinking|reasoning)>.*?(?:</\1>|\Z)", re.DOTALL | re.IGNORECASE)
-
-
-def _strip_thinking(text: str) -> str:
-    """What a model said, less what it only thought aloud."""
-    return _THINKING.sub("", text)
 
 
 def parse_commands(reply: Reply, allowed: tuple[str, ...]) -> tuple[tuple[str, Single], ...]:
     """The commands of a reply, each with the id that its answer needs. Raises `BadCommand`."""
-    found: list[tuple[str, Single]] = []
+    commands: list[tuple[str, Single]] = []
     if reply.uses:
         for use in reply.uses:
-            found += [(use.id, one) for one in _flatten(_from_use(use.name, use.arguments, allowed), allowed)]
+            commands += [(use.id, single) for single in _flatten(_from_use(use, allowed), allowed)]
     else:
-        found += [("", one) for one in _flatten(_from_text(reply.text), allowed)]
-    if not found:
+        commands += [("", single) for single in _flatten(_from_text(reply.text), allowed)]
+    if not commands:
         raise _bad_command("no command was given", allowed)
-    if len(found) > _BATCH_MAX:
-        raise _bad_command(f"{len(found)} commands at once; at most {_BATCH_MAX} are done in one turn", allowed)
-    return tuple(found)
+    if len(commands) > _BATCH_MAX:
+        raise _bad_command(f"{len(commands)} commands at once; at most {_BATCH_MAX} are done in one turn", allowed)
+    return tuple(commands)
 
 
 def _flatten(command: Command, allowed: tuple[str, ...]) -> Iterator[Single]:
-    for one in command.commands if isinstance(command, Batch) else (command,):
-        if command_name(one) not in allowed:
-            raise _bad_command(f"the command {command_name(one)!r} is not there in this turn", allowed)
-        yield one
+    for single in command.commands if isinstance(command, _Batch) else (command,):
+        if command_name(single) not in allowed:
+            raise _bad_command(f"the command {command_name(single)!r} is not there in this turn", allowed)
+        yield single
 
 
 def command_name(command: Command) -> str:
     return str(command.__struct_config__.tag)
 
 
-def _from_use(name: str, arguments: dict[str, Any], allowed: tuple[str, ...]) -> Command:
-    if name not in _COMMAND_TYPES:
-        raise _bad_command(f"there is no command {name!r}", allowed)
+def _from_use(use: ToolUse, allowed: tuple[str, ...]) -> Command:
+    if use.name not in _COMMAND_TYPES:
+        raise _bad_command(f"there is no command {use.name!r}", allowed)
     try:
-        return _convert({**arguments, "type": name})
+        return _convert({**use.arguments, "type": use.name})
     except msgspec.ValidationError as error:
-        raise _bad_command(f"the command {name!r} cannot be read: {error}", allowed) from error
+        raise _bad_command(f"the command {use.name!r} cannot be read: {error}", allowed) from error
 
 
 def _from_text(text: str) -> Command:
     problem = "it holds no whole JSON object"
-    for found in json_objects(_strip_thinking(text)):
+    for candidate in json_objects(_THINKING.sub("", text)):
         try:
-            return _convert(found)
+            return _convert(candidate)
         except msgspec.ValidationError as error:
             problem = str(error)
     raise _bad_command(f"the answer is no command: {problem}", tuple(_COMMAND_TYPES))
 
 
-def _convert(given: dict[str, Any]) -> Command:
-    found: Command = msgspec.convert(given, Command)
-    return found
+def _convert(values: dict[str, Any]) -> Command:
+    command: Command = msgspec.convert(values, Command)
+    return command
 
 
 def _bad_command(problem: str, allowed: tuple[str, ...]) -> BadCommand:
@@ -177,8 +161,6 @@ def _bad_command(problem: str, allowed: tuple[str, ...]) -> BadCommand:
         next_action='answer with one command, such as {"type": "search", "query": "…"}',
     )
 
-
-# --- what a model is offered
 
 _TEXT = {"type": "string"}
 _REASONING = {"reasoning": {"type": "string", "description": "Why, in a few words."}}
@@ -205,10 +187,7 @@ _SCHEMAS: dict[str, dict[str, Any]] = {
         ("code",), code={"type": "string", "description": "A whole Python script; its tools declared with use_tools."}
     ),
     "tool_output": _schema(
-        ("handle", "extract"),
-        handle=_TEXT,
-        extract=_TEXT,
-        mode={"type": "string", "enum": list(MODES)},
+        ("handle", "extract"), handle=_TEXT, extract=_TEXT, mode={"type": "string", "enum": list(MODES)}
     ),
     "agent": _schema(("agent", "task"), agent=_TEXT, task=_TEXT),
     "task_status": _schema(("status",), status=_TEXT),

@@ -1,4 +1,4 @@
-"""Agents as files: Markdown with front matter, found in `.toolfold/agents/`. The text below it is the agent's prompt.
+"""Agents, and the files that define them: Markdown with front matter, in `.toolfold/agents/`.
 
     ---
     name: reader
@@ -10,10 +10,11 @@
     ---
     You read files. Quote exactly.
 
-Every key is optional; the name is otherwise the file's. What is wrong is told with the file and the key.
+Every key is optional; the name is otherwise the file's. The text below the front matter is the agent's prompt. Errors
+name the file and the key.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,6 @@ import msgspec
 from msgspec import Struct, field
 
 from toolfold.agent.budgets import Budgets
-from toolfold.agent.planner import AgentDefinition
 from toolfold.config.sections import Extraction
 from toolfold.errors import ConfigError
 
@@ -30,9 +30,21 @@ _FILE_MAX_BYTES = 1024 * 1024
 _STORE_THRESHOLDS = ("tool_response_max_bytes", "tool_response_max_tokens")
 
 
-class _FrontMatter(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The front matter, checked."""
+class AgentDefinition(Struct, frozen=True, kw_only=True):
+    """An agent: who it is, what it may use, and how much of it."""
 
+    name: str = "planner"
+    description: str = ""
+    prompt: str = ""
+    model: str = ""
+    tools: tuple[str, ...] = ("*",)
+    agents: tuple[str, ...] = ()
+    budgets: Budgets = Budgets()
+    sandbox: bool = True
+    thresholds: Mapping[str, int] = {}  # when its results are stored and how they are extracted from, if it differs
+
+
+class _FrontMatter(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     name: str = ""
     description: str = ""
     model: str = ""
@@ -44,16 +56,16 @@ class _FrontMatter(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 def load_agents(folders: Iterable[Path]) -> dict[str, AgentDefinition]:
-    """The agents of all folders; of two with one name the first counts."""
-    found: dict[str, AgentDefinition] = {}
+    """The agents of all folders; of two with the same name the first counts."""
+    agents: dict[str, AgentDefinition] = {}
     for folder in folders:
         for file in sorted(folder.glob("*.md")) if folder.is_dir() else ():
-            definition = load_agent(file)
-            found.setdefault(definition.name, definition)
-    return found
+            definition = _load_agent(file)
+            agents.setdefault(definition.name, definition)
+    return agents
 
 
-def load_agent(file: Path) -> AgentDefinition:
+def _load_agent(file: Path) -> AgentDefinition:
     try:
         text = file.read_text(encoding="utf-8") if file.stat().st_size <= _FILE_MAX_BYTES else None
     except (OSError, UnicodeDecodeError) as error:
@@ -78,30 +90,30 @@ def _split_front_matter(file: Path, text: str) -> tuple[_FrontMatter, str]:
     lines = text.lstrip("\ufeff").splitlines()
     if not lines or lines[0].strip() != "---":
         return _FrontMatter(), text
-    ends = [number for number, line in enumerate(lines[1:], 1) if line.strip() == "---"]
-    if not ends:
+    end = next((number for number, line in enumerate(lines[1:], 1) if line.strip() == "---"), None)
+    if end is None:
         raise _file_error(file, "its front matter has no end: a second line of ---")
     import yaml
 
     try:
-        value: Any = yaml.safe_load("\n".join(lines[1 : ends[0]])) or {}
+        value: Any = yaml.safe_load("\n".join(lines[1:end])) or {}
         if isinstance(value, dict):
-            value = {key: _as_list(key, given) for key, given in value.items()}
+            value = {key: _as_list(key, item) for key, item in value.items()}
         front = msgspec.convert(value, _FrontMatter)
     except (yaml.YAMLError, msgspec.ValidationError) as error:
         raise _file_error(file, str(error)) from error
-    return front, "\n".join(lines[ends[0] + 1 :])
+    return front, "\n".join(lines[end + 1 :])
 
 
-def _as_list(key: Any, given: Any) -> Any:
+def _as_list(key: Any, value: Any) -> Any:
     """`tools: git.*, files.*` is the same as a list."""
-    if key in ("tools", "agents") and isinstance(given, str):
-        return [part.strip() for part in given.split(",") if part.strip()]
-    return given
+    if key in ("tools", "agents") and isinstance(value, str):
+        return [part.strip() for part in value.split(",") if part.strip()]
+    return value
 
 
 def _parse_budgets(file: Path, limits: dict[str, float]) -> Budgets:
-    known = {one.name: one for one in msgspec.structs.fields(Budgets)}
+    known = Budgets.__struct_fields__
     for key, value in limits.items():
         if key not in known:
             raise _file_error(file, f"limits.{key} is unknown; known are {', '.join(known)}")
@@ -111,14 +123,14 @@ def _parse_budgets(file: Path, limits: dict[str, float]) -> Budgets:
     return Budgets(**whole)  # type: ignore[arg-type]  # checked above, key by key
 
 
-def _check_thresholds(file: Path, given: dict[str, int]) -> dict[str, int]:
+def _check_thresholds(file: Path, thresholds: dict[str, int]) -> dict[str, int]:
     known = (*_STORE_THRESHOLDS, *Extraction.__struct_fields__)
-    for key, value in given.items():
+    for key, value in thresholds.items():
         if key not in known:
             raise _file_error(file, f"thresholds.{key} is unknown; known are {', '.join(known)}")
         if value < 0:
             raise _file_error(file, f"thresholds.{key} must not be negative")
-    return given
+    return thresholds
 
 
 def _file_error(file: Path, problem: str) -> ConfigError:

@@ -1,109 +1,129 @@
-"""What the loop needs of the world around it, and the value that each command results in.
+"""What the loop uses of a gateway, and the value that each command results in.
 
-The gateway is the real world; a record is another (`replay.py`). Everything that comes out is already folded: text that
-a model may read.
+Everything that comes out is already folded: text that a model may read. Above: `executor` and `planner`. The gateway
+itself is above, too, and known here as the protocol `AgentGateway` only.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from msgspec import Struct, structs
+import msgspec
+from msgspec import Raw, Struct, structs
 
-from toolfold.calls.result_text import result_text
 from toolfold.config.sections import Extraction
-from toolfold.types import Caller
+from toolfold.outputs.tool_output_definition import too_large_message
+from toolfold.types import Caller, Outcome
 
 if TYPE_CHECKING:
-    from toolfold import Gateway
+    from toolfold.config import Settings
+    from toolfold.outputs.service import OutputService
 
 
+def _result_text(result: Raw) -> str:
+    """Text blocks one after the other; where there are none, the structured content; other blocks by their kind."""
+    whole: Any = msgspec.json.decode(result)
+    blocks = whole.get("content") if isinstance(whole, dict) else None
+    blocks = [block for block in blocks if isinstance(block, dict)] if isinstance(blocks, list) else []
+    parts = [str(block.get("text", "")) for block in blocks if block.get("type") == "text"]
+    if not parts and isinstance(whole, dict) and whole.get("structuredContent") is not None:
+        parts.append(msgspec.json.encode(whole["structuredContent"]).decode())
+    parts += [_block_label(block) for block in blocks if block.get("type") != "text"]
+    return "\n".join(parts)
+
+
+def _block_label(block: dict[str, Any]) -> str:
+    about = block.get("uri") or block.get("name") or block.get("mimeType") or ""
+    return f"[{block.get('type', 'content')} {about}]".replace(" ]", "]")
+
+
+# The compact descriptor of a tool, as JSON.
 Descriptor = dict[str, Any]
-"""The compact descriptor of a tool, as JSON."""
 
 
 class CommandResult(Struct, frozen=True, kw_only=True):
-    """What a command came to. `text` is what the model reads."""
+    """The result of a command. The field names are those of the stored record."""
 
     ok: bool
-    text: str
-    found: tuple[Descriptor, ...] = ()
-    """Descriptors of tools that a search found."""
-    holds_outputs: bool = False
-    """Whether stored outputs are there afterwards."""
+    text: str  # what the model reads
+    found: tuple[Descriptor, ...] = ()  # the tools of a search
+    holds_outputs: bool = False  # whether there are stored outputs afterwards
     data: Any = None
-    counted: str = ""
-    """The budget that it took from, whether it went well or not; empty: none."""
+    counted: str = ""  # the budget that it used, successful or not; empty: none
 
 
-class Environment(Protocol):
-    """The gateway, as the loop sees it. What goes wrong is a `ToolfoldError`."""
-
-    async def inventory(self) -> Mapping[str, Sequence[str]]:
-        """The names of all tools by server."""
-
-    async def preloaded(self) -> tuple[Descriptor, ...]:
-        """What is available before any search: the inspector."""
-
-    async def search(self, query: str, category_path: Sequence[str], limit: int) -> tuple[Descriptor, ...]:
-        """Descriptors of the tools that fit. Raises `NoMatchInCategory`."""
-
-    async def call(self, tool_id: str, args: dict[str, Any]) -> tuple[bool, str]:
-        """Whether the tool succeeded, and its text or the message that stands in for it."""
-
-    async def run_script(self, code: str, allowed: Callable[[str], bool]) -> tuple[bool, str]:
-        """Runs a script whose calls of tools that are not allowed fail with `NotAuthorized`."""
-
-    async def extract(self, handle: str, extract: str, mode: str) -> str: ...
-
-    async def store(self, name: str, arguments: str, text: str) -> str:
-        """Stores a text that finds no more room, and gives the message with its handle."""
-
-    def holds_outputs(self) -> bool: ...
-
-    def under(self, thresholds: Mapping[str, int]) -> "Environment":
-        """The same world for an agent with thresholds of its own: when results are stored, how they are asked."""
+class _ScriptResult(Protocol):
+    @property
+    def ok(self) -> bool: ...
 
 
-# --- The planner's world made of the gateway's operations, for one caller. Everything that comes out is folded alre
+class _ScriptRunner(Protocol):
+    def as_text(self, result: Any) -> str:
+        """The result of a script as a model reads it."""
 
 
-class GatewayEnvironment:
-    """See `toolfold.agent.environment.Environment`."""
+class AgentGateway(Protocol):
+    """What an agent needs of a gateway."""
 
-    def __init__(self, gateway: "Gateway", caller: Caller, thresholds: Mapping[str, int] | None = None) -> None:
+    @property
+    def settings(self) -> "Settings": ...
+
+    @property
+    def outputs(self) -> "OutputService": ...
+
+    @property
+    def scripts(self) -> _ScriptRunner: ...
+
+    async def inventory(self, *, caller: Caller) -> Mapping[str, Sequence[str]]: ...
+
+    async def available_tools(
+        self, query: str, category_path: Sequence[str], *, limit: int, caller: Caller
+    ) -> Sequence[Descriptor]:
+        """The inspector's descriptor, then those of the tools that match."""
+
+    async def call_tool(
+        self, tool_id: str, args: Mapping[str, Any], *, caller: Caller, max_response: tuple[int | None, int | None]
+    ) -> Outcome: ...
+
+    async def run_script(self, code: str, *, caller: Caller, allowed: Callable[[str], bool]) -> _ScriptResult: ...
+
+
+class Environment:
+    """The operations of a gateway for one caller, as the loop uses them. Failures are `ToolfoldError`s.
+
+    `thresholds` say when results are stored and how they are extracted from, where an agent differs from the settings.
+    """
+
+    def __init__(self, gateway: AgentGateway, caller: Caller, thresholds: Mapping[str, int] | None = None) -> None:
         self._gateway = gateway
         self._caller = caller
         self._thresholds = dict(thresholds or {})
-        self._holds = False
+        self.holds_outputs = False
 
-    def under(self, thresholds: Mapping[str, int]) -> "GatewayEnvironment":
-        return GatewayEnvironment(self._gateway, self._caller, thresholds) if thresholds else self
+    def with_thresholds(self, thresholds: Mapping[str, int]) -> "Environment":
+        return Environment(self._gateway, self._caller, thresholds) if thresholds else self
 
     async def inventory(self) -> Mapping[str, Sequence[str]]:
+        """The names of all tools by server."""
         return await self._gateway.inventory(caller=self._caller)
 
-    async def preloaded(self) -> tuple[Descriptor, ...]:
-        return tuple(await self._gateway.describer.available(()))
-
     async def search(self, query: str, category_path: Sequence[str], limit: int) -> tuple[Descriptor, ...]:
-        gateway, caller = self._gateway, self._caller
-        found = await gateway.search_tool_by_category(query, category_path, limit=limit, caller=caller)
-        ids = [pointer["tool_id"] for pointer in found["results"]]
-        return tuple([await gateway.descriptor(tool_id, caller=caller) for tool_id in ids])
+        """Descriptors of matching tools. Raises `NoMatchInCategory`."""
+        tools = await self._gateway.available_tools(query, category_path, limit=limit, caller=self._caller)
+        return tuple(tools[1:])  # the first is the inspector, which every conversation begins with
 
     async def call(self, tool_id: str, args: dict[str, Any]) -> tuple[bool, str]:
+        """Whether the tool succeeded, and its text or the message that stands in for it."""
         own = (self._thresholds.get("tool_response_max_bytes"), self._thresholds.get("tool_response_max_tokens"))
         outcome = await self._gateway.call_tool(tool_id, args, caller=self._caller, max_response=own)
-        self._holds = self._holds or outcome.stored is not None
-        return not outcome.is_error, result_text(outcome.result)
+        self.holds_outputs = self.holds_outputs or outcome.stored is not None
+        return not outcome.is_error, _result_text(outcome.result)
 
     async def run_script(self, code: str, allowed: Callable[[str], bool]) -> tuple[bool, str]:
-        from toolfold.scripts.runner import reports
-
+        """Runs a script whose calls of tools that are not allowed fail with `NotAuthorized`."""
         result = await self._gateway.run_script(code, caller=self._caller, allowed=allowed)
-        text = reports.as_text(result)
-        most = self._thresholds.get("tool_response_max_bytes", self._gateway.settings.limits.tool_response_max_bytes)
-        if len(text.encode()) > most:
+        text = self._gateway.scripts.as_text(result)
+        limit = self._thresholds.get("tool_response_max_bytes", self._gateway.settings.limits.tool_response_max_bytes)
+        if len(text.encode()) > limit:
             text = await self.store("run_script", "{}", text)
         return result.ok, text
 
@@ -113,11 +133,7 @@ class GatewayEnvironment:
         return await self._gateway.outputs.extract(handle, extract, mode, self._caller, options=options)
 
     async def store(self, name: str, arguments: str, text: str) -> str:
-        from toolfold.outputs.tool_output import too_large_message
-
-        stored = await self._gateway.outputs.keep_text(text, tool_id=name, arguments=arguments, caller=self._caller)
-        self._holds = True
+        """Stores a text that does not fit the history, and returns the message with its handle."""
+        stored = await self._gateway.outputs.store_text(text, tool_id=name, arguments=arguments, caller=self._caller)
+        self.holds_outputs = True
         return too_large_message(stored)
-
-    def holds_outputs(self) -> bool:
-        return self._holds

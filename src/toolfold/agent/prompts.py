@@ -1,9 +1,11 @@
-"""What the planner's model is told. Texts, and the functions that fill them in; the blocks of the notes stand whole."""
+"""What the planner's model reads: the texts, and the functions that fill them in."""
+
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from toolfold.agent.environment import Descriptor
-from toolfold.disclosure.toolbox import folding_block
+from toolfold.disclosure.inspector_tool import folding_block
 
 _PLANNER = """\
 You are a planner. You get a task done by giving commands, one turn at a time, and reading what they come to.
@@ -46,33 +48,31 @@ LAST_TURN = """\
 This is the last turn ({why} used up). Give the final report now, with finish, or fail. Nothing else is there.
 """
 
+# Tool names in the tree, in all; with more, servers stand with their counts.
 _NAMES_MAX = 200
-"""Tool names in the tree, in all; with more, servers are shown with their counts."""
 
 
 def system_prompt(
     *, nonce: str, native: bool, own: str = "", agents: tuple[tuple[str, str], ...] = (), allowed: tuple[str, ...]
 ) -> str:
     """`own` is an agent file's text, which comes first. `agents` are names and descriptions of sub-agents."""
-    listed = ""
-    if agents:
-        lines = "\n".join(f"- {name}: {description}" for name, description in agents)
-        listed = f"SUB-AGENTS\n{lines}\n\n"
-    text = _PLANNER.format(folding=folding_block(), agents=listed, nonce=nonce)
-    hidden = [name for name in ("sandbox", "agent") if name not in allowed]
-    kept = [line for line in text.splitlines() if not any(line.startswith(f"- {name}:") for name in hidden)]
-    parts = [own.strip(), "\n".join(kept), "" if native else _JSON_FORM]
-    return "\n\n".join(part for part in parts if part)
+    listed = "\n".join(f"- {name}: {description}" for name, description in agents)
+    sub_agents = f"SUB-AGENTS\n{listed}\n\n" if agents else ""
+    text = _PLANNER.format(folding=folding_block(), agents=sub_agents, nonce=nonce)
+    hidden = tuple(f"- {name}:" for name in ("sandbox", "agent") if name not in allowed)
+    visible = "\n".join(line for line in text.splitlines() if not line.startswith(hidden))
+    return "\n\n".join(filter(None, [own.strip(), visible, "" if native else _JSON_FORM]))
 
 
-def provider_tree(inventory: dict[str, list[str]]) -> dict[str, object]:
-    """What is there, before any search: names while they are few, counts otherwise."""
-    if sum(len(names) for names in inventory.values()) <= _NAMES_MAX:
-        return dict(inventory)
-    return {server: names if len(names) <= 3 else f"{len(names)} tools" for server, names in inventory.items()}
+def provider_tree(inventory: Mapping[str, Sequence[str]]) -> dict[str, object]:
+    """All servers, before any search: with their tools while those are few, with counts otherwise."""
+    few = sum(len(names) for names in inventory.values()) <= _NAMES_MAX
+    return {
+        server: list(names) if few or len(names) <= 3 else f"{len(names)} tools" for server, names in inventory.items()
+    }
 
 
 def opening_message(task: str, tree: dict[str, object], available: tuple[Descriptor, ...]) -> str:
-    """The first message of a user: the task and the state."""
+    """The first user message: the task and the state."""
     state = {"provider_tree": tree, "available_tools": available}
     return f"TASK\n{task}\n\nSTATE\n{msgspec.json.encode(state).decode()}"

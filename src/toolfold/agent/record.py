@@ -1,45 +1,48 @@
 """A run as a file: one JSON line an event, written as it happens, readable by its owner alone.
 
-An event says what, where in the run (`path` names a sub-agent, "" is the run itself), and what came in and out. Times
-stand in `at` and `seconds` and nowhere else: two runs are the same when everything but those is. A command is written
-before it is done and after, so that a run that breaks off never repeats what it may have done already.
+An event has a name, its place in the run (`path` names a sub-agent, "" is the run itself), and what came in and out.
+Times stand in `at` and `seconds` only: two runs are the same when everything but those is.
 """
 
 import os
 import time
-import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import msgspec
-from msgspec import Struct
 
 from toolfold.errors import ConfigError
 from toolfold.storage.journal import Journal
 
 Event = dict[str, Any]
-_TIME_FIELDS = ("at", "seconds")
-_RUNS_MAX = 500
-"""Runs in a folder; older ones go."""
+_RUNS_MAX = 500  # in a folder; older ones are removed
+# The fields are written in this order: a line is recognised by its head, without decoding it.
+_STARTED = b'{"event":"run.started","path":"",'
+_ANSWERED = b'{"event":"turn.answered","path":"",'
+_ENDED = b'{"event":"run.ended","path":"",'
 
-_Listener = Callable[[Event], None]
+
+def to_json(value: Any) -> str:
+    return msgspec.json.encode(value, enc_hook=str).decode()
 
 
-def new_run_id() -> str:
-    return f"{time.strftime('%Y%m%d-%H%M%S')}-{uuid.uuid4().hex[:8]}"
+def to_plain(value: Any) -> Any:
+    """A value as it is after it was written to a record and loaded again."""
+    return msgspec.json.decode(msgspec.json.encode(value, enc_hook=str))
 
 
 class RunRecord:
-    """Where the events of a run go: to a file, which is made with the first of them, or else into `events`."""
+    """Where the events of a run go: to a file, which is created with the first of them, or else into `events`."""
 
-    def __init__(self, file: Path | None = None, *, listener: _Listener | None = None) -> None:
+    def __init__(self, file: Path | None = None, *, listener: Callable[[Event], None] | None = None) -> None:
         self.events: list[Event] = []
         self._journal = None if file is None else Journal(file, kept=_RUNS_MAX)
         self._listener = listener
 
     def write(self, event: str, path: str, **data: Any) -> None:
-        encoded = msgspec.json.encode({"event": event, "path": path, "at": round(time.time(), 3), **data}, enc_hook=str)
+        line = {"event": event, "path": path, "at": round(time.time(), 3), **data}
+        encoded = msgspec.json.encode(line, enc_hook=str)
         if self._journal is not None:
             self._journal.write(encoded)
         else:
@@ -53,46 +56,24 @@ class RunRecord:
 
 
 def load_record(file: Path) -> list[Event]:
-    """The events of a recorded run. A last line that was cut off by a crash is left out."""
+    """The events of a recorded run. A last line that a crash cut off is left out."""
     try:
         lines = file.read_bytes().splitlines()
     except OSError as error:
         raise _unreadable(file, error) from error
-    found: list[Event] = []
-    for number, line in enumerate(lines):
+    events: list[Event] = []
+    for number, line in enumerate(lines, 1):
         try:
-            found.append(msgspec.json.decode(line, type=dict))
+            events.append(msgspec.json.decode(line, type=dict))
         except msgspec.DecodeError as error:
-            if number == len(lines) - 1:
+            if number == len(lines):
                 break
             raise ConfigError(
-                f"line {number + 1} of {file} is no event: {error}", next_action="run the task anew"
+                f"line {number} of {file} is no event: {error}", next_action="run the task anew"
             ) from error
-    if not found or found[0].get("event") != "run.started":
+    if not events or events[0].get("event") != "run.started":
         raise _not_a_run(file)
-    return found
-
-
-class _DefinitionHead(Struct):
-    name: str
-
-
-class _RunStarted(Struct, tag_field="event", tag="run.started"):
-    task: str
-    at: float
-    definition: _DefinitionHead
-
-
-class _ReportHead(Struct):
-    ending: str
-
-
-class _RunEnded(Struct):
-    report: _ReportHead
-
-
-_ANSWERED = b'{"event":"turn.answered","path":"",'
-_ENDED = b'{"event":"run.ended","path":"",'
+    return events
 
 
 def summarise_record(file: Path) -> dict[str, Any]:
@@ -103,15 +84,17 @@ def summarise_record(file: Path) -> dict[str, Any]:
             first = lines.readline()
             for line in lines:
                 turns += line.startswith(_ANSWERED)
-        began = msgspec.json.decode(first, type=_RunStarted)
-        whole = line.startswith(_ENDED) and line.endswith(b"\n")  # half a line is what a killed process left
-        ended = msgspec.json.decode(line, type=_RunEnded).report.ending if whole else None
+        if not first.startswith(_STARTED):
+            raise _not_a_run(file)
+        started = msgspec.json.decode(first)
+        complete = line.startswith(_ENDED) and line.endswith(b"\n")  # a killed process leaves half a line
+        ending = msgspec.json.decode(line)["report"]["ending"] if complete else None
+        entry = {"run": file.stem, "task": started["task"], "agent": started["definition"]["name"], "turns": turns}
+        return {**entry, "ending": ending, "at": started["at"]}
     except OSError as error:
         raise _unreadable(file, error) from error
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, KeyError, TypeError) as error:
         raise _not_a_run(file) from error
-    entry = {"run": file.stem, "task": began.task, "agent": began.definition.name, "turns": turns}
-    return {**entry, "ending": ended, "at": began.at}
 
 
 def _unreadable(file: Path, error: OSError) -> ConfigError:
@@ -123,33 +106,3 @@ def _unreadable(file: Path, error: OSError) -> ConfigError:
 
 def _not_a_run(file: Path) -> ConfigError:
     return ConfigError(f"{file} holds no run", next_action="run the task anew")
-
-
-def comparable_events(events: Iterable[Event]) -> dict["_EventKey", Event]:
-    """The events without their times, by a place that does not depend on which of two parallel commands was faster."""
-    found = [{key: value for key, value in event.items() if key not in _TIME_FIELDS} for event in events]
-    return {_event_key(event): event for event in sorted(found, key=_event_key)}
-
-
-_EVENT_ORDER = (
-    "run.started",
-    "turn.asked",
-    "turn.answered",
-    "turn.failed",
-    "command.started",
-    "command.done",
-    "history.stored",
-    "run.ended",
-)
-_EventKey = tuple[str, bool, int, int, int]
-
-
-def _event_key(event: Event) -> _EventKey:
-    name = event["event"]
-    return (
-        event["path"],
-        name == _EVENT_ORDER[-1],
-        event.get("turn", 0),
-        _EVENT_ORDER.index(name),
-        event.get("index", 0),
-    )

@@ -1,7 +1,7 @@
 """The assistant beside the prompt: a short loop of a model and the three tools over one session.
 
 Any `Model` will do: one that calls tools natively is offered them, another is asked for JSON commands. Rounds and the
-length of the conversation are bounded. Each step is told as an event, whole; what a person sees of it is short.
+length of the conversation are bounded. Each step is emitted as an event, whole; a person sees it in short.
 """
 
 from typing import Any, Protocol
@@ -11,6 +11,7 @@ import msgspec
 from toolfold.live.prompts import COMMANDS, OFFERS, SYSTEM
 from toolfold.live.session import Envelope, LiveSession
 from toolfold.model import Message, Model, Prompt, Reply, ToolUse, complete, json_objects
+from toolfold.text import truncate
 
 _ROUNDS_MAX = 8
 _RECENT_MAX_CHARS = 4000
@@ -18,7 +19,7 @@ _ANSWER_TOKENS = 1200
 
 
 class AssistantListener(Protocol):
-    """Told what the assistant says and does, as it happens."""
+    """Called with what the assistant says and does, as it happens."""
 
     def text(self, piece: str) -> None: ...
 
@@ -28,14 +29,14 @@ class AssistantListener(Protocol):
 class Assistant:
     """One conversation about one session."""
 
-    def __init__(self, model: Model, session: LiveSession, watcher: AssistantListener) -> None:
+    def __init__(self, model: Model, session: LiveSession, listener: AssistantListener) -> None:
         self.model = model
         self._session = session
-        self._watcher = watcher
+        self._listener = listener
         self._exchanges: list[list[Message]] = []
 
     async def ask(self, question: str, *, recent: str = "") -> str:
-        """Answers a question. `recent` is what was typed and shown at the prompt before it."""
+        """Answers a question. `recent` is what was typed and printed at the prompt before it."""
         text = f"Recently at the prompt:\n{recent[-_RECENT_MAX_CHARS:]}\n\nQuestion: {question}" if recent else question
         exchange = [Message(role="user", content=text)]
         self._exchanges.append(exchange)
@@ -43,59 +44,58 @@ class Assistant:
         answer = ""
         for number in range(_ROUNDS_MAX):
             last = number == _ROUNDS_MAX - 1
-            reply = await self._reply(exchange, tools=not last)
-            uses = () if last else self._uses(reply)
+            reply = await self._complete(tools=not last)
+            uses = () if last else self._tool_uses(reply)
             exchange.append(Message(role="assistant", content=reply.text, uses=reply.uses if not last else ()))
             if not uses:
-                answer = self._said(reply)
+                answer = self._answer_text(reply)
                 break
-            exchange += [await self._used(use) for use in uses]
+            exchange += [await self._call_tool(use) for use in uses]
         self._session.events.emit("live.answer", text=answer)
         return answer
 
-    async def _reply(self, exchange: list[Message], *, tools: bool) -> Reply:
+    async def _complete(self, *, tools: bool) -> Reply:
         native = self.model.calls_tools
         system = SYSTEM if native else f"{SYSTEM}\n\n{COMMANDS}"
         if not tools:
             system += "\n\nNo more tools now: give your answer."
         prompt = Prompt(
-            messages=(Message(role="system", content=system), *self._fitting()),
+            messages=(Message(role="system", content=system), *self._history()),
             tools=OFFERS if native and tools else (),
             max_output_tokens=min(_ANSWER_TOKENS, self.model.max_output_tokens),
         )
-        # JSON commands are not for a person to read: only native answers are told as they come.
-        reply = await complete(self.model, prompt, self._watcher.text if native else None)
-        if not native and not (tools and self._uses(reply)):
-            self._watcher.text(self._said(reply))
+        # JSON commands are not for a person to read: only native answers are streamed.
+        reply = await complete(self.model, prompt, self._listener.text if native else None)
+        if not native and not (tools and self._tool_uses(reply)):
+            self._listener.text(self._answer_text(reply))
         return reply
 
-    def _fitting(self) -> list[Message]:
+    def _history(self) -> list[Message]:
         """The conversation from the first whole exchange that still fits in half of the model's window."""
         room = self.model.context_tokens // 2
         while len(self._exchanges) > 1:
-            size = sum(self.model.count_tokens(one.content) for each in self._exchanges for one in each)
-            if size <= room:
+            if sum(self.model.count_tokens(message.content) for each in self._exchanges for message in each) <= room:
                 break
             self._exchanges.pop(0)
-        return [message for each in self._exchanges for message in each]
+        return [message for exchange in self._exchanges for message in exchange]
 
-    def _uses(self, reply: Reply) -> tuple[ToolUse, ...]:
+    def _tool_uses(self, reply: Reply) -> tuple[ToolUse, ...]:
         if self.model.calls_tools:
             return reply.uses
-        command = next((one for one in json_objects(reply.text) if isinstance(one.get("tool"), str)), None)
+        command = next((item for item in json_objects(reply.text) if isinstance(item.get("tool"), str)), None)
         if command is None:
             return ()
         arguments = command.get("arguments")
         return (ToolUse("command", command["tool"], arguments if isinstance(arguments, dict) else {}),)
 
-    def _said(self, reply: Reply) -> str:
+    def _answer_text(self, reply: Reply) -> str:
         if self.model.calls_tools:
             return reply.text
-        return str(next((one["answer"] for one in json_objects(reply.text) if "answer" in one), reply.text))
+        return str(next((item["answer"] for item in json_objects(reply.text) if "answer" in item), reply.text))
 
-    async def _used(self, use: ToolUse) -> Message:
+    async def _call_tool(self, use: ToolUse) -> Message:
         answer = await self._session.dispatch(use.name, use.arguments)
-        self._watcher.tool(use.name, use.arguments, answer)
+        self._listener.tool(use.name, use.arguments, answer)
         text = msgspec.json.encode(answer).decode()
         if self.model.calls_tools:
             return Message(role="tool", content=text, use_id=use.id)
@@ -103,11 +103,8 @@ class Assistant:
 
 
 def format_tool_call(name: str, arguments: dict[str, Any], answer: Envelope, width: int = 100) -> str:
-    """A tool call on one line: what was asked, and the gist of what came back."""
-    asked = f"{name}({arguments.get('expr', '')})"
-    text = f"{asked} → {_summarise(answer)}"
-    text = " ".join(text.split())
-    return text if len(text) <= width else text[: width - 1] + "…"
+    """A tool call on one line: the expression, and the answer in short."""
+    return truncate(" ".join(f"{name}({arguments.get('expr', '')}) → {_summarise(answer)}".split()), width)
 
 
 def _summarise(answer: Envelope) -> str:

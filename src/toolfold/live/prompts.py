@@ -1,4 +1,4 @@
-"""What a model is told about a live session: the three tools, and when to use which."""
+"""What a model reads about a live session: the three tools, and when to use which."""
 
 from typing import Any
 

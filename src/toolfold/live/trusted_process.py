@@ -1,6 +1,6 @@
 """A session's process without a sandbox, for a person's own prompt: their folder, their environment, their terminal.
 
-It has the form of `sandbox.Child`, so that a session drives both alike.
+It has those methods of `sandbox.Child` that a session uses, so that a session drives both alike.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ _EXIT_GRACE_S = 5.0
 
 
 class TrustedChild:
-    """One unconfined process. `terminal` gives it the standard streams of this one; else it has none."""
+    """One unconfined process."""
 
     layers: tuple[str, ...] = ()
 
@@ -34,19 +34,18 @@ class TrustedChild:
 
     @classmethod
     async def start(cls, *, terminal: bool, cwd: Path | None = None) -> Self:
+        """With `terminal` it shares the standard streams of this process; else it has none."""
         ours, theirs = socket.socketpair()
         stream = None if terminal else asyncio.subprocess.DEVNULL
         try:
             process = await asyncio.create_subprocess_exec(
-                sys.executable,
-                "-m",
-                "toolfold.live.worker",
-                str(theirs.fileno()),
+                *(sys.executable, "-m", "toolfold.live.worker", str(theirs.fileno())),
                 stdin=stream,
                 stdout=stream,
                 stderr=stream,
                 pass_fds=(theirs.fileno(),),
                 cwd=cwd,
+                # A process group of its own keeps Ctrl-C of the host's terminal from it.
                 process_group=None if terminal else 0,
             )
         except OSError as error:
@@ -56,20 +55,6 @@ class TrustedChild:
             theirs.close()
         reader, writer = await asyncio.open_connection(sock=ours)
         return cls(process, reader, writer)
-
-    @property
-    def pid(self) -> int:
-        return self._process.pid
-
-    @property
-    def scratch(self) -> Path:
-        return Path.cwd()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *exc_info: object) -> None:
-        await self.aclose()
 
     async def send(self, frame: bytes) -> None:
         try:
@@ -100,7 +85,7 @@ class TrustedChild:
         return Exit(ending=self._ending or ("finished" if code == 0 else "exited"), code=code)
 
     async def aclose(self) -> None:
-        """Closing the channel lets the supervisor end what runs below it; then it leaves itself."""
+        # At the end of the channel the supervisor ends what runs below it, and exits.
         if not self._writer.is_closing():
             self._writer.close()
             try:

@@ -1,4 +1,4 @@
-"""A model by its configuration: which adapter, with patience around it. Says how to add one where there is none."""
+"""Creates a model from its configuration: chooses the adapter and wraps it in retries."""
 
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
@@ -11,30 +11,36 @@ if TYPE_CHECKING:
     from toolfold.config.sections import Model as ModelSettings
 
 
+def configured_model(settings: "ModelSettings") -> Model | None:
+    """The configured model, where there is one."""
+    return create_model(settings) if settings.name else None
+
+
 def create_model(settings: "ModelSettings", name: str = "", resources: AsyncExitStack | None = None) -> Model:
     """The model of that name, or the configured one. Raises `ConfigError` where there is none.
 
-    With `resources` its connection stays open until those are closed; else each answer takes a new one.
+    With `resources` its connection stays open until those are closed; else each request opens a new one.
     """
-    chosen = name or settings.name or ""
-    if not chosen:
+    name = name or settings.name or ""
+    if not name:
         raise ConfigError(
             "no model is configured",
             next_action="name one, such as --model anthropic:claude-sonnet-4-5, or [model] name in toolfold.toml",
         )
+    # The adapters are imported when needed: pydantic-ai is an extra and takes a second to load.
     if settings.base_url:
         from toolfold.models.openai_compatible import OpenAICompatible
 
-        model = OpenAICompatible.configured(settings, chosen)
+        model = OpenAICompatible.from_settings(settings, name)
         if resources is not None:
             resources.push_async_exit(model.connection())
         return RetryingModel(model)
-    from toolfold.models.pydantic_ai import CONTEXT_TOKENS, MAX_OUTPUT_TOKENS, PydanticAIModel
-
-    known = PydanticAIModel(
-        chosen,
-        context_tokens=settings.context_tokens or CONTEXT_TOKENS,
-        max_output_tokens=settings.max_output_tokens or MAX_OUTPUT_TOKENS,
-        calls_tools=settings.calls_tools,
-    )
-    return RetryingModel(known)
+    try:
+        from toolfold.models.pydantic_ai import PydanticAIModel
+    except ImportError as error:
+        raise ConfigError(
+            f"the model {name!r} needs the extra `agent`", next_action="pip install 'toolfold[agent]'"
+        ) from error
+    limits = {"context_tokens": settings.context_tokens, "max_output_tokens": settings.max_output_tokens}
+    configured = {key: value for key, value in limits.items() if value}
+    return RetryingModel(PydanticAIModel(name, calls_tools=settings.calls_tools, **configured))

@@ -1,7 +1,6 @@
 """A model behind any endpoint that speaks OpenAI's chat completions: a local server, a proxy, a provider.
 
-A minimal adapter that needs nothing but the HTTP client. Native tool calls where the endpoint has them. The key is
-never shown, and no answer of the endpoint is quoted in an error beyond its first words.
+A minimal adapter that needs nothing but the HTTP client. Native tool calls where the endpoint has them.
 """
 
 from contextlib import nullcontext
@@ -57,10 +56,10 @@ class OpenAICompatible:
         self.max_output_tokens = max_output_tokens
         self.calls_tools = calls_tools
         self._timeout_s = timeout_s
-        self._kept: AsyncClient | None = None
+        self._client: AsyncClient | None = None
 
     @classmethod
-    def configured(cls, settings: "ModelSettings", name: str) -> "OpenAICompatible":
+    def from_settings(cls, settings: "ModelSettings", name: str) -> "OpenAICompatible":
         """From `[model]`. A name of `openai-compatible:NAME` asks the endpoint for `NAME`."""
         return cls(
             name.removeprefix("openai-compatible").removeprefix(":") or "default",
@@ -76,13 +75,14 @@ class OpenAICompatible:
         return tokens.count(text)
 
     def connection(self) -> "AsyncClient":
-        """What all answers travel by from now on, for the caller to close. Without it, each opens its own."""
-        self._kept = self._client()
-        return self._kept
+        """The client for all further requests, for the caller to close. Without it, each request opens its own."""
+        self._client = self._new_client()
+        return self._client
 
-    def _client(self) -> "AsyncClient":
+    def _new_client(self) -> "AsyncClient":
         import httpx2
 
+        # A proxy from the environment must not see requests to this machine.
         return httpx2.AsyncClient(trust_env=not is_loopback(self._host), timeout=self._timeout_s)
 
     async def complete(self, prompt: Prompt) -> Reply:
@@ -90,31 +90,26 @@ class OpenAICompatible:
 
         headers = {"authorization": f"Bearer {self._key}"} if self._key else {}
         try:
-            async with self._client() if self._kept is None else nullcontext(self._kept) as client:
-                answer = await client.post(self._url, json=self._body(prompt), headers=headers)
+            async with self._new_client() if self._client is None else nullcontext(self._client) as client:
+                response = await client.post(self._url, json=self._body(prompt), headers=headers)
         except (httpx2.HTTPError, httpx2.InvalidURL) as error:
             raise TransientModelError(
                 f"the model at {self._host} could not be asked: {type(error).__name__}",
                 next_action="see that the endpoint of [model] base_url runs",
             ) from error
-        if answer.status_code != httpx2.codes.OK:
-            kind = TransientModelError if answer.status_code in _TRANSIENT_STATUSES else ModelError
-            said = redact(answer.text[:_QUOTE_MAX_CHARS], (self._key,))
-            raise kind(f"the model at {self._host} answered {answer.status_code}: {said}")
-        return _decode_reply(answer.content)
+        if response.status_code != httpx2.codes.OK:
+            kind = TransientModelError if response.status_code in _TRANSIENT_STATUSES else ModelError
+            # Some endpoints repeat the key in their error, and others answer with whole pages.
+            quote = redact(response.text[:_QUOTE_MAX_CHARS], (self._key,))
+            raise kind(f"the model at {self._host} answered {response.status_code}: {quote}")
+        return _decode_reply(response.content)
 
     def _body(self, prompt: Prompt) -> dict[str, Any]:
         body: dict[str, Any] = {"model": self._name, "messages": [_encode_message(item) for item in prompt.messages]}
         if prompt.max_output_tokens is not None:
             body["max_tokens"] = prompt.max_output_tokens
         if prompt.tools:
-            body["tools"] = [
-                {
-                    "type": "function",
-                    "function": {"name": t.name, "description": t.description, "parameters": t.parameters},
-                }
-                for t in prompt.tools
-            ]
+            body["tools"] = [{"type": "function", "function": msgspec.to_builtins(offer)} for offer in prompt.tools]
         if prompt.answer_schema is not None:
             schema = {"name": "answer", "schema": prompt.answer_schema}
             body["response_format"] = {"type": "json_schema", "json_schema": schema}
@@ -122,10 +117,9 @@ class OpenAICompatible:
 
 
 def _encode_message(message: Message) -> dict[str, Any]:
-    """A turn in the endpoint's form."""
-    found: dict[str, Any] = {"role": message.role, "content": message.content}
+    encoded: dict[str, Any] = {"role": message.role, "content": message.content}
     if message.uses:
-        found["tool_calls"] = [
+        encoded["tool_calls"] = [
             {
                 "id": use.id,
                 "type": "function",
@@ -134,12 +128,12 @@ def _encode_message(message: Message) -> dict[str, Any]:
             for use in message.uses
         ]
     if message.role == "tool":
-        found["tool_call_id"] = message.use_id
-    return found
+        encoded["tool_call_id"] = message.use_id
+    return encoded
 
 
 def _decode_reply(raw: bytes) -> Reply:
-    """The first choice of an answer. Raises a `ModelError` for anything that is no such answer."""
+    """The first choice of a response. Raises `ModelError` for anything that is no such response."""
     try:
         body = msgspec.json.decode(raw)
         choice = body["choices"][0]
@@ -156,13 +150,13 @@ def _decode_reply(raw: bytes) -> Reply:
 
 
 def _decode_tool_use(item: dict[str, Any]) -> ToolUse:
-    """What is no object of arguments goes on under a name that no command has."""
     function = item["function"]
-    given = function.get("arguments") or "{}"
+    raw = function.get("arguments") or "{}"
     try:
-        arguments = msgspec.json.decode(given) if isinstance(given, str) else given
+        arguments = msgspec.json.decode(raw) if isinstance(raw, str) else raw
     except msgspec.DecodeError:
         arguments = None
+    # Arguments that are no object are passed on under a name that no tool has: its schema refuses them.
     if not isinstance(arguments, dict):
-        arguments = {"unreadable": str(given)}
+        arguments = {"unreadable": str(raw)}
     return ToolUse(str(item.get("id") or ""), str(function["name"]), arguments)

@@ -1,23 +1,39 @@
 """Models of every provider, through pydantic-ai (extra `agent`): our prompts to its messages, its answers to ours.
 
-Only this file knows that library. Its errors become `ModelError`; those that may pass are marked so.
+Only this module knows that library, and imports it: `factory` imports the module when such a model is wanted. Its
+errors become `ModelError`, or `TransientModelError` where a second attempt may help.
 """
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from pydantic_ai import exceptions
+from pydantic_ai.direct import model_request, model_request_stream
+from pydantic_ai.messages import (
+    ModelMessage,
+    ModelRequest,
+    ModelResponse,
+    PartDeltaEvent,
+    PartStartEvent,
+    SystemPromptPart,
+    TextPart,
+    TextPartDelta,
+    ToolCallPart,
+    ToolReturnPart,
+    UserPromptPart,
+)
+from pydantic_ai.models import Model as ProviderModel
+from pydantic_ai.models import ModelRequestParameters, infer_model
+from pydantic_ai.output import OutputObjectDefinition
+from pydantic_ai.tools import ToolDefinition
 
 from toolfold import tokens
 from toolfold.errors import ConfigError, ModelError
 from toolfold.model import Message, OnText, Prompt, Reply, ToolUse, Usage
 from toolfold.models.retry import TransientModelError
 
-if TYPE_CHECKING:
-    from pydantic_ai.messages import ModelMessage, ModelResponse
-    from pydantic_ai.models import Model as ForeignModel
-    from pydantic_ai.models import ModelRequestParameters
-
-CONTEXT_TOKENS = 128_000
-MAX_OUTPUT_TOKENS = 8_192
+_CONTEXT_TOKENS = 128_000
+_MAX_OUTPUT_TOKENS = 8_192
 
 
 class PydanticAIModel:
@@ -25,10 +41,10 @@ class PydanticAIModel:
 
     def __init__(
         self,
-        model: "str | ForeignModel",
+        model: str | ProviderModel,
         *,
-        context_tokens: int = CONTEXT_TOKENS,
-        max_output_tokens: int = MAX_OUTPUT_TOKENS,
+        context_tokens: int = _CONTEXT_TOKENS,
+        max_output_tokens: int = _MAX_OUTPUT_TOKENS,
         calls_tools: bool = True,
     ) -> None:
         self._model = _infer_model(model) if isinstance(model, str) else model
@@ -38,104 +54,71 @@ class PydanticAIModel:
         self.calls_tools = calls_tools
 
     def count_tokens(self, text: str) -> int:
-        """By the o200k table: near enough for budgets, and offline."""
+        # By the o200k table: near enough for budgets, and offline.
         return tokens.count(text)
 
     async def complete(self, prompt: Prompt) -> Reply:
-        from pydantic_ai.direct import model_request
-        from pydantic_ai.exceptions import AgentRunError, UserError
-
         try:
-            answer = await model_request(
-                self._model,
-                list(_messages(prompt)),
-                model_settings=self._settings(prompt),
-                model_request_parameters=_parameters(prompt),
-            )
-        except (AgentRunError, UserError) as error:
+            return _reply(await model_request(self._model, **self._request(prompt)))
+        except (exceptions.AgentRunError, exceptions.UserError) as error:
             raise _model_error(error, self.name) from error
-        return _reply(answer)
 
     async def stream(self, prompt: Prompt, on_text: OnText) -> Reply:
-        from pydantic_ai.direct import model_request_stream
-        from pydantic_ai.exceptions import AgentRunError, UserError
-
         try:
-            async with model_request_stream(
-                self._model,
-                list(_messages(prompt)),
-                model_settings=self._settings(prompt),
-                model_request_parameters=_parameters(prompt),
-            ) as answer:
-                async for event in answer:
+            async with model_request_stream(self._model, **self._request(prompt)) as events:
+                async for event in events:
                     piece = _text_delta(event)
                     if piece:
                         on_text(piece)
-                return _reply(answer.get())
-        except (AgentRunError, UserError) as error:
+                return _reply(events.get())
+        except (exceptions.AgentRunError, exceptions.UserError) as error:
             raise _model_error(error, self.name) from error
 
-    def _settings(self, prompt: Prompt) -> Any:
-        return {"max_tokens": prompt.max_output_tokens or self.max_output_tokens}
+    def _request(self, prompt: Prompt) -> dict[str, Any]:
+        return {
+            "messages": list(_messages(prompt)),
+            "model_settings": {"max_tokens": prompt.max_output_tokens or self.max_output_tokens},
+            "model_request_parameters": _parameters(prompt),
+        }
 
 
-def _infer_model(name: str) -> "ForeignModel":
-    try:
-        from pydantic_ai.exceptions import UserError
-        from pydantic_ai.models import infer_model
-    except ImportError as error:
-        raise ConfigError(
-            f"the model {name!r} needs the extra `agent`", next_action="pip install 'toolfold[agent]'"
-        ) from error
+def _infer_model(name: str) -> ProviderModel:
     try:
         return infer_model(name)
-    except (UserError, ValueError, ImportError) as error:
+    except (exceptions.UserError, ValueError, ImportError) as error:
         raise ConfigError(
             f"the model {name!r} cannot be used: {error}",
             next_action="name one as provider:model, such as anthropic:claude-sonnet-4-5, and give its key",
         ) from error
 
 
-def _messages(prompt: Prompt) -> "Iterator[ModelMessage]":
-    from pydantic_ai.messages import (
-        ModelRequest,
-        ModelResponse,
-        SystemPromptPart,
-        TextPart,
-        ToolCallPart,
-        ToolReturnPart,
-        UserPromptPart,
-    )
-
+def _messages(prompt: Prompt) -> Iterator[ModelMessage]:
     names = {use.id: use.name for message in prompt.messages for use in message.uses}
-    asked: list[Any] = []
-
-    def part(message: Message) -> Any:
-        if message.role == "system":
-            return SystemPromptPart(message.content)
-        if message.role == "tool":
-            return ToolReturnPart(names.get(message.use_id, ""), message.content, tool_call_id=message.use_id)
-        return UserPromptPart(message.content)
-
+    request: list[Any] = []
     for message in prompt.messages:
         if message.role != "assistant":
-            asked.append(part(message))
+            request.append(_request_part(message, names))
             continue
-        if asked:
-            yield ModelRequest(parts=asked)
-            asked = []
-        said: list[Any] = [TextPart(message.content)] if message.content else []
-        said += [ToolCallPart(use.name, use.arguments, tool_call_id=use.id) for use in message.uses]
-        yield ModelResponse(parts=said or [TextPart("…")])
-    if asked:
-        yield ModelRequest(parts=asked)
+        # Their protocol alternates requests and responses: turns between two answers make up one request.
+        if request:
+            yield ModelRequest(parts=request)
+            request = []
+        parts: list[Any] = [TextPart(message.content)] if message.content else []
+        parts += [ToolCallPart(use.name, use.arguments, tool_call_id=use.id) for use in message.uses]
+        yield ModelResponse(parts=parts or [TextPart("…")])
+    if request:
+        yield ModelRequest(parts=request)
 
 
-def _parameters(prompt: Prompt) -> "ModelRequestParameters":
-    from pydantic_ai.models import ModelRequestParameters
-    from pydantic_ai.output import OutputObjectDefinition
-    from pydantic_ai.tools import ToolDefinition
+def _request_part(message: Message, names: dict[str, str]) -> Any:
+    if message.role == "system":
+        return SystemPromptPart(message.content)
+    if message.role == "tool":
+        return ToolReturnPart(names.get(message.use_id, ""), message.content, tool_call_id=message.use_id)
+    return UserPromptPart(message.content)
 
+
+def _parameters(prompt: Prompt) -> ModelRequestParameters:
     offered = [
         ToolDefinition(name=offer.name, description=offer.description, parameters_json_schema=offer.parameters)
         for offer in prompt.tools
@@ -149,8 +132,6 @@ def _parameters(prompt: Prompt) -> "ModelRequestParameters":
 
 
 def _text_delta(event: Any) -> str:
-    from pydantic_ai.messages import PartDeltaEvent, PartStartEvent, TextPart, TextPartDelta
-
     if isinstance(event, PartStartEvent) and isinstance(event.part, TextPart):
         return event.part.content
     if isinstance(event, PartDeltaEvent) and isinstance(event.delta, TextPartDelta):
@@ -158,48 +139,42 @@ def _text_delta(event: Any) -> str:
     return ""
 
 
-def _reply(answer: "ModelResponse") -> Reply:
-    from pydantic_ai.messages import TextPart, ToolCallPart
-
-    text = "".join(part.content for part in answer.parts if isinstance(part, TextPart))
+def _reply(response: ModelResponse) -> Reply:
+    text = "".join(part.content for part in response.parts if isinstance(part, TextPart))
     uses = tuple(
         ToolUse(part.tool_call_id, part.tool_name, _arguments(part))
-        for part in answer.parts
+        for part in response.parts
         if isinstance(part, ToolCallPart)
     )
-    return Reply(text=text, uses=uses, usage=_usage(answer), cut=answer.finish_reason == "length")
+    return Reply(text=text, uses=uses, usage=_usage(response), cut=response.finish_reason == "length")
 
 
-def _arguments(part: Any) -> dict[str, Any]:
-    """What a model gave as arguments; what is no object goes on under a name that no command has."""
+def _arguments(part: ToolCallPart) -> dict[str, Any]:
+    # Arguments that are no object are passed on under a name that no tool has: its schema refuses them.
     try:
         return dict(part.args_as_dict())
     except (ValueError, AssertionError):
         return {"unreadable": str(part.args)}
 
 
-def _usage(answer: "ModelResponse") -> Usage:
+def _usage(response: ModelResponse) -> Usage:
     try:
-        cost: float | None = float(answer.cost().total_price)
+        cost: float | None = float(response.cost().total_price)
     except (LookupError, ValueError, AssertionError):
-        cost = None  # the price of this model is not known
-    return Usage(answer.usage.input_tokens, answer.usage.output_tokens, cost)
+        cost = None  # the price of this model is unknown
+    return Usage(response.usage.input_tokens, response.usage.output_tokens, cost)
 
 
 def _model_error(error: Exception, name: str) -> ModelError:
-    from pydantic_ai import exceptions as their
-
-    passing = (
-        their.ModelRateLimitError,
-        their.ModelUnavailableError,
-        their.ModelServerError,
-        their.ModelConnectionError,
+    status = error.status_code if isinstance(error, exceptions.ModelHTTPError) else 0
+    transient = (
+        *(exceptions.ModelRateLimitError, exceptions.ModelUnavailableError),
+        *(exceptions.ModelServerError, exceptions.ModelConnectionError),
     )
-    status = error.status_code if isinstance(error, their.ModelHTTPError) else 0
-    if isinstance(error, passing) or status in (408, 409, 429) or status >= 500:
+    if isinstance(error, transient) or status in (408, 409, 429) or status >= 500:
         return TransientModelError(f"{name} is busy or out of reach: {error}", next_action="try again later")
-    if isinstance(error, their.ModelAuthenticationError):
+    if isinstance(error, exceptions.ModelAuthenticationError):
         return ModelError(f"{name} refused the key: {error}", next_action="give a valid key for this provider")
-    if isinstance(error, their.ModelContextWindowExceededError):
+    if isinstance(error, exceptions.ModelContextWindowExceededError):
         return ModelError(f"the prompt is too long for {name}: {error}", next_action="lower history_tokens")
     return ModelError(f"{name} did not answer: {error}", next_action="see the message; try another model")

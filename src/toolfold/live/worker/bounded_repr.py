@@ -1,7 +1,7 @@
-"""Writes what `repr` would say, bounded while it is written instead of built whole and cut.
+"""Writes what `repr` would return, bounded while it is written instead of built whole and cut.
 
-Exact built-in values, and subclasses that keep the built-in form, are written here, without recursion: depth, cycles
-and the number of values are all counted. Everything else needs a person's `__repr__`: outside of a forked child that
+Built-in values, and subclasses that keep the built-in `__repr__`, are written here, without recursion: depth, cycles
+and the number of values are all counted. Everything else needs the user's `__repr__`: outside of a forked child that
 raises `NeedsFork`.
 """
 
@@ -18,17 +18,17 @@ globals()["__builtins__"] = BUILTINS
 _DEPTH_MAX = 64
 _NODES_MAX = 5_000
 _ITEM_NODES_MAX = 400
-_WHOLE_TEXT_MAX = 100_000
-"""A text up to this length is measured whole, so that `original_len` is exact."""
+_WHOLE_TEXT_MAX = 100_000  # a text up to this length is measured whole, so that `original_len` is exact
 _LARGE = 100_000
 _SORT_MAX = 10_000
-_INT_BITS_MAX = 13_000
+_INT_BITS_MAX = 13_000  # CPython refuses to convert longer ones: 4300 digits
 
 _repr = repr
+_END = object()
 
 
 class _Text(str):
-    """A piece of the output itself, as against a value that is still to be written."""
+    """A piece of the output itself, as opposed to a value that is still to be written."""
 
     __slots__ = ()
 
@@ -37,23 +37,8 @@ _Tokens = Iterator[Any]
 _COMMA = _Text(", ")
 
 
-class _BoundedRepr:
-    """A written form: `text` has at most the limit; `length` is the whole, or a minimum where `exact` is false."""
-
-    __slots__ = ("exact", "length", "text", "truncated")
-
-    def __init__(self, text: str, length: int, *, truncated: bool, exact: bool) -> None:
-        self.text, self.length, self.truncated, self.exact = text, length, truncated, exact
-
-    def section(self) -> dict[str, Any]:
-        found: dict[str, Any] = {"text": self.text, "truncated": self.truncated, "original_len": self.length}
-        if not self.exact:
-            found["original_len_is_minimum"] = True
-        return found
-
-
 class _ReprWriter:
-    """Writes one value. `user_code` says that a person's `__repr__` may run: true in forked children only."""
+    """Writes one value. `user_code` allows the user's `__repr__` to run: true in forked children only."""
 
     def __init__(self, limit: int, *, user_code: bool, nodes: int = _NODES_MAX) -> None:
         self._left = limit
@@ -61,11 +46,12 @@ class _ReprWriter:
         self._parts: list[str] = []
         self._length = 0
         self._exact = True
-        self._cut = False
+        self._truncated = False
         self._nodes = nodes
         self._active: set[int] = set()
 
-    def write(self, value: object) -> _BoundedRepr:
+    def write(self, value: object) -> dict[str, Any]:
+        """The `repr` section of an answer."""
         stack: list[tuple[_Tokens, int]] = []
         self._value(value, stack)
         while stack:
@@ -78,16 +64,17 @@ class _ReprWriter:
                 self._put(item)
             elif self._nodes <= 0:
                 self._exact = False
-                self._cut = True
+                self._truncated = True
                 break
             else:
                 self._value(item, stack)
-        return _BoundedRepr("".join(self._parts), self._length, truncated=self._cut, exact=self._exact)
+        section = {"text": "".join(self._parts), "truncated": self._truncated, "original_len": self._length}
+        return section if self._exact else {**section, "original_len_is_minimum": True}
 
     def _put(self, text: str) -> None:
         self._length += len(text)
         if len(text) > self._left:
-            self._cut = True
+            self._truncated = True
             text = text[: self._left]
         if text:
             self._parts.append(str(text))
@@ -95,41 +82,37 @@ class _ReprWriter:
 
     def _value(self, value: object, stack: list[tuple[_Tokens, int]]) -> None:
         self._nodes -= 1
-        cls = type(value)
-        how = type_attribute(cls, "__repr__")
-        container = _CONTAINERS.get(id(how))
-        if container is not None:
-            opened = container[1]
+        method = id(type_attribute(type(value), "__repr__"))
+        if method in _CONTAINERS:
+            tokens, recursive = _CONTAINERS[method]
             if id(value) in self._active:
-                self._put(opened)
+                self._put(recursive)
             elif len(stack) >= _DEPTH_MAX:
                 self._put("…")
             else:
                 self._active.add(id(value))
-                stack.append((container[0](value), id(value)))
-            return
-        atom = _ATOMS.get(id(how))
-        if atom is not None:
-            atom(self, value)
+                stack.append((tokens(value), id(value)))
+        elif method in _ATOMS:
+            _ATOMS[method](self, value)
         else:
-            self._user(value)
+            self._user_repr(value)
 
-    def _user(self, value: object) -> None:
+    def _user_repr(self, value: object) -> None:
         if not self._user_code:
             raise NeedsFork
         cls = type(value)
         total = builtin_len(value)
+        # `Counter` and `OrderedDict` would write all their items before anything could be cut.
         if total is not None and total > _LARGE and type_module(cls).partition(".")[0] == "collections":
             self._exact = False
             self._put(f"<{qualified_name(cls)} of {total} items>")
             return
-        attempt = Attempt()
-        with attempt:
-            said = _repr(value)
-            # A subclass of `str` may have methods of its own: the base's are called.
-            self._length += str.__len__(said)
-            piece = str.__getitem__(said, slice(0, self._left))
-            self._cut = self._cut or str.__len__(said) > self._left
+        with Attempt() as attempt:
+            text = _repr(value)
+            # A subclass of `str` may override any method: those of the base are called.
+            self._length += str.__len__(text)
+            piece = str.__getitem__(text, slice(0, self._left))
+            self._truncated = self._truncated or str.__len__(text) > self._left
             self._left -= len(piece)
             self._parts.append(piece)
         if attempt.error is not None:
@@ -138,7 +121,7 @@ class _ReprWriter:
             self._put(f"<{type_name(cls)} with a broken repr: {type_name(type(attempt.error))}>")
 
     def string(self, value: Any) -> None:
-        """A text or bytes: only its head is written where it is long."""
+        """A text or bytes: only the head of a long one is written."""
         base = str if is_derived(type(value), str) else bytes
         total = base.__len__(value)
         if total <= _WHOLE_TEXT_MAX:
@@ -148,7 +131,7 @@ class _ReprWriter:
         self._put(base.__repr__(head)[:-1])
         self._length += total - len(head)
         self._exact = False
-        self._cut = True
+        self._truncated = True
 
     def byte_array(self, value: bytearray) -> None:
         self._put("bytearray(")
@@ -160,11 +143,15 @@ class _ReprWriter:
         self._put(int.__repr__(value) if bits <= _INT_BITS_MAX else f"<int of {bits} bits>")
 
     def plain(self, value: object) -> None:
-        """Types whose own `__repr__` is short and runs nobody else's code."""
+        """Types whose own `__repr__` is short and runs no other code."""
         self._put(type_attribute(type(value), "__repr__")(value))
 
 
-_END = object()
+_DICT_VIEWS: tuple[Any, ...] = (type({}.keys()), type({}.values()), type({}.items()))
+_SIZED: tuple[Any, ...] = (
+    *(list, tuple, dict, set, frozenset, collections.deque, str, bytes, bytearray),
+    *_DICT_VIEWS,
+)
 
 
 def builtin_len(value: object) -> int | None:
@@ -175,27 +162,12 @@ def builtin_len(value: object) -> int | None:
     return None
 
 
-_SIZED: tuple[Any, ...] = (
-    list,
-    tuple,
-    dict,
-    set,
-    frozenset,
-    collections.deque,
-    str,
-    bytes,
-    bytearray,
-    type({}.keys()),
-    type({}.values()),
-    type({}.items()),
-)
-
-
-def stable_order(values: Any, total: int) -> Iterator[Any]:
-    """The items of a set, sorted where they are all plain strings or all plain numbers, so that order is stable."""
-    if total > _SORT_MAX:
-        return iter(values)
-    items = list(values)
+def set_items(value: Any) -> Iterator[Any]:
+    """The items of a set, sorted where all are plain strings or all plain integers, so that the order is stable."""
+    base: Any = set if is_derived(type(value), set) else frozenset
+    if base.__len__(value) > _SORT_MAX:
+        return iter(base.__iter__(value))
+    items = list(base.__iter__(value))
     if all(type(item) is str for item in items) or all(type(item) is int for item in items):
         items.sort()
     return iter(items)
@@ -230,18 +202,11 @@ def _pairs(value: Any) -> _Tokens:
 
 
 def _set(value: Any) -> _Tokens:
-    total = set.__len__(value)
-    exact = type(value) is set
+    if type(value) is set and value:
+        return _joined("{", set_items(value), "}")
     name = type_name(type(value))
-    opening, closing = ("{", "}") if exact and total else (f"{name}({{", "})") if total else (f"{name}(", ")")
-    return _joined(opening, stable_order(set.__iter__(value), total), closing)
-
-
-def _frozenset(value: Any) -> _Tokens:
-    total = frozenset.__len__(value)
-    name = type_name(type(value))
-    opening, closing = (f"{name}({{", "})") if total else (f"{name}(", ")")
-    return _joined(opening, stable_order(frozenset.__iter__(value), total), closing)
+    opening, closing = (f"{name}({{", "})") if builtin_len(value) else (f"{name}(", ")")
+    return _joined(opening, set_items(value), closing)
 
 
 def _deque(value: Any) -> _Tokens:
@@ -258,8 +223,8 @@ def _defaultdict(value: Any) -> _Tokens:
     yield _Text(")")
 
 
-def _view(name: str) -> Callable[[Any], _Tokens]:
-    return lambda value: _joined(f"{name}([", iter(value), "])")
+def _view(value: Any) -> _Tokens:
+    return _joined(f"{type_name(type(value))}([", iter(value), "])")
 
 
 def _exception(value: Any) -> _Tokens:
@@ -277,7 +242,7 @@ def _slice(value: Any) -> _Tokens:
 
 
 def _by_repr_slot(entries: Any) -> dict[int, Any]:
-    """Keyed by the identity of the type's `__repr__`: a subclass that keeps the built-in form is found, too."""
+    """Keyed by the identity of the type's `__repr__`, so that a subclass that keeps it is written the same way."""
     return {id(cls.__dict__["__repr__"]): entry for cls, entry in entries}
 
 
@@ -288,16 +253,19 @@ _CONTAINERS: dict[int, tuple[Callable[[Any], _Tokens], str]] = _by_repr_slot(
         (tuple, (_tuple, "(...)")),
         (dict, (_pairs, "{...}")),
         (set, (_set, "set(...)")),
-        (frozenset, (_frozenset, "frozenset(...)")),
+        (frozenset, (_set, "frozenset(...)")),
         (collections.deque, (_deque, "[...]")),
         (collections.defaultdict, (_defaultdict, "defaultdict(...)")),
-        (type({}.keys()), (_view("dict_keys"), "...")),
-        (type({}.values()), (_view("dict_values"), "...")),
-        (type({}.items()), (_view("dict_items"), "...")),
+        *((view, (_view, "...")) for view in _DICT_VIEWS),
         (BaseException, (_exception, "...")),
         (range, (_range, "...")),
         (slice, (_slice, "...")),
     )
+)
+_PLAIN_TYPES = (
+    *(bool, float, complex, object, type, type(None), type(Ellipsis), type(NotImplemented), memoryview),
+    *(types.FunctionType, types.BuiltinFunctionType, types.GeneratorType, types.CoroutineType),
+    *(types.AsyncGeneratorType, types.CodeType, types.FrameType),
 )
 _ATOMS: dict[int, Callable[[_ReprWriter, Any], None]] = _by_repr_slot(
     (
@@ -305,48 +273,28 @@ _ATOMS: dict[int, Callable[[_ReprWriter, Any], None]] = _by_repr_slot(
         (bytes, _ReprWriter.string),
         (bytearray, _ReprWriter.byte_array),
         (int, _ReprWriter.integer),
-        *(
-            (cls, _ReprWriter.plain)
-            for cls in (
-                bool,
-                float,
-                complex,
-                object,
-                type,
-                type(None),
-                type(Ellipsis),
-                type(NotImplemented),
-                memoryview,
-                types.FunctionType,
-                types.BuiltinFunctionType,
-                types.GeneratorType,
-                types.CoroutineType,
-                types.AsyncGeneratorType,
-                types.CodeType,
-                types.FrameType,
-            )
-        ),
+        *((cls, _ReprWriter.plain) for cls in _PLAIN_TYPES),
     )
 )
 
 
-def bounded_repr(value: object, limit: int, *, user_code: bool, nodes: int = _NODES_MAX) -> _BoundedRepr:
-    """Raises `NeedsFork` where a person's code would have to run and may not, and whatever their `__repr__` raises."""
+def bounded_repr(value: object, limit: int, *, user_code: bool, nodes: int = _NODES_MAX) -> dict[str, Any]:
+    """The `repr` section. Raises `NeedsFork` where user code may not run, and whatever a user's `__repr__` raises."""
     return _ReprWriter(limit, user_code=user_code, nodes=nodes).write(value)
 
 
 def default_repr(value: object) -> str:
-    """What can be said of an object whose own form is broken."""
+    """For an object whose own `__repr__` is broken."""
     return f"<{qualified_name(type(value))} object at {id(value):#x}>"
 
 
 def safe_repr(value: object, limit: int, *, user_code: bool) -> str:
-    """A bounded form that never fails: a broken one says so."""
-    attempt = Attempt()
-    with attempt:
+    """A bounded repr that reports a broken `__repr__` instead of raising. May raise `NeedsFork`."""
+    with Attempt() as attempt:
         nodes = _ITEM_NODES_MAX if limit < 1000 else _NODES_MAX
-        written = bounded_repr(value, limit, user_code=user_code, nodes=nodes)
-        return written.text[: limit - 1] + "…" if written.truncated else written.text
+        section = bounded_repr(value, limit, user_code=user_code, nodes=nodes)
+        text: str = section["text"]
+        return text[: limit - 1] + "…" if section["truncated"] else text
     if type(attempt.error) is NeedsFork:
         raise attempt.error
     return f"{default_repr(value)[:limit]} (repr failed: {_error_name(attempt.error)})"
@@ -357,11 +305,9 @@ def _error_name(error: BaseException | None) -> str:
 
 
 def error_text(error: BaseException | None, limit: int = 300) -> str:
-    """`ValueError: message`, bounded; a message that cannot be had is left out."""
+    """`ValueError: message`, bounded; a message that cannot be read is left out."""
     name = _error_name(error)
-    attempt = Attempt()
-    with attempt:
-        said = str(error)
-        message = str.__getitem__(said, slice(0, limit))
+    with Attempt():
+        message = str.__getitem__(str(error), slice(0, limit))
         return f"{name}: {message}" if message else name
     return name

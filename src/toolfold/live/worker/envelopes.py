@@ -1,4 +1,8 @@
-"""The envelopes: `{"ok": true, "result": …}` and `{"ok": false, "error": …}`, and the errors that have fixed codes."""
+"""The envelopes `{"ok": true, "result": …}` and `{"ok": false, "error": …}`, and the errors with fixed codes.
+
+`kind` is "internal" where the caller made no mistake. `session` tells what became of the session. The host uses these
+functions too: the module imports nothing but the standard library.
+"""
 
 from typing import Any
 
@@ -19,17 +23,16 @@ def failure(code: str, message: str, **more: Any) -> dict[str, Any]:
     return {"ok": False, "error": {"code": code, "message": message, **more}}
 
 
+def _internal(code: str, message: str, session: str, next_action: str, **more: Any) -> dict[str, Any]:
+    return failure(code, message, kind="internal", session=session, next_action=next_action, **more)
+
+
 def inspect_timeout(seconds: float, partial: dict[str, Any]) -> dict[str, Any]:
-    """`kind` says that it is no fault of the caller; `partial` is what was known by then."""
+    """`partial` holds the sections that were complete by then."""
+    message = f"inspect took longer than {seconds:g} s and was ended; the session is as it was"
     more = {"partial": partial} if partial else {}
-    return failure(
-        "inspect_timeout",
-        f"inspect took longer than {seconds:g} s and was ended; the session is as it was",
-        kind="internal",
-        session=SESSION_KEPT,
-        next_action="inspect a part of the object, or its type: type(x)",
-        **more,
-    )
+    next_action = "inspect a part of the object, or its type: type(x)"
+    return _internal("inspect_timeout", message, SESSION_KEPT, next_action, **more)
 
 
 def eval_timeout(seconds: float, session: str) -> dict[str, Any]:
@@ -37,34 +40,20 @@ def eval_timeout(seconds: float, session: str) -> dict[str, Any]:
         SESSION_KEPT: "nothing it did has stayed",
         SESSION_INTERRUPTED: "it was interrupted where it stood, and what it had changed by then has stayed",
     }
-    return failure(
-        "eval_timeout",
-        f"the evaluation took longer than {seconds:g} s and was ended; {state[session]}",
-        kind="internal",
-        session=session,
-        next_action="ask for less at a time",
-    )
+    message = f"the evaluation took longer than {seconds:g} s and was ended; {state[session]}"
+    return _internal("eval_timeout", message, session, "ask for less at a time")
 
 
 def eval_crashed(ending: str) -> dict[str, Any]:
-    """The session died of the evaluation, and the snapshot from before it goes on."""
-    return failure(
-        "eval_crashed",
-        f"the evaluation ended its own process: it {ending}; nothing it did has stayed",
-        kind="internal",
-        session=SESSION_KEPT,
-        next_action="leave out what ends the process; the session goes on as it was",
-    )
+    """The evaluation ended the session's process, and the snapshot from before it continues."""
+    message = f"the evaluation ended its own process: it {ending}; nothing it did has stayed"
+    next_action = "leave out what ends the process; the session goes on as it was"
+    return _internal("eval_crashed", message, SESSION_KEPT, next_action)
 
 
 def session_lost(ending: str) -> dict[str, Any]:
-    return failure(
-        "session_lost",
-        f"the session's process {ending}; its names are gone and a new, empty session has begun",
-        kind="internal",
-        session=_SESSION_LOST,
-        next_action="run what set the session up again",
-    )
+    message = f"the session's process {ending}; its names are gone and a new, empty session has begun"
+    return _internal("session_lost", message, _SESSION_LOST, "run what set the session up again")
 
 
 def invalid_arguments(message: str) -> dict[str, Any]:

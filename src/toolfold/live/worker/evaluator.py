@@ -1,4 +1,4 @@
-"""Runs a person's code in the session's names: an expression, or statements as at a prompt.
+"""Runs user code among the session's names: an expression, or statements as at a prompt.
 
 A top-level `await` runs on an event loop that lives as long as the evaluation; tasks left over are cancelled with it.
 Whatever the code raises becomes the envelope's error.
@@ -30,10 +30,10 @@ _getprofile, _setprofile = sys.getprofile, sys.setprofile
 class Evaluator:
     """The names of a session, and how code runs among them."""
 
-    def __init__(self, names: dict[str, Any], sources: SourceCache, streams: Streams) -> None:
+    def __init__(self, names: dict[str, Any]) -> None:
         self.names = names
-        self.sources = sources
-        self._streams = streams
+        self.sources = SourceCache()
+        self._streams = Streams()
         self._flags = 0
         self._trace: Any = None
         self._profile: Any = None
@@ -51,43 +51,41 @@ class Evaluator:
             code = _compile(text, self.sources.add(text), "eval", self._flags | _AWAIT, dont_inherit=True)
             return safe_repr(self._run(code), REPR_MAX, user_code=True)
 
-        return self._answer(run)
+        return self._captured(run)
 
     def execute(self, text: str) -> dict[str, Any]:
-        """Statements. The value of a last expression is shown as a prompt would, and kept as `_`."""
-        return self._answer(lambda: self._statements(text))
+        """Statements. The value of a last expression is in the answer, as at a prompt, and stored as `_`."""
+        return self._captured(lambda: self._statements(text))
 
     def interact(self, text: str) -> dict[str, Any]:
         """As `execute`, for a person at a terminal: output and tracebacks go there at once."""
-        attempt = Attempt()
-        shown: str | None = None
-        self._resume()
-        with attempt:
-            shown = self._statements(text)
-        self._suspend()
+        value: str | None = None
+        self._resume_tracing()
+        with Attempt() as attempt:
+            value = self._statements(text)
+        self._suspend_tracing()
         if attempt.error is not None:
             if type(attempt.error) is not SystemExit:
                 self._print_traceback(attempt.error)
-            self._keep_error(attempt.error)
+            self._store_error(attempt.error)
             return {"ok": False, "error": error_section(attempt.error)}
-        if shown is not None:
-            self._streams.out.write(shown + "\n")
+        if value is not None:
+            self._streams.out.write(value + "\n")
         self._streams.flush()
-        return {"ok": True, "result": {"value_repr": shown, "stdout": "", "stderr": ""}}
+        return {"ok": True, "result": {"value_repr": value, "stdout": "", "stderr": ""}}
 
-    def _answer(self, run: Any) -> dict[str, Any]:
-        attempt = Attempt()
-        shown: str | None = None
+    def _captured(self, run: Any) -> dict[str, Any]:
+        value: str | None = None
         self._streams.capture()
-        self._resume()
-        with attempt:
-            shown = run()
-        self._suspend()
+        self._resume_tracing()
+        with Attempt() as attempt:
+            value = run()
+        self._suspend_tracing()
         out, err = self._streams.release()
         if attempt.error is not None:
-            self._keep_error(attempt.error)
+            self._store_error(attempt.error)
             return {"ok": False, "error": {**error_section(attempt.error), "stdout": out, "stderr": err}}
-        return {"ok": True, "result": {"value_repr": shown, "stdout": out, "stderr": err}}
+        return {"ok": True, "result": {"value_repr": value, "stdout": out, "stderr": err}}
 
     def _statements(self, text: str) -> str | None:
         name = self.sources.add(text)
@@ -112,13 +110,13 @@ class Evaluator:
             import asyncio
 
             with asyncio.Runner() as runner:
-                return runner.run(self._awaited(codes))
+                return runner.run(self._run_async(codes))
         value = None
         for code in codes:
             value = _eval(code, self.names)
         return value
 
-    async def _awaited(self, codes: tuple[Any, ...]) -> Any:
+    async def _run_async(self, codes: tuple[Any, ...]) -> Any:
         value = None
         for code in codes:
             value = _eval(code, self.names)
@@ -126,19 +124,20 @@ class Evaluator:
                 value = await value
         return value
 
-    def _resume(self) -> None:
-        """The session's own trace and profile functions see its code and never ours."""
+    # The session's own trace and profile functions see its code and never the worker's.
+
+    def _resume_tracing(self) -> None:
         if self._trace is not None:
             _settrace(self._trace)
         if self._profile is not None:
             _setprofile(self._profile)
 
-    def _suspend(self) -> None:
+    def _suspend_tracing(self) -> None:
         self._trace, self._profile = _gettrace(), _getprofile()
         _settrace(None)
         _setprofile(None)
 
-    def _keep_error(self, error: BaseException) -> None:
+    def _store_error(self, error: BaseException) -> None:
         """As a prompt does, so that the last error can be inspected; `_exc` is a short name for it."""
         sys.last_type, sys.last_value = type(error), error
         sys.last_traceback = user_frames(error.__traceback__)
@@ -148,8 +147,7 @@ class Evaluator:
     def _print_traceback(self, error: BaseException) -> None:
         import traceback
 
-        attempt = Attempt()
-        with attempt:
+        with Attempt() as attempt:
             lines = traceback.format_exception(type(error), error, user_frames(error.__traceback__))
             self._streams.flush()
             self._streams.err.write("".join(lines))

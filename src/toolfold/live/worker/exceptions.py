@@ -1,6 +1,6 @@
-"""Exceptions told shortly: type, message, the last frames, and what caused them. Cycles and large groups are bounded.
+"""Exceptions in short: type, message, the last frames, and what caused them. Cycles and large groups are bounded.
 
-It also writes the error of an evaluation that failed, from the same parts.
+`exception_section` is part of an `inspect` answer; `error_section` is the error of an evaluation that failed.
 """
 
 import linecache
@@ -15,6 +15,7 @@ from toolfold.live.worker.originals import BUILTINS, Attempt
 
 globals()["__builtins__"] = BUILTINS
 
+# Read through the slots of the base: a subclass may define properties of these names.
 _CAUSE = BaseException.__dict__["__cause__"]
 _CONTEXT = BaseException.__dict__["__context__"]
 _SUPPRESS_CONTEXT = BaseException.__dict__["__suppress_context__"]
@@ -23,42 +24,36 @@ _WORKER_PATH = "toolfold/live/worker"
 
 
 def _message_of(error: BaseException) -> str | None:
-    attempt = Attempt()
-    with attempt:
-        said = str(error)
-        return str.__getitem__(said, slice(0, MESSAGE_MAX))
+    with Attempt():
+        return str.__getitem__(str(error), slice(0, MESSAGE_MAX))
     return None
 
 
 def exception_section(value: BaseException) -> dict[str, Any]:
-    found: dict[str, Any] = {"exc_type": type_name(type(value)), "message": _message_of(value)}
-    trace = _traceback_text(value)
-    found["traceback"] = trace or None
+    section: dict[str, Any] = {"exc_type": type_name(type(value)), "message": _message_of(value)}
+    section["traceback"] = _traceback_text(value) or None
     causes = [error_text(cause) for cause in _causes_of(value)]
     if causes:
-        found["causes"] = causes
+        section["causes"] = causes
     if is_derived(type(value), BaseExceptionGroup):
         inner = BaseExceptionGroup.__dict__["exceptions"].__get__(value)
-        found["exceptions"] = [error_text(error) for error in inner[:CAUSES_MAX]]
-        found["exceptions_total"] = len(inner)
-    return found
+        section["exceptions"] = [error_text(error) for error in inner[:CAUSES_MAX]]
+        section["exceptions_total"] = len(inner)
+    return section
 
 
 def _causes_of(value: BaseException) -> Iterator[BaseException]:
     """The chain of causes, the nearest first, each once."""
-    seen = {id(value)}
-    current: BaseException | None = value
+    visited = {id(value)}
     for _ in range(CAUSES_MAX):
-        if current is None:
+        cause = _CAUSE.__get__(value)
+        if cause is None and not _SUPPRESS_CONTEXT.__get__(value):
+            cause = _CONTEXT.__get__(value)
+        if cause is None or id(cause) in visited:
             return
-        cause = _CAUSE.__get__(current)
-        if cause is None and not _SUPPRESS_CONTEXT.__get__(current):
-            cause = _CONTEXT.__get__(current)
-        if cause is None or id(cause) in seen:
-            return
-        seen.add(id(cause))
+        visited.add(id(cause))
         yield cause
-        current = cause
+        value = cause
 
 
 def user_frames(trace: TracebackType | None) -> TracebackType | None:
@@ -69,7 +64,7 @@ def user_frames(trace: TracebackType | None) -> TracebackType | None:
 
 
 def _traceback_text(error: BaseException) -> str:
-    """The last frames, one line each, with the source line where it is known."""
+    """The last frames, one line each, with the source line where there is one."""
     trace = user_frames(_TRACE.__get__(error))
     frames: list[tuple[str, int, str]] = []
     total = 0
@@ -90,15 +85,14 @@ def _traceback_text(error: BaseException) -> str:
 
 def error_section(error: BaseException) -> dict[str, Any]:
     """A failed evaluation, as the envelope's `error`."""
-    found: dict[str, Any] = {
+    section: dict[str, Any] = {
         "code": "python_exception",
         "message": error_text(error, MESSAGE_MAX),
         "exc_type": type_name(type(error)),
     }
-    attempt = Attempt()
-    with attempt:
-        found["traceback"] = _traceback_text(error) or None
+    with Attempt():
+        section["traceback"] = _traceback_text(error) or None
     if type(error) is SystemExit:
         code = error.code
-        found["exit_code"] = code if type(code) is int else 0 if code is None else 1
-    return found
+        section["exit_code"] = code if type(code) is int else 0 if code is None else 1
+    return section

@@ -1,7 +1,7 @@
-"""Forks a child of the session that looks or evaluates, and keeps a deadline on it.
+"""Forked children of the session: one that inspects an object, and a snapshot that stands by during an evaluation.
 
 What a child sends are frames on a pipe of its own, so that nothing it writes can confuse the session. A child that
-looks leaves by `os._exit`: no exit handler, no finaliser, nothing of the session runs twice.
+inspects leaves by `os._exit`: no exit handler, no finaliser, nothing of the session runs twice.
 """
 
 import builtins
@@ -16,7 +16,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-from toolfold.live.worker.frames import FrameError, FrameReader, write_frame
+from toolfold.live.worker.frames import FrameError, FrameReader, encode_frame
 from toolfold.live.worker.originals import (
     BUILTINS,
     FORK_WARNS,
@@ -34,15 +34,12 @@ from toolfold.live.worker.originals import (
 
 globals()["__builtins__"] = BUILTINS
 
-_EXTRA_MEMORY_BYTES = 512 * 1024 * 1024
-"""What a looking child may use beyond what the session has."""
+_EXTRA_MEMORY_BYTES = 512 * 1024 * 1024  # what an inspecting child may use beyond what the session has
 _CHILD_BYTES_MAX = 1024 * 1024
 _RECURSION_LIMIT = 2000
-_PARENT_POLL_S = 0.02
-"""How often a snapshot looks whether its session still lives."""
+_PARENT_POLL_S = 0.02  # how often a snapshot looks whether its session still lives
 
-_Send = Callable[[dict[str, Any]], None]
-_pipe, _read, _close, _dup2 = os.pipe, os.read, os.close, os.dup2
+_pipe, _read, _write, _close, _dup2 = os.pipe, os.read, os.write, os.close, os.dup2
 _monotonic = time.monotonic
 _poll, _select = select.poll, select.select
 _getppid = os.getppid
@@ -52,46 +49,30 @@ _IGNORE_FILTER = ("ignore", None, DeprecationWarning, None, 0)
 _setlimit, _getlimit = resource.setrlimit, resource.getrlimit
 
 
-class ChildOutcome:
-    """What a child sent, and how it ended: `status` is what `waitpid` said, `None` while it lives on."""
-
-    def __init__(self, frames: list[dict[str, Any]], status: int | None, *, timed_out: bool) -> None:
-        self.frames, self.status, self.timed_out = frames, status, timed_out
-
-    def ending(self) -> str:
-        """How it died, in words."""
-        if self.status is None:
-            return "ended"
-        if os.WIFSIGNALED(self.status):
-            number = os.WTERMSIG(self.status)
-            return f"was ended by {SIGNAL_NAMES.get(number, f'signal {number}')}"
-        return f"left with exit code {os.WEXITSTATUS(self.status)}"
-
-
-class _ForkWarningsOff:
-    """Python warns of forks where there are threads. What that means for a session is written in its manual.
-
-    The list of filters is changed and changed back as it stands: `warnings.catch_warnings` needs the builtins.
-    """
-
-    def __enter__(self) -> None:
-        with Attempt():
-            if FORK_WARNS:
-                warnings.filters.insert(0, _IGNORE_FILTER)  # type: ignore[attr-defined]  # it is a list, declared a sequence
-
-    def __exit__(self, *exc_info: object) -> None:
-        with Attempt():
-            if FORK_WARNS:
-                warnings.filters.remove(_IGNORE_FILTER)  # type: ignore[attr-defined]  # as above
+def exit_text(status: int | None) -> str:
+    """A status of `waitpid` in words."""
+    if status is None:
+        return "ended"
+    if os.WIFSIGNALED(status):
+        number = os.WTERMSIG(status)
+        return f"was ended by {SIGNAL_NAMES.get(number, f'signal {number}')}"
+    return f"left with exit code {os.WEXITSTATUS(status)}"
 
 
 def _fork() -> int:
-    """Forks, with SIGCHLD held back in the parent: `settle` ends that. Raises whatever keeps the session from it."""
+    """Forks, with SIGCHLD blocked in the parent until `_restore_sigchld`. Raises whatever prevents the fork."""
     mask = _sigmask(signal_functions.SIG_BLOCK, {SIGCHLD})
-    attempt = Attempt()
     pid = -1
-    with _ForkWarningsOff(), attempt:
+    # Python warns of forks in a process with threads; what that means for a session is documented. The filters are
+    # changed in place, because `warnings.catch_warnings` is written in Python and needs the builtins.
+    with Attempt():
+        if FORK_WARNS:
+            warnings.filters.insert(0, _IGNORE_FILTER)  # type: ignore[attr-defined]  # a list, declared a sequence
+    with Attempt() as attempt:
         pid = fork()
+    with Attempt():
+        if FORK_WARNS:
+            warnings.filters.remove(_IGNORE_FILTER)  # type: ignore[attr-defined]  # as above
     if pid <= 0:
         _sigmask(signal_functions.SIG_SETMASK, mask)
     if attempt.error is not None and pid < 0:
@@ -99,10 +80,10 @@ def _fork() -> int:
     return pid
 
 
-def _restore_sigchld(before: bool) -> None:
-    """The session's own handler must not hear of our child. `before`: SIGCHLD was held back by the session itself."""
+def _restore_sigchld(blocked_before: bool) -> None:
+    """Consumes the signal of the worker's child, which the session's own handler must not see."""
     _sigwait({SIGCHLD}, 0)
-    if not before:
+    if not blocked_before:
         _sigmask(signal_functions.SIG_UNBLOCK, {SIGCHLD})
 
 
@@ -111,13 +92,12 @@ def _sigchld_blocked() -> bool:
 
 
 class InspectionChild:
-    """A forked child that looks at an object and tells what it sees. `pid` is 0 in the child itself."""
+    """A forked child that inspects an object and sends what it reads. `pid` is 0 in the child itself."""
 
     def __init__(self) -> None:
-        self._held_back = _sigchld_blocked()
+        self._blocked_before = _sigchld_blocked()
         self._reading, self._writing = _pipe()
-        attempt = Attempt()
-        with attempt:
+        with Attempt() as attempt:
             self.pid = _fork()
             _close(self._reading if self.pid == 0 else self._writing)
         if attempt.error is not None:
@@ -125,12 +105,31 @@ class InspectionChild:
             _close(self._writing)
             raise attempt.error
 
+    def prepare(self, null: int) -> None:
+        """In the child: makes it fit to run a broken object's code: silent, bounded, with Python's own builtins."""
+        gc.disable()
+        for descriptor in (0, 1, 2):
+            _dup2(null, descriptor)
+        for name, value in BUILTINS.items():
+            vars(builtins).setdefault(name, value)
+        sys.setrecursionlimit(_RECURSION_LIMIT)
+        sys.settrace(None)
+        sys.setprofile(None)
+        signal_functions.signal(SIGINT, signal_functions.SIG_IGN)
+        with Attempt():
+            soft, hard = _getlimit(resource.RLIMIT_AS)
+            wanted = _address_space() + _EXTRA_MEMORY_BYTES
+            if soft == resource.RLIM_INFINITY or wanted < soft:
+                _setlimit(resource.RLIMIT_AS, (wanted, hard))
+
     def send(self, frame: dict[str, Any]) -> None:
         """In the child."""
-        write_frame(self._writing, frame)
+        data = memoryview(encode_frame(frame))
+        while data:
+            data = data[_write(self._writing, data) :]
 
-    def watch(self, deadline_s: float) -> ChildOutcome:
-        """In the parent: everything the child sends until it ends."""
+    def collect(self, deadline_s: float) -> tuple[list[dict[str, Any]], int, bool]:
+        """In the parent: the frames that the child sends until it ends, its status, and whether it timed out."""
         until = _monotonic() + deadline_s
         frames: list[dict[str, Any]] = []
         reader, room = FrameReader(_CHILD_BYTES_MAX), _CHILD_BYTES_MAX
@@ -149,18 +148,18 @@ class InspectionChild:
                 break
         _close(self._reading)
         status, timed_out = _reap(self.pid, until)
-        _restore_sigchld(self._held_back)
-        return ChildOutcome(frames, status, timed_out=timed_out)
+        _restore_sigchld(self._blocked_before)
+        return frames, status, timed_out
 
 
 def _reap(pid: int, until: float) -> tuple[int, bool]:
-    """Waits for the child's end to the deadline, then ends it. It may have closed its pipe and live on."""
+    """Waits for the child to the deadline, then kills it: it may have closed its pipe and live on."""
     while True:
         try:
-            found, status = waitpid(pid, os.WNOHANG)
+            reaped, status = waitpid(pid, os.WNOHANG)
         except ChildProcessError:
             return 0, False  # the session ignores SIGCHLD: the system reaped it
-        if found == pid:
+        if reaped == pid:
             return status, False
         left = until - _monotonic()
         if left <= 0:
@@ -177,72 +176,56 @@ def _kill_child(pid: int) -> int:
 
 
 class Snapshot:
-    """A fork of the session that stands by while the session evaluates, and takes its place if it dies of that.
+    """A fork of the session that stands by while the session evaluates, and takes its place if that ends the process.
 
     `pid` is 0 in the snapshot itself, once it has taken over.
     """
 
     def __init__(self) -> None:
-        """Raises whatever keeps the session from forking. In the snapshot it returns only when the session is dead."""
-        restore = _random_restorer()
+        """Raises whatever prevents the fork. In the snapshot it returns only when the session is dead."""
+        restore_random = _random_restorer()
         session = getpid()
-        self._held_back = _sigchld_blocked()
+        self._blocked_before = _sigchld_blocked()
         self.pid = _fork()
         if self.pid == 0:
             while _getppid() == session:
                 _select([], [], [], _PARENT_POLL_S)
-            restore()
-        elif not self._held_back:
+            restore_random()
+        elif not self._blocked_before:
             _sigmask(signal_functions.SIG_UNBLOCK, {SIGCHLD})  # the evaluation may wait for children of its own
 
-    def end(self) -> None:
-        """In the session: it went well, and what it did stays."""
+    def discard(self) -> None:
+        """In the session, after the evaluation: its effects stay."""
         _sigmask(signal_functions.SIG_BLOCK, {SIGCHLD})
         _kill_child(self.pid)
-        _restore_sigchld(self._held_back)
-
-
-def prepare_inspection_child(null: int) -> None:
-    """Makes the forked child fit to run a broken object's code: quiet, bounded, with Python's own names in place."""
-    gc.disable()
-    for descriptor in (0, 1, 2):
-        _dup2(null, descriptor)
-    for name, value in BUILTINS.items():
-        vars(builtins).setdefault(name, value)
-    sys.setrecursionlimit(_RECURSION_LIMIT)
-    sys.settrace(None)
-    sys.setprofile(None)
-    signal_functions.signal(SIGINT, signal_functions.SIG_IGN)
-    attempt = Attempt()
-    with attempt:
-        soft, hard = _getlimit(resource.RLIMIT_AS)
-        wanted = _address_space() + _EXTRA_MEMORY_BYTES
-        if soft == resource.RLIM_INFINITY or wanted < soft:
-            _setlimit(resource.RLIMIT_AS, (wanted, hard))
+        _restore_sigchld(self._blocked_before)
 
 
 def _address_space() -> int:
-    """Bytes of address space in use. Where the system does not tell, the limit below which nothing can be mapped."""
-    attempt = Attempt()
-    with attempt:
+    """Bytes of address space in use."""
+    with Attempt():
         return _statm(0)
+    # Without `/proc`: the lowest limit under which a page can still be mapped, by bisection.
     soft, hard = _getlimit(resource.RLIMIT_AS)
     low, high = 0, 64 * 1024**3 if soft == resource.RLIM_INFINITY else soft
     while high - low > 32 * 1024**2:
         middle = (low + high) // 2
         _setlimit(resource.RLIMIT_AS, (middle, hard))
-        attempt = Attempt()
-        with attempt:
+        with Attempt() as attempt:
             mmap.mmap(-1, 4096).close()
         low, high = (middle, high) if attempt.failed else (low, middle)
     _setlimit(resource.RLIMIT_AS, (soft, hard))
     return high
 
 
-def resident_bytes() -> int:
-    """Bytes that the session holds, where the system tells; else its peak."""
-    attempt = Attempt()
-    with attempt:
+def can_snapshot(max_bytes: int) -> bool:
+    """Whether a fork could take the session's place: no other threads, no children to wait for, not too large."""
+    return _thread_count() == 1 and not _has_children() and _resident_bytes() <= max_bytes
+
+
+def _resident_bytes() -> int:
+    """Memory of the session; its peak where there is no `/proc`."""
+    with Attempt():
         return _statm(1)
     unit = 1 if sys.platform == "darwin" else 1024
     return int(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit)
@@ -255,17 +238,16 @@ def _statm(field: int) -> int:
     return int(data.split()[field]) * os.sysconf("SC_PAGE_SIZE")
 
 
-def thread_count() -> int:
-    """Threads of this process, those of libraries included where the system tells."""
-    attempt = Attempt()
-    with attempt:
-        return len(os.listdir("/proc/self/task"))  # noqa: PTH208 - a path object is a person's to patch
+def _thread_count() -> int:
+    """Threads of this process, with those of libraries where there is `/proc`."""
+    with Attempt():
+        return len(os.listdir("/proc/self/task"))  # noqa: PTH208 - a session may patch `Path`
     import _thread
 
     return 1 + _thread._count()  # noqa: SLF001 - the only count there is without `/proc`
 
 
-def has_children() -> bool:
+def _has_children() -> bool:
     """Whether the session started processes that it may still wait for."""
     try:
         os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
@@ -275,11 +257,10 @@ def has_children() -> bool:
 
 
 def _random_restorer() -> Callable[[], None]:
-    """`random` seeds itself anew in a forked child; a session that goes on there must not notice."""
+    """`random` seeds itself anew in a forked child; a session that continues there must not notice."""
     module = sys.modules.get("random")
     source = getattr(module, "_inst", None)
-    attempt = Attempt()
-    with attempt:
+    with Attempt():
         if source is not None:
             state = source.getstate()
             return lambda: source.setstate(state)

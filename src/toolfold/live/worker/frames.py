@@ -1,13 +1,13 @@
 """Frames between the processes of a session: four bytes of length, big end first, and that many bytes of JSON.
 
-The writer here needs no builtins that a session could have replaced, and writes plain ASCII, so that its length is the
-widest that any encoder would need. Lone surrogates are written out as text.
+The encoder writes plain ASCII, so that its length is the widest that any encoder would need. Lone surrogates are
+written as escapes.
 """
 
 import json
 import json.encoder
 import math
-import os
+import socket
 import struct
 from typing import Any
 
@@ -16,20 +16,20 @@ from toolfold.live.worker.originals import BUILTINS
 globals()["__builtins__"] = BUILTINS
 
 _FRAME_MAX_BYTES = 4 * 1024 * 1024
+# The C parts of `json`: its Python parts would look up builtins that a session may have replaced.
 _quote = json.encoder.encode_basestring_ascii
 _scan: Any = vars(json.JSONDecoder())["scan_once"]
 _pack = struct.Struct(">I").pack
 _unpack = struct.Struct(">I").unpack_from
-_write = os.write
 _isfinite = math.isfinite
 
 
 class FrameError(Exception):
-    """What came is no frame: too long, or no JSON object."""
+    """The bytes are not a frame: too long, or not a JSON object."""
 
 
 def dumps(value: Any) -> str:
-    """JSON of the plain values that the worker makes."""
+    """JSON of the plain values that the worker creates."""
     parts: list[str] = []
     _dump(value, parts)
     return "".join(parts)
@@ -38,18 +38,18 @@ def dumps(value: Any) -> str:
 def _dump(value: Any, parts: list[str]) -> None:
     cls = type(value)
     if cls is dict:
-        opening = "{"
+        separator = "{"
         for key, item in value.items():
-            parts.append(f"{opening}{_text(key)}:")
+            parts.append(f"{separator}{_text(key)}:")
             _dump(item, parts)
-            opening = ","
+            separator = ","
         parts.append("}" if value else "{}")
     elif cls is list or cls is tuple:
-        opening = "["
+        separator = "["
         for item in value:
-            parts.append(opening)
+            parts.append(separator)
             _dump(item, parts)
-            opening = ","
+            separator = ","
         parts.append("]" if value else "[]")
     else:
         parts.append(_atom(value, cls))
@@ -80,33 +80,27 @@ def encode_frame(value: dict[str, Any]) -> bytes:
     return _pack(len(body)) + body
 
 
-def write_frame(descriptor: int, value: dict[str, Any]) -> None:
-    data = memoryview(encode_frame(value))
-    while data:
-        data = data[_write(descriptor, data) :]
-
-
 class FrameReader:
-    """Takes bytes as they come and gives whole frames."""
+    """Takes bytes as they arrive and returns whole frames."""
 
     def __init__(self, limit: int = _FRAME_MAX_BYTES) -> None:
         self._limit = limit
-        self._held = bytearray()
+        self._buffer = bytearray()
 
     def feed(self, data: bytes) -> list[dict[str, Any]]:
-        """The frames that are complete now. Raises `BadFrame`."""
-        self._held += data
-        found: list[dict[str, Any]] = []
-        while len(self._held) >= 4:
-            (length,) = _unpack(self._held)
+        """The frames that are complete now. Raises `FrameError`."""
+        self._buffer += data
+        frames: list[dict[str, Any]] = []
+        while len(self._buffer) >= 4:
+            (length,) = _unpack(self._buffer)
             if length > self._limit:
                 raise FrameError(f"a frame of {length} bytes")
-            if len(self._held) < 4 + length:
+            if len(self._buffer) < 4 + length:
                 break
-            body = bytes(self._held[4 : 4 + length])
-            del self._held[: 4 + length]
-            found.append(_loads(body))
-        return found
+            body = bytes(self._buffer[4 : 4 + length])
+            del self._buffer[: 4 + length]
+            frames.append(_loads(body))
+        return frames
 
 
 def _loads(body: bytes) -> dict[str, Any]:
@@ -117,3 +111,14 @@ def _loads(body: bytes) -> dict[str, Any]:
     if type(value) is not dict:
         raise FrameError("a frame that is no JSON object")
     return value
+
+
+def drain(link: socket.socket) -> None:
+    """Drops what was sent by, or to, a session that died: half a frame of it would spoil the next one."""
+    link.setblocking(False)
+    try:
+        while link.recv(65536):
+            pass
+    except OSError:  # nothing is left
+        pass
+    link.setblocking(True)

@@ -1,8 +1,4 @@
-"""`list_globals`: the names of the session with their types, sorted. It runs no code of the session.
-
-Left out are modules, names that start and end with two underscores, names that start with `_toolfold`, and keys that
-are no plain strings.
-"""
+"""The names of a session: `list_globals`, and completion at the prompt. Neither runs code of the session."""
 
 import keyword
 import types
@@ -25,6 +21,7 @@ from toolfold.live.worker.originals import BUILTINS
 globals()["__builtins__"] = BUILTINS
 
 _OWN_PREFIX = "_toolfold"
+_COMPLETIONS_MAX = 200
 
 
 def _is_listed(name: object, value: object) -> bool:
@@ -34,7 +31,7 @@ def _is_listed(name: object, value: object) -> bool:
 
 
 def list_globals(names: dict[Any, Any]) -> dict[str, Any]:
-    """All names, or as many as an answer holds; `total` then tells how many there are."""
+    """The names with their types, sorted: all, or as many as an answer holds, and then `total` has their number."""
     entries = [
         {"name": plain_name(name), "type_name": type_name(type(value))}
         for name, value in list(names.items())
@@ -42,34 +39,27 @@ def list_globals(names: dict[Any, Any]) -> dict[str, Any]:
     ]
     entries.sort(key=lambda entry: entry["name"])
     room = PAYLOAD_MAX - 200
-    kept: list[dict[str, str]] = []
-    for entry in entries:
+    for number, entry in enumerate(entries):
         room -= len(dumps(entry)) + 1
         if room < 0:
-            return {"globals": kept, "truncated": True, "total": len(entries)}
-        kept.append(entry)
-    return {"globals": kept}
-
-
-# --- Completion at the prompt: names of the session and of Python, and static members after a dot. It runs no code.
-
-globals()["__builtins__"] = BUILTINS
-
-_COMPLETIONS_MAX = 200
+            return {"globals": entries[:number], "truncated": True, "total": len(entries)}
+    return {"globals": entries}
 
 
 def completions(text: str, names: dict[Any, Any]) -> list[str]:
     """The words that may stand in place of the dotted name at the end of `text`."""
     *path, start = text.split(".")
-    found: list[str]
-    if not path:
-        found = [name for name in {**dict.fromkeys(keyword.kwlist), **BUILTINS, **names} if type(name) is str]
-    else:
-        value = _resolve_path(path, names)
-        found = [] if value is MISSING else list(static_names(value))
+    private = start.startswith("_")
     prefix = "".join(f"{part}." for part in path)
-    fits = sorted(name for name in found if name.startswith(start) and (start.startswith("_") or name[:1] != "_"))
-    return [prefix + name for name in fits[:_COMPLETIONS_MAX]]
+    words = sorted(name for name in _candidates(path, names) if name.startswith(start))
+    return [prefix + name for name in words if private or name[:1] != "_"][:_COMPLETIONS_MAX]
+
+
+def _candidates(path: list[str], names: dict[Any, Any]) -> list[str]:
+    if not path:
+        return [name for name in {**dict.fromkeys(keyword.kwlist), **BUILTINS, **names} if type(name) is str]
+    value = _resolve_path(path, names)
+    return [] if value is MISSING else list(static_names(value))
 
 
 def _resolve_path(path: list[str], names: dict[Any, Any]) -> Any:

@@ -1,7 +1,6 @@
-"""The worker's own references, taken before any of a person's code runs.
+"""The worker's own references to builtins and system calls, taken before any user code runs.
 
-A session may delete `builtins.len` or replace `os.fork`. Each module of the worker sets its `__builtins__` to
-`BUILTINS` before it defines a function, so that its functions never look at the session's builtins.
+Above: every other module of the worker. Below: the standard library.
 """
 
 import builtins
@@ -13,6 +12,8 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self
 
+# A session may delete `builtins.len` or replace `os.fork`. Each module of the worker assigns this copy to its
+# `__builtins__` before it defines a function, because a function takes its builtins when it is created.
 BUILTINS: dict[str, Any] = dict(vars(builtins))
 globals()["__builtins__"] = BUILTINS
 
@@ -24,17 +25,14 @@ waitpid: Callable[[int, int], tuple[int, int]] = os.waitpid
 SIGKILL = int(signal.SIGKILL)
 SIGINT = int(signal.SIGINT)
 SIGCHLD = int(signal.SIGCHLD)
-SIGNAL_NAMES = {int(known): known.name for known in signal.Signals}
+SIGNAL_NAMES = {int(number): number.name for number in signal.Signals}
+# The C functions below the module `signal`, whose own are written in Python and look up the session's builtins.
 signal_functions: Any = importlib.import_module("_signal")
-"""The functions below the module `signal`, whose own are written in Python and need the session's builtins."""
 FORK_WARNS = sys.version_info >= (3, 12)
 
 
 class Attempt:
-    """Runs a person's code: whatever it raises is kept in `error`, and nothing goes further.
-
-    A broken `__repr__` may raise anything, `KeyboardInterrupt` and `SystemExit` included, and the worker must go on.
-    """
+    """A context that runs user code: whatever it raises is stored in `error` and goes no further."""
 
     error: BaseException | None = None
 
@@ -44,6 +42,7 @@ class Attempt:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool:
+        # A broken `__repr__` may raise `KeyboardInterrupt` or `SystemExit`, and the worker must go on.
         self.error = error
         return True
 
@@ -53,4 +52,4 @@ class Attempt:
 
 
 class NeedsFork(Exception):
-    """What was asked may run a person's code, so it belongs into a forked child."""
+    """The request may run user code and has to be answered in a forked child."""

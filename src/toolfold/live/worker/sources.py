@@ -1,6 +1,6 @@
-"""The source of code that was typed at the prompt: kept, and told to `linecache`, so that previews and tracebacks work.
+"""The source of code that was typed at the prompt: stored, and added to `linecache` for previews and tracebacks.
 
-Each piece of code has a file name of its own, `<live-3>`. Old pieces are let go of.
+Each piece of code has a file name of its own, `<live-3>`. The oldest pieces are dropped.
 """
 
 import ast
@@ -27,7 +27,7 @@ class SourceCache:
         self._texts: dict[str, str] = {}
 
     def add(self, text: str) -> str:
-        """The file name under which this code is known from now on."""
+        """Stores a piece of code and returns its file name."""
         self._count += 1
         name = f"{SOURCE_PREFIX}{self._count}>"
         self._texts[name] = text
@@ -39,8 +39,30 @@ class SourceCache:
             linecache.cache.pop(oldest, None)
         return name
 
-    def class_source(self, cls: type) -> str | None:
-        """The text of a class that was typed here. A class does not know its file before Python 3.13."""
+    def preview(self, value: Any) -> tuple[str | None, bool]:
+        """The head of the source and whether it was cut; `None` where there is none, as for built-in functions."""
+        text = self._source_of(value)
+        if text is None or not is_derived(type(text), str):
+            return None, False
+        text = text.rstrip()
+        return text[:SOURCE_MAX], len(text) > SOURCE_MAX
+
+    def _source_of(self, value: Any) -> str | None:
+        if is_class(value) and type_module(value) == "__main__":
+            return self._class_source(value)
+        target = value.__func__ if type(value) is types.MethodType else value
+        if not is_class(target) and type(target) is not types.FunctionType:
+            return None
+        # `inspect.getsource` would follow attributes of the function; its code object has none.
+        if type(target) is types.FunctionType and "__wrapped__" not in target.__dict__:
+            target = target.__code__
+        try:
+            return inspect.getsource(target)
+        except (OSError, TypeError, SyntaxError, IndexError):
+            return None
+
+    def _class_source(self, cls: type) -> str | None:
+        # A class has no line number before Python 3.13: the newest text that defines its name is taken.
         qualname = plain_name(type.__dict__["__qualname__"].__get__(cls))
         for text in reversed(self._texts.values()):
             if qualname.rpartition(".")[2] not in text:
@@ -57,44 +79,15 @@ class SourceCache:
 
 
 def _class_node(tree: ast.AST, names: list[str]) -> ast.ClassDef | None:
-    """Walks `Outer.<locals>.Inner` down through the statements."""
-    inside: list[Any] = [tree]
-    node: Any = None
+    """Follows `Outer.<locals>.Inner` down through the statements."""
+    node: Any = tree
     for name in names:
-        if name == "<locals>":
-            continue
-        node = next(
-            (
-                child
-                for child in ast.walk(inside[-1])
-                if type(child) in {ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef} and child.name == name  # type: ignore[attr-defined]  # each of the three has a name
-            ),
-            None,
-        )
+        if name != "<locals>":
+            node = next((child for child in ast.walk(node) if _defines(child, name)), None)
         if node is None:
             return None
-        inside.append(node)
     return node if type(node) is ast.ClassDef else None
 
 
-def _source_of(value: Any, sources: SourceCache) -> str | None:
-    """The source text, or `None` where there is none, as for built-in functions. Raises nothing of its own."""
-    if is_class(value) and type_module(value) == "__main__":
-        return sources.class_source(value)
-    target = value.__func__ if type(value) is types.MethodType else value
-    if not is_class(target) and type(target) is not types.FunctionType:
-        return None
-    if type(target) is types.FunctionType and "__wrapped__" not in target.__dict__:
-        target = target.__code__
-    try:
-        return inspect.getsource(target)
-    except (OSError, TypeError, SyntaxError, IndexError):
-        return None
-
-
-def source_preview(value: Any, sources: SourceCache) -> tuple[str | None, bool]:
-    text = _source_of(value, sources)
-    if text is None or not is_derived(type(text), str):
-        return None, False
-    text = text.rstrip()
-    return text[:SOURCE_MAX], len(text) > SOURCE_MAX
+def _defines(node: Any, name: str) -> bool:
+    return type(node) in {ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef} and node.name == name

@@ -1,7 +1,7 @@
 """`open_output("<handle>")`: a stored tool result inside the session, read piece by piece from where it lies.
 
-Nothing is loaded when it is opened: its head tells the folded shape that `inspect` shows. The host answers each read,
-or names a file that the session may read itself.
+Opening loads only the head, whose folded shape `inspect` shows. The host answers each read, or names a file that the
+session may read itself.
 """
 
 import json
@@ -22,11 +22,11 @@ _Ask = Callable[[dict[str, Any]], dict[str, Any]]
 
 
 class OutputUnavailable(Exception):
-    """A stored output that cannot be had: no such handle, or no way to ask for it here."""
+    """A stored output that cannot be read: no such handle, or the host cannot be asked from here."""
 
 
 class StoredOutput:
-    """One stored tool result. `text`, `lines`, `json` and `rows` read it; nothing is kept of what was read."""
+    """One stored tool result. `text`, `lines`, `json` and `rows` read it; nothing that was read is cached."""
 
     def __init__(self, handle: str, ask: _Ask, facts: dict[str, Any]) -> None:
         self.handle = handle
@@ -38,16 +38,15 @@ class StoredOutput:
             self._file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
             self.bytes = os.fstat(self._file).st_size
         head = self.read(0, _HEAD_BYTES)
-        self.form, self.shape, self._mark = document_shape(
-            head.decode("utf-8", "replace"), whole=len(head) >= self.bytes
-        )
+        text = head.decode("utf-8", "replace")
+        self.form, self.shape, self._separator = document_shape(text, whole=len(head) >= self.bytes)
 
     def read(self, offset: int = 0, size: int = _PIECE_BYTES) -> bytes:
         """Some bytes, at most half a megabyte at a time."""
-        size = max(0, min(size, _PIECE_BYTES))
+        offset, size = max(0, offset), max(0, min(size, _PIECE_BYTES))
         if self._file >= 0:
-            return os.pread(self._file, size, max(0, offset))
-        answer = self._ask({"ask": "read_output", "handle": self.handle, "offset": max(0, offset), "size": size})
+            return os.pread(self._file, size, offset)
+        answer = self._ask({"ask": "read_output", "handle": self.handle, "offset": offset, "size": size})
         if "error" in answer:
             raise OutputUnavailable(answer["error"])
         data: str = answer["data"]
@@ -67,19 +66,19 @@ class StoredOutput:
         return data[start : None if size is None else start + size].decode("utf-8", "replace")
 
     def lines(self) -> Iterator[str]:
-        """Line by line, without holding more than one piece and one line."""
-        held = b""
+        """Line by line, with no more than one piece and one line in memory."""
+        rest = b""
         for piece in self.pieces():
-            *whole, held = (held + piece).split(b"\n")
+            *whole, rest = (rest + piece).split(b"\n")
             for line in whole:
                 yield line.decode("utf-8", "replace")
-        if held:
-            yield held.decode("utf-8", "replace")
+        if rest:
+            yield rest.decode("utf-8", "replace")
 
     def json(self) -> Any:
         """The whole, decoded. For JSON lines, a list of their values."""
         if self.form == "json lines":
-            return [json.loads(line) for line in self.lines() if line.strip()]
+            return list(self.rows())
         return json.loads(b"".join(self.pieces()))
 
     def rows(self) -> Iterator[Any]:
@@ -87,12 +86,12 @@ class StoredOutput:
         if self.form == "table":
             import csv
 
-            yield from csv.DictReader(self.lines(), delimiter=self._mark)
+            yield from csv.DictReader(self.lines(), delimiter=self._separator)
         elif self.form == "json lines":
             yield from (json.loads(line) for line in self.lines() if line.strip())
         else:
-            found = self.json()
-            yield from found if type(found) is list else [found]
+            document = self.json()
+            yield from document if type(document) is list else [document]
 
     def __len__(self) -> int:
         return self.bytes

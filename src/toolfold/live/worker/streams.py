@@ -1,7 +1,7 @@
 """The session's `sys.stdout` and `sys.stderr`: one object each for the whole session, whose target changes.
 
-While an evaluation is captured they keep what is written, bounded; else they hand it on to the real stream. A logger
-that took hold of `sys.stderr` once therefore goes on working.
+While an evaluation is captured they store what is written, bounded; otherwise they pass it to the real stream. The
+objects never change, so that a logger that once took hold of `sys.stderr` goes on working.
 """
 
 import io
@@ -30,12 +30,12 @@ class _CapturedText:
         self._dropped += str.__len__(text) - len(piece)
 
     def text(self) -> str:
-        found = "".join(self._parts)
-        return f"{found}… (+{self._dropped} characters)" if self._dropped else found
+        head = "".join(self._parts)
+        return f"{head}… (+{self._dropped} characters)" if self._dropped else head
 
 
 class _ByteStream(io.RawIOBase):
-    """What stands under `sys.stdout.buffer`."""
+    """`sys.stdout.buffer` during capture."""
 
     def __init__(self, stream: "_TextStream") -> None:
         self._stream = stream
@@ -89,28 +89,26 @@ class _TextStream(io.TextIOBase):
         return int(self._real.fileno())
 
     def close(self) -> None:
-        """Closing would end the output of the session: it is passed over."""
+        """Does nothing: user code that closes `sys.stdout` would end the output of the session."""
 
 
 class Streams:
     """Both streams of a session."""
 
     def __init__(self) -> None:
-        self.out = _TextStream(sys.stdout)
-        self.err = _TextStream(sys.stderr)
-        sys.stdout = self.out
-        sys.stderr = self.err
+        self.out = sys.stdout = _TextStream(sys.stdout)
+        self.err = sys.stderr = _TextStream(sys.stderr)
 
     def capture(self) -> None:
         self.out.captured = _CapturedText()
         self.err.captured = _CapturedText()
 
     def release(self) -> tuple[str, str]:
-        """What was written since `capture`, and from now on the real streams again."""
-        found = tuple(stream.captured.text() if stream.captured else "" for stream in (self.out, self.err))
+        """Ends the capture and returns what was written to each."""
+        out, err = (stream.captured.text() if stream.captured else "" for stream in (self.out, self.err))
         self.out.captured = self.err.captured = None
-        return found[0], found[1]
+        return out, err
 
     def flush(self) -> None:
-        for stream in (self.out, self.err):
-            stream.flush()
+        self.out.flush()
+        self.err.flush()

@@ -1,7 +1,7 @@
-"""The supervisor of a session: owns the channel to the host, keeps the deadlines, and never runs a person's code.
+"""The supervisor of a session: owns the channel to the host, keeps the deadlines, and never runs user code.
 
-It forks the session's process, hands requests on, and ends what does not answer in time: by force where a snapshot of
-the session stands by, else first by an interrupt. A session that is lost is told, and a new one begins. `main` is the
+It forks the session's process, passes requests on, and ends what does not answer in time: by force where a snapshot
+of the session stands by, else first by an interrupt. A lost session is reported, and a new one begins. `main` is the
 entry that the sandbox starts.
 """
 
@@ -13,25 +13,22 @@ import socket
 import time
 from typing import Any
 
-from toolfold.live.worker import envelopes as answers
-from toolfold.live.worker.fork import ChildOutcome
-from toolfold.live.worker.frames import FrameError, FrameReader, encode_frame
+from toolfold.live.worker import envelopes
+from toolfold.live.worker.fork import exit_text
+from toolfold.live.worker.frames import FrameError, FrameReader, drain, encode_frame
 from toolfold.live.worker.originals import SIGINT, SIGKILL, exit_process, fork, kill, waitpid
 from toolfold.live.worker.session_process import run_session
 
-_INTERRUPT_GRACE_S = 1.0
-"""How long an interrupted evaluation may take to end."""
-_ANSWER_SLACK_S = 4.0
-"""How long a session that keeps its own deadline may be late."""
+_INTERRUPT_GRACE_S = 1.0  # how long an interrupted evaluation may take to end
+_ANSWER_SLACK_S = 4.0  # how late a session may be that keeps its own deadline
 _PR_SET_CHILD_SUBREAPER = 36
 
 
 class _Request:
-    """What is being answered, and what happens when its time is over."""
+    """The request that is being answered, and its deadline."""
 
     def __init__(self, frame: dict[str, Any]) -> None:
         self.id = frame.get("id")
-        self.operation = str(frame.get("op"))
         self.deadline_s = float(frame.get("deadline_s", 2.0))
         self.started = time.monotonic()
         self.until = self.started + self.deadline_s + _ANSWER_SLACK_S
@@ -49,50 +46,50 @@ class _Supervisor:
         self._from_host = FrameReader(64 * 1024 * 1024)
         self._null = _open_null()
         self._busy: _Request | None = None
-        self._gone = ""
-        """How a session ended that nobody had asked anything then: the next request is told."""
+        # How a session ended while nothing was asked: the next request is answered with it.
+        self._unreported = ""
         self._pid = 0
         self._link: socket.socket
         self._side: socket.socket
         self._from_session: FrameReader
-        self._begin()
+        self._start_session()
 
-    def _begin(self) -> None:
-        """A fresh session below this process."""
-        ours, theirs = socket.socketpair()
-        our_side, their_side = socket.socketpair()
-        pid = fork()
-        if pid == 0:
-            ours.close()
-            our_side.close()
+    def _start_session(self) -> None:
+        self._link, their_link = socket.socketpair()
+        self._side, their_side = socket.socketpair()
+        self._pid = fork()
+        if self._pid == 0:
+            self._link.close()
+            self._side.close()
             self._channel.close()
-            run_session(theirs, their_side, self._options, self._null)
-        theirs.close()
+            run_session(their_link, their_side, self._options, self._null)
+        their_link.close()
         their_side.close()
-        self._pid = pid
-        self._link = ours
-        self._side = our_side
         self._from_session = FrameReader()
 
     def run(self) -> None:
-        self._tell({"opened": self._pid})
+        self._send({"opened": self._pid})
         while True:
             timeout = None if self._busy is None else max(0.0, self._busy.until - time.monotonic())
             ready, _, _ = select.select([self._channel, self._link, self._side], [], [], timeout)
-            if self._channel in ready and not self._hear_host():
+            if self._channel in ready and not self._read_host():
                 break
             if self._side in ready:
-                self._hear_side()
+                self._read_side()
             elif self._link in ready:
-                self._hear_session()
+                self._read_session()
             if self._busy is not None and time.monotonic() >= self._busy.until:
-                self._overdue(self._busy)
+                self._expire(self._busy)
         self._end_session()
 
-    def _tell(self, frame: dict[str, Any]) -> None:
+    def _send(self, frame: dict[str, Any]) -> None:
         self._channel.sendall(encode_frame(frame))
 
-    def _hear_host(self) -> bool:
+    def _reply(self, request: _Request, answer: dict[str, Any]) -> None:
+        self._send({"id": request.id, "answer": answer})
+
+    def _read_host(self) -> bool:
+        """False at the end of the channel."""
         data = self._channel.recv(65536)
         if not data:
             return False
@@ -101,39 +98,39 @@ class _Supervisor:
             if operation == "interrupt":
                 if self._busy is not None:
                     self._signal(SIGINT)
-            elif operation == "told":
-                self._hand_on(frame.get("answer") or {})
-            elif self._gone:
-                self._tell({"id": frame.get("id"), "answer": answers.session_lost(self._gone)})
-                self._gone = ""
+            elif operation == "reply":
+                self._forward(frame.get("answer") or {})
+            elif self._unreported:
+                self._reply(_Request(frame), envelopes.session_lost(self._unreported))
+                self._unreported = ""
             else:
                 self._busy = _Request(frame)
-                self._hand_on(frame)
+                self._forward(frame)
         return True
 
-    def _hand_on(self, frame: dict[str, Any]) -> None:
-        with contextlib.suppress(OSError):  # a session that is gone is noticed where it is read
+    def _forward(self, frame: dict[str, Any]) -> None:
+        with contextlib.suppress(OSError):  # the end of a session is noticed where it is read
             self._link.sendall(encode_frame(frame))
 
-    def _hear_session(self) -> None:
+    def _read_session(self) -> None:
         try:
             data = self._link.recv(65536)
-            frames = self._from_session.feed(data) if data else None
+            frames = self._from_session.feed(data)
         except (FrameError, OSError):
-            self._lose("broke the protocol and was ended")
+            self._lose_session("broke the protocol and was ended")
             return
-        if frames is None:
-            self._lose("")
-            return
+        if not data:
+            self._lose_session()
         for frame in frames:
-            self._hear(frame)
+            self._handle(frame)
 
-    def _hear(self, frame: dict[str, Any]) -> None:
+    def _handle(self, frame: dict[str, Any]) -> None:
+        # The session runs user code, which can write frames too: what has no request or another shape is ignored.
         busy = self._busy
         if busy is None:
             return
         if "ask" in frame:
-            self._tell({"id": busy.id, **frame})
+            self._send({"id": busy.id, **frame})
         elif "in_place" in frame or type(frame.get("snapshot")) is int:
             busy.in_place = True
             busy.snapshot = frame.get("snapshot", 0)
@@ -141,64 +138,55 @@ class _Supervisor:
         elif type(frame.get("answer")) is dict and frame.get("id") == busy.id:
             self._finish(busy, frame["answer"])
 
-    def _hear_side(self) -> None:
-        """Here a snapshot says that it has taken the place of a session that died."""
+    def _read_side(self) -> None:
+        """A snapshot reports here that it has taken the place of a session that died."""
         try:
             frames = FrameReader().feed(self._side.recv(4096))
         except (FrameError, OSError):
             frames = []
         if not frames or type(frames[0].get("took_over")) is not int:
-            self._lose("")
+            self._lose_session()
             return
         status = self._reap()
         self._pid = frames[0]["took_over"]
-        # Whatever the dead one still wrote lies before this; half a frame of it would spoil the next.
-        self._link.setblocking(False)
-        with contextlib.suppress(BlockingIOError):
-            while self._link.recv(65536):
-                pass
-        self._link.setblocking(True)
+        drain(self._link)
         self._from_session = FrameReader()
         busy, self._busy = self._busy, None
-        if busy is not None:
-            ending = ChildOutcome([], status, timed_out=False).ending()
-            kept = (
-                answers.eval_timeout(busy.deadline_s, answers.SESSION_KEPT)
-                if busy.expired
-                else answers.eval_crashed(ending)
-            )
-            self._tell({"id": busy.id, "answer": kept})
+        if busy is not None and busy.expired:
+            self._reply(busy, envelopes.eval_timeout(busy.deadline_s, envelopes.SESSION_KEPT))
+        elif busy is not None:
+            self._reply(busy, envelopes.eval_crashed(exit_text(status)))
 
     def _finish(self, busy: _Request, answer: dict[str, Any]) -> None:
         error = answer.get("error")
         if busy.expired and type(error) is dict and error.get("exc_type") == "KeyboardInterrupt":
-            answer = answers.eval_timeout(busy.deadline_s, answers.SESSION_INTERRUPTED)
+            answer = envelopes.eval_timeout(busy.deadline_s, envelopes.SESSION_INTERRUPTED)
         self._busy = None
-        self._tell({"id": busy.id, "answer": answer})
+        self._reply(busy, answer)
 
-    def _overdue(self, busy: _Request) -> None:
+    def _expire(self, busy: _Request) -> None:
         if busy.in_place and not busy.expired:
             busy.expired = True
             busy.until = time.monotonic() + (_ANSWER_SLACK_S if busy.snapshot else _INTERRUPT_GRACE_S)
             self._signal(SIGKILL if busy.snapshot else SIGINT)
         else:
-            self._lose(f"did not answer within {busy.deadline_s:g} s and was ended")
+            self._lose_session(f"did not answer within {busy.deadline_s:g} s and was ended")
 
     def _signal(self, number: int) -> None:
         with contextlib.suppress(ProcessLookupError):
             kill(self._pid, number)
 
-    def _lose(self, why: str) -> None:
+    def _lose_session(self, reason: str = "") -> None:
         ending = self._end_session()
-        self._begin()
+        self._start_session()
         busy, self._busy = self._busy, None
         if busy is not None:
-            self._tell({"id": busy.id, "answer": answers.session_lost(why or ending)})
+            self._reply(busy, envelopes.session_lost(reason or ending))
         else:
-            self._gone = why or ending
+            self._unreported = reason or ending
 
     def _end_session(self) -> str:
-        """Ends the session's processes; how the last one went, in words."""
+        """Ends the session's processes; how the last one ended, in words."""
         self._link.close()
         self._side.close()
         status = self._reap()
@@ -211,33 +199,33 @@ class _Supervisor:
             with contextlib.suppress(ChildProcessError):
                 status = waitpid(self._pid, 0)[1]
         self._reap()
-        return ChildOutcome([], status, timed_out=False).ending()
+        return exit_text(status)
 
     def _reap(self) -> int | None:
-        """Takes leave of processes that ended; the status of the session's own, where it is among them."""
-        found: int | None = None
+        """Reaps processes that ended; the status of the session's own, where it is among them."""
+        session_status: int | None = None
         while True:
             try:
                 pid, status = waitpid(-1, os.WNOHANG)
             except ChildProcessError:
-                return found
+                return session_status
             if pid == 0:
-                return found
+                return session_status
             if pid == self._pid:
-                found = status
+                session_status = status
 
 
 def _open_null() -> int:
     try:
         return os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
-    except OSError:
+    except OSError:  # a sandbox may have no `/dev`
         reading, writing = os.pipe()
         os.close(reading)
         return writing
 
 
 def _adopt_orphans() -> None:
-    """Processes of this session that lose their parent come here, where the system knows such a thing."""
+    """On Linux, processes of the session that lose their parent become children of this one, and can be reaped."""
     with contextlib.suppress(ImportError, OSError, AttributeError):
         import ctypes
 
@@ -250,12 +238,11 @@ def main(channel: socket.socket) -> None:
     signal.signal(SIGINT, signal.SIG_IGN)
     _adopt_orphans()
     reader = FrameReader()
-    opening: list[dict[str, Any]] = []
-    while not opening:
+    frames: list[dict[str, Any]] = []
+    while not frames:
         data = channel.recv(65536)
         if not data:
             return
-        opening = reader.feed(data)
-    supervisor = _Supervisor(channel, opening[0].get("options") or {})
-    supervisor.run()
+        frames = reader.feed(data)
+    _Supervisor(channel, frames[0].get("options") or {}).run()
     exit_process(0)

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from toolfold import LiveSession
-from toolfold.errors import SandboxError, ToolfoldError
-from toolfold.live.session import WORKER_ENTRY, LiveLimits, child_limits
+from toolfold import Gateway, LiveSession, Settings
+from toolfold.errors import ConfigError, SandboxError, ToolfoldError
+from toolfold.live.session import WORKER_ENTRY, LiveLimits
 from toolfold.sandbox.base import Child
 from toolfold.sandbox.zygote import Zygote
 
@@ -81,23 +81,31 @@ class Broken:
         return child
 
 
-def test_a_start_that_fails_leaves_nothing_behind_and_a_lost_session_begins_again() -> None:
-    async def main() -> None:
-        async with Zygote(WORKER_ENTRY, limits=child_limits(LiveLimits()), ready=0) as zygote:
-            children = Broken(zygote)
-            session = LiveSession(children=children)  # type: ignore[arg-type]  # it has what is used
+async def test_a_start_that_fails_leaves_nothing_behind_and_a_lost_session_begins_again() -> None:
+    async with Zygote(WORKER_ENTRY, limits=LiveLimits().sandbox_limits(), ready=0) as zygote:
+        children = Broken(zygote)
+        session = LiveSession(children=children)  # type: ignore[arg-type]  # it has what is used
+        with pytest.raises(ToolfoldError):
+            await session.__aenter__()
+        with pytest.raises(SandboxError, match="no scratch folder any more"):
+            _ = children.taken[0].scratch
+        children.broken = False
+        async with session:
+            children.taken[-1].kill()
+            children.broken = True
             with pytest.raises(ToolfoldError):
-                await session.__aenter__()
-            with pytest.raises(SandboxError, match="no scratch folder any more"):
-                _ = children.taken[0].scratch
+                await session.eval_expr("1")
             children.broken = False
-            async with session:
-                children.taken[-1].kill()
-                children.broken = True
-                with pytest.raises(ToolfoldError):
-                    await session.eval_expr("1")
-                children.broken = False
-                assert (await session.eval_expr("1"))["error"]["code"] == "session_lost"
-                assert (await session.eval_expr("6 * 7"))["result"]["value_repr"] == "42"
+            assert (await session.eval_expr("1"))["error"]["code"] == "session_lost"
+            assert (await session.eval_expr("6 * 7"))["result"]["value_repr"] == "42"
 
-    asyncio.run(main())
+
+async def test_a_folder_that_does_not_exist_starts_no_session(tmp_path: Path) -> None:
+    with pytest.raises(SandboxError, match="no Python process could be started"):
+        await LiveSession(trusted=True, cwd=tmp_path / "nowhere").__aenter__()
+
+
+async def test_an_assistant_needs_a_model(tmp_path: Path) -> None:
+    async with Gateway(Settings(home=tmp_path)) as gateway:
+        with pytest.raises(ConfigError, match="no model is configured"):
+            gateway.live_sessions.assistant(gateway.live(), None)  # type: ignore[arg-type]  # nobody listens

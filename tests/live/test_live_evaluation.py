@@ -269,18 +269,15 @@ def test_a_session_whose_whole_process_tree_dies_is_lost_and_begins_again() -> N
     assert after["result"]["value_repr"] == "42"
 
 
-def test_a_closed_session_says_how_to_open_one() -> None:
-    async def main() -> None:
-        session = LiveSession()
-        with pytest.raises(LiveError, match="not open"):
-            await session.eval_expr("1")
-
-    asyncio.run(main())
+async def test_a_closed_session_says_how_to_open_one() -> None:
+    session = LiveSession()
+    with pytest.raises(LiveError, match="not open"):
+        await session.eval_expr("1")
 
 
 FORGED = """
 import gc
-(mine,) = [one for one in gc.get_objects() if type(one).__name__ == 'Session' and hasattr(one, '_send')]
+(mine,) = [one for one in gc.get_objects() if type(one).__name__ == '_Session' and hasattr(one, '_send')]
 def forge(answer):
     import sys
     frame = sys._getframe()

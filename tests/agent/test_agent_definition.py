@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from toolfold.agent.budgets import Budgets
-from toolfold.agent.definition import load_agent, load_agents
+from toolfold.agent.definition import _load_agent, load_agents
 from toolfold.errors import ConfigError
 
 WHOLE = """---
@@ -28,7 +28,7 @@ Quote exactly.
 def test_an_agent_file_says_who_the_agent_is_and_what_it_may_use(tmp_path: Path) -> None:
     file = tmp_path / "a.md"
     file.write_text(WHOLE)
-    found = load_agent(file)
+    found = _load_agent(file)
     assert (found.name, found.description, found.model) == ("reader", "Reads files.", "test:model")
     assert found.tools == ("files.*", "git.git_log")
     assert found.agents == ("helper",)
@@ -48,6 +48,7 @@ def test_a_file_without_front_matter_is_a_prompt_under_its_own_name(tmp_path: Pa
         ("limits: {stepz: 3}", "stepz"),
         ("limits: {steps: 0}", "steps"),
         ("thresholds: {max_bites: 3}", "max_bites"),
+        ("thresholds: {tool_response_max_bytes: -1}", "must not be negative"),
         ("tool: x", "tool"),
         ("tools: [1]", "str"),
         ("a: [", "flow"),
@@ -58,7 +59,7 @@ def test_what_is_wrong_names_the_file_and_the_key(tmp_path: Path, front: str, sa
     file = tmp_path / "bad.md"
     file.write_text(f"---\n{front}\n---\n")
     with pytest.raises(ConfigError) as told:
-        load_agent(file)
+        _load_agent(file)
     assert says in told.value.message
     assert "bad.md" in told.value.message
 
@@ -67,4 +68,12 @@ def test_front_matter_without_an_end_is_told(tmp_path: Path) -> None:
     file = tmp_path / "open.md"
     file.write_text("---\nname: x\n")
     with pytest.raises(ConfigError, match="no end"):
-        load_agent(file)
+        _load_agent(file)
+
+
+@pytest.mark.parametrize(("data", "says"), [(b"x" * (1024 * 1024 + 1), "larger than 1 MiB"), (b"\xff", "utf-8")])
+def test_a_file_that_is_too_large_or_no_text_is_refused(tmp_path: Path, data: bytes, says: str) -> None:
+    file = tmp_path / "odd.md"
+    file.write_bytes(data)
+    with pytest.raises(ConfigError, match=says):
+        load_agents([tmp_path])

@@ -1,4 +1,4 @@
-"""A small world for the planner: three tools, a scripted model, and a run with what is left of it."""
+"""A small environment for the planner: three tools, a scripted model, and a run with what is left of it."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
@@ -7,8 +7,9 @@ from typing import Any
 import msgspec
 
 from toolfold import tokens
-from toolfold.agent.environment import Descriptor
-from toolfold.agent.planner import AgentDefinition, AgentReport, Planner, RunContext
+from toolfold.agent.definition import AgentDefinition
+from toolfold.agent.environment import Descriptor, Environment
+from toolfold.agent.planner import AgentReport, Planner, RunContext
 from toolfold.agent.record import RunRecord
 from toolfold.agent.replay import RunMemory
 from toolfold.errors import NoMatchInCategory
@@ -70,12 +71,13 @@ def nonce(prompt: Prompt) -> str:
     return prompt.messages[0].content.partition("<ai-agent-")[2].partition("-FINAL")[0]
 
 
-class SmallWorld:
+class FakeEnvironment(Environment):
     """Three tools, and texts that are kept under short handles."""
 
     def __init__(self) -> None:
         self.called: list[tuple[str, dict[str, Any]]] = []
         self.kept: dict[str, str] = {}
+        self.holds_outputs = False
         self.answer: Callable[[str, dict[str, Any]], tuple[bool, str]] = lambda tool_id, args: (True, f"{tool_id} done")
         self.hang = False
         self.may: set[str] = set()
@@ -83,9 +85,6 @@ class SmallWorld:
 
     async def inventory(self) -> Mapping[str, Sequence[str]]:
         return {"shop": ["find", "pay"], "git": ["log"]}
-
-    async def preloaded(self) -> tuple[Descriptor, ...]:
-        return (INSPECTOR,)
 
     async def search(self, query: str, category_path: Sequence[str], limit: int) -> tuple[Descriptor, ...]:
         found = tuple(one for name, one in TOOLS.items() if query in name)
@@ -109,12 +108,10 @@ class SmallWorld:
     async def store(self, name: str, arguments: str, text: str) -> str:
         handle = f"h{len(self.kept)}"
         self.kept[handle] = text
+        self.holds_outputs = True
         return f'Tool output is too large. Call tool_output(handle = "{handle}", …).'
 
-    def holds_outputs(self) -> bool:
-        return bool(self.kept)
-
-    def under(self, thresholds: Mapping[str, int]) -> "SmallWorld":
+    def with_thresholds(self, thresholds: Mapping[str, int]) -> "FakeEnvironment":
         return self
 
 
@@ -125,17 +122,17 @@ class Run:
         self,
         model: Model,
         *,
-        world: SmallWorld | None = None,
+        environment: FakeEnvironment | None = None,
         definition: AgentDefinition | None = None,
         agents: Mapping[str, AgentDefinition] | None = None,
         memory: RunMemory | None = None,
         task: str = "the task",
     ) -> None:
-        self.world = world or SmallWorld()
+        self.environment = environment or FakeEnvironment()
         self.record = RunRecord()
         self.memory = memory or RunMemory()
         around = RunContext(
-            world=self.world,
+            environment=self.environment,
             record=self.record,
             memory=self.memory,
             run="r1",
