@@ -100,7 +100,7 @@ def run_everything(stage: Stage) -> tuple[bool, str]:
     everything = stage.toolfold("everything", {"everything": stage.environments.node_server("everything", ("stdio",))})
     job = json.dumps({"serve": [*everything, "serve"]})
     python = stage.environments.program("mcp", "python")
-    return stage.run("everything, passed through", python, "through_everything.py", job)
+    return stage.run("everything, passed through", python, "passthrough_everything.py", job)
 
 
 def run_servers(stage: Stage) -> tuple[bool, str]:
@@ -128,7 +128,7 @@ def run_servers(stage: Stage) -> tuple[bool, str]:
     job = json.dumps({"serve": [*toolfold, "serve"], "build": [*toolfold, "build"], "calls": calls})
     left_out = f", without {', '.join(missing)}" if missing else ""
     name = f"{len(servers)} real servers ({', '.join(servers)}{left_out})"
-    return stage.run(name, stage.environments.program("mcp", "python"), "through_servers.py", job, "auto")
+    return stage.run(name, stage.environments.program("mcp", "python"), "public_servers.py", job, "auto")
 
 
 def main() -> int:

@@ -74,7 +74,7 @@ def make_project(folder: Path) -> Path:
     """A project with the note's tools, built."""
     lines = [
         f"[servers.{group}]\ncommand = {json.dumps(sys.executable)}\n"
-        f"args = {json.dumps([str(HERE / 'note_server.py'), group])}\n"
+        f"args = {json.dumps([str(HERE / 'example_server.py'), group])}\n"
         for group in GROUPS
     ]
     (folder / "ontology.toml").write_text(ONTOLOGY, encoding="utf-8")

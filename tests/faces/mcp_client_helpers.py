@@ -62,7 +62,7 @@ def served_over_http(home: Path, *options: str, extra: str = "") -> Iterator[str
             assert process.wait(20) == 0, process.stderr.read()
 
 
-class Heard:
+class RecordingClient:
     """What a client was told and asked, with an answer to everything."""
 
     def __init__(self) -> None:
@@ -102,7 +102,7 @@ class Heard:
             }
         return Client(server, mode=MODES[era], read_timeout_seconds=20, cache=None, **given, **more)
 
-    async def told(self, method: str) -> None:
+    async def wait_for(self, method: str) -> None:
         """Waits until a notification of that method came."""
         async with asyncio.timeout(10):
             while await self.changes.get() != method:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playing_model import playing
+from model_endpoint import model_endpoint
 
 SEARCH: dict[str, Any] = {"type": "search", "query": "read a text file"}
 READ: dict[str, Any] = {"type": "tool", "tool_id": "files.read", "args": {"path": "note.txt"}}
@@ -39,7 +39,7 @@ def toolfold(*arguments: str) -> "subprocess.CompletedProcess[str]":
 
 @pytest.mark.requirement("A-05")
 def test_a_task_is_done_with_progress_and_its_record_is_replayed_without_a_model(tmp_path: Path) -> None:
-    with playing([SEARCH, READ, FINISH]) as endpoint:
+    with model_endpoint([SEARCH, READ, FINISH]) as endpoint:
         options = project(tmp_path, endpoint)
         done = toolfold("agent", "what does the note say?", *options)
     assert done.returncode == 0, done.stderr
@@ -61,7 +61,7 @@ def test_a_task_is_done_with_progress_and_its_record_is_replayed_without_a_model
 @pytest.mark.requirement("A-05")
 def test_a_run_that_was_killed_goes_on_where_it_broke_off(tmp_path: Path) -> None:
     reached = threading.Event()
-    with playing([SEARCH, READ, {"type": "hang"}, FINISH], reached) as endpoint:
+    with model_endpoint([SEARCH, READ, {"type": "hang"}, FINISH], reached) as endpoint:
         options = project(tmp_path, endpoint)
         command = [sys.executable, "-m", "toolfold", "agent", "what does the note say?", *options]
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from toolfold import errors
-from toolfold.faces.http_api.errors import STATUSES
+from toolfold.faces.http_api.app import STATUSES
 from toolfold.faces.http_api.openapi import document
 from toolfold.faces.surface.definitions import DISCOVERY
 

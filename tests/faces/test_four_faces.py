@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from example_server import RENAME_ARGS, RENAME_RESULT, RENAME_SUMMARY
 from four_faces import CommandLineFace, Face, HttpFace, PythonFace, http_server, make_project, mcp_client, settings_of
-from note_server import RENAME_ARGS, RENAME_RESULT, RENAME_SUMMARY
 
 from toolfold import BlockingGateway
 

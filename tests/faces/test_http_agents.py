@@ -8,8 +8,8 @@ from typing import Any
 import httpx2
 import pytest
 from four_faces import http_server, make_project, settings_of
+from model_endpoint import model_endpoint
 from msgspec.structs import replace
-from playing_model import playing
 
 from toolfold import Settings
 from toolfold.config.sections import Model
@@ -35,7 +35,7 @@ def events_of(text: str) -> list[tuple[str, dict[str, Any]]]:
 
 @pytest.mark.requirement("A-05")
 def test_a_run_tells_each_of_its_events_and_ends_with_the_report(settings: Settings) -> None:
-    with playing(SAYS) as endpoint:
+    with model_endpoint(SAYS) as endpoint:
         named = replace(settings, model=Model(name="played", base_url=endpoint))
         with http_server(named) as address, httpx2.Client(base_url=address, timeout=60) as client:
             answer = client.post("/v1/agents/runs", json={"task": "find the tool"})

@@ -1,15 +1,15 @@
 """Who may talk to the port: MCP and the HTTP/JSON face on it give the same answer."""
 
-import asyncio
 from pathlib import Path
 
 import httpx2
 import pytest
 
 from toolfold import Gateway, Settings
+from toolfold.errors import ConfigError
 from toolfold.faces.http_api import make_app
 from toolfold.faces.identity import Identities
-from toolfold.faces.mcp_server.http import Site, make_guard
+from toolfold.faces.mcp_server.http import Site, listening_socket, make_guard, parse_address
 from toolfold.faces.mcp_server.profiles import open_app
 from toolfold.wire.serving import Server
 from toolfold.wire.serving.http import McpHttpApp
@@ -39,26 +39,47 @@ DISCOVER = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
 
 
 @pytest.mark.requirement("G-04")
-def test_both_faces_of_a_port_let_in_the_same_requests(tmp_path: Path) -> None:
-    async def main() -> None:
-        settings = Settings(home=tmp_path)
-        guard = make_guard("127.0.0.1", Identities(settings))
-        async with Gateway(settings) as gateway, open_app(gateway, "discovery") as app:
-            mcp = McpHttpApp(Server(app), guard)
-            transport = httpx2.ASGITransport(Site(mcp, make_app(gateway, guard)))
-            async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
-                asked = [{"Host": host} for host in HOSTS] + [{"Host": "localhost", "Origin": one} for one in ORIGINS]
-                refused = []
-                for headers in asked:
-                    one = await client.post("/mcp", json=DISCOVER, headers=headers)
-                    other = await client.get("/v1/instructions", headers=headers)
-                    assert (one.status_code == 403) == (other.status_code == 403), headers
-                    if other.status_code == 403:
-                        refused.append(headers)
-                        error = other.json()["error"]
-                        assert one.json()["error"]["message"] == error["message"]
-                        assert error["next_action"]
-            assert refused == [*asked[5:10], *asked[13:]]
-            await mcp.aclose()
+async def test_both_faces_of_a_port_let_in_the_same_requests(tmp_path: Path) -> None:
+    settings = Settings(home=tmp_path)
+    guard = make_guard("127.0.0.1", Identities(settings))
+    async with Gateway(settings) as gateway, open_app(gateway, "discovery") as app:
+        mcp = McpHttpApp(Server(app), guard)
+        transport = httpx2.ASGITransport(Site(mcp, make_app(gateway, guard)))
+        async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+            asked = [{"Host": host} for host in HOSTS] + [{"Host": "localhost", "Origin": one} for one in ORIGINS]
+            refused = []
+            for headers in asked:
+                one = await client.post("/mcp", json=DISCOVER, headers=headers)
+                other = await client.get("/v1/instructions", headers=headers)
+                assert (one.status_code == 403) == (other.status_code == 403), headers
+                if other.status_code == 403:
+                    refused.append(headers)
+                    error = other.json()["error"]
+                    assert one.json()["error"]["message"] == error["message"]
+                    assert error["next_action"]
+        assert refused == [*asked[5:10], *asked[13:]]
+        await mcp.aclose()
 
-    asyncio.run(main())
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [("8080", ("127.0.0.1", 8080)), (":1", ("127.0.0.1", 1)), ("[::1]:2", ("::1", 2)), ("0.0.0.0:3", ("0.0.0.0", 3))],
+)
+def test_an_address_may_leave_out_its_host(text: str, address: tuple[str, int]) -> None:
+    assert parse_address(text) == address
+
+
+@pytest.mark.parametrize("text", ["", "host", "host:port", "1:65536", "1:-1"])
+def test_what_is_no_address_is_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match="is no address"):
+        parse_address(text)
+
+
+def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
+    with listening_socket("127.0.0.1", 0) as taken, pytest.raises(ConfigError, match="cannot be listened on"):
+        listening_socket("127.0.0.1", taken.getsockname()[1])
+
+
+def test_without_keys_nobody_else_is_let_in(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="no caller has a key"):
+        make_guard("0.0.0.0", Identities(Settings(home=tmp_path)))

@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from little_surface import NAMES, LittleSurface
 from mcp import Client, StdioServerParameters
 from mcp.shared.exceptions import MCPError
-from mcp_client_helpers import Heard, on_port, text_of
+from mcp_client_helpers import RecordingClient, on_port, text_of
+from small_surface import NAMES, SmallSurface
 
 from toolfold.faces.mcp_server.surface_app import SurfaceApp
 
-SCRIPT = Path(__file__).with_name("little_surface.py")
+SCRIPT = Path(__file__).with_name("small_surface.py")
 
 each_way = pytest.mark.parametrize("transport", ["stdio", "http"])
 each_era = pytest.mark.parametrize("era", ["legacy", "modern"])
@@ -28,23 +28,23 @@ async def served(transport: str) -> AsyncIterator[Any]:
     if transport == "stdio":
         yield StdioServerParameters(command=sys.executable, args=[str(SCRIPT)])
         return
-    app = SurfaceApp(LittleSurface())
+    app = SurfaceApp(SmallSurface())
     async with on_port(app) as url:
         yield url
     app.aclose()
 
 
-def play(transport: str, era: str, scene: Callable[[Client, Heard], Awaitable[None]], **more: Any) -> None:
+def play(transport: str, era: str, scene: Callable[[Client, RecordingClient], Awaitable[None]], **more: Any) -> None:
     async def main() -> None:
-        heard = Heard()
+        recorder = RecordingClient()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the official client warns of what the modern era has not
             async with (
                 asyncio.timeout(60),
                 served(transport) as server,
-                heard.client(server, era, **more) as client,
+                recorder.client(server, era, **more) as client,
             ):
-                await scene(client, heard)
+                await scene(client, recorder)
 
     asyncio.run(main())
 
@@ -53,7 +53,7 @@ def play(transport: str, era: str, scene: Callable[[Client, Heard], Awaitable[No
 @each_way
 @each_era
 def test_a_surface_is_served_over_each_transport_in_each_era(transport: str, era: str) -> None:
-    async def scene(client: Client, heard: Heard) -> None:
+    async def scene(client: Client, recorder: RecordingClient) -> None:
         if era == "legacy":
             assert client.instructions == "Use echo."
             assert client.server_info is not None
@@ -75,7 +75,7 @@ def test_a_surface_is_served_over_each_transport_in_each_era(transport: str, era
 @each_way
 @each_era
 def test_progress_and_questions_of_a_surface_reach_its_client(transport: str, era: str) -> None:
-    async def scene(client: Client, heard: Heard) -> None:
+    async def scene(client: Client, recorder: RecordingClient) -> None:
         steps: list[float] = []
 
         async def progress(progress: float, total: float | None, message: str | None) -> None:
@@ -84,7 +84,7 @@ def test_progress_and_questions_of_a_surface_reach_its_client(transport: str, er
         await client.call_tool("steps", progress_callback=progress)
         assert steps == [1, 2]
         assert json.loads(text_of(await client.call_tool("ask")))["action"] == "accept"
-        assert heard.asked == ["Who?"]
+        assert recorder.asked == ["Who?"]
 
     play(transport, era, scene)
 
@@ -92,7 +92,7 @@ def test_progress_and_questions_of_a_surface_reach_its_client(transport: str, er
 @each_way
 @each_era
 def test_what_a_surface_does_not_have_is_said_so(transport: str, era: str) -> None:
-    async def scene(client: Client, heard: Heard) -> None:
+    async def scene(client: Client, recorder: RecordingClient) -> None:
         with pytest.raises(MCPError) as unknown:
             await client.call_tool("nothing")
         assert unknown.value.error.code == -32602
@@ -109,7 +109,7 @@ def test_what_a_surface_does_not_have_is_said_so(transport: str, era: str) -> No
 @pytest.mark.requirement("G-04", "O-10")
 @each_way
 def test_a_client_that_listens_sees_a_new_tool_when_it_is_there_and_is_told(transport: str) -> None:
-    async def scene(client: Client, heard: Heard) -> None:
+    async def scene(client: Client, recorder: RecordingClient) -> None:
         async with client.listen(tools_list_changed=True) as subscription:
             assert [tool.name for tool in (await client.list_tools()).tools] == list(NAMES)
             await client.call_tool("store")
@@ -122,8 +122,8 @@ def test_a_client_that_listens_sees_a_new_tool_when_it_is_there_and_is_told(tran
 @pytest.mark.requirement("G-04")
 @each_way
 def test_a_legacy_client_is_told_when_the_list_of_tools_changes(transport: str) -> None:
-    async def scene(client: Client, heard: Heard) -> None:
+    async def scene(client: Client, recorder: RecordingClient) -> None:
         await client.call_tool("store")
-        await heard.told("notifications/tools/list_changed")
+        await recorder.wait_for("notifications/tools/list_changed")
 
     play(transport, "legacy", scene)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from mcp import Client
 from mcp.shared.exceptions import MCPError
-from mcp_client_helpers import Heard, served_over_http, text_of
+from mcp_client_helpers import RecordingClient, served_over_http, text_of
 from mcp_types import PromptReference
 
 from toolfold.storage.sqlite import SqliteStore
@@ -39,13 +39,13 @@ async def remembered(home: Path, era: str) -> None:
         await store.put(ERAS_NAMESPACE, "fixture", era.encode())
 
 
-def play(url: str, era: str, scene: Callable[[Client, Heard], Awaitable[Any]], **more: Any) -> None:
+def play(url: str, era: str, scene: Callable[[Client, RecordingClient], Awaitable[Any]], **more: Any) -> None:
     async def main() -> None:
-        heard = Heard()
+        recorder = RecordingClient()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the official client warns of what the modern era has not
-            async with asyncio.timeout(60), heard.client(url, era, **more) as client:
-                await scene(client, heard)
+            async with asyncio.timeout(60), recorder.client(url, era, **more) as client:
+                await scene(client, recorder)
 
     asyncio.run(main())
 
@@ -53,7 +53,7 @@ def play(url: str, era: str, scene: Callable[[Client, Heard], Awaitable[Any]], *
 @pytest.mark.requirement("G-02", "G-04")
 @each_combination
 def test_tools_prompts_resources_and_completions_come_through_as_they_are(urls: Urls, client: str, server: str) -> None:
-    async def scene(client: Client, heard: Heard) -> None:
+    async def scene(client: Client, recorder: RecordingClient) -> None:
         tools = {tool.name: tool for tool in (await client.list_tools()).tools}
         schema = tools["json_schema_2020_12_tool"].input_schema
         assert schema["$defs"]["address"]["$anchor"] == "addressDef"
@@ -83,7 +83,7 @@ def test_tools_prompts_resources_and_completions_come_through_as_they_are(urls: 
 @pytest.mark.requirement("G-04")
 @each_combination
 def test_the_servers_errors_come_through_with_their_codes_and_data(urls: Urls, client: str, server: str) -> None:
-    async def scene(client: Client, heard: Heard) -> None:
+    async def scene(client: Client, recorder: RecordingClient) -> None:
         with pytest.raises(MCPError) as missing:
             await client.read_resource("test://nothing")
         assert missing.value.error.data == {"uri": "test://nothing"}
@@ -100,7 +100,7 @@ def test_the_servers_errors_come_through_with_their_codes_and_data(urls: Urls, c
 @pytest.mark.requirement("G-04")
 @each_combination
 def test_progress_log_messages_and_metadata_come_through(urls: Urls, client: str, server: str) -> None:
-    async def scene(client_: Client, heard: Heard) -> None:
+    async def scene(client_: Client, recorder: RecordingClient) -> None:
         steps: list[float] = []
 
         async def progress(progress: float, total: float | None, message: str | None) -> None:
@@ -111,7 +111,7 @@ def test_progress_log_messages_and_metadata_come_through(urls: Urls, client: str
         if client == "legacy":
             await client_.set_logging_level("info")
         await client_.call_tool("test_tool_with_logging")
-        assert heard.logs == ["Tool execution started", "Tool processing data", "Tool execution completed"]
+        assert recorder.logs == ["Tool execution started", "Tool processing data", "Tool execution completed"]
         given: Any = {"com.example/trace": {"a": 1}}
         answer = await client_.call_tool("extra_meta", meta=given)
         echoed = json.loads(text_of(answer))
@@ -127,7 +127,7 @@ def test_progress_log_messages_and_metadata_come_through(urls: Urls, client: str
 @pytest.mark.requirement("G-04")
 @each_combination
 def test_what_the_server_asks_reaches_the_client_in_its_own_eras_way(urls: Urls, client: str, server: str) -> None:
-    async def scene(client: Client, heard: Heard) -> None:
+    async def scene(client: Client, recorder: RecordingClient) -> None:
         answer = await client.call_tool("test_elicitation", {"message": "Who are you?"})
         assert '"username": "ann"' in text_of(answer)
         assert "Paris" in text_of(await client.call_tool("test_sampling", {"prompt": "Capital of France?"}))
@@ -137,7 +137,7 @@ def test_what_the_server_asks_reaches_the_client_in_its_own_eras_way(urls: Urls,
         assert set(several) == {"user_name", "greeting", "client_roots"}
         assert text_of(await client.call_tool("test_input_required_result_request_state")) == "state-ok"
         assert (await client.get_prompt("test_input_required_result_prompt")).messages
-        assert heard.asked[:3] == ["Who are you?", "sampling", "roots"]
+        assert recorder.asked[:3] == ["Who are you?", "sampling", "roots"]
 
     play(urls[server], client, scene)
 
@@ -145,11 +145,11 @@ def test_what_the_server_asks_reaches_the_client_in_its_own_eras_way(urls: Urls,
 @pytest.mark.requirement("G-04")
 @each_combination
 def test_a_server_gets_no_answer_from_a_client_that_declared_none(urls: Urls, client: str, server: str) -> None:
-    async def scene(client: Client, heard: Heard) -> None:
+    async def scene(client: Client, recorder: RecordingClient) -> None:
         for name in ("elicitation", "sampling", "list_roots", "multiple_inputs"):
             with contextlib.suppress(MCPError):
                 assert (await client.call_tool(f"test_input_required_result_{name}")).is_error
-        assert heard.asked == []
+        assert recorder.asked == []
         if server == "modern":  # the client's capabilities went with the call, so the server does not even ask
             assert text_of(await client.call_tool("test_input_required_result_capabilities")) == "{}"
 
@@ -159,15 +159,15 @@ def test_a_server_gets_no_answer_from_a_client_that_declared_none(urls: Urls, cl
 @pytest.mark.requirement("G-04")
 @each_combination
 def test_changes_of_lists_and_resources_reach_those_who_listen(urls: Urls, client: str, server: str) -> None:
-    async def scene(client_: Client, heard: Heard) -> None:
+    async def scene(client_: Client, recorder: RecordingClient) -> None:
         if client == "legacy":
             await client_.subscribe_resource("test://watched-resource")
             await client_.call_tool("test_trigger_tool_change")
-            await heard.told("notifications/tools/list_changed")
+            await recorder.wait_for("notifications/tools/list_changed")
             await client_.call_tool("test_trigger_prompt_change")
-            await heard.told("notifications/prompts/list_changed")
+            await recorder.wait_for("notifications/prompts/list_changed")
             await client_.call_tool("extra_update_resource")
-            await heard.told("notifications/resources/updated")
+            await recorder.wait_for("notifications/resources/updated")
             await client_.unsubscribe_resource("test://watched-resource")
             return
         uris = ["test://watched-resource"]
@@ -186,7 +186,7 @@ def test_changes_of_lists_and_resources_reach_those_who_listen(urls: Urls, clien
 @pytest.mark.requirement("G-04")
 @each_combination
 def test_a_call_that_the_client_gives_up_is_cancelled_at_the_server(urls: Urls, client: str, server: str) -> None:
-    async def scene(client: Client, heard: Heard) -> None:
+    async def scene(client: Client, recorder: RecordingClient) -> None:
         begun = asyncio.Event()
         before = json.loads(text_of(await client.call_tool("extra_slow")))
 
@@ -205,7 +205,7 @@ def test_a_call_that_the_client_gives_up_is_cancelled_at_the_server(urls: Urls, 
 
 
 def test_arguments_that_do_not_fit_are_answered_without_asking_the_server(urls: Urls) -> None:
-    async def scene(client: Client, heard: Heard) -> None:
+    async def scene(client: Client, recorder: RecordingClient) -> None:
         answer = await client.call_tool("test_sampling", {"prompt": 5})
         assert answer.is_error
         assert json.loads(text_of(answer))["error"]["code"] == "INVALID_ARGUMENTS"

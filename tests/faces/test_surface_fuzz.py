@@ -20,8 +20,7 @@ from schemathesis.specs.openapi.checks import negative_data_rejection, positive_
 from toolfold import BlockingGateway
 from toolfold.errors import InvalidArguments
 from toolfold.faces.http_api.openapi import document
-from toolfold.faces.surface import arguments
-from toolfold.faces.surface.base import SurfaceCall
+from toolfold.faces.surface import operations
 from toolfold.faces.surface.definitions import BY_NAME
 from toolfold.faces.surface.discovery import DiscoverySurface
 
@@ -50,9 +49,7 @@ def gateway(project: Path) -> Iterator[BlockingGateway]:
 
 def answered(gateway: BlockingGateway, name: str, sent: bytes) -> Any:
     """A result that is in order, with an error that is one of ours."""
-    result = msgspec.json.decode(
-        gateway.run(DiscoverySurface(gateway.gateway).call(SurfaceCall(name=name, arguments=Raw(sent))))
-    )
+    result = msgspec.json.decode(gateway.run(DiscoverySurface(gateway.gateway).call(name, Raw(sent))))
     assert result["content"][0]["type"] == "text"
     if not result.get("isError"):
         return result
@@ -105,9 +102,9 @@ def test_any_json_in_any_argument_is_answered(gateway: BlockingGateway, name: st
 
 @given(st.binary(max_size=200))
 def test_any_bytes_are_read_or_refused(sent: bytes) -> None:
-    for kind in (arguments.List, arguments.CallTool, arguments.SearchTools):
+    for kind in (operations._List, operations._CallTool, operations._SearchTools):
         with contextlib.suppress(InvalidArguments):
-            arguments.parse(kind, Raw(sent))
+            operations._parse(kind, Raw(sent))
 
 
 @pytest.mark.parametrize("size", [1_000_000])
@@ -132,9 +129,7 @@ def test_what_is_far_too_long_is_answered_all_the_same(gateway: BlockingGateway,
 def test_a_caller_that_gives_up_leaves_nothing_behind(gateway: BlockingGateway) -> None:
     async def give_up() -> None:
         surface = DiscoverySurface(gateway.gateway)
-        work = asyncio.ensure_future(
-            surface.call(SurfaceCall(name="search_nodes", arguments=Raw(b'{"query":"oauth"}')))
-        )
+        work = asyncio.ensure_future(surface.call("search_nodes", Raw(b'{"query":"oauth"}')))
         await asyncio.sleep(0)
         work.cancel()
         with pytest.raises(asyncio.CancelledError):

@@ -1,8 +1,7 @@
-"""Who asks: an API key in a request's headers, turned into a `Caller`. For every face that is reached over a wire.
+"""Turns the API key in a request's headers into a `Caller`. For every face that is reached over a wire.
 
-Keys are filled in once, when the face starts, and then kept only as keyed hashes. All of them are compared, each in
-constant time. No key is ever logged, and nothing in an error tells which part of one was wrong. What a caller may do
-is not decided here: that is the policy its name leads to.
+Keys are resolved once, when the face starts, and then held only as keyed hashes. No key is ever logged, and no error
+says which part of one was wrong. What a caller may do is not decided here: that is the policy its name leads to.
 """
 
 import hashlib
@@ -12,14 +11,13 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
-from toolfold.config import Settings, fill
-from toolfold.config.callers import LOCAL_NAME, MIN_KEY_LENGTH
+from toolfold.config import LOCAL_NAME, MIN_KEY_LENGTH, Settings, fill
 from toolfold.errors import ConfigError, NotAuthorized
 from toolfold.types import LOCAL, Caller
 from toolfold.wire.serving.http_guard import HttpGuard
 
-LONGEST = 4096
-"""A longer header is refused unread."""
+# A longer header is refused unread.
+MAX_HEADER = 4096
 
 
 class Identities:
@@ -30,8 +28,9 @@ class Identities:
     """
 
     def __init__(self, settings: Settings, *, environ: Mapping[str, str] | None = None) -> None:
+        # A salt of this process: a dump of its memory holds no hash that can be looked up elsewhere.
         self._salt = secrets.token_bytes(32)
-        self._known: list[tuple[bytes, Caller]] = []
+        self._callers: list[tuple[bytes, Caller]] = []
         for entry in settings.callers:
             if entry.name == LOCAL_NAME:
                 continue
@@ -42,12 +41,12 @@ class Identities:
                     next_action=f"give it at least {MIN_KEY_LENGTH} random characters",
                 )
             caller = Caller(name=entry.name, policy=entry.policy, groups=entry.groups)
-            self._known.append((self._hashed(key), caller))
+            self._callers.append((self._hash(key), caller))
 
     @property
     def open(self) -> bool:
         """Whether no key is asked for."""
-        return not self._known
+        return not self._callers
 
     @property
     def guard(self) -> HttpGuard:
@@ -56,35 +55,35 @@ class Identities:
 
     def identify(self, headers: Mapping[str, str], *, session: str = "") -> Caller:
         """The caller that a request's headers name. Raises `NotAuthorized` without a key that is known."""
-        caller = self._named(headers)
-        return replace(caller, session=session) if session else caller
-
-    def _named(self, headers: Mapping[str, str]) -> Caller:
-        if not self._known:
-            return LOCAL
-        given = _bearer(headers)
-        found: Caller | None = None
-        if given is not None:
-            digest = self._hashed(given)
-            for known, caller in self._known:
-                if hmac.compare_digest(known, digest):
-                    found = caller
-        if found is None:
+        caller = self._find(_bearer_token(headers)) if self._callers else LOCAL
+        if caller is None:
             raise NotAuthorized(
                 "this gateway asks for a key, and none that it knows was given",
                 next_action="send the header `Authorization: Bearer KEY`; whoever runs the gateway gives out keys",
             )
-        return found
+        return replace(caller, session=session) if session else caller
 
-    def _hashed(self, key: str) -> bytes:
+    def _find(self, key: str | None) -> Caller | None:
+        if key is None:
+            return None
+        digest = self._hash(key)
+        match: Caller | None = None
+        # No early end: the time that it takes must not tell which key, or how much of it, was right.
+        for expected, caller in self._callers:
+            if hmac.compare_digest(expected, digest):
+                match = caller
+        return match
+
+    def _hash(self, key: str) -> bytes:
         return hashlib.blake2b(key.encode("utf-8", "surrogatepass"), key=self._salt, digest_size=32).digest()
 
 
-def _bearer(headers: Mapping[str, str]) -> str | None:
+def _bearer_token(headers: Mapping[str, str]) -> str | None:
     """The token of the one `Authorization` header, whatever its letter case."""
-    found = [value for name, value in headers.items() if name.lower() == "authorization"]
-    if len(found) != 1 or len(found[0]) > LONGEST:
+    values = [value for name, value in headers.items() if name.lower() == "authorization"]
+    # Two headers may mean different things to a proxy and to us: only a single one counts.
+    if len(values) != 1 or len(values[0]) > MAX_HEADER:
         return None
-    scheme, _, token = found[0].strip().partition(" ")
+    scheme, _, token = values[0].strip().partition(" ")
     token = token.strip()
     return token if scheme.lower() == "bearer" and token else None

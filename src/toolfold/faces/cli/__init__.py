@@ -1,7 +1,14 @@
 """The command line: parses, runs one command over the gateway, and turns its result into text, JSON and an exit code.
 
-Each command is a function `(arguments, output) -> exit code` in a module of its own, imported only when it is asked
-for, so that `toolfold tree` does not pay for `toolfold import`.
+Each command is a function `(arguments, output)`. Its module is imported only when it is asked for, so that
+`toolfold tree` does not pay for `toolfold import`.
+
+    parser.py, reference.py   the commands and their options, and the page in `docs/` that is written from them
+    terminal.py               what is printed: JSON, colours, tables, progress
+    runner.py                 settings and an open gateway around a command
+    all else                  the commands, by what they are about
+
+Above: `toolfold.__main__`. Below: the gateway.
 """
 
 import argparse
@@ -14,40 +21,44 @@ from toolfold.errors import ToolfoldError
 from toolfold.faces.cli.parser import build_parser, parse
 from toolfold.faces.cli.terminal import Output
 
-Command = Callable[[argparse.Namespace, Output], int]
+# Returns the exit code; `None` stands for 0.
+_Command = Callable[[argparse.Namespace, Output], int | None]
 
+# The module and the function of each command.
 COMMANDS = {
-    "demo": "toolfold.faces.cli.demo:demo",
-    "serve": "toolfold.faces.cli.serve:serve",
-    "import": "toolfold.faces.cli.import_clients:import_servers",
-    "build": "toolfold.faces.cli.build:build",
-    "servers": "toolfold.faces.cli.build:servers",
-    "tree": "toolfold.faces.cli.catalogue:tree",
-    "list": "toolfold.faces.cli.catalogue:list_level",
-    "nodes": "toolfold.faces.cli.catalogue:nodes",
-    "search": "toolfold.faces.cli.catalogue:search",
-    "expand": "toolfold.faces.cli.call:expand",
-    "call": "toolfold.faces.cli.call:call",
-    "outputs": "toolfold.faces.cli.outputs:outputs",
-    "output": "toolfold.faces.cli.outputs:extract_output",
-    "inspect-output": "toolfold.faces.cli.catalogue:inspect_output",
-    "run": "toolfold.faces.cli.scripts:run_script",
-    "stubs": "toolfold.faces.cli.scripts:stubs",
-    "repl": "toolfold.faces.cli.repl:repl",
-    "agent": "toolfold.faces.cli.agent:agent",
-    "audit": "toolfold.faces.cli.audit:audit",
-    "trust": "toolfold.faces.cli.trust:trust",
-    "stats": "toolfold.faces.cli.audit:stats",
-    "extract": "toolfold.faces.cli.outputs:extract_local",
-    "doctor": "toolfold.faces.cli.doctor:doctor",
-    "bench": "toolfold.faces.cli.bench:bench",
+    "demo": "demo:demo",
+    "serve": "serve:serve",
+    "import": "import_clients:import_servers",
+    "build": "build:build",
+    "servers": "build:servers",
+    "tree": "catalogue:tree",
+    "list": "catalogue:list_level",
+    "nodes": "catalogue:nodes",
+    "search": "catalogue:search",
+    "expand": "catalogue:expand",
+    "call": "call:call",
+    "outputs": "outputs:outputs",
+    "output": "outputs:extract_output",
+    "inspect-output": "catalogue:inspect_output",
+    "run": "scripts:run_script",
+    "stubs": "scripts:stubs",
+    "repl": "repl:repl",
+    "agent": "agent:agent",
+    "audit": "audit:audit",
+    "trust": "trust:trust",
+    "stats": "audit:stats",
+    "extract": "outputs:extract_local",
+    "doctor": "doctor:doctor",
+    "bench": "bench:bench",
 }
 
+# 128 + SIGINT, as shells report it.
 INTERRUPTED = 130
 
 
 def run(argv: Sequence[str]) -> int:
     """Runs one command line. Never raises for anything that a person did; bugs come through with their traceback."""
+    # Looked for before anything is parsed: what is wrong with the command line is told as JSON, too.
     output = Output(as_json="--json" in argv)
     try:
         arguments = parse(argv)
@@ -56,8 +67,8 @@ def run(argv: Sequence[str]) -> int:
             return 0
         _set_up_logging(arguments.verbose)
         module, _, name = COMMANDS[arguments.command].partition(":")
-        command: Command = getattr(import_module(module), name)
-        code = command(arguments, output)
+        command: _Command = getattr(import_module(f"{__name__}.{module}"), name)
+        code = command(arguments, output) or 0
         output.out.flush()
     except ToolfoldError as error:
         output.error(error)
@@ -69,7 +80,7 @@ def run(argv: Sequence[str]) -> int:
         # The reader went away (`toolfold tree | head`). Python would complain once more when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except SystemExit as leaving:  # argparse leaves this way after --help and --version
+    except SystemExit as leaving:  # argparse, after --help and --version
         return leaving.code if isinstance(leaving.code, int) else 0
     return code
 

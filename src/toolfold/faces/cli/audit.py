@@ -1,44 +1,40 @@
-"""`toolfold audit`: what was searched, chosen, expanded and called, by whom, tied together."""
+"""`toolfold audit` and `toolfold stats`: what was searched, chosen and called, by whom, and the tokens it saved."""
 
 import argparse
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
 
 from toolfold.audit.record import Step
-from toolfold.audit.savings import Savings, SessionCost
+from toolfold.audit.savings import SessionCost
 from toolfold.errors import ConfigError
 from toolfold.faces.cli.runner import run_with_catalogue
 from toolfold.faces.cli.terminal import Output
 from toolfold.gateway import Gateway
 
 
-def audit(arguments: argparse.Namespace, output: Output) -> int:
+def audit(arguments: argparse.Namespace, output: Output) -> None:
     async def work(gateway: Gateway) -> list[Step]:
-        trail = gateway.governor.trail or gateway.governor.new_trail()
+        trail = gateway.audit_log
         return await trail.steps(session=arguments.session, last=None if arguments.export else arguments.last)
 
     steps = run_with_catalogue(arguments, work)
     if arguments.export:
         _export(steps, Path(arguments.export))
         output.note(f"{len(steps)} steps written to {arguments.export}")
-        return 0
-    if output.as_json:
+    elif output.as_json:
         output.data({"steps": steps})
-        return 0
-    if not steps:
+    elif steps:
+        for line in _lines(steps, output):
+            output.line(line)
+    else:
         output.note("nothing was recorded" + (f" in session {arguments.session}" if arguments.session else " yet"))
-        return 0
-    known = {step.id: step for step in steps}
-    for line in _lines(steps, known, output):
-        output.line(line)
-    return 0
 
 
 def _export(steps: Sequence[Step], file: Path) -> None:
-    """One JSON object a line."""
+    """Writes one JSON object a line."""
     try:
         with file.open("wb") as out:
             out.writelines(msgspec.json.encode(step) + b"\n" for step in steps)
@@ -48,79 +44,72 @@ def _export(steps: Sequence[Step], file: Path) -> None:
         ) from error
 
 
-def _lines(steps: Sequence[Step], known: dict[str, Step], output: Output) -> list[str]:
+def _lines(steps: Sequence[Step], output: Output) -> Iterator[str]:
     """A line a step, under a heading for each caller and session."""
-    found: list[str] = []
+    by_id = {step.id: step for step in steps}
     heading: tuple[str, str] | None = None
     for step in steps:
         if (step.caller, step.session) != heading:
             heading = (step.caller, step.session)
-            found.append(output.style(f"{step.caller}{f', session {step.session}' if step.session else ''}", "bold"))
+            yield output.style(f"{step.caller}{f', session {step.session}' if step.session else ''}", "bold")
         when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(step.at))
         mark = output.style(f"[{step.selection or step.id}]", "dim")
-        found.append(f"  {output.style(when, 'dim')}  {step.step:7}  {_describe(step, known)}  {mark}")
-    return found
+        yield f"  {output.style(when, 'dim')}  {step.step:7}  {_describe(step, by_id)}  {mark}"
 
 
-def _describe(step: Step, known: dict[str, Step]) -> str:
+def _describe(step: Step, by_id: Mapping[str, Step]) -> str:
     if step.code:
-        subject = step.tool_id or repr(step.query) or " / ".join(step.path)
+        subject = step.tool_id or repr(step.query)
         return f"{subject}: {step.code}, {step.message}"
     if step.step == "choose":
-        source = known.get(step.search)
-        of = f" of {len(source.results)}" if source is not None and source.results else ""
-        return f"{step.tool_id}, number {step.rank}{of} for {step.query!r}"
+        search = by_id.get(step.search)
+        total = f" of {len(search.results)}" if search is not None and search.results else ""
+        return f"{step.tool_id}, number {step.rank}{total} for {step.query!r}"
     if step.step == "call":
-        return f"{step.tool_id} v{step.version} {_arguments(step)} → {_outcome(step)}"
-    if step.tool_id:
-        return step.tool_id
-    where = f" in {' / '.join(step.path)}" if step.path else ""
-    asked = f"{step.query!r}{where}" if step.query else where.removeprefix(" in ") or "everything"
-    shown = ", ".join(step.results[:3]) + (", …" if len(step.results) > 3 else "")
-    return f"{asked} → {shown or f'{step.shown_bytes:,} bytes'}"
+        return _describe_call(step)
+    return step.tool_id or _describe_search(step)
 
 
-def _arguments(step: Step) -> str:
-    text = "" if step.arguments is None else msgspec.json.encode(step.arguments).decode()
-    return text or f"{step.argument_bytes or 0:,} bytes"
-
-
-def _outcome(step: Step) -> str:
-    size = f"{step.result_bytes or 0:,} bytes in {step.seconds * 1000:.0f} ms"
+def _describe_call(step: Step) -> str:
+    arguments = f"{step.argument_bytes or 0:,} bytes"
+    if step.arguments is not None:
+        arguments = msgspec.json.encode(step.arguments).decode()
+    failed = "the tool failed, " if step.is_error else ""
     stored = f", stored as {step.stored}" if step.stored else ""
-    return f"{'the tool failed, ' if step.is_error else ''}{size}{stored}"
+    result = f"{failed}{step.result_bytes or 0:,} bytes in {step.seconds * 1000:.0f} ms{stored}"
+    return f"{step.tool_id} v{step.version} {arguments} → {result}"
 
 
-# --- `toolfold stats`: what the full definitions would have cost against what was shown.
+def _describe_search(step: Step) -> str:
+    path = " / ".join(step.path)
+    request = path or "everything"
+    if step.query:
+        request = f"{step.query!r} in {path}" if path else repr(step.query)
+    results = ", ".join(step.results[:3]) + (", …" if len(step.results) > 3 else "")
+    return f"{request} → {results or f'{step.shown_bytes:,} bytes'}"
 
 
-def stats(arguments: argparse.Namespace, output: Output) -> int:
-    async def work(gateway: Gateway) -> Savings:
-        return await gateway.governor.savings()
-
-    found = run_with_catalogue(arguments, work)
+def stats(arguments: argparse.Namespace, output: Output) -> None:
+    savings = run_with_catalogue(arguments, lambda gateway: gateway.savings())
     if output.as_json:
-        output.data(found)
-        return 0
-    output.line(f"{found.tools:,} tools, whose definitions are {found.full_tokens:,} tokens")
-    if not found.sessions:
+        output.data(savings)
+        return
+    output.line(f"{savings.tools:,} tools, whose definitions are {savings.full_tokens:,} tokens")
+    if not savings.sessions:
         output.note("nothing was searched or called yet")
-        return 0
-    rows = [_stats_row(one, one.caller, one.session or "-") for one in found.sessions]
+    rows = [_stats_row(spent, spent.caller, spent.session or "-") for spent in savings.sessions]
     if len(rows) > 1:
-        rows.append(_stats_row(found.total, output.style("all", "bold"), ""))
+        rows.append(_stats_row(savings.total, output.style("all", "bold"), ""))
     output.table(("caller", "session", "steps", "calls", "in full", "shown", "saved"), rows)
-    return 0
 
 
-def _stats_row(one: SessionCost, caller: str, session: str) -> tuple[str, ...]:
-    about = "≈" if one.estimated else ""
+def _stats_row(spent: SessionCost, caller: str, session: str) -> tuple[str, ...]:
     return (
         caller,
         session,
-        f"{one.steps:,}",
-        f"{one.calls:,}",
-        f"{one.full_tokens:,}",
-        f"{about}{one.shown_tokens:,}",
-        f"{one.saved_percent:.1f} %",
+        f"{spent.steps:,}",
+        f"{spent.calls:,}",
+        f"{spent.full_tokens:,}",
+        f"{'≈' if spent.estimated else ''}{spent.shown_tokens:,}",
+        f"{spent.saved_percent:.1f} %",
     )

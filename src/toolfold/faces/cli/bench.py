@@ -1,57 +1,81 @@
-"""`toolfold bench NAME`: runs one measurement and prints its JSON. The benches themselves stand in `toolfold.bench`."""
+"""`toolfold bench NAME`: runs one measurement and prints its JSON.
+
+The benches are not part of the package. They are found in a checkout of the repository, as `benchmarks/` beside `src/`:
+in the one that this package was installed from in editable mode, or in the one that contains the current folder.
+"""
 
 import argparse
-from collections.abc import Collection
+import sys
+import tomllib
+from collections.abc import Container, Iterator
 from importlib import import_module
 from inspect import signature
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from toolfold.errors import ConfigError
 from toolfold.faces.cli.runner import load_settings
 from toolfold.faces.cli.terminal import Output
 
-BENCHES = {
-    "start": "many servers at once, and what the command line costs",
-    "build": "a catalogue of 10,000 recorded tools",
-    "ontology": "tokens and calls from the root to a tool, agreement, stability",
-    "retrieval": "search quality on sets of requests with known answers",
-    "abstain": "whether search knows when nothing fits",
-    "search": "search time, memory and size at 1,000 to 100,000 tools",
-    "calls": "a call through the gateway beside a direct one and FastMCP's proxy",
-    "load": "a thousand HTTP clients at once, beside a bare service",
-    "fuzz": "odd and far too long arguments to every operation, each answer timed, beside a bare echo",
-    "scripts": "starting scripts, calls inside them, wrappers, beside peers",
-    "live": "looking into a live session, and starting one, beside an IPython kernel",
-    "schemas": "folded output schemas beside whole ones",
-    "agent": "tasks with every tool in the prompt, with toolfold's surface, and with scripts",
-    "outputs": "large results: storing, questions with known answers, counting tokens",
-}
-
 
 def bench(arguments: argparse.Namespace, output: Output) -> int:
+    benches: dict[str, str] = _benchmarks().BENCHES
     if arguments.name == "list":
         if output.as_json:
-            output.data(BENCHES)
+            output.data(benches)
         else:
-            output.table(("name", "what it measures"), list(BENCHES.items()))
+            output.table(("name", "what it measures"), list(benches.items()))
         return 0
-    if arguments.name not in BENCHES:
+    if arguments.name not in benches:
         raise ConfigError(
-            f"there is no bench {arguments.name!r}", hints=list(BENCHES), next_action="run `toolfold bench list`"
+            f"there is no bench {arguments.name!r}", hints=list(benches), next_action="run `toolfold bench list`"
         )
+    run = import_module(f"benchmarks.{arguments.name}").run
+    output.data(run(**_options(arguments, signature(run).parameters)))
+    return 0
+
+
+def _options(arguments: argparse.Namespace, parameters: Container[str]) -> dict[str, Any]:
+    """What a bench is called with, from the command line."""
     data = Path(arguments.data) if arguments.data else None
     if data is not None and not data.is_dir():
         raise ConfigError(f"{arguments.data} is no folder", next_action="give --data a folder of recorded material")
-    options = options_for(arguments.name, data)
+    options = _data_options(arguments.name, data)
     if arguments.ranked:
         options["ranked"] = Path(arguments.ranked)
-    if arguments.peers and "peers" in _parameters(arguments.name):
+    if arguments.peers and "peers" in parameters:
         options["peers"] = Path(arguments.peers)
-    options |= _agent_options(arguments) if arguments.name == "agent" else {}
-    module = import_module(f"toolfold.bench.{arguments.name}")
-    output.data(module.run(**options))
-    return 0
+    return options | (_agent_options(arguments) if arguments.name == "agent" else {})
+
+
+def _benchmarks() -> ModuleType:
+    """The package `benchmarks` of the checkout, importable from here on."""
+    checkout = next((folder for folder in _candidates() if _is_checkout(folder)), None)
+    if checkout is None:
+        raise ConfigError(
+            "the benches are not part of the installed package",
+            next_action="clone the repository, run `pip install -e '.[bench]'` in it, and try again there",
+        )
+    # In front: other projects have folders of this name, too, and theirs may lie in the current folder.
+    sys.path.insert(0, str(checkout))
+    return import_module("benchmarks")
+
+
+def _candidates() -> Iterator[Path]:
+    yield from Path(__file__).resolve().parents
+    yield from (Path.cwd(), *Path.cwd().parents)
+
+
+def _is_checkout(folder: Path) -> bool:
+    project = folder / "pyproject.toml"
+    if not (folder / "benchmarks" / "__init__.py").is_file() or not project.is_file():
+        return False
+    try:
+        name = tomllib.loads(project.read_text(encoding="utf-8")).get("project", {}).get("name")
+    except (OSError, ValueError):
+        return False
+    return bool(name == "toolfold")
 
 
 def _agent_options(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -64,11 +88,7 @@ def _agent_options(arguments: argparse.Namespace) -> dict[str, Any]:
     return options
 
 
-def _parameters(name: str) -> Collection[str]:
-    return signature(import_module(f"toolfold.bench.{name}").run).parameters
-
-
-def options_for(name: str, data: Path | None) -> dict[str, Any]:
+def _data_options(name: str, data: Path | None) -> dict[str, Any]:
     """Which part of the data folder a bench reads: `servers/NAME.json`, `retrieval/SET/…`, or the folder itself."""
     if name not in {"retrieval", "abstain", "search"}:
         return {"data": data}

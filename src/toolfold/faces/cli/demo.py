@@ -1,5 +1,6 @@
 """`toolfold demo`: the whole idea on real local servers, in one minute, with nothing to configure.
 
+It builds a catalogue, walks from the root to a tool, searches, stores a result that is too large and runs a script.
 Everything it makes lies in a temporary folder that goes when it ends, unless `--keep` names one.
 """
 
@@ -21,8 +22,7 @@ from toolfold.faces.cli.terminal import Output
 from toolfold.gateway import Gateway, Tree
 from toolfold.types import ServerSpec, ServerState
 
-# --- The second half of `toolfold demo`: a result that is too large, and a script instead of many calls.
-
+QUERIES = ("who wrote this line of code, and when", "which customers ordered most", "order a taxi to the airport")
 SQL = "SELECT o.id, c.name, c.email, o.ordered_on, o.status FROM orders o JOIN customers c ON c.id = o.customer_id"
 REQUEST = "rows[3]"
 
@@ -38,67 +38,12 @@ from servers.sqlite import query
 async def main():
     commits = (await log(limit=50)).commits
     sql = "SELECT count(*) FROM orders WHERE status = ?"
-    found = await asyncio.gather(*(query(sql=sql, parameters=[one]) for one in ("open", "paid", "returned")))
-    return {"commits": len(commits), "open, paid, returned": [one.rows[0][0] for one in found]}
+    counts = await asyncio.gather(*(query(sql=sql, parameters=[status]) for status in ("open", "paid", "returned")))
+    return {"commits": len(commits), "open, paid, returned": [count.rows[0][0] for count in counts]}
 
 
 asyncio.run(main())
 """
-
-
-async def _large_result(gateway: Gateway) -> dict[str, Any]:
-    """A call whose answer does not fit, and one question to what was stored of it."""
-    outcome = await gateway.call_tool("sqlite.query", {"sql": SQL, "limit": 1000})
-    message = msgspec.json.decode(outcome.result)["content"][0]["text"]
-    found = {"tool_id": "sqlite.query", "message": message, "request": REQUEST, "answer": ""}
-    if outcome.stored is not None:
-        found["answer"] = await gateway.tool_output(outcome.stored.handle, REQUEST)
-    return found
-
-
-async def _script(gateway: Gateway) -> dict[str, Any]:
-    """Many calls in one turn, where scripts can be confined."""
-    try:
-        result = await gateway.run_script(SCRIPT)
-    except (SandboxError, ScriptError) as error:
-        return {"code": SCRIPT, "error": error.as_dict()}
-    from toolfold.scripts.runner import reports
-
-    return {"code": SCRIPT, **reports.as_dict(result)}
-
-
-def _print_large(found: dict[str, Any], output: Output) -> None:
-    output.line(
-        output.style("5. A result that would flood the context becomes one line, and answers questions", "bold")
-    )
-    output.line(f"   {output.style('call', 'cyan')} {found['tool_id']}")
-    _print_indented(found["message"], output)
-    output.line(f"   {output.style('tool_output', 'cyan')} {found['request']}")
-    _print_indented(found["answer"], output)
-    output.line()
-
-
-def _print_script(found: dict[str, Any], output: Output) -> None:
-    output.line(output.style("6. Many calls in one turn: a script says in English which tools it needs", "bold"))
-    _print_indented(found["code"].partition("\n\n\nasync")[0].split("\n\n", 1)[1], output)
-    if "error" in found and not found.get("ok"):
-        error = found["error"]
-        output.line(f"   {output.style(error.get('code', 'failed'), 'yellow')}: {error['message']}")
-    else:
-        for need in found["needs"]:
-            output.line(f"   {output.style('resolved', 'cyan')} {need['need']} → {need['tool_id']}")
-        calls = sum(one["calls"] for one in found["calls"])
-        answer = msgspec.json.encode(found["answer"]).decode()
-        output.line(f"   {output.style('ran', 'cyan')} {calls} calls in {found['seconds']:.2f} s, confined: {answer}")
-    output.line()
-
-
-def _print_indented(text: str, output: Output) -> None:
-    for line in text.strip().splitlines():
-        output.line(f"      {line}" if line else "")
-
-
-QUESTIONS = ("who wrote this line of code, and when", "which customers ordered most", "order a taxi to the airport")
 
 
 def demo(arguments: argparse.Namespace, output: Output) -> int:
@@ -106,8 +51,8 @@ def demo(arguments: argparse.Namespace, output: Output) -> int:
         folder = Path(arguments.keep)
         folder.mkdir(parents=True, exist_ok=True)
         return _run(folder, arguments, output)
-    with tempfile.TemporaryDirectory(prefix="toolfold-demo-") as made:
-        return _run(Path(made), arguments, output)
+    with tempfile.TemporaryDirectory(prefix="toolfold-demo-") as temporary:
+        return _run(Path(temporary), arguments, output)
 
 
 def _run(folder: Path, arguments: argparse.Namespace, output: Output) -> int:
@@ -118,65 +63,49 @@ def _run(folder: Path, arguments: argparse.Namespace, output: Output) -> int:
     if arguments.more:
         from toolfold.demo.public_servers import install_public_servers
 
-        servers += install_public_servers(folder, tell=output.note)
-    _print_start(servers, output)
+        servers += install_public_servers(folder, report=output.note)
+    if not output.as_json:
+        _print_heading("1. Starting real tool servers", output)
+        for spec in servers:
+            output.line(f"   {spec.name}: {output.style(spec.shown(), 'dim')}")
     settings = Settings(servers=tuple(servers), home=folder / "home")
-
-    async def work(gateway: Gateway) -> dict[str, Any]:
-        return await _walk(gateway, servers, output)
-
-    found = run_with_gateway(settings, work, fast=True)
+    report = run_with_gateway(settings, lambda gateway: _walk(gateway, servers, output), fast=True)
     if output.as_json:
-        output.data(found)
+        output.data(report)
     else:
-        _print_next_steps(arguments, folder, output)
-    return 3 if found["failed"] else 0
-
-
-def _print_start(servers: Sequence[ServerSpec], output: Output) -> None:
-    if output.as_json:
-        return
-    output.line(_heading("1. Starting real tool servers", output))
-    for spec in servers:
-        output.line(f"   {spec.name}: {output.style(spec.shown(), 'dim')}")
+        _print_next_steps(folder if arguments.keep else None, output)
+    return 3 if report["failed"] else 0
 
 
 async def _walk(gateway: Gateway, servers: Sequence[ServerSpec], output: Output) -> dict[str, Any]:
     """Builds, then goes from the root to one tool as a model would."""
-    made, failed = await read_servers(gateway, None, len(servers), output)
+    result, failed = await read_servers(gateway, None, len(servers), output)
     states = await gateway.servers()
     tree = await gateway.tree(depth=2)
     pages = await _descend(gateway)
-    answers = [await _search(gateway, query) for query in QUESTIONS]
+    searches = [await _search(gateway, query) for query in QUERIES]
+    # Each part needs its servers; the demo goes on without those that failed.
     large = await _large_result(gateway) if "sqlite" not in failed else None
-    many = await _script(gateway) if not {"sqlite", "git"} & set(failed) else None
+    script = await _script(gateway) if not {"sqlite", "git"} & set(failed) else None
     if not output.as_json:
         for name, error in failed.items():
             print_failure(name, error, output)
-        _print_walk(states, tree, pages, made.report.nodes, output)
-        _print_searches(answers, output)
+        _print_walk(states, tree, pages, result.report.nodes, output)
+        _print_searches(searches, output)
         if large is not None:
             _print_large(large, output)
-        if many is not None:
-            _print_script(many, output)
+        if script is not None:
+            _print_script(script, output)
     return {
         "servers": [{"name": state.name, "tools": state.tools, "status": state.status} for state in states],
-        "tools": made.report.tools,
-        "nodes": made.report.nodes,
+        "tools": result.report.tools,
+        "nodes": result.report.nodes,
         "pages": pages,
-        "searches": answers,
+        "searches": searches,
         "large_result": large,
-        "script": many,
+        "script": script,
         "failed": {name: error.as_dict() for name, error in failed.items()},
     }
-
-
-async def _search(gateway: Gateway, query: str) -> dict[str, Any]:
-    try:
-        found = await gateway.search_tool_by_category(query, limit=2)
-    except NoMatchInCategory as error:
-        return {"query": query, "results": [], "error": error.as_dict()}
-    return {"query": query, "results": found["results"]}
 
 
 async def _descend(gateway: Gateway) -> list[dict[str, Any]]:
@@ -187,45 +116,104 @@ async def _descend(gateway: Gateway) -> list[dict[str, Any]]:
     return pages
 
 
+async def _search(gateway: Gateway, query: str) -> dict[str, Any]:
+    try:
+        page = await gateway.search_tool_by_category(query, limit=2)
+    except NoMatchInCategory as error:
+        return {"query": query, "results": [], "error": error.as_dict()}
+    return {"query": query, "results": page["results"]}
+
+
+async def _large_result(gateway: Gateway) -> dict[str, Any]:
+    """A call whose answer does not fit, and one question to what was stored of it."""
+    outcome = await gateway.call_tool("sqlite.query", {"sql": SQL, "limit": 1000})
+    message = msgspec.json.decode(outcome.result)["content"][0]["text"]
+    answer = ""
+    if outcome.stored is not None:
+        answer = await gateway.tool_output(outcome.stored.handle, REQUEST)
+    return {"tool_id": "sqlite.query", "message": message, "request": REQUEST, "answer": answer}
+
+
+async def _script(gateway: Gateway) -> dict[str, Any]:
+    """Many calls in one turn, where scripts can be confined."""
+    try:
+        result = await gateway.run_script(SCRIPT)
+    except (SandboxError, ScriptError) as error:
+        return {"code": SCRIPT, "error": error.as_dict()}
+    from toolfold.scripts import report
+
+    return {"code": SCRIPT, **report.as_dict(result)}
+
+
+def _print_heading(text: str, output: Output) -> None:
+    output.line(output.style(text, "bold"))
+
+
 def _print_walk(
     states: Sequence[ServerState], tree: Tree, pages: Sequence[dict[str, Any]], nodes: int, output: Output
 ) -> None:
     print_servers(states, output)
     output.line()
-    output.line(
-        _heading(f"2. One tree of {plural(tree.tools, 'tool')} in {plural(nodes, 'category', 'categories')}", output)
-    )
+    categories = plural(nodes, "category", "categories")
+    _print_heading(f"2. One tree of {plural(tree.tools, 'tool')} in {categories}", output)
     for line in render_tree(tree.branches, (), {}, output, "   "):
         output.line(line)
     output.line()
-    output.line(_heading("3. What a model reads on its way to a tool, level by level", output))
+    _print_heading("3. What a model reads on its way to a tool, level by level", output)
     for page in pages:
         path = " / ".join(page["path"]) or "the root"
         output.line(f"   {output.style('list', 'cyan')} {path}")
+        # The hint about the next page would name an option that the demo does not have.
         print_page({**page, "next_cursor": None}, output)
         output.line()
 
 
-def _print_searches(answers: Sequence[dict[str, Any]], output: Output) -> None:
-    output.line(_heading("4. Or it asks in plain words, and hears it when nothing fits", output))
-    for found in answers:
-        output.line(f"   {output.style('search', 'cyan')} {found['query']}")
-        for tool in found["results"]:
+def _print_searches(searches: Sequence[dict[str, Any]], output: Output) -> None:
+    _print_heading("4. Or it asks in plain words, and hears it when nothing fits", output)
+    for search in searches:
+        output.line(f"   {output.style('search', 'cyan')} {search['query']}")
+        for tool in search["results"]:
             output.line(f"      {tool['confidence']:.0%} {output.style(tool['tool_id'], 'cyan')}  {tool['summary']}")
-        if not found["results"]:
-            output.line(f"      {output.style(found['error']['code'], 'yellow')}: {found['error']['message']}")
+        if not search["results"]:
+            output.line(f"      {output.style(search['error']['code'], 'yellow')}: {search['error']['message']}")
     output.line()
 
 
-def _heading(text: str, output: Output) -> str:
-    return output.style(text, "bold")
+def _print_large(large: dict[str, Any], output: Output) -> None:
+    _print_heading("5. A result that would flood the context becomes one line, and answers questions", output)
+    output.line(f"   {output.style('call', 'cyan')} {large['tool_id']}")
+    _print_indented(large["message"], output)
+    output.line(f"   {output.style('tool_output', 'cyan')} {large['request']}")
+    _print_indented(large["answer"], output)
+    output.line()
 
 
-def _print_next_steps(arguments: argparse.Namespace, folder: Path, output: Output) -> None:
-    output.line(_heading("Now with your own servers", output))
+def _print_script(script: dict[str, Any], output: Output) -> None:
+    _print_heading("6. Many calls in one turn: a script says in English which tools it needs", output)
+    # The imports and the needs: what a reader should see of it.
+    _print_indented(script["code"].partition("\n\n\nasync")[0].split("\n\n", 1)[1], output)
+    if "error" in script and not script.get("ok"):
+        error = script["error"]
+        output.line(f"   {output.style(error.get('code', 'failed'), 'yellow')}: {error['message']}")
+    else:
+        for need in script["needs"]:
+            output.line(f"   {output.style('resolved', 'cyan')} {need['need']} → {need['tool_id']}")
+        calls = sum(call["calls"] for call in script["calls"])
+        answer = msgspec.json.encode(script["answer"]).decode()
+        output.line(f"   {output.style('ran', 'cyan')} {calls} calls in {script['seconds']:.2f} s, confined: {answer}")
+    output.line()
+
+
+def _print_indented(text: str, output: Output) -> None:
+    for line in text.strip().splitlines():
+        output.line(f"      {line}" if line else "")
+
+
+def _print_next_steps(folder: Path | None, output: Output) -> None:
+    _print_heading("Now with your own servers", output)
     output.line("   toolfold import    take over what Claude, Cursor, VS Code, Codex or Gemini CLI have configured")
     output.line("   toolfold serve     be the one MCP server of your client; --http for many clients")
     output.line("   toolfold build     connect to all of them and build the catalogue; then: tree, search, call")
-    if arguments.keep:
+    if folder is not None:
         output.line()
         output.line(f"kept: {folder}; look around with: toolfold tree --home {folder / 'home'}")

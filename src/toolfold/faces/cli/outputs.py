@@ -1,6 +1,6 @@
-"""`toolfold outputs` and `toolfold output`: results that were too large to print, and a question to one of them.
+"""Large results: `outputs` and `output` for what `toolfold call` stored, `extract` for a local file.
 
-What `toolfold call` stored lives on after it, until its time is over, so that the next command can ask.
+What was stored outlives the command that stored it, until its time is over, so that the next command can ask.
 """
 
 import argparse
@@ -12,39 +12,53 @@ import msgspec
 
 from toolfold.faces.cli.runner import load_settings, run_with_gateway
 from toolfold.faces.cli.terminal import Output
-from toolfold.gateway import Gateway
-from toolfold.outputs.extraction import extract_file
-from toolfold.types import Stored
 
-UNITS = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
+SIZES = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
+SPANS = ((86_400, "d"), (3_600, "h"), (60, "min"))
+# An extraction answers in plain text, and only its first words say that it failed.
 FAILED_PREFIX = "TOOL_OUTPUT FAILED"
 
 
-def outputs(arguments: argparse.Namespace, output: Output) -> int:
-    async def work(gateway: Gateway) -> list[Stored]:
-        return await gateway.outputs()
-
-    found = run_with_gateway(load_settings(arguments, require_servers=False), work, create=False, keep_outputs=True)
+def outputs(arguments: argparse.Namespace, output: Output) -> None:
+    settings = load_settings(arguments, require_servers=False)
+    stored = run_with_gateway(settings, lambda gateway: gateway.outputs(), create=False, keep_outputs=True)
     if output.as_json:
-        output.data({"outputs": [msgspec.to_builtins(stored) for stored in found]})
-    elif not found:
+        output.data({"outputs": [msgspec.to_builtins(entry) for entry in stored]})
+        return
+    if not stored:
         output.note("nothing is stored")
-    else:
-        rows = [
-            [stored.handle, stored.tool_id, _size(stored.bytes), str(stored.lines), str(stored.tokens), *_times(stored)]
-            for stored in found
+    now = time.time()
+    rows = [
+        [
+            entry.handle,
+            entry.tool_id,
+            _in_units(entry.bytes, SIZES, "B"),
+            str(entry.lines),
+            str(entry.tokens),
+            _in_units(now - entry.at, SPANS, "s"),
+            "" if entry.expires_at is None else _in_units(entry.expires_at - now, SPANS, "s"),
         ]
-        output.table(["HANDLE", "TOOL", "SIZE", "LINES", "TOKENS", "AGE", "LEFT"], rows)
-    return 0
+        for entry in stored
+    ]
+    output.table(["HANDLE", "TOOL", "SIZE", "LINES", "TOKENS", "AGE", "LEFT"], rows)
+
+
+def _in_units(amount: float, units: tuple[tuple[int, str], ...], smallest: str) -> str:
+    """`1.5 MiB`, `20 s`."""
+    for unit, name in units:
+        if amount >= unit:
+            return f"{amount / unit:.1f} {name}"
+    return f"{max(amount, 0):.0f} {smallest}"
 
 
 def extract_output(arguments: argparse.Namespace, output: Output) -> int:
-    """Prints the answer as it is; with `--json`, as one text. A failed extraction is told by the exit code, too."""
-
-    async def work(gateway: Gateway) -> str:
-        return await gateway.tool_output(arguments.handle, " ".join(arguments.extract), mode=arguments.mode)
-
-    text = run_with_gateway(load_settings(arguments, require_servers=False), work, create=False, keep_outputs=True)
+    """Prints the answer as it is; with `--json`, as one text. The exit code says whether the extraction failed."""
+    text = run_with_gateway(
+        load_settings(arguments, require_servers=False),
+        lambda gateway: gateway.tool_output(arguments.handle, " ".join(arguments.extract), mode=arguments.mode),
+        create=False,
+        keep_outputs=True,
+    )
     if output.as_json:
         output.data({"text": text})
     else:
@@ -52,40 +66,16 @@ def extract_output(arguments: argparse.Namespace, output: Output) -> int:
     return 1 if text.startswith(FAILED_PREFIX) else 0
 
 
-def _size(count: int) -> str:
-    for unit, name in UNITS:
-        if count >= unit:
-            return f"{count / unit:.1f} {name}"
-    return f"{count} B"
-
-
-def _times(stored: Stored) -> list[str]:
-    """How old it is, and how long it stays."""
-    now = time.time()
-    left = "" if stored.expires_at is None else _span(stored.expires_at - now)
-    return [_span(now - stored.at), left]
-
-
-def _span(seconds: float) -> str:
-    for unit, name in ((86_400, "d"), (3_600, "h"), (60, "min")):
-        if seconds >= unit:
-            return f"{seconds / unit:.1f} {name}"
-    return f"{max(seconds, 0):.0f} s"
-
-
-# --- `toolfold extract FILE REQUEST`: what `tool_output` does, on a local file or on what is piped in.
-
-EXTRACTION_FAILED = 1
-
-
 def extract_local(arguments: argparse.Namespace, output: Output) -> int:
-    """Prints the answer. The exit code says whether the extraction failed."""
+    """Answers a request on a file or on what is piped in. The exit code says whether the extraction failed."""
+    # Needs no gateway, and `toolfold outputs` needs nothing of it.
+    from toolfold.outputs.extraction import extract_file
+
     document = sys.stdin.buffer.read() if arguments.file == "-" else Path(arguments.file)
-    found = extract_file(
-        load_settings(arguments, require_servers=False), document, " ".join(arguments.request), arguments.mode
-    )
+    settings = load_settings(arguments, require_servers=False)
+    answer = extract_file(settings, document, " ".join(arguments.request), arguments.mode)
     if output.as_json:
-        output.data(found)
+        output.data(answer)
     else:
-        output.line(found["text"])
-    return EXTRACTION_FAILED if found["failed"] else 0
+        output.line(answer["text"])
+    return 1 if answer["failed"] else 0

@@ -6,36 +6,33 @@ A test compares the page in `docs/` with this, so the two cannot drift apart.
 import argparse
 import os
 import sys
+from collections.abc import Iterator
 
 from toolfold.faces.cli.parser import build_parser
 
 
-def reference_page() -> str:
+def _reference_page() -> str:
     """The whole page. Help texts are wrapped to a fixed width, whatever the terminal."""
     before = os.environ.get("COLUMNS")
     os.environ["COLUMNS"] = "100"
     try:
-        return _render()
+        return "\n".join(_sections())
     finally:
-        if before is None:
-            del os.environ["COLUMNS"]
-        else:
+        del os.environ["COLUMNS"]
+        if before is not None:
             os.environ["COLUMNS"] = before
 
 
-def _render() -> str:
+def _sections() -> Iterator[str]:
     parser = build_parser()
-    parts = [
-        "# Command line\n",
-        "Written by `python -m toolfold.faces.cli.reference > docs/cli.md`; a test keeps it true.\n",
-        f"```text\n{parser.format_help()}```\n",
-    ]
+    yield "# Command line\n"
+    yield "Written by `python -m toolfold.faces.cli.reference > docs/cli.md`; a test keeps it true.\n"
+    yield f"```text\n{parser.format_help()}```\n"
     for action in parser._actions:  # noqa: SLF001 - argparse offers no public way to its subcommands
         if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001 - as above
             for name, command in action.choices.items():
-                parts.append(f"## toolfold {name}\n\n```text\n{command.format_help()}```\n")
-    return "\n".join(parts)
+                yield f"## toolfold {name}\n\n```text\n{command.format_help()}```\n"
 
 
 if __name__ == "__main__":
-    sys.stdout.write(reference_page())
+    sys.stdout.write(_reference_page())

@@ -1,7 +1,7 @@
 """`toolfold repl`: a Python prompt in a live session of its own, with an assistant one keystroke away.
 
 A line that starts with `?` asks the assistant, which looks into the session with the three tools. Without a model it is
-a plain Python prompt that says how to add one. Reading the keys stands in `repl_keys.py`.
+a plain Python prompt that says how to add one. `_line_editor` reads the keys, `_Repl` runs what was read.
 """
 
 import argparse
@@ -12,7 +12,9 @@ import re
 import signal
 import sys
 import warnings
-from collections.abc import AsyncGenerator, Awaitable, Coroutine
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,45 +24,207 @@ from toolfold.faces.cli.terminal import Output, safe, wants_colour
 from toolfold.gateway import Gateway
 
 if TYPE_CHECKING:
+    from prompt_toolkit import PromptSession
+
     from toolfold.live.manager import Assistant, Envelope, LiveSession, Model
 
-
-# --- Reading at the prompt: history, completion from the live session, several lines, colours.
-
-_NAME = re.compile(r"[\w.]+$")
+ADD_A_MODEL = (
+    'no model is configured, so nobody answers. Add one in toolfold.toml: [model] name = "openai:gpt-5", '
+    "or start with: toolfold repl --model NAME"
+)
+# The inputs that the assistant is told of, and how much of each result.
+RECENT_INPUTS = 12
+RECENT_CHARS = 500
+FAILED = 1
 INDENT = "    "
+_NAME = re.compile(r"[\w.]+$")
 
 
-class _LineEditor:
-    """The line editor. It needs a terminal."""
+def repl(arguments: argparse.Namespace, output: Output) -> int:
+    return run_with_gateway(
+        load_settings(arguments, require_servers=False),
+        lambda gateway: _run_repl(gateway, output, model=arguments.model, sandboxed=arguments.sandboxed),
+    )
 
-    def __init__(self, session: "LiveSession", history: Path, hint: str) -> None:
-        import sys
 
-        from prompt_toolkit import PromptSession
-        from prompt_toolkit.history import FileHistory, InMemoryHistory
+async def _run_repl(
+    gateway: Gateway, output: Output, *, model: "Model | str | None" = None, sandboxed: bool = False
+) -> int:
+    """Runs the prompt over one gateway. `model` may be one that a program made itself."""
+    from toolfold.live.manager import Trace
 
+    folder = gateway.settings.home / "live"
+    # Outside the sandbox the session reads and writes this terminal itself, so that `input()` and `pdb` work.
+    async with gateway.live(terminal=not sandboxed) as session:
+        with Trace(folder / "traces", session.events):
+            prompt = _Repl(session, output)
+            prompt.connect_assistant(gateway, model)
+            if sys.stdin.isatty():
+                return await prompt.run_interactive(folder)
+            return await prompt.run_input(sys.stdin.read())
+
+
+class _Repl:
+    """One prompt. It is also the assistant's `Watcher`: what the assistant says and does is printed here."""
+
+    def __init__(self, session: "LiveSession", output: Output) -> None:
         self._session = session
-        kept = FileHistory(str(history)) if _create_private(history) else InMemoryHistory()
-        self._prompt: PromptSession[str] = PromptSession(
-            history=kept,
-            multiline=True,
-            completer=_completer(session),
-            complete_while_typing=False,
-            lexer=_lexer() if wants_colour(sys.stdout) else None,
-            key_bindings=_bindings(),
-            prompt_continuation="... ",
-            enable_history_search=True,
-        )
-        self._hint = hint
+        self._output = output
+        self._assistant: Assistant | None = None
+        self._why_no_assistant = ADD_A_MODEL
+        self._recent: deque[str] = deque(maxlen=RECENT_INPUTS)
+        self._exit_code: int | None = None
 
-    async def read(self) -> str:
-        """One whole input. Raises `EOFError` and `KeyboardInterrupt`."""
-        return await self._prompt.prompt_async(">>> ")
+    def connect_assistant(self, gateway: Gateway, model: "Model | str | None") -> None:
+        """Raises `ConfigError` for a model that was asked for and cannot be had; a configured one may be missing."""
+        try:
+            self._assistant = gateway.live_sessions.assistant(self._session, self, model)
+        except ConfigError as error:
+            if model is not None:
+                raise
+            if gateway.settings.model.name:
+                self._why_no_assistant = f"{error.message}. {error.next_action}"
+
+    async def run_interactive(self, folder: Path) -> int:
+        """Reads and answers until the person leaves."""
+        editor = _line_editor(self._session, folder / "history")
+        version = ".".join(str(part) for part in sys.version_info[:3])
+        hint = f"? asks {self._assistant.model.name}" if self._assistant else "? tells how to add an assistant"
+        self._output.note(f"Python {version} in a live session. {hint}; Ctrl-D leaves.")
+        while self._exit_code is None:
+            try:
+                text = await editor.prompt_async()
+            except KeyboardInterrupt:
+                continue
+            except EOFError:
+                break
+            if text.lstrip().startswith("?"):
+                await self._ask(text.strip()[1:].strip())
+            elif text.strip():
+                await self._run(text)
+        return self._exit_code or 0
+
+    async def run_input(self, text: str) -> int:
+        """Runs code from a pipe as one input."""
+        if not text.strip():
+            return 0
+        answer = await self._run(text)
+        if self._exit_code is not None:
+            return self._exit_code
+        return 0 if answer["ok"] else FAILED
+
+    async def _run(self, code: str) -> "Envelope":
+        sandboxed = bool(self._session.layers)
+        work = self._session.execute(code) if sandboxed else self._session.interact(code)
+        answer = await self._forward_interrupts(work)
+        self._remember(code, answer)
+        self._session.events.emit("live.input", code=code, answer=answer)
+        if sandboxed:
+            self._print(answer)
+        error = answer.get("error") or {}
+        if error.get("exc_type") == "SystemExit":
+            self._exit_code = int(error.get("exit_code") or 0)
+        elif error and error.get("code") != "python_exception":
+            self._output.warn(str(error.get("message")))
+        return answer
+
+    async def _forward_interrupts(self, work: "Coroutine[Any, Any, Envelope]") -> "Envelope":
+        """Awaits `work`; Ctrl-C interrupts the session and not this process."""
+        forwarded: set[asyncio.Future[None]] = set()
+
+        def forward() -> None:
+            # Outside the sandbox the session's process shares the terminal and gets the signal by itself.
+            if self._session.layers:
+                forwarded.add(asyncio.ensure_future(self._session.interrupt()))
+
+        with _on_interrupt(forward):
+            answer = await work
+            await asyncio.gather(*forwarded)
+            return answer
+
+    def _print(self, answer: "Envelope") -> None:
+        body = answer["result"] if answer["ok"] else answer["error"]
+        self._output.out.write(safe(body.get("stdout") or ""))
+        self._output.err.write(safe(body.get("stderr") or ""))
+        if answer["ok"]:
+            if body.get("value_repr") is not None:
+                self._output.line(body["value_repr"])
+        elif body.get("traceback"):
+            self._output.note(f"Traceback (most recent call last):\n{body['traceback']}\n{body['message']}")
+        elif body["code"] == "python_exception":
+            self._output.note(body["message"])
+
+    def _remember(self, code: str, answer: "Envelope") -> None:
+        result = answer["result"].get("value_repr") if answer["ok"] else answer["error"]["message"]
+        self._recent.append(f">>> {code.strip()}" + (f"\n{str(result)[:RECENT_CHARS]}" if result is not None else ""))
+
+    async def _ask(self, question: str) -> None:
+        if self._assistant is None:
+            self._output.note(self._why_no_assistant)
+            return
+        if not question:
+            self._output.note("ask something, such as: ? why is the last result None")
+            return
+        reply = asyncio.ensure_future(self._assistant.ask(question, recent="\n".join(self._recent)))
+        with _on_interrupt(reply.cancel):
+            try:
+                await reply
+                self._output.line()
+            except asyncio.CancelledError:
+                self._output.note("\nasked no further")
+            except ToolfoldError as error:
+                self._output.error(error)
+            self._output.out.flush()
+
+    def text(self, piece: str) -> None:
+        self._output.out.write(safe(piece))
+        self._output.out.flush()
+
+    def tool(self, name: str, arguments: dict[str, Any], answer: "Envelope") -> None:
+        from toolfold.live.manager import format_tool_call
+
+        self._output.line(self._output.style(safe(f"· {format_tool_call(name, arguments, answer)}"), "dim"))
+        self._output.out.flush()
+
+
+@contextmanager
+def _on_interrupt(act: Callable[[], object]) -> Iterator[None]:
+    """Ctrl-C calls `act` in the meantime."""
+    loop = asyncio.get_running_loop()
+    # Removing asyncio's handler restores the default one, not the one that was set before.
+    before = signal.getsignal(signal.SIGINT)
+    loop.add_signal_handler(signal.SIGINT, act)
+    try:
+        yield
+    finally:
+        loop.remove_signal_handler(signal.SIGINT)
+        signal.signal(signal.SIGINT, before)
+
+
+def _line_editor(session: "LiveSession", history: Path) -> "PromptSession[str]":
+    """Reads at a terminal: history, completion from the live session, several lines, colours.
+
+    Enter sends an input that is complete and opens a new line otherwise; a block ends with an empty line.
+    """
+    from prompt_toolkit import PromptSession
+    from prompt_toolkit.history import FileHistory, InMemoryHistory
+    from prompt_toolkit.lexers import PygmentsLexer
+
+    return PromptSession(
+        ">>> ",
+        history=FileHistory(str(history)) if _create_private(history) else InMemoryHistory(),
+        multiline=True,
+        completer=_completer(session),
+        complete_while_typing=False,
+        lexer=PygmentsLexer.from_filename("input.py") if wants_colour(sys.stdout) else None,
+        key_bindings=_bindings(),
+        prompt_continuation="... ",
+        enable_history_search=True,
+    )
 
 
 def _create_private(history: Path) -> bool:
-    """Makes the history readable by its owner alone; false where no file can be had."""
+    """Makes a file that only its owner can read; false where none can be had."""
     try:
         history.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         os.close(os.open(history, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
@@ -70,24 +234,24 @@ def _create_private(history: Path) -> bool:
 
 
 def _is_complete(text: str) -> bool:
-    """Whether Enter should send this text: a question, a whole statement, or a block that ends with an empty line."""
+    """Whether Enter sends this text: a question, a whole statement, or a block that ends with an empty line."""
     if text.lstrip().startswith("?") or not text.strip():
         return True
-    lines = text.split("\n")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            made = codeop.compile_command(text, "<input>", "exec")
+            code = codeop.compile_command(text, "<input>", "exec")
     except (SyntaxError, ValueError, OverflowError):
-        # A top-level `await` is fine in the session, and real mistakes are told there.
+        # A top-level `await` is fine in the session, and real mistakes are reported there.
         return True
-    if made is None:
+    if code is None:
         return False
-    return len(lines) == 1 or not lines[-1].strip() or not lines[-1].startswith((" ", "\t"))
+    last = text.rpartition("\n")[2]
+    return "\n" not in text or not last.strip() or not last.startswith((" ", "\t"))
 
 
 def _next_indent(text: str) -> str:
-    """How far the next line stands in."""
+    """The indentation of the line after `text`."""
     last = text.rpartition("\n")[2]
     indent = last[: len(last) - len(last.lstrip())]
     return indent + INDENT if last.rstrip().endswith(":") else indent
@@ -102,23 +266,22 @@ def _bindings() -> Any:
     @bindings.add("enter", filter=~has_completions)
     def enter(event: KeyPressEvent) -> None:
         buffer = event.current_buffer
-        if buffer.document.is_cursor_at_the_end and not _is_complete(buffer.text):
-            buffer.insert_text("\n" + _next_indent(buffer.document.text_before_cursor))
-        elif buffer.document.is_cursor_at_the_end or _is_complete(buffer.text):
+        if _is_complete(buffer.text):
             buffer.validate_and_handle()
+        elif buffer.document.is_cursor_at_the_end:
+            buffer.insert_text("\n" + _next_indent(buffer.document.text_before_cursor))
         else:
             buffer.insert_text("\n")
 
     @bindings.add("tab")
     def tab(event: KeyPressEvent) -> None:
         buffer = event.current_buffer
-        if buffer.document.current_line_before_cursor.strip():
-            if buffer.complete_state:
-                buffer.complete_next()
-            else:
-                buffer.start_completion(insert_common_part=True)
-        else:
+        if not buffer.document.current_line_before_cursor.strip():
             buffer.insert_text(INDENT)
+        elif buffer.complete_state:
+            buffer.complete_next()
+        else:
+            buffer.start_completion(insert_common_part=True)
 
     return bindings
 
@@ -128,8 +291,9 @@ def _completer(session: "LiveSession") -> Any:
     from prompt_toolkit.document import Document
 
     class LiveCompleter(Completer):
-        """Asks the session, whose names are the ones that count."""
+        """Completes from the names of the session."""
 
+        # Abstract in prompt_toolkit; `prompt_async` takes the asynchronous one.
         def get_completions(self, document: Document, complete_event: CompleteEvent) -> list[Completion]:
             return []
 
@@ -143,199 +307,3 @@ def _completer(session: "LiveSession") -> Any:
                 yield Completion(word, start_position=-len(match.group()), display=word.rpartition(".")[2])
 
     return LiveCompleter()
-
-
-def _lexer() -> Any:
-    from prompt_toolkit.lexers import PygmentsLexer
-
-    return PygmentsLexer.from_filename("input.py")
-
-
-ADD_A_MODEL = (
-    'no model is configured, so nobody answers. Add one in toolfold.toml: [model] name = "openai:gpt-5", '
-    "or start with: toolfold repl --model NAME"
-)
-RECENT = 12
-FAILED = 1
-
-
-def repl(arguments: argparse.Namespace, output: Output) -> int:
-    settings = load_settings(arguments, require_servers=False)
-
-    async def work(gateway: Gateway) -> int:
-        return await run_repl(gateway, output, model=arguments.model, sandboxed=arguments.sandboxed)
-
-    return run_with_gateway(settings, work)
-
-
-async def run_repl(
-    gateway: Gateway, output: Output, *, model: "Model | str | None" = None, sandboxed: bool = False
-) -> int:
-    """The whole prompt over one gateway. `model` may be one that a program made itself."""
-    from toolfold.live.manager import Trace
-
-    interactive = sys.stdin.isatty()
-    folder = gateway.settings.home / "live"
-    async with gateway.live(terminal=not sandboxed) as session:
-        with Trace(folder / "traces", session.events):
-            prompt = _Repl(session, output)
-            prompt.assistant, why_none = _make_assistant(gateway, session, prompt, model)
-            prompt.why_none = why_none
-            return await (prompt.serve(folder) if interactive else prompt.run_input(sys.stdin.read()))
-
-
-def _make_assistant(
-    gateway: Gateway, session: "LiveSession", prompt: "_Repl", model: "Model | str | None"
-) -> "tuple[Assistant | None, str]":
-    try:
-        return gateway.living.assistant(session, prompt, model), ""
-    except ConfigError as error:
-        if model is not None:
-            raise
-        named = gateway.settings.model.name
-        return None, f"{error.message}. {error.next_action}" if named else ADD_A_MODEL
-
-
-class _Repl:
-    """One prompt. It is also the assistant's `Watcher`: what it says and does is shown here."""
-
-    def __init__(self, session: "LiveSession", output: Output) -> None:
-        self.session = session
-        self.assistant: Assistant | None = None
-        self.why_none = ADD_A_MODEL
-        self._output = output
-        self._recent: list[str] = []
-        self._leaving: int | None = None
-
-    async def serve(self, folder: Path) -> int:
-        """Reads and answers until the person leaves."""
-        # XXX dropped import
-
-        keys = _LineEditor(self.session, folder / "history", self._hint())
-        version = ".".join(str(part) for part in sys.version_info[:3])
-        self._output.note(f"Python {version} in a live session. {self._hint()}; Ctrl-D leaves.")
-        while self._leaving is None:
-            try:
-                text = await keys.read()
-            except KeyboardInterrupt:
-                continue
-            except EOFError:
-                break
-            await self.handle(text)
-        return self._leaving or 0
-
-    async def run_input(self, text: str) -> int:
-        """Code from a pipe, run whole."""
-        if not text.strip():
-            return 0
-        answer = await self._run(text)
-        return self._leaving if self._leaving is not None else 0 if answer["ok"] else FAILED
-
-    async def handle(self, text: str) -> None:
-        stripped = text.strip()
-        if not stripped:
-            return
-        if stripped.startswith("?"):
-            await self._ask(stripped[1:].strip())
-        else:
-            await self._run(text)
-
-    def _hint(self) -> str:
-        return f"? asks {self.assistant.model.name}" if self.assistant else "? tells how to add an assistant"
-
-    async def _run(self, code: str) -> "Envelope":
-        sandboxed = bool(self.session.layers)
-        work = self.session.execute(code) if sandboxed else self.session.interact(code)
-        answer = await self._uninterrupted(work)
-        self._note(code, answer)
-        self.session.events.emit("live.input", code=code, answer=answer)
-        if sandboxed:
-            self._show(answer)
-        self._consider(answer)
-        return answer
-
-    async def _uninterrupted(self, work: "Coroutine[Any, Any, Envelope]") -> "Envelope":
-        """Ctrl-C goes to the session's process, which shares the terminal; in the sandbox it is handed on."""
-        loop = asyncio.get_running_loop()
-        waiting: set[asyncio.Future[None]] = set()
-
-        def hand_on() -> None:
-            if self.session.layers:
-                waiting.add(asyncio.ensure_future(self.session.interrupt()))
-
-        with _on_interrupt(loop, hand_on):
-            answer = await work
-            await asyncio.gather(*waiting)
-            return answer
-
-    def _show(self, answer: "Envelope") -> None:
-        shown = answer["result"] if answer["ok"] else answer["error"]
-        for stream, key in ((self._output.out, "stdout"), (self._output.err, "stderr")):
-            stream.write(safe(shown.get(key) or ""))
-        if answer["ok"] and shown.get("value_repr") is not None:
-            self._output.line(shown["value_repr"])
-        if not answer["ok"] and shown.get("traceback"):
-            self._output.note(f"Traceback (most recent call last):\n{shown['traceback']}\n{shown['message']}")
-        elif not answer["ok"] and shown["code"] == "python_exception":
-            self._output.note(shown["message"])
-
-    def _consider(self, answer: "Envelope") -> None:
-        error = answer.get("error") or {}
-        if error.get("exc_type") == "SystemExit":
-            self._leaving = int(error.get("exit_code") or 0)
-        elif error and error.get("code") != "python_exception":
-            self._output.warn(str(error.get("message")))
-
-    def _note(self, code: str, answer: "Envelope") -> None:
-        """What the assistant is told of the prompt: the last inputs and how each ended."""
-        shown = answer["result"].get("value_repr") if answer["ok"] else answer["error"]["message"]
-        self._recent.append(f">>> {code.strip()}" + (f"\n{str(shown)[:500]}" if shown is not None else ""))
-        del self._recent[:-RECENT]
-
-    async def _ask(self, question: str) -> None:
-        if self.assistant is None:
-            self._output.note(self.why_none)
-            return
-        if not question:
-            self._output.note("ask something, such as: ? why is the last result None")
-            return
-        asking = asyncio.ensure_future(self.assistant.ask(question, recent="\n".join(self._recent)))
-        with _on_interrupt(asyncio.get_running_loop(), asking.cancel):
-            await self._answered(asking)
-
-    async def _answered(self, asking: Awaitable[str]) -> None:
-        try:
-            await asking
-            self._output.line()
-        except asyncio.CancelledError:
-            self._output.note("\nasked no further")
-        except ToolfoldError as error:
-            self._output.error(error)
-        self._output.out.flush()
-
-    def text(self, piece: str) -> None:
-        self._output.out.write(safe(piece))
-        self._output.out.flush()
-
-    def tool(self, name: str, arguments: dict[str, Any], answer: "Envelope") -> None:
-        from toolfold.live.manager import format_tool_call
-
-        line = f"· {format_tool_call(name, arguments, answer)}"
-        self._output.line(self._output.style(safe(line), "dim"))
-        self._output.out.flush()
-
-
-class _on_interrupt:  # noqa: N801 - used as a statement, as `contextlib.suppress` is
-    """What Ctrl-C does in the meantime. Where no handler can be set it stays as it is."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop, act: Any) -> None:
-        self._loop, self._act = loop, act
-        self._before: Any = None
-
-    def __enter__(self) -> None:
-        self._before = signal.getsignal(signal.SIGINT)
-        self._loop.add_signal_handler(signal.SIGINT, self._act)
-
-    def __exit__(self, *exc_info: object) -> None:
-        self._loop.remove_signal_handler(signal.SIGINT)
-        signal.signal(signal.SIGINT, self._before)

@@ -12,6 +12,7 @@ T = TypeVar("T")
 
 
 def load_settings(arguments: argparse.Namespace, *, require_servers: bool = True) -> Settings:
+    """The settings that the global options lead to."""
     settings = Settings.load(arguments.config, home=arguments.home, require_servers=require_servers)
     if settings.telemetry.logs == "json":
         from toolfold.telemetry.logs import level_of, log_as_json
@@ -28,25 +29,28 @@ def run_with_gateway(
     create: bool = True,
     keep_outputs: bool = False,
 ) -> T:
-    """Runs `work` with an open gateway. `fast` takes uvloop where there is one: worth its import where servers talk.
+    """Runs `work` with an open gateway, in an event loop of its own.
 
-    With `keep_outputs` what is stored outlives the command, so that the next one can ask for it.
+    `fast` takes uvloop, where it is installed. `create`: the store is made if there is none. With `keep_outputs` what
+    is stored outlives the command, so that the next one can ask for it.
     """
 
     async def main() -> T:
         async with Gateway(settings, create=create, keep_outputs=keep_outputs) as gateway:
             return await work(gateway)
 
-    with asyncio.Runner(loop_factory=loop_factory() if fast else None) as runner:
+    # uvloop costs a third more to import than asyncio alone: worth it where servers talk.
+    with asyncio.Runner(loop_factory=_loop_factory() if fast else None) as runner:
         return runner.run(main())
 
 
 def run_with_catalogue(arguments: argparse.Namespace, work: Callable[[Gateway], Awaitable[T]]) -> T:
-    """Runs `work` on a catalogue that is there. Looking makes no files and needs no configured server."""
+    """Runs `work` on a catalogue that is there: it makes no files and needs no configured server."""
     return run_with_gateway(load_settings(arguments, require_servers=False), work, create=False)
 
 
-def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """uvloop's, where it is installed; `None` stands for asyncio's own."""
     try:
         import uvloop
     except ImportError:

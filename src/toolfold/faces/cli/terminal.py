@@ -1,25 +1,30 @@
-"""How the command line speaks: JSON for programs, colours and progress on a terminal, plain text in a pipe.
+"""What the command line prints: JSON for programs, colours and progress on a terminal, plain text in a pipe.
 
 Results go to standard output; progress, warnings and errors to standard error, except that with `--json` an error is
-JSON on standard output too, so that a program reads one stream.
+JSON on standard output too, so that a program reads one stream. Above: the commands. Below: nothing of toolfold but
+its errors.
 """
 
 import os
+import re
 import shutil
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import IO, Any, Protocol
+from typing import IO, Any
 
 from toolfold.errors import ToolfoldError
 
 STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "blue": "34", "cyan": "36"}
 
+# The escape sequences that `Output.style` writes. `safe` lets these through and no others: one that moves the cursor,
+# sets the window's title or writes to the clipboard is an attack when it comes from a server.
+_STYLE_CODE = re.compile(r"(\x1b\[[0-9;]+m)")
 
-class Progress(Protocol):
-    """Told as each of a known number of things is done."""
+# Wide enough for any line: in a pipe nothing is cut.
+UNLIMITED = 10_000
 
-    def __call__(self, label: str) -> None: ...
+Progress = Callable[[str], None]
 
 
 def wants_colour(stream: IO[str]) -> bool:
@@ -32,13 +37,19 @@ def wants_colour(stream: IO[str]) -> bool:
 
 
 class Output:
-    """One per run. `as_json` is the caller's `--json`."""
+    """The two streams of one command. `as_json` is the caller's `--json`."""
 
     def __init__(self, *, as_json: bool = False, out: IO[str] | None = None, err: IO[str] | None = None) -> None:
         self.as_json = as_json
         self.out = out or sys.stdout
         self.err = err or sys.stderr
+        # Decided for each stream: results may go to a file while errors stay on the terminal.
         self._colour = {id(self.out): wants_colour(self.out), id(self.err): wants_colour(self.err)}
+
+    @property
+    def width(self) -> int:
+        """The columns of a line on standard output."""
+        return shutil.get_terminal_size().columns if self.out.isatty() else UNLIMITED
 
     def style(self, text: str, *names: str, stream: IO[str] | None = None) -> str:
         if not self._colour[id(stream or self.out)] or not text:
@@ -50,14 +61,18 @@ class Output:
         self.out.write(safe(text) + "\n")
 
     def note(self, text: str) -> None:
-        """Something worth knowing that is not the result."""
+        """Prints something worth knowing that is not the result."""
         self.err.write(safe(text) + "\n")
 
+    def labelled(self, label: str, colour: str, text: str, *, indent: str = "") -> None:
+        """A note behind a coloured label: `next: toolfold build`."""
+        self.note(f"{indent}{self.style(label, colour, stream=self.err)} {text}")
+
     def warn(self, text: str) -> None:
-        self.note(f"{self.style('warning:', 'yellow', stream=self.err)} {text}")
+        self.labelled("warning:", "yellow", text)
 
     def data(self, value: Any) -> None:
-        """The result as JSON: indented for a person, one line for a program."""
+        """Prints the result as JSON: indented for a person, one line for a program."""
         import msgspec
 
         encoded = msgspec.json.encode(value, enc_hook=str)
@@ -75,89 +90,78 @@ class Output:
             if text not in error.message:
                 self.note(f"  - {text}")
         if error.next_action:
-            self.note(f"{self.style('next:', 'cyan', stream=self.err)} {error.next_action}")
+            self.labelled("next:", "cyan", error.next_action)
 
-    def table(self, headers: Sequence[str], rows: Sequence[Sequence[str]], *, wrap: bool = True) -> None:
-        """Columns side by side; on a terminal the last one is cut to fit."""
-        widths = (
-            [max(len(headers[i]), *(len(_plain(row[i])) for row in rows)) for i in range(len(headers))] if rows else []
-        )
+    def table(self, headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+        """Prints columns side by side, nothing without rows. On a terminal the last column is cut to fit."""
         if not rows:
             return
-        room = shutil.get_terminal_size().columns if self.out.isatty() and wrap else 10_000
-        for number, row in enumerate((headers, *rows)):
-            cells = []
-            for i, cell in enumerate(row):
-                last = i == len(row) - 1
-                padding = "" if last else " " * (widths[i] - len(_plain(cell)))
-                cells.append(self.style(cell, "bold") + padding if number == 0 else cell + padding)
-            self.line(fit("  ".join(cells), room))
+        widths = [max(len(_plain(cell)) for cell in column) for column in zip(headers, *rows, strict=True)]
+        for row in ([self.style(header, "bold") for header in headers], *rows):
+            padded = [cell + " " * (width - len(_plain(cell))) for cell, width in zip(row, widths, strict=True)]
+            self.line(fit("  ".join((*padded[:-1], row[-1])), self.width))
+
+    def confirm(self, question: str) -> bool:
+        """Asks the person at the terminal, who must say yes."""
+        self.err.write(f"{safe(question)} [y/N] ")
+        self.err.flush()
+        return sys.stdin.readline().strip().casefold() in {"y", "yes"}
+
+    @property
+    def interactive(self) -> bool:
+        """Whether a person can be asked."""
+        return not self.as_json and sys.stdin.isatty() and self.err.isatty()
 
     @contextmanager
     def progress(self, title: str, total: int) -> Iterator[Progress]:
-        """A bar on a terminal; elsewhere nothing, so that logs stay short."""
+        """A bar on a terminal, moved on by each call; elsewhere nothing, so that logs stay short."""
         if self.as_json or not self.err.isatty() or total == 0:
             yield lambda label: None
             return
+        # Importing rich takes longer than reading a catalogue.
         from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
-        from rich.progress import Progress as RichProgress
+        from rich.progress import Progress as Bar
 
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-        with RichProgress(*columns, console=Console(file=self.err), transient=True) as bar:
+        with Bar(*columns, console=Console(file=self.err), transient=True) as bar:
             task = bar.add_task(title, total=total)
             yield lambda label: bar.update(task, advance=1, description=f"{title}: {label}")
 
 
 def _hint_text(hint: Any) -> str:
-    """A hint on one line: text as it is, a wrong field as an error says it, all else as JSON."""
+    """A hint on one line: text as it is, a wrong field in words, all else as JSON."""
+    if isinstance(hint, str):
+        return hint
     if isinstance(hint, dict) and hint.keys() == {"field", "problem"}:
         return f"{hint['field']}: {hint['problem']}"
-    return hint if isinstance(hint, str) else _to_json(hint)
+    import msgspec
+
+    return msgspec.json.encode(hint, enc_hook=str).decode()
 
 
 def _plain(text: str) -> str:
-    """The text without the colour codes that `style` adds."""
-    if "\x1b" not in text:
-        return text
-    import re
-
-    return re.sub(r"\x1b\[[0-9;]*m", "", text)
+    """The text without colour codes."""
+    return _STYLE_CODE.sub("", text)
 
 
 def safe(text: str) -> str:
-    """Text from a server may hold control characters that would steer the terminal: they are shown, not sent."""
+    """The text with every control character written out, so that no server steers the terminal."""
     if text.isprintable():
         return text
-    kept = []
-    pieces = text.split("\x1b")
-    for number, piece in enumerate(pieces):
-        ours = number > 0 and piece.startswith("[") and piece[1:].partition("m")[0].replace(";", "").isdigit()
-        if number > 0:
-            kept.append("\x1b" if ours else "\\x1b")
-        kept.append("".join(c if c.isprintable() or c in "\n\t" else repr(c)[1:-1] for c in piece))
-    return "".join(kept)
+    return "".join(
+        piece if number % 2 else "".join(c if c.isprintable() or c in "\n\t" else repr(c)[1:-1] for c in piece)
+        for number, piece in enumerate(_STYLE_CODE.split(text))
+    )
 
 
-def fit(text: str, room: int) -> str:
-    """Cut to the room there is. Colour codes take no room and stay."""
-    if len(_plain(text)) <= room:
+def fit(text: str, width: int) -> str:
+    """The text cut to `width` columns. Colour codes take none and stay."""
+    if len(_plain(text)) <= width:
         return text
-    import re
-
-    left = max(room - 1, 1)
-    kept = []
-    for piece in re.split(r"(\x1b\[[0-9;]*m)", text):
-        if piece.startswith("\x1b"):
-            kept.append(piece)
-        else:
-            kept.append(piece[:left])
-            left -= len(kept[-1])
-    return "".join(kept) + "…"
-
-
-def _to_json(value: Any) -> str:
-    """A hint that is no plain text, on one line."""
-    import msgspec
-
-    return msgspec.json.encode(value, enc_hook=str).decode()
+    left = max(width - 1, 1)
+    pieces = _STYLE_CODE.split(text)
+    for number in range(0, len(pieces), 2):
+        pieces[number] = pieces[number][:left]
+        left -= len(pieces[number])
+    return "".join(pieces) + "…"

@@ -1,156 +1,103 @@
-"""The routes, and the one way through all of them: who asks, what, the answer or the error as JSON.
+"""The routes of the HTTP face, and the one path that every request takes: who asks, what, the answer or error as JSON.
 
-It holds no state of its own. Every POST under `/v1` runs one operation of `faces.surface.operations`.
+Every POST under `/v1` runs one operation of `faces.surface.operations`. Above: whatever serves ASGI. Starlette is
+imported when an app is made: only `toolfold serve --http` pays for it. An agent's run is a stream of events, the last
+of which is `report`; a client that goes away ends the run, as it ends any call.
 """
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from typing import TYPE_CHECKING, Any
 
 import msgspec
-from msgspec import Raw
+from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from toolfold import __version__
-from toolfold.errors import NotBuilt, ToolfoldError
-from toolfold.faces.http_api import agents
-from toolfold.faces.http_api import openapi as live
-from toolfold.faces.http_api.errors import RequestError, status_of
-from toolfold.faces.http_api.openapi import document
-from toolfold.faces.surface.base import SurfaceCall
+from toolfold.errors import InvalidArguments, NotBuilt, ToolfoldError
+from toolfold.faces.http_api.openapi import MAX_SESSION_NAME, SESSION_HEADER, document
 from toolfold.faces.surface.definitions import DISCOVERY
 from toolfold.faces.surface.instructions import discovery_instructions, visible_servers
 from toolfold.faces.surface.operations import Operations
 from toolfold.faces.surface.results import INTERNAL_ERROR, Answer, TextAndData, error_dict
 from toolfold.gateway import Gateway
-from toolfold.types import EMPTY_OBJECT, Caller
-from toolfold.wire.jsonrpc import parse_number
+from toolfold.types import EMPTY_OBJECT, CallContext, Caller
+from toolfold.wire.jsonrpc import DECODE_ERRORS, parse_number
 from toolfold.wire.serving.http_guard import HttpError, HttpGuard
+from toolfold.wire.serving.http_stream import ClientGone, DisconnectWatch
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
     from starlette.requests import Request
     from starlette.responses import Response
-    from starlette.routing import BaseRoute
-
-
-# --- What comes in, checked before anything is done with it: its type, its size.
-
-T = TypeVar("T")
-
-MAX_BODY_BYTES = 16 * 1024 * 1024
-WATCHED_AFTER_S = 0.25
-
-
-def _check_media_type(content_type: str) -> None:
-    kind = content_type.partition(";")[0].strip().casefold()
-    if kind != "application/json" and not kind.endswith("+json"):
-        raise RequestError(
-            415,
-            "UNSUPPORTED_MEDIA_TYPE",
-            "the body must be JSON, and its content type must say so",
-            next_action="send it with: Content-Type: application/json",
-        )
-
-
-async def _read_body(request: "Request") -> Raw:
-    """The body as it came. No body stands for an empty object."""
-    if (parse_number(request.headers.get("content-length")) or 0) > MAX_BODY_BYTES:
-        raise _too_large()
-    pieces, size = [], 0
-    async for piece in request.stream():
-        size += len(piece)
-        if size > MAX_BODY_BYTES:
-            raise _too_large()
-        pieces.append(piece)
-    body = b"".join(pieces)
-    if not body.strip():
-        return EMPTY_OBJECT
-    _check_media_type(request.headers.get("content-type", ""))
-    return Raw(body)
-
-
-async def _until_disconnect(request: "Request", work: Coroutine[Any, Any, T]) -> T:
-    """Does the work while somebody waits for it. It is cancelled when the client goes away, as for any tool call.
-
-    Work that is done at once is not watched: most of it is, and watching costs as much as the work.
-    """
-    task = asyncio.current_task()
-    if task is None:
-        return await work
-    watchers: list[asyncio.Task[None]] = []
-    left = False
-
-    async def watch() -> None:
-        nonlocal left
-        await _disconnected(request)
-        left = True
-        task.cancel()
-
-    timer = task.get_loop().call_later(WATCHED_AFTER_S, lambda: watchers.append(asyncio.ensure_future(watch())))
-    try:
-        return await work
-    except asyncio.CancelledError:
-        if not left or task.uncancel() > 0:
-            raise
-        raise RequestError(
-            499, "CLIENT_GONE", "nobody waits for the answer", next_action="ask again and wait"
-        ) from None
-    finally:
-        timer.cancel()
-        for watcher in watchers:
-            watcher.cancel()
-
-
-async def _disconnected(request: "Request") -> None:
-    while (await request.receive())["type"] != "http.disconnect":
-        pass
-
-
-def _too_large() -> RequestError:
-    return RequestError(
-        413,
-        "BODY_TOO_LARGE",
-        f"the body is larger than {MAX_BODY_BYTES:,} bytes",
-        next_action="send less; a stored output can be named by its handle instead of sent",
-    )
-
 
 log = logging.getLogger("toolfold.http")
 
-LONG = frozenset({"call_tool", "run_script", "tool_output"})
-"""Operations that may take long: they end when nobody waits for them any more."""
+MAX_BODY_BYTES = 16 * 1024 * 1024
 
-Endpoint = Callable[["Request"], Awaitable["Response"]]
-Work = Callable[[Caller, "Request"], Awaitable["Answer | Response"]]
-"""Answers a request of a caller, or brings a response of its own."""
+# Operations that may take long: they are cancelled when their client goes away.
+LONG = frozenset({"call_tool", "run_script", "tool_output"})
+
+# A code that is not here is a fault of the server: 500.
+_CODES = {
+    400: "BAD_CURSOR",
+    403: "NOT_AUTHORIZED",
+    404: "UNKNOWN_PATH UNKNOWN_FIELD TOOL_NOT_FOUND NO_MATCH_IN_CATEGORY UNKNOWN_HANDLE",
+    409: "TOOL_CHANGED NOT_EXPANDED CONFIRMATION_NEEDED CONFIRMATION_DECLINED INPUT_UNAVAILABLE INPUT_REFUSED "
+    "LIVE_ERROR LOCK_MISMATCH",
+    422: "INVALID_ARGUMENTS SCRIPT_INVALID NOT_DECLARED",
+    502: "UPSTREAM_ERROR SERVER_UNAVAILABLE SERVER_CLOSED PROTOCOL_VIOLATION FRAME_TOO_LARGE REMOTE_ERROR MODEL_ERROR",
+    503: "CONFIG_INVALID NOT_BUILT SANDBOX_ERROR STORE_BUSY STORE_CHANGED STORE_ERROR",
+    504: "SERVER_TIMEOUT",
+    507: "OUTPUT_FULL STORE_FULL",
+}
+STATUSES = {code: status for status, codes in _CODES.items() for code in codes.split()}
+
+_Endpoint = Callable[["Request"], Awaitable["Response"]]
+# Answers a caller's request, with data or with a response of its own.
+_Work = Callable[[Caller, "Request"], Awaitable["Answer | Response"]]
 
 
 def make_app(gateway: Gateway, guard: HttpGuard) -> "Starlette":
     """The whole face as an ASGI app. `gateway` must be open; `guard` says who may ask."""
     from starlette.applications import Starlette
     from starlette.exceptions import HTTPException
-
-    return Starlette(
-        routes=_routes(_Api(gateway, guard)),
-        exception_handlers={HTTPException: _http_exception},
-    )
-
-
-def _routes(api: "_Api") -> "list[BaseRoute]":
     from starlette.routing import Route
 
-    return [
-        *(Route(f"/v1/{one.name}", api.operation(one.name), methods=["POST"]) for one in DISCOVERY),
+    api = _Api(gateway, guard)
+    operations = [
+        Route(f"/v1/{definition.name}", api.operation(definition.name), methods=["POST"]) for definition in DISCOVERY
+    ]
+    routes = [
+        *operations,
         Route("/v1/agents/runs", api.guarded(api.agent_run), methods=["POST"]),
         Route("/v1/live/{name}", api.guarded(api.live), methods=["POST"]),
         Route("/v1/servers", api.guarded(api.servers), methods=["GET"]),
         Route("/v1/instructions", api.guarded(api.instructions), methods=["GET"]),
-        Route("/healthz", api.guarded(api.health, known_only=False), methods=["GET"]),
-        Route("/openapi.json", api.guarded(api.openapi, known_only=False), methods=["GET"]),
+        # Whatever watches the service has no key.
+        Route("/healthz", api.guarded(api.health, anonymous=True), methods=["GET"]),
+        Route("/openapi.json", api.guarded(api.openapi, anonymous=True), methods=["GET"]),
         Route("/docs", api.docs, methods=["GET"]),
     ]
+    return Starlette(routes=routes, exception_handlers={HTTPException: _http_exception})
+
+
+class _RequestError(ToolfoldError):
+    """A request that never reached an operation."""
+
+    def __init__(self, status: int, code: str, message: str, *, next_action: str, hints: tuple[Any, ...] = ()) -> None:
+        super().__init__(message, hints=hints, next_action=next_action)
+        self.status = status
+        self._code = code
+
+    def as_dict(self) -> dict[str, Any]:
+        return {**super().as_dict(), "code": self._code}
+
+
+def _status_of(error: ToolfoldError) -> int:
+    """A `RequestError` brings its own status; all others have that of their code."""
+    return error.status if isinstance(error, _RequestError) else STATUSES.get(error.code, 500)
 
 
 class _Api:
@@ -161,51 +108,61 @@ class _Api:
         self._guard = guard
         self._operations = Operations(gateway)
 
-    def operation(self, name: str) -> Endpoint:
-        async def run(caller: Caller, request: "Request") -> Answer:
-            body = await _read_body(request)
-            _refuse_bad_json(body)
-            work = self._operations.run(SurfaceCall(name=name, arguments=body, caller=caller))
-            return await (_until_disconnect(request, work) if name in LONG else work)
-
-        return self.guarded(run)
-
-    def guarded(self, work: "Work", *, known_only: bool = True) -> Endpoint:
-        """An endpoint that answers, whatever happens. `known_only`: for callers that can be identified."""
+    def guarded(self, work: "_Work", *, anonymous: bool = False) -> _Endpoint:
+        """An endpoint that answers, whatever happens. `anonymous`: it asks for no key."""
 
         from starlette.responses import Response
 
         async def endpoint(request: "Request") -> "Response":
             try:
                 self._guard.admit(request.headers)
-                caller = self._guard.caller(request.headers) if known_only else Caller(name="anonymous")
+                caller = Caller(name="anonymous") if anonymous else self._guard.caller(request.headers)
                 answer = await work(caller, request)
                 return answer if isinstance(answer, Response) else _json(answer)
-            except HttpError as refusal:
-                return _refused(refusal)
+            except HttpError as error:
+                return _refused(error)
             except ToolfoldError as error:
-                return _json({"error": error_dict(error)}, status_of(error))
+                return _json({"error": error_dict(error)}, _status_of(error))
             except Exception:
+                # The reason may hold secrets of a server: it goes to the log, never to the caller.
                 log.exception("%s failed", request.url.path)
                 return _json({"error": INTERNAL_ERROR}, 500)
 
         return endpoint
 
+    def operation(self, name: str) -> _Endpoint:
+        async def run(caller: Caller, request: "Request") -> Answer:
+            body = await _read_body(request)
+            _check_json(body)
+            work = self._operations.run(name, body, CallContext(caller=caller))
+            return await (_until_disconnect(request, work) if name in LONG else work)
+
+        return self.guarded(run)
+
     async def agent_run(self, caller: Caller, request: "Request") -> "Response":
-        body = await _read_body(request)
-        return await agents.stream_run(self._gateway, caller, body)
+        return await _stream_run(self._gateway, caller, await _read_body(request))
 
     async def live(self, caller: Caller, request: "Request") -> Answer:
+        """One of the three tools of a live session. Requests that name the same session share it."""
         body = await _read_body(request)
-        _refuse_bad_json(body)
-        return await live.dispatch_live(self._gateway, caller, request, body)
+        _check_json(body)
+        try:
+            arguments = msgspec.json.decode(body, type=dict[str, Any])
+        except DECODE_ERRORS as error:
+            raise InvalidArguments(
+                f"the body must be one JSON object: {error}", next_action='send {"expr": "…"}'
+            ) from error
+        session = request.headers.get(SESSION_HEADER, "")[:MAX_SESSION_NAME]
+        # The prefix keeps a session that a header names apart from those of stdio and MCP clients.
+        caller = replace(caller, session=f"http-{session}")
+        return await self._gateway.live_sessions.sessions.dispatch(caller, request.path_params["name"], arguments)
 
     async def servers(self, caller: Caller, request: "Request") -> Answer:
         """Names, kinds and counts. How a server is started is its owner's business."""
         states = await self._gateway.servers()
         if self._gateway.settings.restricts:
-            seen = await visible_servers(self._gateway, caller)
-            states = [replace(state, tools=seen[state.name]) for state in states if seen.get(state.name)]
+            visible = await visible_servers(self._gateway, caller)
+            states = [replace(state, tools=visible[state.name]) for state in states if visible.get(state.name)]
         keys = ("name", "transport", "status", "tools")
         return {"servers": [{key: getattr(state, key) for key in keys} for state in states]}
 
@@ -231,13 +188,67 @@ class _Api:
         return HTMLResponse(page(), headers={"content-security-policy": security_policy()})
 
 
-def _refuse_bad_json(body: Raw) -> None:
+async def _read_body(request: "Request") -> Raw:
+    """The body as it came. No body stands for an empty object."""
+    # The header is only a claim: a chunked body has none, so what arrives is counted, too.
+    if (parse_number(request.headers.get("content-length")) or 0) > MAX_BODY_BYTES:
+        raise _too_large()
+    pieces, size = [], 0
+    async for piece in request.stream():
+        size += len(piece)
+        if size > MAX_BODY_BYTES:
+            raise _too_large()
+        pieces.append(piece)
+    body = b"".join(pieces)
+    if not body.strip():
+        return EMPTY_OBJECT
+    # A page of another origin can send `text/plain` without asking first, but not JSON.
+    media_type = request.headers.get("content-type", "").partition(";")[0].strip().casefold()
+    if media_type != "application/json" and not media_type.endswith("+json"):
+        raise _RequestError(
+            415,
+            "UNSUPPORTED_MEDIA_TYPE",
+            "the body must be JSON, and its content type must say so",
+            next_action="send it with: Content-Type: application/json",
+        )
+    return Raw(body)
+
+
+def _too_large() -> _RequestError:
+    return _RequestError(
+        413,
+        "BODY_TOO_LARGE",
+        f"the body is larger than {MAX_BODY_BYTES:,} bytes",
+        next_action="send less; a stored output can be named by its handle instead of sent",
+    )
+
+
+def _check_json(body: Raw) -> None:
     try:
         msgspec.json.decode(body, type=Raw)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise RequestError(
+    except DECODE_ERRORS as error:
+        raise _RequestError(
             400, "BAD_JSON", f"the body is not JSON: {error}"[:300], next_action="send one JSON object"
         ) from None
+
+
+async def _until_disconnect(request: "Request", work: Coroutine[Any, Any, Answer]) -> Answer:
+    """Awaits `work`, and cancels it when the client goes away."""
+    answer: list[Answer] = []
+
+    async def run() -> None:
+        answer.append(await work)
+
+    watch = DisconnectWatch(request.receive)
+    try:
+        await watch.run(run())
+    except ClientGone:  # 499 is nginx's status for it, seen only in logs
+        raise _RequestError(
+            499, "CLIENT_GONE", "nobody waits for the answer", next_action="ask again and wait"
+        ) from None
+    finally:
+        watch.stop()
+    return answer[0]
 
 
 def _json(answer: Answer, status: int = 200, headers: Mapping[str, str] | None = None) -> "Response":
@@ -248,25 +259,77 @@ def _json(answer: Answer, status: int = 200, headers: Mapping[str, str] | None =
     elif isinstance(answer, TextAndData):
         answer = answer.data
     body = bytes(answer) if isinstance(answer, Raw) else msgspec.json.encode(answer, enc_hook=str)
+    # Answers are a caller's own, and text from servers: no proxy may keep them, no browser guess that they are a page.
     safe = {"cache-control": "no-store", "x-content-type-options": "nosniff", **(headers or {})}
     return Response(body, status, media_type="application/json", headers=safe)
 
 
 def _refused(refusal: HttpError) -> "Response":
-    """What the guard refuses, in the same form as everything else."""
-    error = RequestError(refusal.status, refusal.code, refusal.message, next_action=refusal.next_action)
+    """What the guard refuses, in the form of all errors."""
+    error = _RequestError(refusal.status, refusal.code, refusal.message, next_action=refusal.next_action)
     headers = {name.decode(): value.decode() for name, value in refusal.headers}
     return _json({"error": error.as_dict()}, refusal.status, headers)
 
 
 async def _http_exception(request: "Request", error: Any) -> "Response":
-    """What the router refuses, in the same form as everything else."""
-    wrong_method = error.status_code == 405
-    refused = RequestError(
-        error.status_code,
-        "METHOD_NOT_ALLOWED" if wrong_method else "NOT_FOUND",
-        f"{request.method[:20]} is not possible here" if wrong_method else "there is nothing at this address",
-        hints=tuple(f"/v1/{one.name}" for one in DISCOVERY) if not wrong_method else (),
-        next_action="use POST for operations under /v1, GET for all else" if wrong_method else "see /docs",
-    )
+    """What the router refuses, in the form of all errors."""
+    status = error.status_code
+    if status == 405:
+        message, action = (
+            f"{request.method[:20]} is not possible here",
+            "use POST for operations under /v1, GET for all else",
+        )
+        refused = _RequestError(status, "METHOD_NOT_ALLOWED", message, next_action=action)
+    else:
+        operations = tuple(f"/v1/{definition.name}" for definition in DISCOVERY)
+        message = "there is nothing at this address"
+        refused = _RequestError(status, "NOT_FOUND", message, hints=operations, next_action="see /docs")
     return _json({"error": refused.as_dict()}, error.status_code, error.headers)
+
+
+class _RunRequest(Struct, frozen=True, forbid_unknown_fields=True):
+    """The body of the request."""
+
+    task: str
+    agent: str = ""
+
+
+async def _stream_run(gateway: Gateway, caller: Caller, body: Raw) -> "Response":
+    """Starts a run and returns its stream. Raises before the stream begins for what is wrong with the request."""
+    from starlette.responses import StreamingResponse
+
+    try:
+        request = msgspec.json.decode(body, type=_RunRequest)
+    except DECODE_ERRORS as error:
+        raise InvalidArguments(
+            f"the request cannot be read: {error}", next_action='send {"task": "…"} and, if you like, "agent"'
+        ) from error
+    events: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue()
+    agent = gateway.agent(request.agent, caller=caller, listener=events.put_nowait)
+    agent.check()
+    run = asyncio.ensure_future(agent.run(request.task))
+    # `x-accel-buffering`: nginx would otherwise hold events back until its buffer is full.
+    headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
+    return StreamingResponse(_run_events(run, events), media_type="text/event-stream", headers=headers)
+
+
+async def _run_events(
+    run: "asyncio.Future[Any]", events: "asyncio.Queue[dict[str, Any] | None]"
+) -> AsyncIterator[bytes]:
+    run.add_done_callback(lambda _: events.put_nowait(None))
+    try:
+        while (event := await events.get()) is not None:
+            yield _sse(event["event"], event)
+        try:
+            report = (await run).as_dict()
+        except ToolfoldError as error:
+            report = {"error": error.as_dict()}
+        yield _sse("report", report)
+    finally:
+        # The generator is closed when the client goes away, in the middle of the run.
+        run.cancel()
+        await asyncio.gather(run, return_exceptions=True)
+
+
+def _sse(name: str, data: dict[str, Any]) -> bytes:
+    return b"event: %b\ndata: %b\n\n" % (name.encode(), msgspec.json.encode(data, enc_hook=str))

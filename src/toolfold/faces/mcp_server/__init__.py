@@ -2,8 +2,7 @@
 
     surface_app.py   serves any `Surface`: discovery, direct, auto
     transparent.py   serves one upstream as it is
-    asking.py        a client's answers for whoever asks from below
-    profiles.py      which profile is which
+    profiles.py      the profiles by name
     http.py          the HTTP application: `/mcp`, and everything else
 
 Above: `toolfold serve`. Below: `wire.serving` and the gateway.

@@ -1,10 +1,9 @@
-"""The HTTP application: MCP under `/mcp`, figures under `/metrics`, everything else to the HTTP/JSON face.
+"""One port: MCP under `/mcp`, figures under `/metrics`, everything else to the HTTP/JSON face.
 
 Raw ASGI, so that a request for `/mcp` passes through nothing on its way. Above: `toolfold serve`.
 """
 
 import asyncio
-import contextlib
 import socket
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
@@ -20,43 +19,34 @@ if TYPE_CHECKING:
     from toolfold.wire.serving.http import McpHttpApp
 
 Asgi = Callable[[Scope, Receive, Send], Awaitable[None]]
-
-Figures = Callable[[], Awaitable[tuple[str, bytes]]]
-"""The content type and the text of what is measured."""
+# Gives the content type and the text of what is measured.
+RenderMetrics = Callable[[], Awaitable[tuple[str, bytes]]]
 
 ENDPOINT = "/mcp"
 METRICS = "/metrics"
-ACCEPTED_A_TURN = 32
-END_GRACE_S = 3
+SHUTDOWN_GRACE_S = 3
+# The event loop takes one new connection from a socket in each turn. A turn may answer hundreds of requests, so a crowd
+# that arrives at once would wait for seconds; the same socket under several numbers lets in several a turn.
+SOCKET_COPIES = 32
 
 
 class Site:
-    """What is served on one port. `rest` answers whatever is not MCP."""
+    """The ASGI app of one port. `rest` answers whatever is not MCP."""
 
-    def __init__(self, mcp: "McpHttpApp", rest: Asgi | None = None, figures: Figures | None = None) -> None:
+    def __init__(self, mcp: "McpHttpApp", rest: Asgi | None = None, metrics: RenderMetrics | None = None) -> None:
         self._mcp = mcp
         self._rest = rest
-        self._figures = figures
+        self._metrics = metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "lifespan":
-            await _lifespan(receive, send)
-        elif scope["path"] == ENDPOINT or scope["path"] == ENDPOINT + "/":
+        if scope["path"] in (ENDPOINT, ENDPOINT + "/"):
             await self._mcp(scope, receive, send)
-        elif scope["path"] == METRICS and self._figures is not None:
-            await self._mcp.guarded(scope, receive, send, self._figures)
+        elif scope["path"] == METRICS and self._metrics is not None:
+            await self._mcp.guarded(scope, receive, send, self._metrics)
         elif self._rest is not None:
             await self._rest(scope, receive, send)
         elif scope["type"] == "http":
             await _nothing_here(send)
-
-
-async def _lifespan(receive: Receive, send: Send) -> None:
-    while True:
-        event = await receive()
-        await send({"type": event["type"] + ".complete"})
-        if event["type"] == "lifespan.shutdown":
-            return
 
 
 async def _nothing_here(send: Send) -> None:
@@ -77,7 +67,7 @@ def parse_address(text: str) -> tuple[str, int]:
 
 
 def make_guard(host: str, identities: Identities) -> HttpGuard:
-    """Who is let in. Raises `ConfigError` for an address that others reach while no key is asked for."""
+    """The guard of a port. Raises `ConfigError` for an address that others reach while no key is asked for."""
     if identities.open and not is_loopback(host):
         raise ConfigError(
             f"{host} is reached from other machines, and no caller has a key",
@@ -88,19 +78,20 @@ def make_guard(host: str, identities: Identities) -> HttpGuard:
 
 def listening_socket(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    found = socket.socket(family, socket.SOCK_STREAM)
-    found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # inherited: small answers leave at once
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    # Connections inherit it: small answers leave at once.
+    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     try:
-        found.bind((host, port))
+        listening.bind((host, port))
     except OSError as error:
-        found.close()
+        listening.close()
         raise ConfigError(
             f"{host}:{port} cannot be listened on: {error.strerror}", next_action="choose another address with --http"
         ) from error
-    found.listen(1024)
-    found.setblocking(False)
-    return found
+    listening.listen(1024)
+    listening.setblocking(False)
+    return listening
 
 
 async def run_site(site: Asgi, bound: socket.socket, stop: asyncio.Event) -> None:
@@ -111,27 +102,25 @@ async def run_site(site: Asgi, bound: socket.socket, stop: asyncio.Event) -> Non
         site,
         http="httptools",
         loop="none",
-        lifespan="off",
+        lifespan="off",  # the gateway is opened and closed around all of this
         log_config=None,
         access_log=False,
         server_header=False,
         date_header=False,
-        timeout_graceful_shutdown=END_GRACE_S,
+        timeout_graceful_shutdown=SHUTDOWN_GRACE_S,
+        # After the 5 seconds of uvicorn a client that thinks between its calls would have to connect again.
         timeout_keep_alive=75,
     )
     server = uvicorn.Server(config)
 
-    async def watch() -> None:
+    async def exit_on_stop() -> None:
         await stop.wait()
         server.should_exit = True
 
-    # The event loop takes one new connection from a socket in each turn. A turn may answer hundreds of requests, so a
-    # crowd that arrives at once would wait for seconds; the same socket under several numbers lets in several a turn.
-    further = [bound.dup() for _ in range(ACCEPTED_A_TURN - 1)]
-    watching = asyncio.ensure_future(watch())
+    copies = [bound.dup() for _ in range(SOCKET_COPIES - 1)]
+    watcher = asyncio.ensure_future(exit_on_stop())
     try:
-        await server.serve(sockets=[bound, *further])
+        await server.serve(sockets=[bound, *copies])
     finally:
-        watching.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await watching
+        watcher.cancel()
+        await asyncio.gather(watcher, return_exceptions=True)

@@ -1,6 +1,7 @@
-"""Which profile is which: the application that is served for a name."""
+"""The profiles of `toolfold serve`: the application that is served for each name."""
 
 from contextlib import asynccontextmanager
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from msgspec import Raw
@@ -14,17 +15,18 @@ if TYPE_CHECKING:
     from toolfold.faces.surface.base import Surface
     from toolfold.wire.serving import App
 
-PROFILES = ("discovery", "transparent", "direct", "auto", "live")
-
+# What servers of the legacy era are offered at the handshake, before anybody calls. Whoever calls later
+# answers, if its client declared that it can.
 BRIDGED = Raw(b'{"elicitation":{"form":{},"url":{}},"sampling":{}}')
-"""What servers of the legacy era may ask for. Whoever calls answers, if its client declared that it can."""
+# A server that is passed through has one kind of client, whose folders it may ask for.
 BRIDGED_WHOLE = Raw(b'{"elicitation":{"form":{},"url":{}},"sampling":{},"roots":{"listChanged":true}}')
-"""The same for a server that is passed through: it has one kind of client, whose folders it may ask for."""
+
+SURFACES = {"discovery": "DiscoverySurface", "direct": "DirectSurface", "auto": "AutoSurface", "live": "LiveSurface"}
 
 
 @asynccontextmanager
 async def open_app(gateway: Gateway, profile: str, server: str | None = None) -> "AsyncIterator[App]":
-    """The application of a profile, while it is open. Nothing is connected to by this."""
+    """The application of a profile, while it is open. It connects to no server."""
     if profile == "transparent":
         from toolfold.faces.mcp_server.transparent import TransparentApp
 
@@ -39,7 +41,7 @@ async def open_app(gateway: Gateway, profile: str, server: str | None = None) ->
     from toolfold.faces.mcp_server.surface_app import SurfaceApp
 
     gateway.upstreams.handshake = BRIDGED
-    app = SurfaceApp(_make_surface(gateway, profile), left=gateway.end_session)
+    app = SurfaceApp(_make_surface(gateway, profile), on_left=gateway.end_session)
     try:
         yield app
     finally:
@@ -61,18 +63,7 @@ def _transparent_server(gateway: Gateway, name: str | None) -> str:
 
 
 def _make_surface(gateway: Gateway, profile: str) -> "Surface":
-    if profile == "discovery":
-        from toolfold.faces.surface.discovery import DiscoverySurface
-
-        return DiscoverySurface(gateway)
-    if profile == "direct":
-        from toolfold.faces.surface.direct import DirectSurface
-
-        return DirectSurface(gateway)
-    if profile == "auto":
-        from toolfold.faces.surface.auto import AutoSurface
-
-        return AutoSurface(gateway)
-    from toolfold.faces.surface.live import LiveSurface
-
-    return LiveSurface(gateway)
+    # Only the chosen one is imported: a client waits for the server to start.
+    module = import_module(f"toolfold.faces.surface.{profile}")
+    surface: Surface = getattr(module, SURFACES[profile])(gateway)
+    return surface

@@ -7,39 +7,16 @@ from msgspec import Raw, Struct
 
 from toolfold import __version__
 from toolfold.errors import ToolNotFound
-from toolfold.faces.surface.base import Surface, SurfaceCall
-from toolfold.types import EMPTY_OBJECT, Caller
+from toolfold.faces.surface.base import Surface
+from toolfold.types import EMPTY_OBJECT, CallContext, Caller
 from toolfold.wire.jsonrpc import DECODE_ERRORS, INVALID_PARAMS, METHOD_NOT_FOUND
 from toolfold.wire.serving import About, Client, Exchange, NotificationHub, RpcError
 from toolfold.wire.types import TOOLS_CHANGED
 
-# --- The answers of a client, for whoever asks from below.
-
-
-class ClientInput:
-    """Brings a question to the client of an exchange."""
-
-    __slots__ = ("_exchange", "_who")
-
-    def __init__(self, exchange: Exchange) -> None:
-        self._exchange = exchange
-        self._who = (exchange.caller.name, exchange.caller.session, exchange.client.era)
-
-    async def __call__(self, method: str, params: Raw) -> Raw:
-        return await self._exchange.ask(method, params)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, ClientInput) and other._who == self._who
-
-    def __hash__(self) -> int:
-        return hash(self._who)
-
-
+# How long a client may keep the list of tools.
 TTL_MS = 300_000
 
-
 OnLeft = Callable[[Caller], Awaitable[None]]
-"""Told of a caller whose session is over."""
 
 
 class CallParams(Struct):
@@ -49,33 +26,67 @@ class CallParams(Struct):
     arguments: Raw = EMPTY_OBJECT
 
 
-_call_params = msgspec.json.Decoder(CallParams)
+_call_decoder = msgspec.json.Decoder(CallParams)
 
 
 def parse_call_params(params: Raw) -> CallParams:
     try:
-        found = _call_params.decode(params)
+        call = _call_decoder.decode(params)
     except DECODE_ERRORS as error:
         raise RpcError(INVALID_PARAMS, f"the parameters of tools/call cannot be read: {error}") from error
-    if bytes(found.arguments) == b"null":
-        found.arguments = EMPTY_OBJECT
-    return found
+    if bytes(call.arguments) == b"null":
+        call.arguments = EMPTY_OBJECT
+    return call
+
+
+class _ClientInput:
+    """Asks the client of an exchange, on behalf of a server.
+
+    On a pipe a legacy server does not say which of its calls a question belongs to. Two requests of one caller may then
+    answer for each other, those of two callers never: that is what it means that two of these are equal.
+    """
+
+    __slots__ = ("_exchange", "_identity")
+
+    def __init__(self, exchange: Exchange) -> None:
+        self._exchange = exchange
+        self._identity = (exchange.caller.name, exchange.caller.session, exchange.client.era)
+
+    async def __call__(self, method: str, params: Raw) -> Raw:
+        return await self._exchange.ask(method, params)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _ClientInput) and other._identity == self._identity
+
+    def __hash__(self) -> int:
+        return hash(self._identity)
+
+
+def call_context(exchange: Exchange) -> CallContext:
+    """For whom and under which conditions a request is answered."""
+    return CallContext(
+        caller=exchange.caller,
+        meta=exchange.raw_meta,
+        capabilities=exchange.client.capabilities,
+        on_progress=exchange.progress if exchange.wants_progress else None,
+        on_input=_ClientInput(exchange),
+    )
 
 
 class SurfaceApp:
     """Serves one surface."""
 
-    def __init__(self, surface: Surface, *, name: str = "toolfold", left: OnLeft | None = None) -> None:
+    def __init__(self, surface: Surface, *, name: str = "toolfold", on_left: OnLeft | None = None) -> None:
         self.hub = NotificationHub()
-        self._left = left
+        self._on_left = on_left
         self._surface = surface
         self._name = name
-        self._stop: Callable[[], None] = surface.watch(self._changed)
+        self._stop: Callable[[], None] = surface.watch(self._publish_change)
 
     def aclose(self) -> None:
         self._stop()
 
-    def _changed(self, caller: Caller | None) -> None:
+    def _publish_change(self, caller: Caller | None) -> None:
         self.hub.publish(TOOLS_CHANGED, caller=None if caller is None else caller.name)
 
     async def about(self, caller: Caller) -> About:
@@ -90,33 +101,25 @@ class SurfaceApp:
         if exchange.method == "tools/call":
             return await self._call(exchange)
         if exchange.method == "tools/list":
-            listens = self.hub.listens(exchange.caller.name, TOOLS_CHANGED) if exchange.modern else False
+            # A legacy client has no way to listen, so its list must be whole from the start.
+            listens = exchange.modern and self.hub.listens(exchange.caller.name, TOOLS_CHANGED)
             tools = await self._surface.tools(exchange.caller, listens=listens)
             return Raw(b'{"tools":[' + b",".join(bytes(tool) for tool in tools) + b'],"ttlMs":%d}' % TTL_MS)
         raise RpcError(METHOD_NOT_FOUND, f"there is no method {exchange.method[:100]} here")
 
     async def _call(self, exchange: Exchange) -> Raw:
-        called = parse_call_params(exchange.params)
-        ask = SurfaceCall(
-            name=called.name,
-            arguments=called.arguments,
-            caller=exchange.caller,
-            meta=exchange.raw_meta,
-            capabilities=exchange.client.capabilities,
-            on_progress=exchange.progress if exchange.wants_progress else None,
-            on_input=ClientInput(exchange),
-        )
+        call = parse_call_params(exchange.params)
         try:
-            return await self._surface.call(ask)
+            return await self._surface.call(call.name, call.arguments, call_context(exchange))
         except ToolNotFound as error:
             raise RpcError(INVALID_PARAMS, error.message, error.as_dict()) from error
 
     async def notified(self, client: Client, method: str, params: Raw) -> None:
-        """Nothing that a client tells changes what is shown to it."""
+        """No notification of a client changes what it sees."""
 
     async def left(self, caller: Caller) -> None:
-        if self._left is not None:
-            await self._left(caller)
+        if self._on_left is not None:
+            await self._on_left(caller)
 
     async def watch_resource(self, uri: str) -> None:
         raise RpcError(METHOD_NOT_FOUND, "there are no resources here")

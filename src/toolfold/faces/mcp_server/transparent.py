@@ -1,9 +1,9 @@
-"""One upstream as it is: no prefix, nothing left out, both eras on both sides.
+"""One server as it is: no prefix, nothing left out, both eras on both sides.
 
-Where client and server are both modern, a wish for input goes through untouched, and so do its answers; only the state
-between the rounds is put under our own seal. In the other three combinations the question is brought to the client in
-its own era's way. The client's capabilities go with each request: nothing is asked of it that it did not declare.
-Calls of tools go through the gateway's stack; `tool_output` joins the server's tools, for results too large to show.
+Where client and server are both modern, a request for input goes through untouched, and so do its answers; only the
+state between the rounds is put under our own seal. In the other three combinations the question is brought to the
+client in its own era's way. The client's capabilities go with each request: it is asked for nothing else.
+Calls of tools go through the gateway's pipeline; `tool_output` joins the server's tools, for results too large to show.
 Policies are about tools: a caller whose policy hides something gets the tools it may see, and nothing else.
 """
 
@@ -12,15 +12,18 @@ from typing import Any
 
 import msgspec
 from msgspec import Raw
+from msgspec.structs import replace
 
-from toolfold.errors import RemoteError, ToolfoldError, ToolNotFound
-from toolfold.faces.mcp_server.surface_app import CallParams, ClientInput, parse_call_params
-from toolfold.faces.surface.base import SurfaceCall, holds_outputs, watch_outputs
+from toolfold.catalogue.ids import natural_id
+from toolfold.errors import NotBuilt, RemoteError, ToolfoldError, ToolNotFound
+from toolfold.events import Event
+from toolfold.faces.mcp_server.surface_app import CallParams, call_context, parse_call_params
+from toolfold.faces.surface.base import holds_outputs, watch_outputs
 from toolfold.faces.surface.definitions import TOOL_OUTPUT, tool_objects
 from toolfold.faces.surface.operations import Operations
 from toolfold.faces.surface.results import error_result, to_result
 from toolfold.gateway import Gateway
-from toolfold.types import Caller, ServerInfo
+from toolfold.types import CallContext, Caller, ServerInfo, Tool, ToolCall, ToolDefinition
 from toolfold.upstream.passthrough import Passthrough
 from toolfold.wire.headers import HEADER_KEYWORD, mismatched_header
 from toolfold.wire.jsonrpc import DECODE_ERRORS, HEADER_MISMATCH, INVALID_PARAMS, METHOD_NOT_FOUND, encode
@@ -29,9 +32,10 @@ from toolfold.wire.serving.exchange import LOG_LEVEL_KEY
 from toolfold.wire.serving.notifications import LOG_LEVELS, LOG_MESSAGE, RESOURCE_UPDATED, level_enabled
 from toolfold.wire.types import TOOLS_CHANGED
 
-HIDDEN = frozenset({"inputResponses", "requestState"})
-UNASKED = "debug"
-"""What a legacy client gets that named no level: whatever its server sends."""
+# Parameters of a round of input between the client and us, which the server must not see.
+ROUND_PARAMS = frozenset({"inputResponses", "requestState"})
+# A legacy client that named no level gets whatever its server sends.
+DEFAULT_LOG_LEVEL = "debug"
 
 _members = msgspec.json.Decoder(dict[str, Raw])
 
@@ -42,165 +46,138 @@ class TransparentApp:
     def __init__(self, gateway: Gateway, server: str) -> None:
         self.hub = NotificationHub()
         self._gateway = gateway
-        self._passing = Passthrough(gateway, server, self._told)
+        self._passthrough = Passthrough(server, gateway.pool, gateway.events, self._on_notification)
+        self._tools = _ServerTools(gateway, server)
         self._operations = Operations(gateway)
         self._running: set[Exchange] = set()
-        self._level: str | None = None
-        self._stop = watch_outputs(gateway, self._outputs_changed)
+        self._log_level: str | None = None
+        self._stop_watching = watch_outputs(gateway, self._publish_change)
 
     async def open(self) -> None:
-        await self._passing.open()
+        await self._passthrough.open()
 
     async def aclose(self) -> None:
-        self._stop()
-        await self._passing.aclose()
+        self._stop_watching()
+        self._tools.close()
+        await self._passthrough.aclose()
 
     async def about(self, caller: Caller) -> About:
-        info, capabilities = await self._passing.about()
-        if await self._passing.names_for(caller) is not None:
+        info, capabilities = await self._passthrough.about()
+        if await self._tools.names_for(caller) is not None:
             capabilities = {key: value for key, value in capabilities.items() if key == "tools"}
         return About(info=_info_dict(info), capabilities=capabilities, instructions=info.instructions, ttl_ms=0)
-
-    # --- requests
 
     async def handle(self, exchange: Exchange) -> Raw:
         self._running.add(exchange)
         try:
             if exchange.method == "tools/call":
                 return await self._call(exchange)
-            seen = await self._passing.names_for(exchange.caller)
-            if seen is not None and exchange.method != "tools/list":
+            visible = await self._tools.names_for(exchange.caller)
+            if visible is not None and exchange.method != "tools/list":
                 raise RpcError(METHOD_NOT_FOUND, f"there is no method {exchange.method[:100]} here")
-            result = await self._pass(exchange)
+            result = await self._forward(exchange)
         finally:
             self._running.discard(exchange)
-        return await self._listed(exchange, result, seen) if exchange.method == "tools/list" else result
+        return await self._tool_list(exchange, result, visible) if exchange.method == "tools/list" else result
 
-    async def _pass(self, exchange: Exchange) -> Raw:
-        await self._turn_up(exchange)
-        params = self._params(exchange)
-        return await self._passing.request(
+    async def _forward(self, exchange: Exchange) -> Raw:
+        await self._raise_log_level(exchange)
+        context = self._context(exchange)
+        return await self._passthrough.request(
             exchange.method,
-            params,
-            capabilities=exchange.client.capabilities,
-            inputs=exchange.inputs,
-            on_progress=exchange.progress if exchange.wants_progress else None,
-            on_input=ClientInput(exchange),
+            _forwarded_params(exchange, context.meta),
+            capabilities=context.capabilities,
+            inputs=context.inputs,
+            on_progress=context.on_progress,
+            on_input=context.on_input,
         )
 
-    def _params(self, exchange: Exchange) -> Raw:
-        """The parameters as the client sent them, without what belongs to a round of its own."""
-        meta = self._meta(exchange)
-        if exchange.inputs is None and meta is exchange.raw_meta:
-            return exchange.params
-        members = {key: value for key, value in _members.decode(exchange.params).items() if key not in HIDDEN}
-        if meta is not None:
-            members["_meta"] = meta
-        return Raw(encode(members))
+    def _context(self, exchange: Exchange) -> CallContext:
+        return replace(call_context(exchange), meta=self._meta(exchange), inputs=exchange.inputs)
 
     def _meta(self, exchange: Exchange) -> Raw | None:
-        """The client's `_meta`. A legacy client's wish for log messages is added for a modern server."""
-        if exchange.modern or exchange.client.log_level is None or not self._passing.is_modern:
+        """The client's `_meta`. A legacy client's log level is added to it for a modern server."""
+        if exchange.modern or exchange.client.log_level is None or not self._passthrough.is_modern:
             return exchange.raw_meta
-        given = _members.decode(exchange.raw_meta) if exchange.raw_meta is not None else {}
-        return Raw(encode({**given, LOG_LEVEL_KEY: exchange.client.log_level}))
+        meta = _members.decode(exchange.raw_meta) if exchange.raw_meta is not None else {}
+        return Raw(encode({**meta, LOG_LEVEL_KEY: exchange.client.log_level}))
 
     async def _call(self, exchange: Exchange) -> Raw:
-        called = parse_call_params(exchange.params)
-        if called.name == TOOL_OUTPUT.name and self._stores:
-            ask = SurfaceCall(name=called.name, arguments=called.arguments, caller=exchange.caller)
-            return await to_result(self._operations.run(ask))
+        call = parse_call_params(exchange.params)
+        if call.name == TOOL_OUTPUT.name:
+            return await to_result(self._operations.run(call.name, call.arguments, call_context(exchange)))
         if exchange.client.log_level is not None:
-            await self._turn_up(exchange)
+            await self._raise_log_level(exchange)
         if exchange.headers is not None:
-            await self._check_headers(called, exchange.headers)
+            await self._check_headers(call, exchange.headers)
+        context = self._context(exchange)
         try:
-            outcome = await self._passing.call(
-                called.name,
-                called.arguments,
-                caller=exchange.caller,
-                meta=self._meta(exchange),
-                capabilities=exchange.client.capabilities,
-                inputs=exchange.inputs,
-                on_progress=exchange.progress if exchange.wants_progress else None,
-                on_input=ClientInput(exchange),
-                whole=not self._stores,
+            outcome = await self._gateway.calls(
+                ToolCall(tool=await self._tools.find(call.name), arguments=call.arguments), context
             )
         except RemoteError:
             raise
         except ToolNotFound as error:
-            raise RpcError(INVALID_PARAMS, f"there is no tool {called.name[:100]!r} here") from error
+            raise RpcError(INVALID_PARAMS, f"there is no tool {call.name[:100]!r} here") from error
         except ToolfoldError as error:
             return error_result(error.as_dict())
         return outcome.result
 
-    async def _check_headers(self, called: CallParams, headers: Mapping[str, str]) -> None:
-        """A tool may mark parameters that modern HTTP repeats in headers: they must say the same."""
-        definition = (await self._passing.tool(called.name)).definition
+    async def _check_headers(self, call: CallParams, headers: Mapping[str, str]) -> None:
+        """Refuses a call whose headers contradict its body."""
+        # A tool may mark parameters that modern HTTP repeats in headers, for proxies that route by them.
+        definition = (await self._tools.find(call.name)).definition
         if HEADER_KEYWORD.encode() not in bytes(definition.raw):
             return
-        wrong = mismatched_header(definition.input_schema, called.arguments, headers)
+        wrong = mismatched_header(definition.input_schema, call.arguments, headers)
         if wrong:
             raise RpcError(HEADER_MISMATCH, f"the header {wrong} does not say what the body says", refused=True)
 
-    async def _turn_up(self, exchange: Exchange) -> None:
-        """A legacy server logs for all at one level: the most that anybody asked for. Each then gets what it asked."""
-        wanted = exchange.client.log_level
-        if wanted not in LOG_LEVELS or (
-            self._level in LOG_LEVELS and LOG_LEVELS.index(self._level) <= LOG_LEVELS.index(wanted)
-        ):
+    async def _raise_log_level(self, exchange: Exchange) -> None:
+        """Asks a legacy server for the most that any client wants; `_forward_log` gives each client its share."""
+        level = exchange.client.log_level
+        current = self._log_level
+        if level not in LOG_LEVELS or (current and LOG_LEVELS.index(current) <= LOG_LEVELS.index(level)):
             return
-        _, capabilities = await self._passing.about()
-        if "logging" in capabilities and not self._passing.is_modern:
-            self._level = wanted
-            await self._passing.request("logging/setLevel", Raw(encode({"level": wanted})))
+        _, capabilities = await self._passthrough.about()
+        if "logging" in capabilities and not self._passthrough.is_modern:
+            self._log_level = level
+            await self._passthrough.request("logging/setLevel", Raw(encode({"level": level})))
 
-    # --- our own tool among the server's
-
-    @property
-    def _stores(self) -> bool:
-        return getattr(self._gateway, "outputs", None) is not None
-
-    async def _listed(self, exchange: Exchange, result: Raw, seen: frozenset[str] | None) -> Raw:
+    async def _tool_list(self, exchange: Exchange, result: Raw, visible: frozenset[str] | None) -> Raw:
         """A page of the server's tools: those the caller may see, and on the last one `tool_output` after them."""
-        own = await self._lists_own(exchange)
-        if seen is None and not own:
+        listens = exchange.modern and self.hub.listens(exchange.caller.name, TOOLS_CHANGED)
+        adds_output = not listens or await holds_outputs(self._gateway, exchange.caller)
+        if visible is None and not adds_output:
             return result
         members = _members.decode(result)
         tools = msgspec.json.decode(members.get("tools", Raw(b"[]")), type=list[Raw])
-        if seen is not None:
-            tools = [tool for tool in tools if _text(tool, "name") in seen]
-        if own and bytes(members.get("nextCursor", Raw(b"null"))) in {b"null", b'""'}:
+        if visible is not None:
+            tools = [tool for tool in tools if _text(tool, "name") in visible]
+        if adds_output and bytes(members.get("nextCursor", Raw(b"null"))) in {b"null", b'""'}:
             tools.append(tool_objects()[TOOL_OUTPUT.name])
         members["tools"] = Raw(encode(tools))
         return Raw(encode(members))
 
-    async def _lists_own(self, exchange: Exchange) -> bool:
-        if not self._stores:
-            return False
-        listens = exchange.modern and self.hub.listens(exchange.caller.name, TOOLS_CHANGED)
-        return not listens or await holds_outputs(self._gateway, exchange.caller)
-
-    def _outputs_changed(self, caller: Caller | None) -> None:
+    def _publish_change(self, caller: Caller | None) -> None:
         self.hub.publish(TOOLS_CHANGED, caller=None if caller is None else caller.name)
 
-    # --- notifications
-
-    def _told(self, method: str, params: Raw) -> None:
+    def _on_notification(self, method: str, params: Raw) -> None:
         if method == LOG_MESSAGE:
-            self._logged(params)
+            self._forward_log(params)
             return
         uri = _text(params, "uri") if method == RESOURCE_UPDATED else None
         self.hub.publish(method, _without_subscription(params), uri=uri)
 
-    def _logged(self, params: Raw) -> None:
-        """A log message goes to the requests that run, where they are all of one caller; else to its listeners."""
+    def _forward_log(self, params: Raw) -> None:
+        """Sends a log message to a request that runs, else to the listeners."""
         level = _text(params, "level") or "info"
-        running = [one for one in self._running if one.outlet is not None]
-        if len({one.caller.name for one in running} | self.hub.callers()) > 1:
+        running = [exchange for exchange in self._running if exchange.sink is not None]
+        # It does not say whose call it is about: with several callers, it might be another's.
+        if len({exchange.caller.name for exchange in running} | self.hub.callers()) > 1:
             return
         for exchange in running:
-            if level_enabled(level, exchange.client.log_level or (None if exchange.modern else UNASKED)):
+            if level_enabled(level, _wanted_log_level(exchange)):
                 exchange.notify(LOG_MESSAGE, bytes(params))
                 return
         if not running:
@@ -208,21 +185,80 @@ class TransparentApp:
 
     async def notified(self, client: Client, method: str, params: Raw) -> None:
         if method == "notifications/roots/list_changed":
-            await self._passing.notify(method, params)
+            await self._passthrough.notify(method, params)
 
     async def left(self, caller: Caller) -> None:
         await self._gateway.end_session(caller)
 
     async def watch_resource(self, uri: str) -> None:
-        await self._passing.watch(uri)
+        await self._passthrough.watch(uri)
 
     async def unwatch_resource(self, uri: str) -> None:
-        await self._passing.unwatch(uri)
+        await self._passthrough.unwatch(uri)
+
+
+class _ServerTools:
+    """Finds the tools of one server of a gateway, by the names that the server gave them."""
+
+    def __init__(self, gateway: Gateway, server: str) -> None:
+        self._gateway = gateway
+        self._server = server
+        self._tools: dict[str, Tool] | None = None
+        names = ("catalogue.built", "catalogue.updated")
+        self._stops = [gateway.events.subscribe(self._on_catalogue_changed, only=name) for name in names]
+
+    def close(self) -> None:
+        for stop in self._stops:
+            stop()
+
+    def _on_catalogue_changed(self, _: Event) -> None:
+        self._tools = None
+
+    async def find(self, name: str) -> Tool:
+        """The catalogue's entry for a tool. One that is not listed gets an entry without a schema: policies see it by
+        its name, and its server judges the arguments."""
+        tools = self._tools
+        if tools is None:
+            try:
+                listed = await self._gateway.tools_below(())
+            except NotBuilt:
+                listed = ()
+            tools = self._tools = {tool.name: tool for tool in listed if tool.server == self._server}
+        if name not in tools:
+            definition = ToolDefinition(name=name, raw=Raw(msgspec.json.encode({"name": name})))
+            tool_id = natural_id(self._server, name)
+            return Tool(tool_id=tool_id, server=self._server, definition=definition, fingerprint="")
+        return tools[name]
+
+    async def names_for(self, caller: Caller) -> frozenset[str] | None:
+        """The tools that a caller may see, by the server's own names; `None`: whatever there is."""
+        view = self._gateway.view(caller)
+        if view.unrestricted:
+            return None
+        try:
+            async with view.catalogue.snapshot() as snapshot:
+                return frozenset(tool.name for tool in await snapshot.tools() if tool.server == self._server)
+        except NotBuilt:
+            return frozenset()
+
+
+def _forwarded_params(exchange: Exchange, meta: Raw | None) -> Raw:
+    """The parameters as the client sent them, without what belongs to a round of its own."""
+    if exchange.inputs is None and meta is exchange.raw_meta:
+        return exchange.params
+    members = {key: value for key, value in _members.decode(exchange.params).items() if key not in ROUND_PARAMS}
+    if meta is not None:
+        members["_meta"] = meta
+    return Raw(encode(members))
+
+
+def _wanted_log_level(exchange: Exchange) -> str | None:
+    return exchange.client.log_level or (None if exchange.modern else DEFAULT_LOG_LEVEL)
 
 
 def _info_dict(info: ServerInfo) -> dict[str, Any]:
-    shown = {"name": info.name or "server", "version": info.version or "0"}
-    return {**shown, "title": info.title} if info.title else shown
+    about = {"name": info.name or "server", "version": info.version or "0"}
+    return {**about, "title": info.title} if info.title else about
 
 
 def _text(params: Raw, key: str) -> str | None:

@@ -6,24 +6,23 @@ from collections.abc import Callable
 from msgspec import Raw
 
 from toolfold import tokens
+from toolfold.containers import BoundedDict
 from toolfold.errors import NotBuilt
-from toolfold.faces.surface.base import Surface, SurfaceCall
+from toolfold.faces.surface.base import LOCAL_CONTEXT, OnToolsChanged, Surface
 from toolfold.faces.surface.direct import DirectSurface, ToolListing
 from toolfold.faces.surface.discovery import DiscoverySurface
 from toolfold.gateway import Gateway
-from toolfold.types import Caller
+from toolfold.types import EMPTY_OBJECT, CallContext, Caller
 
-WINDOW_TOKENS = 200_000
-SHARE = 0.02
-MAX_TOKENS = int(WINDOW_TOKENS * SHARE)
-KEPT = 100
+# Two hundredths of a window of 200,000 tokens.
+MAX_TOKENS = 4_000
+# Definitions with more bytes than this for each token allowed are too long, and need not be counted.
 MAX_BYTES_PER_TOKEN = 16
-"""Definitions with more bytes than this for each token allowed are not even counted: they are too long."""
+# While the first catalogue is built nobody knows yet which of the two it will be.
 STARTING_INSTRUCTIONS = (
     "Call the tools that are listed. Where `search_tool_by_category` is among them, they are an index over many more: "
     "search, then `expand_tool`, then `call_tool`. A result that is too large to show is stored; tool_output reads it."
 )
-"""What is told while it is not known yet which of the two it will be."""
 
 
 class AutoSurface:
@@ -33,40 +32,38 @@ class AutoSurface:
         self._gateway = gateway
         self._direct = DirectSurface(gateway)
         self._discovery = DiscoverySurface(gateway)
-        self._fits: dict[int, tuple[ToolListing, bool]] = {}
+        self._fits: BoundedDict[int, tuple[ToolListing, bool]] = BoundedDict(100)
 
     async def instructions(self, caller: Caller) -> str:
-        if self._gateway.governor.first_build is not None:  # a handshake waits for no server
+        if self._gateway.initial_build.pending:  # a handshake waits for no server
             return STARTING_INSTRUCTIONS
-        return await (await self.chosen(caller)).instructions(caller)
+        return await (await self._choose(caller)).instructions(caller)
 
     async def tools(self, caller: Caller, *, listens: bool = False) -> tuple[Raw, ...]:
-        return await (await self.chosen(caller)).tools(caller, listens=listens)
+        return await (await self._choose(caller)).tools(caller, listens=listens)
 
-    async def call(self, ask: SurfaceCall) -> Raw:
-        return await (await self.chosen(ask.caller)).call(ask)
+    async def call(self, name: str, arguments: Raw = EMPTY_OBJECT, context: CallContext = LOCAL_CONTEXT) -> Raw:
+        return await (await self._choose(context.caller)).call(name, arguments, context)
 
-    def watch(self, hook: Callable[[Caller | None], None]) -> Callable[[], None]:
-        return self._direct.watch(hook)
+    def watch(self, listener: OnToolsChanged) -> Callable[[], None]:
+        return self._direct.watch(listener)
 
-    async def chosen(self, caller: Caller) -> Surface:
+    async def _choose(self, caller: Caller) -> Surface:
         """The surface that this caller sees now."""
         try:
-            shown = await self._direct.shown(caller)
+            listing = await self._direct.listing(caller)
         except NotBuilt:
             return self._discovery
-        known = self._fits.get(id(shown))
-        if known is None or known[0] is not shown:
-            if len(self._fits) >= KEPT:
-                self._fits.clear()
-            known = self._fits[id(shown)] = (shown, _fits_budget(shown.objects))
-        return self._direct if known[1] else self._discovery
+        entry = self._fits.get(id(listing))
+        # An id may be used again once its object is gone, so the object itself decides.
+        if entry is None or entry[0] is not listing:
+            entry = self._fits[id(listing)] = (listing, _fits_budget(listing.objects))
+        return self._direct if entry[1] else self._discovery
 
 
 def _fits_budget(objects: tuple[Raw, ...]) -> bool:
     """Whether the definitions of all tools fit in the share of the window."""
-    size = sum(len(memoryview(one)) for one in objects)
-    if size > MAX_TOKENS * MAX_BYTES_PER_TOKEN:
+    if sum(len(memoryview(raw)) for raw in objects) > MAX_TOKENS * MAX_BYTES_PER_TOKEN:
         return False
-    text = b"[" + b",".join(bytes(one) for one in objects) + b"]"
+    text = b"[" + b",".join(bytes(raw) for raw in objects) + b"]"
     return tokens.count(text.decode()) <= MAX_TOKENS

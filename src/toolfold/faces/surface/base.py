@@ -1,31 +1,25 @@
 """What a model-facing surface looks like to a wire: its tools, its instructions, and one way to call them.
 
-A profile is one of these. It knows the gateway and no wire; the MCP server, the adapters for other frameworks and the
-tests all drive it the same way.
+A profile is a `Surface`. It knows the gateway and no wire; the MCP server, the adapters for other frameworks and the
+tests all drive it the same way. What several profiles need stands here, too.
 """
 
-from collections.abc import Callable
-from typing import Protocol
+import math
+import time
+from collections.abc import Awaitable, Callable
+from typing import Generic, Protocol, TypeVar
 
-from msgspec import Raw, Struct
+from msgspec import Raw
 
+from toolfold.containers import BoundedDict
+from toolfold.errors import NotBuilt
 from toolfold.gateway import Gateway
-from toolfold.types import EMPTY_OBJECT, LOCAL, Caller
-from toolfold.wire import OnInput, OnProgress
+from toolfold.types import EMPTY_OBJECT, CallContext, Caller
 
+T = TypeVar("T")
 
-class SurfaceCall(Struct, frozen=True, kw_only=True):
-    """A model's call of one of the surface's tools."""
-
-    name: str
-    arguments: Raw = EMPTY_OBJECT
-    caller: Caller = LOCAL
-    meta: Raw | None = None
-    """`_meta` of the request, to be passed on to an upstream."""
-    capabilities: Raw | None = None
-    """What the client at the far end declared that it can answer."""
-    on_progress: OnProgress | None = None
-    on_input: OnInput | None = None
+LOCAL_CONTEXT = CallContext()
+OnToolsChanged = Callable[[Caller | None], None]
 
 
 class Surface(Protocol):
@@ -37,22 +31,53 @@ class Surface(Protocol):
     async def tools(self, caller: Caller, *, listens: bool = False) -> tuple[Raw, ...]:
         """MCP tool objects, the same bytes each time. `listens`: the client learns of it when the list changes."""
 
-    async def call(self, ask: SurfaceCall) -> Raw:
+    async def call(self, name: str, arguments: Raw = EMPTY_OBJECT, context: CallContext = LOCAL_CONTEXT) -> Raw:
         """A whole `CallToolResult`. What goes wrong is a result with `isError` that a model can act on. Raises
         `ToolNotFound` for a name that the surface does not have."""
 
-    def watch(self, hook: Callable[[Caller | None], None]) -> Callable[[], None]:
-        """Tells `hook` when the list of tools changed: for one caller, or for all (`None`). The result ends that."""
+    def watch(self, listener: OnToolsChanged) -> Callable[[], None]:
+        """Calls `listener` when the tools change: for one caller, or for all (`None`). The result ends that."""
 
 
-# --- Whether a caller has stored outputs, and who wants to know when that changes. For every profile that lists
+class CallerCache(Generic[T]):
+    """A value for each kind of caller, loaded anew when the catalogue changes.
+
+    Where callers are restricted it also expires after `restricted_s`: policies and trust change without the catalogue.
+    """
+
+    def __init__(
+        self, gateway: Gateway, load: Callable[[Caller], Awaitable[T]], *, max_size: int, restricted_s: float
+    ) -> None:
+        self._gateway = gateway
+        self._load = load
+        self._restricted_s = restricted_s
+        self._entries: BoundedDict[tuple[str, str, tuple[str, ...]], tuple[int, float, T]] = BoundedDict(max_size)
+
+    async def get(self, caller: Caller) -> T:
+        # What a caller may see follows from these three; its session does not count.
+        key = (caller.name, caller.policy, caller.groups)
+        generation, now = await self._generation(), time.monotonic()
+        entry = self._entries.get(key)
+        if entry is None or entry[0] != generation or entry[1] < now:
+            expires = now + self._restricted_s if self._gateway.settings.restricts else math.inf
+            entry = (generation, expires, await self._load(caller))
+            self._entries.renew(key, entry)
+        return entry[2]
+
+    async def _generation(self) -> int:
+        """The number of the catalogue's state; 0 where there is none yet."""
+        try:
+            async with self._gateway.catalogue.snapshot() as view:
+                return view.generation
+        except NotBuilt:
+            return 0
 
 
 async def holds_outputs(gateway: Gateway, caller: Caller) -> bool:
     """Whether something of this caller is stored."""
-    return await gateway.outputs.held(caller)
+    return await gateway.outputs.has_any(caller)
 
 
-def watch_outputs(gateway: Gateway, hook: Callable[[Caller | None], None]) -> Callable[[], None]:
-    """Tells `hook` each caller that got its first stored output, or lost its last."""
-    return gateway.outputs.on_changed(lambda caller, _: hook(caller))
+def watch_outputs(gateway: Gateway, listener: OnToolsChanged) -> Callable[[], None]:
+    """Calls `listener` for each caller that gets its first stored output, or loses its last."""
+    return gateway.outputs.on_changed(lambda caller, _: listener(caller))

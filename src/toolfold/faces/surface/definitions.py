@@ -1,7 +1,7 @@
 """The discovery operations as a model and a program see them: names, descriptions, schemas, hints of behaviour.
 
-Plain values, the same for every catalogue, so that a client's prompt cache survives. The MCP surface, the HTTP face
-with its OpenAPI page and the adapters are all written from these. What an operation does stands in `operations.py`.
+Plain values, the same for every catalogue. The MCP surface, the HTTP face with its OpenAPI page and the adapters are
+all written from these. What an operation does stands in `operations.py`.
 """
 
 from functools import cache
@@ -10,10 +10,10 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
-from toolfold.outputs.service import tool_output
+from toolfold.outputs import tool_output_definition as tool_output
 
 
-class Definition(Struct, frozen=True, kw_only=True):
+class _Definition(Struct, frozen=True, kw_only=True):
     """One operation."""
 
     name: str
@@ -29,6 +29,7 @@ class Definition(Struct, frozen=True, kw_only=True):
 
     def as_tool(self) -> dict[str, Any]:
         """The MCP tool object."""
+        # A client may ask a person before each call of a tool that does not say that it only reads.
         annotations = {"readOnlyHint": True} if self.reads_only else {"readOnlyHint": False, "openWorldHint": True}
         return {
             "name": self.name,
@@ -47,7 +48,7 @@ def _limit(default: int) -> dict[str, Any]:
     return {"type": "integer", "minimum": 1, "maximum": 50, "default": default}
 
 
-LIST = Definition(
+LIST = _Definition(
     name="list",
     description=(
         "Browse the tool catalogue: categories and tool pointers at a path. No path: the root. With query: what is "
@@ -62,14 +63,14 @@ LIST = Definition(
     },
 )
 
-SEARCH_NODES = Definition(
+SEARCH_NODES = _Definition(
     name="search_nodes",
     description="Find categories for a task in plain words, when you do not know where to start.",
     properties={"query": TEXT, "limit": _limit(5)},
     required=("query",),
 )
 
-SEARCH_TOOLS = Definition(
+SEARCH_TOOLS = _Definition(
     name="search_tool_by_category",
     description=(
         "Find tools for a task in plain words, inside a category and all below it; an empty category_path searches "
@@ -79,14 +80,14 @@ SEARCH_TOOLS = Definition(
     required=("query",),
 )
 
-EXPAND_TOOL = Definition(
+EXPAND_TOOL = _Definition(
     name="expand_tool",
     description="The whole of one tool: description, args_schema, result_schema, version. Do this before call_tool.",
     properties={"tool_id": TEXT},
     required=("tool_id",),
 )
 
-CALL_TOOL = Definition(
+CALL_TOOL = _Definition(
     name="call_tool",
     description="Call a tool that you expanded, with args that fit its args_schema.",
     properties={
@@ -98,7 +99,7 @@ CALL_TOOL = Definition(
     reads_only=False,
 )
 
-INSPECT_TOOL_OUTPUT = Definition(
+INSPECT_TOOL_OUTPUT = _Definition(
     name="inspect_tool_output",
     description="The structure of one part of what a tool returns: type, children, a preview of what is below.",
     properties={
@@ -110,14 +111,14 @@ INSPECT_TOOL_OUTPUT = Definition(
     required=("tool_id",),
 )
 
-TOOL_OUTPUT = Definition(
+TOOL_OUTPUT = _Definition(
     name=tool_output.NAME,
     description=tool_output.DESCRIPTION,
     properties=tool_output.SCHEMA["properties"],
     required=tuple(tool_output.SCHEMA["required"]),
 )
 
-RUN_SCRIPT = Definition(
+RUN_SCRIPT = _Definition(
     name="run_script",
     description=(
         "Run a Python script in a sandbox that calls many tools in one go. It says what it needs in literal plain "
@@ -129,22 +130,14 @@ RUN_SCRIPT = Definition(
     reads_only=False,
 )
 
-DISCOVERY = (
-    LIST,
-    SEARCH_NODES,
-    SEARCH_TOOLS,
-    EXPAND_TOOL,
-    CALL_TOOL,
-    INSPECT_TOOL_OUTPUT,
-    TOOL_OUTPUT,
-    RUN_SCRIPT,
-)
-"""Every operation, in the order in which they are listed."""
+# Every operation, in the order in which they are listed.
+DISCOVERY = (LIST, SEARCH_NODES, SEARCH_TOOLS, EXPAND_TOOL, CALL_TOOL, INSPECT_TOOL_OUTPUT, TOOL_OUTPUT, RUN_SCRIPT)
 
-BY_NAME = {one.name: one for one in DISCOVERY}
+BY_NAME = {definition.name: definition for definition in DISCOVERY}
 
 
+# Encoded once: a client's prompt cache survives only while these are the same bytes, for everybody and every catalogue.
 @cache
 def tool_objects() -> dict[str, Raw]:
-    """The MCP tool objects by name, encoded once: the same bytes for everybody."""
-    return {one.name: Raw(msgspec.json.encode(one.as_tool())) for one in DISCOVERY}
+    """The MCP tool objects by name."""
+    return {name: Raw(msgspec.json.encode(definition.as_tool())) for name, definition in BY_NAME.items()}

@@ -1,15 +1,12 @@
 """The profile `direct`: every tool of the catalogue in the list, under its id made fit for any client.
 
 For small catalogues and for clients that bring a tool search of their own. A definition is shown as its server wrote
-it, except for its name and its output schema: a result that is too large comes as a handle, which no client could
-check against that schema. `tool_output` stands after the tools.
+it, except for its name and its output schema. `tool_output` stands after the tools.
 """
 
-import math
 import re
-import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from hashlib import blake2b
 
 import msgspec
@@ -17,16 +14,15 @@ from msgspec import Raw, Struct
 
 from toolfold.errors import ToolNotFound
 from toolfold.events import Event
-from toolfold.faces.surface.base import SurfaceCall, holds_outputs, watch_outputs
+from toolfold.faces.surface.base import LOCAL_CONTEXT, CallerCache, OnToolsChanged, holds_outputs, watch_outputs
 from toolfold.faces.surface.definitions import TOOL_OUTPUT, tool_objects
-from toolfold.faces.surface.operations import Operations
+from toolfold.faces.surface.operations import Operations, call_tool
 from toolfold.faces.surface.results import to_result
 from toolfold.gateway import Gateway
-from toolfold.types import Caller, Tool
+from toolfold.types import EMPTY_OBJECT, CallContext, Caller, Tool
 
+# The shortest limit among the clients we know.
 MAX_NAME = 64
-KEPT = 64
-RESTRICTED_S = 1.0
 CATALOGUE_CHANGED = ("catalogue.built", "catalogue.updated")
 INSTRUCTIONS = (
     "Call the tools that are listed. A result that is too large to show is stored, and its message tells how to get "
@@ -35,11 +31,8 @@ INSTRUCTIONS = (
 
 
 class ToolListing(Struct, frozen=True):
-    """The tools of one generation as they are listed: name to id, and the objects."""
+    """The tools of a caller as they are listed: name to id, and the tool objects."""
 
-    generation: int
-    until: float
-    """When it is looked up again all the same: what is trusted may change without the catalogue."""
     ids: dict[str, str]
     objects: tuple[Raw, ...]
 
@@ -50,85 +43,65 @@ class DirectSurface:
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
         self._operations = Operations(gateway)
-        self._shown: dict[tuple[str, str, tuple[str, ...]], ToolListing] = {}
+        self._listings = CallerCache(gateway, self._load, max_size=64, restricted_s=1.0)
 
     async def instructions(self, caller: Caller) -> str:
         return INSTRUCTIONS
 
     async def tools(self, caller: Caller, *, listens: bool = False) -> tuple[Raw, ...]:
-        shown = await self.shown(caller)
+        objects = (await self.listing(caller)).objects
         if listens and not await holds_outputs(self._gateway, caller):
-            return shown.objects
-        return (*shown.objects, tool_objects()[TOOL_OUTPUT.name])
+            return objects
+        return (*objects, tool_objects()[TOOL_OUTPUT.name])
 
-    async def call(self, ask: SurfaceCall) -> Raw:
-        if ask.name == TOOL_OUTPUT.name:
-            return await to_result(self._operations.run(ask))
-        ids = (await self.shown(ask.caller)).ids
-        if ask.name not in ids:
+    async def call(self, name: str, arguments: Raw = EMPTY_OBJECT, context: CallContext = LOCAL_CONTEXT) -> Raw:
+        if name == TOOL_OUTPUT.name:
+            return await to_result(self._operations.run(name, arguments, context))
+        ids = (await self.listing(context.caller)).ids
+        if name not in ids:
             raise ToolNotFound(
-                f"there is no tool {ask.name[:100]!r} here",
+                f"there is no tool {name[:100]!r} here",
                 hints=list(ids)[:5],
                 next_action="list the tools again: they may have changed",
             )
-        return await to_result(self._called(ids[ask.name], ask))
+        return await to_result(call_tool(self._gateway, ids[name], arguments, context))
 
-    async def _called(self, tool_id: str, ask: SurfaceCall) -> Raw:
-        outcome = await self._gateway.call_tool(
-            tool_id,
-            ask.arguments,
-            caller=ask.caller,
-            meta=ask.meta,
-            on_progress=ask.on_progress,
-            on_input=ask.on_input,
-            capabilities=ask.capabilities,
-        )
-        return outcome.result
-
-    def watch(self, hook: Callable[[Caller | None], None]) -> Callable[[], None]:
-        def told(event: Event) -> None:
+    def watch(self, listener: OnToolsChanged) -> Callable[[], None]:
+        def on_event(event: Event) -> None:
             if event.name in CATALOGUE_CHANGED:
-                hook(None)
+                listener(None)
 
-        ends = (self._gateway.events.subscribe(told), watch_outputs(self._gateway, hook))
+        stop_events = self._gateway.events.subscribe(on_event)
+        stop_outputs = watch_outputs(self._gateway, listener)
 
-        def end() -> None:
-            for one in ends:
-                one()
+        def stop() -> None:
+            stop_events()
+            stop_outputs()
 
-        return end
+        return stop
 
-    async def shown(self, caller: Caller) -> ToolListing:
-        """The tools that a caller may see, encoded once a generation. Waits for the first catalogue."""
-        await self._gateway.governor.begun()
-        async with self._gateway.catalogue.snapshot() as view:
-            generation = view.generation
-        key = (caller.name, caller.policy, caller.groups)
-        known, now = self._shown.get(key), time.monotonic()
-        if known is None or known.generation != generation or known.until < now:
-            known = await self._read(caller, generation, now)
-            while len(self._shown) >= KEPT:
-                self._shown.pop(next(iter(self._shown)))
-            self._shown[key] = known
-        return known
+    async def listing(self, caller: Caller) -> ToolListing:
+        """The tools that a caller may see, the same object until they change. Waits for the first catalogue."""
+        await self._gateway.initial_build.wait()
+        return await self._listings.get(caller)
 
-    async def _read(self, caller: Caller, generation: int, now: float) -> ToolListing:
+    async def _load(self, caller: Caller) -> ToolListing:
         tools = await self._gateway.tools_below((), caller=caller)
         names = _safe_names(tool.tool_id for tool in tools)
         return ToolListing(
-            generation,
-            now + RESTRICTED_S if self._gateway.settings.restricts else math.inf,
             {names[tool.tool_id]: tool.tool_id for tool in tools},
-            tuple(_tool_object(tool, names) for tool in tools),
+            tuple(_tool_object(tool, names[tool.tool_id]) for tool in tools),
         )
 
 
-def _tool_object(tool: Tool, names: Mapping[str, str]) -> Raw:
+def _tool_object(tool: Tool, name: str) -> Raw:
     """The MCP tool object as its server sent it, under the name it has here."""
-    found = msgspec.json.decode(tool.definition.raw)
-    kept = {key: value for key, value in found.items() if key not in {"name", "outputSchema"}}
-    schema = {"inputSchema": {"type": "object"}} if "inputSchema" not in kept else {}
-    return Raw(msgspec.json.encode({"name": names[tool.tool_id], **kept, **schema}))
+    definition = msgspec.json.decode(tool.definition.raw)
+    # A result that is too large comes as a handle, which a client that checks results against a schema would refuse.
+    definition.pop("outputSchema", None)
+    definition.pop("name", None)
+    definition.setdefault("inputSchema", {"type": "object"})
+    return Raw(msgspec.json.encode({"name": name, **definition}))
 
 
 def _safe_names(tool_ids: Iterable[str]) -> dict[str, str]:
@@ -137,8 +110,9 @@ def _safe_names(tool_ids: Iterable[str]) -> dict[str, str]:
     Ids that would get the same name all get one that ends in a hash of the id, so that names never depend on order.
     """
     plain = {tool_id: re.sub(r"[^A-Za-z0-9_-]", "_", tool_id)[:MAX_NAME] for tool_id in tool_ids}
-    wanted = Counter(name.casefold() for name in (*plain.values(), TOOL_OUTPUT.name))
-    return {tool_id: _hashed(tool_id, name) if wanted[name.casefold()] > 1 else name for tool_id, name in plain.items()}
+    # Some clients compare names without case.
+    uses = Counter(name.casefold() for name in (*plain.values(), TOOL_OUTPUT.name))
+    return {tool_id: _hashed(tool_id, name) if uses[name.casefold()] > 1 else name for tool_id, name in plain.items()}
 
 
 def _hashed(tool_id: str, name: str) -> str:

@@ -1,4 +1,4 @@
-"""What a model is told before its first call: the rules of the discovery protocol, and what there is to discover.
+"""What a model reads before its first call: the rules of the discovery protocol, and what there is to discover.
 
 Models do not search an index that does not say what lies behind it. So the inventory is true, of what this caller may
 see, and never longer than its budget: servers and categories that do not fit are counted instead of named.
@@ -14,8 +14,8 @@ from toolfold.types import Caller
 MAX_TOKENS = 400
 MAX_NAME = 40
 MAX_UNREAD = 12
+# toolfold's own tools, which no server has.
 TOOLBOX = "toolbox"
-"""toolfold's own tools, which no server has."""
 
 RULES = """\
 These operations are an index over tools that are not listed here.
@@ -39,14 +39,14 @@ async def discovery_instructions(gateway: Gateway, caller: Caller) -> str:
 
 
 def _without_catalogue(gateway: Gateway, caller: Caller) -> str:
-    """What is said where there is no catalogue. Servers are named to those who may see all of them."""
-    if gateway.governor.first_build is None:
+    """The line in place of the inventory. Servers are named to those who may see all of them."""
+    if not gateway.initial_build.pending:
         return "There is no catalogue yet: whoever runs toolfold has to build it."
-    seen = gateway.upstreams.specs() if gateway.governor.scene(caller) is gateway else ()
-    names = [_plain(spec.name) for spec in seen if spec.enabled]
+    specs = gateway.upstreams.specs() if _sees_everything(gateway, caller) else ()
+    names = [_plain(spec.name) for spec in specs if spec.enabled]
     more = f" and {len(names) - MAX_UNREAD:,} more" if len(names) > MAX_UNREAD else ""
-    shown = f": {', '.join(names[:MAX_UNREAD])}{more}" if names else ""
-    return f"The servers are being read right now{shown}. The first `list` or search waits for them."
+    listed = f": {', '.join(names[:MAX_UNREAD])}{more}" if names else ""
+    return f"The servers are being read right now{listed}. The first `list` or search waits for them."
 
 
 async def _inventory(gateway: Gateway, caller: Caller) -> tuple[list[_Counted], list[_Counted]]:
@@ -58,29 +58,33 @@ async def _inventory(gateway: Gateway, caller: Caller) -> tuple[list[_Counted], 
 
 
 async def visible_servers(gateway: Gateway, caller: Caller) -> dict[str, int]:
-    """How many tools of each server the caller may see. Where nothing is hidden, the catalogue has counted them."""
-    if gateway.governor.scene(caller) is gateway:
+    """How many tools of each server the caller may see."""
+    if _sees_everything(gateway, caller):  # the catalogue has counted them
         return {record.name: record.tools for record in await gateway.catalogue.servers()}
     names = await gateway.inventory(caller=caller)
     return {name: len(tools) for name, tools in names.items() if name != TOOLBOX}
 
 
+def _sees_everything(gateway: Gateway, caller: Caller) -> bool:
+    return gateway.view(caller).unrestricted
+
+
 def _fit_budget(servers: Sequence[_Counted], categories: Sequence[_Counted]) -> str:
-    """As many names as fit, by halves: what is left out is counted."""
+    """As many names as fit; what is left out is counted."""
     total = sum(count for _, count in servers)
-    shown = max(len(servers), len(categories))
+    names = max(len(servers), len(categories))
     while True:
         text = (
-            f"{RULES}\nThere are {total:,} tools of {len(servers):,} servers: {_name_list(servers, shown)}.\n"
-            f"Categories at the root: {_name_list(categories, shown)}."
+            f"{RULES}\nThere are {total:,} tools of {len(servers):,} servers: {_name_list(servers, names)}.\n"
+            f"Categories at the root: {_name_list(categories, names)}."
         )
-        if not shown or _count(text) <= MAX_TOKENS:
+        if not names or _count(text) <= MAX_TOKENS:
             return text
-        shown = min(shown - 1, shown * 7 // 8)
+        names = min(names - 1, names * 7 // 8)
 
 
-def _name_list(entries: Sequence[_Counted], shown: int) -> str:
-    names = [f"{_plain(name)} ({count:,})" for name, count in entries[:shown]]
+def _name_list(entries: Sequence[_Counted], limit: int) -> str:
+    names = [f"{_plain(name)} ({count:,})" for name, count in entries[:limit]]
     left = len(entries) - len(names)
     if left:
         names.append(f"and {left:,} more" if names else f"{left:,}")
@@ -88,17 +92,22 @@ def _name_list(entries: Sequence[_Counted], shown: int) -> str:
 
 
 def _plain(name: str) -> str:
-    """A name from outside on one line, without what would read as more than a name."""
-    text = "".join(one if one.isprintable() else " " for one in name)
+    """A name on one short line."""
+    # Names come from servers: one with line breaks could pose as instructions.
+    text = "".join(char if char.isprintable() else " " for char in name)
     return " ".join(text.split())[:MAX_NAME]
 
 
 def _count(text: str) -> int:
     try:
         return tokens.count(text)
-    except ConfigError:  # no tables here: two characters a token is more than English ever takes
-        return sum(1 if one.isascii() else 6 for one in text) // 2
+    except ConfigError:
+        # Without the token tables: English takes more than two characters a token, other scripts up to three tokens a
+        # character.
+        return sum(1 if char.isascii() else 6 for char in text) // 2
 
 
 def _largest_first(entries: Sequence[_Counted]) -> list[_Counted]:
-    return sorted((one for one in entries if one[1]), key=lambda one: (-one[1], one[0].casefold()))
+    return sorted(
+        ((name, count) for name, count in entries if count), key=lambda entry: (-entry[1], entry[0].casefold())
+    )

@@ -10,10 +10,10 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
-from toolfold.faces.surface.base import SurfaceCall
+from toolfold.faces.surface.base import LOCAL_CONTEXT, OnToolsChanged
 from toolfold.gateway import Gateway
 from toolfold.live.manager import GUIDANCE, OFFERS
-from toolfold.types import Caller
+from toolfold.types import EMPTY_OBJECT, CallContext, Caller
 
 TITLE = "A live Python session of your own, in a sandbox. Names you make with eval_expr stay until it ends."
 
@@ -36,11 +36,11 @@ def _tool_objects() -> tuple[Raw, ...]:
     )
 
 
-class LiveSurface:
+class _LiveSurface:
     """A `Surface` over the live sessions of one gateway."""
 
     def __init__(self, gateway: Gateway) -> None:
-        self._sessions = gateway.living.sessions
+        self._sessions = gateway.live_sessions.sessions
 
     async def instructions(self, caller: Caller) -> str:
         return f"{TITLE}\n{GUIDANCE}"
@@ -48,20 +48,20 @@ class LiveSurface:
     async def tools(self, caller: Caller, *, listens: bool = False) -> tuple[Raw, ...]:
         return _tool_objects()
 
-    async def call(self, ask: SurfaceCall) -> Raw:
+    async def call(self, name: str, arguments: Raw = EMPTY_OBJECT, context: CallContext = LOCAL_CONTEXT) -> Raw:
         """A name that is none of the three is answered with the envelope's own `unknown_function`."""
-        answer = await self._sessions.dispatch(ask.caller, ask.name, _arguments(ask.arguments))
+        answer = await self._sessions.dispatch(context.caller, name, _decode_object(arguments))
         text = msgspec.json.encode(answer).decode()
         return Raw(msgspec.json.encode({"content": [{"type": "text", "text": text}], "isError": not answer["ok"]}))
 
-    def watch(self, hook: Callable[[Caller | None], None]) -> Callable[[], None]:
+    def watch(self, listener: OnToolsChanged) -> Callable[[], None]:
         """The list never changes."""
         return lambda: None
 
 
-def _arguments(raw: Raw) -> dict[str, Any]:
+def _decode_object(raw: Raw) -> dict[str, Any]:
+    """The arguments; what is no object counts as none, and the envelope says what is missing."""
     try:
-        found = msgspec.json.decode(raw)
+        return msgspec.json.decode(raw, type=dict[str, Any])
     except msgspec.DecodeError:
         return {}
-    return found if isinstance(found, dict) else {}

@@ -1,26 +1,245 @@
 """What each operation of the discovery protocol does: arguments in, the gateway asked, the answer out.
 
-One function for each name in `definitions.py`. The MCP surface and the HTTP face run the same ones, so that they can
-not differ. It also keeps the rule "never call a tool without expanding it": a model whose arguments fail on a tool
-that it never expanded is told so with the schema, and a strict configuration refuses the call at once.
+One method for each name in `definitions.py`. The MCP surface and the HTTP face run the same ones, so that they cannot
+differ. It also keeps the rule "never call a tool without expanding it": a model whose arguments fail on a tool that it
+never expanded gets its schema with the error, and a strict configuration refuses the call at once.
+
+Arguments are read leniently where models err and the meaning is clear: a path as "A/B", a JSON object as text, a number
+in quotes, `null` for nothing. Strictly where a guess could do harm: an unknown key is named, never dropped. `args` of a
+call are not even decoded: they go to the tool as they came.
 """
 
+import re
 from collections.abc import Callable, Coroutine
-from typing import Any
+from functools import cache, partial
+from typing import Annotated, Any, TypeVar
 
 import msgspec
+from msgspec import UNSET, Meta, Raw, Struct, UnsetType
+from msgspec.structs import asdict
 
-from toolfold.errors import InvalidArguments, NotExpanded, ToolNotFound
-from toolfold.faces.surface import arguments
-from toolfold.faces.surface.base import SurfaceCall
-from toolfold.faces.surface.definitions import BY_NAME
+from toolfold.errors import InvalidArguments, NotExpanded
 from toolfold.faces.surface.results import Answer, TextAndData, to_json
 from toolfold.gateway import Gateway
+from toolfold.outputs.tool_output_definition import Mode
+from toolfold.types import EMPTY_OBJECT, CallContext, Tool, ToolCall
+from toolfold.wire.jsonrpc import DECODE_ERRORS
 
+MAX_LIMIT = 50
+# How much of what was sent an error repeats.
+MAX_QUOTED = 100
+MAX_UNKNOWN = 8
+MAX_MESSAGE = 300
+
+# Names that models use for a key. Taken where the operation has the key and the call does not.
+ALIASES = {"arguments": "args", "parameters": "args", "category": "category_path"}
+
+NotEmpty = Annotated[str, Meta(min_length=1)]
+T = TypeVar("T", bound=Struct)
+
+
+class _List(Struct, frozen=True):
+    path: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
+    query: str = ""
+    limit: int = 10
+    cursor: str | None = None
+
+
+class _SearchNodes(Struct, frozen=True):
+    query: str
+    limit: int = 5
+
+
+class _SearchTools(Struct, frozen=True):
+    query: str
+    category_path: tuple[str, ...] = ()
+    limit: int = 5
+    cursor: str | None = None
+
+
+class _ExpandTool(Struct, frozen=True):
+    tool_id: str
+
+
+class _CallTool(Struct, frozen=True, forbid_unknown_fields=True):
+    tool_id: str
+    args: Raw = EMPTY_OBJECT
+    expect_version: int | None = None
+
+
+class _InspectToolOutput(Struct, frozen=True):
+    tool_id: str
+    field_path: str = ""
+    max_depth: int = 4
+    max_fields: int = 120
+
+
+class _ToolOutput(Struct, frozen=True):
+    handle: NotEmpty
+    extract: NotEmpty
+    mode: Mode = "auto"
+
+
+class _RunScript(Struct, frozen=True):
+    code: str
+
+
+_call_decoder = msgspec.json.Decoder(_CallTool)
+
+
+def _parse_call(arguments: Raw) -> _CallTool:
+    """`parse` for a call."""
+    # Most requests are calls, and most of them are just as they should be: those are decoded in one step.
+    try:
+        call = _call_decoder.decode(arguments)
+    except DECODE_ERRORS:
+        return _parse(_CallTool, arguments)
+    return call if _starts(call.args, b"{") else _parse(_CallTool, arguments)
+
+
+def _parse(kind: type[T], arguments: Raw) -> T:
+    """The arguments as a value of `kind`. Raises `InvalidArguments` that names each wrong key."""
+    raw_values = _decode_object(arguments)
+    fields = _fields(kind)
+    for alias, name in ALIASES.items():
+        if alias in raw_values and name in fields and name not in raw_values:
+            raw_values[name] = raw_values.pop(alias)
+    _refuse_unknown(raw_values, list(fields))
+    values: dict[str, Any] = {}
+    for name, field in fields.items():
+        value = _decode_value(name, raw_values[name]) if name in raw_values else UNSET
+        if value is not UNSET:
+            values[name] = value if name == "args" else _convert(name, value, field.type)
+        elif field.required:
+            raise _invalid(name, "is required", list(fields))
+    return kind(**values)
+
+
+# Reading the annotations of a value costs more than reading the value.
+@cache
+def _fields(kind: type[Struct]) -> dict[str, "msgspec.structs.FieldInfo"]:
+    return {field.name: field for field in msgspec.structs.fields(kind)}
+
+
+def _decode_object(arguments: Raw) -> dict[str, Raw]:
+    """The keys, values undecoded. An object that was sent as text is read as the object."""
+    try:
+        if _starts(arguments, b'"'):
+            arguments = Raw(msgspec.json.decode(arguments, type=str).encode())
+        elif _starts(arguments, b"n"):
+            return msgspec.json.decode(arguments, type=None) or {}
+        return msgspec.json.decode(arguments, type=dict[str, Raw])
+    except DECODE_ERRORS as error:
+        raise InvalidArguments(
+            f"the arguments cannot be read as one JSON object: {error}"[:MAX_MESSAGE],
+            next_action='give one JSON object, such as {"query": "rename a symbol"}',
+        ) from None
+
+
+def _refuse_unknown(raw_values: dict[str, Raw], fields: list[str]) -> None:
+    unknown = [name[:MAX_QUOTED] for name in raw_values if name not in fields][:MAX_UNKNOWN]
+    if not unknown:
+        return
+    action = f"use only {', '.join(fields)}"
+    if "args" in fields:
+        action = 'put the tool\'s own arguments inside args: {"tool_id": "…", "args": {…}}'
+    raise InvalidArguments(
+        f"unknown: {', '.join(unknown)}",
+        hints=[{"field": name, "problem": f"is unknown; it takes {', '.join(fields)}"} for name in unknown],
+        next_action=action,
+    )
+
+
+def _decode_value(name: str, raw: Raw) -> Any:
+    """The value that was meant. `UNSET` stands for `null`: as if the key were not there."""
+    if name == "args":
+        return _decode_args(raw)
+    try:
+        value = msgspec.json.decode(raw)
+    except DECODE_ERRORS:
+        raise _invalid(name, "cannot be read as JSON") from None
+    if value is None:
+        return UNSET
+    return _REPAIRS[name](value) if name in _REPAIRS else value
+
+
+def _decode_args(raw: Raw) -> Raw | UnsetType:
+    if _starts(raw, b"n"):
+        return UNSET
+    if not _starts(raw, b'"'):
+        return raw
+    try:
+        return Raw(msgspec.json.decode(raw, type=str).encode() or b"{}")
+    except DECODE_ERRORS:
+        return raw  # the call's own check says what is wrong
+
+
+def _repair_path(value: Any) -> Any:
+    """`Coding/Refactoring`, `Coding > Refactoring` and `["Coding","Refactoring"]` as text are the same path."""
+    if not isinstance(value, str):
+        return value
+    if value.lstrip().startswith("["):
+        try:
+            return msgspec.json.decode(value.encode(), type=list[str])
+        except DECODE_ERRORS:
+            return [value]
+    return [part.strip() for part in re.split(r"[/>]", value) if part.strip()]
+
+
+def _repair_tags(value: Any) -> Any:
+    return [tag.strip() for tag in value.split(",") if tag.strip()] if isinstance(value, str) else value
+
+
+def _repair_limit(value: Any) -> Any:
+    if isinstance(value, str) and re.fullmatch(r"\s*-?\d{1,9}\s*", value, re.ASCII):
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return value
+    return int(max(1, min(value, MAX_LIMIT)))
+
+
+_REPAIRS: dict[str, Callable[[Any], Any]] = {
+    "path": _repair_path,
+    "category_path": _repair_path,
+    "tags": _repair_tags,
+    "limit": _repair_limit,
+}
+
+
+def _convert(name: str, value: Any, kind: Any) -> Any:
+    try:
+        return msgspec.convert(value, kind, strict=False)
+    except msgspec.ValidationError as error:
+        raise _invalid(name, str(error).replace(" - at `$", " at `" + name)) from None
+
+
+def _invalid(name: str, problem: str, fields: list[str] | None = None) -> InvalidArguments:
+    return InvalidArguments(
+        f"{name}: {problem}"[:MAX_MESSAGE],
+        hints=[{"field": name, "problem": problem[:MAX_MESSAGE]}],
+        next_action=f"give {', '.join(fields)}" if fields else f"give {name} as its schema says",
+    )
+
+
+def _starts(raw: Raw, *starts: bytes) -> bool:
+    return bytes(memoryview(raw)[:64]).lstrip().startswith(starts)
+
+
+# The largest schema that an error carries; of a larger one it names the keys.
 MAX_SCHEMA_BYTES = 6_000
-"""The largest schema that an error carries; of a larger one it names the keys."""
+MAX_KEYS = 100
 
 FOLDED = "result_schema is large and folded into result_fields; inspect_tool_output opens any part of it"
+
+
+async def call_tool(
+    gateway: Gateway, tool_id: str, args: Raw, context: CallContext, *, expect_version: int | None = None
+) -> Raw:
+    """Calls a tool of the catalogue: the one place where surfaces do."""
+    tool = await gateway.tool(tool_id, context.caller)
+    call = ToolCall(tool=tool, arguments=args, expect_version=expect_version)
+    return (await gateway.calls(call, context)).result
 
 
 class Operations:
@@ -28,126 +247,89 @@ class Operations:
 
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
-        self._known: dict[str, Callable[[SurfaceCall], Coroutine[Any, Any, Answer]]] = {
-            "list": self._list,
-            "search_nodes": self._search_nodes,
-            "search_tool_by_category": self._search_tools,
+        self._by_name: dict[str, Callable[[Raw, CallContext], Coroutine[Any, Any, Answer]]] = {
+            "list": partial(self._forward, "list", _List),
+            "search_nodes": partial(self._forward, "search_nodes", _SearchNodes),
+            "search_tool_by_category": partial(self._forward, "search_tool_by_category", _SearchTools),
             "expand_tool": self._expand_tool,
             "call_tool": self._call_tool,
-            "inspect_tool_output": self._inspect,
-            "tool_output": self._tool_output,
+            "inspect_tool_output": partial(self._forward, "inspect_tool_output", _InspectToolOutput),
+            "tool_output": partial(self._forward, "tool_output", _ToolOutput),
             "run_script": self._run_script,
         }
 
-    def run(self, ask: SurfaceCall) -> Coroutine[Any, Any, Answer]:
-        """Runs one operation. Raises `ToolNotFound` for a name that is none, and what the gateway raises."""
-        return self._known.get(ask.name, _unknown_operation)(ask)
+    def run(self, name: str, args: Raw, context: CallContext) -> Coroutine[Any, Any, Answer]:
+        """Runs an operation of `definitions.DISCOVERY`. Raises what the gateway raises."""
+        return self._by_name[name](args, context)
 
-    async def _list(self, ask: SurfaceCall) -> Answer:
-        given = arguments.parse(arguments.List, ask.arguments)
-        return await self._gateway.list(
-            given.path, tags=given.tags, query=given.query, limit=given.limit, cursor=given.cursor, caller=ask.caller
-        )
+    async def _forward(self, name: str, kind: type[Struct], args: Raw, context: CallContext) -> Answer:
+        """An operation that is a method of the gateway, under the same name and with the same arguments."""
+        method: Callable[..., Coroutine[Any, Any, Answer]] = getattr(self._gateway, name)
+        return await method(**asdict(_parse(kind, args)), caller=context.caller)
 
-    async def _search_nodes(self, ask: SurfaceCall) -> Answer:
-        given = arguments.parse(arguments.SearchNodes, ask.arguments)
-        return await self._gateway.search_nodes(given.query, limit=given.limit, caller=ask.caller)
-
-    async def _search_tools(self, ask: SurfaceCall) -> Answer:
-        given = arguments.parse(arguments.SearchTools, ask.arguments)
-        return await self._gateway.search_tool_by_category(
-            given.query, given.category_path, limit=given.limit, cursor=given.cursor, caller=ask.caller
-        )
-
-    async def _expand_tool(self, ask: SurfaceCall) -> Answer:
-        given = arguments.parse(arguments.ExpandTool, ask.arguments)
-        answer = await self._gateway.expand_tool(given.tool_id, caller=ask.caller)
+    async def _expand_tool(self, args: Raw, context: CallContext) -> Answer:
+        parsed = _parse(_ExpandTool, args)
+        answer = await self._gateway.expand_tool(parsed.tool_id, caller=context.caller)
         if len(to_json(answer)) <= self._gateway.settings.limits.tool_response_max_bytes:
             return answer
-        return TextAndData(answer, await self._fitting(to_json(await self._folded(answer, ask)), ask))
+        # A model that calls a tool needs what it takes; what it returns can be opened part by part.
+        described = await self._gateway.descriptor(answer["tool_id"], caller=context.caller)
+        folded = {**answer, "result_schema": None, "result_fields": described["output_fields"], "note": FOLDED}
+        return TextAndData(answer, await self._store_if_large(to_json(folded), "expand_tool", args, context))
 
-    async def _folded(self, answer: dict[str, Any], ask: SurfaceCall) -> dict[str, Any]:
-        """A large tool for a model: what it returns is folded, since calling it needs only what it takes."""
-        described = await self._gateway.descriptor(answer["tool_id"], caller=ask.caller)
-        return {**answer, "result_schema": None, "result_fields": described["output_fields"], "note": FOLDED}
-
-    async def _fitting(self, text: str, ask: SurfaceCall) -> str:
-        given = bytes(ask.arguments).decode(errors="replace")
-        return await self._gateway.outputs.fitting(text, tool_id=ask.name, arguments=given, caller=ask.caller)
-
-    async def _inspect(self, ask: SurfaceCall) -> Answer:
-        given = arguments.parse(arguments.InspectToolOutput, ask.arguments)
-        return await self._gateway.inspect_tool_output(
-            given.tool_id,
-            given.field_path,
-            max_depth=given.max_depth,
-            max_fields=given.max_fields,
-            caller=ask.caller,
-        )
-
-    async def _call_tool(self, ask: SurfaceCall) -> Answer:
-        given = arguments.parse_call(ask.arguments)
+    async def _call_tool(self, args: Raw, context: CallContext) -> Answer:
+        parsed = _parse_call(args)
         if self._gateway.settings.discovery.strict:
-            await self._refuse_unexpanded(given.tool_id, ask)
+            await self._refuse_unexpanded(parsed.tool_id, context)
         try:
-            outcome = await self._gateway.call_tool(
-                given.tool_id,
-                given.args,
-                expect_version=given.expect_version,
-                caller=ask.caller,
-                meta=ask.meta,
-                on_progress=ask.on_progress,
-                on_input=ask.on_input,
-                capabilities=ask.capabilities,
+            return await call_tool(
+                self._gateway, parsed.tool_id, parsed.args, context, expect_version=parsed.expect_version
             )
         except InvalidArguments as error:
-            raise await self._taught(error, given.tool_id, ask) from None
-        return outcome.result
+            raise await self._with_schema(error, parsed.tool_id, context) from None
 
-    async def _refuse_unexpanded(self, tool_id: str, ask: SurfaceCall) -> None:
-        tool = await self._gateway.governor.tool(tool_id, ask.caller)
-        if not self._gateway.expansions.knows(ask.caller, tool.tool_id, tool.version):
+    async def _refuse_unexpanded(self, tool_id: str, context: CallContext) -> None:
+        tool, expanded = await self._look_up(tool_id, context)
+        if not expanded:
             error = NotExpanded(
                 f"{tool.tool_id} (version {tool.version}) was not expanded before this call",
                 hints=[tool.tool_id],
                 next_action=f"call expand_tool for {tool.tool_id}, read its args_schema, then call it",
             )
-            self._gateway.governor.refused(ask.caller, tool.tool_id, error)
+            self._gateway.reject_call(context.caller, tool.tool_id, error)
             raise error
 
-    async def _taught(self, error: InvalidArguments, tool_id: str, ask: SurfaceCall) -> InvalidArguments:
+    async def _with_schema(self, error: InvalidArguments, tool_id: str, context: CallContext) -> InvalidArguments:
         """The same error; to whoever never expanded the tool, with its schema and the advice to do so."""
-        tool = await self._gateway.governor.tool(tool_id, ask.caller)
-        if self._gateway.expansions.knows(ask.caller, tool.tool_id, tool.version):
+        tool, expanded = await self._look_up(tool_id, context)
+        if expanded:
             return error
         schema = msgspec.json.decode(tool.definition.input_schema)
         if len(memoryview(tool.definition.input_schema)) > MAX_SCHEMA_BYTES:
-            schema = {key: schema[key] for key in ("type", "required") if key in schema} | {
-                "properties": sorted(schema.get("properties", {}))[:100]
-            }
+            short = {key: schema[key] for key in ("type", "required") if key in schema}
+            schema = {**short, "properties": sorted(schema.get("properties", {}))[:MAX_KEYS]}
         return InvalidArguments(
             error.message,
             hints=[*error.hints, {"args_schema": schema}],
             next_action=f"you did not expand this tool: call expand_tool for {tool.tool_id}, then {error.next_action}",
         )
 
-    async def _tool_output(self, ask: SurfaceCall) -> Answer:
-        given = arguments.parse(arguments.ToolOutput, ask.arguments)
-        return await self._gateway.tool_output(given.handle, given.extract, mode=given.mode, caller=ask.caller)
+    async def _look_up(self, tool_id: str, context: CallContext) -> tuple[Tool, bool]:
+        """A tool, and whether the caller has expanded this version of it."""
+        tool = await self._gateway.tool(tool_id, context.caller)
+        return tool, self._gateway.expansions.has_expanded(context.caller, tool.tool_id, tool.version)
 
-    async def _run_script(self, ask: SurfaceCall) -> Answer:
-        given = arguments.parse(arguments.RunScript, ask.arguments)
+    async def _run_script(self, args: Raw, context: CallContext) -> Answer:
+        parsed = _parse(_RunScript, args)
         result = await self._gateway.run_script(
-            given.code, caller=ask.caller, on_input=ask.on_input, capabilities=ask.capabilities
+            parsed.code, caller=context.caller, on_input=context.on_input, capabilities=context.capabilities
         )
-        from toolfold.scripts.runner import reports
+        from toolfold.scripts import report
 
-        return TextAndData(reports.as_dict(result), await self._fitting(reports.as_text(result), ask), not result.ok)
+        text = await self._store_if_large(report.as_text(result), "run_script", args, context)
+        return TextAndData(report.as_dict(result), text, not result.ok)
 
-
-async def _unknown_operation(ask: SurfaceCall) -> Answer:
-    raise ToolNotFound(
-        f"there is no operation {ask.name[:100]!r}",
-        hints=list(BY_NAME),
-        next_action="use one of the operations in hints; call a tool of the catalogue through call_tool",
-    )
+    async def _store_if_large(self, text: str, operation: str, args: Raw, context: CallContext) -> str:
+        """The text, or where it is too large for a result, the message about where it is stored."""
+        sent = bytes(args).decode(errors="replace")
+        return await self._gateway.outputs.fit_text(text, tool_id=operation, arguments=sent, caller=context.caller)

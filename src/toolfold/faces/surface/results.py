@@ -1,6 +1,6 @@
 """Answers as MCP results: one text block of compact JSON, and errors that a model can act on.
 
-Nothing is ever said twice: there is no `structuredContent` beside the text.
+Nothing goes twice: there is no `structuredContent` beside the text.
 """
 
 import logging
@@ -12,8 +12,20 @@ from msgspec import Raw, Struct
 
 from toolfold import errors
 from toolfold.errors import ToolfoldError, UpstreamError
+from toolfold.text import truncate
 
 log = logging.getLogger("toolfold.surface")
+
+# How much of one text an error may quote: what was sent may be of any length.
+MAX_QUOTED = 2_000
+
+# What a caller learns of a bug.
+INTERNAL_ERROR: dict[str, Any] = {
+    "code": errors.INTERNAL_ERROR,
+    "message": "toolfold itself failed on this request; the reason stands in its log",
+    "hints": [],
+    "next_action": "try it another way, and report it to whoever runs toolfold",
+}
 
 
 class TextAndData(Struct, frozen=True):
@@ -24,67 +36,55 @@ class TextAndData(Struct, frozen=True):
     is_error: bool = False
 
 
+# What an operation answers. A `Raw` is a whole `CallToolResult`, passed on as it is.
 Answer = dict[str, Any] | str | Raw | TextAndData
-"""What an operation answers: an object, plain text, a whole `CallToolResult` that is passed on as it is, or `Told`."""
-
-MAX_QUOTED = 2_000
-
-INTERNAL_ERROR: dict[str, Any] = {
-    "code": errors.INTERNAL_ERROR,
-    "message": "toolfold itself failed on this request; the reason stands in its log",
-    "hints": [],
-    "next_action": "try it another way, and report it to whoever runs toolfold",
-}
-"""What a caller learns of a bug."""
 
 
 async def to_result(work: Awaitable[Answer]) -> Raw:
     """The `CallToolResult` of an operation. What goes wrong in it is a result, too."""
     try:
-        return _result(await work)
+        answer = await work
     except ToolfoldError as error:
         return error_result(error_dict(error))
-    except Exception:
+    except Exception:  # a bug; its text may hold secrets of a server, so only the log gets it
         log.exception("an operation failed")
         return error_result(INTERNAL_ERROR)
+    if isinstance(answer, Raw):
+        return answer
+    if isinstance(answer, TextAndData):
+        return _text_result(answer.text, is_error=answer.is_error)
+    return _text_result(answer if isinstance(answer, str) else to_json(answer))
 
 
 def error_dict(error: ToolfoldError) -> dict[str, Any]:
     """An error as every face shows it. There is always something to do next."""
-    shown: dict[str, Any] = _bounded(error.as_dict())
-    if shown["next_action"]:
-        return shown
-    if isinstance(error, UpstreamError):
-        return {**shown, "next_action": "try again once, else use another tool; whoever runs toolfold can see why"}
-    return {**shown, "next_action": "do it another way, or tell the user what happened"}
+    data: dict[str, Any] = _truncated(error.as_dict())
+    if not data["next_action"]:
+        data["next_action"] = (
+            "try again once, else use another tool; whoever runs toolfold can see why"
+            if isinstance(error, UpstreamError)
+            else "do it another way, or tell the user what happened"
+        )
+    return data
 
 
-def _bounded(value: Any) -> Any:
-    """The same with long texts cut: an error may quote what was sent, and that may be of any length."""
+def _truncated(value: Any) -> Any:
+    """The same value with every long text in it cut."""
     if isinstance(value, str):
-        return value if len(value) <= MAX_QUOTED else f"{value[:MAX_QUOTED]}…"
+        return truncate(value, MAX_QUOTED)
     if isinstance(value, dict):
-        return {key: _bounded(one) for key, one in value.items()}
-    return [_bounded(one) for one in value] if isinstance(value, list) else value
-
-
-def _result(answer: Answer) -> Raw:
-    """A `CallToolResult`."""
-    if isinstance(answer, Raw):
-        return answer
-    if isinstance(answer, TextAndData):
-        return _text(answer.text, is_error=answer.is_error)
-    return _text(answer if isinstance(answer, str) else to_json(answer))
+        return {key: _truncated(entry) for key, entry in value.items()}
+    return [_truncated(entry) for entry in value] if isinstance(value, list) else value
 
 
 def error_result(error: dict[str, Any]) -> Raw:
-    return _text(to_json({"error": error}), is_error=True)
+    return _text_result(to_json({"error": error}), is_error=True)
 
 
 def to_json(value: Any) -> str:
     return msgspec.json.encode(value, enc_hook=str).decode()
 
 
-def _text(text: str, *, is_error: bool = False) -> Raw:
+def _text_result(text: str, *, is_error: bool = False) -> Raw:
     result: dict[str, Any] = {"content": [{"type": "text", "text": text}]}
     return Raw(msgspec.json.encode({**result, "isError": True} if is_error else result))

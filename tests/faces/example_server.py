@@ -1,4 +1,4 @@
-"""A small real MCP server over stdio for the example of the discovery note: `python note_server.py GROUP`.
+"""A small real MCP server over stdio for the example of the discovery note: `python example_server.py GROUP`.
 
 One file, five groups of tools, standard library only. Renaming and counting are done for real, on the files given.
 """

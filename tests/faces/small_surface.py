@@ -9,8 +9,8 @@ from msgspec import Raw
 
 from toolfold.errors import ToolNotFound
 from toolfold.faces.mcp_server.surface_app import SurfaceApp
-from toolfold.faces.surface.base import SurfaceCall
-from toolfold.types import Caller
+from toolfold.faces.surface.base import LOCAL_CONTEXT, OnToolsChanged
+from toolfold.types import EMPTY_OBJECT, CallContext, Caller
 from toolfold.wire.serving import Server
 from toolfold.wire.serving.stdio import serve_stdio
 
@@ -21,16 +21,16 @@ def tool(name: str) -> Raw:
     return Raw(json.dumps({"name": name, "description": f"It is {name}.", "inputSchema": {"type": "object"}}).encode())
 
 
-def said(value: object) -> Raw:
+def text_result(value: object) -> Raw:
     return Raw(json.dumps({"content": [{"type": "text", "text": json.dumps(value)}]}).encode())
 
 
-class LittleSurface:
+class SmallSurface:
     """Its list has one tool more once something was stored, or from the start for those who do not listen."""
 
     def __init__(self) -> None:
         self.stored = False
-        self._hooks: list[Callable[[Caller | None], None]] = []
+        self._listeners: list[OnToolsChanged] = []
 
     async def instructions(self, caller: Caller) -> str:
         return "Use echo."
@@ -39,29 +39,30 @@ class LittleSurface:
         names = NAMES if listens and not self.stored else (*NAMES, "more")
         return tuple(tool(name) for name in names)
 
-    async def call(self, ask: SurfaceCall) -> Raw:
-        if ask.name not in NAMES:
-            raise ToolNotFound(f"there is no tool {ask.name!r}", hints=list(NAMES), next_action="use another")
-        given = json.loads(bytes(ask.arguments))
-        if ask.name == "ask" and ask.on_input is not None:
+    async def call(self, name: str, arguments: Raw = EMPTY_OBJECT, context: CallContext = LOCAL_CONTEXT) -> Raw:
+        if name not in NAMES:
+            raise ToolNotFound(f"there is no tool {name!r}", hints=list(NAMES), next_action="use another")
+        given = json.loads(bytes(arguments))
+        if name == "ask" and context.on_input is not None:
             form = {"message": "Who?", "requestedSchema": {"type": "object", "properties": {}}}
-            return said(json.loads(bytes(await ask.on_input("elicitation/create", Raw(json.dumps(form).encode())))))
-        if ask.name == "steps" and ask.on_progress is not None:
+            reply = await context.on_input("elicitation/create", Raw(json.dumps(form).encode()))
+            return text_result(json.loads(bytes(reply)))
+        if name == "steps" and context.on_progress is not None:
             for step in (1, 2):
-                ask.on_progress(Raw(json.dumps({"progressToken": 0, "progress": step, "total": 2}).encode()))
-        if ask.name == "store":
+                context.on_progress(Raw(json.dumps({"progressToken": 0, "progress": step, "total": 2}).encode()))
+        if name == "store":
             self.stored = True
-            for hook in self._hooks:
-                hook(None)
-        return said({"given": given, "meta": json.loads(bytes(ask.meta or b"{}"))})
+            for listener in self._listeners:
+                listener(None)
+        return text_result({"given": given, "meta": json.loads(bytes(context.meta or b"{}"))})
 
-    def watch(self, hook: Callable[[Caller | None], None]) -> Callable[[], None]:
-        self._hooks.append(hook)
-        return lambda: self._hooks.remove(hook)
+    def watch(self, listener: OnToolsChanged) -> Callable[[], None]:
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
 
 
 async def main() -> None:
-    app = SurfaceApp(LittleSurface())
+    app = SurfaceApp(SmallSurface())
     await serve_stdio(Server(app), read_from=os.dup(0), write_to=os.dup(1))
 
 

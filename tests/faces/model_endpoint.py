@@ -9,7 +9,7 @@ from typing import Any
 
 
 @contextmanager
-def playing(says: list[dict[str, Any]], reached: threading.Event | None = None) -> Iterator[str]:
+def model_endpoint(says: list[dict[str, Any]], reached: threading.Event | None = None) -> Iterator[str]:
     """The endpoint's address. A command of `{"type": "hang"}` is never answered; `reached` is set when it is asked."""
     remaining = list(says)
     hung = threading.Event()

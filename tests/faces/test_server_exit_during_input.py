@@ -5,15 +5,15 @@ from pathlib import Path
 
 import mcp_types as types
 import pytest
-from mcp_client_helpers import Heard, on_port, text_of
+from mcp_client_helpers import RecordingClient, on_port, text_of
+from misbehaving_stdio import misbehaving_spec
 
 from toolfold import Gateway, Settings
 from toolfold.errors import ServerClosed
 from toolfold.faces.mcp_server.profiles import open_app
-from toolfold.testing.misbehaving import misbehaving_spec
 
 
-class Slow(Heard):
+class Slow(RecordingClient):
     """A person in whose time the server dies."""
 
     def __init__(self, gateway: Gateway) -> None:
@@ -27,13 +27,10 @@ class Slow(Heard):
 
 
 @pytest.mark.requirement("G-04")
-def test_a_modern_client_hears_that_the_server_died_while_a_person_was_asked(tmp_path: Path) -> None:
-    async def main() -> None:
-        settings = Settings(servers=(misbehaving_spec("odd", "--era", "legacy"),), home=tmp_path)
-        async with Gateway(settings) as gateway, open_app(gateway, "discovery") as app, on_port(app) as address:
-            await gateway.build()
-            async with asyncio.timeout(30), Slow(gateway).client(address, "modern") as client:
-                answer = await client.call_tool("call_tool", {"tool_id": "odd.ask", "args": {}})
-                assert "SERVER_CLOSED" in text_of(answer)
-
-    asyncio.run(main())
+async def test_a_modern_client_hears_that_the_server_died_while_a_person_was_asked(tmp_path: Path) -> None:
+    settings = Settings(servers=(misbehaving_spec("odd", "--era", "legacy"),), home=tmp_path)
+    async with Gateway(settings) as gateway, open_app(gateway, "discovery") as app, on_port(app) as address:
+        await gateway.build()
+        async with asyncio.timeout(30), Slow(gateway).client(address, "modern") as client:
+            answer = await client.call_tool("call_tool", {"tool_id": "odd.ask", "args": {}})
+            assert "SERVER_CLOSED" in text_of(answer)
