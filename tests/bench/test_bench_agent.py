@@ -9,19 +9,21 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from toolfold.bench import agent_recorded
-from toolfold.bench.agent import SETTINGS, TASKS, Harness, Ran, run
-from toolfold.bench.agent_loop import Bounds, Toolset, play, read_command
-from toolfold.bench.agent_policies import sparse
-from toolfold.bench.agent_tasks import Task, Tool
-from toolfold.bench.agent_world import World
+from benchmarks.agent import SETTINGS, TASKS, Harness, Ran, run, twelve_servers
+from benchmarks.agent.loop import Bounds, Toolset, play, read_command
+from benchmarks.agent.policies import sparse
+from benchmarks.agent.tasks import Task, Tool
+from benchmarks.agent.world import World
 from toolfold.config.sections import Model as ModelSettings
 from toolfold.errors import ConfigError
 from toolfold.faces.cli import run as main
 from toolfold.model import Prompt, Reply, ToolOffer, ToolUse
 from toolfold.testing.scripted_model import ScriptedModel
 
-pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="the git program is not installed")
+pytestmark = [
+    pytest.mark.load,
+    pytest.mark.skipif(shutil.which("git") is None, reason="the git program is not installed"),
+]
 BY_NAME = {task.name: task for task in TASKS}
 
 
@@ -169,7 +171,7 @@ def test_the_command_reports_each_setting_and_says_what_is_absent(capsys: pytest
 
 
 def test_a_dozen_real_servers_cost_far_fewer_tokens_behind_the_surface(shared_data: Path) -> None:
-    found = agent_recorded.measured(shared_data)
+    found = twelve_servers.measured(shared_data)
     assert isinstance(found, dict)
     assert found["tools"] > 150
     assert [found[setting]["problem"] for setting in SETTINGS] == ["", "", ""]

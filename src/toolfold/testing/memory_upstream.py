@@ -1,7 +1,7 @@
 """An upstream in memory, for tests: tools as dictionaries or functions, scripted results, faults as switches.
 
 No process, no connection. It keeps the same contract as the real ones, so that what is tested with it holds for them.
-For a server that misbehaves on a real wire see `toolfold.testing.misbehaving`.
+For a server that misbehaves on a real wire see `tests/servers` in the repository.
 """
 
 import asyncio
@@ -12,8 +12,8 @@ import msgspec
 from msgspec import Raw
 
 from toolfold.errors import InvalidArguments, ServerClosed, UpstreamError
-from toolfold.types import Call, Listing, Outcome, ServerInfo, ServerSpec
-from toolfold.upstream.base import Hooks, OnInput, OnProgress
+from toolfold.types import CallContext, Listing, Outcome, ServerInfo, ServerSpec, ToolCall
+from toolfold.upstream.base import Hooks
 from toolfold.upstream.definitions import read_definitions
 from toolfold.upstream.function_tool import (
     FunctionTool,
@@ -23,7 +23,7 @@ from toolfold.upstream.function_tool import (
     make_function_tool,
 )
 
-Script = Callable[[Call], Any]
+Script = Callable[[ToolCall], Any]
 """Answers a call: with a whole `CallToolResult` as a dictionary, or with any other value, which becomes its text."""
 
 
@@ -36,7 +36,7 @@ class MemoryUpstream:
 
     The switches may be changed at any time: `open_error`, `list_error`, `call_error` are raised; `delay` is awaited in
     front of each open, listing and call (an event, to hold them until the test lets them go). `opened`, `listed`,
-    `closed` count, and `calls` holds what was asked.
+    `closed` count; `calls` and `contexts` hold what was asked, and for whom.
     """
 
     def __init__(
@@ -64,7 +64,8 @@ class MemoryUpstream:
         self.opened = 0
         self.listed = 0
         self.closed = 0
-        self.calls: list[Call] = []
+        self.calls: list[ToolCall] = []
+        self.contexts: list[CallContext] = []
         self.set_tools(tools)
 
     def set_tools(self, tools: Iterable[dict[str, Any] | Callable[..., Any]]) -> None:
@@ -126,23 +127,22 @@ class MemoryUpstream:
         tools, warnings = read_definitions(raws)
         return Listing(server=self._spec.name, tools=tools, info=self._info, ttl_ms=self.ttl_ms, warnings=warnings)
 
-    async def call(
-        self, call: Call, *, on_progress: OnProgress | None = None, on_input: OnInput | None = None
-    ) -> Outcome:
-        del on_progress, on_input
+    async def call(self, call: ToolCall, context: CallContext) -> Outcome:
+        name = call.tool.name
         self.calls.append(call)
+        self.contexts.append(context)
         await self._wait()
         self._check(self.call_error)
-        if answers := self._answers.get(call.tool):
+        if answers := self._answers.get(name):
             value = answers.pop(0) if len(answers) > 1 else answers[0]
             return _outcome(value(call) if callable(value) else value)
-        if call.tool in self._functions:
-            return await self._run(self._functions[call.tool], call)
-        if call.tool in self._tools:
+        if name in self._functions:
+            return await self._run(self._functions[name], call)
+        if name in self._tools:
             return _outcome({"content": []})
-        return Outcome(result=error_result(f"There is no tool {call.tool!r}."), is_error=True)
+        return Outcome(result=error_result(f"There is no tool {name!r}."), is_error=True)
 
-    async def _run(self, tool: FunctionTool, call: Call) -> Outcome:
+    async def _run(self, tool: FunctionTool, call: ToolCall) -> Outcome:
         try:
             value = tool.bind(call.arguments)()
             if isinstance(value, Awaitable):

@@ -6,8 +6,10 @@ from toolfold import tokens
 from toolfold.errors import ModelError
 from toolfold.model import Prompt, Reply, Usage
 
+# What the model says, or the error that it fails with.
 Answer = str | Reply | ModelError
-"""What the model says, or the error that it fails with."""
+
+__all__ = ["Answer", "ScriptedModel"]
 
 
 class ScriptedModel:
@@ -29,8 +31,8 @@ class ScriptedModel:
         self.max_output_tokens = max_output_tokens
         self.calls_tools = calls_tools
         self._price = price
+        # Every prompt it was given, in order.
         self.prompts: list[Prompt] = []
-        """Every prompt it was given, in order."""
 
     async def complete(self, prompt: Prompt) -> Reply:
         self.prompts.append(prompt)
@@ -41,8 +43,8 @@ class ScriptedModel:
             raise answer
         if isinstance(answer, Reply):
             return answer
-        read = sum(self.count_tokens(message.content) for message in prompt.messages)
-        return Reply(text=answer, usage=Usage(read, self.count_tokens(answer), self._price))
+        input_tokens = sum(self.count_tokens(message.content) for message in prompt.messages)
+        return Reply(text=answer, usage=Usage(input_tokens, self.count_tokens(answer), self._price))
 
     def count_tokens(self, text: str) -> int:
         return tokens.count(text)

@@ -1,4 +1,8 @@
-"""The part of the conformance kit for stores that is about the trail. `stores.py` joins it to the rest."""
+"""A conformance kit for stores: checks that every engine must pass, free of any test framework.
+
+Each check takes a function that opens the same, at first empty, store as often as it likes. A check returns, or raises
+`AssertionError` with what is wrong. With pytest: `@pytest.mark.parametrize("check", CHECKS)`.
+"""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -14,11 +18,15 @@ from toolfold.storage.base import MAX_VERSIONS, AuditRow, ServerRecord, Snapshot
 from toolfold.types import Annotations, Change, Node, Path, ServerInfo, Tool, ToolDefinition
 
 OpenStore = Callable[[], AbstractAsyncContextManager[Store]]
+Check = Callable[[OpenStore], Awaitable[None]]
+
+__all__ = ["CHECKS", "Check", "OpenStore", "assert_one_generation", "sample_tool", "stamped_update"]
 
 
-def _expect(found: Any, wanted: Any, what: str) -> None:
-    if found != wanted:
-        raise AssertionError(f"{what}: wanted {wanted!r}, found {found!r}")
+def _expect(actual: Any, wanted: Any, what: str) -> None:
+    # Not `assert`: the kit must also hold under `python -O`.
+    if actual != wanted:
+        raise AssertionError(f"{what}: wanted {wanted!r}, found {actual!r}")
 
 
 def _row(number: int, *, caller: str = "alice", session: str = "s1", selection: str = "") -> AuditRow:
@@ -28,20 +36,20 @@ def _row(number: int, *, caller: str = "alice", session: str = "s1", selection: 
 
 async def _the_audit_log_keeps_its_order(open_store: OpenStore) -> None:
     async with open_store() as store:
-        _expect(await store.trail(), [], "an empty store has no trail")
-        await store.append([_row(1), _row(2, session="s2", selection="x")], keep=100)
-        await store.append([_row(3, caller="bob"), _row(4, selection="x")], keep=100)
+        _expect(await store.audit_rows(), [], "an empty store has no trail")
+        await store.append_audit([_row(1), _row(2, session="s2", selection="x")], keep=100)
+        await store.append_audit([_row(3, caller="bob"), _row(4, selection="x")], keep=100)
     async with open_store() as store:
-        rows = await store.trail()
+        rows = await store.audit_rows()
         _expect([row.at for row in rows], [1.0, 2.0, 3.0, 4.0], "lines stand in the order they were added")
         _expect(rows[3].record, "record 4 \u2713".encode(), "records are kept exactly")
         numbers = [row.number for row in rows]
         _expect(numbers, sorted(set(numbers)), "numbers rise")
-        _expect([row.at for row in await store.trail(session="s1")], [1.0, 3.0, 4.0], "by session")
-        _expect([row.at for row in await store.trail(session="s1", caller="alice")], [1.0, 4.0], "by caller, too")
+        _expect([row.at for row in await store.audit_rows(session="s1")], [1.0, 3.0, 4.0], "by session")
+        _expect([row.at for row in await store.audit_rows(session="s1", caller="alice")], [1.0, 4.0], "by caller, too")
         _expect([row.selection for row in rows], ["", "x", "", "x"], "selections are kept")
-        _expect([row.at for row in await store.trail(after=rows[1].number)], [3.0, 4.0], "after a number")
-        _expect([row.at for row in await store.trail(last=2)], [3.0, 4.0], "the last ones, in order")
+        _expect([row.at for row in await store.audit_rows(after=rows[1].number)], [3.0, 4.0], "after a number")
+        _expect([row.at for row in await store.audit_rows(last=2)], [3.0, 4.0], "the last ones, in order")
         async with store.snapshot() as view:
             _expect(view.generation, 0, "the trail makes no generation")
 
@@ -49,28 +57,17 @@ async def _the_audit_log_keeps_its_order(open_store: OpenStore) -> None:
 async def _the_audit_log_is_bounded_and_reuses_no_number(open_store: OpenStore) -> None:
     async with open_store() as store:
         for start in range(0, 100, 10):
-            await store.append([_row(start + one) for one in range(10)], keep=25)
-        rows = await store.trail()
+            await store.append_audit([_row(start + one) for one in range(10)], keep=25)
+        rows = await store.audit_rows()
         _expect([row.at for row in rows], [float(at) for at in range(75, 100)], "the newest lines stay")
-        await store.append([_row(100)], keep=25, oldest=98.0)
-        rows = await store.trail()
+        await store.append_audit([_row(100)], keep=25, oldest=98.0)
+        rows = await store.audit_rows()
         _expect([row.at for row in rows], [98.0, 99.0, 100.0], "old lines go")
         highest = rows[-1].number
-        await store.append([], keep=25, oldest=1000.0)
-        _expect(await store.trail(), [], "nothing is younger")
-        await store.append([_row(2000)], keep=25)
-        _expect((await store.trail())[0].number > highest, True, "a number is never given twice")
-
-
-_AUDIT_CHECKS: tuple[Callable[[OpenStore], Awaitable[None]], ...] = (
-    _the_audit_log_keeps_its_order,
-    _the_audit_log_is_bounded_and_reuses_no_number,
-)
-
-
-# --- A conformance kit for stores: checks that every engine must pass, free of any test framework.
-
-Check = Callable[[OpenStore], Awaitable[None]]
+        await store.append_audit([], keep=25, oldest=1000.0)
+        _expect(await store.audit_rows(), [], "nothing is younger")
+        await store.append_audit([_row(2000)], keep=25)
+        _expect((await store.audit_rows())[0].number > highest, True, "a number is never given twice")
 
 
 def sample_tool(
@@ -419,5 +416,6 @@ CHECKS: tuple[Check, ...] = (
     _versions_are_kept_and_bounded,
     _news_of_a_server_alone_makes_no_generation,
     _state_is_kept_by_namespace,
-    *_AUDIT_CHECKS,
+    _the_audit_log_keeps_its_order,
+    _the_audit_log_is_bounded_and_reuses_no_number,
 )

@@ -1,1 +1,0 @@
-"""Benches: each measures one promise and prints a JSON object, beside a peer or a bare baseline from the same run."""
