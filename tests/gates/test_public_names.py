@@ -4,6 +4,7 @@ import subprocess
 import sys
 
 import toolfold
+import toolfold.errors
 
 HEAVY = ("asyncio", "httpx2", "mcp", "pydantic", "rich", "sqlite3", "starlette", "uvloop", "numpy", "onnxruntime")
 
@@ -21,7 +22,12 @@ def test_every_public_name_can_be_had() -> None:
 
 
 def test_every_public_name_has_its_home() -> None:
-    assert set(toolfold._HOMES) == set(toolfold.__all__) - {"__version__"}
+    tree = {
+        name
+        for name, value in vars(toolfold.errors).items()
+        if isinstance(value, type) and issubclass(value, toolfold.ToolfoldError)
+    }
+    assert set(toolfold._HOMES) | tree == set(toolfold.__all__) - {"__version__"}
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:
