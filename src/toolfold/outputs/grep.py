@@ -171,18 +171,21 @@ def _search_ripgrep(job: _Job) -> _GrepResult | None:
         )
     hits: list[_Hit] = []
     count = 0
-    assert process.stdout is not None  # noqa: S101 - a pipe was asked for
-    for raw in process.stdout:
-        event = json.loads(raw)
-        if event["type"] != "match":
-            continue
-        count += 1
-        if len(hits) < job.limit:
-            data = event["data"]
-            line = _ripgrep_bytes(data["lines"]).rstrip(b"\r\n")
-            match = (data["submatches"] or [{"start": 0, "end": 0}])[0]
-            hits.append(_clipped_hit(data["line_number"], data["absolute_offset"], line, match["start"], match["end"]))
-    return None if process.wait() > 1 else _GrepResult(tuple(hits), count)
+    with process:
+        assert process.stdout is not None  # noqa: S101 - a pipe was asked for
+        for raw in process.stdout:
+            event = json.loads(raw)
+            if event["type"] != "match":
+                continue
+            count += 1
+            if len(hits) < job.limit:
+                data = event["data"]
+                line = _ripgrep_bytes(data["lines"]).rstrip(b"\r\n")
+                match = (data["submatches"] or [{"start": 0, "end": 0}])[0]
+                hits.append(
+                    _clipped_hit(data["line_number"], data["absolute_offset"], line, match["start"], match["end"])
+                )
+    return None if process.returncode > 1 else _GrepResult(tuple(hits), count)
 
 
 def _ripgrep_bytes(value: dict[str, str]) -> bytes:
