@@ -157,6 +157,8 @@ def _read_times(source: Source, segments: Segments) -> _SegmentTimes:
         colons = np.flatnonzero(text[: len(text) - 16] == 58)
         colons = colons[colons >= LEAD]
         good = DIGITS[text[colons - 1]] & DIGITS[text[colons - 2]] & DIGITS[text[colons + 1]] & DIGITS[text[colons + 2]]
+        # In `01/May/2024:10:05:09` the year is no hour.
+        good &= ~DIGITS[text[colons - 3]]
         colons = colons[good & (text[colons + 3] == 58) & DIGITS[text[colons + 4]] & DIGITS[text[colons + 5]]]
         owner = segments.at(colons.astype(np.int64) - LEAD + at)
         first = np.flatnonzero(np.diff(owner, prepend=-1))
