@@ -1,0 +1,52 @@
+"""`toolfold import`: what it shows, when it writes, and which client files it leaves alone."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from toolfold.__main__ import main
+
+
+def client_file(folder: Path, servers: dict[str, Any]) -> Path:
+    path = folder / "client.json"
+    path.write_text(json.dumps({"mcpServers": servers}))
+    return path
+
+
+def imported(folder: Path, file: Path, *options: str) -> tuple[int, Path]:
+    target = folder / "toolfold.toml"
+    return main(["--home", str(folder / "home"), "import", str(file), "--to", str(target), *options]), target
+
+
+def test_in_a_pipe_it_only_shows_and_says_how_to_write(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, target = imported(tmp_path, client_file(tmp_path, {"notes": {"command": "notes-server"}}))
+    shown = capsys.readouterr()
+    assert code == 0
+    assert f"1 of 1 servers would be added to {target}" in shown.out
+    assert "nothing was written; run it again with --yes" in shown.err
+    assert not target.exists()
+
+
+def test_a_second_import_adds_what_is_new_and_keeps_the_file_as_it_was(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, target = imported(tmp_path, client_file(tmp_path, {"notes": {"command": "notes-server"}}), "--yes")
+    before = target.read_text()
+    both = {"notes": {"command": "notes-server"}, "mail": {"command": "mail-server"}}
+    imported(tmp_path, client_file(tmp_path, both), "--yes")
+    shown = capsys.readouterr().out
+    assert "mail-server" in target.read_text()
+    backup = shown.rpartition("the file as it was: ")[2].splitlines()[0]
+    assert Path(backup).read_text() == before
+
+
+def test_a_client_file_with_a_server_that_cannot_be_read_is_not_replaced(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = client_file(tmp_path, {"notes": {"command": "notes-server"}, "odd": {"neither": 1}})
+    before = file.read_text()
+    imported(tmp_path, file, "--yes", "--replace")
+    assert "was left as it is: one of its servers could not be taken over" in capsys.readouterr().err
+    assert file.read_text() == before
