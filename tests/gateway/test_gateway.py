@@ -274,6 +274,22 @@ def alive(pid: int) -> bool:
     return True
 
 
+@pytest.mark.parametrize("steps", range(4))
+async def test_nothing_starts_where_the_gateway_is_closed_while_a_build_begins(tmp_path: Path, steps: int) -> None:
+    """The close comes before the build's first step, or after a few of them, before any server was started."""
+    started: list[Event] = []
+    gateway = Gateway(Settings(servers=(misbehaving_spec("shop"),), home=tmp_path))
+    gateway.events.subscribe(started.append, only="upstream.ready")
+    await gateway.__aenter__()
+    build = asyncio.ensure_future(gateway.build())
+    for _ in range(steps):
+        await asyncio.sleep(0)
+    await gateway.aclose()
+    with pytest.raises(StoreError):
+        await asyncio.wait_for(build, 60)
+    assert not [event.data["pid"] for event in started if alive(event.data["pid"])]
+
+
 async def test_a_gateway_that_was_closed_can_be_opened_again(tmp_path: Path) -> None:
     gateway = Gateway(
         Settings(home=tmp_path), upstreams=[MemoryUpstream("shop", [{"name": "find", "inputSchema": {}}])]

@@ -16,7 +16,7 @@ from msgspec import Raw
 
 from toolfold.config import Settings
 from toolfold.containers import TaskSet
-from toolfold.errors import ToolfoldError, UpstreamError
+from toolfold.errors import StoreError, ToolfoldError, UpstreamError
 from toolfold.events import Events
 from toolfold.storage.base import ServerRecord, Store
 from toolfold.types import Era, Listing, ServerSpec, ServerState, Status
@@ -77,6 +77,7 @@ class UpstreamManager:
         # What was looked up for servers that were opened: never to be shown.
         self.secrets: set[str] = set()
         self._pool: Pool | None = None
+        self._closed = False
         self._opening = asyncio.Lock()
         self._call_timeouts = {
             spec.name: spec.call_timeout_s for spec in self.specs() if spec.call_timeout_s is not None
@@ -89,12 +90,13 @@ class UpstreamManager:
         self._no_build.set()
 
     async def aclose(self) -> None:
-        """Ends every server. Safe to call twice."""
+        """Ends every server, and lets nobody start another. Safe to call twice."""
+        self._closed = True
         await self._tasks.cancel()
-        await self._writes.wait()
         if self._pool is not None:
             await self._pool.aclose()
             self._pool = None
+        await self._writes.wait()  # after the pool: until then a server may open, and its era is written
 
     async def pool(self) -> "Pool":
         """The servers, each opened when it is first needed."""
@@ -112,6 +114,11 @@ class UpstreamManager:
 
         limits = self._settings.limits
         eras = await self._store.items(ERAS_NAMESPACE)
+        # Looked at after the wait: a pool that is made once `aclose` has run would be closed by nobody.
+        if self._closed:
+            raise StoreError(
+                "the gateway was closed before this was done", next_action="close it when nobody asks any more"
+            )
         pool = Pool(
             self._settings.servers,
             ready_made=self._ready_made,
