@@ -13,10 +13,12 @@ from typing import Any
 
 import pytest
 
-from toolfold.live.worker import streams
+from toolfold.live.worker import fork, session_process, streams
 from toolfold.live.worker.document_shape import document_shape
+from toolfold.live.worker.frames import FrameError, FrameReader, encode_frame
 from toolfold.live.worker.limits import OUTPUT_MAX, PAYLOAD_MAX
 from toolfold.live.worker.namespace import completions, list_globals
+from toolfold.live.worker.originals import SIGKILL
 from toolfold.live.worker.stored_output import OutputUnavailable, StoredOutput, make_open_output
 
 MORE = "(seen in the first bytes; there is more)"
@@ -382,3 +384,93 @@ def test_both_streams_are_captured_and_released_together(monkeypatch: pytest.Mon
     assert both.release() == ("to out", "to err")
     both.flush()
     assert (out.getvalue(), err.getvalue(), out.flushed, err.flushed) == ("", "", 1, 1)
+
+
+# what an inspecting child sent, and how it ended
+
+KIND = {"type": {"name": "X"}, "kind": "object"}
+
+
+@pytest.mark.parametrize(
+    ("frames", "status", "timed_out", "expected"),
+    [
+        ([KIND, {"whole": True}], 0, False, {"kind": "object"}),
+        ([KIND, {"at": "len_error"}], SIGKILL, False, {"len_error": "the inspecting process was ended by SIGKILL"}),
+        ([KIND], 3 << 8, False, {"repr_error": "the inspecting process left with exit code 3"}),
+        ([KIND, {"at": "dir_error"}], SIGKILL, True, {"dir_error": "no answer within 2 s"}),
+    ],
+)
+def test_what_a_child_sent_before_it_ended_stays_true(
+    frames: list[dict[str, Any]], status: int, timed_out: bool, expected: dict[str, Any]
+) -> None:
+    answer = session_process._inspection_answer(frames, status, timed_out, 2.0)
+    assert answer["ok"] is True
+    assert expected.items() <= answer["result"].items()
+
+
+@pytest.mark.parametrize(
+    ("frames", "timed_out", "code"),
+    [
+        ([{"error": {"code": "python_exception"}}], False, "python_exception"),
+        ([], True, "inspect_timeout"),
+        ([KIND, {"at": "repr_error"}], True, "inspect_timeout"),
+        ([], False, "eval_crashed"),
+    ],
+)
+def test_a_child_that_told_too_little_is_an_error(frames: list[dict[str, Any]], timed_out: bool, code: str) -> None:
+    answer = session_process._inspection_answer(frames, SIGKILL, timed_out, 2.0)
+    assert answer["ok"] is False
+    assert answer["error"]["code"] == code
+    assert ("partial" in answer["error"]) == (timed_out and bool(frames))
+
+
+@pytest.mark.parametrize(
+    ("status", "text"),
+    [
+        (None, "ended"),
+        (SIGKILL, "was ended by SIGKILL"),
+        (50, "was ended by signal 50"),
+        (0, "left with exit code 0"),
+        (7 << 8, "left with exit code 7"),
+    ],
+)
+def test_a_status_is_put_in_words(status: int | None, text: str) -> None:
+    assert fork.exit_text(status) == text
+
+
+# memory and threads of this process
+
+
+def test_memory_and_threads_are_measured() -> None:
+    assert fork._thread_count() >= 1
+    assert 2**20 < fork._resident_bytes() < fork._address_space()
+
+
+# frames
+
+
+def test_complete_frames_before_a_bad_one_are_not_lost() -> None:
+    reader = FrameReader()
+    assert reader.feed(encode_frame({"a": 1}) + encode_frame({"b": 2}) + b"\0\0\0\x02no") == [{"a": 1}, {"b": 2}]
+    with pytest.raises(FrameError, match="no JSON"):
+        reader.feed(b"")
+    with pytest.raises(FrameError, match="no JSON"):
+        reader.feed(encode_frame({"c": 3}))
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"\xff\xff\xff\xff no frame", "a frame of 4294967295 bytes"),
+        (b"\0\0\0\x02no", "no JSON"),
+        (b"\0\0\0\x02[]", "no JSON object"),
+    ],
+)
+def test_bytes_that_are_no_frame_are_refused(data: bytes, reason: str) -> None:
+    with pytest.raises(FrameError, match=reason):
+        FrameReader().feed(data)
+
+
+def test_a_frame_is_returned_once_its_last_byte_is_there() -> None:
+    reader, data = FrameReader(), encode_frame({"a": "é"})
+    assert [reader.feed(data[at : at + 1]) for at in range(len(data))] == [[]] * (len(data) - 1) + [[{"a": "é"}]]
