@@ -55,6 +55,8 @@ __all__ = ["BlockingGateway", "Branch", "Gateway", "OnServer", "Tree"]
 
 # Receives each server of a build as it is done: its listing, or why there is none.
 OnServer = Callable[[str, "Listing | UpstreamError"], None]
+# One step of finding a tool, in the view of whoever asks.
+Operation = Callable[[CatalogueView], Awaitable[StepResult]]
 
 # Calls that end while the servers close are still recorded: the audit log closes after everything that calls.
 _CLOSING_ORDER = ("scripts", "upstreams", "outputs", "live_sessions", "describer", "trust", "audit_log", "tracing")
@@ -127,9 +129,7 @@ class Gateway:
     @property
     def store(self) -> "Store":
         if self._store is None:
-            raise StoreError(
-                "the gateway is not open", next_action="use it as: async with Gateway(settings) as gateway"
-            )
+            raise StoreError("the gateway is not open", next_action="use it as: async with Gateway(…) as gateway")
         return self._store
 
     @cached_property
@@ -307,13 +307,7 @@ class Gateway:
         """What this caller may see of the catalogue."""
         return self.access.view(caller)
 
-    async def _step(
-        self,
-        name: StepName,
-        caller: Caller,
-        operation: Callable[[CatalogueView], Awaitable[StepResult]],
-        **question: Any,
-    ) -> dict[str, Any]:
+    async def _step(self, name: StepName, caller: Caller, operation: Operation, **question: Any) -> StepResult:
         """Runs a step in its caller's view, and counts, traces and records it."""
         view = self.view(caller)
 
@@ -330,7 +324,7 @@ class Gateway:
 
         tracing = self.tracing
         with contextlib.nullcontext() if tracing is None else tracing.step(name, caller, **question):
-            return (await self.audit_log.record(name, caller, work, **question)).answer
+            return await self.audit_log.record(name, caller, work, **question)
 
     async def list(
         self,
@@ -353,7 +347,7 @@ class Gateway:
             page = await view.catalogue.list(path, tags=tags, limit=limit, cursor=cursor)
             return StepResult(answer=render_listing(page), tool_ids=tuple(tool.tool_id for tool in page.tools))
 
-        return await self._step("list", caller, operation, query=query, path=path)
+        return (await self._step("list", caller, operation, query=query, path=path)).answer
 
     async def search_tool_by_category(
         self,
@@ -365,6 +359,11 @@ class Gateway:
         caller: Caller = LOCAL,
     ) -> dict[str, Any]:
         """Pointers to tools for a request, the best first, inside a category and all below it; `()` is everything."""
+        return (await self._search_tools(query, category_path, limit, cursor, caller)).answer
+
+    async def _search_tools(
+        self, query: str, category_path: Sequence[str], limit: int, cursor: str | None, caller: Caller
+    ) -> StepResult:
         query, path = replace_surrogates(query), replace_surrogates_all(category_path)
 
         async def operation(view: CatalogueView) -> StepResult:
@@ -381,7 +380,7 @@ class Gateway:
             page = await self.search.search_nodes(view, query, limit=limit)
             return StepResult(answer=render_node_page(page), paths=page.paths, confidence=page.confidences)
 
-        return await self._step("nodes", caller, operation, query=query)
+        return (await self._step("nodes", caller, operation, query=query)).answer
 
     async def expand_tool(self, tool_id: str, *, caller: Caller = LOCAL) -> dict[str, Any]:
         """The whole of one tool, with the schemas that a model needs to call it."""
@@ -391,7 +390,7 @@ class Gateway:
             answer = await self.describer.expand(view, tool_id)
             return StepResult(answer=answer, version=answer["version"])
 
-        answer = await self._step("expand", caller, operation, tool_id=tool_id)
+        answer = (await self._step("expand", caller, operation, tool_id=tool_id)).answer
         self.expansions.record(caller, answer["tool_id"], answer["version"])
         return answer
 
@@ -410,7 +409,7 @@ class Gateway:
         async def operation(view: CatalogueView) -> StepResult:
             return StepResult(answer=await self.describer.inspect(view, tool_id, field_path, max_depth, max_fields))
 
-        return await self._step("inspect", caller, operation, tool_id=tool_id)
+        return (await self._step("inspect", caller, operation, tool_id=tool_id)).answer
 
     async def tree(self, path: Sequence[str] = (), *, depth: int | None = None, caller: Caller = LOCAL) -> Tree:
         """The categories below a path, with their counts."""
@@ -429,9 +428,8 @@ class Gateway:
         self, query: str, category_path: Sequence[str] = (), *, limit: int = 5, caller: Caller = LOCAL
     ) -> "Sequence[dict[str, Any]]":
         """What a planner gets for a request: the inspector's descriptor, then those of the tools that fit."""
-        answer = await self.search_tool_by_category(query, category_path, limit=limit, caller=caller)
-        ids = [pointer["tool_id"] for pointer in answer["results"]]
-        return await self.describer.available(self.view(caller), ids)
+        hits = await self._search_tools(query, category_path, limit, None, caller)
+        return await self.describer.available(self.view(caller), hits.tool_ids)
 
     async def inventory(self, *, caller: Caller = LOCAL) -> "Mapping[str, Sequence[str]]":
         """The names of all tools by server."""
@@ -446,8 +444,11 @@ class Gateway:
     async def tool(self, tool_id: str, caller: Caller = LOCAL) -> Tool:
         """The tool that a call is about. A call of one that this caller has not is recorded, too."""
         caller, tool_id = self.access.resolve(caller), replace_surrogates(tool_id)
-        await self.initial_build.wait()
-        await self.audit_log.restore(caller)
+        # Every call passes here: nothing is awaited that has nothing to wait for.
+        if self.initial_build.pending:
+            await self.initial_build.wait()
+        if self.audit_log.needs_restoring(caller):
+            await self.audit_log.restore(caller)
         try:
             return await self.describer.tool(self.view(caller), tool_id)
         except ToolfoldError as error:

@@ -1,7 +1,8 @@
 """An event loop in a thread of its own, so that programs without `async` can use an object that lives in one.
 
 `LoopThread` opens an async object there and closes it again; `blocking` makes the blocking form of one of its methods,
-with the same signature. Nothing is written twice. Above: `BlockingGateway`. Nothing here knows the gateway.
+with the same signature. Nothing is written twice. Above: `BlockingGateway`; of the gateway only
+the errors speak here.
 """
 
 import asyncio

@@ -120,14 +120,36 @@ log = logging.getLogger("toolfold.audit")
 Learn = Callable[[str, str], Awaitable[object]]
 
 
-class _Pending(Struct):
-    """A step on its way to the store. A `result` is measured and `arguments` are redacted when it is written."""
+class _PendingStep(Struct):
+    """A step on its way to the store. Its `result` is measured when it is written."""
 
     step: Step
     result: StepResult | None = None
-    tool: Tool | None = None
-    """Of a call: the tool that was called."""
-    arguments: Raw | None = None
+
+
+class _PendingCall(Struct):
+    """A call on its way to the store: its step is made when it is written, in a thread, where no call waits for it.
+
+    It holds no result and no large arguments: thousands may be pending.
+    """
+
+    number: int
+    caller: Caller
+    tool: Tool
+    selection: str
+    search: str
+    arguments: Raw | None
+    argument_bytes: int
+    result_bytes: int | None
+    is_error: bool
+    stored: str
+    at: float
+    seconds: float
+    code: str
+    message: str
+
+
+_Pending = _PendingStep | _PendingCall
 
 
 class AuditLog:
@@ -210,30 +232,35 @@ class AuditLog:
             return
         caller, tool, arguments = end.context.caller, end.call.tool, end.call.arguments
         session = self._session(caller)
+        session.last_at = end.at
         selection, search = self._select(session, caller, tool.tool_id, end.at)
         size = len(memoryview(arguments))
-        step = self._step(
-            "call",
-            caller,
-            end.at,
-            selection=selection,
-            search=search,
-            tool_id=tool.tool_id,
-            version=tool.version,
-            seconds=round(end.seconds, 6),
-            code=end.code,
-            message=end.message,
-            argument_bytes=size,
-            **_outcome_fields(end.outcome),
+        result_bytes, is_error, stored = _measure_outcome(end.outcome)
+        self._count += 1
+        self._add(
+            _PendingCall(
+                self._count,
+                caller,
+                tool,
+                selection,
+                search,
+                arguments if size <= MAX_ARGUMENT_BYTES else None,
+                size,
+                result_bytes,
+                is_error,
+                stored,
+                end.at,
+                end.seconds,
+                end.code,
+                end.message,
+            )
         )
-        session.last_at = end.at
-        # Neither results nor large arguments are held: thousands of calls may be pending.
-        self._add(_Pending(step, tool=tool, arguments=arguments if size <= MAX_ARGUMENT_BYTES else None))
-        self._note_lesson(session, end)
+        if self._learn is not None:
+            self._add_lesson(session, end)
 
-    def _note_lesson(self, session: _SessionSelections, end: CallEnd) -> None:
+    def _add_lesson(self, session: _SessionSelections, end: CallEnd) -> None:
         """Remembers the query of a selection that worked, for search to learn from."""
-        if self._learn is None or end.outcome is None or end.outcome.is_error:
+        if end.outcome is None or end.outcome.is_error:
             return
         current = session.current(end.call.tool.tool_id)
         if current is not None and current.result is not None and current.result.query:
@@ -254,11 +281,15 @@ class AuditLog:
             known = self._sessions[key] = _SessionSelections()
         return known
 
+    def needs_restoring(self, caller: Caller) -> bool:
+        """Whether nothing of this caller is known yet in this process."""
+        return self._settings.enabled and (caller.name, caller.session) not in self._sessions
+
     async def restore(self, caller: Caller) -> _SessionSelections:
         """Takes up what this caller did in earlier processes, once, so that a call is tied to a search of then."""
         known = self._sessions.get((caller.name, caller.session))
-        if known is not None or not self._settings.enabled:
-            return known or _SessionSelections()
+        if known is not None:
+            return known
         rows: list[AuditRow] = []
         try:
             rows = await self._store.audit_rows(caller=caller.name, session=caller.session, last=_RESTORED_STEPS)
@@ -308,7 +339,7 @@ class AuditLog:
         session.last_at = step.at
         if result is not None and result.tool_ids:
             session.add_result(step.id, step.query, result.tool_ids)
-        self._add(_Pending(step, result))
+        self._add(_PendingStep(step, result))
 
     def _add(self, pending: _Pending) -> None:
         self._pending.append(pending)
@@ -403,29 +434,49 @@ class AuditLog:
         return rows
 
     def _row(self, pending: _Pending, redactor: Redactor) -> AuditRow:
-        step = pending.step
+        step = pending.step if isinstance(pending, _PendingStep) else self._call_step(pending, redactor)
         texts = {"query": step.query, "message": step.message}
         changes: dict[str, Any] = {name: _redacted_text(text, redactor) for name, text in texts.items() if text}
-        if pending.tool is None:
+        if isinstance(pending, _PendingStep):
             changes.update(tool_id=replace_surrogates(step.tool_id), path=replace_surrogates_all(step.path))
-        elif pending.arguments is not None:
-            values = self._settings.values
-            changes["arguments"] = redactor.recorded_arguments(pending.tool, pending.arguments, values)
-        if pending.result is not None:
-            changes.update(pending.result.fields())
-        step = msgspec.structs.replace(step, **changes)
+            if pending.result is not None:
+                changes.update(pending.result.fields())
+        step = msgspec.structs.replace(step, **changes) if changes else step
         record = encode_step(step)
         if len(record) > _MAX_RECORD:
             record = encode_step(msgspec.structs.replace(step, arguments=None, results=(), confidence=()))
         return AuditRow(at=step.at, caller=step.caller, session=step.session, selection=step.selection, record=record)
 
+    def _call_step(self, call: _PendingCall, redactor: Redactor) -> Step:
+        arguments = None
+        if call.arguments is not None:
+            arguments = redactor.recorded_arguments(call.tool, call.arguments, self._settings.values)
+        return Step(
+            id=f"{self._prefix}{call.number:x}",
+            step="call",
+            at=call.at,
+            caller=call.caller.name,
+            session=call.caller.session,
+            selection=call.selection,
+            search=call.search,
+            tool_id=call.tool.tool_id,
+            version=call.tool.version,
+            seconds=round(call.seconds, 6),
+            code=call.code,
+            message=call.message,
+            arguments=arguments,
+            argument_bytes=call.argument_bytes,
+            result_bytes=call.result_bytes,
+            is_error=call.is_error,
+            stored=call.stored,
+        )
 
-def _outcome_fields(outcome: Outcome | None) -> dict[str, Any]:
-    """What a step holds of the outcome of a call: sizes, never values."""
+
+def _measure_outcome(outcome: Outcome | None) -> tuple[int | None, bool, str]:
+    """What a step holds of the outcome of a call: its size, whether it is an error, its handle; never a value."""
     if outcome is None:
-        return {}
-    stored = outcome.stored.handle if outcome.stored is not None else ""
-    return {"result_bytes": len(memoryview(outcome.result)), "is_error": outcome.is_error, "stored": stored}
+        return None, False, ""
+    return len(memoryview(outcome.result)), outcome.is_error, outcome.stored.handle if outcome.stored else ""
 
 
 def _redacted_text(text: str, redactor: Redactor) -> str:

@@ -8,53 +8,12 @@ and its `CallContext`; which parts exist is not known here. Below: the upstreams
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Self
 
 from msgspec import Struct
 
 from toolfold.errors import INTERNAL_ERROR, ServerTimeout, ToolfoldError
 from toolfold.types import CallContext, Outcome, ToolCall
 from toolfold.wire.deadlines import Deadlines
-
-
-class _TimeLimit:
-    """Cancels the running task when the time is up, and turns that into `ServerTimeout`.
-
-    What `asyncio.timeout` does, at a tenth of its cost: every call goes through here, and all of them share one timer.
-    """
-
-    __slots__ = ("_call", "_deadlines", "_expired", "_seconds", "_stop", "_task")
-
-    def __init__(self, deadlines: Deadlines, call: ToolCall, seconds: float | None) -> None:
-        self._deadlines = deadlines
-        self._call = call
-        self._seconds = seconds
-        self._expired = False
-        self._task: asyncio.Task[object] | None = None
-        self._stop: Callable[[], None] | None = None
-
-    def __enter__(self) -> Self:
-        if self._seconds is not None:
-            self._task = asyncio.current_task()
-            self._stop = self._deadlines.start(self._seconds, self._expire).stop
-        return self
-
-    def _expire(self) -> None:
-        self._expired = True
-        if self._task is not None:
-            self._task.cancel()
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if self._stop is not None:
-            self._stop()
-        # Somebody else may have cancelled the task as well: then that cancellation goes on.
-        if self._expired and kind is asyncio.CancelledError and self._task is not None and self._task.uncancel() <= 0:
-            raise ServerTimeout(
-                f"{self._call.tool.tool_id} did not answer within {self._seconds:g} s",
-                server=self._call.tool.server,
-                next_action="ask it for less, or raise call_timeout_s; it may have done its work all the same",
-            ) from None
-
 
 Handler = Callable[[ToolCall, CallContext], Awaitable[Outcome]]
 
@@ -128,9 +87,7 @@ class CallPipeline:
                         break
                     call = checked
             if answer is None:
-                # Only the server's part is timed: a person who is asked to confirm may take longer.
-                with _TimeLimit(self._deadlines, call, context.timeout_s):
-                    answer = await self._dispatch(call, context)
+                answer = await self._dispatch_in_time(call, context)
             for hook in self._result_hooks:
                 # The call as it was asked for: its arguments may have been large values behind short references.
                 changed = hook(asked, context, answer)
@@ -148,3 +105,35 @@ class CallPipeline:
             seconds = time.perf_counter() - started
             self._observer.ended(CallEnd(asked, context, time.time() - seconds, seconds, outcome, code, message))
         return outcome
+
+    async def _dispatch_in_time(self, call: ToolCall, context: CallContext) -> Outcome:
+        """Only the server's part is timed, whatever progress it reports: a person who is asked to confirm may take
+        longer. What `asyncio.timeout` does, at a tenth of its cost: all calls share one timer."""
+        limit, task = context.timeout_s, asyncio.current_task()
+        if limit is None or task is None:
+            return await self._dispatch(call, context)
+        expired = False
+
+        def expire() -> None:
+            nonlocal expired
+            expired = True
+            task.cancel()
+
+        deadline = self._deadlines.start(limit, expire)
+        try:
+            return await self._dispatch(call, context)
+        except asyncio.CancelledError:
+            # Somebody else may have cancelled the task as well: then that cancellation goes on.
+            if not expired or task.uncancel() > 0:
+                raise
+            raise _timeout_error(call, limit) from None
+        finally:
+            deadline.stop()
+
+
+def _timeout_error(call: ToolCall, limit: float) -> ServerTimeout:
+    return ServerTimeout(
+        f"{call.tool.tool_id} did not answer within {limit:g} s",
+        server=call.tool.server,
+        next_action="ask it for less, or raise call_timeout_s; it may have done its work all the same",
+    )
