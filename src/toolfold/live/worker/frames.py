@@ -88,19 +88,26 @@ class FrameReader:
         self._buffer = bytearray()
 
     def feed(self, data: bytes) -> list[dict[str, Any]]:
-        """The frames that are complete now. Raises `FrameError`."""
+        """The frames that are complete now. Raises `FrameError`: where frames came before the bad one, at the next."""
         self._buffer += data
         frames: list[dict[str, Any]] = []
-        while len(self._buffer) >= 4:
-            (length,) = _unpack(self._buffer)
-            if length > self._limit:
-                raise FrameError(f"a frame of {length} bytes")
-            if len(self._buffer) < 4 + length:
-                break
-            body = bytes(self._buffer[4 : 4 + length])
-            del self._buffer[: 4 + length]
-            frames.append(_loads(body))
+        try:
+            while (size := self._frame_size()) is not None:
+                frames.append(_loads(bytes(self._buffer[4:size])))
+                del self._buffer[:size]  # a bad one stays: from here on nothing can be read
+        except FrameError:
+            if not frames:
+                raise
         return frames
+
+    def _frame_size(self) -> int | None:
+        """The bytes of the frame that stands first, None where it is not whole yet."""
+        if len(self._buffer) < 4:
+            return None
+        (length,) = _unpack(self._buffer)
+        if length > self._limit:
+            raise FrameError(f"a frame of {length} bytes")
+        return 4 + length if len(self._buffer) >= 4 + length else None
 
 
 def _loads(body: bytes) -> dict[str, Any]:
