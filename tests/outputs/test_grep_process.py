@@ -3,8 +3,6 @@
 import base64
 import io
 import json
-import resource
-import subprocess
 import sys
 from pathlib import Path
 
@@ -126,48 +124,3 @@ def test_no_match_is_an_answer_of_ripgrep_and_not_asked_again(tmp_path: Path, mo
 def test_a_pattern_that_ripgrep_refuses_goes_to_re2(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     given = job(document(tmp_path, b"here\n"), "here", ripgrep=ripgrep(tmp_path, [], code=2))
     assert process(monkeypatch, given).count == 1
-
-
-def test_a_search_that_takes_too_much_memory_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def exhausted(job: _Job) -> _GrepResult:
-        raise MemoryError
-
-    monkeypatch.setattr(grep, "_search_re2", exhausted)
-    found = process(monkeypatch, job(document(tmp_path, b""), "x"))
-    assert found.problem == "the search for 'x' took too much memory: the file has a line too long"
-
-
-def test_the_process_bounds_itself_and_lives_with_a_lower_bound_in_force(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: dict[int, tuple[int, int]] = {}
-
-    def setrlimit(kind: int, limits: tuple[int, int]) -> None:
-        asked[kind] = limits
-        if kind == resource.RLIMIT_CPU:
-            raise ValueError("a lower limit is in force")
-
-    monkeypatch.setattr(resource, "setrlimit", setrlimit)
-    grep._limit_resources()
-    assert asked[resource.RLIMIT_CPU] == (grep.CPU_SECONDS, grep.CPU_SECONDS)
-    assert asked[resource.RLIMIT_AS] == (grep.MEMORY, grep.MEMORY)
-    assert asked[resource.RLIMIT_CORE] == (0, 0)
-
-
-def test_a_system_without_such_bounds_searches_without_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    calls: list[object] = []
-    monkeypatch.setattr(resource, "setrlimit", lambda *limits: calls.append(limits))
-    monkeypatch.setitem(sys.modules, "resource", None)
-    grep._limit_resources()
-    assert calls == []
-
-
-def test_an_interrupted_search_leaves_no_process_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    started: list[subprocess.Popen[bytes]] = []
-
-    def interrupted(self: "subprocess.Popen[bytes]", *_: object, **__: object) -> None:
-        started.append(self)
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(subprocess.Popen, "communicate", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        grep.grep_file(document(tmp_path, b"x\n"), "x")
-    assert started[0].returncode == -9

@@ -5,7 +5,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -98,26 +97,6 @@ def test_killing_by_tag_ends_also_what_ignores_a_request_to_end() -> None:
         assert child.wait(10) == -signal.SIGKILL
 
 
-def test_killing_by_tag_gives_up_on_processes_that_never_go(monkeypatch: pytest.MonkeyPatch) -> None:
-    scans: list[str] = []
-
-    def found_again(owner: str) -> int:
-        scans.append(owner)
-        return 1
-
-    monkeypatch.setattr(reaper, "_signal_tagged", found_again)
-    monkeypatch.setattr(time, "sleep", lambda seconds: None)
-    reaper.kill_tagged("me")
-    assert scans == ["me"] * 200
-
-
-def test_a_scan_that_finds_one_again_starts_the_count_of_quiet_scans_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = iter([1, 0, 1, 0, 0, 1])
-    monkeypatch.setattr(reaper, "_signal_tagged", lambda owner: next(found))
-    reaper.kill_tagged("me")
-    assert list(found) == [1]
-
-
 def test_the_register_adds_and_forgets_groups_also_when_a_line_comes_in_pieces() -> None:
     with register(b"+11\n+2", b"2\n+33\n-11\n"):
         assert reaper._read_groups(os.getpid()) == {22, 33}
@@ -162,17 +141,3 @@ def test_what_does_not_end_in_time_is_killed(monkeypatch: pytest.MonkeyPatch) ->
     with running(STUBBORN) as grouped, running(STUBBORN, owner=owner) as tagged:
         reaper._end({grouped.pid}, owner)
         assert (grouped.wait(10), tagged.wait(10)) == (-signal.SIGKILL, -signal.SIGKILL)
-
-
-def test_the_reaper_cuts_itself_loose_before_it_follows_the_register(monkeypatch: pytest.MonkeyPatch) -> None:
-    steps: list[object] = []
-    monkeypatch.setattr(sys, "argv", ["reaper.py", uuid.uuid4().hex, str(os.getpid())])
-    monkeypatch.setattr(os, "setsid", lambda: steps.append("session"))
-    monkeypatch.setattr(os, "chdir", steps.append)
-    monkeypatch.setattr(signal, "signal", lambda number, handler: steps.append((number, handler)))
-    with running(OBEDIENT) as child, register(f"+{child.pid}\n".encode()):
-        monkeypatch.setattr(reaper, "_GRACE_S", 0.1)
-        reaper.main()
-        assert child.wait(10) == -signal.SIGTERM
-    ignored = [(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)]
-    assert steps == ["session", *ignored, "/"]
