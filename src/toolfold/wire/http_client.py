@@ -8,6 +8,7 @@ import contextlib
 import logging
 from collections.abc import AsyncIterator, Callable
 from contextvars import ContextVar
+from functools import lru_cache
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
@@ -196,6 +197,7 @@ class HttpClient:
         )
 
 
+@lru_cache(maxsize=256)  # every request's Host header is looked at
 def is_loopback(host: str | None) -> bool:
     """Whether a name or an address is this machine's own: no other machine is reached by it, and none needs a proxy."""
     try:
