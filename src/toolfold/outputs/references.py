@@ -3,7 +3,7 @@
 The gateway inserts the value, so a large result moves from one tool to the next without passing through the model. The
 handle is checked as on every use; the arguments are validated afterwards, with the value in place.
 Without `path` the value is the text (Base64, if it is binary); with it, the JSON value there. Above: the gateway's
-stack of handlers. Below: `store.py`.
+list of checks. Below: `store.py`.
 """
 
 import base64

@@ -36,7 +36,7 @@ def _row(number: int, *, caller: str = "alice", session: str = "s1", selection: 
 
 async def _the_audit_log_keeps_its_order(open_store: OpenStore) -> None:
     async with open_store() as store:
-        _expect(await store.audit_rows(), [], "an empty store has no trail")
+        _expect(await store.audit_rows(), [], "an empty store has no audit rows")
         await store.append_audit([_row(1), _row(2, session="s2", selection="x")], keep=100)
         await store.append_audit([_row(3, caller="bob"), _row(4, selection="x")], keep=100)
     async with open_store() as store:
@@ -51,7 +51,7 @@ async def _the_audit_log_keeps_its_order(open_store: OpenStore) -> None:
         _expect([row.at for row in await store.audit_rows(after=rows[1].number)], [3.0, 4.0], "after a number")
         _expect([row.at for row in await store.audit_rows(last=2)], [3.0, 4.0], "the last ones, in order")
         async with store.snapshot() as view:
-            _expect(view.generation, 0, "the trail makes no generation")
+            _expect(view.generation, 0, "the audit log makes no generation")
 
 
 async def _the_audit_log_is_bounded_and_reuses_no_number(open_store: OpenStore) -> None:

@@ -17,8 +17,8 @@ from toolfold.gateway import Gateway
 
 def audit(arguments: argparse.Namespace, output: Output) -> None:
     async def work(gateway: Gateway) -> list[Step]:
-        trail = gateway.audit_log
-        return await trail.steps(session=arguments.session, last=None if arguments.export else arguments.last)
+        last = None if arguments.export else arguments.last
+        return await gateway.audit_log.steps(session=arguments.session, last=last)
 
     steps = run_with_catalogue(arguments, work)
     if arguments.export:
