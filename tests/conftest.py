@@ -24,6 +24,11 @@ settings.register_profile("ci", deadline=None, derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "anywhere")
 
 
+def pytest_xdist_auto_num_workers() -> int:
+    """Half as many again as there are cores: tests of processes and time limits spend much of their time waiting."""
+    return (os.cpu_count() or 1) * 3 // 2
+
+
 @pytest.fixture(scope="session")
 def anyio_backend() -> str:
     """Every `async def test_…` runs on asyncio: `anyio_mode` in pyproject.toml collects them all."""
