@@ -1,6 +1,12 @@
 """Text that can be stored, compared and shown: cut to a length, without lone surrogates."""
 
+import re
 from collections.abc import Iterable
+
+# An escaped pair of surrogates, half of one, any other escape: only halves are no characters.
+_ESCAPES = re.compile(
+    rb"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(\\u[dD][89a-fA-F][0-9a-fA-F]{2})|\\."
+)
 
 
 def truncate(text: str, limit: int) -> str:
@@ -15,3 +21,8 @@ def replace_surrogates(text: str) -> str:
 
 def replace_surrogates_all(texts: Iterable[str]) -> tuple[str, ...]:
     return tuple(map(replace_surrogates, texts))
+
+
+def replace_escaped_halves(text: bytes) -> bytes:
+    """The same JSON with a replacement character for each escaped half of a character, which no strict reader takes."""
+    return _ESCAPES.sub(lambda found: rb"\ufffd" if found[1] else found[0], text) if rb"\u" in text else text

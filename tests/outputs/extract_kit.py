@@ -12,7 +12,7 @@ from toolfold.config.sections import Extraction
 from toolfold.events import Event, Events
 from toolfold.model import Model, Prompt
 from toolfold.outputs.document import Document
-from toolfold.outputs.extraction import ExtractResult, extract_from
+from toolfold.outputs.extraction import _ExtractResult, extract_from
 from toolfold.outputs.tool_output_definition import Mode
 
 
@@ -35,7 +35,7 @@ def ask(
     model: Model | None = None,
     heard: list[Event] | None = None,
     **options: Any,
-) -> ExtractResult:
+) -> _ExtractResult:
     events = Events()
     if heard is not None:
         events.subscribe(heard.append)

@@ -58,7 +58,7 @@ BINARY_TYPE = "application/octet-stream"
 INDEXES = IndexCache()
 
 
-class ExtractResult(Struct, frozen=True, kw_only=True):
+class _ExtractResult(Struct, frozen=True, kw_only=True):
     """The whole answer. `text` carries the success or failure header."""
 
     text: str
@@ -76,7 +76,7 @@ async def extract_from(
     model: Model | None = None,
     options: Extraction = DEFAULTS,
     events: Events | None = None,
-) -> ExtractResult:
+) -> _ExtractResult:
     """Answers `request` from the document. Never raises for what the document or the model does."""
     started = time.monotonic()
     request = replace_surrogates(request)  # halves of characters cannot be searched or sent
@@ -96,7 +96,7 @@ async def extract_from(
         body, failed = await _fall_back(document, options, warning)
     elif problem:
         failed, body = True, problem
-    result = ExtractResult(
+    result = _ExtractResult(
         text=f"{_header(document, strategy, failed=failed)}\n\n{body}",
         strategy=strategy,
         failed=failed,
@@ -193,7 +193,7 @@ async def _fall_back(document: Document, options: Extraction, warning: str) -> t
 
 
 def _emit_extracted(
-    events: Events, document: Document, result: ExtractResult, budget: ModelBudget | None, seconds: float
+    events: Events, document: Document, result: _ExtractResult, budget: ModelBudget | None, seconds: float
 ) -> None:
     events.emit(
         "output.extracted",
@@ -229,7 +229,7 @@ def _extract_blocking(
     mode: Mode = "auto",
     model: Model | None = None,
     options: Extraction = DEFAULTS,
-) -> ExtractResult:
+) -> _ExtractResult:
     if mode not in MODES:
         raise ConfigError(f"there is no mode {mode!r}", hints=MODES, next_action=f"use one of {', '.join(MODES)}")
     if not request.strip():
@@ -281,10 +281,10 @@ def _stable_handle(identity: str) -> str:
 
 def _run_in_loop(
     document: Document, request: str, mode: Mode, model: Model | None, options: Extraction
-) -> ExtractResult:
+) -> _ExtractResult:
     """Runs the extraction to its end, in a thread of its own where this one already runs a loop."""
 
-    def work() -> ExtractResult:
+    def work() -> _ExtractResult:
         return asyncio.run(extract_from(document, request, mode=mode, model=model, options=options))
 
     try:

@@ -178,10 +178,7 @@ class JsonScanner:
     def _key(self, at: int, end: int) -> str:
         if end - at > MAX_KEY:
             raise malformed("a name is too long", at)
-        try:
-            return msgspec.json.decode(self._source.read(at, end - at), type=str)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise malformed(str(error), at) from error
+        return _decode_piece(self._source.read(at + 1, end - at - 2), at).decode()
 
 
 def _mask_escapes(piece: bytes) -> bytes:

@@ -12,6 +12,7 @@ descriptions in `Annotated`, and schemas whose references all point into one `$d
 
 import functools
 import inspect
+import json
 import re
 import typing
 from collections.abc import Callable
@@ -22,6 +23,7 @@ from msgspec import Meta, Raw, Struct
 from msgspec.json import Decoder
 
 from toolfold.errors import ConfigError, InvalidArguments
+from toolfold.text import replace_escaped_halves
 from toolfold.types import Annotations, ToolDefinition
 from toolfold.upstream.definitions import make_definition
 from toolfold.upstream.docstrings import ParsedDocstring, parse_docstring
@@ -125,9 +127,9 @@ class FunctionTool(Struct, frozen=True):
         """A returned value as the JSON of a `CallToolResult`."""
         try:
             encoded = _encode_value(value)
-        except (TypeError, NotImplementedError, OverflowError, RecursionError, UnicodeEncodeError) as error:
+        except (TypeError, NotImplementedError, OverflowError, RecursionError) as error:
             return error_result(f"{self.definition.name} returned something that has no JSON form: {error}")
-        text = value if isinstance(value, str) else encoded.decode()
+        text = msgspec.json.decode(encoded) if isinstance(value, str) else encoded.decode()
         if self.returns_nothing and value is None:
             text = "Done."
         body: dict[str, Any] = {"content": [{"type": "text", "text": text}]}
@@ -395,7 +397,10 @@ def _summarise_errors(error: ValueError) -> str:
 
 def _encode_value(value: Any) -> bytes:
     """A result as JSON. Raises `TypeError` where it holds something that has no JSON form."""
-    return msgspec.json.encode(value, enc_hook=_encode_model)
+    try:
+        return msgspec.json.encode(value, enc_hook=_encode_model)
+    except UnicodeEncodeError:  # half of a character costs that character, not the result
+        return replace_escaped_halves(json.dumps(_to_builtins(value)).encode())
 
 
 def _to_builtins(value: Any) -> Any:

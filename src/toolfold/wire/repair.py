@@ -10,7 +10,7 @@ import re
 import msgspec
 from msgspec import Raw, Struct
 
-from toolfold.text import truncate
+from toolfold.text import replace_escaped_halves, truncate
 from toolfold.wire.jsonrpc import ABSENT, DECODE_ERRORS, Envelope, is_message, parse_envelope
 from toolfold.wire.spill import EDGE_BYTES, Edges
 
@@ -58,6 +58,7 @@ def replace_invalid_utf8(text: bytes) -> bytes:
 
 def repair(line: bytes) -> _Repaired:
     """Reads a line that is no message as it stands."""
+    line = replace_escaped_halves(line)
     batch = _batch(line)
     if batch is not None:
         return batch
