@@ -87,12 +87,15 @@ def test_objects_one_after_the_other_are_json_lines() -> None:
     )
 
 
-def test_a_branching_document_stops_growing_at_the_bound_on_lines() -> None:
-    text = json.dumps({f"k{number}": [{"x": 1}] for number in range(300)})
-    lines = document_shape(text, whole=True)[1]
-    assert "k0[].x: number" in lines
-    assert "k299: array (1 seen)" in lines
-    assert "k299[].x: number" not in lines
+@pytest.mark.parametrize("value", [[{"x": 1}], 1])
+def test_15_06_a_wide_document_stops_at_the_bound_on_lines_and_says_so(value: object) -> None:
+    lines = document_shape(json.dumps({f"k{number}": value for number in range(300)}), whole=True)[1]
+    assert len(lines) == 200
+    assert lines[0].startswith("k0: ")
+    assert lines[-1] == "(more than these 199 lines)"
+    assert len(document_shape(json.dumps(dict.fromkeys(map(str, range(200)), 1)), whole=True)[1]) == 200
+    columns = ",".join(f"c{number}" for number in range(201))
+    assert document_shape(f"{columns}\n{columns}\n", whole=True)[1][-1] == "(more than these 199 lines)"
 
 
 @pytest.mark.parametrize(
@@ -151,9 +154,16 @@ def opener(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Opener]:
         return opened[-1]
 
     yield open_it
-    for output in opened:
-        if output._file >= 0:
-            os.close(output._file)
+
+
+def test_15_06_a_stored_output_that_is_dropped_closes_its_file(tmp_path: Path) -> None:
+    (tmp_path / "stored").write_bytes(b"abc")
+    output = make_open_output(Host(b"abc", tmp_path / "stored"))("out_1")
+    descriptor = output._file
+    assert os.fstat(descriptor).st_size == 3
+    del output
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(descriptor)
 
 
 def test_a_stored_output_is_read_in_pieces_that_join_to_the_whole(opener: Opener) -> None:

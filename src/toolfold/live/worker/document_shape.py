@@ -4,6 +4,8 @@ The head of a JSON text ends somewhere; the parser here takes what is complete a
 """
 
 import json
+from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Any
 
 from toolfold.live.worker.originals import BUILTINS
@@ -101,7 +103,7 @@ def document_shape(text: str, *, whole: bool) -> tuple[str, list[str], str]:
     for mark in ("\t", ","):
         columns = first.count(mark)
         if columns and rows and all(row.count(mark) == columns for row in rows):
-            return "table", [f"{name.strip()}: column" for name in first.split(mark)][:_LINES_MAX], mark
+            return "table", _bounded(f"{name.strip()}: column" for name in first.split(mark)), mark
     return "text", [f"first line: {first[:200]}"], ""
 
 
@@ -110,35 +112,39 @@ def _json_shape(text: str, *, whole: bool) -> tuple[str, list[str]]:
     form, value = "json", head.value()
     if text[head.position :].strip()[:1] in {"{", "["}:
         form, value = "json lines", [value]
-    lines: list[str] = []
-    _add_lines(value, "", lines, 0)
+    lines = _bounded(_shape_lines(value, "", 0))
     if head.truncated or not whole:
         lines.append("(seen in the first bytes; there is more)")
     return form, lines
 
 
-def _add_lines(value: Any, path: str, lines: list[str], depth: int) -> None:
-    if len(lines) >= _LINES_MAX:
-        return
+def _bounded(lines: Iterable[str]) -> list[str]:
+    """The first lines, with a mark where there are more."""
+    rest = iter(lines)
+    shown = list(islice(rest, _LINES_MAX))
+    return shown if next(rest, None) is None else [*shown[:-1], f"(more than these {_LINES_MAX - 1} lines)"]
+
+
+def _shape_lines(value: Any, path: str, depth: int) -> Iterator[str]:
     if type(value) is dict:
         for key, item in value.items():
-            _add_line(f"{path}.{key}" if path else key, item, lines, depth)
+            yield from _field_lines(f"{path}.{key}" if path else key, item, depth)
     elif type(value) is list:
-        _add_line(f"{path}[]", _merge_items(value), lines, depth)
+        yield from _field_lines(f"{path}[]", _merge_items(value), depth)
     else:
-        lines.append(f"{path or 'value'}: {_json_type(value)}")
+        yield f"{path or 'value'}: {_json_type(value)}"
 
 
-def _add_line(path: str, item: Any, lines: list[str], depth: int) -> None:
+def _field_lines(path: str, item: Any, depth: int) -> Iterator[str]:
     path = path[:200]
     if type(item) is dict and item:
-        lines.append(f"{path}: object ({len(item)} fields)")
+        yield f"{path}: object ({len(item)} fields)"
     elif type(item) is list:
-        lines.append(f"{path}: array ({len(item)} seen)")
+        yield f"{path}: array ({len(item)} seen)"
     else:
-        lines.append(f"{path}: {_json_type(item)}")
+        yield f"{path}: {_json_type(item)}"
     if depth < _DEPTH_MAX and type(item) in {dict, list} and item:
-        _add_lines(item, path, lines, depth + 1)
+        yield from _shape_lines(item, path, depth + 1)
 
 
 def _merge_items(values: list[Any]) -> Any:

@@ -28,11 +28,12 @@ class OutputUnavailable(Exception):
 class StoredOutput:
     """One stored tool result. `text`, `lines`, `json` and `rows` read it; nothing that was read is cached."""
 
+    _file = -1
+
     def __init__(self, handle: str, ask: _Ask, facts: dict[str, Any]) -> None:
         self.handle = handle
         self.bytes = int(facts.get("bytes", 0))
         self._ask = ask
-        self._file = -1
         path = facts.get("path")
         if type(path) is str:
             self._file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -40,6 +41,10 @@ class StoredOutput:
         head = self.read(0, _HEAD_BYTES)
         text = head.decode("utf-8", "replace")
         self.form, self.shape, self._separator = document_shape(text, whole=len(head) >= self.bytes)
+
+    def __del__(self) -> None:
+        if self._file >= 0:
+            os.close(self._file)
 
     def read(self, offset: int = 0, size: int = _PIECE_BYTES) -> bytes:
         """Some bytes, at most half a megabyte at a time."""
