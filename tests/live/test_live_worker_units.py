@@ -7,7 +7,7 @@ import io
 import json
 import os
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -141,19 +141,17 @@ Opener = Callable[[bytes], StoredOutput]
 
 
 @pytest.fixture(params=["asked of the host", "read from a file"])
-def opener(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Opener]:
+def opener(request: pytest.FixtureRequest, tmp_path: Path) -> Opener:
     """Opens bytes as a stored output, in each of the two ways."""
-    opened: list[StoredOutput] = []
 
     def open_it(data: bytes) -> StoredOutput:
         path = None
         if request.param == "read from a file":
             path = tmp_path / "stored"
             path.write_bytes(data)
-        opened.append(make_open_output(Host(data, path))("out_1"))
-        return opened[-1]
+        return make_open_output(Host(data, path))("out_1")
 
-    yield open_it
+    return open_it
 
 
 def test_15_06_a_stored_output_that_is_dropped_closes_its_file(tmp_path: Path) -> None:
