@@ -25,7 +25,7 @@
     ├── ConfirmationNeeded     the policy wants a person's yes first, and nobody could be asked
     │   └── Declined           a person was asked and did not say yes
     ├── OutputError
-    │   ├── UnknownHandle      no stored output of that name, or none the caller may read
+    │   ├── UnknownHandle      no stored output of that name here: unknown, expired or lost
     │   └── OutputFull         no room to store a result
     ├── ModelError             the language model could not be asked, or did not answer
     ├── SandboxError           there is no sandbox here, or it broke
@@ -206,7 +206,16 @@ class OutputError(ToolfoldError):
 
 
 class UnknownHandle(OutputError):
+    """`tool` is the one whose output it was, where the caller has a right to know."""
+
     code = "UNKNOWN_HANDLE"
+
+    def __init__(self, message: str, *, tool: str = "", hints: Sequence[Any] = (), next_action: str = "") -> None:
+        super().__init__(message, hints=hints, next_action=next_action)
+        self.tool = tool
+
+    def as_dict(self) -> dict[str, Any]:
+        return {**super().as_dict(), "tool": self.tool} if self.tool else super().as_dict()
 
 
 class OutputFull(OutputError):

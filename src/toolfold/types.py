@@ -264,6 +264,8 @@ class CallContext(Struct, frozen=True, kw_only=True):
     """The outcome goes to a program, not to a model: it is given whole, however large, and never spilled."""
     confirmed: bool = False
     """A person at this machine has said yes to this very call already."""
+    tool_name: str = ""
+    """What the client calls the tool, where that is not its id."""
     max_response: tuple[int | None, int | None] = (None, None)
     """Over how many bytes, and tokens, the result is stored, where the caller has limits of its own."""
 
@@ -296,6 +298,12 @@ class Stored(Struct, frozen=True, kw_only=True):
     media_type: str = "text/plain"
     at: float = 0.0
     expires_at: float | None = None
+    shown_as: str = ""
+    """What the client that called the tool knows it by, where that is not its id."""
+
+    @property
+    def tool_name(self) -> str:
+        return self.shown_as or self.tool_id
 
 
 class Outcome(Struct, frozen=True, kw_only=True):

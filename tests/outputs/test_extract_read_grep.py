@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from extract_kit import ask, nonce_of, stored
 
+from toolfold.errors import OutputError
 from toolfold.model import Prompt, Reply, ToolUse
 from toolfold.outputs.extraction import READ_GREP_TURNS
 from toolfold.outputs.grep import grep_file
@@ -141,7 +142,8 @@ def test_a_document_that_was_swapped_for_a_link_is_not_followed(tmp_path: Path) 
     tools = _DocumentTools(document.path)
     for name in ("Read", "Grep"):
         assert "no plain file" in tools.run(name, {"file": document.handle, "pattern": "."})
-    assert "broke off" in grep_file(document.path, ".").problem
+    with pytest.raises(OutputError, match="broke off"):
+        grep_file(document.path, ".")
     assert "top secret" not in ask(document, "secret").text
     document.path.unlink()
     os.mkfifo(document.path)
@@ -159,10 +161,14 @@ def test_no_regular_expression_hangs_the_search(tmp_path: Path, pattern: str) ->
 
 def test_a_wrong_pattern_is_explained(tmp_path: Path) -> None:
     document = stored(tmp_path, "x\n")
-    assert "is no regular expression" in grep_file(document.path, "(unclosed").problem
+    with pytest.raises(OutputError, match="is no regular expression"):
+        grep_file(document.path, "(unclosed")
     for odd in ("", None, 7):
         assert "needs a pattern" in _DocumentTools(document.path).run("Grep", {"file": document.handle, "pattern": odd})
-    assert "newline or a zero byte" in grep_file(document.path, "a\nb").problem
+    with pytest.raises(OutputError, match="newline or a zero byte"):
+        grep_file(document.path, "a\nb")
+    used = _DocumentTools(document.path).run("Grep", {"file": document.handle, "pattern": "(unclosed"})
+    assert "is no regular expression" in used
 
 
 def test_long_lines_are_read_by_bytes(tmp_path: Path) -> None:

@@ -289,7 +289,8 @@ def test_a_budget_ends_an_extraction(tmp_path: Path, options: dict[str, Any], re
 def test_a_document_of_too_many_chunks_is_searched_and_not_cut(tmp_path: Path) -> None:
     model = ScriptedModel([], context_tokens=8000)
     found = ask(stored(tmp_path, LONG_LINE), "the name of id 3777", model=model, max_chunks=3)
-    assert (found.strategy, found.warning) == ("full-chunked", "")
+    assert (found.strategy, found.warning) == ("read-grep", "")
+    assert "too many for full-chunked" in found.text
     assert "thing 3777" in found.text
 
 
@@ -304,3 +305,13 @@ def test_a_window_without_room_says_so(tmp_path: Path) -> None:
     found = ask(stored(tmp_path, LINES), "x", model=ScriptedModel([], context_tokens=300, max_output_tokens=150))
     assert (found.strategy, found.failed) == ("truncate", False)
     assert "leaves no room for a chunk" in found.warning
+
+
+@pytest.mark.parametrize("document", [LINES, LONG_LINE])
+def test_15_06_the_header_names_full_chunked_only_where_a_model_read_chunks(tmp_path: Path, document: str) -> None:
+    kept = stored(tmp_path, document)
+    for mode in ("auto", "full-chunked"):
+        assert ask(kept, "id 3777", mode=mode).strategy == "read-grep"
+        assert ask(kept, "lines 1-1", mode=mode, model=ScriptedModel([])).strategy == "read-grep"
+    model = ScriptedModel(reporting(lambda prompt: "found"), context_tokens=1_000_000)
+    assert ask(kept, "id 3777", mode="full-chunked", model=model).strategy == "full-chunked"

@@ -82,10 +82,11 @@ def test_the_answer_is_found_without_a_model(tmp_path: Path, content: str, reque
 
 @pytest.mark.requirement("O-13")
 @pytest.mark.parametrize("mode", ["auto", "full-chunked", "read-grep"])
-def test_every_mode_works_without_a_model(tmp_path: Path, mode: Mode) -> None:
+def test_every_mode_works_without_a_model_and_none_claims_one(tmp_path: Path, mode: Mode) -> None:
     found = ask(stored(tmp_path, PRETTY), "email of order 9123", mode=mode)
     assert "user123@example.org" in found.text
-    assert mode in {"auto", found.strategy}
+    assert found.strategy == "read-grep"
+    assert ("needs a language model, and none is configured" in found.text) == (mode == "full-chunked")
 
 
 @pytest.mark.requirement("O-13")

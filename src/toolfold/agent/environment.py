@@ -11,7 +11,8 @@ import msgspec
 from msgspec import Raw, Struct, structs
 
 from toolfold.config.sections import Extraction
-from toolfold.outputs.tool_output_definition import too_large_message
+from toolfold.errors import InvalidArguments, OutputError
+from toolfold.outputs.tool_output_definition import failure_text, too_large_message
 from toolfold.types import Caller, Outcome
 
 if TYPE_CHECKING:
@@ -130,7 +131,10 @@ class Environment:
     async def extract(self, handle: str, extract: str, mode: str) -> str:
         own = {key: value for key, value in self._thresholds.items() if key in Extraction.__struct_fields__}
         options = structs.replace(self._gateway.settings.outputs, **own)
-        return await self._gateway.outputs.extract(handle, extract, mode, self._caller, options=options)
+        try:
+            return await self._gateway.outputs.extract(handle, extract, mode, self._caller, options=options)
+        except (OutputError, InvalidArguments) as error:
+            return failure_text(error.as_dict(), handle=handle, mode=mode)
 
     async def store(self, name: str, arguments: str, text: str) -> str:
         """Stores a text that does not fit the history, and returns the message with its handle."""

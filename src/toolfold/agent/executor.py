@@ -15,6 +15,7 @@ from toolfold.agent.conversation import Conversation
 from toolfold.agent.environment import CommandResult, Environment
 from toolfold.agent.record import to_json
 from toolfold.errors import NotAuthorized, ToolfoldError, ToolNotFound
+from toolfold.outputs.tool_output_definition import FAILED
 
 # Searches in a row without a new tool, after which another is refused until something else was done.
 _FRUITLESS_SEARCHES_MAX = 3
@@ -106,7 +107,7 @@ class CommandExecutor:
                 ok, text = await self._environment.run_script(command.code, self._is_allowed)
             case Extract():
                 text = await self._environment.extract(command.handle, command.extract, command.mode)
-                return CommandResult(ok=True, text=text, holds_outputs=True)
+                return CommandResult(ok=not text.startswith(FAILED), text=text, holds_outputs=True)
             case Delegate():
                 return await self._run_agent(command, place)
             case _:

@@ -38,7 +38,7 @@ from toolfold.outputs.model_budget import ModelBudget
 from toolfold.outputs.prompts import new_nonce
 from toolfold.outputs.read_grep import extract_read_grep
 from toolfold.outputs.token_counter import LineCounter, count_tokens
-from toolfold.outputs.tool_output_definition import MODES, Mode, Strategy
+from toolfold.outputs.tool_output_definition import MODES, Mode, Strategy, header
 from toolfold.outputs.truncate import truncate_file
 from toolfold.text import replace_surrogates
 
@@ -49,6 +49,8 @@ log = logging.getLogger("toolfold.outputs")
 
 DEFAULTS = Extraction()
 READ_GREP_TURNS = 24
+
+NO_MODEL = "full-chunked needs a language model, and none is configured.\n"
 
 READ_BYTES = 1 << 20
 BINARY_TYPE = "application/octet-stream"
@@ -85,7 +87,9 @@ async def extract_from(
         budget = ModelBudget(model, options.extract_max_tokens, options.extract_max_cost)
     strategy, body, problem = await _attempt(document, request, mode, budget, options)
     failed, warning = False, ""
-    if problem and strategy != "truncate":
+    if isinstance(problem, OutputError):  # the request itself cannot be done, so no other strategy helps
+        failed, body = True, f"{problem.message}. Next: {problem.next_action}."
+    elif problem and strategy != "truncate":
         warning = f"WARNING: the {strategy} strategy could not run: {problem}."
         log.warning("extraction from %s of %s fell back to truncate: %s", document.handle, document.tool, problem)
         if events is not None:
@@ -97,7 +101,7 @@ async def extract_from(
     elif problem:
         failed, body = True, problem
     result = _ExtractResult(
-        text=f"{_header(document, strategy, failed=failed)}\n\n{body}",
+        text=f"{header(document.tool, document.handle, strategy, failed=failed)}\n\n{body}",
         strategy=strategy,
         failed=failed,
         usage=budget.usage if budget is not None else Usage(),
@@ -108,21 +112,19 @@ async def extract_from(
     return result
 
 
-def _header(document: Document, strategy: str, *, failed: bool = False) -> str:
-    # Fixed to the letter: models and tests read it.
-    opening = "TOOL_OUTPUT FAILED FOR" if failed else "ABSTRACT FROM TOOL OUTPUT"
-    return f"{opening} {document.tool} WITH HANDLE {document.handle}, STRATEGY:{strategy}:"
-
-
 async def _attempt(
     document: Document, request: str, mode: Mode, budget: ModelBudget | None, options: Extraction
-) -> tuple[Strategy, str, str]:
-    """The chosen strategy, its answer, and why it could not run."""
-    strategy: Strategy = "full-chunked" if mode == "auto" else mode
+) -> tuple[Strategy, str, str | OutputError]:
+    """The strategy that was used, its answer, and why it could not run."""
+    default: Strategy = "read-grep" if budget is None else "full-chunked"
+    strategy = default if mode == "auto" else mode
+    problem: str | OutputError
     try:
         async with asyncio.timeout(options.extract_timeout_s):
             strategy = _choose_strategy(document, request, mode, budget, options)
-            return strategy, await _run_strategy(document, request, strategy, budget, options), ""
+            return *await _run_strategy(document, request, strategy, budget, options), ""
+    except OutputError as error:
+        strategy, problem = "read-grep", error
     except TimeoutError:
         problem = f"it took over {options.extract_timeout_s:g} seconds"
     except ModelError as error:
@@ -137,7 +139,9 @@ def _choose_strategy(
 ) -> Strategy:
     if mode != "auto":
         return mode
-    if budget is not None:
+    if budget is None:
+        return "read-grep"
+    if not document.binary:
         _, chunks = plan_chunks(document, request, budget, options.chunk_overlap_percent)
         if chunks <= options.max_chunks_for_full_mode:
             return "full-chunked"
@@ -148,25 +152,26 @@ def _choose_strategy(
 
 async def _run_strategy(
     document: Document, request: str, strategy: Strategy, budget: ModelBudget | None, options: Extraction
-) -> str:
-    """The answer of one strategy."""
+) -> tuple[Strategy, str]:
+    """The answer, and the strategy that gave it: what is read and searched here, without a model, is `read-grep`."""
     if strategy == "truncate":
-        return await run_limited(partial(truncate_file, document.path, options.answer_tokens))
+        return strategy, await run_limited(partial(truncate_file, document.path, options.answer_tokens))
     about = (INDEXES, document.path, request, options.answer_tokens)
     search = partial(answer, *about, binary=document.media_type if document.binary else "")
     if budget is None:
-        return await run_limited(search)
+        note = NO_MODEL if strategy == "full-chunked" else ""
+        return "read-grep", note + await run_limited(search)
     # What the request names exactly costs no call of a model.
     exact = await run_limited(partial(exact_answer, *about))
     if exact is not None:
-        return exact
+        return "read-grep", exact
     nonce = new_nonce()
     if strategy == "read-grep":
-        return await extract_read_grep(
+        return strategy, await extract_read_grep(
             document, request, budget, nonce, turns=READ_GREP_TURNS, tool_seconds=options.extract_timeout_s / 4
         )
     try:
-        return await extract_chunked(
+        return strategy, await extract_chunked(
             document,
             request,
             budget,
@@ -176,7 +181,8 @@ async def _run_strategy(
             max_chunks=options.max_chunks,
         )
     except TooManyChunks:
-        return await run_limited(search)
+        note = f"The document has over {options.max_chunks} chunks, too many for full-chunked.\n"
+        return "read-grep", note + await run_limited(search)
 
 
 async def _fall_back(document: Document, options: Extraction, warning: str) -> tuple[str, bool]:

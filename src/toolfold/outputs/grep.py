@@ -19,6 +19,7 @@ from typing import Any, BinaryIO
 import msgspec
 from msgspec import Struct
 
+from toolfold.errors import OutputError
 from toolfold.outputs.document import open_regular_file
 
 # Of a long line, so many bytes around the match are returned.
@@ -64,7 +65,14 @@ class _Job(Struct, frozen=True):
 def grep_file(
     path: Path, pattern: str, *, ignore_case: bool = False, limit: int = 200, seconds: float = 20.0
 ) -> _GrepResult:
-    """Searches a file; of the matching lines the first `limit` are returned."""
+    """Searches a file; of the matching lines the first `limit` are returned. Raises `OutputError` where it cannot."""
+    result = _run_search(path, pattern, ignore_case=ignore_case, limit=limit, seconds=seconds)
+    if result.problem:
+        raise OutputError(result.problem, next_action="use another pattern, `lines 1-100`, or say it in words")
+    return result
+
+
+def _run_search(path: Path, pattern: str, *, ignore_case: bool, limit: int, seconds: float) -> _GrepResult:
     if "\0" in pattern or "\n" in pattern or len(pattern) > MAX_PATTERN:
         return _GrepResult(problem="the pattern is too long, or holds a newline or a zero byte")
     job = _Job(str(path), pattern, ignore_case, limit, shutil.which("rg") or "")

@@ -76,7 +76,7 @@ class LargeResults:
                 return None
         elif os.fstat(outcome.spilled.fileno()).st_size <= min(smallest, limits.held_bytes):
             return run_in_thread(partial(_read_spilled, outcome.spilled))
-        return self._store_excess(call, context.caller, outcome, limits)
+        return self._store_excess(call, context, outcome, limits)
 
     def _limits_for(self, tool: Tool, context: CallContext) -> ResultLimits:
         limits = self.tool_limits(tool.tool_id)
@@ -101,15 +101,18 @@ class LargeResults:
             self._limits[tool_id] = limits
         return limits
 
-    async def _store_excess(self, call: ToolCall, caller: Caller, outcome: Outcome, limits: ResultLimits) -> Outcome:
-        origin = Origin(caller, call.tool.tool_id, bytes(call.arguments).decode("utf-8", "replace"))
+    async def _store_excess(
+        self, call: ToolCall, context: CallContext, outcome: Outcome, limits: ResultLimits
+    ) -> Outcome:
+        arguments = bytes(call.arguments).decode("utf-8", "replace")
+        origin = Origin(context.caller, call.tool.tool_id, arguments, context.tool_name)
         on_skipped = outcome.spilled.close if outcome.spilled is not None else None
         try:
             reduced, stored = await self._run(origin, partial(self._split, origin, outcome, limits), on_skipped)
         except UpstreamError as error:
             error.server = error.server or call.tool.server
             raise
-        self._notify(caller, stored)
+        self._notify(context.caller, stored)
         return reduced
 
     async def fit_text(self, text: str, origin: Origin) -> str:
@@ -170,19 +173,9 @@ class LargeResults:
         for record in stored:
             message = too_large_message(record)
             log.info("%s: %s", record.tool_id, message.replace("\n", " "))
-            self._events.emit(
-                "output.stored",
-                handle=record.handle,
-                tool_id=record.tool_id,
-                caller=record.caller,
-                session=record.session,
-                bytes=record.bytes,
-                lines=record.lines,
-                tokens=record.tokens,
-                media_type=record.media_type,
-                expires_at=record.expires_at,
-                message=message,
-            )
+            facts = msgspec.structs.asdict(record)
+            del facts["arguments"]  # they may hold what no log should
+            self._events.emit("output.stored", **facts, message=message)
         if stored and self._on_stored is not None:
             self._on_stored(caller, stored)
 

@@ -11,7 +11,7 @@ from typing import Any, BinaryIO
 
 import msgspec
 
-from toolfold.errors import ModelError
+from toolfold.errors import ModelError, OutputError
 from toolfold.model import Message, Prompt, Reply, ToolOffer, ToolUse, json_objects
 from toolfold.outputs import prompts
 from toolfold.outputs.document import Document, open_regular_file
@@ -168,9 +168,10 @@ class _DocumentTools:
         if not isinstance(pattern, str) or not pattern:
             return "Grep needs a pattern, a regular expression."
         ignore = arguments.get("ignore_case") is True
-        result = grep_file(self._path, pattern, ignore_case=ignore, limit=MAX_HITS, seconds=self._seconds)
-        if result.problem:
-            return result.problem
+        try:
+            result = grep_file(self._path, pattern, ignore_case=ignore, limit=MAX_HITS, seconds=self._seconds)
+        except OutputError as error:
+            return error.message
         lines = [f"{result.count} lines fit." if result.count else "No line fits."]
         size = 0
         for hit in result.hits:

@@ -92,6 +92,8 @@ class Origin(Struct, frozen=True):
     caller: Caller
     tool_id: str
     arguments: str
+    # What the client calls the tool, where that is not its id.
+    shown_as: str = ""
 
 
 class _Part(Struct, eq=False):
@@ -220,6 +222,7 @@ class ResultSplitter:
             tool_id=self._origin.tool_id,
             arguments=self._origin.arguments,
             media_type=part.media_type,
+            shown_as=self._origin.shown_as,
         )
 
     def _write_binary(self, part: _Part) -> None:

@@ -24,6 +24,7 @@ from pathlib import Path
 
 import msgspec
 
+from toolfold.containers import BoundedDict
 from toolfold.errors import OutputError, OutputFull, UnknownHandle
 from toolfold.outputs.document import Document
 from toolfold.outputs.token_counter import Counts
@@ -50,7 +51,11 @@ _MAX_ATTEMPTS = 5
 _decode = msgspec.json.Decoder(Stored).decode
 # A caller's name and session: whose folder it is.
 SessionKey = tuple[str, str]
-NO_OUTPUTS = "call the tool again, and use the handle in the same session: it lives as long as its client is connected"
+CALL_AGAIN = "call the tool again, and use the handle in the same session: it lives as long as its client is connected"
+ELSEWHERE = "belongs to another session of yours, and can be read there only"
+LOST = "is lost: something else than toolfold removed its file"
+# Handles that are remembered, so that one which is gone can be told from one that never was.
+MAX_ISSUED = 10_000
 
 
 class _SessionFolder:
@@ -71,6 +76,16 @@ class _SessionFolder:
             self._lock = None
 
 
+class _Issued(msgspec.Struct, frozen=True):
+    """A handle that was given out: to whom, for which tool, from when and until when."""
+
+    key: SessionKey
+    tool: str
+    at: float
+    expires_at: float
+    ended: bool = False
+
+
 class OutputStore:
     """The outputs of all sessions of one gateway. With `note`, those of the local session outlive it."""
 
@@ -79,13 +94,14 @@ class OutputStore:
         self._lifetime = lifetime_s
         self._note = note
         self._folders: dict[SessionKey, _SessionFolder] = {}
+        self._issued: BoundedDict[str, _Issued] = BoundedDict(MAX_ISSUED)
         self._lock = threading.RLock()
         self._closed = False
 
     def draft(self, caller: Caller) -> "Draft":
         """Begins a new output."""
         with self._lock:  # a purge must not remove the empty folder before the draft is in it
-            return Draft(self._folder(caller), caller, self._lifetime)
+            return Draft(self._folder(caller), caller, self._lifetime, self._issued)
 
     def all(self, caller: Caller) -> list[Stored]:
         """The outputs of this caller's session, the oldest first."""
@@ -108,20 +124,25 @@ class OutputStore:
         path = folder.path / handle
         if _is_expired(record, time.time()):
             _remove_output(folder.path, handle)
-            raise UnknownHandle(
-                f"the stored output {handle} expired: it was kept for {self._lifetime:g} s",
-                next_action=f"call {record.tool_id} again with the same arguments, and use the new handle",
-            )
+            raise _gone(handle, record.tool_name, _expired(record.at, record.expires_at))
         if not path.is_file() or path.is_symlink():
-            raise self._unknown_handle(handle, caller)
+            raise _gone(handle, record.tool_name, LOST)
         return record, path
 
     def _unknown_handle(self, handle: str, caller: Caller) -> UnknownHandle:
+        """What became of a handle that leads to nothing. Another caller's is as unknown as one that never was."""
+        issued = self._issued.get(handle)
+        if issued is not None and issued.key[0] == caller.name:
+            if issued.expires_at <= time.time():
+                return _gone(handle, issued.tool, _expired(issued.at, issued.expires_at))
+            if issued.ended:
+                return _gone(handle, issued.tool, "was removed when its session ended")
+            return _gone(handle, issued.tool, LOST if issued.key == _key(caller) else ELSEWHERE)
         handles = [record.handle for record in self.all(caller)]
         return UnknownHandle(
             f"there is no stored output {handle[:80]!r} in this session",
             hints=handles[-10:],
-            next_action="use one of the handles in the hints, or call the tool again" if handles else NO_OUTPUTS,
+            next_action="use one of the handles in the hints, or call the tool again" if handles else CALL_AGAIN,
         )
 
     def document(self, handle: str, caller: Caller) -> Document:
@@ -129,7 +150,7 @@ class OutputStore:
         record, path = self.find(handle, caller)
         return Document(
             path=path,
-            tool=record.tool_id,
+            tool=record.tool_name,
             arguments=record.arguments,
             handle=record.handle,
             bytes=record.bytes,
@@ -142,8 +163,11 @@ class OutputStore:
         """Removes the outputs of a session that is over, unless they outlive it. Returns whether there were any."""
         with self._lock:
             folder = self._folders.pop(_key(caller), None)
-        if folder is None:
-            return False
+            if folder is None:
+                return False
+            for handle, issued in self._issued.items():
+                if issued.key == _key(caller):
+                    self._issued[handle] = msgspec.structs.replace(issued, ended=True)
         self._drop(caller, folder)
         return True
 
@@ -207,11 +231,12 @@ class OutputStore:
 class Draft:
     """An output that is being written. Nobody can read it before `finish`."""
 
-    def __init__(self, folder: _SessionFolder, caller: Caller, lifetime_s: float) -> None:
+    def __init__(self, folder: _SessionFolder, caller: Caller, lifetime_s: float, issued: dict[str, _Issued]) -> None:
         self.handle = str(uuid.uuid4())
         self._folder = folder.path
         self._caller = caller
         self._lifetime = lifetime_s
+        self._issued = issued
         self._path = folder.path / f"{DRAFT_PREFIX}{self.handle}"
         self._about = folder.path / f"{RECORD_PREFIX}{self.handle}"
         self.descriptor = self._attempt(self._open)
@@ -227,7 +252,7 @@ class Draft:
         while view:
             view = view[self._attempt(lambda: os.write(self.descriptor, view)) :]  # noqa: B023 - called at once
 
-    def finish(self, counts: Counts, *, tool_id: str, arguments: str, media_type: str) -> Stored:
+    def finish(self, counts: Counts, *, tool_id: str, arguments: str, media_type: str, shown_as: str = "") -> Stored:
         """Writes the record and gives the output its name: from now on it can be read."""
         now = time.time()
         stored = Stored(
@@ -242,9 +267,11 @@ class Draft:
             media_type=media_type,
             at=now,
             expires_at=now + self._lifetime,
+            shown_as=shown_as,
         )
         self._attempt(lambda: self._publish(msgspec.json.encode(stored)))
         self._close()
+        self._issued[self.handle] = _Issued(_key(self._caller), stored.tool_name, now, now + self._lifetime)
         return stored
 
     def _publish(self, record: bytes) -> int:
@@ -280,6 +307,18 @@ class Draft:
             ) from error
         except OSError as error:
             raise storage_full(error, str(self._folder.parent)) from error
+
+
+def _gone(handle: str, tool: str, why: str) -> UnknownHandle:
+    return UnknownHandle(
+        f"the stored output {handle} {why}",
+        tool=tool,
+        next_action=f"call {tool} again with the same arguments, and use the new handle",
+    )
+
+
+def _expired(at: float, expires_at: float | None) -> str:
+    return f"expired: it was kept for {(expires_at or at) - at:.6g} s"
 
 
 def _key(caller: Caller) -> SessionKey:

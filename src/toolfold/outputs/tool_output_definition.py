@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args
 
 from toolfold.types import Stored
 
-__all__ = ["Mode"]
+__all__ = ["FAILED", "MODES", "Mode", "failure_text"]
 
 Strategy = Literal["full-chunked", "read-grep", "truncate"]
 Mode = Literal["auto", Strategy]
@@ -53,6 +53,27 @@ SCHEMA: dict[str, Any] = {
         },
     },
 }
+
+
+# The first words of an answer that failed: the rest of its header names the tool, the handle and the strategy.
+FAILED = "TOOL_OUTPUT FAILED FOR"
+
+
+def header(tool: str, handle: str, strategy: str, *, failed: bool = False) -> str:
+    """The first line of every answer."""
+    opening = FAILED if failed else "ABSTRACT FROM TOOL OUTPUT"
+    return f"{opening} {tool} WITH HANDLE {handle}, STRATEGY:{strategy}:"
+
+
+def failure_text(error: dict[str, Any], *, handle: str, mode: str) -> str:
+    """What a model reads of a request that could not be tried: an error as a face shows it, in plain text."""
+    shown = " ".join(handle.split())[:80] or "(none)"
+    hints = [hint for hint in error["hints"] if isinstance(hint, str)]
+    lines = [f"{error['code']}: {error['message']}."]
+    lines += [f"There is: {', '.join(hints)}."] if hints else []
+    return "\n".join(
+        [header(error.get("tool", "unknown"), shown, mode, failed=True), "", *lines, f"Next: {error['next_action']}."]
+    )
 
 
 def too_large_message(stored: Stored) -> str:

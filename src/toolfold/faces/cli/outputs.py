@@ -12,11 +12,10 @@ import msgspec
 
 from toolfold.faces.cli.runner import load_settings, run_with_gateway
 from toolfold.faces.cli.terminal import Output
+from toolfold.outputs.tool_output_definition import FAILED
 
 SIZES = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 SPANS = ((86_400, "d"), (3_600, "h"), (60, "min"))
-# An extraction answers in plain text, and only its first words say that it failed.
-FAILED_PREFIX = "TOOL_OUTPUT FAILED"
 
 
 def outputs(arguments: argparse.Namespace, output: Output) -> None:
@@ -63,7 +62,7 @@ def extract_output(arguments: argparse.Namespace, output: Output) -> int:
         output.data({"text": text})
     else:
         output.line(text)
-    return 1 if text.startswith(FAILED_PREFIX) else 0
+    return 1 if text.startswith(FAILED) else 0
 
 
 def extract_local(arguments: argparse.Namespace, output: Output) -> int:

@@ -21,7 +21,7 @@ from toolfold.faces.mcp_server.surface_app import CallParams, call_context, pars
 from toolfold.faces.surface.base import holds_outputs, watch_outputs
 from toolfold.faces.surface.definitions import TOOL_OUTPUT, tool_objects
 from toolfold.faces.surface.operations import Operations
-from toolfold.faces.surface.results import error_result, to_result
+from toolfold.faces.surface.results import error_result
 from toolfold.gateway import Gateway
 from toolfold.types import CallContext, Caller, ServerInfo, Tool, ToolCall, ToolDefinition
 from toolfold.upstream.passthrough import Passthrough
@@ -105,12 +105,12 @@ class TransparentApp:
     async def _call(self, exchange: Exchange) -> Raw:
         call = parse_call_params(exchange.params)
         if call.name == TOOL_OUTPUT.name:
-            return await to_result(self._operations.run(call.name, call.arguments, call_context(exchange)))
+            return await self._operations.result(call.name, call.arguments, call_context(exchange))
         if exchange.client.log_level is not None:
             await self._raise_log_level(exchange)
         if exchange.headers is not None:
             await self._check_headers(call, exchange.headers)
-        context = self._context(exchange)
+        context = replace(self._context(exchange), tool_name=call.name)
         try:
             outcome = await self._gateway.calls(
                 ToolCall(tool=await self._tools.find(call.name), arguments=call.arguments), context

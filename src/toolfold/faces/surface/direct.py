@@ -11,6 +11,7 @@ from hashlib import blake2b
 
 import msgspec
 from msgspec import Raw, Struct
+from msgspec.structs import replace
 
 from toolfold.errors import ToolNotFound
 from toolfold.events import Event
@@ -56,7 +57,7 @@ class DirectSurface:
 
     async def call(self, name: str, arguments: Raw = EMPTY_OBJECT, context: CallContext = LOCAL_CONTEXT) -> Raw:
         if name == TOOL_OUTPUT.name:
-            return await to_result(self._operations.run(name, arguments, context))
+            return await self._operations.result(name, arguments, context)
         ids = (await self.listing(context.caller)).ids
         if name not in ids:
             raise ToolNotFound(
@@ -64,7 +65,7 @@ class DirectSurface:
                 hints=list(ids)[:5],
                 next_action="list the tools again: they may have changed",
             )
-        return await to_result(call_tool(self._gateway, ids[name], arguments, context))
+        return await to_result(call_tool(self._gateway, ids[name], arguments, replace(context, tool_name=name)))
 
     def watch(self, listener: OnToolsChanged) -> Callable[[], None]:
         def on_event(event: Event) -> None:

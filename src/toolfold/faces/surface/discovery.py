@@ -13,7 +13,6 @@ from toolfold.faces.surface.base import LOCAL_CONTEXT, CallerCache, OnToolsChang
 from toolfold.faces.surface.definitions import BY_NAME, TOOL_OUTPUT, tool_objects
 from toolfold.faces.surface.instructions import discovery_instructions
 from toolfold.faces.surface.operations import Operations
-from toolfold.faces.surface.results import to_result
 from toolfold.gateway import Gateway
 from toolfold.types import EMPTY_OBJECT, CallContext, Caller
 
@@ -42,7 +41,7 @@ class DiscoverySurface:
                 hints=list(BY_NAME),
                 next_action="use one of the tools in hints; what expand_tool shows is called through call_tool",
             )
-        return await to_result(self._operations.run(name, arguments, context))
+        return await self._operations.result(name, arguments, context)
 
     def watch(self, listener: OnToolsChanged) -> Callable[[], None]:
         return watch_outputs(self._gateway, listener)

@@ -19,9 +19,9 @@ from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 from msgspec.structs import asdict
 
 from toolfold.errors import InvalidArguments, NotExpanded
-from toolfold.faces.surface.results import Answer, TextAndData, to_json
+from toolfold.faces.surface.results import Answer, TextAndData, to_json, to_result
 from toolfold.gateway import Gateway
-from toolfold.outputs.tool_output_definition import Mode
+from toolfold.outputs.tool_output_definition import FAILED, MODES, Mode, failure_text
 from toolfold.types import EMPTY_OBJECT, CallContext, Tool, ToolCall
 from toolfold.wire.jsonrpc import DECODE_ERRORS
 
@@ -242,6 +242,16 @@ async def call_tool(
     return (await gateway.calls(call, context)).result
 
 
+def _describe_failure(args: Raw, error: dict[str, Any]) -> str:
+    """An error of `tool_output`, whatever its arguments were."""
+    try:
+        asked = msgspec.json.decode(args, type=dict[str, Any])
+    except DECODE_ERRORS:
+        asked = {}
+    mode = asked.get("mode")
+    return failure_text(error, handle=str(asked.get("handle", "")), mode=mode if mode in MODES else "auto")
+
+
 class Operations:
     """The operations of one gateway."""
 
@@ -254,13 +264,18 @@ class Operations:
             "expand_tool": self._expand_tool,
             "call_tool": self._call_tool,
             "inspect_tool_output": partial(self._forward, "inspect_tool_output", _InspectToolOutput),
-            "tool_output": partial(self._forward, "tool_output", _ToolOutput),
+            "tool_output": self._tool_output,
             "run_script": self._run_script,
         }
 
     def run(self, name: str, args: Raw, context: CallContext) -> Coroutine[Any, Any, Answer]:
         """Runs an operation of `definitions.DISCOVERY`. Raises what the gateway raises."""
         return self._by_name[name](args, context)
+
+    async def result(self, name: str, args: Raw, context: CallContext) -> Raw:
+        """The same as an MCP result. What goes wrong is one, too: of `tool_output`, in plain text like its answers."""
+        work = self.run(name, args, context)
+        return await (to_result(work, partial(_describe_failure, args)) if name == "tool_output" else to_result(work))
 
     async def _forward(self, name: str, kind: type[Struct], args: Raw, context: CallContext) -> Answer:
         """An operation that is a method of the gateway, under the same name and with the same arguments."""
@@ -318,6 +333,10 @@ class Operations:
         """A tool, and whether the caller has expanded this version of it."""
         tool = await self._gateway.tool(tool_id, context.caller)
         return tool, self._gateway.expansions.has_expanded(context.caller, tool.tool_id, tool.version)
+
+    async def _tool_output(self, args: Raw, context: CallContext) -> Answer:
+        text = await self._gateway.tool_output(**asdict(_parse(_ToolOutput, args)), caller=context.caller)
+        return TextAndData({"text": text}, text, text.startswith(FAILED))
 
     async def _run_script(self, args: Raw, context: CallContext) -> Answer:
         parsed = _parse(_RunScript, args)

@@ -4,7 +4,7 @@ Nothing goes twice: there is no `structuredContent` beside the text.
 """
 
 import logging
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import msgspec
@@ -40,15 +40,19 @@ class TextAndData(Struct, frozen=True):
 Answer = dict[str, Any] | str | Raw | TextAndData
 
 
-async def to_result(work: Awaitable[Answer]) -> Raw:
-    """The `CallToolResult` of an operation. What goes wrong in it is a result, too."""
+def _error_json(error: dict[str, Any]) -> str:
+    return to_json({"error": error})
+
+
+async def to_result(work: Awaitable[Answer], describe: Callable[[dict[str, Any]], str] = _error_json) -> Raw:
+    """The `CallToolResult` of an operation. What goes wrong in it is a result, too, in the words of `describe`."""
     try:
         answer = await work
     except ToolfoldError as error:
-        return error_result(error_dict(error))
+        return _text_result(describe(error_dict(error)), is_error=True)
     except Exception:  # a bug; its text may hold secrets of a server, so only the log gets it
         log.exception("an operation failed")
-        return error_result(INTERNAL_ERROR)
+        return _text_result(describe(INTERNAL_ERROR), is_error=True)
     if isinstance(answer, Raw):
         return answer
     if isinstance(answer, TextAndData):
@@ -78,7 +82,7 @@ def _truncated(value: Any) -> Any:
 
 
 def error_result(error: dict[str, Any]) -> Raw:
-    return _text_result(to_json({"error": error}), is_error=True)
+    return _text_result(_error_json(error), is_error=True)
 
 
 def to_json(value: Any) -> str:
