@@ -313,6 +313,8 @@ class Outcome(Struct, frozen=True, kw_only=True):
     is_error: bool = False
     stored: Stored | None = None
     """Where the result was too large: what is kept of it. `result` then only tells how to get at it."""
+    all_stored: tuple[Stored, ...] = ()
+    """The same for each part of it that was too large."""
     spilled: BinaryIO | None = None
     """The whole answer in a file without a name, where it was too large to be held; the taker closes it. `result` then
     says nothing. Only a call that allows it ends so."""

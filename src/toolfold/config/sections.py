@@ -41,13 +41,19 @@ class PartialRepr(Struct, frozen=True):
         return [(name, getattr(self, name)) for name in self.printed]
 
 
+# One result may take this part of a window, so that some thirty of them fit beside the instructions.
+RESULT_SHARE = 32
+
+
 class Limits(Struct, frozen=True, kw_only=True):
     """How long and how large things may get."""
 
     tool_response_max_bytes: _ResponseBytes = 12288
     """A larger tool result is stored, and the model gets a handle instead."""
-    tool_response_max_tokens: _ResponseTokens = 12288
-    """So is one that would take more tokens than this."""
+    tool_response_max_tokens: _ResponseTokens | None = None
+    """So is one that would take more tokens than this; without it, than a 32nd of `context_tokens`."""
+    context_tokens: Annotated[int, _range(2048, 100_000_000, "tokens")] = 128_000
+    """The window of the models that read results: no single result shall take more than its share of it."""
     tool_media_max_bytes: Annotated[int, _range(0, GIB, "bytes")] = 5 * MIB
     """Pictures and sound up to this size go to the model as they came; it reads them otherwise than text."""
     call_timeout_s: _Seconds = 60.0
@@ -58,6 +64,11 @@ class Limits(Struct, frozen=True, kw_only=True):
     max_output_bytes: Annotated[int, _range(64 * KIB, 1024 * GIB, "bytes")] = 2 * GIB
     """The largest answer to a tool call that is stored: it streams to a file and is never held in memory."""
     parallel_starts: Annotated[int, _range(1, 1024, "servers")] = 32
+
+    @property
+    def response_tokens(self) -> int:
+        """The token limit of a result."""
+        return self.tool_response_max_tokens or self.context_tokens // RESULT_SHARE
 
 
 class Extraction(Struct, frozen=True, kw_only=True):

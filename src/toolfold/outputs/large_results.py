@@ -21,6 +21,7 @@ from toolfold.config.sections import Limits, MetadataRule
 from toolfold.errors import OutputError, UpstreamError
 from toolfold.events import Events
 from toolfold.outputs.json_scan import BytesSource, FileSource
+from toolfold.outputs.shape import narrowing_arguments
 from toolfold.outputs.split import Origin, ResultLimits, ResultSplitter, fits
 from toolfold.outputs.store import OutputStore
 from toolfold.outputs.tool_output_definition import too_large_message
@@ -92,7 +93,7 @@ class LargeResults:
         limits = self._limits.get(tool_id)
         if limits is None:
             config = self._config
-            max_bytes, max_tokens = config.tool_response_max_bytes, config.tool_response_max_tokens
+            max_bytes, max_tokens = config.tool_response_max_bytes, config.response_tokens
             for pattern, rule in self._rules:
                 if pattern.match(tool_id):
                     max_bytes = max_bytes if rule.max_bytes is None else rule.max_bytes
@@ -105,7 +106,8 @@ class LargeResults:
         self, call: ToolCall, context: CallContext, outcome: Outcome, limits: ResultLimits
     ) -> Outcome:
         arguments = bytes(call.arguments).decode("utf-8", "replace")
-        origin = Origin(context.caller, call.tool.tool_id, arguments, context.tool_name)
+        narrowing = narrowing_arguments(call.tool.definition.input_schema)
+        origin = Origin(context.caller, call.tool.tool_id, arguments, context.tool_name, narrowing)
         on_skipped = outcome.spilled.close if outcome.spilled is not None else None
         try:
             reduced, stored = await self._run(origin, partial(self._split, origin, outcome, limits), on_skipped)

@@ -28,6 +28,7 @@ from toolfold.outputs.json_scan import (
     iter_string,
     malformed,
 )
+from toolfold.outputs.shape import describe_binary, describe_narrowing, describe_output
 from toolfold.outputs.store import Draft, OutputStore
 from toolfold.outputs.token_counter import Counts, LineCounter, count_tokens
 from toolfold.outputs.tool_output_definition import too_large_message
@@ -94,6 +95,8 @@ class Origin(Struct, frozen=True):
     arguments: str
     # What the client calls the tool, where that is not its id.
     shown_as: str = ""
+    # Arguments of the tool that make it return less.
+    narrowing: tuple[str, ...] = ()
 
 
 class _Part(Struct, eq=False):
@@ -109,6 +112,8 @@ class _Part(Struct, eq=False):
     binary: bool = False
     draft: Draft | None = None
     counts: Counts = Counts()
+    # What stands beside the message about it.
+    hint: str = ""
 
 
 class ResultSplitter:
@@ -131,7 +136,8 @@ class ResultSplitter:
             result = self._result(layout, parts, stored) if stored else self._whole_result(layout, limits)
         _discard(part for number, part in enumerate(parts) if number not in stored)
         records = tuple(stored.values())
-        return Outcome(result=result, is_error=layout.is_error, stored=records[0] if records else None), records
+        stored_first = records[0] if records else None
+        return Outcome(result=result, is_error=layout.is_error, stored=stored_first, all_stored=records), records
 
     def store_text(self, size: int) -> Stored:
         """Stores the source as it is: a text that is no tool's result, such as what a script printed."""
@@ -151,9 +157,11 @@ class ResultSplitter:
             raise
 
     def _parts(self, layout: _ResultLayout) -> list[_Part]:
-        parts = [self._text(texts)] if (texts := layout.texts) else []
-        # Most servers send the same twice, as text and as structured content: one of them is enough.
-        if layout.structured is not None and not _text_repeats_structured(self._source, layout):
+        # Most servers send the same twice, as text and as structured content: one of them is enough. Where the text is
+        # what the structured content wraps, the latter is: paths into it are those that the tool's schema shows.
+        repetition = _repetition(self._source, layout)
+        parts = [self._text(texts)] if (texts := layout.texts) and repetition != "wrapped" else []
+        if layout.structured is not None and repetition != "same":
             parts.append(self._member("structuredContent", layout.structured, "the structured content"))
         if layout.content is not None:
             parts.append(self._member("content", layout.content, "the content"))
@@ -217,6 +225,7 @@ class ResultSplitter:
             self._write_binary(part)
         if part.draft is None:
             raise ValueError("a part that was not written cannot be stored")
+        part.hint = self._hint(part, part.draft)
         return part.draft.finish(
             part.counts,
             tool_id=self._origin.tool_id,
@@ -224,6 +233,13 @@ class ResultSplitter:
             media_type=part.media_type,
             shown_as=self._origin.shown_as,
         )
+
+    def _hint(self, part: _Part, draft: Draft) -> str:
+        size = part.counts.bytes
+        if part.binary and not part.counts.tokens:
+            return describe_binary(draft.handle, part.media_type, size)
+        shown = describe_output(draft.descriptor, size, is_json=part.media_type == JSON_TYPE)
+        return shown + describe_narrowing(self._origin.shown_as or self._origin.tool_id, self._origin.narrowing)
 
     def _write_binary(self, part: _Part) -> None:
         """As bytes where it is Base64, as the protocol demands; else as the text it is."""
@@ -271,9 +287,10 @@ def _block_spans(layout: _ResultLayout, parts: list[_Part]) -> Iterator[Span]:
 def _notes(parts: list[_Part], stored: dict[int, Stored]) -> Iterator[str]:
     """What the model reads about each part that was stored."""
     for number, record in stored.items():
+        part = parts[number]
         yield too_large_message(record)
-        if len(stored) > 1 or parts[number].binary:
-            yield f"Handle {record.handle} holds {parts[number].what} ({record.media_type})."
+        several = len(stored) > 1 or part.binary
+        yield (f"Handle {record.handle} holds {part.what} ({record.media_type}). " if several else "") + part.hint
 
 
 def _excess_parts(parts: list[_Part], limits: ResultLimits) -> list[_Part]:
@@ -487,28 +504,29 @@ class _MemberSpans:
         return end
 
 
-def _text_repeats_structured(source: ByteSource, layout: _ResultLayout) -> bool:
-    """Whether the text blocks together say what the structured content says. In doubt they do not: both are kept."""
+def _repetition(source: ByteSource, layout: _ResultLayout) -> Literal["none", "same", "wrapped"]:
+    """Whether the text blocks together say what the structured content says, or as JSON what it wraps. In doubt they do
+    not: both are kept."""
     bodies = _bodies(layout.texts)
     if not bodies or layout.structured is None:
-        return False
+        return "none"
     inner = layout.inner
     if inner is not None and source.read(inner[0], 1) == b'"':
         if _digest(_texts(source, bodies)) == _digest(iter_string(source, *inner)):
-            return True
+            return "same"
         inner = None
     # Both sides are reduced to a digest of one form, a piece at a time, so that their size does not matter.
     try:
         text = _canonical_digest(_texts(source, bodies))
         if text == _canonical_digest(iter_raw(source, *layout.structured)):
-            return True
+            return "same"
         if inner is None:
-            return False
+            return "none"
         # Many servers send a list as one block for each item.
         items = _canonical_digest(_as_array(source, bodies)) if len(bodies) > 1 else text
-        return items == _canonical_digest(iter_raw(source, *inner))
+        return "wrapped" if items == _canonical_digest(iter_raw(source, *inner)) else "none"
     except _TooManyEscapes:
-        return False
+        return "none"
 
 
 def _texts(source: ByteSource, bodies: Iterable[Span]) -> Iterator[bytes]:

@@ -24,12 +24,21 @@ def call(arguments: argparse.Namespace, output: Output) -> int:
         _confirm(arguments, output, needed)
         outcome = _call(arguments, args, confirmed=True)
     if output.as_json:
-        output.data(outcome.result)
+        output.data(_with_handles(outcome))
     else:
         _print_result(msgspec.json.decode(outcome.result), output)
         if outcome.stored is not None:
             output.note(f"ask for a part of it: toolfold output {outcome.stored.handle} 'what to extract'")
     return TOOL_FAILED if outcome.is_error else 0
+
+
+def _with_handles(outcome: Outcome) -> Raw | dict[str, Any]:
+    """The result as it came; where parts of it are stored, with their handles and sizes as data."""
+    if not outcome.all_stored:
+        return outcome.result
+    keys = ("handle", "tool_id", "bytes", "lines", "tokens", "media_type", "expires_at")
+    stored = [{key: getattr(record, key) for key in keys} for record in outcome.all_stored]
+    return {**msgspec.json.decode(outcome.result), "stored": stored}
 
 
 def _call(arguments: argparse.Namespace, args: Raw, *, confirmed: bool) -> Outcome:

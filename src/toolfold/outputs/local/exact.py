@@ -105,6 +105,8 @@ def _truncated(index: DocumentIndex, start: int, end: int, budget: int) -> str:
 
 def _by_regex(index: DocumentIndex, pattern: str, flags: str, budget: int) -> ExactAnswer:
     result = grep_file(index.source.path, pattern, ignore_case="i" in flags, limit=2000, seconds=REGEX_SECONDS)
+    if result.problem:
+        return ExactAnswer((result.problem,))
     count = f"{result.count} lines fit" if result.count else "No line fits"
     texts = (
         f"[line {hit.line}, bytes {hit.start}-{max(hit.start, hit.end - 1)}] {replace_controls(hit.text)}"
