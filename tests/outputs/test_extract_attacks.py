@@ -106,7 +106,7 @@ def test_one_endless_line_is_searched_in_bounded_time(tmp_path: Path, filler: by
     started = time.monotonic()
     found = ask(document, "what is the needle")
     assert "4711" in found.text
-    assert found.strategy == "full-chunked"
+    assert found.strategy == "read-grep"
     assert tokens.count(found.text) <= 2100
     assert time.monotonic() - started < 60  # nothing grows with the square of the size
 
@@ -132,7 +132,7 @@ def test_one_endless_line_is_searched_in_bounded_time(tmp_path: Path, filler: by
 def test_odd_requests_are_answered(tmp_path: Path, asked: str) -> None:
     for content in (json.dumps({"orders": [{"id": 1}, {"id": 2}]}), "a,b\n1,2\n3,4\n5,6\n", "plain text\n"):
         found = ask(stored(tmp_path, content), asked)
-        assert not found.failed
+        assert found.failed == (asked == "/[/")  # no regular expression
         assert tokens.count(found.text) <= 2100
 
 

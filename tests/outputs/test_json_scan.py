@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from toolfold import tokens
 from toolfold.errors import ProtocolViolation
 from toolfold.outputs.json_scan import BytesSource, JsonScanner, iter_base64, iter_string
-from toolfold.outputs.split import _read_layout, _text_repeats_structured
+from toolfold.outputs.split import _read_layout, _repetition
 from toolfold.outputs.token_counter import _next_cut, _token_pieces
 
 TEXTS = st.text(st.characters(codec="utf-8"), max_size=80)
@@ -128,7 +128,7 @@ def test_a_text_that_repeats_the_structured_content_is_told(
 ) -> None:
     result = {"content": [{"type": "text", "text": text}], "structuredContent": structured}
     source = BytesSource(json.dumps(result, ensure_ascii=ascii_only).encode())
-    assert _text_repeats_structured(source, _read_layout(source)) is same
+    assert (_repetition(source, _read_layout(source)) != "none") is same
 
 
 def test_a_list_that_came_as_a_block_an_item_is_a_repetition_too() -> None:
@@ -136,7 +136,7 @@ def test_a_list_that_came_as_a_block_an_item_is_a_repetition_too() -> None:
     source = BytesSource(
         json.dumps({"content": blocks, "structuredContent": {"result": [{"a": 1}, {"a": 2}]}}).encode()
     )
-    assert _text_repeats_structured(source, _read_layout(source))
+    assert _repetition(source, _read_layout(source)) == "wrapped"
 
 
 @given(st.binary(max_size=200), st.integers(12, 40))

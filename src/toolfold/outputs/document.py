@@ -24,6 +24,8 @@ class Document(Struct, frozen=True):
     lines: int
     tokens: int
     media_type: str = "text/plain"
+    # Whether it can be had by its handle.
+    stored: bool = False
 
     @property
     def binary(self) -> bool:

@@ -35,8 +35,10 @@ from toolfold.outputs.local.answer import answer, exact_answer
 from toolfold.outputs.local.formats import HEAD, is_binary
 from toolfold.outputs.local.index import IndexCache
 from toolfold.outputs.model_budget import ModelBudget
+from toolfold.outputs.named_parts import answer_named, rewrite_paths, unanswered_paths
 from toolfold.outputs.prompts import new_nonce
 from toolfold.outputs.read_grep import extract_read_grep
+from toolfold.outputs.shape import describe_binary
 from toolfold.outputs.token_counter import LineCounter, count_tokens
 from toolfold.outputs.tool_output_definition import MODES, Mode, Strategy, header
 from toolfold.outputs.truncate import truncate_file
@@ -154,35 +156,51 @@ async def _run_strategy(
     document: Document, request: str, strategy: Strategy, budget: ModelBudget | None, options: Extraction
 ) -> tuple[Strategy, str]:
     """The answer, and the strategy that gave it: what is read and searched here, without a model, is `read-grep`."""
+    if document.binary:
+        handle = document.handle if document.stored else ""
+        return "read-grep", describe_binary(document.media_type, document.bytes, handle)
     if strategy == "truncate":
         return strategy, await run_limited(partial(truncate_file, document.path, options.answer_tokens))
-    about = (INDEXES, document.path, request, options.answer_tokens)
-    search = partial(answer, *about, binary=document.media_type if document.binary else "")
-    if budget is None:
-        note = NO_MODEL if strategy == "full-chunked" else ""
-        return "read-grep", note + await run_limited(search)
+    request = await run_limited(partial(rewrite_paths, INDEXES, document.path, request))
     # What the request names exactly costs no call of a model.
-    exact = await run_limited(partial(exact_answer, *about))
+    exact = await run_limited(partial(_answer_exactly, document.path, request, options.answer_tokens))
     if exact is not None:
         return "read-grep", exact
-    nonce = new_nonce()
-    if strategy == "read-grep":
-        return strategy, await extract_read_grep(
-            document, request, budget, nonce, turns=READ_GREP_TURNS, tool_seconds=options.extract_timeout_s / 4
-        )
+    search = partial(_search, document.path, request, options.answer_tokens)
+    if budget is None:
+        return "read-grep", (NO_MODEL if strategy == "full-chunked" else "") + await run_limited(search)
     try:
-        return strategy, await extract_chunked(
-            document,
-            request,
-            budget,
-            nonce,
-            overlap=options.chunk_overlap_percent,
-            parallel=options.extract_parallel,
-            max_chunks=options.max_chunks,
-        )
+        return strategy, await _ask_model(document, request, strategy, budget, options)
     except TooManyChunks:
         note = f"The document has over {options.max_chunks} chunks, too many for full-chunked.\n"
-        return "read-grep", note + await run_limited(search)
+    return "read-grep", note + await run_limited(search)
+
+
+async def _ask_model(
+    document: Document, request: str, strategy: Strategy, budget: ModelBudget, options: Extraction
+) -> str:
+    nonce = new_nonce()
+    if strategy == "read-grep":
+        return await extract_read_grep(
+            document, request, budget, nonce, turns=READ_GREP_TURNS, tool_seconds=options.extract_timeout_s / 4
+        )
+    return await extract_chunked(
+        document,
+        request,
+        budget,
+        nonce,
+        overlap=options.chunk_overlap_percent,
+        parallel=options.extract_parallel,
+        max_chunks=options.max_chunks,
+    )
+
+
+def _answer_exactly(path: Path, request: str, budget: int) -> str | None:
+    return answer_named(INDEXES, path, request, budget) or exact_answer(INDEXES, path, request, budget)
+
+
+def _search(path: Path, request: str, budget: int) -> str:
+    return answer(INDEXES, path, request, budget) + unanswered_paths(INDEXES, path, request)
 
 
 async def _fall_back(document: Document, options: Extraction, warning: str) -> tuple[str, bool]:

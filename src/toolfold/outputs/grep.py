@@ -2,17 +2,20 @@
 
 The search runs in a process of its own, which is this file run as a script: it reads what to do as JSON from its input
 and writes the result as JSON. The parent ends it at a deadline, so that no pattern and no file can hang the gateway.
-Lines are searched one by one.
+Lines are searched one by one; of a long line every match is a hit. JSON in one line is searched value by value, each
+with its path, and the lines of a text inside it one by one.
 """
 
 import base64
 import contextlib
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -21,6 +24,7 @@ from msgspec import Struct
 
 from toolfold.errors import OutputError
 from toolfold.outputs.document import open_regular_file
+from toolfold.outputs.json_path import Step, format_path
 
 # Of a long line, so many bytes around the match are returned.
 CLIP = 400
@@ -29,6 +33,10 @@ MAX_PATTERN = 10_000
 # Bounds on the searching process, besides the deadline that the parent keeps.
 MEMORY = 1 << 30
 CPU_SECONDS = 120
+
+# JSON up to this size is searched by its values: a larger one would take longer than a search may.
+MAX_JSON = 8 << 20
+_JSON_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*+"|[{}\[\],:]|[^\s{}\[\],:"]++', re.DOTALL)
 
 UNSUPPORTED = (
     "Look-around, back-references and repetitions of over 1000 are not known here: they cannot be bounded in time."
@@ -113,7 +121,7 @@ def _main() -> None:
     _limit_resources()
     job = msgspec.json.decode(sys.stdin.buffer.read(), type=_Job)
     try:
-        result = (_search_ripgrep(job) if job.ripgrep else None) or _search_re2(job)
+        result = _search_json(job) or (_search_ripgrep(job) if job.ripgrep else None) or _search_re2(job)
     except MemoryError:
         result = _GrepResult(
             problem=f"the search for {job.pattern!r} took too much memory: the file has a line too long"
@@ -132,19 +140,98 @@ def _limit_resources() -> None:
             resource.setrlimit(kind, (limit, limit))
 
 
-def _search_re2(job: _Job) -> _GrepResult:
+class _Unusable(Exception):
+    """The pattern is no regular expression that can be used."""
+
+
+def _compile(job: _Job) -> Any:
     import re2  # type: ignore[import-untyped]  # it carries no types
 
     options = re2.Options()
     options.log_errors = False
     options.case_sensitive = not job.ignore_case
     try:
-        pattern = re2.compile(job.pattern, options)
+        return re2.compile(job.pattern, options)
     except re2.error as error:
-        why = error.args[0].decode(errors="replace")
-        return _GrepResult(problem=f"{job.pattern!r} is no regular expression that can be used: {why}. {UNSUPPORTED}")
+        raise _Unusable(error.args[0].decode(errors="replace")) from error
+
+
+def _search_re2(job: _Job) -> _GrepResult:
+    try:
+        pattern = _compile(job)
+    except _Unusable as error:
+        return _GrepResult(problem=f"{job.pattern!r} is no regular expression that can be used: {error}. {UNSUPPORTED}")
     with open_regular_file(job.path) as file:
         return _search_lines(file, pattern, job.limit)
+
+
+def _search_json(job: _Job) -> _GrepResult | None:
+    """The values and keys of a JSON text in one line that fit; `None` where it is none, or where the pattern fits none:
+    it may be about the JSON itself."""
+    with open_regular_file(job.path) as file:
+        head = file.read(4096)
+        if not head.lstrip().startswith((b"{", b"[")) or b"\n" in head.strip() or file.seek(0, 2) > MAX_JSON:
+            return None
+        file.seek(0)
+        raw = file.read()
+    try:
+        msgspec.json.decode(raw, type=msgspec.Raw)
+        pattern = _compile(job)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, _Unusable):
+        return None
+    hits: list[_Hit] = []
+    count = 0
+    for steps, is_key, span, text in _json_leaves(raw):
+        lines = text.split("\n")
+        for number, line in enumerate(lines, 1):
+            match = pattern.search(line)
+            if match:
+                count += 1
+                if len(hits) < job.limit:
+                    what = " (the key)" if is_key else f", line {number}" if len(lines) > 1 else ""
+                    hits.append(_Hit(1, *span, f"{format_path(steps)}{what}: {_clip(line, *match.span())}"))
+    return _GrepResult(tuple(hits), count) if count else None
+
+
+def _json_leaves(raw: bytes) -> Iterator[tuple[list[Step], bool, tuple[int, int], str]]:
+    """Each key, and each value that holds no others: its path, which of the two it is, its place, what it says."""
+    steps: list[Step] = []  # one list for all, since few of them are looked at
+    in_key = False
+    for token in _JSON_TOKEN.finditer(raw):
+        sign = raw[token.start()]
+        if sign in b"{[":
+            steps.append("" if sign == 0x7B else 0)
+            in_key = sign == 0x7B
+        elif sign in b"}]":
+            steps.pop()
+            in_key = False
+        elif sign == 0x2C:
+            step = steps[-1]
+            in_key = isinstance(step, str)
+            if isinstance(step, int):
+                steps[-1] = step + 1
+        elif sign == 0x3A:
+            in_key = False
+        else:
+            text = _decode_text(token[0]) if sign == 0x22 else token[0].decode(errors="replace")
+            if in_key:
+                steps[-1] = text
+            yield steps, in_key, token.span(), text
+
+
+def _decode_text(literal: bytes) -> str:
+    try:
+        return str(msgspec.json.decode(literal))
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return literal[1:-1].decode(errors="replace")
+
+
+def _clip(line: str, first: int, last: int) -> str:
+    """A line, or the part of a long one around the match, with marks where it was cut."""
+    if len(line) <= CLIP * 2:
+        return line
+    start, end = max(0, first - CLIP // 2), min(len(line), min(last, first + CLIP) + CLIP // 2)
+    return ("…" if start else "") + line[start:end] + ("…" if end < len(line) else "")
 
 
 def _search_lines(file: BinaryIO, pattern: Any, limit: int) -> _GrepResult:
@@ -152,20 +239,36 @@ def _search_lines(file: BinaryIO, pattern: Any, limit: int) -> _GrepResult:
     count = offset = 0
     for number, line in enumerate(file, 1):
         text = line.rstrip(b"\r\n")
-        match = pattern.search(text)
-        if match:
-            count += 1
-            if len(hits) < limit:
-                hits.append(_clipped_hit(number, offset, text, *match.span()))
+        spans = (match.span() for match in pattern.finditer(text))
+        found, more = _line_hits(number, offset, text, spans, limit - len(hits))
+        hits += found
+        count += more
         offset += len(line)
     return _GrepResult(tuple(hits), count)
 
 
-def _clipped_hit(number: int, offset: int, line: bytes, first: int, last: int) -> _Hit:
-    start, end = 0, len(line)
-    if len(line) > CLIP * 2:
-        start, end = max(0, first - CLIP // 2), min(len(line), min(last, first + CLIP) + CLIP // 2)
-    return _Hit(number, offset + start, offset + end, line[start:end].decode(errors="replace"))
+def _line_hits(
+    number: int, offset: int, line: bytes, spans: Iterable[tuple[int, int]], room: int
+) -> tuple[list[_Hit], int]:
+    """A line that fits is one hit. One as long as a document fits in many places: each is one, with what is near it."""
+    if len(line) <= CLIP * 2:
+        matches = next(iter(spans), None) is not None
+        hit = _Hit(number, offset, offset + len(line), line.decode(errors="replace"))
+        return ([hit] if matches and room > 0 else []), int(matches)
+    runs: list[tuple[int, int]] = []
+    count, end = 0, -1
+    for first, last in spans:
+        if first == end and runs:  # a pattern of one letter fits a word many times over
+            runs[-1] = (runs[-1][0], last)
+        else:
+            count += 1
+            runs += [(first, last)] if len(runs) < max(room, 1) else []
+        end = last
+    reach, hits = CLIP // 2 if count == 1 else CLIP // 8, []
+    for first, last in runs[: max(room, 0)]:
+        start, end = max(0, first - reach), min(len(line), min(last, first + CLIP) + reach)
+        hits.append(_Hit(number, offset + start, offset + end, line[start:end].decode(errors="replace")))
+    return hits, count
 
 
 def _search_ripgrep(job: _Job) -> _GrepResult | None:
@@ -185,14 +288,13 @@ def _search_ripgrep(job: _Job) -> _GrepResult | None:
             event = json.loads(raw)
             if event["type"] != "match":
                 continue
-            count += 1
-            if len(hits) < job.limit:
-                data = event["data"]
-                line = _ripgrep_bytes(data["lines"]).rstrip(b"\r\n")
-                match = (data["submatches"] or [{"start": 0, "end": 0}])[0]
-                hits.append(
-                    _clipped_hit(data["line_number"], data["absolute_offset"], line, match["start"], match["end"])
-                )
+            data = event["data"]
+            line = _ripgrep_bytes(data["lines"]).rstrip(b"\r\n")
+            matches = data["submatches"] or [{"start": 0, "end": 0}]
+            spans = ((match["start"], match["end"]) for match in matches)
+            found, more = _line_hits(data["line_number"], data["absolute_offset"], line, spans, job.limit - len(hits))
+            hits += found
+            count += more
     return None if process.returncode > 1 else _GrepResult(tuple(hits), count)
 
 

@@ -77,6 +77,24 @@ def list_index(step: Step) -> int | None:
     return step
 
 
+# Under which an SDK puts a value that is no object, and which the envelope of an answer has as its root.
+WRAPPERS = ("result", "data")
+
+
+def reroot(steps: Sequence[Step], keys: list[str] | int) -> list[Step]:
+    """The same path from the root that a document has: `keys` of an object, or the number of items of a list.
+
+    A schema shows `result[3]` where the document may be the list itself, and the other way round.
+    """
+    first = steps[0] if steps else None
+    if isinstance(keys, int):
+        return list(steps[1:] if first in WRAPPERS else steps)
+    if not steps or str(first) in keys or (first is None and len(keys) != 1):
+        return list(steps)
+    inner = keys if len(keys) == 1 else [key for key in keys if key == "data"]
+    return [*inner[:1], *steps]
+
+
 def resolve_path(value: Any, steps: Sequence[Step]) -> Any:
     """The value at a path. Raises `LookupError`."""
     for number, step in enumerate(steps):

@@ -18,7 +18,7 @@ from msgspec import Raw
 
 from toolfold.errors import InvalidArguments, UnknownField
 from toolfold.events import Events
-from toolfold.outputs.json_path import parse_path, resolve_path, similar_paths
+from toolfold.outputs.json_path import Step, parse_path, reroot, resolve_path, similar_paths
 from toolfold.outputs.limiter import run_limited
 from toolfold.outputs.store import OutputStore
 from toolfold.types import CallContext, Caller, Stored, ToolCall
@@ -139,6 +139,12 @@ def _read_text(stored: Stored, file: Path) -> str:
     return data.decode("utf-8", "replace")
 
 
+def _rerooted(document: Any, steps: list[Step]) -> list[Step]:
+    if not isinstance(document, dict | list):
+        return steps
+    return reroot(steps, list(document) if isinstance(document, dict) else len(document))
+
+
 def _value_at(stored: Stored, document: Any, path: str) -> Any:
     steps = parse_path(path)
     if steps is None:
@@ -146,7 +152,7 @@ def _value_at(stored: Stored, document: Any, path: str) -> Any:
             f"{path!r} is no path", next_action='write it as a.b[0], a[].b for all items, or ["odd key"]'
         )
     try:
-        return resolve_path(document, steps)
+        return resolve_path(document, _rerooted(document, steps))
     except LookupError:
         near = similar_paths(document, path)
         raise UnknownField(

@@ -18,6 +18,8 @@ from toolfold.outputs.json_path import format_path
 from toolfold.outputs.json_scan import BytesSource, JsonScanner
 from toolfold.text import replace_escaped_halves, truncate
 
+# The resource under which an output can be read whole, before its handle.
+OUTPUT_URI = "toolfold://outputs/"
 # A larger document is not decoded: what its first bytes hold is told.
 MAX_DECODED = 8 << 20
 HEAD_BYTES = 256 << 10
@@ -54,20 +56,15 @@ def describe_output(descriptor: int, size: int, *, is_json: bool) -> str:
     return f"{shape}\nAnswered exactly: {', '.join([*forms, '`lines 10-20`', 'a `/regex/`'])}. All else: in words."
 
 
-def describe_binary(handle: str, media_type: str, size: int) -> str:
-    """What is told of content that is no text, and how to get it."""
+def describe_binary(media_type: str, size: int, handle: str = "") -> str:
+    """What is told of content that is no text; with its handle, how to get it."""
+    about = f"It is no text but binary data ({media_type}) of {size} bytes."
+    if not handle:
+        return about
     return (
-        f"It is no text but binary data ({media_type}) of {size} bytes. Get it as the resource {output_uri(handle)}, "
-        f'pass it on as an argument {{"$output": "{handle}"}}, or save it: toolfold output {handle} --save FILE.'
+        f"{about} Read it as the resource {OUTPUT_URI}{handle}, pass it on as an argument "
+        f'{{"$output": "{handle}"}}, or save it: toolfold output {handle} --save FILE.'
     )
-
-
-OUTPUT_URI = "toolfold://outputs/"
-
-
-def output_uri(handle: str) -> str:
-    """The resource under which an output can be read whole."""
-    return f"{OUTPUT_URI}{handle}"
 
 
 def describe_narrowing(tool: str, arguments: Sequence[str]) -> str:

@@ -237,7 +237,7 @@ class ResultSplitter:
     def _hint(self, part: _Part, draft: Draft) -> str:
         size = part.counts.bytes
         if part.binary and not part.counts.tokens:
-            return describe_binary(draft.handle, part.media_type, size)
+            return describe_binary(part.media_type, size, draft.handle)
         shown = describe_output(draft.descriptor, size, is_json=part.media_type == JSON_TYPE)
         return shown + describe_narrowing(self._origin.shown_as or self._origin.tool_id, self._origin.narrowing)
 

@@ -157,6 +157,7 @@ class OutputStore:
             lines=record.lines,
             tokens=record.tokens,
             media_type=record.media_type,
+            stored=True,
         )
 
     def end(self, caller: Caller) -> bool:

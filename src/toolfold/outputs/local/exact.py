@@ -139,7 +139,7 @@ def _by_path(index: DocumentIndex, request: str, budget: int) -> ExactAnswer | N
 
 def _missing_path(index: DocumentIndex, json: JsonIndex, request: str, steps: list[Step]) -> ExactAnswer | None:
     """How far the path leads; `None` for a single word, which may be no path at all."""
-    if len(steps) < 2:
+    if len(steps) < 2 and isinstance(steps[0], str):
         return None
     for length in range(len(steps) - 1, -1, -1):
         values = _resolve(json, steps[:length])
