@@ -305,6 +305,11 @@ class Stored(Struct, frozen=True, kw_only=True):
     def tool_name(self) -> str:
         return self.shown_as or self.tool_id
 
+    @property
+    def binary(self) -> bool:
+        """Whether it is no text: nothing of it was counted but its bytes."""
+        return self.bytes > 0 and self.lines == 0 and self.tokens == 0
+
 
 class Outcome(Struct, frozen=True, kw_only=True):
     """What came back: a `CallToolResult` as the exact JSON the server sent, or the message that stands in for it."""

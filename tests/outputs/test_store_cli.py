@@ -1,5 +1,6 @@
 """The command line: a result that one command stored is asked by the next, until its time is over."""
 
+import base64
 import json
 import os
 import subprocess
@@ -71,6 +72,26 @@ def test_what_one_command_stored_the_next_one_reads(tmp_path: Path) -> None:
     assert json.loads(shell.run("call", "large.length", reference))["kind"] == "str"
     whole = shell.run("call", "large.large", '{"megabytes": 0.1}', "--whole")
     assert whole.count("worker-7") == stored["lines"]
+
+
+def test_15_06_a_handle_is_data_and_its_output_can_be_saved_as_it_is(tmp_path: Path) -> None:
+    shell = Shell(tmp_path)
+    shell.run("build")
+    picture = bytes(range(256)) * 30_000
+    block = {"type": "image", "mimeType": "image/png", "data": base64.b64encode(picture).decode()}
+    (tmp_path / "result.json").write_text(json.dumps({"content": [block]}), encoding="utf-8")
+    result = shell.json("call", "large.give", json.dumps({"file": str(tmp_path / "result.json")}))
+    (stored,) = result["stored"]
+    assert (stored["bytes"], stored["media_type"]) == (len(picture), "image/png")
+    assert stored["handle"] in result["content"][0]["text"]
+    assert f"toolfold output {stored['handle']} --save FILE" in result["content"][1]["text"]
+    assert f"{len(picture)} bytes" in shell.run("output", stored["handle"], "--save", "a.png")
+    assert (tmp_path / "a.png").read_bytes() == picture
+    assert shell.json("output", stored["handle"], "--save", "a.png", code=4)["error"]["code"] == "OUTPUT_ERROR"
+    assert "\ufffd" not in shell.run("output", stored["handle"], "what", "is", "it")
+    shell.run("output", stored["handle"], code=2)
+    small = shell.json("call", "large.echo", '{"text": "hi"}')
+    assert "stored" not in small
 
 
 def test_an_unknown_handle_is_an_error_with_the_next_step(tmp_path: Path) -> None:

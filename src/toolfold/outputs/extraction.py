@@ -35,10 +35,11 @@ from toolfold.outputs.local.answer import answer, exact_answer
 from toolfold.outputs.local.formats import HEAD, is_binary
 from toolfold.outputs.local.index import IndexCache
 from toolfold.outputs.model_budget import ModelBudget
-from toolfold.outputs.named_parts import answer_named, rewrite_paths, unanswered_paths
+from toolfold.outputs.named_parts import NamedParts
 from toolfold.outputs.prompts import new_nonce
 from toolfold.outputs.read_grep import extract_read_grep
 from toolfold.outputs.shape import describe_binary
+from toolfold.outputs.store import OutputStore
 from toolfold.outputs.token_counter import LineCounter, count_tokens
 from toolfold.outputs.tool_output_definition import MODES, Mode, Strategy, header
 from toolfold.outputs.truncate import truncate_file
@@ -161,16 +162,16 @@ async def _run_strategy(
         return "read-grep", describe_binary(document.media_type, document.bytes, handle)
     if strategy == "truncate":
         return strategy, await run_limited(partial(truncate_file, document.path, options.answer_tokens))
-    request = await run_limited(partial(rewrite_paths, INDEXES, document.path, request))
+    named = await run_limited(partial(NamedParts, INDEXES, document.path, request))
     # What the request names exactly costs no call of a model.
-    exact = await run_limited(partial(_answer_exactly, document.path, request, options.answer_tokens))
+    exact = await run_limited(partial(_answer_exactly, document.path, named, options.answer_tokens))
     if exact is not None:
         return "read-grep", exact
-    search = partial(_search, document.path, request, options.answer_tokens)
+    search = partial(_search, document.path, named, options.answer_tokens)
     if budget is None:
         return "read-grep", (NO_MODEL if strategy == "full-chunked" else "") + await run_limited(search)
     try:
-        return strategy, await _ask_model(document, request, strategy, budget, options)
+        return strategy, await _ask_model(document, named.request, strategy, budget, options)
     except TooManyChunks:
         note = f"The document has over {options.max_chunks} chunks, too many for full-chunked.\n"
     return "read-grep", note + await run_limited(search)
@@ -195,12 +196,12 @@ async def _ask_model(
     )
 
 
-def _answer_exactly(path: Path, request: str, budget: int) -> str | None:
-    return answer_named(INDEXES, path, request, budget) or exact_answer(INDEXES, path, request, budget)
+def _answer_exactly(path: Path, named: NamedParts, budget: int) -> str | None:
+    return named.answer(budget) or exact_answer(INDEXES, path, named.request, budget)
 
 
-def _search(path: Path, request: str, budget: int) -> str:
-    return answer(INDEXES, path, request, budget) + unanswered_paths(INDEXES, path, request)
+def _search(path: Path, named: NamedParts, budget: int) -> str:
+    return answer(INDEXES, path, named.request, budget) + named.missing_paths()
 
 
 async def _fall_back(document: Document, options: Extraction, warning: str) -> tuple[str, bool]:
@@ -278,10 +279,14 @@ def _open_document(document: str | bytes | os.PathLike[str], *, exact: bool) -> 
         return
     raw = document.encode(errors="surrogatepass") if isinstance(document, str) else bytes(document)
     digest = hashlib.sha256(raw).hexdigest()
-    with tempfile.TemporaryDirectory(prefix="toolfold-extract-") as folder:
-        path = Path(folder) / _stable_handle(digest)
+    store = OutputStore(Path(tempfile.gettempdir()))
+    try:
+        store.sweep()
+        path = store.scratch() / _stable_handle(digest)
         path.write_bytes(raw)
         yield _describe_file(path, "text", digest, exact=exact)
+    finally:
+        store.close()
 
 
 def _describe_file(path: Path, name: str, identity: str, *, exact: bool) -> Document:

@@ -169,11 +169,9 @@ def _search_json(job: _Job) -> _GrepResult | None:
     """The values and keys of a JSON text in one line that fit; `None` where it is none, or where the pattern fits none:
     it may be about the JSON itself."""
     with open_regular_file(job.path) as file:
-        head = file.read(4096)
-        if not head.lstrip().startswith((b"{", b"[")) or b"\n" in head.strip() or file.seek(0, 2) > MAX_JSON:
-            return None
-        file.seek(0)
-        raw = file.read()
+        raw = file.read(MAX_JSON + 1)
+    if len(raw) > MAX_JSON or not raw.lstrip().startswith((b"{", b"[")) or b"\n" in raw.strip():
+        return None
     try:
         msgspec.json.decode(raw, type=msgspec.Raw)
         pattern = _compile(job)
@@ -183,13 +181,11 @@ def _search_json(job: _Job) -> _GrepResult | None:
     count = 0
     for steps, is_key, span, text in _json_leaves(raw):
         lines = text.split("\n")
-        for number, line in enumerate(lines, 1):
-            match = pattern.search(line)
-            if match:
-                count += 1
-                if len(hits) < job.limit:
-                    what = " (the key)" if is_key else f", line {number}" if len(lines) > 1 else ""
-                    hits.append(_Hit(1, *span, f"{format_path(steps)}{what}: {_clip(line, *match.span())}"))
+        found = [(number, line, match) for number, line in enumerate(lines, 1) if (match := pattern.search(line))]
+        count += len(found)
+        for number, line, match in found[: job.limit - len(hits)]:
+            what = " (the key)" if is_key else f", line {number}" if len(lines) > 1 else ""
+            hits.append(_Hit(1, *span, f"{format_path(steps)}{what}: {_clip(line, *match.span())}"))
     return _GrepResult(tuple(hits), count) if count else None
 
 

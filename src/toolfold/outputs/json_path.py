@@ -89,10 +89,8 @@ def reroot(steps: Sequence[Step], keys: list[str] | int) -> list[Step]:
     first = steps[0] if steps else None
     if isinstance(keys, int):
         return list(steps[1:] if first in WRAPPERS else steps)
-    if not steps or str(first) in keys or (first is None and len(keys) != 1):
-        return list(steps)
     inner = keys if len(keys) == 1 else [key for key in keys if key == "data"]
-    return [*inner[:1], *steps]
+    return list(steps) if first is None or str(first) in keys else [*inner, *steps]
 
 
 def resolve_path(value: Any, steps: Sequence[Step]) -> Any:

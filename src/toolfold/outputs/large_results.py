@@ -21,8 +21,7 @@ from toolfold.config.sections import Limits, MetadataRule
 from toolfold.errors import OutputError, UpstreamError
 from toolfold.events import Events
 from toolfold.outputs.json_scan import BytesSource, FileSource
-from toolfold.outputs.shape import narrowing_arguments
-from toolfold.outputs.split import Origin, ResultLimits, ResultSplitter, fits
+from toolfold.outputs.split import Origin, ResultLimits, ResultSplitter
 from toolfold.outputs.store import OutputStore
 from toolfold.outputs.tool_output_definition import too_large_message
 from toolfold.types import CallContext, Caller, Outcome, Stored, Tool, ToolCall
@@ -106,8 +105,8 @@ class LargeResults:
         self, call: ToolCall, context: CallContext, outcome: Outcome, limits: ResultLimits
     ) -> Outcome:
         arguments = bytes(call.arguments).decode("utf-8", "replace")
-        narrowing = narrowing_arguments(call.tool.definition.input_schema)
-        origin = Origin(context.caller, call.tool.tool_id, arguments, context.tool_name, narrowing)
+        tool = call.tool
+        origin = Origin(context.caller, tool.tool_id, arguments, context.tool_name, tool.definition.input_schema)
         on_skipped = outcome.spilled.close if outcome.spilled is not None else None
         try:
             reduced, stored = await self._run(origin, partial(self._split, origin, outcome, limits), on_skipped)
@@ -120,7 +119,7 @@ class LargeResults:
     async def fit_text(self, text: str, origin: Origin) -> str:
         """A text that is no tool's result where it fits the limits, else the message about where it is stored."""
         limits = self.tool_limits(origin.tool_id)
-        if fits([text.encode("utf-8", "replace")], limits.max_bytes, limits.max_tokens):
+        if limits.allow([text.encode("utf-8", "replace")]):
             return text
         return too_large_message(await self.store_text(text, origin))
 

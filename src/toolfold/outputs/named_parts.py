@@ -25,7 +25,7 @@ from toolfold.words import stop_words
 MAX_DECODED = 64 << 20
 MAX_PARTS = 10
 MAX_DEPTH = 48
-_PLACES = (BYTES, LINES, ENDS)
+_FORMS = (BYTES, LINES, ENDS, PATHLIKE)
 # Words of a request that ask for the parts that it names, and for nothing besides.
 _ASKING = (
     "give show get return print read extract find list quote tell please value values line lines byte bytes field "
@@ -35,28 +35,59 @@ _ASKING = (
 
 
 class _Text(Struct, frozen=True):
-    """A text of several lines inside a document."""
+    """A text of several lines inside a document, and how many such texts there are."""
 
-    steps: tuple[Step, ...]
+    steps: list[Step]
     lines: list[str]
+    among: int
 
 
-def rewrite_paths(indexes: IndexCache, path: Path, request: str) -> str:
-    """The request with each path as the document has it, where it was written as another view of it shows it."""
-    text = request.strip().strip("`")[:MAX_REQUEST]
-    if REGEX.search(text) or not PATHLIKE.search(text):
-        return request
-    with indexes.of(path) as index:
-        keys = _root_keys(index)
-        return request if keys is None else PATHLIKE.sub(lambda match: _rewritten(index, match[0], keys), text)
+class NamedParts:
+    """What a request names of a document. `request` has its paths as the document has them."""
 
+    def __init__(self, indexes: IndexCache, path: Path, request: str) -> None:
+        self._indexes = indexes
+        self._path = path
+        self._text = request.strip().strip("`")[:MAX_REQUEST]
+        self.request = request
+        self._forms = [] if REGEX.search(self._text) else [form for form in _FORMS if form.search(self._text)]
+        if PATHLIKE in self._forms:
+            self._rewrite_paths()
 
-def _rewritten(index: DocumentIndex, written: str, keys: list[str] | int) -> str:
-    steps = parse_path(written.rstrip("."))
-    moved = reroot(steps, keys) if steps else steps
-    if moved is None or moved == steps or not _is_there(index, format_path(moved)):
-        return written
-    return format_path(moved)
+    def _rewrite_paths(self) -> None:
+        with self._indexes.of(self._path) as index:
+            keys = _root_keys(index)
+            if keys is None:
+                self._forms.remove(PATHLIKE)
+                return
+            self._text = PATHLIKE.sub(lambda match: _rewritten(index, match[0], keys), self._text)
+        self.request = self._text
+
+    def answer(self, budget: int) -> str | None:
+        """The parts; `None` where there are none, or one that a plain lookup answers."""
+        parts, rest = _split(self._text, self._forms)
+        # Paths among words: the words are searched for, too.
+        if not any(map(_asks_place, parts)) and (rest or len(parts) < 2):
+            return None
+        with self._indexes.of(self._path) as index:
+            inner = _inner_text(index, parts)
+            if inner is None and len(parts) == 1 and not rest:
+                return None
+            parts = [part for part in parts if inner is None or parse_path(part) != inner.steps]
+            answers = {part: _answer_part(index, inner, part, (budget - 80) // len(parts)) for part in parts}
+        note = [f"{part}: there is nothing at it" for part, answer in answers.items() if not answer]
+        note += [f"“{rest}”"] if rest else []
+        left = [f"Not answered: {'; '.join(note)}. Ask for it by itself."] if note else []
+        return "\n".join([f"{PREAMBLE}\n", *filter(None, answers.values()), *left])
+
+    def missing_paths(self) -> str:
+        """A line on the paths among words that lead nowhere; nothing where there are none."""
+        if PATHLIKE not in self._forms:
+            return ""
+        written = [match[0].rstrip(".") for match in PATHLIKE.finditer(self._text) if "[" in match[0]][:MAX_PARTS]
+        with self._indexes.of(self._path) as index:
+            missing = [part for part in written if not _look_up(index, part, 200)]
+        return f"\n\nNot answered: {', '.join(missing)}: there is nothing at it." if missing else ""
 
 
 def _root_keys(index: DocumentIndex) -> list[str] | int | None:
@@ -69,41 +100,20 @@ def _root_keys(index: DocumentIndex) -> list[str] | int | None:
     return [str(step) for step, _, _ in index.json.members(root)]
 
 
-def answer_named(indexes: IndexCache, path: Path, request: str, budget: int) -> str | None:
-    """The parts that the request names; `None` where it names one that a plain lookup answers, or none."""
-    text = request.strip()[:MAX_REQUEST]
-    if REGEX.search(text) or not any(form.search(text) for form in (*_PLACES, PATHLIKE)):
-        return None
-    with indexes.of(path) as index:
-        parts, rest = _split(text, _PLACES if index.json is None else (*_PLACES, PATHLIKE))
-        if len(parts) == 1 and not rest and not _asks_lines(parts[0]):
-            return None
-        if not any(map(_asks_place, parts)) and (rest or not parts):
-            return None  # words, and paths among them: the words are searched for, too
-        answers, missing = _answer_parts(index, parts, budget - 80)
-    if answers is None:
-        return None
-    note = [*(f"{part}: there is nothing at it" for part in missing), *([f"“{rest}”"] if rest else [])]
-    left = [f"Not answered: {'; '.join(note)}. Ask for it by itself."] if note else []
-    return "\n".join([f"{PREAMBLE}\n", *answers, *left])
+def _rewritten(index: DocumentIndex, written: str, keys: list[str] | int) -> str:
+    steps = parse_path(written.rstrip("."))
+    moved = format_path(reroot(steps, keys)) if steps else written
+    return moved if steps and moved != format_path(steps) and _look_up(index, moved, 200) else written
 
 
-def unanswered_paths(indexes: IndexCache, path: Path, request: str) -> str:
-    """A line that names the paths of a request in words that lead nowhere; nothing where there are none."""
-    text = request.strip()[:MAX_REQUEST]
-    if REGEX.search(text) or not re.search(r"\s", text):
-        return ""
-    with indexes.of(path) as index:
-        if index.json is None:
-            return ""
-        written = [match[0].rstrip(".") for match in PATHLIKE.finditer(text)][:MAX_PARTS]
-        missing = [part for part in written if "[" in part and not _is_there(index, part)]
-    return f"\n\nNot answered: {', '.join(missing)}: there is nothing at it." if missing else ""
+def _look_up(index: DocumentIndex, part: str, budget: int) -> str:
+    """What is at a part; nothing where nothing is."""
+    found = find_exact(index, part, budget)
+    return "" if found is None or found.lines[0].startswith("There is nothing at") else "\n".join(found.lines)
 
 
-def _is_there(index: DocumentIndex, part: str) -> bool:
-    found = find_exact(index, part, 200)
-    return found is not None and not found.lines[0].startswith("There is nothing at")
+def _answer_part(index: DocumentIndex, inner: _Text | None, part: str, budget: int) -> str:
+    return _lines_of(inner, part, budget) if inner is not None and _asks_lines(part) else _look_up(index, part, budget)
 
 
 def _split(text: str, forms: Sequence[re.Pattern[str]]) -> tuple[list[str], str]:
@@ -129,39 +139,20 @@ def _asks_place(part: str) -> bool:
     return bool(_asks_lines(part) or BYTES.fullmatch(part))
 
 
-def _answer_parts(index: DocumentIndex, parts: list[str], budget: int) -> tuple[list[str] | None, list[str]]:
-    """The answers, and the parts without one. No answers: a plain lookup does as well."""
-    texts = _inner_texts(index) if any(map(_asks_lines, parts)) else []
-    if len(parts) == 1 and not texts and _asks_lines(parts[0]) and index.source.lines != 1:
-        return None, []
-    named = [part for part in parts if not _asks_place(part)]
-    inner = _chosen_text(texts, named)
-    if inner is not None and named:
-        parts = [part for part in parts if parse_path(part) != list(inner.steps)]
-    answers: list[str] = []
-    missing: list[str] = []
-    for part in parts:
-        room = budget // len(parts)
-        found = find_exact(index, part, room) if inner is None or not _asks_lines(part) else None
-        if inner is not None and _asks_lines(part):
-            answers.append(_lines_of(inner, part, room, len(texts)))
-        elif found is not None and not found.lines[0].startswith("There is nothing at"):
-            answers += found.lines
-        else:
-            missing.append(part)
-    return answers, missing
-
-
-def _inner_texts(index: DocumentIndex) -> list[_Text]:
-    """The texts of several lines in a JSON document of one line, the longest first."""
-    if index.json is None or index.source.lines > 1 or index.source.size > MAX_DECODED:
-        return []
+def _inner_text(index: DocumentIndex, parts: list[str]) -> _Text | None:
+    """Of a JSON document in one line, the text whose lines are asked for: named by its path, else the longest."""
+    if not any(map(_asks_lines, parts)) or index.json is None or index.source.lines > 1:
+        return None
+    if index.source.size > MAX_DECODED:
+        return None
     try:
         value = msgspec.json.decode(index.source.read(0, index.source.size))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return []
-    texts = [_Text(steps, text.splitlines()) for steps, text in _long_texts(value, ())]
-    return sorted(texts, key=lambda text: -len(text.lines))
+        return None
+    texts = [(list(steps), text.splitlines()) for steps, text in _long_texts(value, ())]
+    paths = [parse_path(part) for part in parts]
+    chosen = max(texts, key=lambda text: (text[0] in paths, len(text[1])), default=None)
+    return None if chosen is None else _Text(*chosen, len(texts))
 
 
 def _long_texts(value: Any, steps: tuple[Step, ...]) -> Iterator[tuple[tuple[Step, ...], str]]:
@@ -174,20 +165,14 @@ def _long_texts(value: Any, steps: tuple[Step, ...]) -> Iterator[tuple[tuple[Ste
             yield from _long_texts(member, (*steps, step))
 
 
-def _chosen_text(texts: list[_Text], named: list[str]) -> _Text | None:
-    """The text that the request names by its path, else the longest."""
-    paths = [parse_path(part) for part in named]
-    return next((text for text in texts if list(text.steps) in paths), texts[0] if texts else None)
-
-
-def _lines_of(text: _Text, part: str, budget: int, texts: int) -> str:
+def _lines_of(text: _Text, part: str, budget: int) -> str:
     """Lines of a text inside the document."""
     total, where = len(text.lines), format_path(text.steps)
     first, last = _range(part, total)
     if not 1 <= first <= min(last, total):
         return f"There are no such lines: the text at {where} has lines 1-{total}."
     last = min(last, total)
-    others = f" (the longest of {texts} texts: name another with its path, `{where} lines 1-9`)" if texts > 1 else ""
+    others = f" (one of {text.among} texts: name another by its path, `{where} lines 1-9`)" if text.among > 1 else ""
     body = truncate_bytes("\n".join(text.lines[first - 1 : last]).encode("utf-8", "replace"), budget)
     return f"[{where}, lines {first}-{last} of {total}]{others}\n{body}"
 

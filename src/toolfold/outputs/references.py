@@ -134,7 +134,7 @@ class _Substitution:
 
 def _read_text(stored: Stored, file: Path) -> str:
     data = file.read_bytes()
-    if stored.tokens == 0 and stored.lines == 0 and data:
+    if stored.binary:
         return base64.b64encode(data).decode()
     return data.decode("utf-8", "replace")
 

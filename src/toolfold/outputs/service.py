@@ -15,6 +15,7 @@ from toolfold.config import Settings
 from toolfold.containers import Listeners
 from toolfold.errors import InvalidArguments, OutputError
 from toolfold.events import Events
+from toolfold.outputs.document import open_regular_file
 from toolfold.outputs.large_results import LargeResults
 from toolfold.outputs.references import ReferenceResolver
 from toolfold.outputs.split import Origin
@@ -123,6 +124,20 @@ class OutputService:
         """The file of an output, for stages that read it themselves. Raises `UnknownHandle`."""
         return (await asyncio.to_thread(self.store.find, handle, caller))[1]
 
+    async def read(self, handle: str, caller: Caller = LOCAL) -> tuple[Stored, bytes]:
+        """A whole output, up to what one message may hold. Raises `UnknownHandle` and `OutputError`."""
+        stored, path = await asyncio.to_thread(self.store.find, handle, caller)
+        most = self._settings.limits.max_frame_bytes * 3 // 4  # Base64 takes a third more
+        if stored.bytes > most:
+            raise OutputError(
+                f"the stored output {handle} has {stored.bytes} bytes, over the {most} that are read at once",
+                next_action="get a part of it with tool_output, or raise limits.max_frame_bytes",
+            )
+        try:
+            return stored, await asyncio.to_thread(_read_bytes, path)
+        except OSError as error:
+            raise OutputError(f"the stored output {handle} cannot be read: {error.strerror or error}") from error
+
     async def store_text(self, text: str, *, tool_id: str, arguments: str = "{}", caller: Caller = LOCAL) -> Stored:
         """Stores a text that no tool returned, such as what a script printed; `tool_id` is the name it goes by."""
         return await self.large_results.store_text(text, Origin(caller, tool_id, arguments))
@@ -199,3 +214,8 @@ class OutputService:
             from toolfold.outputs.extraction import INDEXES
 
             await asyncio.to_thread(INDEXES.drop_gone)
+
+
+def _read_bytes(path: Path) -> bytes:
+    with open_regular_file(path) as file:
+        return file.read()

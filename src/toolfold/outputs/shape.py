@@ -7,7 +7,7 @@ Counts are exact, or marked where only the beginning of a large document was rea
 import contextlib
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -17,6 +17,8 @@ from toolfold.errors import ProtocolViolation
 from toolfold.outputs.json_path import format_path
 from toolfold.outputs.json_scan import BytesSource, JsonScanner
 from toolfold.text import replace_escaped_halves, truncate
+
+__all__ = ["OUTPUT_URI"]
 
 # The resource under which an output can be read whole, before its handle.
 OUTPUT_URI = "toolfold://outputs/"
@@ -39,7 +41,7 @@ class _Properties(Struct):
     properties: dict[str, Raw] = {}
 
 
-def narrowing_arguments(input_schema: Raw) -> tuple[str, ...]:
+def _narrowing_arguments(input_schema: Raw) -> tuple[str, ...]:
     """The arguments of a tool by which it returns less, such as `limit` or `page`."""
     try:
         names = msgspec.json.decode(input_schema, type=_Properties).properties
@@ -48,12 +50,15 @@ def narrowing_arguments(input_schema: Raw) -> tuple[str, ...]:
     return tuple(name for name in names if _NARROWS.search(_HUMP.sub("_", name).lower()))[:MAX_ARGUMENTS]
 
 
-def describe_output(descriptor: int, size: int, *, is_json: bool) -> str:
-    """The shape of a text and the forms in which a part of it can be had exactly."""
+def describe_output(descriptor: int, size: int, *, is_json: bool, tool: str, input_schema: Raw) -> str:
+    """The shape of a text, the forms in which a part of it can be had exactly, and arguments of its tool for less."""
     shape, path = _describe_json(descriptor, size) if is_json else ("", "")
     shape = shape or _first_lines(os.pread(descriptor, MAX_LINE * 16, 0))
     forms = [f"a path (`{path}`)"] if path else []
-    return f"{shape}\nAnswered exactly: {', '.join([*forms, '`lines 10-20`', 'a `/regex/`'])}. All else: in words."
+    forms += ["`lines 10-20`", "a `/regex/`"]
+    narrowing = _narrowing_arguments(input_schema)
+    less = f"\n{tool} has arguments that may make it return less: {', '.join(narrowing)}." if narrowing else ""
+    return f"{shape}\nAnswered exactly: {', '.join(forms)}. All else: in words.{less}"
 
 
 def describe_binary(media_type: str, size: int, handle: str = "") -> str:
@@ -65,10 +70,6 @@ def describe_binary(media_type: str, size: int, handle: str = "") -> str:
         f"{about} Read it as the resource {OUTPUT_URI}{handle}, pass it on as an argument "
         f'{{"$output": "{handle}"}}, or save it: toolfold output {handle} --save FILE.'
     )
-
-
-def describe_narrowing(tool: str, arguments: Sequence[str]) -> str:
-    return f"\n{tool} has arguments that may make it return less: {', '.join(arguments)}." if arguments else ""
 
 
 def _describe_json(descriptor: int, size: int) -> tuple[str, str]:
@@ -116,16 +117,19 @@ def _describe_head(descriptor: int) -> tuple[str, str]:
 def _kind(value: Any) -> str:
     """What a value is, with its count."""
     if isinstance(value, list):
-        kinds = {_plain_kind(item) for item in value[:1000]}
-        items = f"{kinds.pop()}s" if len(kinds) == 1 else "items"
-        keys = list(value[0]) if value and isinstance(value[0], dict) and items == "objects" else []
-        of = f" with {_listed(map(_name, keys), MAX_ITEM_KEYS)}" if keys else ""
-        return f"array of {len(value)} {items}{of}"
+        return f"array of {len(value)} {_items(value)}"
     if isinstance(value, dict):
         return f"object with {len(value)} keys"
     if isinstance(value, str) and "\n" in value:
         return f"text of {len(value.splitlines())} lines"
     return _plain_kind(value)
+
+
+def _items(values: list[Any]) -> str:
+    kinds = {_plain_kind(item) for item in values}
+    if kinds == {"object"} and values[0]:
+        return f"objects with {_listed(map(_name, values[0]), MAX_ITEM_KEYS)}"
+    return f"{kinds.pop()}s" if len(kinds) == 1 else "items"
 
 
 def _plain_kind(value: Any) -> str:

@@ -28,11 +28,11 @@ from toolfold.outputs.json_scan import (
     iter_string,
     malformed,
 )
-from toolfold.outputs.shape import describe_binary, describe_narrowing, describe_output
+from toolfold.outputs.shape import describe_binary, describe_output
 from toolfold.outputs.store import Draft, OutputStore
 from toolfold.outputs.token_counter import Counts, LineCounter, count_tokens
 from toolfold.outputs.tool_output_definition import too_large_message
-from toolfold.types import Caller, Outcome, Stored
+from toolfold.types import EMPTY_OBJECT, Caller, Outcome, Stored
 
 # A result of more blocks than this is kept as JSON: an index of them would take too much memory.
 MAX_BLOCKS = 50_000
@@ -86,6 +86,14 @@ class ResultLimits(Struct, frozen=True):
     media_bytes: int
     held_bytes: int
 
+    def allow(self, texts: Sequence[bytes], taken: int = 0) -> bool:
+        """Whether texts are within both limits together, where so many bytes are taken already."""
+        size, room = sum(map(len, texts)), self.max_bytes - taken
+        # No text has more tokens than bytes, so most texts need no tokeniser.
+        if size > room or size <= self.max_tokens:
+            return size <= room
+        return sum(tokens.count(text.decode("utf-8", "replace")) for text in texts) <= self.max_tokens
+
 
 class Origin(Struct, frozen=True):
     """Whose call made the result."""
@@ -95,8 +103,7 @@ class Origin(Struct, frozen=True):
     arguments: str
     # What the client calls the tool, where that is not its id.
     shown_as: str = ""
-    # Arguments of the tool that make it return less.
-    narrowing: tuple[str, ...] = ()
+    input_schema: Raw = EMPTY_OBJECT
 
 
 class _Part(Struct, eq=False):
@@ -238,8 +245,9 @@ class ResultSplitter:
         size = part.counts.bytes
         if part.binary and not part.counts.tokens:
             return describe_binary(part.media_type, size, draft.handle)
-        shown = describe_output(draft.descriptor, size, is_json=part.media_type == JSON_TYPE)
-        return shown + describe_narrowing(self._origin.shown_as or self._origin.tool_id, self._origin.narrowing)
+        is_json, origin = part.media_type == JSON_TYPE, self._origin
+        tool = origin.shown_as or origin.tool_id
+        return describe_output(draft.descriptor, size, is_json=is_json, tool=tool, input_schema=origin.input_schema)
 
     def _write_binary(self, part: _Part) -> None:
         """As bytes where it is Base64, as the protocol demands; else as the text it is."""
@@ -336,17 +344,8 @@ def _looks_like_json(descriptor: int, size: int) -> bool:
 
 def _parts_fit(parts: list[_Part], caps: ResultLimits) -> bool:
     """Whether parts that are not much larger than they may be fit once their escapes are resolved."""
-    room = caps.max_bytes - sum(part.bound for part in parts if part.binary)
-    return fits([b"".join(part.pieces()) for part in parts if not part.binary], room, caps.max_tokens)
-
-
-def fits(texts: Sequence[bytes], max_bytes: int, max_tokens: int) -> bool:
-    """Whether texts are within both limits together."""
-    size = sum(map(len, texts))
-    # No text has more tokens than bytes, so most texts need no tokeniser.
-    if size > max_bytes or size <= max_tokens:
-        return size <= max_bytes
-    return sum(tokens.count(text.decode("utf-8", "replace")) for text in texts) <= max_tokens
+    taken = sum(part.bound for part in parts if part.binary)
+    return caps.allow([b"".join(part.pieces()) for part in parts if not part.binary], taken)
 
 
 def _size(part: _Part) -> int:
@@ -515,18 +514,24 @@ def _repetition(source: ByteSource, layout: _ResultLayout) -> Literal["none", "s
         if _digest(_texts(source, bodies)) == _digest(iter_string(source, *inner)):
             return "same"
         inner = None
-    # Both sides are reduced to a digest of one form, a piece at a time, so that their size does not matter.
     try:
-        text = _canonical_digest(_texts(source, bodies))
-        if text == _canonical_digest(iter_raw(source, *layout.structured)):
-            return "same"
-        if inner is None:
-            return "none"
-        # Many servers send a list as one block for each item.
-        items = _canonical_digest(_as_array(source, bodies)) if len(bodies) > 1 else text
-        return "wrapped" if items == _canonical_digest(iter_raw(source, *inner)) else "none"
+        return _json_repetition(source, bodies, layout.structured, inner)
     except _TooManyEscapes:
         return "none"
+
+
+def _json_repetition(
+    source: ByteSource, bodies: list[Span], structured: Span, inner: Span | None
+) -> Literal["none", "same", "wrapped"]:
+    # Both sides are reduced to a digest of one form, a piece at a time, so that their size does not matter.
+    text = _canonical_digest(_texts(source, bodies))
+    if text == _canonical_digest(iter_raw(source, *structured)):
+        return "same"
+    if inner is None:
+        return "none"
+    # Many servers send a list as one block for each item.
+    items = _canonical_digest(_as_array(source, bodies)) if len(bodies) > 1 else text
+    return "wrapped" if items == _canonical_digest(iter_raw(source, *inner)) else "none"
 
 
 def _texts(source: ByteSource, bodies: Iterable[Span]) -> Iterator[bytes]:

@@ -28,7 +28,7 @@ from toolfold.containers import BoundedDict
 from toolfold.errors import OutputError, OutputFull, UnknownHandle
 from toolfold.outputs.document import Document
 from toolfold.outputs.token_counter import Counts
-from toolfold.types import Caller, Stored
+from toolfold.types import LOCAL, Caller, Stored
 from toolfold.wire.spill import DISK_FULL_ERRNOS, storage_full
 
 PREFIX = "ai-agent-"
@@ -102,6 +102,10 @@ class OutputStore:
         """Begins a new output."""
         with self._lock:  # a purge must not remove the empty folder before the draft is in it
             return Draft(self._folder(caller), caller, self._lifetime, self._issued)
+
+    def scratch(self) -> Path:
+        """A folder for files of this process. It goes with the store, or is swept when the process is gone."""
+        return self._folder(LOCAL).path
 
     def all(self, caller: Caller) -> list[Stored]:
         """The outputs of this caller's session, the oldest first."""
@@ -391,6 +395,10 @@ def _persistent_folder(note: Path, base: Path) -> _SessionFolder:
         return folder
     folder = _create_folder(base, persistent=True)
     draft = note.with_name(f".{note.name}.{secrets.token_hex(4)}")
+    for left in note.parent.glob(f".{note.name}.*"):  # of processes that were killed right here
+        with contextlib.suppress(OSError):
+            if time.time() - left.stat().st_mtime > GRACE_S:
+                left.unlink()
     try:
         note.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii") as file:

@@ -4,12 +4,14 @@ What was stored outlives the command that stored it, until its time is over, so 
 """
 
 import argparse
+import shutil
 import sys
 import time
 from pathlib import Path
 
 import msgspec
 
+from toolfold.errors import ConfigError, OutputError
 from toolfold.faces.cli.runner import load_settings, run_with_gateway
 from toolfold.faces.cli.terminal import Output
 from toolfold.outputs.tool_output_definition import FAILED
@@ -52,6 +54,10 @@ def _in_units(amount: float, units: tuple[tuple[int, str], ...], smallest: str) 
 
 def extract_output(arguments: argparse.Namespace, output: Output) -> int:
     """Prints the answer as it is; with `--json`, as one text. The exit code says whether the extraction failed."""
+    if arguments.save:
+        return _save_output(arguments, output)
+    if not arguments.extract:
+        raise ConfigError("nothing is asked of the output", next_action="say what to extract, or use --save FILE")
     text = run_with_gateway(
         load_settings(arguments, require_servers=False),
         lambda gateway: gateway.tool_output(arguments.handle, " ".join(arguments.extract), mode=arguments.mode),
@@ -63,6 +69,30 @@ def extract_output(arguments: argparse.Namespace, output: Output) -> int:
     else:
         output.line(text)
     return 1 if text.startswith(FAILED) else 0
+
+
+def _save_output(arguments: argparse.Namespace, output: Output) -> int:
+    """Copies the whole output to a file that is not there yet."""
+    path = run_with_gateway(
+        load_settings(arguments, require_servers=False),
+        lambda gateway: gateway.outputs.file(arguments.handle),
+        create=False,
+        keep_outputs=True,
+    )
+    try:
+        with path.open("rb") as source, Path(arguments.save).open("xb") as target:
+            shutil.copyfileobj(source, target)
+            size = target.tell()
+    except OSError as error:
+        raise OutputError(
+            f"{arguments.save} cannot be written: {error.strerror or error}",
+            next_action="name a file that is not there yet, in a folder that is",
+        ) from error
+    if output.as_json:
+        output.data({"file": arguments.save, "bytes": size})
+    else:
+        output.line(f"{size} bytes are in {arguments.save}")
+    return 0
 
 
 def extract_local(arguments: argparse.Namespace, output: Output) -> int:

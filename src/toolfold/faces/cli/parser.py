@@ -150,8 +150,9 @@ def _add_calls(command: _AddCommand) -> None:
 
     part = command("output", "a part of a result that was too large, by its handle")
     part.value("handle", "HANDLE", "as `toolfold call` and `toolfold outputs` show it")
-    part.value("extract", "EXTRACT", EXTRACTION, nargs="+")
+    part.value("extract", "EXTRACT", EXTRACTION, nargs="*")
     part.choice("--mode", MODES, "how (default: by size and form)")
+    part.value("--save", "FILE", "write the whole result to a file, as it is")
 
     inspect = command("inspect-output", "the structure of one part of a tool's output")
     inspect.value("tool_id", "ID", "a tool's id, as `toolfold list` shows it")

@@ -39,9 +39,11 @@ async def open_app(gateway: Gateway, profile: str, server: str | None = None) ->
             await transparent.aclose()
         return
     from toolfold.faces.mcp_server.surface_app import SurfaceApp
+    from toolfold.faces.surface.output_resources import OutputResources
 
     gateway.upstreams.handshake = BRIDGED
-    app = SurfaceApp(_make_surface(gateway, profile), on_left=gateway.end_session)
+    resources = OutputResources(gateway)
+    app = SurfaceApp(_make_surface(gateway, profile), on_left=gateway.end_session, resources=resources)
     try:
         yield app
     finally:

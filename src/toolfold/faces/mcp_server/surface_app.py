@@ -1,4 +1,4 @@
-"""Any surface as an MCP server: its tools, its instructions, its calls. It has no prompts and no resources."""
+"""Any surface as an MCP server: its tools, its instructions, its calls. Its resources are stored outputs."""
 
 from collections.abc import Awaitable, Callable
 
@@ -8,6 +8,7 @@ from msgspec import Raw, Struct
 from toolfold import __version__
 from toolfold.errors import ToolNotFound
 from toolfold.faces.surface.base import Surface
+from toolfold.faces.surface.output_resources import OutputResources
 from toolfold.types import EMPTY_OBJECT, CallContext, Caller
 from toolfold.wire.jsonrpc import DECODE_ERRORS, INVALID_PARAMS, METHOD_NOT_FOUND
 from toolfold.wire.serving import About, Client, Exchange, NotificationHub, RpcError
@@ -76,9 +77,17 @@ def call_context(exchange: Exchange) -> CallContext:
 class SurfaceApp:
     """Serves one surface."""
 
-    def __init__(self, surface: Surface, *, name: str = "toolfold", on_left: OnLeft | None = None) -> None:
+    def __init__(
+        self,
+        surface: Surface,
+        *,
+        name: str = "toolfold",
+        on_left: OnLeft | None = None,
+        resources: OutputResources | None = None,
+    ) -> None:
         self.hub = NotificationHub()
         self._on_left = on_left
+        self._resources = resources
         self._surface = surface
         self._name = name
         self._stop: Callable[[], None] = surface.watch(self._publish_change)
@@ -92,7 +101,7 @@ class SurfaceApp:
     async def about(self, caller: Caller) -> About:
         return About(
             info={"name": self._name, "version": __version__, "title": "toolfold"},
-            capabilities={"tools": {"listChanged": True}},
+            capabilities={"tools": {"listChanged": True}, **({"resources": {}} if self._resources else {})},
             instructions=await self._surface.instructions(caller),
             ttl_ms=TTL_MS,
         )
@@ -105,6 +114,8 @@ class SurfaceApp:
             listens = exchange.modern and self.hub.listens(exchange.caller.name, TOOLS_CHANGED)
             tools = await self._surface.tools(exchange.caller, listens=listens)
             return Raw(b'{"tools":[' + b",".join(bytes(tool) for tool in tools) + b'],"ttlMs":%d}' % TTL_MS)
+        if self._resources is not None and exchange.method.startswith("resources/"):
+            return await self._resources.handle(exchange.method, exchange.params, exchange.caller)
         raise RpcError(METHOD_NOT_FOUND, f"there is no method {exchange.method[:100]} here")
 
     async def _call(self, exchange: Exchange) -> Raw:
@@ -122,7 +133,7 @@ class SurfaceApp:
             await self._on_left(caller)
 
     async def watch_resource(self, uri: str) -> None:
-        raise RpcError(METHOD_NOT_FOUND, "there are no resources here")
+        raise RpcError(METHOD_NOT_FOUND, "these resources do not change")
 
     async def unwatch_resource(self, uri: str) -> None:
         """There is nothing to end."""

@@ -18,9 +18,9 @@ from toolfold.catalogue.ids import natural_id
 from toolfold.errors import NotBuilt, RemoteError, ToolfoldError, ToolNotFound
 from toolfold.events import Event
 from toolfold.faces.mcp_server.surface_app import CallParams, call_context, parse_call_params
-from toolfold.faces.surface.base import holds_outputs, watch_outputs
 from toolfold.faces.surface.definitions import TOOL_OUTPUT, tool_objects
 from toolfold.faces.surface.operations import Operations
+from toolfold.faces.surface.output_resources import OutputResources
 from toolfold.faces.surface.results import error_result
 from toolfold.gateway import Gateway
 from toolfold.types import CallContext, Caller, ServerInfo, Tool, ToolCall, ToolDefinition
@@ -49,9 +49,10 @@ class TransparentApp:
         self._passthrough = Passthrough(server, gateway.pool, gateway.events, self._on_notification)
         self._tools = _ServerTools(gateway, server)
         self._operations = Operations(gateway)
+        self._outputs = OutputResources(gateway)
         self._running: set[Exchange] = set()
         self._log_level: str | None = None
-        self._stop_watching = watch_outputs(gateway, self._publish_change)
+        self._stop_watching = gateway.outputs.on_changed(lambda caller, _: self._publish_change(caller))
 
     async def open(self) -> None:
         await self._passthrough.open()
@@ -72,6 +73,8 @@ class TransparentApp:
         try:
             if exchange.method == "tools/call":
                 return await self._call(exchange)
+            if exchange.method == "resources/read" and self._outputs.owns(exchange.params):
+                return await self._outputs.handle(exchange.method, exchange.params, exchange.caller)
             visible = await self._tools.names_for(exchange.caller)
             if visible is not None and exchange.method != "tools/list":
                 raise RpcError(METHOD_NOT_FOUND, f"there is no method {exchange.method[:100]} here")
@@ -147,7 +150,7 @@ class TransparentApp:
     async def _tool_list(self, exchange: Exchange, result: Raw, visible: frozenset[str] | None) -> Raw:
         """A page of the server's tools: those the caller may see, and on the last one `tool_output` after them."""
         listens = exchange.modern and self.hub.listens(exchange.caller.name, TOOLS_CHANGED)
-        adds_output = not listens or await holds_outputs(self._gateway, exchange.caller)
+        adds_output = not listens or await self._gateway.outputs.has_any(exchange.caller)
         if visible is None and not adds_output:
             return result
         members = _members.decode(result)

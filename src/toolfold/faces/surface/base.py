@@ -71,13 +71,3 @@ class CallerCache(Generic[T]):
                 return view.generation
         except NotBuilt:
             return 0
-
-
-async def holds_outputs(gateway: Gateway, caller: Caller) -> bool:
-    """Whether something of this caller is stored."""
-    return await gateway.outputs.has_any(caller)
-
-
-def watch_outputs(gateway: Gateway, listener: OnToolsChanged) -> Callable[[], None]:
-    """Calls `listener` for each caller that gets its first stored output, or loses its last."""
-    return gateway.outputs.on_changed(lambda caller, _: listener(caller))

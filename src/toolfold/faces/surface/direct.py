@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from toolfold.errors import ToolNotFound
 from toolfold.events import Event
-from toolfold.faces.surface.base import LOCAL_CONTEXT, CallerCache, OnToolsChanged, holds_outputs, watch_outputs
+from toolfold.faces.surface.base import LOCAL_CONTEXT, CallerCache, OnToolsChanged
 from toolfold.faces.surface.definitions import TOOL_OUTPUT, tool_objects
 from toolfold.faces.surface.operations import Operations, call_tool
 from toolfold.faces.surface.results import to_result
@@ -51,7 +51,7 @@ class DirectSurface:
 
     async def tools(self, caller: Caller, *, listens: bool = False) -> tuple[Raw, ...]:
         objects = (await self.listing(caller)).objects
-        if listens and not await holds_outputs(self._gateway, caller):
+        if listens and not await self._gateway.outputs.has_any(caller):
             return objects
         return (*objects, tool_objects()[TOOL_OUTPUT.name])
 
@@ -73,7 +73,7 @@ class DirectSurface:
                 listener(None)
 
         stop_events = self._gateway.events.subscribe(on_event)
-        stop_outputs = watch_outputs(self._gateway, listener)
+        stop_outputs = self._gateway.outputs.on_changed(lambda caller, _: listener(caller))
 
         def stop() -> None:
             stop_events()

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from msgspec import Raw
 
 from toolfold.errors import ToolNotFound
-from toolfold.faces.surface.base import LOCAL_CONTEXT, CallerCache, OnToolsChanged, holds_outputs, watch_outputs
+from toolfold.faces.surface.base import LOCAL_CONTEXT, CallerCache, OnToolsChanged
 from toolfold.faces.surface.definitions import BY_NAME, TOOL_OUTPUT, tool_objects
 from toolfold.faces.surface.instructions import discovery_instructions
 from toolfold.faces.surface.operations import Operations
@@ -31,7 +31,7 @@ class DiscoverySurface:
         return await self._instructions.get(caller)
 
     async def tools(self, caller: Caller, *, listens: bool = False) -> tuple[Raw, ...]:
-        hides_output = listens and not await holds_outputs(self._gateway, caller)
+        hides_output = listens and not await self._gateway.outputs.has_any(caller)
         return tuple(raw for name, raw in tool_objects().items() if not (hides_output and name == TOOL_OUTPUT.name))
 
     async def call(self, name: str, arguments: Raw = EMPTY_OBJECT, context: CallContext = LOCAL_CONTEXT) -> Raw:
@@ -44,4 +44,4 @@ class DiscoverySurface:
         return await self._operations.result(name, arguments, context)
 
     def watch(self, listener: OnToolsChanged) -> Callable[[], None]:
-        return watch_outputs(self._gateway, listener)
+        return self._gateway.outputs.on_changed(lambda caller, _: listener(caller))
