@@ -196,8 +196,6 @@ def test_the_arguments_of_a_call_go_on_as_they_came(given: bytes, sent: bytes) -
         ("search_nodes", {}, "query"),
         ("expand_tool", {"tool_id": 5}, "tool_id"),
         ("call_tool", {"tool_id": ID, "symbol": "x"}, "symbol"),
-        ("tool_output", {"handle": "x", "extract": ""}, "extract"),
-        ("tool_output", {"handle": "x", "extract": "y", "mode": "fast"}, "mode"),
     ],
 )
 async def test_what_cannot_be_meant_is_named(tmp_path: Path, name: str, given: Any, field: str) -> None:

@@ -40,6 +40,8 @@ def test_15_07_failures_of_tool_output_are_plain_text_with_the_header(tmp_path: 
                 ({"handle": NEVER, "extract": "x"}, f"unknown WITH HANDLE {NEVER}, STRATEGY:auto:", "no stored output"),
                 ({"handle": handle}, f"unknown WITH HANDLE {handle}, STRATEGY:auto:", "extract: is required"),
                 ({"handle": handle, "extract": "x", "mode": "no"}, f"WITH HANDLE {handle}, STRATEGY:auto:", "mode"),
+                ({"handle": "x", "extract": ""}, "WITH HANDLE x, STRATEGY:auto:", "extract: "),
+                ({"handle": "x", "extract": "y", "other": 1}, "WITH HANDLE x, STRATEGY:auto:", "unknown: other"),
                 ({"extract": "x", "mode": "truncate"}, "WITH HANDLE (none), STRATEGY:truncate:", "handle"),
                 ({"handle": "a\nb" * 99, "extract": "x"}, "WITH HANDLE a ba ba b", "no stored output"),
             ):

@@ -49,7 +49,7 @@ def test_a_huge_result_of_a_process_is_stored_in_bounded_memory(tmp_path: Path) 
     assert found["stored"]["tokens"] == lines * tokens.count(TEXT)
     assert found["head"].startswith(TEXT)
     assert found["tail"].endswith(TEXT)
-    assert len(json.dumps(found["result"])) < 500
+    assert len(json.dumps(found["result"])) < 1000
     assert found["grown"] < 40, f"memory grew by {found['grown']} MiB for a result of {found['size'] >> 20} MiB"
     assert list((tmp_path / "base").iterdir()) == []
 

@@ -29,7 +29,7 @@ from toolfold.errors import ConfigError, ModelError, OutputError
 from toolfold.events import Events
 from toolfold.model import Model, Usage
 from toolfold.outputs.document import Document, open_regular_file
-from toolfold.outputs.full_chunked import TooManyChunks, extract_chunked, plan_chunks
+from toolfold.outputs.full_chunked import extract_chunked, plan_chunks
 from toolfold.outputs.limiter import run_limited
 from toolfold.outputs.local.answer import answer, exact_answer
 from toolfold.outputs.local.formats import HEAD, is_binary
@@ -170,16 +170,16 @@ async def _run_strategy(
     search = partial(_search, document.path, named, options.answer_tokens)
     if budget is None:
         return "read-grep", (NO_MODEL if strategy == "full-chunked" else "") + await run_limited(search)
-    try:
-        return strategy, await _ask_model(document, named.request, strategy, budget, options)
-    except TooManyChunks:
-        note = f"The document has over {options.max_chunks} chunks, too many for full-chunked.\n"
+    reply = await _ask_model(document, named.request, strategy, budget, options)
+    if reply is not None:
+        return strategy, reply
+    note = f"The document has over {options.max_chunks} chunks, too many for full-chunked.\n"
     return "read-grep", note + await run_limited(search)
 
 
 async def _ask_model(
     document: Document, request: str, strategy: Strategy, budget: ModelBudget, options: Extraction
-) -> str:
+) -> str | None:
     nonce = new_nonce()
     if strategy == "read-grep":
         return await extract_read_grep(

@@ -27,10 +27,6 @@ MIN_CHUNK = 64
 CUT_REACH = 0.1
 
 
-class TooManyChunks(Exception):
-    """The document would take more calls than are allowed. Never leaves the extraction: it is searched instead."""
-
-
 class _Chunk(Struct, frozen=True):
     """One piece: bytes `start` to before `end`."""
 
@@ -70,17 +66,18 @@ def _chunks_needed(total: int, room: int, overlap_percent: int) -> int:
 
 async def extract_chunked(
     document: Document, request: str, budget: ModelBudget, nonce: str, *, overlap: int, parallel: int, max_chunks: int
-) -> str:
-    """The joined answer. Raises a `ModelError` where a call failed or gave no report."""
+) -> str | None:
+    """The joined answer; `None` where it would take more chunks than are allowed. Raises a `ModelError` where a call
+    failed or gave no report."""
     room, needed = plan_chunks(document, request, budget, overlap)
     if needed > max_chunks:
-        raise TooManyChunks(f"the document takes {needed} chunks, and {max_chunks} are allowed")
+        return None
     count = budget.model.count_tokens
     chunks = await run_limited(
         partial(_cut_chunks, document.path, needed, overlap, room=room, count_tokens=count, max_chunks=max_chunks)
     )
     if chunks is None:
-        raise TooManyChunks(f"the document takes more than {max_chunks} chunks")
+        return None
     slots = asyncio.Semaphore(parallel)
 
     async def ask(number: int, chunk: _Chunk) -> str:
