@@ -84,7 +84,6 @@ def test_15_06_a_handle_is_data_and_its_output_can_be_saved_as_it_is(tmp_path: P
     (stored,) = result["stored"]
     assert (stored["bytes"], stored["media_type"]) == (len(picture), "image/png")
     assert stored["handle"] in result["content"][0]["text"]
-    assert f"toolfold output {stored['handle']} --save FILE" in result["content"][1]["text"]
     assert f"{len(picture)} bytes" in shell.run("output", stored["handle"], "--save", "a.png")
     assert (tmp_path / "a.png").read_bytes() == picture
     assert shell.json("output", stored["handle"], "--save", "a.png", code=4)["error"]["code"] == "OUTPUT_ERROR"

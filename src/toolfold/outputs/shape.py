@@ -67,8 +67,8 @@ def describe_binary(media_type: str, size: int, handle: str = "") -> str:
     if not handle:
         return about
     return (
-        f"{about} Read it as the resource {OUTPUT_URI}{handle}, pass it on as an argument "
-        f'{{"$output": "{handle}"}}, or save it: toolfold output {handle} --save FILE.'
+        f"{about} An MCP client reads it as the resource {OUTPUT_URI}{handle}; as an argument of a call, "
+        f'{{"$output": "{handle}"}} passes it on.'
     )
 
 

@@ -146,7 +146,7 @@ class OutputStore:
         return UnknownHandle(
             f"there is no stored output {handle[:80]!r} in this session",
             hints=handles[-10:],
-            next_action="use one of the handles in the hints, or call the tool again" if handles else CALL_AGAIN,
+            next_action="use a handle that there is, or call the tool again" if handles else CALL_AGAIN,
         )
 
     def document(self, handle: str, caller: Caller) -> Document:

@@ -28,7 +28,9 @@ def call(arguments: argparse.Namespace, output: Output) -> int:
     else:
         _print_result(msgspec.json.decode(outcome.result), output)
         if outcome.stored is not None:
-            output.note(f"ask for a part of it: toolfold output {outcome.stored.handle} 'what to extract'")
+            handle = outcome.stored.handle
+            whole = f"toolfold output {handle} --save FILE"
+            output.note(f"ask for a part of it: toolfold output {handle} 'what to extract'; save it: {whole}")
     return TOOL_FAILED if outcome.is_error else 0
 
 
