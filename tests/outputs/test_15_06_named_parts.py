@@ -50,7 +50,9 @@ def test_15_06_a_reference_takes_the_same_paths(tmp_path: Path) -> None:
         ("line 8", ["lines 8-8 of 500", "007 ERROR disk full"], "008 fine"),
         ("the last 2 lines", ["lines 499-500 of 500", "498 fine\n499 fine"], "497"),
         ("content lines 1-1", ["[content, lines 1-1 of 500]", "000 fine"], "001"),
-        ("lines 1-1 of note", ["[content, lines 1-1 of 500]"], "001 fine"),
+        ("lines 2-2 of note", ["[note, lines 2-2 of 2]", "\ny"], "fine"),
+        ("`note` lines 1-1", ["[note, lines 1-1 of 2]"], "Not answered"),
+        ("lines 1-1 and the disk", ["[content, lines 1-1 of 500]", "Not answered: “and the disk”"], "001"),
         ("lines 900-901", ["the text at content has lines 1-500"], "fine"),
     ],
 )
@@ -110,3 +112,9 @@ def test_15_06_a_word_and_a_wrong_path_stay_what_they_are(tmp_path: Path) -> Non
     document = stored(tmp_path, json.dumps({"orders": ORDERS}))
     assert "orders.email" not in ask(document, "email").text
     assert "There is nothing at customers.name" in ask(document, "customers.name").text
+
+
+def test_15_06_a_path_to_every_item_works_from_either_root_and_claims_no_count_it_has_not(tmp_path: Path) -> None:
+    few, many = ({"result": ORDERS[:count]} for count in (3, 1000))
+    assert "result[].email leads to 3 values." in ask(stored(tmp_path, json.dumps(few)), "[].email").text
+    assert "leads to 200 values or more." in ask(stored(tmp_path, json.dumps(many)), "result[].email").text

@@ -90,7 +90,7 @@ def reroot(steps: Sequence[Step], keys: list[str] | int) -> list[Step]:
     if isinstance(keys, int):
         return list(steps[1:] if first in WRAPPERS else steps)
     inner = keys if len(keys) == 1 else [key for key in keys if key == "data"]
-    return list(steps) if first is None or str(first) in keys else [*inner, *steps]
+    return list(steps) if not steps or str(first) in keys else [*inner, *steps]
 
 
 def resolve_path(value: Any, steps: Sequence[Step]) -> Any:

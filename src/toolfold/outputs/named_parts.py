@@ -70,10 +70,13 @@ class NamedParts:
         if not any(map(_asks_place, parts)) and (rest or len(parts) < 2):
             return None
         with self._indexes.of(self._path) as index:
-            inner = _inner_text(index, parts)
+            inner = _inner_text(index, parts, self._text) if any(map(_asks_lines, parts)) else None
             if inner is None and len(parts) == 1 and not rest:
                 return None
-            parts = [part for part in parts if inner is None or parse_path(part) != inner.steps]
+            if inner is not None:
+                name = format_path(inner.steps)
+                parts = [part for part in parts if part != name]
+                rest = "" if rest == name else rest
             answers = {part: _answer_part(index, inner, part, (budget - 80) // len(parts)) for part in parts}
         note = [f"{part}: there is nothing at it" for part, answer in answers.items() if not answer]
         note += [f"“{rest}”"] if rest else []
@@ -103,7 +106,7 @@ def _root_keys(index: DocumentIndex) -> list[str] | int | None:
 def _rewritten(index: DocumentIndex, written: str, keys: list[str] | int) -> str:
     steps = parse_path(written.rstrip("."))
     moved = format_path(reroot(steps, keys)) if steps else written
-    return moved if steps and moved != format_path(steps) and _look_up(index, moved, 200) else written
+    return moved if not _look_up(index, written, 200) and _look_up(index, moved, 200) else written
 
 
 def _look_up(index: DocumentIndex, part: str, budget: int) -> str:
@@ -120,15 +123,16 @@ def _split(text: str, forms: Sequence[re.Pattern[str]]) -> tuple[list[str], str]
     """The parts that a request names, in order, and what else it says, if that is more than asking for them."""
     spans = sorted(match.span() for form in forms for match in form.finditer(text))
     parts: list[str] = []
-    rest, at = "", 0
+    others: list[str] = []
+    at = 0
     for start, end in spans:
         if start >= at and len(parts) < MAX_PARTS:
             parts.append(text[start:end].rstrip("."))
-            rest += text[at:start] + " "
+            others.append(text[at:start])
             at = end
-    rest = " ".join((rest + text[at:]).split()).strip(" ,.;:?!`'\"")
-    said = set(re.findall(r"\w+", rest.casefold())) - set(_ASKING.split()) - stop_words("documents")
-    return parts, rest if said else ""
+    ignored = stop_words("documents").union(_ASKING.split())
+    telling = [other for other in (*others, text[at:]) if set(re.findall(r"\w+", other.casefold())) - ignored]
+    return parts, " … ".join(" ".join(other.split()).strip(" ,.;:?!`'\"") for other in telling)
 
 
 def _asks_lines(part: str) -> bool:
@@ -139,19 +143,17 @@ def _asks_place(part: str) -> bool:
     return bool(_asks_lines(part) or BYTES.fullmatch(part))
 
 
-def _inner_text(index: DocumentIndex, parts: list[str]) -> _Text | None:
+def _inner_text(index: DocumentIndex, parts: list[str], request: str) -> _Text | None:
     """Of a JSON document in one line, the text whose lines are asked for: named by its path, else the longest."""
-    if not any(map(_asks_lines, parts)) or index.json is None or index.source.lines > 1:
-        return None
-    if index.source.size > MAX_DECODED:
+    if index.json is None or index.source.lines > 1 or index.source.size > MAX_DECODED:
         return None
     try:
         value = msgspec.json.decode(index.source.read(0, index.source.size))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
     texts = [(list(steps), text.splitlines()) for steps, text in _long_texts(value, ())]
-    paths = [parse_path(part) for part in parts]
-    chosen = max(texts, key=lambda text: (text[0] in paths, len(text[1])), default=None)
+    named = {*parts, *re.split(r"[\s,`]+", request)}
+    chosen = max(texts, key=lambda text: (format_path(text[0]) in named, len(text[1])), default=None)
     return None if chosen is None else _Text(*chosen, len(texts))
 
 

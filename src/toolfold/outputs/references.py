@@ -139,10 +139,13 @@ def _read_text(stored: Stored, file: Path) -> str:
     return data.decode("utf-8", "replace")
 
 
-def _rerooted(document: Any, steps: list[Step]) -> list[Step]:
-    if not isinstance(document, dict | list):
-        return steps
-    return reroot(steps, list(document) if isinstance(document, dict) else len(document))
+def _resolve_from_either_root(document: Any, steps: list[Step]) -> Any:
+    try:
+        return resolve_path(document, steps)
+    except LookupError:
+        if not isinstance(document, dict | list):
+            raise
+        return resolve_path(document, reroot(steps, list(document) if isinstance(document, dict) else len(document)))
 
 
 def _value_at(stored: Stored, document: Any, path: str) -> Any:
@@ -152,7 +155,7 @@ def _value_at(stored: Stored, document: Any, path: str) -> Any:
             f"{path!r} is no path", next_action='write it as a.b[0], a[].b for all items, or ["odd key"]'
         )
     try:
-        return resolve_path(document, _rerooted(document, steps))
+        return _resolve_from_either_root(document, steps)
     except LookupError:
         near = similar_paths(document, path)
         raise UnknownField(

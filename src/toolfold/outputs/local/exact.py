@@ -162,7 +162,8 @@ def _member_names(index: DocumentIndex, json: JsonIndex, start: int, end: int) -
 
 def _look_up(index: DocumentIndex, json: JsonIndex, written: str, steps: list[Step], budget: int) -> list[str]:
     values = _resolve(json, steps)
-    lines = [f"{written} leads to {len(values)} values."] if len(values) > 1 else []
+    more = " or more" if len(values) == MAX_ELEMENTS else ""
+    lines = [f"{written} leads to {len(values)} values{more}."] if len(values) > 1 else []
     spent = 0
     for number, (start, end, path) in enumerate(values):
         text = _value_text(index, json, start, end, max(40, budget - spent))
