@@ -170,7 +170,7 @@ def _look_up(index: DocumentIndex, json: JsonIndex, written: str, steps: list[St
         line = f"{format_path(path)} {format_location(index, start, end)}\n{text}"
         spent += tokens.count(line)
         if spent > budget and number:
-            lines.append(f"({len(values) - number} further values are not shown)")
+            lines.append(f"({len(values) - number}{more} further values are not shown)")
             break
         lines.append(line)
     return lines
