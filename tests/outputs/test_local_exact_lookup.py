@@ -103,8 +103,8 @@ def test_a_place_that_the_list_does_not_have_is_not_made_up(tmp_path: Path, requ
 @pytest.mark.parametrize(
     ("request_", "said"),
     [
-        ("the third row", "By its place, 3 of 500: "),
-        ("the last row", "By its place, 500 of 500: "),
+        ("the third row", "By its place in the list, 3 of 500: "),
+        ("the last row", "By its place in the list, 500 of 500: "),
         ("row number 44", "c44@test"),
     ],
 )

@@ -32,8 +32,8 @@ from toolfold.outputs.document import Document, open_regular_file
 from toolfold.outputs.full_chunked import extract_chunked, plan_chunks
 from toolfold.outputs.limiter import run_limited
 from toolfold.outputs.local.answer import answer, exact_answer
-from toolfold.outputs.local.formats import HEAD, is_binary
 from toolfold.outputs.local.index import IndexCache
+from toolfold.outputs.local.source import HEAD, is_binary
 from toolfold.outputs.model_budget import ModelBudget
 from toolfold.outputs.named_parts import NamedParts
 from toolfold.outputs.prompts import new_nonce

@@ -2,6 +2,7 @@
 
 In the order of the flow: `request` (what is asked), `source` (the bytes), `formats` (what kind of text), `json_index`,
 `segments` and `headings` (how it is divided), `term_search` (where the words occur), `index` (all of it, cached),
-`rank`, `render`, and `answer` that joins them. `exact`, `lookup`, `fields`, `aggregates` and `time_range` answer what
-can be answered exactly.
+`rank`, `render`, and `answer` that joins them. `exact`, `lookup` and `time_range` find what a request names. `computed`
+states what can be computed, with `records` (what there is), `query_words`, `token_reader`, `conditions` and `query`
+(what is asked).
 """

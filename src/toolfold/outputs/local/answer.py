@@ -4,22 +4,24 @@ Every answer says how it was made and, where nothing matches, what was searched 
 other modules of `local`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
 
 from toolfold import tokens
-from toolfold.outputs.local.aggregates import aggregate, changed_files
+from toolfold.outputs.local.computed import changed_files, compute
 from toolfold.outputs.local.exact import ExactAnswer, describe_shape, find_exact
 from toolfold.outputs.local.index import DocumentIndex, IndexCache
-from toolfold.outputs.local.lookup import find_by_keys, find_by_ordinal
+from toolfold.outputs.local.lookup import find_by_keys
 from toolfold.outputs.local.rank import ORDERED, rank_segments, weigh_terms
-from toolfold.outputs.local.render import render_passages, replace_controls
-from toolfold.outputs.local.request import ParsedRequest, parse_request
+from toolfold.outputs.local.render import clip, render_passages, replace_controls
+from toolfold.outputs.local.request import ParsedRequest, Term, parse_request
 from toolfold.outputs.local.source import Offsets
 from toolfold.outputs.local.time_range import TimeFilter, find_time_filter
 
+# Tokens of passages where most words of the request are not in the document.
+FAINT = 400
 PREAMBLE = "Made without a language model, by searching the document."
 
 
@@ -47,33 +49,40 @@ def _whole_answer(exact: ExactAnswer) -> str:
 
 
 def _search(index: DocumentIndex, request: ParsedRequest, budget: int, lead: list[str], binary: str) -> str:
-    forms = request.forms
     time_filter = find_time_filter(index, request.text)
-    computed, singled_out = aggregate(index, request, time_filter)
+    computed = compute(index, request.text)
     allowed = _apply_time(time_filter, lead)
-    if allowed is not None:
-        # The time has selected the segments: it is not searched for as a word, too.
-        terms = tuple(term for term in request.terms if ":" not in term.text)
-        request = msgspec.structs.replace(request, terms=terms)
+    request = _without_times(request) if allowed is not None else request
     # For the first or the last one, every place must be known.
     near = allowed is None and not ORDERED.search(request.text)
     places, estimates = index.places_near(request.terms) if near else (index.places(request.terms), {})
-    weighted = weigh_terms(request, places, index.segments, allowed, estimates)
-    ranked = rank_segments(index, request, weighted, allowed, singled_out)
-    lead += find_by_ordinal(index, request.text, forms, budget // 3)
-    lead += find_by_keys(index, request, budget * 2 // 5)
-    lead += [*computed, *changed_files(index, request.text, budget // 3)]
+    named = [*find_by_keys(index, request, budget * 2 // 5), *changed_files(index, request.text, budget // 3)]
+    lead += [*named, *filter(None, ("\n".join(computed.lines),))]
     head = f"{PREAMBLE} {_describe(index, binary)}"
+    weighted = weigh_terms(request, places, index.segments, allowed, estimates)
+    ranked = rank_segments(index, request, weighted, allowed, computed.segments)
+    telling = [term for term in request.terms if term.is_telling and allowed is None]
+    absent = [term for term in telling if not len(places[term.text])]
+    nothing = not ranked or (time_filter is not None and allowed is None)
+    if nothing or (computed.segments is None and 0 < len(absent) == len(telling)):
+        missing = [] if named or computed.claimed else [_no_match(index, absent or request.terms, request)]
+        return "\n".join([head, *lead, *missing])
     room = budget - tokens.count(head) - tokens.count("\n".join(lead)) - 80
-    if not ranked:
-        return "\n\n".join([head, *lead, _no_match(index, request, room)])
-    passages = render_passages(index, ranked, room, weighted)
-    return "\n\n".join(filter(None, (head, *lead, _absent_note(request, places), *passages)))
+    if not telling and not computed.claimed and _is_mostly_absent(request, places):
+        room = min(room, FAINT)
+    note = [f"Not in the document: {', '.join(request.spoken(term)[:60] for term in absent[:8])}."] if absent else []
+    return "\n\n".join([head, *lead, *note, *render_passages(index, ranked, room, weighted)])
 
 
-def _absent_note(request: ParsedRequest, places: Mapping[str, Offsets]) -> str:
-    absent = [term.text for term in request.terms if term.is_named and not len(places[term.text])]
-    return f"Not in the document: {', '.join(absent[:8])}." if absent else ""
+def _is_mostly_absent(request: ParsedRequest, places: Mapping[str, Offsets]) -> bool:
+    words = [term for term in request.terms if term.is_named]
+    return 2 * sum(1 for term in words if not len(places[term.text])) >= len(words) > 1
+
+
+def _without_times(request: ParsedRequest) -> ParsedRequest:
+    """Where a time has selected the segments, it is not searched for as a word, too."""
+    terms = tuple(term for term in request.terms if ":" not in term.text)
+    return msgspec.structs.replace(request, terms=terms)
 
 
 def _apply_time(time_filter: TimeFilter | None, lead: list[str]) -> Offsets | None:
@@ -94,18 +103,17 @@ def _describe(index: DocumentIndex, binary: str = "") -> str:
         return f"The document is no text but binary data ({binary}) of {source.size} bytes."
     names = {"json": "JSON", "json-lines": "lines of JSON", "table": "a table", "markdown-table": "a table in Markdown"}
     kind = names.get(fmt.kind, {"diff": "a diff", "log": "a log", "binary": "binary data"}.get(fmt.kind, "text"))
+    kind += f" in {source.encoding.upper()}" if source.encoding != "utf-8" else ""
     return f"The document is {kind} of {source.size} bytes and {source.lines} lines."
 
 
-def _no_match(index: DocumentIndex, request: ParsedRequest, room: int) -> str:
-    """What was searched for in vain, and what there is instead."""
-    words = ", ".join(term.text[:60] for term in request.terms[:20] if term.kind != "hint")
+def _no_match(index: DocumentIndex, terms: Sequence[Term], request: ParsedRequest) -> str:
+    """What was searched for in vain, and what there is instead: two lines."""
+    words = ", ".join(request.spoken(term)[:60] for term in terms[:20] if term.is_named)
     words = words or "nothing, since the request names nothing to look for"
-    lines = [f"No match was found. Searched the whole document for: {words}."]
     if index.json is not None:
-        lines += ["Its shape:", *describe_shape(index, index.json.root.start)]
+        there = f"Its shape: {'; '.join(describe_shape(index, index.json.root.start))}"
     else:
-        start, end = index.source.span_of_lines(1, min(5, index.source.lines))
-        text = index.source.text(start, min(end, start + 1500))
-        lines += ["It begins:", text if tokens.count(text) < max(200, room) else text[:400]]
-    return "\n".join(lines)
+        start, end = index.source.span_of_lines(1, 1)
+        there = f"It begins: {index.source.text(start, min(end, start + 400))}"
+    return f"No match was found. Searched the whole document for: {words}.\n{clip(there, 600)}"

@@ -30,8 +30,11 @@ FIRST_ITEMS, LAST_ITEMS = 4, 2
 MAX_MEMBERS = 60
 LINES = re.compile(r"\blines?\s+(\d{1,18})(?:\s*(?:-|to|\.\.|through)\s*(?:line\s+)?(\d{1,18}))?", re.IGNORECASE)
 BYTES = re.compile(r"\bbytes?\s+(\d{1,18})\d*\s*(?:-|to|\.\.|through)\s*(\d{1,18})", re.IGNORECASE)
+# Nothing else may be asked: the last 3 lines are not the last 3 lines with an error.
 ENDS = re.compile(
-    r"\b(first|last|top|bottom|head|tail)\s+(\d{1,18})\s+(?:lines?|rows?|entries|records)\b", re.IGNORECASE
+    r"(?:(?:please|show|give|print|get|me|the|what|are|is)\s+){0,6}(first|last|top|bottom|head|tail)\s+(\d{1,18})\s+"
+    r"(?:lines?|rows?|entries|records)(?:\s+(?:please|of|in|from|the|this|document|file|table|log|output)){0,6}[\s.?!]*",
+    re.IGNORECASE,
 )
 REGEX = re.compile(
     r"(?:^|\b(?:regex|regexp|pattern|matching|matches|match|grep)(?:\s*:)?\s+)/(.+)/([imsx]*)\s*[.?]?$",
@@ -64,7 +67,7 @@ def find_exact(index: DocumentIndex, request: str, budget: int) -> ExactAnswer |
         return _by_bytes(index, int(match[1]), int(match[2]), budget)
     if match := LINES.search(text):
         return _by_lines(index, int(match[1]), int(match[2] or match[1]), budget)
-    if match := ENDS.search(text):
+    if match := ENDS.fullmatch(text):
         return _by_end(index, match[1].lower(), int(match[2]), budget)
     return _by_path(index, text, budget)
 
@@ -104,7 +107,8 @@ def _truncated(index: DocumentIndex, start: int, end: int, budget: int) -> str:
 
 
 def _by_regex(index: DocumentIndex, pattern: str, flags: str, budget: int) -> ExactAnswer:
-    result = grep_file(index.source.path, pattern, ignore_case="i" in flags, limit=2000, seconds=REGEX_SECONDS)
+    with index.source.as_utf8_file() as path:
+        result = grep_file(path, pattern, ignore_case="i" in flags, limit=2000, seconds=REGEX_SECONDS)
     if result.problem:
         return ExactAnswer((result.problem,))
     count = f"{result.count} lines fit" if result.count else "No line fits"

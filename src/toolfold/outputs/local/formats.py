@@ -11,11 +11,10 @@ from typing import Literal
 
 from msgspec import Struct
 
-from toolfold.outputs.local.source import Source
+from toolfold.outputs.local.source import HEAD, Source, is_binary
 
 FormatKind = Literal["json", "json-lines", "table", "markdown-table", "diff", "log", "text", "binary"]
 
-HEAD = 64 * 1024
 TIME = re.compile(
     rb"\d{4}-\d\d-\d\d[T ]\d\d:\d\d|\b\d\d:\d\d:\d\d\b|\d\d/[A-Z][a-z]{2}/\d{4}:\d\d|^[A-Z][a-z]{2} [ \d]\d \d\d:\d\d"
 )
@@ -53,7 +52,7 @@ class Format(Struct, frozen=True):
     def split_row(self, line: str) -> list[str]:
         """The cells of one line, for a table whose rows are lines each."""
         if self.kind == "markdown-table":
-            return _split_markdown_row(line)
+            return split_markdown_row(line)
         return _split_columns(line, self.delimiter, len(self.header))
 
 
@@ -72,10 +71,6 @@ def _is_log(head: bytes) -> bool:
     lines = [line for line in head.split(b"\n")[:400] if line.strip()][:200]
     stamped = sum(1 for line in lines if TIME.search(line[:120]) or LEVEL.search(line[:120]))
     return len(lines) >= 3 and stamped >= len(lines) * 0.5
-
-
-def is_binary(head: bytes) -> bool:
-    return head.count(b"\0") > len(head) // 100
 
 
 def _detect_json(source: Source, head: bytes) -> Format | None:
@@ -162,7 +157,7 @@ def _split_columns(line: str, delimiter: str, limit: int = 0) -> list[str]:
     return re.split(r"\s{2,}|\t" if delimiter == WIDE else r"\s+", line.strip(), maxsplit=max(0, limit - 1))
 
 
-def _split_markdown_row(line: str) -> list[str]:
+def split_markdown_row(line: str) -> list[str]:
     return [cell.strip() for cell in line.strip().strip("|").split("|")]
 
 
@@ -180,6 +175,6 @@ def _detect_markdown_table(lines: list[str]) -> Format | None:
         if line.strip().startswith("|") and RULE.fullmatch(lines[number + 1][:2000]):
             if number > 3:
                 return None
-            header = tuple(_split_markdown_row(line))
+            header = tuple(split_markdown_row(line))
             return Format("markdown-table", delimiter="|", header=header, header_lines=number + 2)
     return None

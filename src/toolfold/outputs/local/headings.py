@@ -40,6 +40,8 @@ CHAPTERS = frozenset({b"h1", b"h2", b"section", b"article"})
 TAG = re.compile(rb"^([ \t]*)<([A-Za-z][\w:.-]*)[\s>/]", re.MULTILINE)
 ITEM = re.compile(rb"^([ \t]*)(?:(- )|[\"']?[\w.$/@{}-][\w .$/@{}-]{0,80}[\"']?:[ \t]*$)", re.MULTILINE)
 YAML_LINE = re.compile(rb"^[ \t]*(?:- )?(?:[\"']?[\w.$/@{}-]+[\"']?:(?:[ \t]|$)|- )", re.MULTILINE)
+STANZA_LINE = re.compile(rb"([A-Za-z][\w.-]{0,60}):(?=[ \t\r\n]|\Z)")
+STANZA = re.compile(rb"(?:\A|\n[ \t]*\r?\n)([A-Za-z][\w.-]{0,60}):(?=[ \t\r\n])")
 LISTED = re.compile(rb"(?:\A|\n\n)([^\s:|][^\n|]{0,300}:)[ \t]*\n(?=\S)")
 FEW = 3
 
@@ -152,6 +154,20 @@ def _titles(text: bytes) -> list[tuple[int, int]]:
     return [(at, level) for at, level in titles if int(np.searchsorted(fences, at)) % 2 == 0]
 
 
+def _stanza_headings(text: bytes, head: bytes) -> Heads | None:
+    """Blocks of `Key: value` between blank lines that begin alike, as in control files and dumps."""
+    starts = [match.start(1) for match in STANZA.finditer(text)]
+    if len(starts) < FEW:
+        return None
+    keys = [match[1] for match in STANZA.finditer(head)]
+    lines = [line for line in head.split(b"\n") if line.strip() and line[:1] not in b" \t#"]
+    keyed = sum(1 for line in lines if STANZA_LINE.match(line))
+    blocks = len(re.findall(rb"(?:\A|\n\s*\n)(?=[^\s#])", head))
+    alike = keys.count(keys[0]) >= 0.8 * max(len(keys), blocks)
+    several = keyed >= 1.5 * len(keys)
+    return (starts, []) if alike and several and keyed >= 0.95 * len(lines) else None
+
+
 def _yaml_headings(text: bytes, head: bytes) -> Heads | None:
     """YAML: the outermost items, or keys with something below them, that are repeated."""
     lines = sum(1 for line in head.split(b"\n") if line.strip())
@@ -176,6 +192,7 @@ def _listing_headings(text: bytes, head: bytes) -> Heads | None:
 READERS = (
     ("page", _html_headings),
     ("markup", _xml_headings),
+    ("stanzas", _stanza_headings),
     ("code", _code_headings),
     ("settings", _settings_headings),
     ("markdown", _markdown_headings),

@@ -1,7 +1,7 @@
-"""Values by their keys (`the default of page_size`) and elements by their places (`the third order`, `tool number 7`).
+"""Values by their keys: `the default of page_size`.
 
-Where a request names a key that occurs in few places, the value is quoted with its path from each of them, the member
-that the request names besides first. Both add to the passages and take nothing from them. Above: `answer.py`.
+Where all that a request names are keys, and one of them occurs in few places, the value is quoted with its path from
+each of them, the member that the request names besides first. Adds to the passages. Above: `answer.py`.
 """
 
 import re
@@ -10,13 +10,12 @@ from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 
-from toolfold import tokens
 from toolfold.outputs.json_path import Step, format_path
-from toolfold.outputs.local.fields import JSON_KEY, LITERAL_KEY, name_parts
 from toolfold.outputs.local.index import DocumentIndex
-from toolfold.outputs.local.json_index import Array, Container, JsonIndex
-from toolfold.outputs.local.render import format_location, render_record, replace_controls, take_fitting, trim
+from toolfold.outputs.local.json_index import Container, JsonIndex
+from toolfold.outputs.local.render import format_location, render_record, replace_controls, take_fitting
 from toolfold.outputs.local.request import ParsedRequest, stem
+from toolfold.words import split_identifier
 
 MAX_BYTES = 24 << 20
 # A key that occurs more often says nothing about where to look.
@@ -25,22 +24,8 @@ MAX_PLACES = 60
 VALUE_TOKENS, BEST_TOKENS = 160, 420
 MAX_DEPTH = 2
 MAX_MEMBER_BYTES = 1 << 20
-# So much of the request must be names of keys.
-MIN_SHARE = 0.6
-_ORDINALS_TEXT = """
-first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth thirteenth fourteenth fifteenth
-sixteenth seventeenth eighteenth nineteenth twentieth
-"""
-NUMBERED = {word: number for number, word in enumerate(_ORDINALS_TEXT.split(), 1)}
-ORDINAL = re.compile(
-    r"\b(?:the\s+)?(?P<word>" + "|".join(NUMBERED) + r"|last|final|penultimate|(?P<digits>\d{1,9})(?:st|nd|rd|th))"
-    r"(?P<back>[ -](?:to|from|but)[ -](?:the )?(?:last|end|one))?\s+(?P<noun>[a-z][\w-]*(?:\s+[a-z][\w-]*){0,2})"
-    r"|(?<![\w-])(?P<noun2>[a-z][\w-]*+)\s+(?:number|no\.?|#|at position|at index)\s*(?P<digits2>\d{1,9})\b",
-    re.IGNORECASE,
-)
-_GENERIC_TEXT = "entry item record element result object row member value line match hit document"
-GENERIC = frozenset(map(stem, _GENERIC_TEXT.split()))
-MAX_LEVELS, MAX_ARRAYS = 8, 60
+JSON_KEY = re.compile(rb'"((?:[^"\\\n]|\\.){1,80})"\s*:')
+LITERAL_KEY = re.compile(rb"['\"]([^'\"\\\n]{1,80})['\"]\s*:")
 
 
 class _Hit(Struct, frozen=True):
@@ -77,12 +62,17 @@ def _named_keys(index: DocumentIndex, words: Sequence[str]) -> tuple[list[str], 
 
 
 def _asks_for_keys(request: ParsedRequest, anchors: Sequence[str], others: Sequence[str]) -> bool:
-    """Whether most words of the request are parts of the keys, and not one word that happens to be a key."""
+    """Whether all words of the request are parts of the keys, and not one word that happens to be a key."""
     if not anchors or (len(name_parts(anchors[0])) == 1 and not others):
         return False
     parts = {part for key in (*anchors, *others) for part in name_parts(key)}
-    words = [word for word in request.words if len(word) > 1]
-    return sum(1 for word in words if parts.intersection(name_parts(word))) >= MIN_SHARE * len(words)
+    # A word that no key holds may be what tells the right place from the others: `user 1500`.
+    return all(parts.issuperset(name_parts(word)) for word in request.words)
+
+
+def name_parts(name: str) -> tuple[str, ...]:
+    """The words that a name is made of."""
+    return tuple(stem(part.lower()) for part in split_identifier(name))
 
 
 def _count_keys(index: DocumentIndex) -> Counter[str]:
@@ -156,80 +146,3 @@ def _render_hits(index: DocumentIndex, hits: Sequence[_Hit], forms: Sequence[str
 def _render_hit(index: DocumentIndex, hit: _Hit, forms: Sequence[str], limit: int) -> str:
     text = replace_controls(render_record(index.source.read(hit.start, hit.end), forms, limit))
     return f"{format_path(hit.path)} {format_location(index, hit.start, hit.end)}\n{text}"
-
-
-def find_by_ordinal(index: DocumentIndex, request: str, forms: list[str], budget: int) -> list[str]:
-    """The element, quoted, or nothing where the request asks for none."""
-    match = ORDINAL.search(request)
-    if match is None:
-        return []
-    nouns = list(name_parts(match["noun"] or match["noun2"]))
-    if index.json is not None:
-        return _from_arrays(index, index.json, match, nouns, forms=forms, budget=budget)
-    if index.format.header or index.format.kind == "json-lines":
-        return _from_rows(index, match, nouns, budget)
-    return []
-
-
-def _position(match: re.Match[str], count: int) -> int:
-    """The number of the element, from 0; -1 where there is none such."""
-    word = (match["word"] or "").lower()
-    if word in {"last", "final"}:
-        return count - 1
-    if word == "penultimate":
-        return count - 2
-    number = int(match["digits"] or match["digits2"] or NUMBERED.get(word, 0))
-    if match["back"]:
-        return count - number
-    return number - 1 if number <= count else -1
-
-
-def _from_arrays(
-    index: DocumentIndex, json: JsonIndex, match: re.Match[str], nouns: list[str], *, forms: list[str], budget: int
-) -> list[str]:
-    array = _choose_array(json, nouns, loose=(match["word"] or "").lower() not in {"first", "last", "final"})
-    if array is None or (number := _position(match, array.count)) < 0:
-        return []
-    containers = json.containers_at(array.start)
-    spans = json.member_spans(containers[-1])
-    if number >= len(spans):
-        return []
-    start, end = trim(index, *spans[number])
-    path = format_path([*(container.step for container in containers[1:]), number])
-    text = replace_controls(render_record(index.source.read(start, end), forms, budget))
-    location = format_location(index, start, end)
-    return [f"By its place in the list, {number + 1} of {array.count}: {path} {location}\n{text}"]
-
-
-def _choose_array(json: JsonIndex, nouns: list[str], *, loose: bool) -> Array | None:
-    """The array that the noun names, the outermost first; `loose`: else the one that the document is about."""
-    arrays = [array for array in json.arrays(MAX_LEVELS, MAX_ARRAYS) if array.count]
-    chosen = _named_array(json, arrays, nouns)
-    if chosen is not None or not arrays or not (loose or nouns[0] in GENERIC):
-        return chosen
-    main = max((array for array in arrays if array.depth == arrays[0].depth), key=lambda array: array.count)
-    return main if main.count > 1 else None
-
-
-def _named_array(json: JsonIndex, arrays: Sequence[Array], nouns: list[str]) -> Array | None:
-    named = [(array, name) for array in arrays if (name := json.key_before(array.start))]
-    by_name = (array for array, name in named if stem(name.lower()) in nouns[:2])
-    by_part = (array for array, name in named if nouns[0] in name_parts(name))
-    return next(by_name, None) or next(by_part, None)
-
-
-def _from_rows(index: DocumentIndex, match: re.Match[str], nouns: list[str], budget: int) -> list[str]:
-    """A row of a table or a line of JSON, where the request does not ask for the first or last of some kind."""
-    word = (match["word"] or "").lower()
-    if word in {"first", "last", "final"} and (nouns[0] not in GENERIC or len(nouns) > 1):
-        return []
-    skipped = index.format.header_lines
-    total = index.source.lines - skipped
-    number = _position(match, total)
-    if number < 0:
-        return []
-    start, end = index.source.span_of_lines(number + skipped + 1, number + skipped + 1)
-    text = replace_controls(index.source.text(start, end))
-    if not text.strip() or tokens.count(text) > budget:
-        return []
-    return [f"By its place, {number + 1} of {total}: {format_location(index, start, end)}\n{text}"]

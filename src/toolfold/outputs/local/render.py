@@ -29,10 +29,11 @@ MAX_EVENT, MAX_BELOW, MAX_PARENTS, MAX_BACK = 40, 16, 3, 600
 REACHES = (3, 3, 3, 1, 1, 1, 1, 1)
 # Of the best so many segments the whole item is quoted, as far as so many segments of it.
 WHOLE, BLOCK = 2, 45
-RECORDS = frozenset({"items", "markup", "settings"})
+RECORDS = frozenset({"items", "markup", "settings", "stanzas"})
 INDENTED = frozenset({"items", "code", "markup"})
 LONG_VALUE = 600
-CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
+# A carriage return is a part of many texts, and does no more than a newline.
+CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 # Tokens that one record may take: the best, the next ones, and each after those.
 FIRST_RECORD, OTHER_RECORD, LATE_RECORD = 900, 280, 140
 NEXT = 4
@@ -62,6 +63,8 @@ def format_location(index: DocumentIndex, start: int, end: int) -> str:
     """`[lines 3-7, bytes 120-480]`: both ends belong to it, lines count from 1, bytes from 0."""
     first, last = index.source.line_at(start), index.source.line_at(max(start, end - 1))
     lines = f"line {first}" if first == last else f"lines {first}-{last}"
+    if index.source.encoding != "utf-8":  # bytes of the file are others than those of the text
+        return f"[{lines}]"
     return f"[{lines}, bytes {start}-{max(start, end - 1)}]"
 
 
@@ -264,7 +267,7 @@ def render_record(raw: bytes, forms: Sequence[str], allowance: int) -> str:
     try:
         value = decode_value(raw)
     except ValueError:
-        return _clip(raw.decode(errors="replace"), allowance * 4)
+        return clip(raw.decode(errors="replace"), allowance * 4)
     text = _compact(value)
     if tokens.count(text) <= allowance:
         return text
@@ -295,7 +298,8 @@ def _compact(value: Any) -> str:
     return msgspec.json.encode(value).decode()
 
 
-def _clip(text: str, limit: int) -> str:
+def clip(text: str, limit: int) -> str:
+    """The text; where it is longer than `limit`, its beginning with a mark."""
     return text if len(text) <= limit else f"{text[:limit]} … ({len(text) - limit} more characters)"
 
 

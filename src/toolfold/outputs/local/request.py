@@ -24,6 +24,7 @@ DAY = re.compile(
     r"\b([A-Za-z]{3,9})\.? (\d{1,2})(?:st|nd|rd|th)?,? (\d{4})\b|\b(\d{1,2})\.? ([A-Za-z]{3,9})\.?,? (\d{4})\b"
 )
 SUFFIXES = ("ations", "ation", "ings", "ing", "ies", "ied", "edly", "ers", "ed", "es", "ly", "er", "s", "e", "y")
+TELLING = re.compile(r"[\d_@/:\\]|\w\.\w")
 MAX_TERMS = 40
 MAX_TERM, MAX_REQUEST = 200, 8000
 FEW = 3
@@ -54,6 +55,15 @@ class Term(Struct, frozen=True):
     weight: float = 1.0
     # For a part of an identifier: the identifier.
     of: str = ""
+    # A name by its capital letter, in the midst of a sentence.
+    is_name: bool = False
+
+    @property
+    def is_telling(self) -> bool:
+        """Whether it can only mean itself: a longer number, or an identifier with digits or signs."""
+        if self.of or self.kind not in {"number", "identifier"}:
+            return self.is_name
+        return len(self.text) > 2 if self.kind == "number" else TELLING.search(self.text) is not None
 
     @property
     def is_named(self) -> bool:
@@ -134,10 +144,12 @@ class _Parser:
         for word in sorted(words & (STOP - _vocabulary().request_words)):
             self._add(word, "word", (word,), 0.3)
 
-    def _add(self, text: str, kind: TermKind, forms: tuple[str, ...], weight: float, of: str = "") -> None:
+    def _add(
+        self, text: str, kind: TermKind, forms: tuple[str, ...], weight: float, of: str = "", *, is_name: bool = False
+    ) -> None:
         existing = self._terms.get(text)
         if len(self._terms) < MAX_TERMS and (existing is None or existing.weight < weight):
-            self._terms[text] = Term(text, kind, forms, weight, of)
+            self._terms[text] = Term(text, kind, forms, weight, of, is_name)
 
     def _add_piece(self, piece: str, *, named: bool) -> None:
         """One run without blanks: a number, an identifier with its parts, or a word."""
@@ -151,13 +163,14 @@ class _Parser:
         elif len(parts) > 1 or (not piece.isalpha() and piece.isascii()):
             self._add_identifier(low, parts)
         else:
-            self._add_word(piece)
+            self._add_word(piece, named=named)
 
-    def _add_word(self, word: str) -> None:
+    def _add_word(self, word: str, *, named: bool) -> None:
         root = stem(word.lower())
         self._words.append(root)
         # A name in the midst of a sentence is worth more than a common word.
-        self._add(root, "word", _spellings(root), 1.25 if word[0].isupper() and not word.isupper() else 1.0)
+        weight = 1.25 if word[0].isupper() and not word.isupper() else 1.0
+        self._add(root, "word", _spellings(root), weight, is_name=named)
 
     def _add_number(self, number: str) -> None:
         self._words.append(number)

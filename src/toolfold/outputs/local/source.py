@@ -4,7 +4,12 @@ The file is never held whole in Python objects. Positions are byte offsets from 
 everything in `local`. Below: `document.py`.
 """
 
+import codecs
+import re
+import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
+from io import BytesIO
 from pathlib import Path
 from typing import Any, BinaryIO, Self
 
@@ -18,6 +23,11 @@ Offsets = npt.NDArray[np.int64]
 BLOCK = 8 << 20
 # What a block includes of its neighbour, so that nothing is missed at a border.
 MARGIN = 512
+HEAD = 64 * 1024
+# A text in another encoding is held in memory while it is asked.
+MAX_TRANSCODED = 32 << 20
+# What stands in no text, but in bytes that are read as one by mistake.
+NO_TEXT = re.compile("[\0-\x08\x0e-\x1a\x1c-\x1f\ufffd\ud800-\udfff]")
 
 
 def sorted_unique(values: npt.NDArray[np.integer[Any]]) -> Offsets:
@@ -29,18 +39,87 @@ def sorted_unique(values: npt.NDArray[np.integer[Any]]) -> Offsets:
     return ordered[keep].astype(np.int64, copy=False)
 
 
+def is_binary(head: bytes) -> bool:
+    """Whether bytes are no text, judged from the first of them."""
+    return head.count(b"\0") > len(head) // 100 and not _utf16_of(head)
+
+
+def _utf16_of(head: bytes) -> str:
+    """`utf-16-le` or `-be` where the text is in one of them: it has a mark, or every other byte is zero."""
+    even, odd = head[::2].count(0), head[1::2].count(0)
+    marked = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}.get(head[:2], "")
+    share = 0.35 * len(head)
+    guess = marked or ("utf-16-le" if odd > share and not even else "utf-16-be" if even > share and not odd else "")
+    if not guess or len(head) < 4:
+        return ""
+    text = head[: len(head) // 2 * 2].decode(guess, errors="replace")
+    return "" if NO_TEXT.search(text) else guess
+
+
+def _transcoded(raw: bytes, encoding: str) -> bytes:
+    """The text in UTF-8. What is no UTF-8 in a text of single bytes is read as Windows and the web do: cp1252."""
+    if encoding != "latin-1":
+        return raw.decode(encoding, errors="replace").removeprefix("\ufeff").encode(errors="replace")
+    codecs.register_error("toolfold-cp1252", _read_as_cp1252)
+    return raw.decode(errors="toolfold-cp1252").encode()
+
+
+def _read_as_cp1252(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeDecodeError):
+        raise error
+    return error.object[error.start : error.end].decode("cp1252", errors="replace"), error.end
+
+
 class Source:
-    """One document on disk. The file is open inside `with source:` only, so that nothing keeps it alive after."""
+    """One document on disk, as UTF-8. It is open inside `with source:` only, so that nothing keeps it alive after.
+
+    `encoding` is what the file is in; where that is not UTF-8, positions are those of the text in UTF-8.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.size = path.stat().st_size
+        self.encoding = ""
         self._file: BinaryIO | None = None
         self._newlines: Offsets | None = None
 
     def __enter__(self) -> Self:
         self._file = open_regular_file(self.path)
+        if not self.encoding:
+            self.encoding = self._detect_encoding()
+        if self.encoding != "utf-8":
+            with self._file as file:
+                file.seek(0)
+                raw = file.read()
+            self._file = BytesIO(_transcoded(raw, self.encoding))
+            self.size = len(self._file.getvalue())
         return self
+
+    def _detect_encoding(self) -> str:
+        head = self.read(0, HEAD)
+        if is_binary(head) or self.size > MAX_TRANSCODED:
+            return "utf-8"
+        if utf16 := _utf16_of(head):
+            return utf16
+        decoder = codecs.getincrementaldecoder("utf-8")()
+        try:
+            for _, block in self.blocks():
+                decoder.decode(block)
+            decoder.decode(b"", final=True)
+        except UnicodeDecodeError:
+            return "latin-1"
+        return "utf-8"
+
+    @contextmanager
+    def as_utf8_file(self) -> Iterator[Path]:
+        """A file with the text, for other processes: the document itself where it is UTF-8."""
+        if self.encoding == "utf-8":
+            yield self.path
+            return
+        with tempfile.NamedTemporaryFile(prefix="toolfold-extract-") as file:
+            file.write(self.read(0, self.size))
+            file.flush()
+            yield Path(file.name)
 
     def __exit__(self, *_: object) -> None:
         if self._file is not None:

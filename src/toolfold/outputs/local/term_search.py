@@ -26,6 +26,7 @@ MAX_HITS = 2_000_000
 # The longest spelling that is found across a border.
 REACH = 256
 SAMPLES, SAMPLE = 12, 64 * 1024
+POINT = ord(".")
 ALNUM = np.zeros(256, dtype=np.bool_)
 ALNUM[[*range(48, 58), *range(65, 91), *range(97, 123), *range(128, 256)]] = True
 DIGIT = np.zeros(256, dtype=np.bool_)
@@ -178,6 +179,10 @@ def _is_bounded(text: npt.NDArray[np.uint8], at: Offsets, term: Term, length: in
     after = text[np.minimum(at + length, len(text) - 1)]
     if term.kind == "number":
         every &= ~DIGIT[before] & ~DIGIT[after]
+        if "." not in term.text:
+            # 4321 is not 4321.99, and not the end of 0.4321.
+            every &= ~((after == POINT) & DIGIT[text[np.minimum(at + length + 1, len(text) - 1)]])
+            every &= ~((before == POINT) & (at > 1) & DIGIT[text[np.maximum(at - 2, 0)]])
         return every
     if term.kind == "identifier":
         # `svc-1` is not `svc-10`: where the edge is a digit, no digit may follow.

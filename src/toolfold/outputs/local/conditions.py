@@ -1,0 +1,163 @@
+"""Queries and their conditions: what is demanded of a field, in words, and its test. Above: `query.py`."""
+
+import re
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any, Self
+
+from msgspec import Struct
+
+from toolfold.outputs.local.query_words import NoQuery, Operation, to_number
+from toolfold.outputs.local.records import TEXT, Moment, find_moment
+
+Test = Callable[[dict[str, Any]], bool | None]
+
+
+class Condition(Struct, frozen=True):
+    """A condition in words, the field it is about, and its test, which gives `None` where the field has no value."""
+
+    words: str
+    field: str
+    test: Test
+    # The words of its contrary.
+    contrary: str = ""
+    # Whether it demands a value: no second one can be demanded of the same field.
+    values: bool = False
+
+    @classmethod
+    def of_window(cls, field: str, bounds: list[tuple[str, Moment]]) -> Self:
+        """That a time lies within bounds, each a sign and a moment."""
+        words = " and ".join(f"{field} {sign} {_spoken_moment(moment)}" for sign, moment in bounds)
+        return cls(words, field, _window_test(field, bounds))
+
+    @classmethod
+    def of_number(cls, field: str, sign: str, number: Decimal) -> Self:
+        return cls(f"{field} {sign} {number}", field, _number_test(field, sign, number))
+
+    @classmethod
+    def of_range(cls, field: str, first: Decimal, last: Decimal) -> Self:
+        """That a number lies between two, both of which belong to it."""
+        test = _both(_number_test(field, ">=", first), _number_test(field, "<=", last))
+        return cls(f"{field} >= {first} and {field} <= {last}", field, test)
+
+    @classmethod
+    def of_values(cls, field: str, values: list[str]) -> Self:
+        """That a field has one of some values, whatever the case of letters."""
+        said = ", ".join(f'"{value}"' for value in values)
+        test = _values_test(field, values)
+        if len(values) == 1:
+            return cls(f"{field} = {said}", field, test, f"{field} != {said}", values=True)
+        return cls(f"{field} is one of {said}", field, test, f"{field} is none of {said}", values=True)
+
+    @classmethod
+    def of_presence(cls, field: str, *, present: bool) -> Self:
+        words = f"{field} has a value" if present else f"{field} has no value"
+        return cls(words, "", lambda values: bool(values.get(field)) is present)
+
+    @classmethod
+    def of_text(cls, field: str, how: str, text: str, other: str = "") -> Self:
+        """That a field, or the whole record, holds a text. `other`: the same in the singular, which counts, too."""
+        forms = list(dict.fromkeys(filter(None, (text, other))))
+        said = " or ".join(f'"{form}"' for form in forms)
+        return cls(f"{field or 'the text'} {how} {said}", field, _text_test(field, how, forms))
+
+    def negated(self) -> Self:
+        def test(values: dict[str, Any]) -> bool | None:
+            fits = self.test(values)
+            return None if fits is None else not fits
+
+        return type(self)(self.contrary or f"not ({self.words})", self.field, test, self.words)
+
+
+class Query(Struct):
+    """What is to be computed."""
+
+    operation: Operation = "rows"
+    field: str = ""
+    # For `place`: from 0, or from the end where negative; and how many.
+    place: int = 0
+    limit: int = 1
+    wanted: list[str] = []
+    conditions: list[Condition] = []
+    # A noun of the request that the document does not know: what a record is taken for.
+    taken_for: str = ""
+    # What is asked besides, or may be meant instead: `order number 7` by its value, a second field.
+    and_then: "Query | None" = None
+    # A condition on the text is not said to be one: where nothing fits it, nothing is claimed.
+    implied_text: bool = False
+
+
+def _spoken_moment(moment: Moment) -> str:
+    return f"{moment.day} {moment.clock}".strip()
+
+
+def _window_test(field: str, bounds: list[tuple[str, Moment]]) -> Test:
+    def test(values: dict[str, Any]) -> bool | None:
+        own = find_moment(values.get(field) or "")
+        return None if own is None else all(_moment_fits(own, sign, bound) for sign, bound in bounds)
+
+    return test
+
+
+def _moment_fits(own: Moment, sign: str, bound: Moment) -> bool | None:
+    """Compares as exactly as the bound is written: a day with a day, a minute's end with its beginning."""
+    if (bound.day and (not own.day or own.day.startswith("-"))) or (bound.clock and not own.clock):
+        raise NoQuery(reason=f"{_spoken_moment(bound)} is more exact than the times of the document")
+    left = f"{own.day if bound.day else ''} {own.clock if bound.clock else ''}".strip()
+    right = f"{bound.day} {bound.clock}".strip()
+    if sign == "=":
+        return left.startswith(right)
+    full = right if not bound.clock or bound.clock.count(":") == 2 else f"{right}:00"
+    return {">": left > full, ">=": left >= full, "<": left < full, "<=": left <= full}[sign]
+
+
+def _number_test(field: str, sign: str, number: Decimal) -> Test:
+    def test(values: dict[str, Any]) -> bool | None:
+        own = to_number(values.get(field) or "")
+        if own is None:
+            return None
+        return {">": own > number, ">=": own >= number, "<": own < number, "<=": own <= number, "=": own == number}[
+            sign
+        ]
+
+    return test
+
+
+def _both(first: Test, second: Test) -> Test:
+    def test(values: dict[str, Any]) -> bool | None:
+        one, two = first(values), second(values)
+        return None if one is None or two is None else one and two
+
+    return test
+
+
+def _values_test(field: str, values: list[str]) -> Test:
+    wanted = {value.lower() for value in values}
+    numbers = {number for value in values if (number := to_number(value)) is not None}
+
+    def test(record: dict[str, Any]) -> bool | None:
+        own = record.get(field)
+        if not own:
+            return None
+        return own.lower() in wanted or (bool(numbers) and to_number(own) in numbers)
+
+    return test
+
+
+def _text_test(field: str, how: str, forms: list[str]) -> Test:
+    # A number is no part of a longer one.
+    whole = re.compile(rf"(?<![\w.])(?:{'|'.join(map(re.escape, forms))})(?!\w|[.,]\d)", re.IGNORECASE)
+    low = forms[0].lower()
+
+    def test(values: dict[str, Any]) -> bool | None:
+        own = values.get(field or TEXT)
+        if own is None and not field:
+            own = "\n".join(value for value in values.values() if isinstance(value, str))
+        if not own:
+            return None
+        if how == "contains":
+            return whole.search(own) is not None
+        edge: bool = own.lower().startswith(low) if how == "starts with" else own.lower().endswith(low)
+        return edge
+
+    return test

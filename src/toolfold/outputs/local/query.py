@@ -1,0 +1,503 @@
+"""The small grammar of requests that can be computed: an operation, fields, conditions on them, and nothing else.
+
+Every word of the request must have its place, or the request is no query: a word that was passed over could be the
+"not" that turns an answer around. docs/extraction.md describes the grammar for those who ask. Above: `computed.py`.
+Below: `token_reader.py`, `conditions.py`.
+"""
+
+import re
+from collections.abc import Sequence
+
+from toolfold.outputs.local.conditions import Condition, Query
+from toolfold.outputs.local.query_words import (
+    ABSENT,
+    COMPARISONS,
+    EXCLUSIONS,
+    FILLER,
+    LEVELS,
+    LINKS,
+    MAX_TOKENS,
+    NO_TEXT,
+    NUMBER_TOKEN,
+    NUMBERED,
+    OPERATIONS,
+    SIDES,
+    TEXT_COMPARISONS,
+    YES_OR_NO,
+    NoQuery,
+    name_words,
+    to_number,
+)
+from toolfold.outputs.local.records import TEXT
+from toolfold.outputs.local.token_reader import RecordSet, TokenReader
+from toolfold.words import fold_word
+
+
+def parse_query(tokens: Sequence[str], records: RecordSet) -> Query:
+    """The query that the request is, over these records. Raises `NoQuery` for words without a place."""
+    return _Parser(tokens, records).parse()
+
+
+class _Parser:
+    def __init__(self, tokens: Sequence[str], records: RecordSet) -> None:
+        self._in = TokenReader(tokens, records)
+        self._records = records
+        self._names = self._in.names
+        self._query = Query()
+        self._asked = False
+        self._superlative = ""
+        self._negation = ""
+        self._closed = False
+        self._noun = ""
+
+    def parse(self) -> Query:
+        if len(self._in.tokens) > MAX_TOKENS:
+            raise NoQuery(reason="the request is too long")
+        steps = (
+            self._take_operation,
+            self._take_window,
+            self._take_group,
+            self._take_negation,
+            self._take_text,
+            self._take_comparison_first,
+            self._take_level,
+            self._take_field,
+            self._take_value,
+            self._take_noun,
+            self._take_filler,
+        )
+        while self._in.at < len(self._in.tokens):
+            if not any(step() for step in steps):
+                raise NoQuery(self._in.tokens[self._in.at].lstrip('"'))
+        return self._finished()
+
+    def _finished(self) -> Query:
+        query = self._query
+        if self._superlative and not query.field:
+            query.field = self._in.implied_field(self._superlative)
+        if query.operation == "values" and query.and_then is None:
+            for field in reversed(query.wanted):
+                query.and_then = Query("values", field, conditions=query.conditions, and_then=query.and_then)
+            query.wanted = []
+        unplaced = self._negation or self._unplaced_noun()
+        if query.operation in {"count", "sum", "mean"} and query.wanted:
+            unplaced = unplaced or query.wanted[0]
+        if YES_OR_NO.issuperset(self._in.low[:1] or [""]) and query.operation != "rows":
+            unplaced = self._in.low[0]
+        if unplaced:
+            raise NoQuery(unplaced)
+        self._check_operand()
+        return query
+
+    def _unplaced_noun(self) -> str:
+        """A noun that the document does not know, beside one that it knows, or where it alone says what is meant."""
+        query = self._query
+        alone = query.operation == "place" and not query.conditions
+        return query.taken_for if alone or self._noun else ""
+
+    def _check_operand(self) -> None:
+        query = self._query
+        if query.operation in {"sum", "mean", "greatest", "least", "values"} and not query.field:
+            raise NoQuery(reason=f"the field is not named that the {query.operation} is of")
+        if query.operation in {"sum", "mean"} and not self._records.is_number(query.field):
+            raise NoQuery(reason=f"{query.field} is no number")
+        if query.operation == "rows" and not query.conditions:
+            raise NoQuery(reason="no condition is named")
+
+    def _take_operation(self) -> bool:
+        if self._take_place():
+            return True
+        phrase = self._in.phrase_in(OPERATIONS)
+        # A word of the operation may be a field of the document: `count`, `total`, `first name`.
+        if not phrase or (self._in.field_here()[1] and not (self._field_after(phrase) or " " in phrase)):
+            return False
+        self._in.skip(phrase)
+        operation = OPERATIONS[phrase]
+        if self._asked and not (self._query.operation == "count" and operation == "values"):
+            raise NoQuery(phrase)
+        self._asked = True
+        self._query.operation = operation
+        self._query.place = {"last": -1, "final": -1, "penultimate": -2}.get(phrase, 0)
+        if operation == "place" and NUMBER_TOKEN.fullmatch(self._in.word()) and self._in.word().isdigit():
+            self._query.limit = int(self._in.word())
+            self._in.at += 1
+        if operation in {"greatest", "least", "sum", "mean", "values"}:
+            self._superlative = phrase if operation in {"greatest", "least"} else ""
+            self._take_operand()
+        elif operation == "count":
+            self._take_counted()
+        return True
+
+    def _field_after(self, phrase: str) -> bool:
+        at, self._in.at = self._in.at, self._in.at + len(phrase.split(" "))
+        self._in.skip_words({"of", "the", "all"})
+        size = self._in.field_here()[1]
+        self._in.at = at
+        return bool(size)
+
+    def _take_operand(self) -> None:
+        """The field right behind the operation, or the one before it: `whose amount is the highest`."""
+        start = self._in.at
+        self._in.skip_words({"of", "the", "all", "value", "values", "for"})
+        field, size = self._in.field_here()
+        if field:
+            self._in.at += size
+            self._query.field = field
+        else:
+            self._in.at = start
+            before = [
+                word for word in self._in.low[: start - 1] if word not in {"is", "the", "was", "are", "has", "with"}
+            ]
+            if (
+                self._query.wanted
+                and before
+                and name_words(before[-1])[-1:] == self._names[self._query.wanted[-1]][-1:]
+            ):
+                self._query.field = self._query.wanted.pop()
+
+    def _take_counted(self) -> None:
+        """`how many customers`, where `customer` is a field: those of the field are counted."""
+        at = self._in.at
+        self._in.skip_words({"the", "all"})
+        field, size = self._in.field_here()
+        # `how many orders` with a field `order_id`, or with records called so, is about the records.
+        plain = field and not self._records.is_boolean(field) and not self._comparison_follows(size)
+        if plain and not self._in.is_noun(self._in.word()):
+            self._in.at += size
+            self._query.field = field
+        else:
+            self._in.at = at
+
+    def _comparison_follows(self, size: int) -> bool:
+        at, self._in.at = self._in.at, self._in.at + size
+        follows = bool(self._in.phrase_in(COMPARISONS))
+        self._in.at = at
+        return follows
+
+    def _take_place(self) -> bool:
+        """`the third`, `the 21st`, `the second to last`, `row number 7`."""
+        word = self._in.word()
+        digits = re.fullmatch(r"(\d{1,9})(?:st|nd|rd|th)", word)
+        number = int(digits[1]) if digits else NUMBERED.get(word, 0) if word != "first" else 0
+        numbered = self._in.phrase_in(("number", "no", "at position", "at index", "#"))
+        if not number and numbered and self._noun and not self._asked:
+            at, self._in.at = self._in.at, self._in.at + len(numbered.split(" "))
+            if not self._in.word().isdigit() or self._in.at + 1 < len(self._in.tokens):
+                self._in.at = at
+                return False
+            number = int(self._in.word())
+            fields = [
+                field
+                for field in self._records.hits.get(self._in.word(), {})
+                if self._in.identifies(field, self._noun, "")
+            ]
+            if fields:
+                other = [Condition.of_values(field, [self._in.word()]) for field in fields[:1]]
+                self._query.and_then = Query(conditions=other, wanted=self._query.wanted)
+        if not number and not (digits and not int(digits[1])):
+            return False
+        if self._asked or number < 1:
+            raise NoQuery(word)
+        self._in.at += 1
+        self._asked = True
+        self._query.operation = "place"
+        back = self._in.phrase_in(("to last", "to the last", "from the end", "but one", "from last"))
+        if back:
+            self._in.skip(back)
+        self._query.place = -number if back else number - 1
+        return True
+
+    def _take_group(self) -> bool:
+        """`per status`, `by status`, `for each status`: the counts of each value."""
+        phrase = self._in.phrase_in(("per", "by", "for each", "for every", "in each"))
+        if not phrase:
+            return False
+        start = self._in.at
+        self._in.skip(phrase)
+        field, size = self._in.field_here()
+        if field and self._query.operation == "count":
+            self._in.at += size
+            self._query.operation, self._query.field = "values", field
+            return True
+        if phrase != "by" or field:
+            raise NoQuery(phrase)
+        self._in.at = start
+        return False
+
+    def _take_negation(self) -> bool:
+        phrase = self._in.phrase_in((*EXCLUSIONS, "not", "no", "lacking"))
+        if not phrase or self._in.phrase_in(COMPARISONS) not in {"", phrase}:
+            return False
+        if self._negation:
+            raise NoQuery(phrase)
+        self._in.skip(phrase)
+        self._negation = phrase
+        self._in.skip_words(
+            {"a", "an", "any", "the", "those", "with", "for", "have", "has", "having", "in", "be", "been"}
+        )
+        return True
+
+    def _take_window(self) -> bool:
+        """`between 10:00 and 10:05`, `after 2024-05-01`, `on 5 March 2024`, `at 10:05`, with or without its field."""
+        start = self._in.at
+        field, size = self._in.field_here() if self._in.word() not in SIDES else ("", 0)
+        if field and self._records.is_time(field):
+            self._in.at += size
+            self._in.skip_words({"is", "was", "are", "were", "a", "time", "of"})
+        else:
+            field = ""
+        bounds = self._in.bounds()
+        if bounds is None:
+            self._in.at = start
+            return False
+        field = field or self._in.time_field()
+        facts = self._records.fields[field]
+        if facts.times != facts.present:
+            raise NoQuery(reason=f"{field} is no time")
+        self._add(Condition.of_window(field, bounds))
+        return True
+
+    def _take_text(self) -> bool:
+        """`containing X`, `with the text "X"`: the whole record is searched."""
+        phrase = self._in.phrase_in(TEXT_COMPARISONS)
+        if not phrase:
+            return False
+        self._in.skip(phrase)
+        self._in.skip_words({"the", "word", "text", "phrase", "string"})
+        if not self._in.word() or self._in.phrase_in(COMPARISONS):
+            raise NoQuery(phrase)
+        self._add(Condition.of_text("", TEXT_COMPARISONS[phrase], self._in.literal()))
+        return True
+
+    def _take_comparison_first(self) -> bool:
+        """`more than 500 bytes`, where `bytes` is a field."""
+        phrase = self._in.phrase_in(COMPARISONS)
+        if not phrase:
+            return False
+        if COMPARISONS[phrase] in {"=", "!="}:
+            return False
+        at = self._in.at
+        self._in.skip(phrase)
+        number = to_number(self._in.word())
+        self._in.at += 1
+        field, size = self._in.field_here() if number is not None else ("", 0)
+        if number is None or not field or not self._records.is_number(field):
+            self._in.at = at
+            return False
+        self._in.at += size
+        self._add(Condition.of_number(field, COMPARISONS[phrase], number))
+        return True
+
+    def _take_field(self) -> bool:
+        field, size = self._in.field_here()
+        if not field or self._in.is_noun(self._in.word()):
+            return False
+        before = self._in.low[self._in.at - 1] if self._in.at else ""
+        self._in.at += size
+        if self._records.fields[field].lists:
+            raise NoQuery(reason=f"{field} is a list")
+        if not self._take_comparison(field):
+            self._mention(field, before)
+        return True
+
+    def _take_comparison(self, field: str) -> bool:
+        """What is demanded of a field that was named: a comparison, a value, or that it is there."""
+        start = self._in.at
+        linked = self._in.skip_words(LINKS)
+        negated = self._in.word() == "not" and not self._in.phrase_in(COMPARISONS)
+        if negated:
+            if self._negation:
+                raise NoQuery("not")
+            self._negation = "not"
+            self._in.at += 1
+            self._in.skip_words({"in", "the", "a", "an"})
+        if self._in.word() in ABSENT:
+            self._in.at += 1
+            self._add(Condition.of_presence(field, present=False))
+            return True
+        phrase = self._in.phrase_in((*COMPARISONS, *TEXT_COMPARISONS, "between"))
+        if phrase in TEXT_COMPARISONS:
+            self._in.skip(phrase)
+            self._add(Condition.of_text(field, TEXT_COMPARISONS[phrase], self._in.literal()))
+            return True
+        if phrase:
+            self._in.skip(phrase)
+            self._compare(field, phrase)
+            return True
+        if self._take_values(field):
+            return True
+        number = to_number(self._in.word()) if self._in.word() else None
+        if number is not None and self._records.is_number(field) and (linked or negated):
+            self._in.at += 1
+            self._add(Condition.of_number(field, "=", number))
+            return True
+        self._in.at = start
+        self._negation = "" if negated else self._negation
+        return False
+
+    def _compare(self, field: str, phrase: str) -> None:
+        if phrase == "between":
+            first, last = to_number(self._in.word()), to_number(self._in.word(2))
+            if first is None or last is None or self._in.word(1) != "and" or not self._records.is_number(field):
+                raise NoQuery(f"{field} between")
+            self._in.at += 3
+            self._add(Condition.of_range(field, first, last))
+            return
+        sign = COMPARISONS[phrase]
+        if not self._in.word():
+            raise NoQuery(phrase)
+        if sign in {"=", "!="}:
+            if sign == "!=":
+                if self._negation:
+                    raise NoQuery(phrase)
+                self._negation = "not"
+            if not self._take_values(field):
+                self._add(Condition.of_values(field, [self._in.literal()]))
+            return
+        number = to_number(self._in.word())
+        if number is None or not self._records.is_number(field):
+            raise NoQuery(f"{phrase} {self._in.word()}")
+        self._in.at += 1
+        self._add(Condition.of_number(field, sign, number))
+
+    def _take_values(self, field: str) -> bool:
+        """One or more values of a field: `failed`, `failed or open`."""
+        phrase, fields, size = self._in.value_here(field)
+        if not fields:
+            return False
+        values = [phrase]
+        self._in.at += size
+        while self._in.word() in {"or", "and", ","}:
+            at, joint = self._in.at, self._in.word()
+            self._in.at += 1
+            self._in.skip_words({"or", "and", "not"} if self._in.word() in {"or", "and"} else ())
+            self._in.skip_words({field.lower()})
+            another, fields, size = self._in.value_here(field)
+            if not fields:
+                self._in.at = at
+                break
+            if self._negation == "not" and joint == "and":
+                raise NoQuery(f"not {phrase} and {another}")
+            values.append(another)
+            self._in.at += size
+        self._add(Condition.of_values(field, [own for value in values for own in self._records.hits[value][field]]))
+        return True
+
+    def _mention(self, field: str, before: str) -> None:
+        """A field without a comparison: that it is there, that it is not, that it is true, or to be shown."""
+        with_words = {"with", "have", "has", "having", "a", "an"}
+        if self._negation in {"without", "no", "lacking"}:
+            self._negation = ""
+            self._add(Condition.of_presence(field, present=False))
+        elif self._records.is_boolean(field) and self._query.operation != "values":
+            self._add(Condition.of_values(field, self._records.fields[field].truths or ["true"]))
+        elif self._negation:
+            raise NoQuery(f"{self._negation} {field}")
+        elif self._query.operation in {"count", "rows", "sum", "mean"} and before in with_words and self._asked:
+            self._add(Condition.of_presence(field, present=True))
+        elif self._superlative and not self._query.field:
+            self._query.field = field
+        else:
+            self._query.wanted.append(field)
+
+    def _take_value(self) -> bool:
+        """A value without its field: `failed orders`, `order 9123`. It must be a value of one field only."""
+        phrase, fields, size = self._in.value_here()
+        before = self._in.low[self._in.at - 1] if self._in.at else ""
+        if not fields or (self._in.is_noun(self._in.word()) and size == 1):
+            return False
+        quoted = self._in.tokens[self._in.at].startswith('"')
+        if to_number(phrase) is not None:
+            # `order 4321` is the order with this id, and no other field that happens to be 4321.
+            fields = [field for field in fields if self._in.identifies(field, before, self._query.taken_for)]
+        elif phrase in FILLER and not quoted:
+            return False
+        following = self._in.at + size
+        if self._in.key in fields and not self._asked:
+            fields = [self._in.key]
+        if len(fields) > 1:
+            named = self._in.tokens[following] if following < len(self._in.tokens) else ""
+            fields = [field for field in fields if name_words(named) and self._names.get(field) == name_words(named)]
+        if len(fields) != 1:
+            raise NoQuery(phrase)
+        field = fields[0]
+        if self._records.fields[field].lists:
+            raise NoQuery(reason=f"{field} is a list")
+        self._take_values(field)
+        same, size = self._in.field_here()
+        if same == field:
+            self._in.at += size
+        return True
+
+    def _take_noun(self) -> bool:
+        word = self._in.word()
+        if size := self._in.noun_here():
+            self._noun = word
+            self._in.at += size
+            return True
+        return self._take_unknown_noun() or self._take_implied_text()
+
+    def _take_level(self) -> bool:
+        """`errors` in a log."""
+        word = fold_word(self._in.word())
+        group = next((group for group in LEVELS if word in group), None)
+        if group is None or "level" not in self._names:
+            return False
+        self._in.at += 1
+        known = [own for name in group for own in self._records.hits.get(name, {}).get("level", ())]
+        self._add(Condition.of_values("level", known or [word]))
+        return True
+
+    def _take_unknown_noun(self) -> bool:
+        """One noun that the document does not know, where records have no name of their own."""
+        word, before = self._in.word(), self._in.low[self._in.at - 1] if self._in.at else ""
+        plural = word.isalpha() and fold_word(word) != word and word not in FILLER
+        singular = word.isalpha() and before in {"which", "what", "first", "last"} and word not in FILLER
+        numbered = word.isalpha() and word not in FILLER and self._in.is_key_number(self._in.word(1))
+        if self._in.set_words or self._query.taken_for or self._noun or self._negation:
+            return False
+        if not (plural or singular or numbered):
+            return False
+        if TEXT in self._records.fields:
+            return False
+        self._query.taken_for = word
+        self._in.at += 1
+        return True
+
+    def _take_implied_text(self) -> bool:
+        """In a log: what is no field may be a text, `slow queries`, `in payments`, `svc-7`; it must occur."""
+        if TEXT not in self._records.fields:
+            return False
+        before = self._in.low[self._in.at - 1] if self._in.at else ""
+        run = []
+        while self._in.word() and self._in.word() not in NO_TEXT and not self._in.phrase_in(OPERATIONS):
+            run.append(self._in.tokens[self._in.at].lstrip('"'))
+            self._in.at += 1
+        plain = len(run) == 1 and run[0].isalpha() and before not in {"in", "from", "for", "by", "about"}
+        if not run or (plain and self._query.operation in {"count", "rows"}):
+            self._in.at -= len(run)
+            return False
+        self._add(Condition.of_text("", "contains", " ".join(run), " ".join([*run[:-1], fold_word(run[-1].lower())])))
+        self._query.implied_text = True
+        return True
+
+    def _take_filler(self) -> bool:
+        word = self._in.word()
+        if word == ",":
+            self._in.at += 1
+            return True
+        if word not in FILLER:
+            return False
+        self._in.at += 1
+        return True
+
+    def _add(self, condition: Condition) -> None:
+        """Adds a condition, turned around where a negation stands before it."""
+        same = [other for other in self._query.conditions if other.field == condition.field and other.values]
+        if self._closed or (same and condition.values and not self._negation):
+            raise NoQuery(condition.words)
+        if self._negation:
+            self._closed = self._negation in EXCLUSIONS
+            condition = condition.negated()
+            self._negation = ""
+        self._query.conditions.append(condition)

@@ -1,0 +1,518 @@
+"""A document as records: rows of tables, JSON objects, log events, stanzas, sections, elements. All of them, or none.
+
+Whoever counts must know that everything was read: what cannot be read whole raises `UnreadableRecords`, and nothing is
+claimed. A record has its place in the document, and its values as text, verbatim. Above: `query.py`, `computed.py`.
+Below: `index.py`.
+"""
+
+import csv
+import re
+from collections.abc import Callable, Iterator
+from html.parser import HTMLParser
+from itertools import pairwise
+from typing import Any
+from xml.parsers import expat
+
+import msgspec
+from msgspec import Struct
+
+from toolfold.outputs.json_path import Step, format_path
+from toolfold.outputs.local.formats import NARROW, RULE, WIDE, split_markdown_row
+from toolfold.outputs.local.headings import SECTION, STANZA_LINE
+from toolfold.outputs.local.index import DocumentIndex
+from toolfold.outputs.local.json_index import Container, JsonIndex, decode_value
+from toolfold.outputs.local.request import MONTHS
+from toolfold.outputs.local.source import BLOCK
+
+LARGEST, LARGEST_MARKUP = 128 << 20, 24 << 20
+# Elements of a JSON array are decoded together up to so many bytes, and those from `SMALL` on alone.
+SMALL, PIECE, LARGEST_ELEMENT = 4096, 1 << 19, 4 << 20
+MAX_FIELDS, MAX_DEPTH = 200, 48
+# The whole text of a record, among its values.
+TEXT = ""
+
+LEVELS = "TRACE|DEBUG|INFO|NOTICE|WARN|WARNING|ERROR|ERR|FATAL|CRITICAL|CRIT|ALERT|EMERG"
+LEVEL = re.compile(rf"\b({LEVELS})\b|(?i:[\[<(:]({LEVELS})[\]>)]|\b({LEVELS}):)")
+# A level word further inside a line belongs to its message.
+LEVEL_REACH = 100
+PAIR = re.compile(r"(?<![\w.-])([A-Za-z_][\w.-]{0,40})=(?:\"([^\"\n]{0,400})\"|([^\s,;\"]{1,200}))")
+MEASURED = re.compile(
+    r"\b([A-Za-z_]{2,40})[ :=]{1,2}(\d{1,20}(?:\.\d{1,20})?) ?(ms|µs|us|ns|seconds|secs?|s|min|bytes|kB|MB|GB)\b"
+)
+ACCESS = re.compile(
+    r'(?P<client>\S+) \S+ (?P<user>\S+) \[[^\]]{10,40}\] "(?P<method>[A-Z]+) (?P<path>\S+)[^"]*" (?P<status>\d{3}) '
+    r'(?P<bytes>\d+|-)(?: "(?P<referer>[^"]*)" "(?P<agent>[^"]*)")?'
+)
+SYSLOG = re.compile(
+    r"(?:<\d+>)?[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d (?P<host>\S+) (?P<program>[\w./-]+)(?:\[(?P<pid>\d+)\])?:"
+)
+CLOCK = r"(\d\d):(\d\d)(?::(\d\d)(?:[.,](\d{1,9}))?)?"
+ISO_TIME = re.compile(rf"(\d{{4}})[-/](\d\d)[-/](\d\d)(?:[T ,]{{1,2}}{CLOCK}\s?(Z|[+-]\d\d:?\d\d)?)?(?![\w-])")
+WEB_TIME = re.compile(rf"(\d\d)/([A-Z][a-z]{{2}})/(\d{{4}}):{CLOCK}(?: ([+-]\d{{4}}))?")
+SYSLOG_TIME = re.compile(rf"([A-Z][a-z]{{2}}) ([ \d]\d) {CLOCK}")
+CLOCK_TIME = re.compile(rf"(?<![\d:]){CLOCK}(?![\d:])")
+LIST_KEY = re.compile(r"[\"']?([\w.$/@-]{1,80})[\"']?:")
+SETTING = re.compile(r"\s*([\w.\"'-]{1,80})\s*[=:]\s*(.*)")
+
+
+class UnreadableRecords(Exception):
+    """The records cannot all be read; says why. Never leaves `local`: nothing is claimed then."""
+
+
+class Record(Struct, frozen=True):
+    """One record: which set it belongs to, its first byte, its place in words, and its values by field."""
+
+    of: str
+    start: int
+    place: str
+    values: dict[str, Any]
+
+
+class Moment(Struct, frozen=True, order=True):
+    """A point in time as it is written: day and clock, each empty where it is not given."""
+
+    day: str
+    clock: str
+    zone: str = ""
+
+
+def read_records(index: DocumentIndex) -> Iterator[Record] | None:
+    """Every record in the order of the document; `None` where the document has none."""
+    kind = index.format.kind
+    structure = index.structure.kind if index.structure is not None else ""
+    read = READERS.get(kind) or READERS.get(structure)
+    if read is None:
+        return None
+    if index.source.size > (LARGEST_MARKUP if kind == "text" else LARGEST):
+        raise UnreadableRecords("it is too large to be computed on")
+    return read(index)
+
+
+def read_lines(index: DocumentIndex) -> Iterator[Record]:
+    """Every line as a record without fields."""
+    for number, start, line in _lines(index):
+        yield Record("lines", start, f"line {number}", {TEXT: line})
+
+
+def _lines(index: DocumentIndex) -> Iterator[tuple[int, int, str]]:
+    """Number, first byte and text of each line, without its newline."""
+    number, at, rest = 0, 0, b""
+    for _, block in index.source.blocks():
+        *whole, rest = (rest + block).split(b"\n")
+        for line in whole:
+            number += 1
+            yield number, at, line.decode(errors="replace")
+            at += len(line) + 1
+    if rest:
+        yield number + 1, at, rest.decode(errors="replace")
+
+
+def _rows(index: DocumentIndex) -> Iterator[Record]:
+    """The rows of a table below its header."""
+    fmt = index.format
+    by_lines = fmt.delimiter in {WIDE, NARROW}
+    width = len(fmt.header)
+    for number, start, cells in _line_cells(index) if by_lines else _csv_cells(index):
+        if number > fmt.header_lines and cells:
+            if len(cells) > width or (by_lines and len(cells) < width):
+                raise UnreadableRecords(f"line {number} has {len(cells)} cells, the header {width}")
+            values = {name: cell.strip() for name, cell in zip(fmt.header, cells, strict=False)}
+            yield Record("", start, f"line {number}", values)
+
+
+def _line_cells(index: DocumentIndex) -> Iterator[tuple[int, int, list[str]]]:
+    for number, start, line in _lines(index):
+        yield number, start, index.format.split_row(line) if line.strip() else []
+
+
+def _csv_cells(index: DocumentIndex) -> Iterator[tuple[int, int, list[str]]]:
+    starts: list[int] = []
+
+    def lines() -> Iterator[str]:
+        for number, start, line in _lines(index):
+            starts.append(start)
+            yield f"{line.removeprefix(chr(0xFEFF)) if number == 1 else line}\n"
+
+    reader = csv.reader(lines(), delimiter=index.format.delimiter, strict=True)
+    last = 0
+    try:
+        for row in reader:
+            # A quoted cell may hold newlines: a row is known by its first line.
+            first, last = last + 1, reader.line_num
+            start = starts[0]
+            starts.clear()
+            yield first, start, row
+    except csv.Error as error:
+        raise UnreadableRecords(f"line {last + 1} is no row of a table: {error}") from error
+
+
+def _markdown_tables(index: DocumentIndex) -> Iterator[Record]:
+    """The rows of every table of a text in Markdown."""
+    header: list[str] = []
+    table = 0
+    for (number, start, line), (_, _, following) in pairwise([*_lines(index), (0, 0, "")]):
+        if not line.strip().startswith("|"):
+            header = []
+        elif not header:
+            if RULE.fullmatch(following[:2000]):
+                header, table = split_markdown_row(line), number
+        elif not RULE.fullmatch(line[:2000]):
+            cells = split_markdown_row(line)
+            if len(cells) != len(header):
+                raise UnreadableRecords(f"line {number} has {len(cells)} cells, the header {len(header)}")
+            name = "" if index.format.kind == "markdown-table" else f"the table at line {table}"
+            yield Record(name, start, f"line {number}", dict(zip(header, cells, strict=True)))
+
+
+def _json_records(index: DocumentIndex) -> Iterator[Record]:
+    """The objects that are elements of arrays, and those of an object that holds nothing else."""
+    json = index.json
+    if json is None:
+        return
+    if index.source.read(json.root.end, json.root.end + 1) not in {b"]", b"}", b")"}:
+        raise UnreadableRecords("its JSON is cut off")
+    if index.source.read(json.root.end + 1, index.source.size).strip():
+        raise UnreadableRecords("more follows its JSON")
+    yield from _in_container(index, json, json.root, [])
+
+
+def _in_container(index: DocumentIndex, json: JsonIndex, container: Container, path: list[Step]) -> Iterator[Record]:
+    """Those inside a container of any size: a small object is decoded whole, of all else the members."""
+    if container.is_array:
+        for number, start, end, value in _array_members(index, json, container):
+            if end - start < SMALL:
+                yield from _element(value, [*path, number], start)
+            else:
+                yield from _large_member(index, json, [*path, number], start, named=True)
+    elif container.end - container.start < SMALL:
+        yield from _in_value(_decode(index.source.read(container.start, container.end + 1)), path, container.start)
+    else:
+        members = list(json.members(container))
+        named = len(members) > 2 and all(index.source.read(start, start + 1) == b"{" for _, start, _ in members)
+        for step, start, _ in members:
+            yield from _large_member(index, json, [*path, step], start, named=named)
+
+
+def _large_member(
+    index: DocumentIndex, json: JsonIndex, path: list[Step], start: int, *, named: bool
+) -> Iterator[Record]:
+    inner = json.container_from(start)
+    if inner is None:
+        return
+    if named and not inner.is_array:
+        if inner.end - start > LARGEST_ELEMENT:
+            raise UnreadableRecords(f"{format_path(path)} is too large")
+        value = _decode(index.source.read(start, inner.end + 1))
+        yield _named_record(value, path, start)
+    yield from _in_container(index, json, inner, path)
+
+
+def _array_members(index: DocumentIndex, json: JsonIndex, array: Container) -> Iterator[tuple[int, int, int, Any]]:
+    """Number, bytes and value of each element; the value of a large one is not decoded."""
+    spans = json.member_spans(array)
+    first = 0
+    for number, (_, end) in enumerate(spans):
+        alone = end - spans[number][0] >= SMALL
+        if alone or number == len(spans) - 1 or spans[number + 1][1] - spans[first][0] > PIECE:
+            begin = spans[first][0]
+            raw = index.source.read(begin, end)
+            values = [None] * (number - first + 1) if alone and first == number else _decode(b"[" + raw + b"]")
+            for offset, value in enumerate(values):
+                start, stop = spans[first + offset]
+                blanks = len(raw[start - begin : stop - begin]) - len(raw[start - begin : stop - begin].lstrip())
+                yield first + offset, start + blanks, stop, value
+            first = number + 1
+
+
+def _decode(raw: bytes) -> Any:
+    try:
+        # Numbers stay as they are written.
+        return msgspec.json.Decoder(float_hook=str).decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        pass
+    try:
+        return decode_value(raw)
+    except ValueError as error:
+        raise UnreadableRecords("its JSON cannot be read") from error
+
+
+def _in_value(value: Any, path: list[Step], start: int) -> Iterator[Record]:
+    if len(path) > MAX_DEPTH:
+        raise UnreadableRecords("it is nested too deep")
+    if isinstance(value, dict):
+        named = len(value) > 2 and all(isinstance(member, dict) for member in value.values())
+        for key, member in value.items():
+            if named:
+                yield _named_record(member, [*path, key], start)
+            yield from _in_value(member, [*path, key], start)
+    elif isinstance(value, (list, tuple)):
+        for number, member in enumerate(value):
+            yield from _element(member, [*path, number], start)
+
+
+def _element(value: Any, path: list[Step], start: int) -> Iterator[Record]:
+    if isinstance(value, dict):
+        yield _named_record(value, path, start)
+    yield from _in_value(value, path, start)
+
+
+def _named_record(value: dict[Any, Any], path: list[Step], start: int) -> Record:
+    """An object that is an element of an array, or a member of an object of such."""
+    key = path[-1] if isinstance(path[-1], str) else None
+    return Record(_pattern(path), start, format_path(path), _flat(value, key))
+
+
+def _pattern(path: list[Step]) -> str:
+    """`orders[3].items[1]` as `orders[].items[]`, `packages.curl` as `packages.*`."""
+    *above, last = path
+    steps = "".join("[]" if isinstance(step, int) else f".{step}" for step in above)
+    return f"{steps}{'[]' if isinstance(last, int) else '.*'}".removeprefix(".")
+
+
+def _flat(value: dict[Any, Any], key: str | None = None) -> dict[str, Any]:
+    """The scalars of an object by their paths; a list stays one. `key`: what leads to the object."""
+    flat: dict[str, Any] = {} if key is None else {"key": key}
+    stack = [("", value)]
+    while stack:
+        prefix, members = stack.pop()
+        for name, member in members.items():
+            own = f"{prefix}{name}"
+            if isinstance(member, dict):
+                stack.append((f"{own}.", member))
+            elif isinstance(member, (list, tuple)):
+                flat[own] = list(member)
+            elif member is not None:
+                flat[own] = str(member).lower() if isinstance(member, bool) else str(member)
+        if len(flat) > MAX_FIELDS:
+            raise UnreadableRecords(f"a record has more than {MAX_FIELDS} fields")
+    return flat
+
+
+def _json_line_records(index: DocumentIndex) -> Iterator[Record]:
+    for number, start, line in _lines(index):
+        if line.strip():
+            value = _decode(line.removeprefix("\ufeff").encode())
+            if not isinstance(value, dict):
+                raise UnreadableRecords(f"line {number} is no object")
+            yield Record("", start, f"line {number}", _flat(value))
+
+
+def _events(index: DocumentIndex) -> Iterator[Record]:
+    """The events of a log: a line with a time or a level, and the lines without one that follow it."""
+    event: list[str] = []
+    first, at = 0, 0
+    for number, start, line in _lines(index):
+        head = line[:LEVEL_REACH]
+        if find_moment(head) is not None or (LEVEL.search(head[:40]) and not head[:1].isspace()):
+            if event:
+                yield _event(event, first, at)
+            event, first, at = [line], number, start
+        elif event:
+            event.append(line)
+    if event:
+        yield _event(event, first, at)
+
+
+def _event(lines: list[str], number: int, start: int) -> Record:
+    line = lines[0]
+    values: dict[str, Any] = {TEXT: "\n".join(lines)}
+    if level := LEVEL.search(line[:LEVEL_REACH]):
+        values["level"] = level[1] or level[2] or level[3]
+    if moment := find_moment(line[:LEVEL_REACH]):
+        values["time"] = f"{moment.day} {moment.clock}{moment.zone}".strip()
+    if match := ACCESS.match(line) or SYSLOG.match(line):
+        values |= {name: text for name, text in match.groupdict().items() if text not in {None, "-"}}
+    for word, number_, unit in MEASURED.findall(line):
+        values.setdefault(f"{word.lower()} {unit}", number_)
+    for name, quoted, plain in PAIR.findall(line):
+        values.setdefault(name, quoted or plain)
+    return Record("", start, f"line {number}", values)
+
+
+def find_moment(text: str) -> Moment | None:
+    """The first point in time in a text."""
+    if match := ISO_TIME.search(text):
+        return Moment(f"{match[1]}-{match[2]}-{match[3]}", _clock(match.groups()[3:7]), match[8] or "")
+    if (match := WEB_TIME.search(text)) and match[2].lower() in MONTHS:
+        month = MONTHS[match[2].lower()]
+        return Moment(f"{match[3]}-{month:02}-{match[1]}", _clock(match.groups()[3:7]), match[8] or "")
+    if (match := SYSLOG_TIME.search(text)) and match[1].lower() in MONTHS:
+        month = MONTHS[match[1].lower()]
+        return Moment(f"-{month:02}-{int(match[2]):02}", _clock(match.groups()[2:6]))
+    match = CLOCK_TIME.search(text)
+    return Moment("", _clock(match.groups()[:4])) if match else None
+
+
+def _clock(parts: tuple[str | None, ...]) -> str:
+    hour, minute, second, fraction = parts
+    if hour is None:
+        return ""
+    return f"{hour}:{minute}:{second or '00'}" + (f".{fraction}" if fraction else "")
+
+
+def _stanzas(index: DocumentIndex) -> Iterator[Record]:
+    """Blocks of `key: value` between blank lines; a line that is indented goes on with the value above."""
+    values: dict[str, Any] = {}
+    key, first, at = "", 0, 0
+    for number, start, line in _lines(index):
+        bare = line.rstrip("\r")
+        if not bare.strip():
+            if values:
+                yield Record("", at, f"line {first}", values)
+            values, key = {}, ""
+        elif bare[0] in " \t" and key:
+            values[key] += f"\n{line}"
+        elif match := STANZA_LINE.match(bare.encode()):
+            if not values:
+                first, at = number, start
+            key = match[1].decode()
+            if key in values:
+                raise UnreadableRecords(f"line {number} has a second {key}")
+            values[key] = bare[len(key) + 1 :].strip(" \t")
+        elif not bare.startswith("#"):
+            raise UnreadableRecords(f"line {number} has no key")
+    if values:
+        yield Record("", at, f"line {first}", values)
+
+
+def _sections(index: DocumentIndex) -> Iterator[Record]:
+    """The sections of INI and TOML, with their settings."""
+    section: Record | None = None
+    for number, start, line in _lines(index):
+        if SECTION.match(line.encode()):
+            if section is not None:
+                yield section
+            section = Record("", start, f"line {number}", {"section": line.strip().strip("[]")})
+        elif section is not None and line.strip()[:1] not in {"", "#", ";"}:
+            match = SETTING.fullmatch(line)
+            if match is None:
+                raise UnreadableRecords(f"line {number} is no setting")
+            section.values[match[1].strip("\"'")] = match[2].strip().strip("\"'")
+    if section is not None:
+        yield section
+
+
+def _items(index: DocumentIndex) -> Iterator[Record]:
+    """The items of the lists of YAML that no other list holds, by the key above them; their fields are not read."""
+    depth = None
+    key = ""
+    for number, start, line in _lines(index):
+        bare = line.lstrip(" ")
+        own = len(line) - len(bare)
+        if bare.startswith("- ") and (depth is None or own <= depth):
+            depth = own
+            if key:
+                yield Record(key, start, f"line {number}", {TEXT: bare[2:]})
+        elif bare.strip() and not bare.startswith("#") and (depth is None or own <= depth):
+            match = LIST_KEY.fullmatch(bare.rstrip())
+            key, depth = (match[1], None) if match else ("", depth)
+
+
+class _Elements:
+    """Collects the elements of XML: attributes and the texts of children without children are their values."""
+
+    def __init__(self) -> None:
+        self.records: list[Record] = []
+        self._stack: list[tuple[Record, list[str]]] = []
+        self.parser = expat.ParserCreate()
+        self.parser.StartElementHandler = self._start
+        self.parser.EndElementHandler = self._end
+        self.parser.CharacterDataHandler = self._text
+        self.parser.EntityDeclHandler = self._refuse
+
+    def _refuse(self, *_: object) -> None:
+        # An entity may stand for gigabytes.
+        raise UnreadableRecords("it declares entities")
+
+    def _start(self, name: str, attributes: dict[str, str]) -> None:
+        if len(self._stack) > MAX_DEPTH:
+            raise UnreadableRecords("it is nested too deep")
+        place = f"line {self.parser.CurrentLineNumber}"
+        record = Record(name.rpartition(":")[2], self.parser.CurrentByteIndex, place, dict(attributes))
+        self._stack.append((record, []))
+
+    def _text(self, text: str) -> None:
+        if self._stack:
+            self._stack[-1][1].append(text)
+
+    def _end(self, _: str) -> None:
+        record, texts = self._stack.pop()
+        text = "".join(texts).strip()
+        if self._stack:
+            above = self._stack[-1][0].values
+            above[record.of] = [] if record.of in above else text
+        if text:
+            record.values.setdefault("text", text)
+        self.records.append(record)
+
+
+def _elements(index: DocumentIndex) -> Iterator[Record]:
+    elements = _Elements()
+    try:
+        for at in range(0, index.source.size, BLOCK):
+            elements.parser.Parse(index.source.read(at, at + BLOCK), False)
+        elements.parser.Parse(b"", True)
+    except expat.ExpatError as error:
+        raise UnreadableRecords(f"its XML cannot be read: {error}") from error
+    return iter(sorted(elements.records, key=lambda record: record.start))
+
+
+class _PageTables(HTMLParser):
+    """Collects the rows of the tables of an HTML page. The first row of each names its columns."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rows: list[tuple[int, int, list[str]]] = []
+        self._table = self._depth = 0
+        self._row: list[str] | None = None
+        self._cell = False
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag == "table":
+            self._depth += 1
+            self._table += 1
+        if any(name in {"colspan", "rowspan"} and value not in {"1", None} for name, value in attrs) or self._depth > 1:
+            raise UnreadableRecords("a table has cells that span others, or tables inside")
+        if tag == "tr":
+            self._row = []
+            self.rows.append((self._table, self.getpos()[0], self._row))
+        self._cell = tag in {"td", "th"} or (self._cell and tag != "tr")
+        if tag in {"td", "th"} and self._row is not None:
+            self._row.append("")
+
+    def handle_endtag(self, tag: str) -> None:
+        self._depth -= tag == "table"
+        self._cell = self._cell and tag not in {"td", "th", "tr", "table"}
+
+    def handle_data(self, data: str) -> None:
+        if self._cell and self._row:
+            self._row[-1] += data
+
+
+def _page_tables(index: DocumentIndex) -> Iterator[Record]:
+    tables = _PageTables()
+    tables.feed(index.source.text(0, index.source.size))
+    headers: dict[int, list[str]] = {}
+    for table, line, cells in tables.rows:
+        texts = [" ".join(cell.split()) for cell in cells]
+        header = headers.setdefault(table, texts)
+        if header is not texts and texts:
+            if len(texts) != len(header):
+                raise UnreadableRecords(f"line {line} has {len(texts)} cells, the header {len(header)}")
+            start = index.source.span_of_lines(line, line)[0]
+            yield Record(f"table {table}", start, f"line {line}", dict(zip(header, texts, strict=True)))
+
+
+READERS: dict[str, Callable[[DocumentIndex], Iterator[Record]]] = {
+    "json": _json_records,
+    "json-lines": _json_line_records,
+    "table": _rows,
+    "markdown-table": _markdown_tables,
+    "markdown": _markdown_tables,
+    "log": _events,
+    "stanzas": _stanzas,
+    "settings": _sections,
+    "markup": _elements,
+    "items": _items,
+    "page": _page_tables,
+}

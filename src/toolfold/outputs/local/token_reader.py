@@ -1,0 +1,278 @@
+"""A request's tokens, read one after the other with a set of records in mind: what is a field, a value, a time here.
+
+Above: `query.py`. Below: `query_words.py`, `records.py`.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+
+from msgspec import Struct
+
+from toolfold.outputs.local.query_words import (
+    DURATIONS,
+    GENERIC,
+    KEY_WORDS,
+    MAX_PHRASE,
+    REQUESTS,
+    SIDES,
+    TAKES_DURATION,
+    TAKES_TIME,
+    TIME_ENDINGS,
+    NoQuery,
+    name_words,
+    to_number,
+)
+from toolfold.outputs.local.records import TEXT, Moment
+from toolfold.outputs.local.request import MONTHS
+from toolfold.words import fold_word
+
+
+class FieldFacts(Struct):
+    """What a field's values are, over all records."""
+
+    present: int = 0
+    numbers: int = 0
+    booleans: int = 0
+    # How `true` is written.
+    truths: list[str] = []
+    times: int = 0
+    lists: int = 0
+
+
+class RecordSet(Struct):
+    """The records of one kind: how many, their fields, and where words of the request are values."""
+
+    name: str
+    count: int = 0
+    fields: dict[str, FieldFacts] = {}
+    # Phrase of the request → field → its values that read so but for the case of letters.
+    hits: dict[str, dict[str, list[str]]] = {}
+    # What a record is called: rows, records, lines.
+    noun: str = "records"
+    # The first field, and its values as long as all records differ in it.
+    key: str = ""
+    keys: set[str] = set()
+
+    def identifying_field(self) -> str:
+        """The first field, where each record has another value of it."""
+        return self.key if len(self.keys) == self.count else ""
+
+    def name_words(self) -> tuple[str, ...]:
+        """What the records are called by the document: `orders[]`, `<order>`; a table has no such name."""
+        return () if " " in self.name else name_words(self.name.rstrip("[].*").rpartition(".")[2])
+
+    def is_number(self, field: str) -> bool:
+        facts = self.fields[field]
+        return facts.numbers * 2 > facts.present
+
+    def is_time(self, field: str) -> bool:
+        facts = self.fields[field]
+        return facts.times == facts.present > 0
+
+    def is_boolean(self, field: str) -> bool:
+        facts = self.fields[field]
+        return facts.booleans == facts.present > 0
+
+
+class TokenReader:
+    """The tokens of a request and the place that is read."""
+
+    def __init__(self, tokens: Sequence[str], records: RecordSet) -> None:
+        self.tokens = list(tokens)
+        self.low = [token.lower() for token in tokens]
+        self.at = 0
+        self.records = records
+        self.names = {field: name_words(field) for field in records.fields if field != TEXT}
+        self.key = records.identifying_field()
+        words = tuple(word for word in self.names.get(self.key, ()) if word not in KEY_WORDS)
+        self.set_words = records.name_words() or (words if len(words) == 1 else ())
+
+    def word(self, ahead: int = 0) -> str:
+        """The word here, or so many tokens ahead; empty behind the last one."""
+        at = self.at + ahead
+        return self.low[at] if at < len(self.low) else ""
+
+    def phrase_in(self, phrases_: Iterable[str]) -> str:
+        """The longest of some phrases that stands here."""
+        found = ""
+        for phrase in phrases_:
+            words = phrase.split(" ")
+            if self.low[self.at : self.at + len(words)] == words and len(phrase) > len(found):
+                found = phrase
+        return found
+
+    def skip(self, phrase: str) -> None:
+        """Goes behind a phrase."""
+        self.at += len(phrase.split(" "))
+
+    def skip_words(self, words: Iterable[str]) -> list[str]:
+        """Goes behind any of some words, and returns those that were there."""
+        skipped = []
+        # A word that says nothing may begin a value: `in transit`.
+        while self.word() and self.word() in words and self.value_here()[2] < 2:
+            skipped.append(self.word())
+            self.at += 1
+        return skipped
+
+    def field_here(self) -> tuple[str, int]:
+        """The field that is named here, and of how many tokens. Where two fit alike, none is."""
+        best: list[str] = []
+        longest = 0
+        for size in range(1, MAX_PHRASE + 1):
+            tokens = self.tokens[self.at : self.at + size]
+            # A sign has no words: it belongs to what is demanded of the field.
+            if len(tokens) < size or tokens[-1].startswith('"') or not name_words(tokens[-1]):
+                break
+            if fields := self._fields_called(tokens):
+                best, longest = fields, size
+        if len(best) > 1:
+            named = " ".join(self.tokens[self.at : self.at + longest])
+            raise NoQuery(reason=f'"{named}" may be {" or ".join(best[:4])}')
+        return (best[0], longest) if best else ("", 0)
+
+    def _fields_called(self, tokens: Sequence[str]) -> list[str]:
+        """The fields of this name; else of its words; else `created_at` for `created`; else `x.city` for `city`."""
+        words = tuple(word for token in tokens for word in name_words(token))
+        own = " ".join(tokens).lower()
+        tries: tuple[Callable[[str, tuple[str, ...]], bool], ...] = (
+            lambda field, _: field.lower() == own,
+            lambda _, names: names == words,
+            lambda field, names: names[:-1] == words and names[-1] in TIME_ENDINGS and self.records.is_time(field),
+            lambda _, names: names[-len(words) :] == words,
+        )
+        found = ([field for field, names in self.names.items() if fits(field, names)] for fits in tries)
+        return next(filter(None, found), [])
+
+    def value_here(self, field: str = "") -> tuple[str, list[str], int]:
+        """The phrase here that is a value, in which fields, and of how many tokens; the longest one."""
+        for size in range(min(MAX_PHRASE, len(self.tokens) - self.at), 0, -1):
+            run = [token.lstrip('"') for token in self.low[self.at : self.at + size]]
+            for phrase in dict.fromkeys((" ".join(run), " ".join([*run[:-1], fold_word(run[-1])]))):
+                fields = list(self.records.hits.get(phrase, {}))
+                if field:
+                    fields = [name for name in fields if name == field]
+                if fields:
+                    return phrase, fields, size
+        return "", [], 0
+
+    def literal(self) -> str:
+        """What is compared with: a quoted phrase, a value of the document, or one word."""
+        quoted = self.tokens[self.at].startswith('"')
+        size = 1 if quoted else max(1, self.value_here()[2])
+        text = " ".join(self.tokens[self.at : self.at + size]).lstrip('"')
+        self.at += size
+        return text
+
+    def moment(self) -> Moment | None:
+        """A point in time here: a day, a clock, or both."""
+        self.skip_words({"the", "at", "on"})
+        day = self._day()
+        if day:
+            at = self.at
+            self.skip_words({"at"})
+            clock = self._clock()
+            self.at = self.at if clock else at
+            return Moment(day, clock)
+        if stamp := re.fullmatch(r"(\d{4}-\d\d-\d\d)t(\d\d:\d\d(?::\d\d)?)z?", self.word()):
+            self.at += 1
+            return Moment(stamp[1], stamp[2])
+        clock = self._clock()
+        return Moment("", clock) if clock else None
+
+    def _day(self) -> str:
+        """`2024-03-05`, `5 March 2024`, `March 5, 2024`."""
+        if re.fullmatch(r"\d{4}-\d\d-\d\d", self.word()):
+            self.at += 1
+            return self.low[self.at - 1]
+        comma = self.word(2) == ","
+        first, second, year = self.word(), self.word(1), self.word(2 + comma)
+        number, name = (second, first) if first[:1].isalpha() else (first, second)
+        month = MONTHS.get(name[:3])
+        date = re.fullmatch(r"(\d{1,2})(?:st|nd|rd|th)?", number)
+        if month is None or date is None or not re.fullmatch(r"\d{4}", year):
+            return ""
+        self.at += 3 + comma
+        return f"{year}-{month:02}-{int(date[1]):02}"
+
+    def _clock(self) -> str:
+        """`10:05`, `10:05:09`, `3 pm`."""
+        match = re.fullmatch(r"(\d{1,2})(?::(\d\d))?(?::(\d\d))?(am|pm)?z?", self.word())
+        half = (match[4] or (self.word(1) if self.word(1) in {"am", "pm"} else "")) if match else ""
+        if match is None or int(match[1]) > 24 or not (match[2] or half):
+            return ""
+        self.at += 1 if match[4] or not half else 2
+        hour = int(match[1]) % 12 + 12 * (half == "pm") if half else int(match[1])
+        return f"{hour:02}:{match[2] or '00'}" + (f":{match[3]}" if match[3] else "")
+
+    def bounds(self) -> list[tuple[str, Moment]] | None:
+        word = self.word()
+        if word in {"between", "from"}:
+            self.at += 1
+            first = self.moment()
+            joint = self.word() in {"and", "to", "until", "till"}
+            self.at += 1
+            last = self.moment() if first and joint else None
+            if first is None or last is None:
+                return None
+            if first.day and not last.day and last.clock:
+                last = Moment(first.day, last.clock)
+            return [(">=", first), ("<=", last)]
+        self.at += word in {*SIDES, "on", "at", "in", "during"}
+        moment = self.moment()
+        if moment is None:
+            return None
+        if word in SIDES:
+            return [(SIDES[word], moment)]
+        return [("=", moment)]
+
+    def identifies(self, field: str, noun: str, taken_for: str) -> bool:
+        """Whether a number after a noun is a value of this field: `order 7` of `order_id`, or of `id` in `orders`."""
+        words = set(self.names.get(field, ()))
+        noun = fold_word(noun)
+        if noun in words:
+            return words <= KEY_WORDS | {noun}
+        named = self.is_noun(noun) or noun == fold_word(taken_for)
+        return bool(words) and words <= KEY_WORDS | set(self.set_words) and named
+
+    def is_key_number(self, word: str) -> bool:
+        """Whether a word is a number that identifies a record: of a field `id`."""
+        fields = self.records.hits.get(word, {}) if to_number(word) is not None else ()
+        return any(set(self.names.get(field, ("?",))) <= KEY_WORDS for field in fields)
+
+    def is_noun(self, word: str) -> bool:
+        """Whether a word is what the records are called."""
+        folded = fold_word(word)
+        if folded in REQUESTS and {"method", "path"} <= self.names.keys():
+            return True
+        if self.set_words and folded == self.set_words[-1]:
+            return True
+        if folded in GENERIC and not any(words == (folded,) for words in self.names.values()):
+            return True
+        return folded == "line" and TEXT in self.records.fields
+
+    def implied_field(self, superlative: str) -> str:
+        """The one field that `slowest` or `latest` can mean."""
+        if superlative in TAKES_TIME:
+            fields = [field for field in self.names if self.records.is_time(field)]
+        elif superlative in TAKES_DURATION:
+            fields = [field for field, words in self.names.items() if DURATIONS.intersection(words)]
+        else:
+            fields = []
+        if len(fields) != 1:
+            raise NoQuery(superlative)
+        return fields[0]
+
+    def time_field(self) -> str:
+        """The one field that holds times."""
+        fields = [field for field in self.names if self.records.is_time(field)]
+        if len(fields) != 1:
+            raise NoQuery(reason="which field the time is of is not said")
+        return fields[0]
+
+    def noun_here(self) -> int:
+        """Of how many tokens the noun here is that the records are called by; 0 where none is."""
+        for size in range(3, 0, -1):
+            words = name_words(" ".join(self.tokens[self.at : self.at + size]))
+            if words and words == self.set_words:
+                return size
+        return int(self.is_noun(self.word()))
