@@ -53,25 +53,39 @@ def _search(index: DocumentIndex, request: ParsedRequest, budget: int, lead: lis
     computed = compute(index, request.text)
     allowed = _apply_time(time_filter, lead)
     request = _without_times(request) if allowed is not None else request
-    # For the first or the last one, every place must be known.
-    near = allowed is None and not ORDERED.search(request.text)
-    places, estimates = index.places_near(request.terms) if near else (index.places(request.terms), {})
+    places, estimates = _find_places(index, request, everywhere=allowed is not None)
     named = [*find_by_keys(index, request, budget * 2 // 5), *changed_files(index, request.text, budget // 3)]
     lead += [*named, *filter(None, ("\n".join(computed.lines),))]
     head = f"{PREAMBLE} {_describe(index, binary)}"
     weighted = weigh_terms(request, places, index.segments, allowed, estimates)
     ranked = rank_segments(index, request, weighted, allowed, computed.segments)
-    telling = [term for term in request.terms if term.is_telling and allowed is None]
+    telling = [] if allowed is not None else _telling_terms(request, places)
     absent = [term for term in telling if not len(places[term.text])]
-    nothing = not ranked or (time_filter is not None and allowed is None)
-    if nothing or (computed.segments is None and 0 < len(absent) == len(telling)):
+    if time_filter is not None and allowed is None:
+        ranked = []
+    if not ranked or (computed.segments is None and 0 < len(absent) == len(telling)):
         missing = [] if named or computed.claimed else [_no_match(index, absent or request.terms, request)]
         return "\n".join([head, *lead, *missing])
+    if absent:
+        lead.append(f"Not in the document: {', '.join(request.spoken(term)[:60] for term in absent[:8])}.")
     room = budget - tokens.count(head) - tokens.count("\n".join(lead)) - 80
-    if not telling and not computed.claimed and _is_mostly_absent(request, places):
-        room = min(room, FAINT)
-    note = [f"Not in the document: {', '.join(request.spoken(term)[:60] for term in absent[:8])}."] if absent else []
-    return "\n\n".join([head, *lead, *note, *render_passages(index, ranked, room, weighted)])
+    faint = not (telling or computed.claimed) and _is_mostly_absent(request, places)
+    return "\n\n".join([head, *lead, *render_passages(index, ranked, min(room, FAINT if faint else room), weighted)])
+
+
+def _telling_terms(request: ParsedRequest, places: Mapping[str, Offsets]) -> list[Term]:
+    """The terms that can only mean themselves; `zebra-utils` among them where a part of it does not occur at all."""
+    partly = {term.of for term in request.terms if len(term.text) > 3 and not len(places[term.text])}
+    return [term for term in request.terms if term.is_telling or (term.text in partly and not len(places[term.text]))]
+
+
+def _find_places(
+    index: DocumentIndex, request: ParsedRequest, *, everywhere: bool
+) -> tuple[dict[str, Offsets], dict[str, int]]:
+    # For the first or the last one, every place must be known.
+    if everywhere or ORDERED.search(request.text):
+        return index.places(request.terms), {}
+    return index.places_near(request.terms)
 
 
 def _is_mostly_absent(request: ParsedRequest, places: Mapping[str, Offsets]) -> bool:
