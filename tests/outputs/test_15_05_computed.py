@@ -309,6 +309,76 @@ def test_15_05_a_carriage_return_is_quoted_as_it_is(tmp_path: Path) -> None:
     assert "the needle is here\r\n" in text
 
 
+def test_15_05_a_value_is_verbatim_with_its_carriage_return(tmp_path: Path) -> None:
+    rows = "".join(f'{n},"first\rsecond {n}",2\r\n' for n in range(500, 600))
+    text = answer(tmp_path, f"order_id,note,size\r\n{rows}", "the note of order 577")
+    assert 'note: "first\rsecond 577", order_id: "577"' in text
+
+
+NESTED = json.dumps(
+    {
+        "orders": [
+            {
+                "id": n,
+                "status": ("open", "paid")[n % 2],
+                "customer": {"name": ("open", "Ada", "Ivo")[n % 3]},
+                "tags": ["a", "b"],
+                "created_at": f"2026-05-{n % 28 + 1:02}",
+                "updated_at": f"2026-06-{n % 28 + 1:02}",
+                "amount": n,
+            }
+            for n in range(84)
+        ]
+    }
+)
+
+
+@pytest.mark.parametrize(
+    ("request_", "why"),
+    [
+        ("how many open orders", '"open" is a value of status and of customer.name'),
+        ("how many customers are there", '"customers" has no place'),
+        ("how many orders after 2026-05-10", "which field the time is of is not said"),
+        ("how many orders have tag a", "tags is a list"),
+        ("is the last order paid", '"is" has no place'),
+        ("how many orders are paid or have amount over 5", '"or" has no place'),
+        ("how many orders were paid twice", '"twice" has no place'),
+        ("the highest amount that Eve paid", '"Eve" has no place'),
+        ("how many paid orders except Ada with amount over 5", "has no place"),
+        ("sum of customers", '"customers" has no place'),
+        ("sum of status", "status is no number"),
+    ],
+)
+def test_15_05_doubt_is_said_and_nothing_claimed(tmp_path: Path, request_: str, why: str) -> None:
+    text = answer(tmp_path, NESTED, request_)
+    assert f"Nothing was computed: {why}" in text or (why in text and "Nothing was computed: " in text)
+    assert not claims(text)
+
+
+@pytest.mark.parametrize(
+    ("request_", "said"),
+    [
+        ("how many orders with open status", 'where status = "open": 42 (of 84 elements)'),
+        ("how many orders were created after 2026-05-10", "where created_at > 2026-05-10: 54 (of 84 elements)"),
+        ("how many orders created in May 2026", "where created_at = 2026-05: 84 (of 84 elements)"),
+        ("orders with an amount over 50 but under 60", "9 elements of orders[] where amount > 50 and amount < 60"),
+        (
+            "how many orders of Ada are not paid",
+            'where customer.name = "Ada" and status != "paid": 14 (of 84 elements)',
+        ),
+        (
+            "how many orders per status",
+            'Values of status in elements of orders[]: 2 different: "open": 42, "paid": 42.',
+        ),
+        ("when was order 17 created?", 'orders[17]: created_at: "2026-05-18", id: "17"'),
+        ("the third paid order", "By its place in the list, 3 of 42 elements of orders[] where status"),
+        ("how many orders have an amount of exactly 12", "where amount = "),
+    ],
+)
+def test_15_05_other_forms_are_answered_with_their_condition(tmp_path: Path, request_: str, said: str) -> None:
+    assert said in answer(tmp_path, NESTED, request_)
+
+
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "latin-1", "cp1252"])
 def test_15_05_other_encodings_are_read(tmp_path: Path, encoding: str) -> None:
     rows = "name;town;size\n" + "".join(f"Jörg{n};Köln;{n}\n" for n in range(200))

@@ -126,14 +126,14 @@ def _note(records: RecordSet, values: dict[str, Any], wanted: frozenset[str]) ->
             facts = records.fields[field] = FieldFacts()
         if isinstance(value, list):
             facts.lists += 1
-        elif value and field != TEXT:
+        elif field != TEXT and value.strip():
             facts.present += 1
             if len(value) < 200:
                 _note_value(records, field, facts, value, wanted)
 
 
 def _note_value(records: RecordSet, field: str, facts: FieldFacts, value: str, wanted: frozenset[str]) -> None:
-    low = value.lower()
+    low = value.strip().lower()
     facts.numbers += to_number(value) is not None
     facts.booleans += low in {"true", "false", "yes", "no"}
     if low in {"true", "yes"} and value not in facts.truths:

@@ -52,7 +52,7 @@ class Condition(Struct, frozen=True):
     @classmethod
     def of_presence(cls, field: str, *, present: bool) -> Self:
         words = f"{field} has a value" if present else f"{field} has no value"
-        return cls(words, "", lambda values: bool(values.get(field)) is present)
+        return cls(words, "", lambda values: bool((values.get(field) or "").strip()) is present)
 
     @classmethod
     def of_text(cls, field: str, how: str, text: str, other: str = "") -> Self:
@@ -132,11 +132,11 @@ def _both(first: Test, second: Test) -> Test:
 
 
 def _values_test(field: str, values: list[str]) -> Test:
-    wanted = {value.lower() for value in values}
+    wanted = {value.strip().lower() for value in values}
     numbers = {number for value in values if (number := to_number(value)) is not None}
 
     def test(record: dict[str, Any]) -> bool | None:
-        own = record.get(field)
+        own = (record.get(field) or "").strip()
         if not own:
             return None
         return own.lower() in wanted or (bool(numbers) and to_number(own) in numbers)

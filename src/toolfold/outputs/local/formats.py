@@ -112,7 +112,8 @@ def _looks_like_json(text: bytes) -> bool:
 
 
 def _detect_table(head: bytes) -> Format | None:
-    lines = head.decode(errors="replace").splitlines()
+    # Only a newline ends a line: a cell may hold a carriage return.
+    lines = [line.removesuffix("\r") for line in head.decode(errors="replace").removesuffix("\n").split("\n")]
     # The last line of a head that was cut is not whole.
     lines = (lines[:-1] if len(head) == HEAD else lines)[:50]
     rows = [line for line in lines if line.strip()]
@@ -125,7 +126,10 @@ def _detect_table(head: bytes) -> Format | None:
 def _detect_delimited(rows: list[str], above: int) -> Format | None:
     """A table whose cells stand between signs, below so many blank lines."""
     for delimiter in ("\t", ",", ";", "|"):
-        cells = list(csv.reader(rows, delimiter=delimiter))
+        try:
+            cells = list(csv.reader(rows, delimiter=delimiter))
+        except csv.Error:  # a carriage return outside of quotes
+            continue
         header = tuple(cell.strip() for cell in cells[0])
         if len(header) >= 2 and _mostly(len(header), map(len, cells)) and _are_column_names(header):
             return Format("table", delimiter=delimiter, header=header, header_lines=above + 1)

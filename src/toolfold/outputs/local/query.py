@@ -109,7 +109,7 @@ class _Parser:
             return True
         phrase = self._in.phrase_in(OPERATIONS)
         # A word of the operation may be a field of the document: `count`, `total`, `first name`.
-        if not phrase or (self._in.field_here()[1] and not (self._field_after(phrase) or " " in phrase)):
+        if not phrase or (self._in.field_here()[1] and not (self._in.is_field_after(phrase) or " " in phrase)):
             return False
         self._in.skip(phrase)
         operation = OPERATIONS[phrase]
@@ -127,13 +127,6 @@ class _Parser:
         elif operation == "count":
             self._take_counted()
         return True
-
-    def _field_after(self, phrase: str) -> bool:
-        at, self._in.at = self._in.at, self._in.at + len(phrase.split(" "))
-        self._in.skip_words({"of", "the", "all"})
-        size = self._in.field_here()[1]
-        self._in.at = at
-        return bool(size)
 
     def _take_operand(self) -> None:
         """The field right behind the operation, or the one before it: `whose amount is the highest`."""
@@ -161,18 +154,12 @@ class _Parser:
         self._in.skip_words({"the", "all"})
         field, size = self._in.field_here()
         # `how many orders` with a field `order_id`, or with records called so, is about the records.
-        plain = field and not self._records.is_boolean(field) and not self._comparison_follows(size)
+        plain = field and not self._records.is_boolean(field) and not self._in.is_compared_after(size)
         if plain and not self._in.is_noun(self._in.word()):
             self._in.at += size
             self._query.field = field
         else:
             self._in.at = at
-
-    def _comparison_follows(self, size: int) -> bool:
-        at, self._in.at = self._in.at, self._in.at + size
-        follows = bool(self._in.phrase_in(COMPARISONS))
-        self._in.at = at
-        return follows
 
     def _take_place(self) -> bool:
         """`the third`, `the 21st`, `the second to last`, `row number 7`."""
@@ -303,7 +290,7 @@ class _Parser:
     def _take_comparison(self, field: str) -> bool:
         """What is demanded of a field that was named: a comparison, a value, or that it is there."""
         start = self._in.at
-        linked = self._in.skip_words(LINKS)
+        self._in.skip_words(LINKS)
         negated = self._in.word() == "not" and not self._in.phrase_in(COMPARISONS)
         if negated:
             if self._negation:
@@ -327,7 +314,7 @@ class _Parser:
         if self._take_values(field):
             return True
         number = to_number(self._in.word()) if self._in.word() else None
-        if number is not None and self._records.is_number(field) and (linked or negated):
+        if number is not None and self._records.is_number(field):
             self._in.at += 1
             self._add(Condition.of_number(field, "=", number))
             return True
@@ -359,6 +346,17 @@ class _Parser:
             raise NoQuery(f"{phrase} {self._in.word()}")
         self._in.at += 1
         self._add(Condition.of_number(field, sign, number))
+        self._compare_again(field)
+
+    def _compare_again(self, field: str) -> None:
+        """A second bound of the same field: `over 50 but under 60`."""
+        at = self._in.at
+        if self._in.skip_words({"and", "but"}) and (phrase := self._in.phrase_in(COMPARISONS)):
+            self._in.skip(phrase)
+            if COMPARISONS[phrase] not in {"=", "!="} and to_number(self._in.word()) is not None:
+                self._compare(field, phrase)
+                return
+        self._in.at = at
 
     def _take_values(self, field: str) -> bool:
         """One or more values of a field: `failed`, `failed or open`."""
@@ -403,22 +401,14 @@ class _Parser:
     def _take_value(self) -> bool:
         """A value without its field: `failed orders`, `order 9123`. It must be a value of one field only."""
         phrase, fields, size = self._in.value_here()
-        before = self._in.low[self._in.at - 1] if self._in.at else ""
-        if not fields or (self._in.is_noun(self._in.word()) and size == 1):
+        if not fields or (size == 1 and self._in.is_noun(self._in.word())):
             return False
-        quoted = self._in.tokens[self._in.at].startswith('"')
-        if to_number(phrase) is not None:
-            # `order 4321` is the order with this id, and no other field that happens to be 4321.
-            fields = [field for field in fields if self._in.identifies(field, before, self._query.taken_for)]
-        elif phrase in FILLER and not quoted:
+        if phrase in FILLER and not self._in.tokens[self._in.at].startswith('"'):
             return False
-        following = self._in.at + size
-        if self._in.key in fields and not self._asked:
-            fields = [self._in.key]
+        fields = self._fields_meant(phrase, fields, size)
         if len(fields) > 1:
-            named = self._in.tokens[following] if following < len(self._in.tokens) else ""
-            fields = [field for field in fields if name_words(named) and self._names.get(field) == name_words(named)]
-        if len(fields) != 1:
+            raise NoQuery(reason=f'"{phrase}" is a value of {" and of ".join(fields[:4])}')
+        if not fields:
             raise NoQuery(phrase)
         field = fields[0]
         if self._records.fields[field].lists:
@@ -428,6 +418,17 @@ class _Parser:
         if same == field:
             self._in.at += size
         return True
+
+    def _fields_meant(self, phrase: str, fields: list[str], size: int) -> list[str]:
+        """Of the fields that have a value, those that can be meant here."""
+        before = self._in.word(-1) if self._in.at else ""
+        if to_number(phrase) is not None:
+            # `order 4321` is the order with this id, and no other field that happens to be 4321.
+            fields = [field for field in fields if self._in.identifies(field, before, self._query.taken_for)]
+        if self._in.key in fields and not self._asked:
+            return [self._in.key]
+        following = self._in.word(size)
+        return [field for field in fields if following and self._names.get(field) == name_words(following)] or fields
 
     def _take_noun(self) -> bool:
         word = self._in.word()

@@ -116,8 +116,7 @@ def _rows(index: DocumentIndex) -> Iterator[Record]:
         if number > fmt.header_lines and cells:
             if len(cells) > width or (by_lines and len(cells) < width):
                 raise UnreadableRecords(f"line {number} has {len(cells)} cells, the header {width}")
-            values = {name: cell.strip() for name, cell in zip(fmt.header, cells, strict=False)}
-            yield Record("", start, f"line {number}", values)
+            yield Record("", start, f"line {number}", dict(zip(fmt.header, cells, strict=False)))
 
 
 def _line_cells(index: DocumentIndex) -> Iterator[tuple[int, int, list[str]]]:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from msgspec import Struct
 
 from toolfold.outputs.local.query_words import (
+    COMPARISONS,
     DURATIONS,
     GENERIC,
     KEY_WORDS,
@@ -194,6 +195,17 @@ class TokenReader:
         self.at += 3 + comma
         return f"{year}-{month:02}-{int(date[1]):02}"
 
+    def _period(self) -> Moment | None:
+        """`May 2026`, `2026-05`, `2026`."""
+        month = MONTHS.get(self.word()[:3])
+        if month is not None and re.fullmatch(r"\d{4}", self.word(1)):
+            self.at += 2
+            return Moment(f"{self.word(-1)}-{month:02}", "")
+        if re.fullmatch(r"(?:19|20)\d\d(?:-\d\d)?", self.word()):
+            self.at += 1
+            return Moment(self.low[self.at - 1], "")
+        return None
+
     def _clock(self) -> str:
         """`10:05`, `10:05:09`, `3 pm`."""
         match = re.fullmatch(r"(\d{1,2})(?::(\d\d))?(?::(\d\d))?(am|pm)?z?", self.word())
@@ -218,7 +230,7 @@ class TokenReader:
                 last = Moment(first.day, last.clock)
             return [(">=", first), ("<=", last)]
         self.at += word in {*SIDES, "on", "at", "in", "during"}
-        moment = self.moment()
+        moment = self.moment() or (self._period() if word in {"in", "during"} else None)
         if moment is None:
             return None
         if word in SIDES:
@@ -276,3 +288,18 @@ class TokenReader:
             if words and words == self.set_words:
                 return size
         return int(self.is_noun(self.word()))
+
+    def is_field_after(self, phrase: str) -> bool:
+        """Whether a field follows the phrase here."""
+        at, self.at = self.at, self.at + len(phrase.split(" "))
+        self.skip_words({"of", "the", "all"})
+        size = self.field_here()[1]
+        self.at = at
+        return bool(size)
+
+    def is_compared_after(self, size: int) -> bool:
+        """Whether a comparison follows so many tokens."""
+        at, self.at = self.at, self.at + size
+        follows = bool(self.phrase_in(COMPARISONS))
+        self.at = at
+        return follows
