@@ -114,6 +114,13 @@ def test_counts_of_a_large_document_are_estimated_from_samples(tmp_path: Path) -
         ("the error at 77:10", "None"),
         ("the 12 slowest calls", "None"),
         ("from Berlin to Paris", "None"),
+        ("errors after 2024-05-01", "2024-05-01 and later"),
+        ("errors before 2024-05-01", "to 2024-05-01"),
+        ("errors from 2024-05-01 to 2024-05-03", "2024-05-01 to 2024-05-03"),
+        ("between 2024-05-01 and 2024-05-03", "2024-05-01 to 2024-05-03"),
+        ("on 2024-05-01 or 2024-05-03", "None"),
+        ("errors not on 2024-05-01", "None"),
+        ("errors except between 10:05 and 10:20", "None"),
     ],
 )
 def test_a_request_names_a_stretch_of_time(request_: str, stretch: str) -> None:

@@ -26,6 +26,13 @@ SIDE = re.compile(r"\b(after|since|before|until|at|around)\s+(.{1,30})", re.IGNO
 DIGITS = np.zeros(256, dtype=np.bool_)
 DIGITS[48:58] = True
 LAST = 24 * 3600
+FIRST_DAY, LAST_DAY = 10101, 99991231
+NEGATION = re.compile(r"\b(?:not|except|excluding|without|other than|apart from)\b|n['\u2019]t\b", re.IGNORECASE)
+DAY_SIDE = re.compile(r"\b(after|since|before|until|till)\s+(?:the\s+)?\d{4}-\d\d-\d\d", re.IGNORECASE)
+DAY_RANGE = re.compile(
+    r"\d{4}-\d\d-\d\d\s*(?:to|until|till|through|-|\.\.)\s*\d{4}|\bbetween\s+\d{4}-\d\d-\d\d\s+and\s+\d{4}",
+    re.IGNORECASE,
+)
 LEAD = 64
 
 
@@ -38,10 +45,17 @@ class _TimeRange(Struct, frozen=True):
     last_day: int = 0
 
     def __str__(self) -> str:
-        day = f"{self.day // 10000}-{self.day // 100 % 100:02}-{self.day % 100:02} " if self.day else ""
+        day = f"{_written(self.day)} " if self.day else ""
+        if (self.first, self.last) == (0, LAST) and self.last_day > self.day:
+            start = f"{_written(self.day)} " if self.day > FIRST_DAY else ""
+            return f"{start}to {_written(self.last_day)}" if self.last_day < LAST_DAY else f"{start}and later"
         if (self.first, self.last) == (0, LAST):
             return day.strip()
         return f"{day}{_clock(self.first)} to {_clock(self.last)}"
+
+
+def _written(day: int) -> str:
+    return f"{day // 10000}-{day // 100 % 100:02}-{day % 100:02}"
 
 
 def _clock(seconds: int) -> str:
@@ -80,10 +94,24 @@ def find_time_filter(index: DocumentIndex, request: str) -> TimeFilter | None:
 
 
 def _parse_time_range(request: str) -> _TimeRange | None:
+    if NEGATION.search(request):  # what is not meant is not to be shown alone
+        return None
     match = DAY.search(request)
     day = int("".join(match.groups())) if match else 0
-    whole_day = _TimeRange(day=day, last_day=day) if day else None
-    return _parse_between(request, day) or _parse_side(request, day) or whole_day
+    return _parse_between(request, day) or _parse_side(request, day) or _parse_days(request)
+
+
+def _parse_days(request: str) -> _TimeRange | None:
+    """`on 2024-05-01`, `after 2024-05-01`, `from 2024-05-01 to 2024-05-03`; of two other days nothing is known."""
+    days = [int("".join(parts)) for parts in DAY.findall(request)]
+    if len(days) == 1:
+        side = DAY_SIDE.search(request)
+        word = side[1].lower() if side else ""
+        after, before = word in {"after", "since"}, word in {"before", "until", "till"}
+        return _TimeRange(day=FIRST_DAY if before else days[0], last_day=LAST_DAY if after else days[0])
+    if len(days) == 2 and DAY_RANGE.search(request) and days[0] <= days[1]:
+        return _TimeRange(day=days[0], last_day=days[1])
+    return None
 
 
 def _parse_between(request: str, day: int) -> _TimeRange | None:
