@@ -402,9 +402,26 @@ LOG = "".join(
 )
 
 
+SYSLOG = "".join(
+    f"May {1 + n // 100:2} {n % 24:02}:{n % 60:02}:00 host{n % 2} "
+    f"{('sshd', 'cron')[n % 5 == 0]}[{n * 7}]: Failed password\n"
+    for n in range(400)
+)
+JSON_LOG = "".join(
+    json.dumps({"ts": f"2026-05-01T{n % 24:02}:00:00Z", "level": ("info", "warn")[n % 4 == 0]}) + "\n"
+    for n in range(80)
+)
+
+
 @pytest.mark.parametrize(
     ("content", "request_", "said"),
     [
+        (SYSLOG, "how many events from sshd", 'Count of events where program = "sshd": 320 (of 400 events).'),
+        (SYSLOG, "how many events not from cron after 20:00", 'where program != "cron" and time > 20:00: '),
+        (SYSLOG, "the last event of cron", 'time: "May  4 11:35:00"'),
+        (JSON_LOG, "how many warnings", 'Count of records where level = "warn": 20 (of 80 records).'),
+        (JSON_LOG, "how many errors", 'Nothing was computed: "error" has no place'),
+        (LOG, "how many fatal events", 'Count of events where level = "fatal": 0 (of 1440 events).'),
         (
             STANZAS,
             "which package has the largest installed size?",

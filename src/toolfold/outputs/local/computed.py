@@ -138,13 +138,16 @@ def _note_value(records: RecordSet, field: str, facts: FieldFacts, value: str, w
     facts.booleans += low in {"true", "false", "yes", "no"}
     if low in {"true", "yes"} and value not in facts.truths:
         facts.truths.append(value)
-    facts.times += (
-        value[:1].isdigit() and len(value) < 40 and ("-" in value or ":" in value) and find_moment(value) is not None
-    )
+    facts.times += _may_be_time(field, value) and find_moment(value) is not None
     if low in wanted:
         spellings = records.hits.setdefault(low, {}).setdefault(field, [])
         if value not in spellings:
             spellings.append(value)
+
+
+def _may_be_time(field: str, value: str) -> bool:
+    """A guess that costs little: most values are none."""
+    return len(value) < 40 and (field == "time" or (value[:1].isdigit() and ("-" in value or ":" in value)))
 
 
 def _chosen(sets: list[RecordSet], words: list[str]) -> list[RecordSet]:

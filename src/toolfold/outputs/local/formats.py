@@ -79,6 +79,9 @@ def _detect_json(source: Source, head: bytes) -> Format | None:
     if match is None:
         return None
     start = match.end()
+    # `sshd[1234]: …` is a line of a log, and no introduction to a list.
+    if head[:start].rpartition(b"\n")[2].strip() and _is_log(head):
+        return None
     text = head[start:]
     if _is_json_lines(text, is_cut=len(head) == HEAD):
         return Format("json-lines", start)

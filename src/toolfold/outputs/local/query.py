@@ -446,6 +446,9 @@ class _Parser:
             return False
         self._in.at += 1
         known = [own for name in group for own in self._records.hits.get(name, {}).get("level", ())]
+        # Only of a log it is known how levels are written: elsewhere a level that is not there may have another name.
+        if not known and TEXT not in self._records.fields:
+            raise NoQuery(word)
         self._add(Condition.of_values("level", known or [word]))
         return True
 

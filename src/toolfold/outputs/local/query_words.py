@@ -134,6 +134,8 @@ def phrases(tokens: Sequence[str]) -> Iterable[str]:
                 run = [token.lower().lstrip('"') for token in tokens[start : start + size]]
                 yield " ".join(run)
                 yield " ".join([*run[:-1], fold_word(run[-1])])
+    words = {fold_word(token.lower()) for token in tokens}
+    yield from (name for group in LEVELS if words.intersection(group) for name in group)
 
 
 def to_number(text: str) -> Decimal | None:

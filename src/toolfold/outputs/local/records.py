@@ -74,6 +74,7 @@ class Moment(Struct, frozen=True, order=True):
     day: str
     clock: str
     zone: str = ""
+    written: str = ""
 
 
 def read_records(index: DocumentIndex) -> Iterator[Record] | None:
@@ -318,7 +319,7 @@ def _event(lines: list[str], number: int, start: int) -> Record:
     if level := LEVEL.search(line[:LEVEL_REACH]):
         values["level"] = level[1] or level[2] or level[3]
     if moment := find_moment(line[:LEVEL_REACH]):
-        values["time"] = f"{moment.day} {moment.clock}{moment.zone}".strip()
+        values["time"] = moment.written
     if match := ACCESS.match(line) or SYSLOG.match(line):
         values |= {name: text for name, text in match.groupdict().items() if text not in {None, "-"}}
     for word, number_, unit in MEASURED.findall(line):
@@ -331,15 +332,15 @@ def _event(lines: list[str], number: int, start: int) -> Record:
 def find_moment(text: str) -> Moment | None:
     """The first point in time in a text."""
     if match := ISO_TIME.search(text):
-        return Moment(f"{match[1]}-{match[2]}-{match[3]}", _clock(match.groups()[3:7]), match[8] or "")
+        return Moment(f"{match[1]}-{match[2]}-{match[3]}", _clock(match.groups()[3:7]), match[8] or "", match[0])
     if (match := WEB_TIME.search(text)) and match[2].lower() in MONTHS:
         month = MONTHS[match[2].lower()]
-        return Moment(f"{match[3]}-{month:02}-{match[1]}", _clock(match.groups()[3:7]), match[8] or "")
+        return Moment(f"{match[3]}-{month:02}-{match[1]}", _clock(match.groups()[3:7]), match[8] or "", match[0])
     if (match := SYSLOG_TIME.search(text)) and match[1].lower() in MONTHS:
         month = MONTHS[match[1].lower()]
-        return Moment(f"-{month:02}-{int(match[2]):02}", _clock(match.groups()[2:6]))
+        return Moment(f"-{month:02}-{int(match[2]):02}", _clock(match.groups()[2:6]), "", match[0])
     match = CLOCK_TIME.search(text)
-    return Moment("", _clock(match.groups()[:4])) if match else None
+    return Moment("", _clock(match.groups()[:4]), "", match[0]) if match else None
 
 
 def _clock(parts: tuple[str | None, ...]) -> str:
