@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from toolfold import tokens
-from toolfold.outputs.local.computed import changed_files, compute
+from toolfold.outputs.local.computed import compute
 from toolfold.outputs.local.exact import ExactAnswer, describe_shape, find_exact
 from toolfold.outputs.local.index import DocumentIndex, IndexCache
 from toolfold.outputs.local.lookup import find_by_keys
@@ -50,11 +50,11 @@ def _whole_answer(exact: ExactAnswer) -> str:
 
 def _search(index: DocumentIndex, request: ParsedRequest, budget: int, lead: list[str], binary: str) -> str:
     time_filter = find_time_filter(index, request.text)
-    computed = compute(index, request.text)
+    computed = compute(index, request.text, budget // 3)
     allowed = _apply_time(time_filter, lead)
     request = _without_times(request) if allowed is not None else request
     places, estimates = _find_places(index, request, everywhere=allowed is not None)
-    named = [*find_by_keys(index, request, budget * 2 // 5), *changed_files(index, request.text, budget // 3)]
+    named = find_by_keys(index, request, budget * 2 // 5)
     lead += [*named, *filter(None, ("\n".join(computed.lines),))]
     head = f"{PREAMBLE} {_describe(index, binary)}"
     weighted = weigh_terms(request, places, index.segments, allowed, estimates)

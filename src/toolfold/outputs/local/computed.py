@@ -49,7 +49,7 @@ FILES_ASKED = re.compile(
 DIFF_FILE = re.compile(r"diff --git a/(.+?) b/")
 
 
-class Computed(Struct, frozen=True):
+class _Computed(Struct, frozen=True):
     """What was computed, in words, and the segments it rests on."""
 
     lines: tuple[str, ...] = ()
@@ -57,14 +57,16 @@ class Computed(Struct, frozen=True):
     claimed: bool = False
 
 
-def compute(index: DocumentIndex, request: str) -> Computed:
-    """What the request asks to be computed or looked up; nothing where it is no query."""
+def compute(index: DocumentIndex, request: str, budget: int = 600) -> _Computed:
+    """What the request asks to be computed or looked up; nothing where it is no query. `budget`: for names of files."""
+    if FILES_ASKED.fullmatch(request.strip()) and len(index.outer):
+        return _changed_files(index, budget)
     asks = COMPUTES.search(request) is not None
     if index.format.kind == "binary" or (not asks and index.source.size > LOOKUP_BYTES):
-        return Computed()
+        return _Computed()
     tokens = tokenize(request)
     problem = ""
-    stated: list[Computed] = []
+    stated: list[_Computed] = []
     try:
         for records in _record_sets(index, tokens):
             try:
@@ -75,12 +77,12 @@ def compute(index: DocumentIndex, request: str) -> Computed:
             except NoQuery as error:
                 problem = problem or str(error)
     except UnreadableRecords as error:
-        return Computed((f"Nothing was computed: {error}.",) if asks else ())
+        return _Computed((f"Nothing was computed: {error}.",) if asks else ())
     if stated:
         segments = [one.segments for one in stated if one.segments is not None]
         lines = tuple(line for one in stated[:MAX_STATED] for line in one.lines)
-        return Computed(lines, np.concatenate(segments) if segments else None, claimed=True)
-    return Computed((f"Nothing was computed: {clip(problem, 160)}.",) if asks and problem else ())
+        return _Computed(lines, np.concatenate(segments) if segments else None, claimed=True)
+    return _Computed((f"Nothing was computed: {clip(problem, 160)}.",) if asks and problem else ())
 
 
 def _record_sets(index: DocumentIndex, tokens: list[str]) -> list[RecordSet]:
@@ -200,7 +202,7 @@ def _select(index: DocumentIndex, records: RecordSet, query: Query) -> _Selectio
     return out
 
 
-def _state(index: DocumentIndex, records: RecordSet, query: Query) -> Computed:
+def _state(index: DocumentIndex, records: RecordSet, query: Query) -> _Computed:
     selection = _select(index, records, query)
     if query.implied_text and not selection.count:
         raise NoQuery(reason="no record holds the text that is asked for")
@@ -212,7 +214,7 @@ def _state(index: DocumentIndex, records: RecordSet, query: Query) -> Computed:
         notes.append(f'that these are meant by "{query.taken_for}" is not known')
     lines, rows = STATEMENTS[query.operation](records, query, selection, scope, notes)
     starts = selection.starts if rows is None else [record.start for record in rows]
-    return Computed(tuple(lines), _segments(index, starts))
+    return _Computed(tuple(lines), _segments(index, starts))
 
 
 def _segments(index: DocumentIndex, starts: list[int]) -> Offsets | None:
@@ -343,14 +345,13 @@ STATEMENTS = {
 }
 
 
-def changed_files(index: DocumentIndex, request: str, budget: int) -> list[str]:
-    """How many files a diff changes, and their names as far as the budget goes, where a request asks for just them."""
-    if not FILES_ASKED.fullmatch(request.strip()) or not len(index.outer):
-        return []
+def _changed_files(index: DocumentIndex, budget: int) -> _Computed:
+    """How many files a diff changes, and their names as far as the budget goes."""
     heads = (DIFF_FILE.search(index.text(int(segment))) for segment in index.outer)
     names = list(dict.fromkeys(head[1] for head in heads if head))
     if not names:
-        return []
+        return _Computed()
     listed = take_fitting(names, budget, 2)
     more = f", and {len(names) - len(listed)} more" if len(listed) < len(names) else ""
-    return [f"Count of files that are changed: {len(names)}: {', '.join(listed)}{more}."]
+    line = f"Count of files that are changed: {len(names)}: {', '.join(listed)}{more}."
+    return _Computed((line,), claimed=True)

@@ -52,7 +52,7 @@ class Format(Struct, frozen=True):
     def split_row(self, line: str) -> list[str]:
         """The cells of one line, for a table whose rows are lines each."""
         if self.kind == "markdown-table":
-            return split_markdown_row(line)
+            return _split_markdown_row(line)
         return _split_columns(line, self.delimiter, len(self.header))
 
 
@@ -164,7 +164,7 @@ def _split_columns(line: str, delimiter: str, limit: int = 0) -> list[str]:
     return re.split(r"\s{2,}|\t" if delimiter == WIDE else r"\s+", line.strip(), maxsplit=max(0, limit - 1))
 
 
-def split_markdown_row(line: str) -> list[str]:
+def _split_markdown_row(line: str) -> list[str]:
     return [cell.strip() for cell in line.strip().strip("|").split("|")]
 
 
@@ -182,6 +182,6 @@ def _detect_markdown_table(lines: list[str]) -> Format | None:
         if line.strip().startswith("|") and RULE.fullmatch(lines[number + 1][:2000]):
             if number > 3:
                 return None
-            header = tuple(split_markdown_row(line))
+            header = tuple(_split_markdown_row(line))
             return Format("markdown-table", delimiter="|", header=header, header_lines=number + 2)
     return None

@@ -77,7 +77,7 @@ class Container(Struct, frozen=True):
     depth: int
 
 
-class Array(Struct, frozen=True):
+class _Array(Struct, frozen=True):
     """An array, and how many elements it has."""
 
     start: int
@@ -127,14 +127,14 @@ class JsonIndex:
                 return int(level.closes[at])
         return offset
 
-    def arrays(self, max_levels: int, max_per_level: int) -> Iterator[Array]:
+    def arrays(self, max_levels: int, max_per_level: int) -> Iterator[_Array]:
         """The first arrays of the outermost levels."""
         for depth, level in enumerate(self.levels[:max_levels]):
             for at in np.flatnonzero(level.is_array)[:max_per_level]:
                 start, end = int(level.opens[at]), int(level.closes[at])
                 commas = len(level.commas_between(start, end))
                 empty = not commas and not self._source.read(start + 1, min(end, start + 200)).strip()
-                yield Array(start, end, depth, 0 if empty else commas + 1)
+                yield _Array(start, end, depth, 0 if empty else commas + 1)
 
     def path_at(self, offset: int) -> list[Step]:
         """The path of the innermost container around a byte."""

@@ -42,7 +42,7 @@ def find_by_keys(index: DocumentIndex, request: ParsedRequest, budget: int) -> l
     json = index.json
     if json is None or index.source.size > MAX_BYTES or any(term.kind == "phrase" for term in request.terms):
         return []
-    words = name_parts(request.text)
+    words = _name_parts(request.text)
     anchors, others = _named_keys(index, words)
     if not _asks_for_keys(request, anchors, others):
         return []
@@ -56,21 +56,21 @@ def _named_keys(index: DocumentIndex, words: Sequence[str]) -> tuple[list[str], 
     counts = index.cached("keys", lambda: _count_keys(index))
     keys = _keys_in_order(counts, words)
     rare = [key for key in keys if counts[key] <= MAX_PLACES]
-    longest = max((len(name_parts(key)) for key in rare), default=0)
-    anchors = [key for key in rare if len(name_parts(key)) == longest][:4]
+    longest = max((len(_name_parts(key)) for key in rare), default=0)
+    anchors = [key for key in rare if len(_name_parts(key)) == longest][:4]
     return anchors, [key for key in keys if key not in anchors]
 
 
 def _asks_for_keys(request: ParsedRequest, anchors: Sequence[str], others: Sequence[str]) -> bool:
     """Whether all words of the request are parts of the keys, and not one word that happens to be a key."""
-    if not anchors or (len(name_parts(anchors[0])) == 1 and not others):
+    if not anchors or (len(_name_parts(anchors[0])) == 1 and not others):
         return False
-    parts = {part for key in (*anchors, *others) for part in name_parts(key)}
+    parts = {part for key in (*anchors, *others) for part in _name_parts(key)}
     # A word that no key holds may be what tells the right place from the others: `user 1500`.
-    return all(parts.issuperset(name_parts(word)) for word in request.words)
+    return all(parts.issuperset(_name_parts(word)) for word in request.words)
 
 
-def name_parts(name: str) -> tuple[str, ...]:
+def _name_parts(name: str) -> tuple[str, ...]:
     """The words that a name is made of."""
     return tuple(stem(part.lower()) for part in split_identifier(name))
 
@@ -87,7 +87,7 @@ def _count_keys(index: DocumentIndex) -> Counter[str]:
 def _keys_in_order(counts: Counter[str], words: Sequence[str]) -> list[str]:
     """The keys whose words stand in the request side by side, those with more words first."""
     runs = {tuple(words[at : at + size]) for size in range(1, 7) for at in range(len(words) - size + 1)}
-    keys = [(parts, key) for key in counts if (parts := name_parts(key)) and parts in runs]
+    keys = [(parts, key) for key in counts if (parts := _name_parts(key)) and parts in runs]
     return [key for parts, key in sorted(keys, key=lambda item: (-len(item[0]), counts[item[1]], item[1]))]
 
 
@@ -103,7 +103,7 @@ def _hits_at(json: JsonIndex, key: str, start: int, others: Sequence[str], words
     containers = json.containers_at(start)
     own = containers.pop() if containers and containers[-1].start == start else None
     path: list[Step] = [*(container.step for container in containers[1:]), key]
-    fit = float(sum(1 for step in path if isinstance(step, str) and words.intersection(name_parts(step))))
+    fit = float(sum(1 for step in path if isinstance(step, str) and words.intersection(_name_parts(step))))
     if own is None:
         yield _Hit(start, start + len(json.scalar_at(start)), path, fit - 0.5 * bool(others))
         return

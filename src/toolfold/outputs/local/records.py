@@ -17,13 +17,14 @@ import msgspec
 from msgspec import Struct
 
 from toolfold.outputs.json_path import Step, format_path
-from toolfold.outputs.local.formats import NARROW, RULE, WIDE, split_markdown_row
+from toolfold.outputs.local.formats import NARROW, RULE, WIDE, Format
 from toolfold.outputs.local.headings import SECTION, STANZA_LINE
 from toolfold.outputs.local.index import DocumentIndex
 from toolfold.outputs.local.json_index import Container, JsonIndex, decode_value
 from toolfold.outputs.local.request import MONTHS
 from toolfold.outputs.local.source import BLOCK
 
+MARKDOWN = Format("markdown-table")
 LARGEST, LARGEST_MARKUP = 128 << 20, 24 << 20
 # Elements of a JSON array are decoded together up to so many bytes, and those from `SMALL` on alone.
 SMALL, PIECE, LARGEST_ELEMENT = 4096, 1 << 19, 4 << 20
@@ -155,9 +156,9 @@ def _markdown_tables(index: DocumentIndex) -> Iterator[Record]:
             header = []
         elif not header:
             if RULE.fullmatch(following[:2000]):
-                header, table = split_markdown_row(line), number
+                header, table = MARKDOWN.split_row(line), number
         elif not RULE.fullmatch(line[:2000]):
-            cells = split_markdown_row(line)
+            cells = MARKDOWN.split_row(line)
             if len(cells) != len(header):
                 raise UnreadableRecords(f"line {number} has {len(cells)} cells, the header {len(header)}")
             name = "" if index.format.kind == "markdown-table" else f"the table at line {table}"

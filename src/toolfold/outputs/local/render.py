@@ -97,7 +97,7 @@ def _strip_tags(text: str) -> str:
     return BLANKS.sub("\n", bare).strip() + links or text
 
 
-def trim(index: DocumentIndex, start: int, end: int) -> tuple[int, int]:
+def _trim(index: DocumentIndex, start: int, end: int) -> tuple[int, int]:
     """The same bytes without blanks at both ends."""
     raw = index.source.read(start, end)
     return start + len(raw) - len(raw.lstrip()), end - (len(raw) - len(raw.rstrip()))
@@ -107,8 +107,10 @@ def _render_text(index: DocumentIndex, ranked: Sequence[Ranked], budget: int, *,
     """Passages of a text. `escaped`: it stands inside the strings of a JSON text."""
     passages = []
     for passage in _gather(index, ranked, budget):
-        start, end = trim(index, index.segments.span(passage.first)[0], index.segments.span(passage.last)[1])
+        start, end = _trim(index, index.segments.span(passage.first)[0], index.segments.span(passage.last)[1])
         text = replace_controls(index.source.text(start, end))
+        if not text.strip():
+            continue
         text = _unescape(text) if escaped else _strip_tags(text) if _is_page(index) else text
         path = f"{index.path(start)} " if escaped and index.json is not None else ""
         passages.append(f"{path}{format_location(index, start, end)}\n{_headings_above(index, passage.first)}{text}")
