@@ -379,6 +379,17 @@ def test_15_05_other_forms_are_answered_with_their_condition(tmp_path: Path, req
     assert said in answer(tmp_path, NESTED, request_)
 
 
+@pytest.mark.parametrize(
+    "request_", ["how many files are there", "how many directories", "how many entries of type file"]
+)
+def test_15_05_the_top_of_a_tree_is_not_counted_for_all_of_it(tmp_path: Path, request_: str) -> None:
+    folder = {"name": "d", "type": "directory", "children": [{"name": f"f{n}", "type": "file"} for n in range(50)]}
+    tree = [{"name": "a", "type": "file"}, {**folder, "children": [folder, folder, {"name": "x", "type": "file"}]}]
+    text = answer(tmp_path, json.dumps(tree), request_)
+    assert not claims(text)
+    assert "elements of [].children[] may be meant, too" in text
+
+
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "latin-1", "cp1252"])
 def test_15_05_other_encodings_are_read(tmp_path: Path, encoding: str) -> None:
     rows = "name;town;size\n" + "".join(f"Jörg{n};Köln;{n}\n" for n in range(200))
@@ -421,6 +432,7 @@ JSON_LOG = "".join(
         (SYSLOG, "the last event of cron", 'time: "May  4 11:35:00"'),
         (JSON_LOG, "how many warnings", 'Count of records where level = "warn": 20 (of 80 records).'),
         (JSON_LOG, "how many errors", 'Nothing was computed: "error" has no place'),
+        (LOG, "how many events are not very important", 'Nothing was computed: "very" has no place'),
         (LOG, "how many fatal events", 'Count of events where level = "fatal": 0 (of 1440 events).'),
         (
             STANZAS,

@@ -71,6 +71,7 @@ def compute(index: DocumentIndex, request: str, budget: int = 600) -> _Computed:
         for records in _record_sets(index, tokens):
             try:
                 query: Query | None = parse_query(tokens, records)
+                _check_alone(records, query)
                 while query is not None:
                     stated.append(_state(index, records, query))
                     query = query.and_then
@@ -78,11 +79,21 @@ def compute(index: DocumentIndex, request: str, budget: int = 600) -> _Computed:
                 problem = problem or str(error)
     except UnreadableRecords as error:
         return _Computed((f"Nothing was computed: {error}.",) if asks else ())
+    if len(stated) > MAX_STATED:
+        return _Computed(("Nothing was computed: too many kinds of records fit. Name the one that is meant.",))
     if stated:
         segments = [one.segments for one in stated if one.segments is not None]
-        lines = tuple(line for one in stated[:MAX_STATED] for line in one.lines)
+        lines = tuple(line for one in stated for line in one.lines)
         return _Computed(lines, np.concatenate(segments) if segments else None, claimed=True)
     return _Computed((f"Nothing was computed: {clip(problem, 160)}.",) if asks and problem else ())
+
+
+def _check_alone(records: RecordSet, query: Query) -> None:
+    """Where records inside of these may be meant as well, as in a tree of files, nothing is claimed of these alone."""
+    fields = {condition.field for condition in query.conditions} | {query.field}
+    for inner in records.inner:
+        if query.taken_for or not fields.isdisjoint(inner.fields.keys() - {TEXT}):
+            raise NoQuery(reason=f"elements of {inner.name} may be meant, too: name those that are")
 
 
 def _record_sets(index: DocumentIndex, tokens: list[str]) -> list[RecordSet]:
@@ -156,11 +167,14 @@ def _chosen(sets: list[RecordSet], words: list[str]) -> list[RecordSet]:
     folded = {part for word in words for part in name_words(word)}
     named = [records for records in sets if (own := records.name_words()) and folded.issuperset(own)]
     if named:
-        return named
+        # `entry` is not `entries` where both are there.
+        return [records for records in named if records.name.rstrip("[].*").lower() in words] or named
     depth = min((records.name.count("[]") + records.name.count(".") for records in sets), default=0)
     outer = [records for records in sets if records.name.count("[]") + records.name.count(".") == depth]
     # An element that is nothing but its text is a value of the one around it.
     fielded = [records for records in outer if set(records.fields) != {"text"}] or outer
+    for records in fielded:
+        records.inner = [other for other in sets if other not in outer]
     return sorted(fielded, key=lambda records: -records.count)[:8]
 
 

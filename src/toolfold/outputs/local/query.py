@@ -98,7 +98,7 @@ class _Parser:
     def _check_operand(self) -> None:
         query = self._query
         if query.operation in {"sum", "mean", "greatest", "least", "values"} and not query.field:
-            raise NoQuery(reason=f"the field is not named that the {query.operation} is of")
+            raise NoQuery(reason="the field is not named that is to be computed")
         if query.operation in {"sum", "mean"} and not self._records.is_number(query.field):
             raise NoQuery(reason=f"{query.field} is no number")
         if query.operation == "rows" and not query.conditions:
@@ -251,7 +251,7 @@ class _Parser:
             return False
         self._in.skip(phrase)
         self._in.skip_words({"the", "word", "text", "phrase", "string"})
-        if not self._in.word() or self._in.phrase_in(COMPARISONS):
+        if not self._in.word() or self._in.word() in FILLER or self._in.phrase_in(COMPARISONS):
             raise NoQuery(phrase)
         self._add(Condition.of_text("", TEXT_COMPARISONS[phrase], self._in.literal()))
         return True
@@ -403,7 +403,7 @@ class _Parser:
         phrase, fields, size = self._in.value_here()
         if not fields or (size == 1 and self._in.is_noun(self._in.word())):
             return False
-        if phrase in FILLER and not self._in.tokens[self._in.at].startswith('"'):
+        if size == 1 and self._in.word() in FILLER:
             return False
         fields = self._fields_meant(phrase, fields, size)
         if len(fields) > 1:
@@ -470,11 +470,14 @@ class _Parser:
 
     def _take_implied_text(self) -> bool:
         """In a log: what is no field may be a text, `slow queries`, `in payments`, `svc-7`; it must occur."""
-        if TEXT not in self._records.fields:
+        # Of a text that nothing holds the contrary is true of everything.
+        if TEXT not in self._records.fields or self._negation:
             return False
         before = self._in.low[self._in.at - 1] if self._in.at else ""
         run = []
-        while self._in.word() and self._in.word() not in NO_TEXT and not self._in.phrase_in(OPERATIONS):
+        while (
+            self._in.word() and self._in.word() not in NO_TEXT and not self._in.phrase_in((*OPERATIONS, *COMPARISONS))
+        ):
             run.append(self._in.tokens[self._in.at].lstrip('"'))
             self._in.at += 1
         plain = len(run) == 1 and run[0].isalpha() and before not in {"in", "from", "for", "by", "about"}

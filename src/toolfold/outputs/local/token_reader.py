@@ -53,6 +53,8 @@ class RecordSet(Struct):
     # The first field, and its values as long as all records differ in it.
     key: str = ""
     keys: set[str] = set()
+    # Records inside of these that the request does not tell apart from them.
+    inner: "list[RecordSet]" = []
 
     def identifying_field(self) -> str:
         """The first field, where each record has another value of it."""
