@@ -168,7 +168,8 @@ def _chosen(sets: list[RecordSet], words: list[str]) -> list[RecordSet]:
     named = [records for records in sets if (own := records.name_words()) and folded.issuperset(own)]
     if named:
         # `entry` is not `entries` where both are there.
-        return [records for records in named if records.name.rstrip("[].*").lower() in words] or named
+        exact = {one.name_words(): one for one in named if one.name.rstrip("[].*").lower() in words}
+        return [one for one in named if exact.get(one.name_words(), one).name == one.name]
     depth = min((records.name.count("[]") + records.name.count(".") for records in sets), default=0)
     outer = [records for records in sets if records.name.count("[]") + records.name.count(".") == depth]
     # An element that is nothing but its text is a value of the one around it.
