@@ -303,6 +303,29 @@ def test_15_05_not_found_takes_three_lines(tmp_path: Path, content: str, asked: 
     assert len(body) < 1000
 
 
+@pytest.mark.parametrize(
+    ("request_", "wanted"),
+    [
+        ("what became of ticket #4321?", "ticket 4321 is closed"),
+        ("ticket-4321", "ticket 4321 is closed"),
+        ("what is new in v2.7.1", "release 2.7.1 adds lamps"),
+        ("what cost 1234567", "it cost 1,234,567 crowns"),
+        ("what happened on 2026-05-03", "on 03 May 2026 the harbour"),
+    ],
+)
+def test_15_05_what_is_written_otherwise_is_not_called_absent(tmp_path: Path, request_: str, wanted: str) -> None:
+    lines = [
+        "ticket 4321 is closed",
+        "release 2.7.1 adds lamps",
+        "it cost 1,234,567 crowns",
+        "on 03 May 2026 the harbour",
+    ]
+    text = answer(tmp_path, "\n".join(["nothing here"] * 9 + lines + ["what happened before"] * 9), request_)
+    assert wanted in text
+    assert "Not in the document" not in text
+    assert "No match" not in text
+
+
 def test_15_05_a_carriage_return_is_quoted_as_it_is(tmp_path: Path) -> None:
     text = answer(tmp_path, "one\r\nthe needle is here\r\nthree\r\n" * 3, "needle")
     assert "\ufffd" not in text

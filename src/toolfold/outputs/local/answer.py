@@ -19,6 +19,7 @@ from toolfold.outputs.local.render import clip, render_passages, replace_control
 from toolfold.outputs.local.request import ParsedRequest, Term, parse_request
 from toolfold.outputs.local.source import Offsets
 from toolfold.outputs.local.time_range import TimeFilter, find_time_filter
+from toolfold.words import split_identifier
 
 # Tokens of passages where most words of the request are not in the document.
 FAINT = 400
@@ -60,7 +61,7 @@ def _search(index: DocumentIndex, request: ParsedRequest, budget: int, lead: lis
     weighted = weigh_terms(request, places, index.segments, allowed, estimates)
     ranked = rank_segments(index, request, weighted, allowed, computed.segments)
     telling = [] if allowed is not None else _telling_terms(request, places)
-    absent = [term for term in telling if not len(places[term.text])]
+    absent = [term for term in telling if _is_nowhere(term, request, places)]
     if time_filter is not None and allowed is None:
         ranked = []
     if not ranked or (computed.segments is None and 0 < len(absent) == len(telling)):
@@ -77,6 +78,12 @@ def _telling_terms(request: ParsedRequest, places: Mapping[str, Offsets]) -> lis
     """The terms that can only mean themselves; `zebra-utils` among them where a part of it does not occur at all."""
     partly = {term.of for term in request.terms if len(term.text) > 3 and not len(places[term.text])}
     return [term for term in request.terms if term.is_telling or (term.text in partly and not len(places[term.text]))]
+
+
+def _is_nowhere(term: Term, request: ParsedRequest, places: Mapping[str, Offsets]) -> bool:
+    """Whether neither a term occurs nor all of its parts: `order-9123` may stand as 9123 in a list of orders."""
+    there = [part for part in request.terms if part.of == term.text and len(places[part.text])]
+    return not len(places[term.text]) and len(there) < max(2, len(split_identifier(term.text)))
 
 
 def _find_places(

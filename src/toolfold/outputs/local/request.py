@@ -24,6 +24,7 @@ DAY = re.compile(
     r"\b([A-Za-z]{3,9})\.? (\d{1,2})(?:st|nd|rd|th)?,? (\d{4})\b|\b(\d{1,2})\.? ([A-Za-z]{3,9})\.?,? (\d{4})\b"
 )
 SUFFIXES = ("ations", "ation", "ings", "ing", "ies", "ied", "edly", "ers", "ed", "es", "ly", "er", "s", "e", "y")
+WRITTEN_TIME = re.compile(r"\d{4}-\d\d(?:-\d\d)?|\d{1,2}:\d\d")
 TELLING = re.compile(r"[\d_@/:\\]|\w\.\w")
 MAX_TERMS = 40
 MAX_TERM, MAX_REQUEST = 200, 8000
@@ -63,7 +64,10 @@ class Term(Struct, frozen=True):
         """Whether it can only mean itself: a longer number, or an identifier with digits or signs."""
         if self.of or self.kind not in {"number", "identifier"}:
             return self.is_name
-        return len(self.text) > 2 if self.kind == "number" else TELLING.search(self.text) is not None
+        if self.kind == "number":
+            return len(self.text) > 2
+        # A document may write a day or a time otherwise.
+        return TELLING.search(self.text) is not None and not WRITTEN_TIME.match(self.text)
 
     @property
     def is_named(self) -> bool:
@@ -174,12 +178,17 @@ class _Parser:
 
     def _add_number(self, number: str) -> None:
         self._words.append(number)
-        forms = tuple(sorted({number, number.replace(",", "")}))
+        plain = number.replace(",", "")
+        grouped = f"{int(plain):,}" if plain.isdecimal() and 3 < len(plain) < 16 else number
+        forms = tuple(sorted({number, plain, grouped}))
         self._add(number, "number", forms, 1.3 if len(number) > 1 else 0.6)
 
     def _add_identifier(self, low: str, parts: list[str]) -> None:
         telling = len(parts) > 1 or any(sign.isdigit() for sign in low)
-        self._add(low, "identifier", _identifier_spellings(low, parts), 1.6 if telling else 1.2)
+        spellings = _identifier_spellings(low, parts)
+        if re.fullmatch(r"v\d[\w.]*", low):
+            spellings = (*spellings, low[1:])
+        self._add(low, "identifier", spellings, 1.6 if telling else 1.2)
         self._words.append(low)
         for part in parts:
             if part not in STOP and len(part) > 1:
@@ -210,7 +219,7 @@ def _is_name(piece: str) -> bool:
 
 def _trim(piece: str) -> str:
     """Without a genitive's ending and without the signs around it; a path keeps those that belong to it."""
-    edge = ".:," if piece.startswith("/") else ".:-\u2013\u2014=*/\\&"
+    edge = ".:," if piece.startswith("/") else ".:-\u2013\u2014=*/\\&#"
     return re.sub(r"'[a-z]{1,2}$", "", piece).strip(edge)[:MAX_TERM]
 
 
