@@ -291,7 +291,9 @@ def test_15_05_words_of_the_question_are_not_missing_from_the_document(tmp_path:
         assert word not in text.split("Not in the document: ")[1].split("\n")[0]
 
 
-@pytest.mark.parametrize("asked", ["the invoice 88231 of March", "zebras", "the owner of svc_unknown_7"])
+@pytest.mark.parametrize(
+    "asked", ["the invoice 88231 of March", "zebras", "the owner of svc_unknown_7", "status of the order frobnicate"]
+)
 @pytest.mark.parametrize(
     "content", [ORDERS * 20, json.dumps({"orders": [{"id": n, "a": {"b": n}} for n in range(900)]})]
 )

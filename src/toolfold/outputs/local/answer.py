@@ -62,9 +62,11 @@ def _search(index: DocumentIndex, request: ParsedRequest, budget: int, lead: lis
     ranked = rank_segments(index, request, weighted, allowed, computed.segments)
     telling = [] if allowed is not None else _telling_terms(request, places)
     absent = [term for term in telling if _is_nowhere(term, request, places)]
+    if not telling and computed.unplaced:
+        absent = _absent_as(computed.unplaced, request, places)
     if time_filter is not None and allowed is None:
         ranked = []
-    if not ranked or (computed.segments is None and 0 < len(absent) == len(telling)):
+    if not ranked or (computed.segments is None and 0 < len(absent) >= len(telling)):
         missing = [] if named or computed.claimed else [_no_match(index, absent or request.terms, request)]
         return "\n".join([head, *lead, *missing])
     if absent:
@@ -78,6 +80,13 @@ def _telling_terms(request: ParsedRequest, places: Mapping[str, Offsets]) -> lis
     """The terms that can only mean themselves; `zebra-utils` among them where a part of it does not occur at all."""
     partly = {term.of for term in request.terms if len(term.text) > 3 and not len(places[term.text])}
     return [term for term in request.terms if term.is_telling or (term.text in partly and not len(places[term.text]))]
+
+
+def _absent_as(word: str, request: ParsedRequest, places: Mapping[str, Offsets]) -> list[Term]:
+    """The term of a word that occurs nowhere, unless the document may say something else for it."""
+    terms = [term for term in request.terms if request.spoken(term) == word.lower()]
+    hinted = any(term.kind == "hint" and len(places[term.text]) for term in request.terms)
+    return [] if hinted else [term for term in terms if not len(places[term.text])]
 
 
 def _is_nowhere(term: Term, request: ParsedRequest, places: Mapping[str, Offsets]) -> bool:

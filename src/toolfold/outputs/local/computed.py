@@ -55,6 +55,8 @@ class _Computed(Struct, frozen=True):
     lines: tuple[str, ...] = ()
     segments: Offsets | None = None
     claimed: bool = False
+    # The one word that has no place, where no other word says which records are meant.
+    unplaced: str = ""
 
 
 def compute(index: DocumentIndex, request: str, budget: int = 600) -> _Computed:
@@ -65,18 +67,15 @@ def compute(index: DocumentIndex, request: str, budget: int = 600) -> _Computed:
     if index.format.kind == "binary" or (not asks and index.source.size > LOOKUP_BYTES):
         return _Computed()
     tokens = tokenize(request)
-    problem = ""
+    problem = unplaced = ""
     stated: list[_Computed] = []
     try:
         for records in _record_sets(index, tokens):
             try:
-                query: Query | None = parse_query(tokens, records)
-                _check_alone(records, query)
-                while query is not None:
-                    stated.append(_state(index, records, query))
-                    query = query.and_then
+                stated += _statements(index, records, tokens)
             except NoQuery as error:
                 problem = problem or str(error)
+                unplaced = unplaced or _only_unplaced(tokens, records, error.words)
     except UnreadableRecords as error:
         return _Computed((f"Nothing was computed: {error}.",) if asks else ())
     if len(stated) > MAX_STATED:
@@ -85,7 +84,28 @@ def compute(index: DocumentIndex, request: str, budget: int = 600) -> _Computed:
         segments = [one.segments for one in stated if one.segments is not None]
         lines = tuple(line for one in stated for line in one.lines)
         return _Computed(lines, np.concatenate(segments) if segments else None, claimed=True)
-    return _Computed((f"Nothing was computed: {clip(problem, 160)}.",) if asks and problem else ())
+    lines = (f"Nothing was computed: {clip(problem, 160)}.",) if asks and problem else ()
+    return _Computed(lines, unplaced=unplaced)
+
+
+def _statements(index: DocumentIndex, records: RecordSet, tokens: list[str]) -> list[_Computed]:
+    query: Query | None = parse_query(tokens, records)
+    _check_alone(records, query)
+    stated = []
+    while query is not None:
+        stated.append(_state(index, records, query))
+        query = query.and_then
+    return stated
+
+
+def _only_unplaced(tokens: list[str], records: RecordSet, word: str) -> str:
+    """The word, where without it the request is one of the grammar, and demands nothing of a record."""
+    rest = [token for token in tokens if token != word]
+    try:
+        demands = len(rest) == len(tokens) or bool(parse_query(rest, records).conditions)
+    except NoQuery as error:
+        demands = bool(error.words)
+    return "" if demands else word
 
 
 def _check_alone(records: RecordSet, query: Query) -> None:

@@ -109,6 +109,7 @@ class NoQuery(Exception):
 
     def __init__(self, words: str = "", reason: str = "") -> None:
         super().__init__(reason or f'"{words}" has no place in a query here')
+        self.words = words
 
 
 def tokenize(request: str) -> list[str]:
