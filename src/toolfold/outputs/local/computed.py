@@ -78,14 +78,18 @@ def compute(index: DocumentIndex, request: str, budget: int = 600) -> _Computed:
                 unplaced = unplaced or _only_unplaced(tokens, records, error.words)
     except UnreadableRecords as error:
         return _Computed((f"Nothing was computed: {error}.",) if asks else ())
-    if len(stated) > MAX_STATED:
-        return _Computed(("Nothing was computed: too many kinds of records fit. Name the one that is meant.",))
     if stated:
-        segments = [one.segments for one in stated if one.segments is not None]
-        lines = tuple(line for one in stated for line in one.lines)
-        return _Computed(lines, np.concatenate(segments) if segments else None, claimed=True)
+        return _joined(stated)
     lines = (f"Nothing was computed: {clip(problem, 160)}.",) if asks and problem else ()
     return _Computed(lines, unplaced=unplaced)
+
+
+def _joined(stated: list[_Computed]) -> _Computed:
+    if len(stated) > MAX_STATED:
+        return _Computed(("Nothing was computed: too many kinds of records fit. Name the one that is meant.",))
+    segments = [one.segments for one in stated if one.segments is not None]
+    lines = tuple(line for one in stated for line in one.lines)
+    return _Computed(lines, np.concatenate(segments) if segments else None, claimed=True)
 
 
 def _statements(index: DocumentIndex, records: RecordSet, tokens: list[str]) -> list[_Computed]:
