@@ -93,12 +93,12 @@ def _joined(stated: list[_Computed]) -> _Computed:
 
 
 def _statements(index: DocumentIndex, records: RecordSet, tokens: list[str]) -> list[_Computed]:
-    query: Query | None = parse_query(tokens, records)
+    query = parse_query(tokens, records)
     _check_alone(records, query)
-    stated = []
-    while query is not None:
-        stated.append(_state(index, records, query))
+    stated = [_state(index, records, query)]
+    while query.and_then is not None:
         query = query.and_then
+        stated.append(_state(index, records, query))
     return stated
 
 
@@ -191,9 +191,9 @@ def _chosen(sets: list[RecordSet], words: list[str]) -> list[RecordSet]:
     folded = {part for word in words for part in name_words(word)}
     named = [records for records in sets if (own := records.name_words()) and folded.issuperset(own)]
     if named:
-        # `entry` is not `entries` where both are there.
-        exact = {one.name_words(): one for one in named if one.name.rstrip("[].*").lower() in words}
-        return [one for one in named if exact.get(one.name_words(), one).name == one.name]
+        # The one `<parts>` that holds each `<part>` is not what is meant by them.
+        several = {one.name_words() for one in named if one.count > 1}
+        return [one for one in named if one.count > 1 or one.name_words() not in several]
     depth = min((records.name.count("[]") + records.name.count(".") for records in sets), default=0)
     outer = [records for records in sets if records.name.count("[]") + records.name.count(".") == depth]
     # An element that is nothing but its text is a value of the one around it.
