@@ -187,6 +187,10 @@ def _may_be_time(field: str, value: str) -> bool:
     return len(value) < 40 and (field == "time" or (value[:1].isdigit() and ("-" in value or ":" in value)))
 
 
+def _depth(records: RecordSet) -> int:
+    return records.name.count("[]") + records.name.count(".")
+
+
 def _chosen(sets: list[RecordSet], words: list[str]) -> list[RecordSet]:
     folded = {part for word in words for part in name_words(word)}
     named = [records for records in sets if (own := records.name_words()) and folded.issuperset(own)]
@@ -194,8 +198,8 @@ def _chosen(sets: list[RecordSet], words: list[str]) -> list[RecordSet]:
         # The one `<parts>` that holds each `<part>` is not what is meant by them.
         several = {one.name_words() for one in named if one.count > 1}
         return [one for one in named if one.count > 1 or one.name_words() not in several]
-    depth = min((records.name.count("[]") + records.name.count(".") for records in sets), default=0)
-    outer = [records for records in sets if records.name.count("[]") + records.name.count(".") == depth]
+    depth = min(map(_depth, sets), default=0)
+    outer = [records for records in sets if _depth(records) == depth]
     # An element that is nothing but its text is a value of the one around it.
     fielded = [records for records in outer if set(records.fields) != {"text"}] or outer
     for records in fielded:
