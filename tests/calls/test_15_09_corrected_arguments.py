@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from toolfold.calls.argument_check import explain
+from toolfold.calls.argument_check import Verdict
 from toolfold.calls.compile_schema import compile_schema
 from toolfold.calls.example_arguments import example_for
 
@@ -16,7 +16,7 @@ PROPOSAL = "call it again with arguments like "
 def proposed(schema: Any, given: Any) -> Any:
     """The arguments in the advice; fails where there are none, or where they do not fit."""
     validator = compile_schema(schema)
-    verdict = explain(validator, schema, given)
+    verdict = Verdict.explain(validator, schema, given)
     assert verdict.problems
     assert verdict.advice.startswith(PROPOSAL), verdict.advice
     corrected = json.loads(verdict.advice.removeprefix(PROPOSAL))
@@ -85,7 +85,7 @@ def test_15_09_the_alternative_that_was_meant_is_completed() -> None:
 
 def test_15_09_where_nothing_was_found_that_fits_nothing_is_proposed() -> None:
     schema = object_of(x={"type": "string", "pattern": "^(?!text)(?=.*\\d)[a-z0-9]{9}$", "not": {"type": "string"}})
-    verdict = explain(compile_schema(schema), schema, {})
+    verdict = Verdict.explain(compile_schema(schema), schema, {})
     assert PROPOSAL not in verdict.advice
     assert "expand_tool" in verdict.advice
 

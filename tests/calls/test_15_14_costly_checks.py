@@ -12,7 +12,7 @@ from msgspec import Raw
 
 from toolfold import Gateway, Settings
 from toolfold.calls import argument_check
-from toolfold.calls.argument_check import Verdict, check_in_process
+from toolfold.calls.argument_check import Verdict
 from toolfold.calls.schema_cost import SchemaCost
 from toolfold.calls.validate import ArgumentValidator
 from toolfold.errors import InvalidArguments
@@ -107,16 +107,16 @@ def test_15_14_every_recorded_tool_is_cheap_to_check(shared_data: Path) -> None:
 def test_15_14_the_process_ends_at_its_deadline(schema: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(argument_check, "_SECONDS", 0.5)
     call = call_of(schema, {"x": 1} if schema is not RECURSIVE else deep(60))
-    assert check_in_process(call.tool.definition.input_schema, call.arguments) is None
+    assert Verdict.in_process(call.tool.definition.input_schema, call.arguments) is None
 
 
 def test_15_14_the_process_gives_the_same_verdict() -> None:
     call = call_of(chained(2_000), {"x": 1})
-    verdict = check_in_process(call.tool.definition.input_schema, call.arguments)
+    verdict = Verdict.in_process(call.tool.definition.input_schema, call.arguments)
     assert verdict is not None
     assert verdict.problems == [{"field": "x", "problem": '1 is not of type "string"'}]
     fitting = call_of(chained(2_000), {"x": "a"})
-    assert check_in_process(fitting.tool.definition.input_schema, fitting.arguments) == Verdict()
+    assert Verdict.in_process(fitting.tool.definition.input_schema, fitting.arguments) == Verdict()
 
 
 async def test_15_14_other_callers_are_served_while_a_costly_check_runs(

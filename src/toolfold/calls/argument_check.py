@@ -8,7 +8,7 @@ import resource
 import subprocess
 import sys
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Self
 
 import msgspec
 from msgspec import Raw, Struct
@@ -36,33 +36,33 @@ class Verdict(Struct, frozen=True):
     problems: list[dict[str, str]] = []
     advice: str = ""
 
+    @classmethod
+    def explain(cls, validator: Any, schema: Any, value: Any) -> Self:
+        """What is wrong with arguments that do not fit. Raises `ValueError` for what the validator cannot take in."""
+        problems = list(_problems(validator, value, _names(schema)))
+        return cls(problems, _advice(validator, schema, value) if problems else "")
+
+    @classmethod
+    def in_process(cls, schema: Raw, arguments: Raw) -> Self | None:
+        """That of a process that is ended at the deadline. `None`: there was none within its bounds. Blocks."""
+        try:
+            done = subprocess.run(
+                # -P: modules come from where they are installed, never from the folder that the gateway runs in.
+                [sys.executable, "-P", __file__],
+                input=msgspec.json.encode(_Job(schema, arguments)),
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                timeout=_SECONDS,
+                check=True,
+            )
+            return msgspec.json.decode(done.stdout, type=cls)
+        except (subprocess.SubprocessError, OSError, msgspec.DecodeError):
+            return None
+
 
 class _Job(Struct, frozen=True):
     schema: Raw
     arguments: Raw
-
-
-def explain(validator: Any, schema: Any, value: Any) -> Verdict:
-    """What is wrong with arguments that are not valid. Raises `ValueError` for what the validator cannot take in."""
-    problems = list(_problems(validator, value, _names(schema)))
-    return Verdict(problems, _advice(validator, schema, value) if problems else "")
-
-
-def check_in_process(schema: Raw, arguments: Raw) -> Verdict | None:
-    """The same in a process that is ended at the deadline. `None`: no verdict within its bounds. Blocks."""
-    try:
-        done = subprocess.run(
-            # -P: modules come from where they are installed, never from the folder that the gateway runs in.
-            [sys.executable, "-P", __file__],
-            input=msgspec.json.encode(_Job(schema, arguments)),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            timeout=_SECONDS,
-            check=True,
-        )
-        return msgspec.json.decode(done.stdout, type=Verdict)
-    except (subprocess.SubprocessError, OSError, msgspec.DecodeError):
-        return None
 
 
 def _main() -> None:
@@ -75,7 +75,7 @@ def _main() -> None:
     schema, value = msgspec.json.decode(job.schema), msgspec.json.decode(job.arguments)
     validator = compile_schema(schema)
     fits = validator is None or validator.is_valid(value)
-    sys.stdout.buffer.write(msgspec.json.encode(Verdict() if fits else explain(validator, schema, value)))
+    sys.stdout.buffer.write(msgspec.json.encode(Verdict() if fits else Verdict.explain(validator, schema, value)))
 
 
 def _names(schema: Any) -> list[str]:

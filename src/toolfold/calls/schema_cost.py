@@ -43,6 +43,15 @@ class SchemaCost:
             self._steps[depth] = self._cost(self._root, depth, 0)
         return self._steps[depth]
 
+    def patterns(self) -> int:
+        """How many regular expressions the schema holds, anywhere: compiling one takes up to two milliseconds."""
+        count, stack = 0, [self._root[0]]
+        while stack:
+            value = stack.pop()
+            stack.extend(value if isinstance(value, list) else value.values() if isinstance(value, dict) else ())
+            count += sum(1 for _ in _patterns(value)) if isinstance(value, dict) else 0
+        return count
+
     def _cost(self, part: Part, depth: int, level: int) -> float:
         schema = part[0]
         if not isinstance(schema, dict):
@@ -75,16 +84,6 @@ class SchemaCost:
                 target = self._resolver.find(reference, part[1], dynamic=keyword == "$dynamicRef")
                 total += math.inf if target is None else self._cost(target, depth, level)
         return total
-
-
-def count_patterns(schema: Any) -> int:
-    """How many regular expressions a schema holds, anywhere: compiling each takes a millisecond or two at worst."""
-    count, stack = 0, [schema]
-    while stack:
-        value = stack.pop()
-        stack.extend(value if isinstance(value, list) else value.values() if isinstance(value, dict) else ())
-        count += sum(1 for _ in _patterns(value)) if isinstance(value, dict) else 0
-    return count
 
 
 def _patterns(schema: dict[str, Any]) -> Iterator[str]:

@@ -16,9 +16,9 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
-from toolfold.calls.argument_check import MAX_TEXT, Verdict, check_in_process, explain
+from toolfold.calls.argument_check import MAX_TEXT, Verdict
 from toolfold.calls.compile_schema import compile_schema
-from toolfold.calls.schema_cost import SchemaCost, count_patterns
+from toolfold.calls.schema_cost import SchemaCost
 from toolfold.containers import BoundedDict, nesting
 from toolfold.errors import InvalidArguments, ToolChanged
 from toolfold.text import truncate
@@ -58,7 +58,7 @@ class ArgumentValidator:
         self._waiting = 0
 
     def __call__(self, call: ToolCall, context: CallContext) -> Awaitable[ToolCall] | None:
-        del context
+        check_seconds(context.timeout_s)
         if call.expect_version is not None and call.expect_version != call.tool.version:
             raise _changed(call.tool, call.expect_version)
         return None if self.check(call.tool, call.arguments) else self._check_slowly(call)
@@ -81,7 +81,7 @@ class ArgumentValidator:
             if steps > _MAX_EXPLAINED:
                 return False
             schema = msgspec.json.decode(tool.definition.input_schema)
-            _refuse(tool, explain(compiled.validator, schema, value))
+            _refuse(tool, Verdict.explain(compiled.validator, schema, value))
         except (ValueError, RecursionError) as error:  # what the validator cannot take in, such as very deep values
             raise _unreadable(tool, error) from None
         return True
@@ -93,7 +93,7 @@ class ArgumentValidator:
             try:
                 async with self._processes:
                     schema = call.tool.definition.input_schema
-                    verdict = await asyncio.to_thread(check_in_process, schema, call.arguments)
+                    verdict = await asyncio.to_thread(Verdict.in_process, schema, call.arguments)
             finally:
                 self._waiting -= 1
         if verdict is None:
@@ -118,9 +118,10 @@ def _compile(raw: bytes) -> _Compiled:
         schema = msgspec.json.decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return _Compiled(cost=SchemaCost(True))
-    if b'"pattern' in raw and count_patterns(schema) > _MAX_PATTERNS:
+    cost = SchemaCost(schema)
+    if b'"pattern' in raw and cost.patterns() > _MAX_PATTERNS:
         return _Compiled()
-    return _Compiled(compile_schema(schema), SchemaCost(schema))
+    return _Compiled(compile_schema(schema), cost)
 
 
 def _steps(cost: SchemaCost, arguments: Raw, value: Any) -> float:
@@ -138,6 +139,14 @@ def _refuse(tool: Tool, verdict: Verdict) -> None:
             f"the arguments do not fit {tool.tool_id}: {first['field']}: {first['problem']}",
             hints=verdict.problems,
             next_action=verdict.advice,
+        )
+
+
+def check_seconds(timeout_s: float | None) -> None:
+    """Raises `InvalidArguments` for a time that is none: zero, negative, or no number."""
+    if timeout_s is not None and not timeout_s > 0:
+        raise InvalidArguments(
+            f"timeout_s: {timeout_s:g} is no number of seconds above 0", next_action="give one, or leave timeout_s out"
         )
 
 

@@ -259,7 +259,7 @@ def summarize_schema_for_llm(
     With a `tool_id`, the hints in the lines name it and can be called as they stand.
     """
     style = Style(inspect_hint(tool_id))
-    folded = fold_result(Entry(root_of(schema).node), style, max_depth=max_depth, max_fields=max_fields)
+    folded = _fold_result(Entry(root_of(schema).node), style, max_depth=max_depth, max_fields=max_fields)
     return folded.lines, folded.hidden
 
 
@@ -281,7 +281,7 @@ def flatten_schema_fields(
     return lines
 
 
-def fold_result(root: Entry, style: Style, *, max_depth: int, max_fields: int) -> _Folded:
+def _fold_result(root: Entry, style: Style, *, max_depth: int, max_fields: int) -> _Folded:
     """The listing of a whole result. A root whose keys are data says so itself, since no line above it could."""
     if not root.node.is_map or max_fields < 1:
         return fold(root, style, max_depth=max_depth, max_fields=max_fields)
