@@ -332,7 +332,7 @@ class Operations:
         return InvalidArguments(
             error.message,
             hints=[*error.hints, {"args_schema": schema}],
-            next_action=f"{error.next_action}; the args_schema in hints, and expand_tool, say what it takes",
+            next_action=f"{error.next_action}; its args_schema is in hints, or call expand_tool for {tool.tool_id}",
         )
 
     async def _look_up(self, tool_id: str, context: CallContext) -> tuple[Tool, bool]:
