@@ -106,3 +106,13 @@ class Listeners(Generic[Listener]):
             except Exception:  # noqa: BLE001 - logged; a listener may raise anything
                 self._log.exception("a listener failed and was removed")
                 self._remove(listener)
+
+
+def nesting(value: Any, limit: int) -> int:
+    """How many lists and dictionaries are nested inside each other, counted up to `limit`."""
+    level, depth = [value] if isinstance(value, (dict, list)) else [], 0
+    while level and depth < limit:
+        depth += 1
+        inner = [item.values() if isinstance(item, dict) else item for item in level]
+        level = [item for items in inner for item in items if isinstance(item, (dict, list))]
+    return depth

@@ -133,6 +133,10 @@ class RemoteError(UpstreamError):
         self.rpc_code = rpc_code
         self.data = data
 
+    def as_dict(self) -> dict[str, Any]:
+        own = {"rpc_code": self.rpc_code} if self.data is None else {"rpc_code": self.rpc_code, "data": self.data}
+        return {**super().as_dict(), **own}
+
 
 class InputUnavailable(UpstreamError):
     code = "INPUT_UNAVAILABLE"
@@ -161,7 +165,8 @@ class ToolNotFound(CatalogueError):
     code = "TOOL_NOT_FOUND"
 
     def __init__(self, message: str, *, query: str = "", hints: Sequence[Any] = (), next_action: str = "") -> None:
-        super().__init__(message, hints=hints, next_action=next_action)
+        near = "use one of the ids in hints, or " if hints else ""
+        super().__init__(message, hints=hints, next_action=next_action or f"{near}find the tool with list or a search")
         self.query = query
         self.candidates = self.hints
 

@@ -97,4 +97,4 @@ def test_an_object_that_requires_itself_ends_at_some_depth() -> None:
     depth, node = 0, example_for(schema)
     while node is not None:
         depth, node = depth + 1, node["child"]
-    assert depth == 7
+    assert depth == 9

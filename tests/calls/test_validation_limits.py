@@ -1,5 +1,6 @@
 """Arguments that are too deep or too large are refused like any others: with our own error, and in a few words."""
 
+import asyncio
 import contextlib
 from typing import Any
 
@@ -7,9 +8,10 @@ import msgspec
 import pytest
 from msgspec import Raw
 
-from toolfold.calls.validate import _MAX_EXAMPLE, ArgumentValidator
+from toolfold.calls.argument_check import MAX_EXAMPLE
+from toolfold.calls.validate import ArgumentValidator
 from toolfold.errors import InvalidArguments
-from toolfold.types import Tool, ToolDefinition
+from toolfold.types import CallContext, Tool, ToolCall, ToolDefinition
 
 LONGEST_ERROR = 20_000
 
@@ -22,8 +24,15 @@ def tool_with(schema: Any) -> Tool:
 
 def refused(schema: Any, arguments: bytes) -> InvalidArguments:
     with pytest.raises(InvalidArguments) as caught:
-        ArgumentValidator().check(tool_with(schema), Raw(arguments))
+        asyncio.run(checked(schema, arguments))
     return caught.value
+
+
+async def checked(schema: Any, arguments: bytes) -> None:
+    """The whole check, at once or in a process of its own."""
+    waiting = ArgumentValidator()(ToolCall(tool=tool_with(schema), arguments=Raw(arguments)), CallContext())
+    if waiting is not None:
+        await waiting
 
 
 TREE = {"type": "object", "properties": {"a": {"$ref": "#"}}, "additionalProperties": False}
@@ -67,7 +76,7 @@ def test_an_error_about_huge_arguments_is_short_and_still_shows_what_would_do(gi
 
 
 def test_where_no_short_example_exists_the_error_says_where_to_look() -> None:
-    names = [f"{number}-{'n' * 60}" for number in range(_MAX_EXAMPLE // 50)]
+    names = [f"{number}-{'n' * 60}" for number in range(MAX_EXAMPLE // 50)]
     error = refused({"type": "object", "required": names}, b"{}")
     assert "expand_tool" in error.next_action
     assert len(str(error.as_dict())) < LONGEST_ERROR

@@ -3,6 +3,7 @@
 import re
 from typing import Any, NamedTuple
 
+from toolfold.disclosure.fold import NOT_DECLARED
 from toolfold.disclosure.inspector import inspect_schema
 
 _HINT = r'inspect_tool_output\(\.\.\., field_path="(?P<path>[^"]*)"\)\)$'
@@ -28,7 +29,7 @@ def mark_of(line: str) -> Mark | None:
         return Mark("fold", found["path"], int(found["count"]))
     if found := _OPEN.match(line):
         return Mark("open", found["path"], 0)
-    assert _PLAIN.match(line), f"a line of no known form: {line!r}"
+    assert line == NOT_DECLARED or _PLAIN.match(line), f"a line of no known form: {line!r}"
     return None
 
 

@@ -8,6 +8,7 @@ import pytest
 from msgspec import Raw
 
 from toolfold.disclosure.descriptor import describe
+from toolfold.disclosure.fold import NOT_DECLARED
 from toolfold.disclosure.inspector import inspect_schema
 from toolfold.disclosure.inspector_tool import (
     _inspector_definition,
@@ -83,7 +84,7 @@ def test_a_tool_that_takes_nothing_or_nonsense_has_no_parameters(inputs: Any) ->
     descriptor = describe(a_tool("ping", inputs))
     assert descriptor.signature == "ping() -> any"
     assert descriptor.input_params == []
-    assert (descriptor.output_fields, descriptor.has_hidden_fields) == ([], False)
+    assert (descriptor.output_fields, descriptor.has_hidden_fields) == ([NOT_DECLARED], False)
 
 
 @pytest.mark.requirement("S-01")

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from toolfold.disclosure import fold
-from toolfold.disclosure.fold import flatten_schema_fields, summarize_schema_for_llm
+from toolfold.disclosure.fold import NOT_DECLARED, flatten_schema_fields, summarize_schema_for_llm
 
 STRING = {"type": "string"}
 
@@ -203,8 +203,8 @@ def test_a_root_that_is_an_array_or_a_plain_value_has_lines_too() -> None:
 
 
 @pytest.mark.parametrize("schema", [{}, True, None, [], "no schema", 7])
-def test_what_says_nothing_gives_no_lines_and_hides_nothing(schema: Any) -> None:
-    assert summarize_schema_for_llm(schema) == ([], False)
+def test_what_says_nothing_is_not_declared_and_hides_nothing(schema: Any) -> None:
+    assert summarize_schema_for_llm(schema) == ([NOT_DECLARED], False)
     assert flatten_schema_fields(schema) == []
 
 

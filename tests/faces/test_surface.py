@@ -39,7 +39,8 @@ GOOD = {"project_root": ".", "symbol": "a", "new_name": "b"}
 async def refactoring(folder: Path, *, strict: bool = False, more: int = 0) -> AsyncIterator[Gateway]:
     further = [{"name": f"tool_{n}", "description": f"Does thing number {n}. " * 6} for n in range(more)]
     server = MemoryUpstream("refactor", [RENAME, *further])
-    server.answer("rename_symbol", {"content": [{"type": "text", "text": "1 file"}], "structuredContent": {"n": 1}})
+    done = {"content": [{"type": "text", "text": "1 file"}], "structuredContent": {"changed_files": 1}}
+    server.answer("rename_symbol", done)
     async with Gateway(Settings(home=folder, discovery=Discovery(strict=strict)), upstreams=[server]) as gateway:
         await gateway.build()
         yield gateway
@@ -214,7 +215,7 @@ async def test_a_call_passes_the_servers_result_through_untouched(tmp_path: Path
         arguments = Raw(msgspec.json.encode({"tool_id": ID, "args": GOOD}))
         result = await DiscoverySurface(gateway).call("call_tool", arguments)
         assert result == (await gateway.call_tool(ID, GOOD)).result
-        assert msgspec.json.decode(result)["structuredContent"] == {"n": 1}
+        assert msgspec.json.decode(result)["structuredContent"] == {"changed_files": 1}
 
 
 @pytest.mark.requirement("D-08")

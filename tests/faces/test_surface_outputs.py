@@ -100,7 +100,7 @@ async def test_a_large_result_schema_is_folded_for_a_model_and_a_large_args_sche
         gives = json.loads(await text(surface, "expand_tool", {"tool_id": "big.gives"}))
         assert gives["args_schema"] == small
         assert gives["result_schema"] is None
-        assert "field_0: string" in gives["result_fields"]
+        assert "field_0: string" in gives["output_fields"]
         assert "inspect_tool_output" in gives["note"]
         takes = await text(surface, "expand_tool", {"tool_id": "big.takes"})
         (handle,) = re.findall(r'handle = "([^"]+)"', takes)

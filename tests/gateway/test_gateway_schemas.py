@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import pytest
 
 from toolfold import Gateway, Settings
+from toolfold.disclosure.fold import NOT_DECLARED
 from toolfold.errors import InvalidArguments, UnknownField
 from toolfold.events import Event
 from toolfold.testing.memory_upstream import MemoryUpstream
@@ -74,7 +75,7 @@ def test_failed_calls_and_plain_text_teach_nothing_and_a_new_version_starts_anew
             changed = {"name": "get_order", "description": "Gets an order, faster.", "inputSchema": {"type": "object"}}
             server.set_tools([changed])
             await gateway.build()
-            assert (await gateway.descriptor("shop.get_order"))["output_fields"] == []
+            assert (await gateway.descriptor("shop.get_order"))["output_fields"] == [NOT_DECLARED]
 
     run(main())
 

@@ -24,6 +24,7 @@ from msgspec import Struct, field
 from toolfold.agent.budgets import Budgets
 from toolfold.config.sections import Extraction
 from toolfold.errors import ConfigError
+from toolfold.yaml_reader import load_yaml
 
 AGENTS_FOLDER = Path(".toolfold") / "agents"
 _FILE_MAX_BYTES = 1024 * 1024
@@ -93,14 +94,12 @@ def _split_front_matter(file: Path, text: str) -> tuple[_FrontMatter, str]:
     end = next((number for number, line in enumerate(lines[1:], 1) if line.strip() == "---"), None)
     if end is None:
         raise _file_error(file, "its front matter has no end: a second line of ---")
-    import yaml
-
     try:
-        value: Any = yaml.safe_load("\n".join(lines[1:end])) or {}
+        value: Any = load_yaml("\n".join(lines[1:end])) or {}
         if isinstance(value, dict):
             value = {key: _as_list(key, item) for key, item in value.items()}
         front = msgspec.convert(value, _FrontMatter)
-    except (yaml.YAMLError, msgspec.ValidationError) as error:
+    except ValueError as error:
         raise _file_error(file, str(error)) from error
     return front, "\n".join(lines[end + 1 :])
 

@@ -16,7 +16,7 @@ from toolfold.catalogue.catalogue import Catalogue, tool_batches
 from toolfold.storage.base import Store
 from toolfold.types import Tool
 
-__all__ = ["SessionCost"]
+__all__ = ["Savings", "SessionCost"]
 
 # The namespace of the store that keeps counts by server.
 _COUNTS = "tokens"

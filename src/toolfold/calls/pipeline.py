@@ -70,6 +70,7 @@ class CallPipeline:
         self._deadlines = Deadlines()
 
     async def __call__(self, call: ToolCall, context: CallContext) -> Outcome:
+        requested = context.timeout_s
         context = self._prepare(call, context)
         self._observer.started(call)
         started = time.perf_counter()
@@ -87,7 +88,7 @@ class CallPipeline:
                         break
                     call = checked
             if answer is None:
-                answer = await self._dispatch_in_time(call, context)
+                answer = await self._dispatch_in_time(call, context, requested)
             for hook in self._result_hooks:
                 # The call as it was asked for: its arguments may have been large values behind short references.
                 changed = hook(asked, context, answer)
@@ -106,7 +107,7 @@ class CallPipeline:
             self._observer.ended(CallEnd(asked, context, time.time() - seconds, seconds, outcome, code, message))
         return outcome
 
-    async def _dispatch_in_time(self, call: ToolCall, context: CallContext) -> Outcome:
+    async def _dispatch_in_time(self, call: ToolCall, context: CallContext, requested: float | None) -> Outcome:
         """Only the server's part is timed, whatever progress it reports: a person who is asked to confirm may take
         longer. What `asyncio.timeout` does, at a tenth of its cost: all calls share one timer."""
         limit, task = context.timeout_s, asyncio.current_task()
@@ -126,14 +127,20 @@ class CallPipeline:
             # Somebody else may have cancelled the task as well: then that cancellation goes on.
             if not expired or task.uncancel() > 0:
                 raise
-            raise _timeout_error(call, limit) from None
+            raise _timeout_error(call, limit, requested) from None
         finally:
             deadline.stop()
 
 
-def _timeout_error(call: ToolCall, limit: float) -> ServerTimeout:
+def _timeout_error(call: ToolCall, limit: float, requested: float | None) -> ServerTimeout:
+    """Whose limit it was decides what would help."""
+    if requested is not None and requested <= limit:
+        whose, more = "the time that this request allowed", "allow more time (timeout_s)"
+    else:
+        asked = f"; this request asked for {requested:g} s, more than is allowed" if requested is not None else ""
+        whose, more = f"the limit for its server{asked}", f"raise call_timeout_s of {call.tool.server}"
     return ServerTimeout(
-        f"{call.tool.tool_id} did not answer within {limit:g} s",
+        f"{call.tool.tool_id} did not answer within {limit:g} s, {whose}",
         server=call.tool.server,
-        next_action="ask it for less, or raise call_timeout_s; it may have done its work all the same",
+        next_action=f"ask it for less, or {more}; it may have done its work all the same",
     )

@@ -2,25 +2,50 @@
 
 Nothing is ever fetched for a schema: a reference that leads out of it, or a schema that is none, cannot be checked
 against, and then the server is left to judge. Validators are kept by the tool's fingerprint.
+
+A check that is known to be short is done at once. What may take long, by the estimate of `schema_cost`, is done in a
+process that ends at a deadline. Without a verdict by then the call goes on, since its server checks the arguments, too,
+and the log says that they went unchecked: refusing would make a tool with an odd schema useless.
 """
 
-from collections.abc import Iterator, Mapping
+import asyncio
+import logging
+from collections.abc import Awaitable, Mapping
 from typing import Any
 
 import msgspec
-from msgspec import Raw
+from msgspec import Raw, Struct
 
-from toolfold.calls.example_arguments import example_for
-from toolfold.containers import BoundedDict
+from toolfold.calls.argument_check import MAX_TEXT, Verdict
+from toolfold.calls.compile_schema import compile_schema
+from toolfold.calls.schema_cost import SchemaCost
+from toolfold.containers import BoundedDict, nesting
 from toolfold.errors import InvalidArguments, ToolChanged
 from toolfold.text import truncate
 from toolfold.types import CallContext, Tool, ToolCall
 
-_MAX_PROBLEMS = 8
-_MAX_TEXT = 300
-# Of the arguments that an error shows: what was given may be huge.
-_MAX_EXAMPLE = 2_000
 _MAX_VALIDATORS = 256
+# A larger schema, or one with more patterns, is compiled in the process only.
+_MAX_SCHEMA_BYTES = 128 << 10
+_MAX_PATTERNS = 64
+# What may be done at once: some 20 ms in each case. Explaining a wrong value costs far more than finding it wrong.
+_MAX_STEPS = 500_000
+_MAX_EXPLAINED = 5_000
+# Nearly all arguments are this deep at most; how deep others are is looked up.
+_USUAL_DEPTH = 12
+_MAX_DEPTH = 200
+# Processes at once, and calls that wait for one; more of them are not checked.
+_MAX_PROCESSES = 2
+_MAX_WAITING = 16
+
+log = logging.getLogger("toolfold.calls")
+
+
+class _Compiled(Struct, frozen=True):
+    """A schema ready to be checked against. Without a `cost` it is too large to be looked at here."""
+
+    validator: Any = None
+    cost: SchemaCost | None = None
 
 
 class ArgumentValidator:
@@ -28,39 +53,101 @@ class ArgumentValidator:
 
     def __init__(self) -> None:
         # A compiled validator may be large, and a catalogue may hold 100,000 tools.
-        self._validators: BoundedDict[str, Any] = BoundedDict(_MAX_VALIDATORS)
+        self._compiled: BoundedDict[str, _Compiled] = BoundedDict(_MAX_VALIDATORS)
+        self._processes = asyncio.Semaphore(_MAX_PROCESSES)
+        self._waiting = 0
 
-    def __call__(self, call: ToolCall, context: CallContext) -> None:
-        del context
+    def __call__(self, call: ToolCall, context: CallContext) -> Awaitable[ToolCall] | None:
+        check_seconds(context.timeout_s)
         if call.expect_version is not None and call.expect_version != call.tool.version:
             raise _changed(call.tool, call.expect_version)
-        self.check(call.tool, call.arguments)
+        return None if self.check(call.tool, call.arguments) else self._check_slowly(call)
 
-    def check(self, tool: Tool, arguments: Raw) -> None:
-        """Raises `InvalidArguments` that names each field, what was expected, and arguments that would do."""
+    def check(self, tool: Tool, arguments: Raw) -> bool:
+        """Raises `InvalidArguments` that names each field, what was expected, and arguments that would do. `False`
+        where that may take long: nothing is known then."""
         value = _decode(tool, arguments)
-        validator = self._validator(tool)
-        if validator is None:
-            return
+        compiled = self._compile(tool)
+        if compiled.cost is None:
+            return False
+        if compiled.validator is None:
+            return True
+        steps = _steps(compiled.cost, arguments, value)
+        if steps > _MAX_STEPS:
+            return False
         try:
-            if validator.is_valid(value):
-                return
+            if compiled.validator.is_valid(value):
+                return True
+            if steps > _MAX_EXPLAINED:
+                return False
             schema = msgspec.json.decode(tool.definition.input_schema)
-            problems = list(_problems(validator, value, _names(schema)))
-            advice = _advice(schema, value) if problems else ""
+            _refuse(tool, Verdict.explain(compiled.validator, schema, value))
         except (ValueError, RecursionError) as error:  # what the validator cannot take in, such as very deep values
             raise _unreadable(tool, error) from None
-        if problems:
-            raise InvalidArguments(
-                f"the arguments do not fit {tool.tool_id}: {problems[0]['field']}: {problems[0]['problem']}",
-                hints=problems,
-                next_action=advice,
-            )
+        return True
 
-    def _validator(self, tool: Tool) -> Any:
-        if tool.fingerprint not in self._validators:
-            self._validators[tool.fingerprint] = _compile(tool.definition.input_schema)
-        return self._validators[tool.fingerprint]
+    async def _check_slowly(self, call: ToolCall) -> ToolCall:
+        verdict: Verdict | None = None
+        if self._waiting < _MAX_WAITING:
+            self._waiting += 1
+            try:
+                async with self._processes:
+                    schema = call.tool.definition.input_schema
+                    verdict = await asyncio.to_thread(Verdict.in_process, schema, call.arguments)
+            finally:
+                self._waiting -= 1
+        if verdict is None:
+            log.warning(
+                "the arguments of %s went to its server unchecked: its schema takes too long", call.tool.tool_id
+            )
+        else:
+            _refuse(call.tool, verdict)
+        return call
+
+    def _compile(self, tool: Tool) -> _Compiled:
+        compiled = self._compiled.get(tool.fingerprint)
+        if compiled is None:
+            compiled = self._compiled[tool.fingerprint] = _compile(bytes(tool.definition.input_schema))
+        return compiled
+
+
+def _compile(raw: bytes) -> _Compiled:
+    if len(raw) > _MAX_SCHEMA_BYTES:
+        return _Compiled()
+    try:
+        schema = msgspec.json.decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return _Compiled(cost=SchemaCost(True))
+    cost = SchemaCost(schema)
+    if b'"pattern' in raw and cost.patterns() > _MAX_PATTERNS:
+        return _Compiled()
+    return _Compiled(compile_schema(schema), cost)
+
+
+def _steps(cost: SchemaCost, arguments: Raw, value: Any) -> float:
+    """How many steps the check can take: those for each value, times the values."""
+    text = bytes(arguments)
+    opened = text.count(b"{") + text.count(b"[")
+    depth = _USUAL_DEPTH if opened <= _USUAL_DEPTH else max(_USUAL_DEPTH, nesting(value, _MAX_DEPTH))
+    return cost.steps(depth) * (opened + text.count(b",") + 1)
+
+
+def _refuse(tool: Tool, verdict: Verdict) -> None:
+    if verdict.problems:
+        first = verdict.problems[0]
+        raise InvalidArguments(
+            f"the arguments do not fit {tool.tool_id}: {first['field']}: {first['problem']}",
+            hints=verdict.problems,
+            next_action=verdict.advice,
+        )
+
+
+def check_seconds(timeout_s: float | None) -> None:
+    """Raises `InvalidArguments` for a time that is none: zero, negative, or no number."""
+    if timeout_s is not None and not timeout_s > 0:
+        raise InvalidArguments(
+            f"timeout_s: {timeout_s:g} is no number of seconds above 0", next_action="give one, or leave timeout_s out"
+        )
 
 
 def _changed(tool: Tool, expected: int) -> ToolChanged:
@@ -88,66 +175,11 @@ def _decode(tool: Tool, arguments: Raw) -> Any:
 
 
 def _unreadable(tool: Tool, error: Exception) -> InvalidArguments:
-    reason = truncate(str(error) or "they are nested too deep", _MAX_TEXT)
+    reason = truncate(str(error) or "they are nested too deep", MAX_TEXT)
     return InvalidArguments(
         f"the arguments of {tool.tool_id} cannot be checked: {reason}",
         next_action="give plain JSON: less deep, and numbers that fit",
     )
-
-
-def _advice(schema: Any, value: Any) -> str:
-    """Arguments that would do, as near to those given as is short enough to be read."""
-    for near in (value, None):
-        corrected = msgspec.json.encode(example_for(schema, near)).decode()
-        if len(corrected) <= _MAX_EXAMPLE:
-            return f"call it again with arguments like {corrected}"
-    return "call it again with arguments that fit its schema, which expand_tool shows"
-
-
-def _compile(schema: Raw) -> Any:
-    """A validator, or `None` where the schema cannot be checked against."""
-    import jsonschema_rs
-
-    try:
-        return jsonschema_rs.validator_for(msgspec.json.decode(schema), offline=True)
-    except (ValueError, RecursionError):  # no schema, one that leads out of itself, or one without end
-        return None
-
-
-def _names(schema: Any) -> list[str]:
-    properties = schema.get("properties") if isinstance(schema, dict) else None
-    return list(properties) if isinstance(properties, dict) else []
-
-
-def _problems(validator: Any, value: Any, names: list[str]) -> Iterator[dict[str, str]]:
-    for number, error in enumerate(validator.iter_errors(value)):
-        if number == _MAX_PROBLEMS:
-            return
-        if error.kind.name == "additionalProperties" and not error.instance_path:
-            takes = f"; it takes {', '.join(names[:20])}" if names else "; it takes none"
-            yield {
-                "field": truncate(", ".join(error.kind.unexpected), _MAX_TEXT),
-                "problem": truncate(f"is unknown{takes}", _MAX_EXAMPLE),
-            }
-        else:
-            yield {"field": truncate(_field(error), _MAX_TEXT), "problem": _problem_text(error)}
-
-
-def _field(error: Any) -> str:
-    """Where: `a.b[0]`; a missing field by its own name."""
-    path = list(error.instance_path)
-    if error.kind.name == "required":
-        path.append(error.kind.property)
-    text = ""
-    for step in path:
-        text += f"[{step}]" if isinstance(step, int) else f".{step}" if text else str(step)
-    return text or "arguments"
-
-
-def _problem_text(error: Any) -> str:
-    if error.kind.name == "required":
-        return "is required"
-    return truncate(str(error.message), _MAX_TEXT)
 
 
 def encode_arguments(tool: Tool, arguments: Mapping[str, Any] | Raw) -> Raw:

@@ -285,10 +285,11 @@ async def resolve_node(snapshot: Snapshot, path: Path) -> Node | None:
 
         paths = [other.path for other in await snapshot.nodes()]
         hints = await asyncio.to_thread(closest_paths, path, paths)
+        near = "one of the paths in hints, or with " if hints else ""
         raise UnknownPath(
             f"there is no category {[name[:_MAX_NAME_CHARS] for name in path[:_MAX_NAME_CHARS]]}",
             hints=[list(hint) for hint in hints],
-            next_action="call list with one of the paths in hints, or with an empty path for the root",
+            next_action=f"call list with {near}an empty path for the root",
         )
     return node
 
@@ -296,11 +297,8 @@ async def resolve_node(snapshot: Snapshot, path: Path) -> Node | None:
 async def _tool_not_found(snapshot: Snapshot, tool_id: str) -> ToolNotFound:
     from toolfold.catalogue.suggestions import closest_words
 
-    return ToolNotFound(
-        f"there is no tool {tool_id[:_MAX_NAME_CHARS]!r}",
-        hints=await asyncio.to_thread(closest_words, tool_id, await snapshot.tool_ids()),
-        next_action="use one of the ids in hints, or find the tool with list or a search",
-    )
+    hints = await asyncio.to_thread(closest_words, tool_id, await snapshot.tool_ids())
+    return ToolNotFound(f"there is no tool {tool_id[:_MAX_NAME_CHARS]!r}", hints=hints)
 
 
 def _branches(nodes: Iterable[Node], path: Path, depth: int | None) -> tuple[Branch, ...]:

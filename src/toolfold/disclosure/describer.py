@@ -12,6 +12,7 @@ from msgspec import Raw
 
 from toolfold.catalogue.suggestions import is_typo
 from toolfold.disclosure.descriptor import describe
+from toolfold.disclosure.fold import summarize_schema_for_llm
 from toolfold.disclosure.inspector import inspect_schema
 from toolfold.disclosure.inspector_tool import INSPECTOR_ID, TOOLBOX, inspector_tool, with_inspector
 from toolfold.disclosure.observed import Observer, decode_schema, observed_calls, result_schema
@@ -26,6 +27,7 @@ from toolfold.types import CallContext, Outcome, Tool, ToolCall
 _INSPECTIONS = "inspections"
 # Ids alike by their letters that follow those alike by their meaning, where the id is no typing error.
 _MAX_SIMILAR_SPELLINGS = 3
+_MAX_CONTRADICTIONS = 5
 
 # Finds the ids of tools that fit the words of an unknown id: `SearchService.similar_ids`.
 Suggest = Callable[[CatalogueView, str], Awaitable[list[str]]]
@@ -60,7 +62,7 @@ class Describer:
             hints = (*by_letters, *by_meaning)
         else:
             hints = (*by_meaning, *by_letters[:_MAX_SIMILAR_SPELLINGS])
-        return ToolNotFound(error.message, hints=list(dict.fromkeys(hints)), next_action=error.next_action)
+        return ToolNotFound(error.message, hints=list(dict.fromkeys(hints)))
 
     async def descriptor(self, view: CatalogueView, tool_id: str) -> dict[str, Any]:
         tool = await self.tool(view, tool_id)
@@ -79,13 +81,14 @@ class Describer:
         return names
 
     async def expand(self, view: CatalogueView, tool_id: str) -> dict[str, Any]:
-        """The whole of one tool; the observed result schema where the declared one says nothing."""
+        """The whole of one tool, its result also folded; what was observed where the declared schema says nothing."""
         tool = await self.tool(view, tool_id)
         answer = render_tool(tool)
         schema = await self._result_schema(tool)
         if observed_calls(schema) is not None:
             answer["result_schema"] = Raw(msgspec.json.encode(schema))
-        return answer
+        answer["output_fields"], answer["has_hidden_fields"] = summarize_schema_for_llm(schema, tool_id=tool.tool_id)
+        return {**answer, **await self._contradicted(tool)}
 
     async def inspect(
         self, view: CatalogueView, tool_id: str, field_path: str | None, max_depth: int, max_fields: int
@@ -100,14 +103,32 @@ class Describer:
         elif schema is None:
             answer["note"] = "this tool declares no output schema, and none of its results was seen yet"
         await self._count_inspection(tool.tool_id, answer["field_path"])
-        return {"tool_id": tool.tool_id, **answer}
+        return {"tool_id": tool.tool_id, **answer, **await self._contradicted(tool)}
+
+    async def contradictions(self, tool: Tool) -> list[str]:
+        """Where results of a tool did not fit what it declares, a few words each."""
+        if tool.definition.output_schema is None:
+            return []
+        return [str(found) for found in (await self.observer.contradictions(tool))[:_MAX_CONTRADICTIONS]]
+
+    async def all_contradictions(self, view: CatalogueView) -> dict[str, list[str]]:
+        """The same of all tools that a caller may see, by id."""
+        async with view.catalogue.snapshot() as snapshot:
+            tools = await self.observer.among(await snapshot.tools())
+        found = {tool.tool_id: await self.contradictions(tool) for tool in tools}
+        return {tool_id: texts for tool_id, texts in found.items() if texts}
+
+    async def _contradicted(self, tool: Tool) -> dict[str, Any]:
+        found = await self.contradictions(tool)
+        return {"contradicted": found} if found else {}
 
     async def inspections(self) -> Mapping[str, int]:
         """How often the output of each tool was inspected."""
         return {tool_id: int(count) for tool_id, count in (await self._store.items(_INSPECTIONS)).items()}
 
     async def _result_schema(self, tool: Tool) -> Any:
-        return result_schema(decode_schema(tool.definition.output_schema), await self.observer.of(tool))
+        declared = decode_schema(tool.definition.output_schema)
+        return result_schema(declared, await self.observer.of(tool), as_seen=True)
 
     async def _count_inspection(self, tool_id: str, field_path: str) -> None:
         count = int(await self._store.get(_INSPECTIONS, tool_id) or 0) + 1

@@ -9,16 +9,7 @@ from msgspec import Struct
 from msgspec.json import encode
 from msgspec.structs import asdict
 
-from toolfold.disclosure.fold import (
-    DEFAULT_SUMMARY_MAX_DEPTH,
-    MAX_SUMMARY_FIELDS,
-    Entry,
-    Style,
-    fold,
-    fold_result,
-    inspect_hint,
-    root_of,
-)
+from toolfold.disclosure.fold import Entry, Style, fold, root_of, summarize_schema_for_llm
 from toolfold.disclosure.observed import Observed, decode_schema, observed_calls, result_schema
 from toolfold.schema_walk import Document, Node
 from toolfold.schema_walk.paths import ITEMS, Step, quote_key
@@ -130,18 +121,12 @@ def describe(tool: Tool, observed: Observed | None = None) -> Descriptor:
     """The descriptor of a tool. Where its output schema says nothing, what was observed is shown, and counted."""
     definition = tool.definition
     inputs = decode_schema(definition.input_schema)
-    output = result_schema(decode_schema(definition.output_schema), observed)
-    root = root_of(output).node if output is not None else None
-    lines: list[str] = []
-    hidden = False
-    if root is not None:
-        style = Style(inspect_hint(tool.tool_id))
-        folded = fold_result(Entry(root), style, max_depth=DEFAULT_SUMMARY_MAX_DEPTH, max_fields=MAX_SUMMARY_FIELDS)
-        lines, hidden = folded.lines, folded.hidden
+    output = result_schema(decode_schema(definition.output_schema), observed, as_seen=True)
+    lines, hidden = summarize_schema_for_llm(output, tool_id=tool.tool_id)
     return Descriptor(
         tool_id=tool.tool_id,
         server=tool.server,
-        signature=_signature(tool.name, inputs, root),
+        signature=_signature(tool.name, inputs, root_of(output).node if output is not None else None),
         description=_opening(definition.description or definition.title),
         input_params=_input_params(inputs, tool.tool_id),
         output_fields=lines,

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, cast
 
 from toolfold.schema_walk import Document, Node
-from toolfold.schema_walk.paths import ITEMS, Step, append_step, join_path, shorten_key
+from toolfold.schema_walk.paths import ANY, ITEMS, Step, append_step, join_path, shorten_key
 
 # Matched against a whole path; what counts is its last key.
 TIER_1_REGEX = r"(?:^|\.|\[\]\.)(id|.*_id|name|title|status|type|url|email|price|amount|created|updated|timestamp)$"
@@ -54,10 +54,11 @@ def root_of(schema: Any) -> Root:
     document = Document(schema if isinstance(schema, (dict, bool)) else True)
     top = document.root
     aside = [name for name in top.names if name != "data"]
-    if top.kind != "object" or not all(_ASIDE.fullmatch(name) for name in aside):
+    # One that also holds keys of any name is no envelope: they would be lost.
+    if top.kind != "object" or ANY in top.steps or not all(_ASIDE.fullmatch(name) for name in aside):
         return Root(top)
     data = top.child(Step("key", "data"))
-    if data is None or data.kind not in _CONTAINERS:
+    if data is None or data.kind not in _CONTAINERS or (data.kind == "union" and not (data.has_steps or data.is_open)):
         return Root(top)
     return Root(data, top)
 
@@ -228,6 +229,8 @@ MAX_SCANNED = 1_500
 
 # What a line calls the root, which has no name.
 ROOT = "(root)"
+# An empty list would read as "returns nothing".
+NOT_DECLARED = f"{ROOT}: any (not declared)"
 
 
 class _Folded(NamedTuple):
@@ -256,7 +259,7 @@ def summarize_schema_for_llm(
     With a `tool_id`, the hints in the lines name it and can be called as they stand.
     """
     style = Style(inspect_hint(tool_id))
-    folded = fold_result(Entry(root_of(schema).node), style, max_depth=max_depth, max_fields=max_fields)
+    folded = _fold_result(Entry(root_of(schema).node), style, max_depth=max_depth, max_fields=max_fields)
     return folded.lines, folded.hidden
 
 
@@ -278,7 +281,7 @@ def flatten_schema_fields(
     return lines
 
 
-def fold_result(root: Entry, style: Style, *, max_depth: int, max_fields: int) -> _Folded:
+def _fold_result(root: Entry, style: Style, *, max_depth: int, max_fields: int) -> _Folded:
     """The listing of a whole result. A root whose keys are data says so itself, since no line above it could."""
     if not root.node.is_map or max_fields < 1:
         return fold(root, style, max_depth=max_depth, max_fields=max_fields)
@@ -311,7 +314,7 @@ def _single(root: Entry, style: Style) -> _Folded:
     if not root.is_leaf:
         return _Folded([f"{name}: {root.node.label} {root.folded(style.hint)}"], hidden=True)
     if root.node.kind == "any" and not root.line:
-        return _Folded([], hidden=False)
+        return _Folded([NOT_DECLARED], hidden=False)
     return _Folded([f"{name}: {root.node.label}"], hidden=False)
 
 
@@ -333,7 +336,7 @@ def choose_entries(entries: list[Entry], limit: int, style: Style) -> list[Entry
 
 
 class _Plan:
-    """Which entries get a line, and which containers are opened by listing all their children."""
+    """Which entries get a line."""
 
     def __init__(self, root: Entry, style: Style, max_depth: int) -> None:
         self.root = root
@@ -343,7 +346,6 @@ class _Plan:
         self.important: list[Entry] = []
         self.filled: dict[Entry, None] = {}
         self.listed: set[Entry] = set()
-        self.opened: set[Entry] = set()
         self.overflow: dict[Entry, int] = {}
 
     def crowd(self, budget: int) -> None:
@@ -401,14 +403,12 @@ class _Plan:
             del self.filled[entry]
         self.filled.update(dict.fromkeys(new))
         self.listed.update(new)
-        self.opened.add(entry)
 
     def _open_partly(self, entry: Entry, new: list[Entry], room: int) -> None:
         if room < 1:
             return
         chosen = choose_entries(new, room, self.style)
         self._open(entry, chosen)
-        self.opened.discard(entry)
         self.overflow[entry] = len(new) - len(chosen)
 
     def write(self) -> _Folded:
@@ -416,7 +416,7 @@ class _Plan:
         lines = []
         for entry in (*self.structure, *self.important, *self.filled):
             text = self.style.text(entry)
-            if not self._complete(entry):
+            if not self._lists_children(entry):
                 hidden = True
                 if entry not in self.overflow:
                     text += f" {entry.folded(self.style.hint)}"
@@ -424,10 +424,10 @@ class _Plan:
         lines.extend(entry.overflow(more, self.style.hint) for entry, more in self.overflow.items())
         return _Folded(lines, hidden)
 
-    def _complete(self, entry: Entry) -> bool:
-        """Whether everything below an entry has its line."""
+    def _lists_children(self, entry: Entry) -> bool:
+        """Whether everything directly below an entry has its line; what is hidden further down is marked there."""
         if entry.is_leaf:
             return True
-        if entry not in self.opened or entry.node.is_map:
+        if not entry.opens or entry.node.is_map or len(entry.node.steps) > len(self.listed):
             return False
-        return all(self._complete(child) for child in entry.children)
+        return self.listed.issuperset(entry.children)

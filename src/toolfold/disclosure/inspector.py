@@ -185,9 +185,10 @@ def _elsewhere(root: Root, wanted: str) -> list[str]:
     return paths
 
 
+# Whatever a caller asks for, no answer goes over these. Keys may be long, so the number of fields alone bounds nothing.
 MAX_INSPECT_FIELDS = 1_000
-# Whatever a caller asks for, no answer goes over these.
 MAX_INSPECT_DEPTH = 12
+MAX_INSPECT_BYTES = 64_000
 
 MAX_NOTE_ITEMS = 12
 MAX_NOTE_CHARS = 60
@@ -210,30 +211,42 @@ def inspect_schema(
     place = _locate(root, field_path or "")
     fields = max(1, min(max_fields, MAX_INSPECT_FIELDS))
     depth = max(1, min(max_depth, MAX_INSPECT_DEPTH))
+    answer = _answer(root, place, depth, fields, tool_id)
+    while fields > 1 and len(encode(answer)) > MAX_INSPECT_BYTES:
+        fields //= 2
+        answer = _answer(root, place, depth, fields, tool_id)
+    return answer
+
+
+def _answer(root: Root, place: _Place, depth: int, fields: int, tool_id: str | None) -> dict[str, Any]:
     entry = Entry(place.node, place.path)
     style = Style(inspect_hint(tool_id))
-    folded = fold(entry, style, max_depth=depth, max_fields=fields) if entry.children else None
+    # The items of an array that have no fields get a line of their own.
+    folded = fold(entry, style, max_depth=depth, max_fields=fields) if entry.children or entry.line else None
     children = choose_entries(entry.children, fields, style)
+    alternatives = _alternatives(entry) if entry.node.kind == "union" else []
     answer: dict[str, Any] = {
         "field_path": place.path,
         "node_type": place.node.kind,
         "children": [{"name": child.name, "type": child.type} for child in children],
         "flattened_fields": folded.lines if folded else [],
         "total_child_fields": len(entry.children),
-        "truncated": bool(folded and folded.hidden) or len(children) < len(entry.children),
+        "truncated": any(
+            (folded is not None and folded.hidden, len(children) < len(entry.children), len(alternatives) > fields)
+        ),
     }
-    if entry.node.kind == "union" and entry.node.alternatives:
-        answer["alternatives"] = _alternatives(entry, fields)
+    if alternatives:
+        answer["alternatives"] = alternatives[:fields]
     note = "; ".join(_notes(root, place, entry))
     if note:
         answer["note"] = note
     return answer
 
 
-def _alternatives(entry: Entry, limit: int) -> list[dict[str, Any]]:
+def _alternatives(entry: Entry) -> list[dict[str, Any]]:
     return [
         {"path": join_path(entry.path, Step("alternative", label)), "type": node.label, "fields": len(node.steps)}
-        for label, node in entry.node.alternatives[:limit]
+        for label, node in entry.node.alternatives
     ]
 
 

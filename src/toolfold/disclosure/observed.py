@@ -22,6 +22,7 @@ import msgspec
 from msgspec import DecodeError, Raw, Struct, field
 from msgspec.json import Decoder, decode
 
+from toolfold.containers import BoundedDict
 from toolfold.errors import ToolfoldError
 from toolfold.events import Events
 from toolfold.schema_walk import Document, Node
@@ -356,6 +357,9 @@ class _Contradiction(Struct, frozen=True):
     count: int
     """How many of the values looked at."""
 
+    def __str__(self) -> str:
+        return f"{self.path or 'the result'}: declared {self.declared}, seen {self.seen}"
+
 
 def to_schema(observed: Observed) -> dict[str, Any]:
     """A JSON Schema that fits everything observed, marked with the number of results it comes from."""
@@ -379,11 +383,19 @@ def observed_calls(schema: Any) -> int | None:
     return calls if isinstance(calls, int) else None
 
 
-def result_schema(declared: Any, observed: Observed | None) -> Any:
-    """The schema to show: the declared one, or the observed one where that says nothing and there is one."""
-    if observed is not None and is_uninformative(declared):
-        return to_schema(observed)
-    return declared
+def result_schema(declared: Any, observed: Observed | None, *, as_seen: bool = False) -> Any:
+    """The schema to show: the declared one, or the observed one where that says nothing and there is one.
+
+    With `as_seen` also where results are of another type altogether: a bare array in place of the declared object.
+    """
+    if observed is None or not (is_uninformative(declared) or (as_seen and _is_of_another_type(declared, observed))):
+        return declared
+    return to_schema(observed)
+
+
+def _is_of_another_type(declared: Any, observed: Observed) -> bool:
+    root = Document(declared).root
+    return root.kind not in {"any", "unknown"} and not any(_allows(root, kind) for kind in observed.shape.types)
 
 
 def is_uninformative(schema: Any) -> bool:
@@ -483,6 +495,7 @@ def _allows(node: Node, kind: str) -> bool:
 _NAMESPACE = "observed"
 # Results that wait to be observed. Where more come at once, the others are left out: there will be more of them.
 _MAX_QUEUED = 64
+_MAX_FOUND = 10_000
 
 log = logging.getLogger("toolfold.gateway")
 
@@ -498,6 +511,7 @@ class Observer:
         self._events = events
         self._calls: dict[tuple[str, str], int] = {}
         self._reported: set[tuple[str, _Contradiction]] = set()
+        self._found: BoundedDict[tuple[str, str], list[_Contradiction]] = BoundedDict(_MAX_FOUND)
         self._queue: deque[tuple[Tool, Raw]] = deque()
         self._task: asyncio.Task[None] | None = None
 
@@ -524,9 +538,20 @@ class Observer:
         return await self._stored(tool)
 
     async def contradictions(self, tool: Tool) -> list[_Contradiction]:
-        """Where results did not fit what the tool declares."""
-        observed = await self.of(tool)
-        return [] if observed is None else _contradictions(tool, observed)
+        """Where results did not fit what the tool declares. Kept, since every result of such a tool asks for it."""
+        await self.settled()
+        key = (tool.tool_id, tool.fingerprint)
+        found = self._found.get(key)
+        if found is None:
+            observed = await self._stored(tool)
+            found = self._found[key] = [] if observed is None else _contradictions(tool, observed)
+        return found
+
+    async def among(self, tools: Iterable[Tool]) -> list[Tool]:
+        """Those of which results were observed."""
+        await self.settled()
+        observed = await self._store.items(_NAMESPACE)
+        return [tool for tool in tools if _key(tool) in observed]
 
     async def _drain(self) -> None:
         try:
@@ -559,7 +584,8 @@ class Observer:
 
     def _report(self, tool: Tool, observed: Observed) -> None:
         """Emits each contradiction once."""
-        for contradiction in _contradictions(tool, observed):
+        found = self._found[(tool.tool_id, tool.fingerprint)] = _contradictions(tool, observed)
+        for contradiction in found:
             once = (tool.tool_id, msgspec.structs.replace(contradiction, count=0))
             if once not in self._reported:
                 self._reported.add(once)

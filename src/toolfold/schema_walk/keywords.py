@@ -197,7 +197,8 @@ class Reading(Struct, eq=False):
     @property
     def item_parts(self) -> list[Part]:
         """What each item is. In a tuple, what may follow its places."""
-        return self.items or ([] if self.prefix else self.spare)
+        telling = [part for part in self.items if part[0] not in (True, {})]
+        return telling or ([] if self.prefix else self.spare) or self.items
 
 
 def read_keywords(resolver: Resolver, parts: Iterable[Part]) -> Reading:
@@ -345,6 +346,11 @@ def _spare_items(reading: Reading, value: Any, home: _Home, schema: dict[str, An
         reading.spare.append((value, home))
 
 
+def _unevaluated_items(reading: Reading, value: Any, home: _Home, schema: dict[str, Any]) -> None:
+    """What follows the places of a tuple, or stands where nothing better says what the items are."""
+    (_items if "prefixItems" in schema and isinstance(value, dict) else _spare_items)(reading, value, home, schema)
+
+
 def _enum(reading: Reading, value: Any, home: _Home, schema: dict[str, Any]) -> None:
     if isinstance(value, list) and not reading.soft:
         reading.enum = value
@@ -393,7 +399,7 @@ _HANDLERS: dict[str, Callable[[Reading, Any, _Home, dict[str, Any]], None]] = {
     "then": _sometimes,
     "title": _title,
     "type": _type,
-    "unevaluatedItems": _spare_items,
+    "unevaluatedItems": _unevaluated_items,
     "unevaluatedProperties": _additional,
 }
 

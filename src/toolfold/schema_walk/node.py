@@ -66,6 +66,17 @@ class Document:
             self._unions[key] = Node(self, (), tuple(unique.values()))
         return self._unions[key]
 
+    def union_within(self, parts: Sequence[Part], nodes: Sequence["Node"]) -> "Node":
+        """The node where all of `parts` hold, and one of `nodes`."""
+        node = self.node(parts)
+        if not nodes or node.kind in PRIMITIVES:
+            return node
+        unique = {id(inner): inner for inner in nodes if inner is not node}
+        key = (id(node), *unique)
+        if key not in self._unions:
+            self._unions[key] = Node(self, node.parts, tuple(unique.values())) if unique else node
+        return self._unions[key]
+
     def plain(self, parts: Sequence[Part]) -> "_Facts | None":
         """The facts of a value that says no more than its type: most fields. They are shared."""
         if len(parts) != 1 or not isinstance(parts[0][0], dict):
@@ -100,12 +111,12 @@ class Document:
 class Node:
     """One place in the tree. Its facts are worked out when something is first asked of it."""
 
-    __slots__ = ("_alternatives", "_children", "_facts", "_parts", "document", "settling")
+    __slots__ = ("_alternatives", "_children", "_facts", "document", "parts", "settling")
 
     def __init__(self, document: Document, parts: tuple[Part, ...], alternatives: "tuple[Node, ...]") -> None:
         self.document = document
         self.settling = False
-        self._parts = parts
+        self.parts = parts
         self._alternatives = alternatives
         self._facts: _Facts | None = None
         self._children: dict[Step, Node] = {}
@@ -151,7 +162,7 @@ class Node:
 
     def keyword(self, name: str) -> Any:
         """The value of a keyword that stands in this schema itself, such as `default`; `None` where none does."""
-        return next((part[name] for part, _ in self._parts if isinstance(part, dict) and name in part), None)
+        return next((part[name] for part, _ in self.parts if isinstance(part, dict) and name in part), None)
 
     @property
     def patterns(self) -> list[str]:
@@ -232,11 +243,7 @@ class Node:
             return None
         own = facts.reading.fields.get(step.name)
         declared = [child for child in (node.child(step) for node in facts.names[step.name]) if child is not None]
-        if own:
-            node = self.document.node(own)
-            if not declared or not (node.kind == "any" or node.is_open):
-                return node
-        return self.document.union(declared)
+        return self.document.union_within(own, declared) if own else self.document.union(declared)
 
     def _item(self) -> "Node | None":
         """What an item is. In a tuple without further items: one of its places."""
@@ -250,10 +257,11 @@ class Node:
         return self._join([own] if own else [], ITEMS)
 
     def _place(self, place: int) -> "Node | None":
-        own = self.facts.reading.prefix
-        if place < len(own):
-            return self.document.node(own[place])
-        return self._join([], Step("index", str(place))) if place < self.facts.places else None
+        if place >= self.facts.places:
+            return None
+        own, step = self.facts.reading.prefix, Step("index", str(place))
+        below = [child for child in (node.child(step) for _, node in self.alternatives) if child is not None]
+        return self.document.union_within(own[place], below) if place < len(own) else self.document.union(below)
 
     def _join(self, own: list[list[Part]], step: Step) -> "Node":
         nodes = [self.document.node(parts) for parts in own]
@@ -262,11 +270,11 @@ class Node:
 
     def _settle(self) -> "_Facts":
         document = self.document
-        plain = document.plain(self._parts)
+        plain = document.plain(self.parts)
         if plain is not None:
             document.visits += 1
             return plain
-        reading = read_keywords(document.resolver, self._parts)
+        reading = read_keywords(document.resolver, self.parts)
         document.visits += max(1, reading.size)
         if document.nesting >= _MAX_NESTED_UNIONS and (reading.unions or self._alternatives):
             reading.unresolved = _TOO_DEEP

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from msgspec import Raw
 from msgspec.structs import replace
 
+from toolfold.calls.validate import check_seconds
 from toolfold.config import Settings
 from toolfold.containers import BoundedDict
 from toolfold.disclosure.observed import decode_schema, result_schema
@@ -129,6 +130,7 @@ class ScriptRunner:
         """
         host, settings = self._host, self._settings
         if timeout_s is not None:
+            check_seconds(timeout_s)
             settings = replace(settings, wall_s=min(timeout_s, settings.wall_s))
         # Gateways that share a store must not number their runs alike.
         run = f"run-{os.getpid():x}-{time.time_ns():x}-{next(self._numbers)}"

@@ -304,9 +304,11 @@ class SearchService:
         if fitting:
             action = "call search_tool_by_category with one of the category paths in hints"
         else:
-            action = "no tool here does this; say it in other words, or tell the user that it cannot be done"
+            action = "say in other words what a tool should do, search all with category_path [], or browse with list"
         return NoMatchInCategory(
-            f"no tool{where} fits {query[:200]!r}", hints=[list(hit.path) for hit in fitting], next_action=action
+            f"no tool was found{where} that fits {query[:200]!r}",
+            hints=[list(hit.path) for hit in fitting],
+            next_action=action,
         )
 
 

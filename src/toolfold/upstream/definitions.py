@@ -10,12 +10,16 @@ from typing import Any
 from msgspec import DecodeError, Raw, Struct
 from msgspec.json import Decoder, encode
 
+from toolfold.containers import nesting
 from toolfold.types import EMPTY_OBJECT, Annotations, ToolDefinition
 
 # Further warnings say nothing new; their number is given instead.
 _MAX_WARNINGS = 50
 _USUAL_NAME = re.compile(r"[A-Za-z0-9_\-./]{1,128}")
 _ABSENT = Raw()
+# Schemas that real servers send stay below a tenth of the one and a quarter of the other.
+_MAX_SCHEMA_BYTES = 1 << 20
+_MAX_SCHEMA_DEPTH = 100
 
 
 class _Fields(Struct, rename="camel"):
@@ -38,6 +42,7 @@ class _Hints(Struct, rename="camel"):
 _fields = Decoder(_Fields)
 _string = Decoder(str)
 _hints = Decoder(_Hints)
+_value = Decoder()
 
 
 def read_definitions(raws: Iterable[Raw]) -> tuple[tuple[ToolDefinition, ...], tuple[str, ...]]:
@@ -116,20 +121,41 @@ def _optional_text(raw: Raw, name: str, key: str, warnings: list[str]) -> str:
     return bytes(raw).decode("utf-8", "replace")
 
 
+def _excess(raw: Raw) -> str:
+    """What a schema has too much of, for whoever would have to read it; nothing where it is of a usual size."""
+    text = bytes(raw)
+    if len(text) > _MAX_SCHEMA_BYTES:
+        return f"over {_MAX_SCHEMA_BYTES:,} bytes"
+    # Brackets in texts count, too: most schemas need not be decoded for this.
+    if text.count(b"{") + text.count(b"[") <= _MAX_SCHEMA_DEPTH:
+        return ""
+    try:
+        depth = nesting(_value.decode(text), _MAX_SCHEMA_DEPTH + 1)
+    except RecursionError:
+        depth = _MAX_SCHEMA_DEPTH + 1
+    except (DecodeError, UnicodeDecodeError):
+        return ""
+    return f"over {_MAX_SCHEMA_DEPTH} levels" if depth > _MAX_SCHEMA_DEPTH else ""
+
+
 def _input_schema(raw: Raw, name: str, warnings: list[str]) -> Raw:
-    if _is_object(raw):
+    excess = _excess(raw)
+    if _is_object(raw) and not excess:
         return raw
-    problem = "an inputSchema that is no object" if bytes(raw) else "no inputSchema"
+    problem = f"an inputSchema of {excess}" if excess else "an inputSchema that is no object"
+    problem = problem if bytes(raw) else "no inputSchema"
     warnings.append(f"tool {name!r} has {problem}; any arguments are let through")
     return EMPTY_OBJECT
 
 
 def _output_schema(raw: Raw, name: str, warnings: list[str]) -> Raw | None:
-    if _is_object(raw):
+    excess = _excess(raw)
+    if _is_object(raw) and not excess:
         return raw
     # From 2026-07-28 a schema may be a boolean, too; an output schema that says nothing is none.
     if not _is_missing(raw):
-        warnings.append(f"tool {name!r} has an outputSchema that is no object; it is left out")
+        problem = f"of {excess}" if excess else "that is no object"
+        warnings.append(f"tool {name!r} has an outputSchema {problem}; it is left out")
     return None
 
 

@@ -6,9 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
+from msgspec.structs import asdict
 
 from toolfold.audit.record import Step
-from toolfold.audit.savings import SessionCost
+from toolfold.audit.savings import Savings, SessionCost
 from toolfold.errors import ConfigError
 from toolfold.faces.cli.runner import run_with_catalogue
 from toolfold.faces.cli.terminal import Output
@@ -90,9 +91,12 @@ def _describe_search(step: Step) -> str:
 
 
 def stats(arguments: argparse.Namespace, output: Output) -> None:
-    savings = run_with_catalogue(arguments, lambda gateway: gateway.savings())
+    async def work(gateway: Gateway) -> tuple[Savings, dict[str, list[str]]]:
+        return await gateway.savings(), await gateway.describer.all_contradictions(gateway.view())
+
+    savings, contradicted = run_with_catalogue(arguments, work)
     if output.as_json:
-        output.data(savings)
+        output.data({**asdict(savings), "contradicted": contradicted})
         return
     output.line(f"{savings.tools:,} tools, whose definitions are {savings.full_tokens:,} tokens")
     if not savings.sessions:
@@ -101,6 +105,8 @@ def stats(arguments: argparse.Namespace, output: Output) -> None:
     if len(rows) > 1:
         rows.append(_stats_row(savings.total, output.style("all", "bold"), ""))
     output.table(("caller", "session", "steps", "calls", "in full", "shown", "saved"), rows)
+    for tool_id, texts in contradicted.items():
+        output.note(f"{tool_id} returns what it does not declare: {'; '.join(texts)}")
 
 
 def _stats_row(spent: SessionCost, caller: str, session: str) -> tuple[str, ...]:

@@ -160,6 +160,11 @@ def expand(arguments: argparse.Namespace, output: Output) -> None:
         if tool[name] is not None:
             text = msgspec.json.format(bytes(tool[name]), indent=2).decode()
             output.line(f"{output.style(name, 'cyan')}: {text}")
+    output.line(f"{output.style('output_fields', 'cyan')}:")
+    for line in tool["output_fields"]:
+        output.line(f"  {line}")
+    for line in tool.get("contradicted", ()):
+        output.note(f"results do not fit the declared schema: {line}")
 
 
 def inspect_output(arguments: argparse.Namespace, output: Output) -> None:
@@ -177,5 +182,7 @@ def inspect_output(arguments: argparse.Namespace, output: Output) -> None:
     output.line(f"{output.style(answer['tool_id'], 'bold')}{place}: {answer['node_type']}{fields}")
     for line in answer["flattened_fields"]:
         output.line(f"  {line}")
+    for line in answer.get("contradicted", ()):
+        output.note(f"results do not fit the declared schema: {line}")
     if "note" in answer:
         output.note(answer["note"])

@@ -82,6 +82,7 @@ def _examine(arguments: argparse.Namespace) -> Iterator[_Finding]:
         yield _check_server(spec)
     yield _check_catalogue(settings)
     yield from _check_trust(settings)
+    yield from _check_declared_results(settings)
     if arguments.connect:
         yield from _check_running_servers(settings)
 
@@ -182,6 +183,20 @@ def _check_trust(settings: Settings) -> Iterator[_Finding]:
         if tools:
             named = ", ".join(tools[:3]) + (", …" if len(tools) > 3 else "")
             yield _mind("trust", f"{len(tools)} tools {text}: {named}", "look: toolfold trust --list")
+
+
+def _check_declared_results(settings: Settings) -> Iterator[_Finding]:
+    """Reports tools whose results are not what they declare."""
+    try:
+        contradicted = run_with_gateway(
+            settings, lambda gateway: gateway.describer.all_contradictions(gateway.view()), create=False
+        )
+    except ToolfoldError:
+        return  # `_check_catalogue` has reported it
+    for tool_id, texts in list(contradicted.items())[:5]:
+        yield _mind("results", f"{tool_id} returns what it does not declare: {texts[0]}", "tell whoever maintains it")
+    if len(contradicted) > 5:
+        yield _mind("results", f"and {len(contradicted) - 5} more tools", "see: toolfold stats --json")
 
 
 def _check_running_servers(settings: Settings) -> Iterator[_Finding]:

@@ -82,7 +82,7 @@ SEARCH_TOOLS = _Definition(
 
 EXPAND_TOOL = _Definition(
     name="expand_tool",
-    description="The whole of one tool: description, args_schema, result_schema, version. Do this before call_tool.",
+    description="The whole of one tool: description, args_schema, what it returns, version. Do this before call_tool.",
     properties={"tool_id": TEXT},
     required=("tool_id",),
 )

@@ -230,7 +230,12 @@ def _starts(raw: Raw, *starts: bytes) -> bool:
 MAX_SCHEMA_BYTES = 6_000
 MAX_KEYS = 100
 
-FOLDED = "result_schema is large and folded into result_fields; inspect_tool_output opens any part of it"
+# A larger result schema is shown folded: 30 lines in its place say what a model needs first.
+MAX_RESULT_SCHEMA_BYTES = 4_000
+# A larger result is passed on without a note: taking it apart would cost too much.
+MAX_NOTED_BYTES = 1 << 20
+
+FOLDED = "result_schema is large and folded into output_fields; inspect_tool_output opens any part of it"
 
 
 async def call_tool(
@@ -239,7 +244,24 @@ async def call_tool(
     """Calls a tool of the catalogue: the one place where surfaces do."""
     tool = await gateway.tool(tool_id, context.caller)
     call = ToolCall(tool=tool, arguments=args, expect_version=expect_version)
-    return (await gateway.calls(call, context)).result
+    outcome = await gateway.calls(call, context)
+    if tool.definition.output_schema is None or outcome.is_error:
+        return outcome.result
+    contradicted = await gateway.describer.contradictions(tool)
+    return _with_note(outcome.result, contradicted) if contradicted else outcome.result
+
+
+def _with_note(result: Raw, contradicted: list[str]) -> Raw:
+    """The result with one more text that tells where it, or one before it, is not what the tool declares."""
+    if len(memoryview(result)) > MAX_NOTED_BYTES:
+        return result
+    text = "note: results of this tool do not fit its declared result_schema; go by the result. " + "; ".join(
+        contradicted
+    )
+    parts = msgspec.json.decode(result, type=dict[str, Raw])
+    content = msgspec.json.decode(parts.get("content", Raw(b"[]")), type=list[Raw])
+    content.append(Raw(msgspec.json.encode({"type": "text", "text": text})))
+    return Raw(msgspec.json.encode({**parts, "content": content}))
 
 
 def _describe_failure(args: Raw, error: dict[str, Any]) -> str:
@@ -285,11 +307,10 @@ class Operations:
     async def _expand_tool(self, args: Raw, context: CallContext) -> Answer:
         parsed = _parse(_ExpandTool, args)
         answer = await self._gateway.expand_tool(parsed.tool_id, caller=context.caller)
-        if len(to_json(answer)) <= self._gateway.settings.limits.tool_response_max_bytes:
-            return answer
         # A model that calls a tool needs what it takes; what it returns can be opened part by part.
-        described = await self._gateway.descriptor(answer["tool_id"], caller=context.caller)
-        folded = {**answer, "result_schema": None, "result_fields": described["output_fields"], "note": FOLDED}
+        schema = answer["result_schema"]
+        is_large = schema is not None and len(memoryview(schema)) > MAX_RESULT_SCHEMA_BYTES
+        folded = {**answer, "result_schema": None, "note": FOLDED} if is_large else answer
         return TextAndData(answer, await self._store_if_large(to_json(folded), "expand_tool", args, context))
 
     async def _call_tool(self, args: Raw, context: CallContext) -> Answer:
@@ -315,7 +336,7 @@ class Operations:
             raise error
 
     async def _with_schema(self, error: InvalidArguments, tool_id: str, context: CallContext) -> InvalidArguments:
-        """The same error; to whoever never expanded the tool, with its schema and the advice to do so."""
+        """The same error; with the schema for whoever is not known to have it, as it is now."""
         tool, expanded = await self._look_up(tool_id, context)
         if expanded:
             return error
@@ -326,7 +347,7 @@ class Operations:
         return InvalidArguments(
             error.message,
             hints=[*error.hints, {"args_schema": schema}],
-            next_action=f"you did not expand this tool: call expand_tool for {tool.tool_id}, then {error.next_action}",
+            next_action=f"{error.next_action}; its args_schema is in hints, or call expand_tool for {tool.tool_id}",
         )
 
     async def _look_up(self, tool_id: str, context: CallContext) -> tuple[Tool, bool]:

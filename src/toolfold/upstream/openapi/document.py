@@ -19,6 +19,7 @@ from toolfold.errors import ServerUnavailable
 from toolfold.upstream.openapi.schemas import Json, as_dict, as_list
 from toolfold.upstream.threads import run_in_thread
 from toolfold.wire.http_client import is_loopback
+from toolfold.yaml_reader import load_yaml
 
 _MAX_DOCUMENT_BYTES = 64 * 1024 * 1024
 # YAML can repeat a part by name, so a small file may unfold without end.
@@ -128,17 +129,13 @@ def _json(body: bytes, source: str) -> Any:
 
 def _yaml(body: bytes, source: str) -> Any:
     try:
-        import yaml
+        return _json_values(load_yaml(body), iter(range(_MAX_DOCUMENT_VALUES)))
     except ImportError:
         raise ServerUnavailable(
             f"{source} is YAML, and the package that reads YAML is not installed",
             next_action="pip install pyyaml, or give the document as JSON.",
         ) from None
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    try:
-        value = yaml.load(body, Loader=loader)  # noqa: S506 - both are the safe loader
-        return _json_values(value, iter(range(_MAX_DOCUMENT_VALUES)))
-    except (yaml.YAMLError, UnicodeDecodeError, RecursionError, ValueError) as error:
+    except (ValueError, RecursionError) as error:
         raise ServerUnavailable(f"{source} is no valid YAML: {error}", next_action="Correct the document.") from None
 
 

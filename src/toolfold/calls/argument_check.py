@@ -1,0 +1,128 @@
+"""The check itself: a schema, arguments, and what is wrong with them. Whether it can be afforded is not asked here.
+
+It also runs as a script of its own, which `validate` starts for checks that may take long, and ends at a deadline: no
+schema and no arguments can then hold up the gateway. It reads one job as JSON and writes the verdict as JSON.
+"""
+
+import resource
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any, Self
+
+import msgspec
+from msgspec import Raw, Struct
+
+from toolfold.calls.compile_schema import compile_schema
+from toolfold.calls.example_arguments import example_for
+from toolfold.text import truncate
+
+MAX_PROBLEMS = 8
+MAX_TEXT = 300
+# Of the arguments that an error shows: what was given may be huge.
+MAX_EXAMPLE = 2_000
+
+# What the validator says of a pattern that it gave up on.
+_UNMATCHED = "Error executing regex"
+
+# Bounds on the checking process, besides the deadline that the parent keeps.
+_SECONDS = 2.0
+_MEMORY = 1 << 30
+
+
+class Verdict(Struct, frozen=True):
+    """What is wrong, and what would do. Nothing wrong: the arguments fit, or the schema cannot be checked against."""
+
+    problems: list[dict[str, str]] = []
+    advice: str = ""
+
+    @classmethod
+    def explain(cls, validator: Any, schema: Any, value: Any) -> Self:
+        """What is wrong with arguments that do not fit. Raises `ValueError` for what the validator cannot take in."""
+        problems = list(_problems(validator, value, _names(schema)))
+        return cls(problems, _advice(validator, schema, value) if problems else "")
+
+    @classmethod
+    def in_process(cls, schema: Raw, arguments: Raw) -> Self | None:
+        """That of a process that is ended at the deadline. `None`: there was none within its bounds. Blocks."""
+        try:
+            done = subprocess.run(
+                # -P: modules come from where they are installed, never from the folder that the gateway runs in.
+                [sys.executable, "-P", __file__],
+                input=msgspec.json.encode(_Job(schema, arguments)),
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                timeout=_SECONDS,
+                check=True,
+            )
+            return msgspec.json.decode(done.stdout, type=cls)
+        except (subprocess.SubprocessError, OSError, msgspec.DecodeError):
+            return None
+
+
+class _Job(Struct, frozen=True):
+    schema: Raw
+    arguments: Raw
+
+
+def _main() -> None:
+    """The checking process."""
+    seconds = int(_SECONDS) + 1  # its parent may be gone at the deadline
+    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
+    resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    job = msgspec.json.decode(sys.stdin.buffer.read(), type=_Job)
+    schema, value = msgspec.json.decode(job.schema), msgspec.json.decode(job.arguments)
+    validator = compile_schema(schema)
+    fits = validator is None or validator.is_valid(value)
+    sys.stdout.buffer.write(msgspec.json.encode(Verdict() if fits else Verdict.explain(validator, schema, value)))
+
+
+def _names(schema: Any) -> list[str]:
+    properties = schema.get("properties") if isinstance(schema, dict) else None
+    return list(properties) if isinstance(properties, dict) else []
+
+
+def _problems(validator: Any, value: Any, names: list[str]) -> Iterator[dict[str, str]]:
+    for number, error in enumerate(validator.iter_errors(value)):
+        if number == MAX_PROBLEMS:
+            return
+        if error.kind.name == "additionalProperties" and not error.instance_path:
+            takes = f"; it takes {', '.join(names[:20])}" if names else "; it takes none"
+            yield {
+                "field": truncate(", ".join(error.kind.unexpected), MAX_TEXT),
+                "problem": truncate(f"is unknown{takes}", MAX_EXAMPLE),
+            }
+        elif not error.message.startswith(_UNMATCHED):
+            yield {"field": truncate(_field(error), MAX_TEXT), "problem": _problem_text(error)}
+
+
+def _field(error: Any) -> str:
+    """Where: `a.b[0]`; a missing field by its own name."""
+    path = list(error.instance_path)
+    if error.kind.name == "required":
+        path.append(error.kind.property)
+    text = ""
+    for step in path:
+        text += f"[{step}]" if isinstance(step, int) else f".{step}" if text else str(step)
+    return text or "arguments"
+
+
+def _problem_text(error: Any) -> str:
+    if error.kind.name == "required":
+        return "is required"
+    return truncate(str(error.message), MAX_TEXT)
+
+
+def _advice(validator: Any, schema: Any, value: Any) -> str:
+    """Arguments that do, as near to those given as is short enough to be read."""
+    for near in (value, None):
+        corrected = example_for(schema, near)
+        text = msgspec.json.encode(corrected).decode()
+        if len(text) <= MAX_EXAMPLE and validator.is_valid(corrected):
+            return f"call it again with arguments like {text}"
+    return "call it again with arguments that fit its schema, which expand_tool shows"
+
+
+if __name__ == "__main__":
+    _main()
