@@ -304,14 +304,7 @@ class ScriptRunner:
                         error.message, query=need.query, hints=error.hints, next_action=error.next_action
                     ) from None
         match = await self._host.search.resolve(self._host.view(caller), need.query, server=need.server)
-        near = [hit for hit in match.runners_up if hit.confidence >= match.confidence - _AS_NEAR]
-        if near:
-            rivals = " and ".join([match.tool.tool_id, *(hit.tool_id for hit in near)])
-            raise _unsure(need, f"fits {rivals} alike", [match, *near])
-        writes = may_write(match.tool.name, match.tool.risks)
-        if writes and match.confidence < (_SURE if UNSTATED in match.tool.risks else _SURE_TO_WRITE):
-            what = f"may mean {match.tool.tool_id}, which may write, and it is not sure ({match.confidence:.2f})"
-            raise _unsure(need, what, [match, *match.runners_up])
+        _check_sure(need, match)
         return match.tool, match.confidence
 
     async def _lookup(self, tool_id: str, caller: Caller) -> Tool:
@@ -342,6 +335,19 @@ def _as_tool_id(need: Need) -> str | None:
     if need.server is not None:
         return f"{need.server}.{need.query.removeprefix(f'{need.server}.')}"
     return need.query if "." in need.query else None
+
+
+def _check_sure(need: Need, match: "_ResolvedNeed") -> None:
+    """Raises `ScriptError` where another tool is as near, or where the tool may write and the match is not sure."""
+    tool, confidence = match.tool, match.confidence
+    near = [hit for hit in match.runners_up if hit.confidence >= confidence - _AS_NEAR]
+    if near:
+        rivals = " and ".join([tool.tool_id, *(hit.tool_id for hit in near)])
+        raise _unsure(need, f"fits {rivals} alike", [match, *near])
+    sure = _SURE if UNSTATED in tool.risks else _SURE_TO_WRITE
+    if confidence < sure and may_write(tool.name, tool.risks):
+        what = f"may mean {tool.tool_id}, which may write, and it is not sure ({confidence:.2f})"
+        raise _unsure(need, what, [match, *match.runners_up])
 
 
 def _unsure(need: Need, what: str, candidates: Sequence["_ResolvedNeed | Hit"]) -> ScriptError:

@@ -23,9 +23,7 @@ def run_script(arguments: argparse.Namespace, output: Output) -> int:
     path = Path(arguments.script)
     source = sys.stdin.buffer.read() if piped else _read(path)
     lock_file = Path(f"{path}{SUFFIX}")
-    lock = None
-    if arguments.locked:
-        lock = Lock.load(lock_file.read_bytes(), str(lock_file)) if lock_file.exists() else Lock()
+    lock = _read_lock(lock_file) if arguments.locked else None
     result = run_with_gateway(
         load_settings(arguments),
         lambda gateway: gateway.run_script(
@@ -67,6 +65,10 @@ def _read(path: Path) -> bytes:
         return path.read_bytes()
     except OSError as error:
         raise ScriptError(f"{path} cannot be read: {error.strerror}", next_action="give the path of a script") from None
+
+
+def _read_lock(path: Path) -> Lock:
+    return Lock.load(path.read_bytes(), str(path)) if path.exists() else Lock()
 
 
 def _write_lock(path: Path, before: Lock, result: ScriptResult) -> None:

@@ -253,6 +253,11 @@ class Snapshot:
         elif not blocked_before:
             _sigmask(signal_functions.SIG_UNBLOCK, {SIGCHLD})  # the evaluation may wait for children of its own
 
+    @staticmethod
+    def is_possible(max_bytes: int) -> bool:
+        """Whether a fork could take the session's place: no other threads, no children to wait for, not too large."""
+        return _thread_count() == 1 and not _has_children() and _resident_bytes() <= max_bytes
+
     def discard(self) -> None:
         """In the session, after the evaluation: its effects stay, on the signal mask, too."""
         blocked_before = _sigchld_blocked()
@@ -276,11 +281,6 @@ def _address_space() -> int:
         low, high = (middle, high) if attempt.failed else (low, middle)
     _setlimit(resource.RLIMIT_AS, (soft, hard))
     return high
-
-
-def can_snapshot(max_bytes: int) -> bool:
-    """Whether a fork could take the session's place: no other threads, no children to wait for, not too large."""
-    return _thread_count() == 1 and not _has_children() and _resident_bytes() <= max_bytes
 
 
 def _resident_bytes() -> int:

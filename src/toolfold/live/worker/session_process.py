@@ -16,7 +16,7 @@ from typing import Any
 from toolfold.live.worker import envelopes
 from toolfold.live.worker.evaluator import Evaluator
 from toolfold.live.worker.exceptions import error_section
-from toolfold.live.worker.fork import InspectionChild, SessionForks, Snapshot, can_snapshot, exit_text
+from toolfold.live.worker.fork import InspectionChild, SessionForks, Snapshot, exit_text
 from toolfold.live.worker.frames import FrameReader, drain, encode_frame
 from toolfold.live.worker.inspection import assemble, describe_static, sections
 from toolfold.live.worker.limits import CODE_MAX, EXPRESSION_MAX
@@ -157,7 +157,7 @@ class _Session:
         limit = EXPRESSION_MAX if operation == "eval_expr" else CODE_MAX
         if len(text) > limit:
             return envelopes.invalid_arguments(f"the code has {len(text)} characters; {limit} are allowed")
-        if operation != "interact" and not self._in_place and can_snapshot(self._commit_max):
+        if operation != "interact" and not self._in_place and Snapshot.is_possible(self._commit_max):
             snapshot: Snapshot | None = None
             with Attempt():
                 snapshot = Snapshot()
