@@ -273,8 +273,8 @@ def test_what_the_script_breaks_in_its_own_process_does_not_reach_the_host(tmp_p
         link = next(one for one in gc.get_objects() if isinstance(one, HostLink))
         pydantic.BaseModel.__init__ = lambda self, **given: None
         json.dumps = None
-        print((await link.call("mail.send_mail", {"to": "x"})).error["code"])
-        print((await link.call("git.git_log", {"max_count": "rm -rf"})).error["code"])
+        print((await link._call("mail.send_mail", {"to": "x"})).error["code"])
+        print((await link._call("git.git_log", {"max_count": "rm -rf"})).error["code"])
         """,
         upstreams=[upstream],
     )

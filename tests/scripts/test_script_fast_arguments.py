@@ -60,7 +60,8 @@ def test_the_short_way_gives_what_the_model_gives_or_leaves_it_to_the_model(
     bound, fast = bound_to(schema)
     short = fast.convert(given_)
     if short is not None:
-        assert msgspec.json.encode(short) == msgspec.json.encode(bound.arguments((), given_))
+        made = bound.arguments((), given_)
+        assert msgspec.json.encode(short, order="sorted") == msgspec.json.encode(made, order="sorted")
 
 
 def test_plain_keywords_take_the_short_way_and_all_others_do_not() -> None:

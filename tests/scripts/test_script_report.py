@@ -70,17 +70,16 @@ def test_the_json_has_everything_and_sums_calls_up_by_tool() -> None:
     }
 
 
-def test_the_text_has_the_output_the_summary_the_error_and_how_it_went() -> None:
+def test_the_text_has_the_needs_the_output_the_summary_the_error_and_how_it_went() -> None:
     error = f"ValueError in line 2: f()\n  no\n  next: try again\n{TRACEBACK.rstrip()}"
+    needs = ["['get the log' -> git.git_log (0.88)]", "['fly' -> nothing fits; nearest: git.git_log]"]
     outcome = [
         "[the script failed (code 3); 2 calls, 1.00 s]",
-        "['get the log' -> git.git_log (0.88)]",
-        "['fly' -> nothing fits; nearest: git.git_log]",
         "[warning: odd]",
         "[1,500 bytes of output were dropped: print less]",
         "[unsafe: this script ran without a sandbox]",
     ]
-    parts = ["printed", 'summary: {"n":1}', error, "stderr:\nwarned", "\n".join(outcome)]
+    parts = ["\n".join(needs), "printed", 'summary: {"n":1}', error, "stderr:\nwarned", "\n".join(outcome)]
     assert report.as_text(FAILED) == "\n\n".join(parts)
     assert report.summary_lines(FAILED) == [error, *outcome]
 

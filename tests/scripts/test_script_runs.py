@@ -134,12 +134,12 @@ def test_exact_ids_and_a_named_server_are_needs_too(tmp_path: Path) -> None:
 
 
 @pytest.mark.requirement("U-05")
-def test_functions_come_from_the_servers_modules_and_only_after_they_were_declared(tmp_path: Path) -> None:
+def test_functions_come_from_the_servers_modules_and_only_those_that_are_declared(tmp_path: Path) -> None:
     result = run_script(
         tmp_path,
         """
         try:
-            from servers.git import git_log
+            from servers.mail import send_mail
         except ImportError as error:
             print(error)
         use_tools("get the git commit log")
@@ -155,8 +155,8 @@ def test_functions_come_from_the_servers_modules_and_only_after_they_were_declar
     )
     lines = result.stdout.splitlines()
     assert result.ok, report.as_text(result)
-    assert "servers.git is not there yet: call use_tools" in lines[0]
-    assert "servers.git has no 'git_blame'; declared so far: GitLog" in lines[1]
+    assert lines[0] == "servers.mail is not there: no use_tools in this script names a tool of it"
+    assert "servers.git has no 'git_blame'; this script declares: GitLog" in lines[1]
     assert lines[2] == "3 2"
     assert "git_log" in lines[3]
     assert "git_branch" not in lines[3]
@@ -191,24 +191,6 @@ def test_a_tool_that_changed_or_came_is_there_for_the_next_script_without_any_st
     first, second = asyncio.run(main())
     assert "max_count: int = 10" in first
     assert "limit: int, author: str = ''" in second
-
-
-@pytest.mark.requirement("U-06")
-def test_what_a_tool_was_seen_to_return_is_a_model_for_the_next_script(tmp_path: Path) -> None:
-    upstream = MemoryUpstream(
-        "shop", [{"name": "find_order", "description": "Find an order of the shop.", "inputSchema": {"type": "object"}}]
-    )
-    upstream.answer("find_order", {"id": 7, "lines": [{"sku": "x"}]})
-    code = (
-        'find, = use_tools("find an order of the shop")\n'
-        'order = await find()\nprint(type(order).__name__, getattr(order, "id", None))'
-    )
-
-    async def main() -> list[str]:
-        async with open_gateway(tmp_path, [upstream]) as gateway:
-            return [(await gateway.run_script(code)).stdout.strip() for _ in range(2)]
-
-    assert asyncio.run(main()) == ["TextResult None", "FindOrderResult 7"]
 
 
 ENDS: list[tuple[str, str, Any]] = [

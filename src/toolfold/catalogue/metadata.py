@@ -104,6 +104,13 @@ def _sounds_destructive(name: str) -> bool:
     return next(verbs, "") in _DESTROYING
 
 
+def may_write(name: str, risks: Sequence[str]) -> bool:
+    """Whether a tool may change something: its server says so, or says nothing and the name has no reading verb."""
+    if "read-only" in risks:
+        return False
+    return UNSTATED not in risks or not any(word in _READING for word in map(str.lower, split_identifier(name)))
+
+
 def _with(risks: tuple[str, ...], extra: Sequence[str]) -> tuple[str, ...]:
     """The owner's word on reading or destroying settles what the server left open; it takes no flag away."""
     if {"read-only", "destructive"} & set(extra):

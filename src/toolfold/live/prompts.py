@@ -25,7 +25,8 @@ OFFERS: tuple[ToolOffer, ...] = (
     ),
     ToolOffer(
         "eval_expr",
-        "Evaluate an expression, to verify or calculate something: value_repr, stdout, stderr. What it changes stays.",
+        "Evaluate an expression, to verify or calculate something: value_repr, stdout, stderr. What it changes stays: "
+        "(x := 1) assigns a name, exec(...) runs statements.",
         _EXPR,
     ),
 )

@@ -164,7 +164,8 @@ class LiveSession:
         try:
             child = await self._take_child()
             self._resources.push_async_callback(child.aclose)
-            options = {"commit_max_bytes": self.limits.commit_max_bytes, "in_place": self._terminal}
+            limit, end_forks = self.limits.commit_max_bytes, not self._trusted
+            options = {"commit_max_bytes": limit, "in_place": self._terminal, "end_forks": end_forks}
             await child.send(msgspec.json.encode({"op": "open", "options": options}))
             if "opened" not in (await self._receive(child, _START_S) or {}):
                 raise await _start_error(child)  # noqa: TRY301 - what was taken is released below

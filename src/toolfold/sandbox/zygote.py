@@ -82,8 +82,10 @@ class Zygote:
             try:
                 child = await self._next_child()
             except SandboxError:
+                if self._closed:
+                    raise _closed_error() from None
                 # Worth another attempt only where the zygote itself died.
-                if attempt == _ATTEMPTS or self._closed or (self._process is not None and self._process.alive):
+                if attempt == _ATTEMPTS or (self._process is not None and self._process.alive):
                     raise
                 continue
             self._taken = {other for other in self._taken if not other.closed} | {child}
@@ -150,7 +152,7 @@ class Zygote:
         """The running zygote, a new one if the last has died."""
         async with self._starting:
             if self._closed:
-                raise SandboxError("this zygote was closed", next_action="make a new one")
+                raise _closed_error()
             if self._process is None or not self._process.alive:
                 await self._close_process()
                 self._process = await self._start_process(backend)
@@ -160,3 +162,10 @@ class Zygote:
         process, self._process = self._process, None
         if process is not None:
             await process.aclose()
+
+
+def _closed_error() -> SandboxError:
+    return SandboxError(
+        "the gateway was closed, and what it ran in the sandbox ended with it",
+        next_action="run it again with a gateway that stays open",
+    )

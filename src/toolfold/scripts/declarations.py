@@ -34,11 +34,11 @@ _warnings_lock = threading.Lock()
 _LITERAL_NEEDED = 'write the need as a plain string: use_tools("a tool to get the git commit log")'
 
 
-def use_tools(*needs: str, server: str | None = None) -> list[Any]:
-    """Declares which tools a script needs, in plain words, and returns what each became.
+def use_tools(*needs: str, server: str | None = None) -> Any:
+    """Declares which tools a script needs, in plain words or by their ids: one need gives its function, several a list.
 
     It works in scripts that toolfold runs: there the needs are known before anything runs, and the functions can be
-    imported from `servers.<name>` afterwards. Raises `ToolNotFound` where nothing fits.
+    imported from `servers.<name>`, too. Raises `ToolNotFound` where nothing fits.
     """
     # What `import toolfold` gives elsewhere. In a script's process `runtime.modules` replaces it.
     raise ScriptError(

@@ -10,16 +10,17 @@ import logging
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any, Protocol
 
 import msgspec
 from msgspec import Raw
 
 from toolfold.config.sections import Scripts
-from toolfold.errors import CallLimit, NotAuthorized, NotDeclared, SandboxError, ToolfoldError
+from toolfold.errors import CallLimit, NotAuthorized, NotDeclared, SandboxError, ToolfoldError, UnknownHandle
 from toolfold.events import Events
 from toolfold.sandbox.base import Child, Exit
-from toolfold.scripts.protocol import BadFrame, Frame, clean_text, decode_json, parse_last_line
+from toolfold.scripts.protocol import BadFrame, Frame, clean_text, parse_last_line
 from toolfold.scripts.values import CallRecord, RunOutcome, ScriptResult, StartFrame
 from toolfold.types import OnInput, Outcome
 
@@ -63,6 +64,7 @@ class Execution:
         events: Events,
         settings: Scripts,
         on_refused: _OnRefused,
+        open_output: Callable[[str], Awaitable[Path]],
         allowed: Callable[[str], bool] | None = None,
         on_input: OnInput | None = None,
     ) -> None:
@@ -73,6 +75,7 @@ class Execution:
         self._events = events
         self._settings = settings
         self._on_refused = on_refused
+        self._open_output = open_output
         self._allowed = allowed
         self._on_input = self._pausing(on_input) if on_input is not None else None
         self._granted = {spec.tool_id for spec in start.tools}
@@ -85,6 +88,10 @@ class Execution:
         # Results too large to send, until the script reads them piece by piece.
         self._results: dict[int, bytes] = {}
         self._result_bytes = 0
+        # Stored outputs that the script opened, by the number under which it did.
+        self._files: dict[int, Path] = {}
+        self._summary: list[str] = []
+        self._summary_bytes = 0
         self._calls = 0
         self._frames = 0
         self._last_id = 0
@@ -128,10 +135,12 @@ class Execution:
             return
         try:
             frame = self._read(data)
-            if frame.op in {"call", "load"}:
+            if frame.op in {"call", "load", "open"}:
                 self._accept(frame)
             elif frame.op == "cancel":
                 self._cancel(frame.id)
+            elif frame.op == "summary":
+                self._add_summary(frame.piece)
             else:
                 self._done = frame
                 self._over.set_result(None)
@@ -153,6 +162,17 @@ class Execution:
         if self._frames > 2 * self._settings.calls + _EXTRA_FRAMES:
             raise BadFrame("far more frames than a script may send")
         return Frame.parse(data)
+
+    @property
+    def large_summary(self) -> str:
+        """The summary of a script that ended, as JSON, where it is too large for an answer."""
+        return "".join(self._summary) if self._done is not None else ""
+
+    def _add_summary(self, piece: str) -> None:
+        self._summary_bytes += len(piece.encode())
+        if self._summary_bytes > self._settings.kept_bytes:
+            raise BadFrame("a longer summary than a script may send")
+        self._summary.append(piece)
 
     def _accept(self, frame: Frame) -> None:
         # Ids only grow, or a second request with a running one's id would hide it from `cancel` and from the end.
@@ -265,15 +285,33 @@ class Execution:
 
     async def _load(self, frame: Frame) -> None:
         try:
-            result = self._results.get(frame.ref)
-            if result is None:
-                error = NotDeclared("there is no such result", next_action="call the tool again")
-                await self._send(_encode({"id": frame.id, "error": error.as_dict()}))
-            else:
-                piece, after = _piece(result, frame.offset)
-                await self._send(_encode({"id": frame.id, "piece": piece, "after": after}))
+            try:
+                reply = await (self._open(frame) if frame.op == "open" else self._read_piece(frame))
+            except ToolfoldError as error:
+                reply = {"error": error.as_dict()}
+            await self._send(_encode({"id": frame.id, **reply}))
         finally:
             self._finish(frame)
+
+    async def _open(self, frame: Frame) -> dict[str, Any]:
+        path = await self._open_output(frame.handle)
+        self._files[frame.id] = path
+        return {"ref": frame.id, "size": (await asyncio.to_thread(path.stat)).st_size}
+
+    async def _read_piece(self, frame: Frame) -> dict[str, Any]:
+        if frame.ref in self._files:
+            try:
+                data = await asyncio.to_thread(_read_file, self._files[frame.ref], frame.offset)
+            except OSError as error:
+                raise UnknownHandle(
+                    f"the stored output cannot be read any more: {error.strerror}", next_action="call the tool again"
+                ) from None
+            # JSON has no bytes: one character stands for each.
+            return {"piece": data.decode("latin-1"), "after": frame.offset + len(data)}
+        if frame.ref not in self._results:
+            raise NotDeclared("there is no such result", next_action="call the tool again")
+        piece, after = _piece(self._results[frame.ref], frame.offset)
+        return {"piece": piece, "after": after}
 
     async def _send(self, frame: bytes) -> None:
         try:
@@ -323,13 +361,11 @@ class Execution:
             over = self._calls - self._settings.calls
             warnings += (f"calls over the limit of {self._settings.calls:,}, which were refused: {over:,}",)
         stdout = clean_text(end.stdout)
-        answer: Any = None
-        if done is not None and len(memoryview(done.answer)) <= self._settings.output_bytes:
-            answer = decode_json(done.answer)
+        answer = done.read_answer(self._settings.output_bytes) if done is not None else None
         return ScriptResult(
             run=self._run,
             outcome=_outcome(done, end),
-            answer=answer if answer is not None else parse_last_line(stdout),
+            answer=answer if answer is not None or self._summary else parse_last_line(stdout),
             stdout=stdout,
             stderr=clean_text(end.stderr),
             output_dropped=end.output_dropped,
@@ -342,6 +378,12 @@ class Execution:
             layers=self._child.layers,
             unsafe=not self._child.layers,
         )
+
+
+def _read_file(path: Path, offset: int) -> bytes:
+    with path.open("rb") as file:
+        file.seek(offset)
+        return file.read(_PIECE_BYTES)
 
 
 def _piece(result: bytes, offset: int) -> tuple[str, int]:

@@ -17,13 +17,17 @@ SUFFIX = ".lock"
 
 
 class LockedNeed(Struct, frozen=True, kw_only=True):
-    """One need and its tool; without a tool: nothing fitted it."""
+    """One need and its tool; without a tool: nothing fitted it.
+
+    `observed` is what its results were seen to be when it was locked, where the tool declares nothing.
+    """
 
     need: str
     server: str | None = None
     tool_id: str = ""
     fingerprint: str = ""
     confidence: float = 0.0
+    observed: Any = None
 
     def mismatch(self, what: str) -> LockMismatch:
         hints: list[Any] = [{"need": self.need, "tool_id": self.tool_id, "fingerprint": self.fingerprint}]
@@ -51,6 +55,7 @@ class Lock(Struct, frozen=True, kw_only=True):
                     tool_id=need.tool_id,
                     fingerprint=need.fingerprint,
                     confidence=round(need.confidence, 4),
+                    observed=need.observed,
                 )
                 for need in needs
             )

@@ -24,7 +24,7 @@ _MAX_DEPTH = 64
 _MAX_JSON_LINE = 1 << 20
 _PIECE_CHARS = 1 << 16
 
-_OPS = frozenset({"call", "load", "cancel", "done"})
+_OPS = frozenset({"call", "load", "open", "cancel", "summary", "done"})
 _STRINGS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
 # Control characters but tab and newline, and the marks that change the direction of text.
@@ -44,7 +44,8 @@ class BadFrame(Exception):
 
 
 class Frame(Struct, frozen=True):
-    """A call, the request for a piece of a large result, the end of a call, or the end of the script."""
+    """A call, the request for a stored output or a piece of it or of a large result, the end of a call, a piece of a
+    large summary, or the end of the script."""
 
     op: str
     id: int = 0
@@ -52,6 +53,8 @@ class Frame(Struct, frozen=True):
     args: Raw = Raw(b"{}")
     ref: int = 0
     offset: int = 0
+    handle: str = ""
+    piece: str = ""
     outcome: str = ""
     answer: Raw = Raw(b"null")
     code: int | None = None
@@ -89,6 +92,10 @@ class Frame(Struct, frozen=True):
                 next_action="send plain JSON: less deep, fewer values, numbers that fit, each key once",
             ) from None
         return Raw(canonical)
+
+    def read_answer(self, max_bytes: int) -> Any:
+        """The summary; `None` where there is none, or a larger one than an honest child sends."""
+        return _decode_json(self.answer) if len(memoryview(self.answer)) <= max_bytes else None
 
     def read_warnings(self) -> tuple[str, ...]:
         """What the child warns of, cut to size."""
@@ -176,10 +183,10 @@ def clean_text(data: bytes | str) -> str:
 def parse_last_line(text: str) -> Any:
     """The last line, where it is a JSON object or array: what a script printed as its summary."""
     line = text.rstrip().rpartition("\n")[2].strip()
-    return decode_json(line) if line[:1] in {"{", "["} and len(line) <= _MAX_JSON_LINE else None
+    return _decode_json(line) if line[:1] in {"{", "["} and len(line) <= _MAX_JSON_LINE else None
 
 
-def decode_json(data: str | Raw) -> Any:
+def _decode_json(data: str | Raw) -> Any:
     """Decodes JSON; `None` for what is none."""
     try:
         return msgspec.json.decode(data)

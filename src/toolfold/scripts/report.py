@@ -4,6 +4,7 @@ from typing import Any
 
 import msgspec
 
+from toolfold.outputs.tool_output_definition import too_large_message
 from toolfold.scripts.values import CallRecord, Need, ScriptResult
 
 __all__ = ["as_dict", "as_text", "summary_lines"]
@@ -26,6 +27,8 @@ _OUTCOMES = {
 def as_dict(result: ScriptResult) -> dict[str, Any]:
     """Plain JSON values. Calls are summed up by tool."""
     report: dict[str, Any] = {"run": result.run, "ok": result.ok, "outcome": result.outcome, "answer": result.answer}
+    if result.stored is not None:
+        report["answer_stored"] = {"handle": result.stored.handle, "bytes": result.stored.bytes}
     if result.code is not None:
         report["code"] = result.code
     if result.error is not None:
@@ -48,12 +51,14 @@ def as_dict(result: ScriptResult) -> dict[str, Any]:
 
 
 def as_text(result: ScriptResult) -> str:
-    """What a model reads: the printed output, the summary, then how it went and what the needs became."""
-    parts: list[str] = []
+    """What a model reads: what the needs became, the printed output, the summary, then how it went."""
+    parts = ["\n".join(f"[{need.shown}]" for need in result.needs)] if result.needs else []
     if result.stdout.strip():
         parts.append(result.stdout.rstrip())
     if result.answer is not None:
         parts.append("summary: " + msgspec.json.encode(result.answer).decode())
+    if result.stored is not None:
+        parts.append("summary: " + too_large_message(result.stored))
     parts += _error_text(result)
     if result.stderr.strip():
         parts.append("stderr:\n" + result.stderr.rstrip())
@@ -62,8 +67,9 @@ def as_text(result: ScriptResult) -> str:
 
 
 def summary_lines(result: ScriptResult) -> list[str]:
-    """What a person reads beside the output: the error, then how it went."""
-    return [*_error_text(result), *_outcome_lines(result)]
+    """What a person reads beside the output: where a large summary is, the error, then how it went."""
+    stored = [f"[summary: {result.stored.bytes:,} bytes, stored as {result.stored.handle}]"] if result.stored else []
+    return [*stored, *_error_text(result), *_outcome_lines(result)]
 
 
 def _need_dict(need: Need) -> dict[str, Any]:
@@ -107,17 +113,9 @@ def _outcome_lines(result: ScriptResult) -> list[str]:
     code = f" (code {result.code})" if result.code else ""
     calls = len(result.calls)
     lines = [f"[{_OUTCOMES[result.outcome]}{code}; {calls} call{'' if calls == 1 else 's'}, {result.seconds:.2f} s]"]
-    lines += [f"[{_need_text(need)}]" for need in result.needs]
     lines += [f"[warning: {warning}]" for warning in result.warnings]
     if result.output_dropped:
         lines.append(f"[{result.output_dropped:,} bytes of output were dropped: print less]")
     if result.unsafe:
         lines.append("[unsafe: this script ran without a sandbox]")
     return lines
-
-
-def _need_text(need: Need) -> str:
-    if need.tool_id:
-        return f"{need.query!r} -> {need.tool_id} ({need.confidence:.2f})"
-    near = f"; nearest: {', '.join(need.candidates)}" if need.candidates else ""
-    return f"{need.query!r} -> nothing fits{near}"

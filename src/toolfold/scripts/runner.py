@@ -11,16 +11,18 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import Raw
 from msgspec.structs import replace
 
 from toolfold.calls.validate import check_seconds
+from toolfold.catalogue.metadata import UNSTATED, may_write
 from toolfold.config import Settings
 from toolfold.containers import BoundedDict
-from toolfold.disclosure.observed import decode_schema, result_schema
-from toolfold.errors import NotAuthorized, SandboxError, ToolfoldError, ToolNotFound
+from toolfold.disclosure.observed import decode_schema, is_uninformative, to_schema
+from toolfold.errors import NotAuthorized, OutputError, SandboxError, ScriptError, ToolfoldError, ToolNotFound
 from toolfold.events import Events
 from toolfold.policy.view import CatalogueView
 from toolfold.sandbox.base import ChildLimits
@@ -30,21 +32,26 @@ from toolfold.scripts.lock import Lock, LockedNeed
 from toolfold.scripts.report import as_text
 from toolfold.scripts.stubs import stub_files
 from toolfold.scripts.tool_specs import SpecCache
-from toolfold.scripts.values import Need, ScriptResult, StartFrame, ToolSpec
-from toolfold.types import LOCAL, Caller, OnInput, Outcome, Tool
+from toolfold.scripts.values import Need, ScriptResult, StartFrame
+from toolfold.types import LOCAL, Caller, Hit, OnInput, Outcome, Tool
 
 if TYPE_CHECKING:
     from toolfold.disclosure.describer import Describer
+    from toolfold.outputs.service import OutputService
     from toolfold.sandbox.zygote import Zygote
-    from toolfold.search.service import SearchService
+    from toolfold.search.service import SearchService, _ResolvedNeed
 
-__all__ = ["ScriptResult", "ScriptRunner", "_ScriptHost"]
+__all__ = ["Need", "ScriptResult", "ScriptRunner", "_ScriptHost"]
 
 _ENTRY = "toolfold.scripts.runtime.main:main"
 # How much longer than a script's own time its process may live, while a person thinks.
 _CONFIRMATION_S = 3_600.0
 _MAX_MATCHES = 1_000
 _MIN_FRAME_BYTES = 4 << 20
+# Two tools whose probabilities to fit differ by less are no choice: the first of them is right in two of five cases.
+_AS_NEAR = 0.02
+# How sure a match must be for a tool that writes, and for one of which that is not known.
+_SURE_TO_WRITE, _SURE = 0.7, 0.5
 # What is longer is parsed in a thread.
 _SHORT_SOURCE_CHARS = 8 * 1024
 
@@ -60,6 +67,9 @@ class _ScriptHost(Protocol):
 
     @property
     def describer(self) -> "Describer": ...
+
+    @property
+    def outputs(self) -> "OutputService": ...
 
     def view(self, caller: Caller) -> CatalogueView: ...
 
@@ -122,11 +132,13 @@ class ScriptRunner:
         capabilities: Raw | None = None,
         confirmed: bool = False,
         allowed: Callable[[str], bool] | None = None,
+        on_needs: Callable[[tuple[Need, ...]], None] | None = None,
     ) -> ScriptResult:
         """Runs a script to its end, whatever that is. Raises `ScriptError` only for one that cannot be started.
 
         `on_input` and `capabilities` reach the person behind the script, as in `call_tool`: while they think, the
         script's clock stands still. `confirmed` says yes for all its calls. Calls of tools that are not `allowed` fail.
+        `on_needs` is called with what the needs became, before the script starts.
         """
         host, settings = self._host, self._settings
         if timeout_s is not None:
@@ -135,6 +147,8 @@ class ScriptRunner:
         # Gateways that share a store must not number their runs alike.
         run = f"run-{os.getpid():x}-{time.time_ns():x}-{next(self._numbers)}"
         start = await self.prepare(code, caller=caller, locked=locked, name=name, args=args)
+        if on_needs is not None:
+            on_needs(start.needs)
         # Whole results: the script itself picks what it needs of them.
         call = partial(host.call_tool, caller=caller, capabilities=capabilities, confirmed=confirmed, whole=True)
         zygote = await self._zygote(unsafe or settings.unsafe)
@@ -148,6 +162,7 @@ class ScriptRunner:
                 events=host.events,
                 settings=settings,
                 on_refused=partial(host.reject_call, caller),
+                open_output=partial(_output_file, host, caller),
                 allowed=allowed,
                 on_input=on_input,
             )
@@ -156,9 +171,19 @@ class ScriptRunner:
             except asyncio.CancelledError:
                 host.events.emit("script.cancelled", run=run)
                 raise
+        if execution.large_summary:
+            result = await self._store_summary(result, execution.large_summary, caller)
         outcome, calls = result.outcome, len(result.calls)
         host.events.emit("script.finished", run=run, outcome=outcome, calls=calls, seconds=result.seconds)
         return result
+
+    async def _store_summary(self, result: ScriptResult, text: str, caller: Caller) -> ScriptResult:
+        try:
+            stored = await self._host.outputs.store_text(text, tool_id="run_script", caller=caller)
+        except OutputError as error:
+            problem = f"the summary of {len(text):,} characters could not be stored: {error.message}"
+            return replace(result, warnings=(*result.warnings, problem))
+        return replace(result, stored=stored)
 
     async def prepare(
         self,
@@ -176,14 +201,17 @@ class ScriptRunner:
             source, declared = parse_script(code, name)
         generation = await self._generation(caller) if declared else None
         pairs = [await self._resolve(need, caller, locked, generation) for need in declared]
+        tools = self._specs.describe_all(_result_schemas(pairs))
+        signatures = {spec.tool_id: spec.signature for spec in tools}
         return StartFrame(
             source=source,
             name=name,
-            needs=tuple(need for need, _ in pairs),
-            tools=await self._describe(tool for _, tool in pairs if tool is not None),
+            needs=tuple(replace(need, signature=signatures.get(need.tool_id, "")) for need, _ in pairs),
+            tools=tools,
             args=tuple(args),
             calls_at_once=self._settings.calls_at_once,
             answer_bytes=self._settings.output_bytes,
+            summary_bytes=self._settings.kept_bytes,
             frame_bytes=self._frame_bytes,
         )
 
@@ -195,7 +223,10 @@ class ScriptRunner:
         declared = [Need(query=query, server=server) for query in needs]
         matches = [await self._match(need, caller, generation) for need in declared]
         resolved = tuple(_resolved(need, *match) for need, match in zip(declared, matches, strict=True))
-        return resolved, stub_files(await self._describe(tool for tool, _ in matches))
+        shown = [(tool, await self._observed(tool) or _declared(tool)) for tool, _ in matches]
+        return resolved, stub_files(
+            self._specs.describe_all({tool.tool_id: (tool, shape) for tool, shape in shown}.values())
+        )
 
     @asynccontextmanager
     async def _slot(self, wall_s: float) -> AsyncIterator[None]:
@@ -240,7 +271,8 @@ class ScriptRunner:
         except (ToolNotFound, NotAuthorized) as error:
             problem, candidates, advice = error.message, tuple(map(str, error.hints)), error.next_action
             return replace(need, problem=problem, candidates=candidates, next_action=advice), None
-        return _resolved(need, tool, confidence), tool
+        observed = await self._observed(tool) if locked is not None else None
+        return replace(_resolved(need, tool, confidence), observed=observed), tool
 
     async def _resolve_locked(self, need: Need, lock: LockedNeed, caller: Caller) -> tuple[Need, Tool | None]:
         if not lock.tool_id:
@@ -251,7 +283,7 @@ class ScriptRunner:
             raise lock.mismatch("which is not there any more") from None
         if tool.fingerprint != lock.fingerprint:
             raise lock.mismatch(f"which changed since: {lock.fingerprint} is now {tool.fingerprint}")
-        return _resolved(need, tool, lock.confidence), tool
+        return replace(_resolved(need, tool, lock.confidence), observed=lock.observed), tool
 
     async def _match(self, need: Need, caller: Caller, generation: int | None) -> tuple[Tool, float]:
         """The tool for a need and how sure the match is. A match stays true as long as the catalogue does."""
@@ -274,6 +306,7 @@ class ScriptRunner:
                         error.message, query=need.query, hints=error.hints, next_action=error.next_action
                     ) from None
         match = await self._host.search.resolve(self._host.view(caller), need.query, server=need.server)
+        _check_sure(need, match)
         return match.tool, match.confidence
 
     async def _lookup(self, tool_id: str, caller: Caller) -> Tool:
@@ -287,12 +320,14 @@ class ScriptRunner:
         async with view.catalogue.snapshot() as snapshot:
             return snapshot.generation
 
-    async def _describe(self, tools: Iterable[Tool]) -> tuple[ToolSpec, ...]:
-        described: list[tuple[Tool, Any]] = []
-        for tool in {tool.tool_id: tool for tool in tools}.values():
-            observed = await self._host.describer.observer.of(tool)
-            described.append((tool, result_schema(decode_schema(tool.definition.output_schema), observed)))
-        return self._specs.describe_all(described)
+    async def _observed(self, tool: Tool) -> Any:
+        """The schema of what a tool was seen to return, where it declares nothing of use."""
+        observed = await self._host.describer.observer.of(tool)
+        return to_schema(observed) if observed is not None and is_uninformative(_declared(tool)) else None
+
+
+async def _output_file(host: _ScriptHost, caller: Caller, handle: str) -> Path:
+    return await host.outputs.file(handle, caller)
 
 
 def _as_tool_id(need: Need) -> str | None:
@@ -302,6 +337,42 @@ def _as_tool_id(need: Need) -> str | None:
     if need.server is not None:
         return f"{need.server}.{need.query.removeprefix(f'{need.server}.')}"
     return need.query if "." in need.query else None
+
+
+def _check_sure(need: Need, match: "_ResolvedNeed") -> None:
+    """Raises `ScriptError` where another tool is as near, or where the tool may write and the match is not sure."""
+    tool, confidence = match.tool, match.confidence
+    near = [hit for hit in match.runners_up if hit.confidence >= confidence - _AS_NEAR]
+    if near:
+        rivals = " and ".join([tool.tool_id, *(hit.tool_id for hit in near)])
+        raise _unsure(need, f"fits {rivals} alike", [match, *near])
+    sure = _SURE if UNSTATED in tool.risks else _SURE_TO_WRITE
+    if confidence < sure and may_write(tool.name, tool.risks):
+        what = f"may mean {tool.tool_id}, which may write, and it is not sure ({confidence:.2f})"
+        raise _unsure(need, what, [match, *match.runners_up])
+
+
+def _unsure(need: Need, what: str, candidates: Sequence["_ResolvedNeed | Hit"]) -> ScriptError:
+    hints = [
+        {"tool_id": hit.tool_id if isinstance(hit, Hit) else hit.tool.tool_id, "confidence": hit.confidence}
+        for hit in candidates
+    ]
+    where = f"line {need.line}: " if need.line else ""
+    return ScriptError(
+        f"{where}{need.query!r} {what}; nothing was run",
+        hints=hints,
+        next_action=f'name the one you mean by its id, as in use_tools("{hints[0]["tool_id"]}")',
+    )
+
+
+def _declared(tool: Tool) -> Any:
+    return decode_schema(tool.definition.output_schema)
+
+
+def _result_schemas(pairs: Iterable[tuple[Need, Tool | None]]) -> Iterable[tuple[Tool, Any]]:
+    """Each tool once, with the schema of its results: declared, or as the lock has it. What was only seen since decides
+    nothing, or the same script would get other types tomorrow."""
+    return {tool.tool_id: (tool, need.observed or _declared(tool)) for need, tool in pairs if tool is not None}.values()
 
 
 def _resolved(need: Need, tool: Tool, confidence: float) -> Need:

@@ -42,6 +42,9 @@ def _module_stub(tools: Iterable[ToolSpec]) -> str:
     parts = [_HEADER]
     for spec in tools:
         root = spec.result[1] if isinstance(spec.result, list) and spec.result[0] == "obj" else ""
+        if spec.seen:
+            # No name of the module at run time: there the keys of such a result are attributes, whatever was seen.
+            parts.append(f"# {spec.tool_id}: what it returns was seen in {spec.seen} calls, not declared")
         parts += ["\n".join(_class(model, is_result=model.name == root)) for model in spec.models]
         parts.append("\n".join(_function(spec)))
     return "\n\n".join(parts) + "\n"

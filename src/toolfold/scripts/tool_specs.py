@@ -61,7 +61,7 @@ def _describe_tool(tool: Tool, output: Any, function: str = "") -> ToolSpec:
         params=params,
         models=tuple(builder.models),
         result=result,
-        result_from="nothing" if not useful else "observed" if observed_calls(output) is not None else "declared",
+        seen=observed_calls(output) or 0,
         fingerprint=tool.fingerprint,
         doc=(tool.definition.description or tool.summary).strip()[:_MAX_DOC],
     )

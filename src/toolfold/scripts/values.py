@@ -4,6 +4,8 @@ from typing import Any, Literal
 
 from msgspec import UNSET, Struct, UnsetType
 
+from toolfold.types import Stored
+
 # How many warnings a run may have, and characters each.
 MAX_WARNINGS = 20
 MAX_WARNING = 500
@@ -38,7 +40,7 @@ class ToolSpec(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A tool as a script sees it: a function of a module, with its models.
 
     `module` is `git` for `servers.git`, `params` the name of the parameters' model, `result` the type of what it
-    returns, `None` where nothing is known of it.
+    returns, `None` where nothing is known of it. `seen`: how many results that type comes from; 0: it is declared.
     """
 
     tool_id: str
@@ -47,7 +49,7 @@ class ToolSpec(Struct, frozen=True, kw_only=True, omit_defaults=True):
     params: str
     models: tuple[ModelSpec, ...] = ()
     result: TypeSpec | None = None
-    result_from: Literal["declared", "observed", "nothing"] = "nothing"
+    seen: int = 0
     fingerprint: str = ""
     doc: str = ""
     signature: str = ""
@@ -55,7 +57,7 @@ class ToolSpec(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 class Need(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A need as the script states it, with the first line where it does; once resolved, its tool and how sure the
-    match is, or why there is none."""
+    match is, or why there is none. `observed`: the schema of its tool's results that a lock pins."""
 
     query: str
     server: str | None = None
@@ -63,13 +65,25 @@ class Need(Struct, frozen=True, kw_only=True, omit_defaults=True):
     tool_id: str = ""
     confidence: float = 0.0
     fingerprint: str = ""
+    signature: str = ""
+    observed: Any = None
     problem: str = ""
     candidates: tuple[str, ...] = ()
     next_action: str = ""
 
+    @property
+    def shown(self) -> str:
+        """What it became, on one line: the tool, how sure that is, and how it is called."""
+        if self.tool_id:
+            found = f"{self.query!r} -> {self.tool_id} ({self.confidence:.2f})"
+            return ": ".join(filter(None, [self.tool_id if self.tool_id == self.query else found, self.signature]))
+        near = f"; nearest: {', '.join(self.candidates)}" if self.candidates else ""
+        return f"{self.query!r} -> nothing fits{near}"
+
 
 class StartFrame(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The first frame that a child gets. It says, too, how long an answer and a frame of the child may be."""
+    """The first frame that a child gets. It says, too, how long an answer and a frame of the child may be, and how long
+    a summary that is stored instead."""
 
     source: str
     name: str = "script.py"
@@ -78,6 +92,7 @@ class StartFrame(Struct, frozen=True, kw_only=True, omit_defaults=True):
     args: tuple[str, ...] = ()
     calls_at_once: int = 16
     answer_bytes: int = 1 << 20
+    summary_bytes: int = 1 << 28
     frame_bytes: int = 4 << 20
 
 
@@ -119,11 +134,13 @@ class ScriptProblem(Struct, frozen=True, kw_only=True):
 
 
 class ScriptResult(Struct, frozen=True, kw_only=True):
-    """The result of a run. `answer`: what `main()` returned, the last expression, or the last line of JSON printed."""
+    """The result of a run. `answer`: what `main()` returned, the last expression, or the last line of JSON printed;
+    `stored`: where it is, if it was too large."""
 
     run: str
     outcome: RunOutcome
     answer: Any = None
+    stored: Stored | None = None
     stdout: str = ""
     stderr: str = ""
     output_dropped: int = 0

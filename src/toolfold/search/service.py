@@ -92,6 +92,7 @@ class _ResolvedNeed(Struct, frozen=True):
     query: str
     tool: Tool
     confidence: float
+    runners_up: tuple[Hit, ...] = ()
 
 
 class SearchService:
@@ -275,7 +276,7 @@ class SearchService:
             tool = await snapshot.tool(hits[0].tool_id)
             if tool is None:
                 raise BadCursor("the catalogue changed while it was searched", next_action="try again")
-            return _ResolvedNeed(query, tool, hits[0].confidence)
+            return _ResolvedNeed(query, tool, hits[0].confidence, tuple(hits[1:]))
 
     async def _node_hits(
         self, view: CatalogueView, query: str, path: Path, snapshot: Snapshot, *, limit: int

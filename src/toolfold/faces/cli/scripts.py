@@ -10,7 +10,7 @@ from toolfold.faces.cli.terminal import Output
 from toolfold.gateway import Gateway
 from toolfold.scripts import report as reports
 from toolfold.scripts.lock import SUFFIX, Lock
-from toolfold.scripts.runner import ScriptResult
+from toolfold.scripts.runner import Need, ScriptResult
 
 SCRIPT_FAILED = 1
 
@@ -23,9 +23,7 @@ def run_script(arguments: argparse.Namespace, output: Output) -> int:
     path = Path(arguments.script)
     source = sys.stdin.buffer.read() if piped else _read(path)
     lock_file = Path(f"{path}{SUFFIX}")
-    lock = None
-    if arguments.locked and lock_file.exists():
-        lock = Lock.load(lock_file.read_bytes(), str(lock_file))
+    lock = _read_lock(lock_file) if arguments.locked else None
     result = run_with_gateway(
         load_settings(arguments),
         lambda gateway: gateway.run_script(
@@ -36,17 +34,23 @@ def run_script(arguments: argparse.Namespace, output: Output) -> int:
             name="script.py" if piped else path.name,
             unsafe=arguments.unsafe,
             confirmed=arguments.yes,
+            on_needs=None if output.as_json else lambda needs: _show_needs(needs, output),
         ),
         fast=True,
         create=False,
     )
-    if arguments.locked:
+    if lock is not None:
         _write_lock(lock_file, lock, result)
     if output.as_json:
         output.data(reports.as_dict(result))
     else:
         _print_result(result, output)
     return _exit_code(result)
+
+
+def _show_needs(needs: tuple[Need, ...], output: Output) -> None:
+    for need in needs:
+        output.note(f"[{need.shown}]")
 
 
 def _exit_code(result: ScriptResult) -> int:
@@ -63,10 +67,14 @@ def _read(path: Path) -> bytes:
         raise ScriptError(f"{path} cannot be read: {error.strerror}", next_action="give the path of a script") from None
 
 
-def _write_lock(path: Path, before: Lock | None, result: ScriptResult) -> None:
+def _read_lock(path: Path) -> Lock:
+    return Lock.load(path.read_bytes(), str(path)) if path.exists() else Lock()
+
+
+def _write_lock(path: Path, before: Lock, result: ScriptResult) -> None:
     """Writes the lock. One that is there stays, unless the script has needs that it does not know."""
     lock = Lock.create(result.needs)
-    if before is None or any(before.find(locked.need, locked.server) is None for locked in lock.needs):
+    if not path.exists() or any(before.find(locked.need, locked.server) is None for locked in lock.needs):
         path.write_bytes(lock.dump())
 
 

@@ -122,7 +122,8 @@ RUN_SCRIPT = _Definition(
     name="run_script",
     description=(
         "Run a Python script in a sandbox that calls many tools in one go. It says what it needs in literal plain "
-        'words: log, diff = use_tools("get the git log", "compare two commits"); then await log(max_count=5). '
+        'words, or by id where you know it, as in use_tools("git.log"): '
+        'log, diff = use_tools("get the git log", "compare two commits"); then await log(max_count=5). '
         "Returns what it printed and its summary."
     ),
     properties={"code": TEXT},

@@ -21,6 +21,7 @@ globals()["__builtins__"] = BUILTINS
 
 _AWAIT = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
 _FUTURE_FLAGS = 0x1FFF000  # the compiler flags of `from __future__ import …`, which stay for the session
+_STATEMENTS = 'give one expression: (x := 1) assigns a name, exec("""…""") runs statements, and what they change stays'
 _eval = eval
 _compile = compile
 _gettrace, _settrace = sys.gettrace, sys.settrace
@@ -51,7 +52,10 @@ class Evaluator:
             code = _compile(text, self.sources.add(text), "eval", self._flags | _AWAIT, dont_inherit=True)
             return safe_repr(self._run(code), REPR_MAX, user_code=True)
 
-        return self._captured(run)
+        answer = self._captured(run)
+        if not answer["ok"] and answer["error"]["exc_type"] == "SyntaxError":
+            answer["error"]["next_action"] = _STATEMENTS
+        return answer
 
     def execute(self, text: str) -> dict[str, Any]:
         """Statements. The value of a last expression is in the answer, as at a prompt, and stored as `_`."""

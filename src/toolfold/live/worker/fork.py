@@ -5,6 +5,7 @@ inspects leaves by `os._exit`: no exit handler, no finaliser, nothing of the ses
 """
 
 import builtins
+import ctypes
 import gc
 import mmap
 import os
@@ -13,10 +14,12 @@ import select
 import sys
 import time
 import warnings
+from _thread import allocate_lock, get_ident
 from collections.abc import Callable
 from typing import Any
 
 from toolfold.live.worker.frames import FrameError, FrameReader, encode_frame
+from toolfold.live.worker.introspection import instance_dict
 from toolfold.live.worker.originals import (
     BUILTINS,
     FORK_WARNS,
@@ -25,6 +28,7 @@ from toolfold.live.worker.originals import (
     SIGKILL,
     SIGNAL_NAMES,
     Attempt,
+    exit_process,
     fork,
     getpid,
     kill,
@@ -38,6 +42,8 @@ _EXTRA_MEMORY_BYTES = 512 * 1024 * 1024  # what an inspecting child may use beyo
 _CHILD_BYTES_MAX = 1024 * 1024
 _RECURSION_LIMIT = 2000
 _PARENT_POLL_S = 0.02  # how often a snapshot looks whether its session still lives
+_PR_SET_PDEATHSIG = 1
+_END_S = 1.0  # how long a fork may take to report itself and to end
 
 _pipe, _read, _write, _close, _dup2 = os.pipe, os.read, os.write, os.close, os.dup2
 _monotonic = time.monotonic
@@ -47,6 +53,8 @@ _sigmask = signal_functions.pthread_sigmask
 _sigwait = signal_functions.sigtimedwait
 _IGNORE_FILTER = ("ignore", None, DeprecationWarning, None, 0)
 _setlimit, _getlimit = resource.setrlimit, resource.getrlimit
+_waitid = os.waitid
+_prctl: Any = getattr(ctypes.CDLL(None), "prctl", None)  # on Linux
 
 
 def exit_text(status: int | None) -> str:
@@ -59,10 +67,53 @@ def exit_text(status: int | None) -> str:
     return f"left with exit code {os.WEXITSTATUS(status)}"
 
 
+class SessionForks:
+    """The processes that a session's code forks. They end when `end` is called, and at the latest with the session."""
+
+    ours = False  # whether the fork that happens now is the worker's own
+
+    def __init__(self) -> None:
+        self._reading, self._writing = _pipe()
+        os.set_blocking(self._reading, False)
+        os.set_blocking(self._writing, False)
+        os.register_at_fork(after_in_child=self._on_forked)
+
+    def _on_forked(self) -> None:
+        """In the new process. Below it, this holds again: none outlives the one that forked it."""
+        if not SessionForks.ours:
+            with Attempt():
+                _prctl(_PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0)
+            with Attempt():
+                _write(self._writing, getpid().to_bytes(4, "big"))
+
+    def end(self) -> None:
+        """Ends what the session has forked; what ended by itself is reaped."""
+        blocked_before = _sigchld_blocked()
+        _sigmask(signal_functions.SIG_BLOCK, {SIGCHLD})
+        until = _monotonic() + _END_S
+        with Attempt():  # `ChildProcessError`: there are none, or none any more
+            while _monotonic() < until:
+                if _waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG) is None:
+                    _select([self._reading], [], [], _PARENT_POLL_S)
+                    self._kill_reported()
+        _restore_sigchld(blocked_before)
+
+    def _kill_reported(self) -> None:
+        data = b""
+        with Attempt():
+            data = _read(self._reading, 65536)
+        for at in range(0, len(data) - 3, 4):
+            with Attempt():  # a child's child is none here: it ends with its parent
+                pid = int.from_bytes(data[at : at + 4], "big")
+                _waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+                kill(pid, SIGKILL)
+
+
 def _fork() -> int:
     """Forks, with SIGCHLD blocked in the parent until `_restore_sigchld`. Raises whatever prevents the fork."""
     mask = _sigmask(signal_functions.SIG_BLOCK, {SIGCHLD})
     pid = -1
+    SessionForks.ours = True
     # Python warns of forks in a process with threads; what that means for a session is documented. The filters are
     # changed in place, because `warnings.catch_warnings` is written in Python and needs the builtins.
     with Attempt():
@@ -70,6 +121,7 @@ def _fork() -> int:
             warnings.filters.insert(0, _IGNORE_FILTER)  # type: ignore[attr-defined]  # a list, declared a sequence
     with Attempt() as attempt:
         pid = fork()
+    SessionForks.ours = False
     with Attempt():
         if FORK_WARNS:
             warnings.filters.remove(_IGNORE_FILTER)  # type: ignore[attr-defined]  # as above
@@ -96,6 +148,8 @@ class InspectionChild:
 
     def __init__(self) -> None:
         self._blocked_before = _sigchld_blocked()
+        self._restore_threads = _thread_restorer()
+        self._own_pid = 0
         self._reading, self._writing = _pipe()
         with Attempt() as attempt:
             self.pid = _fork()
@@ -108,6 +162,9 @@ class InspectionChild:
     def prepare(self, null: int) -> None:
         """In the child: makes it fit to run a broken object's code: silent, bounded, with Python's own builtins."""
         gc.disable()
+        self._own_pid = getpid()
+        with Attempt():
+            self._restore_threads()
         for descriptor in (0, 1, 2):
             _dup2(null, descriptor)
         for name, value in BUILTINS.items():
@@ -123,7 +180,9 @@ class InspectionChild:
                 _setlimit(resource.RLIMIT_AS, (wanted, hard))
 
     def send(self, frame: dict[str, Any]) -> None:
-        """In the child."""
+        """In the child. One that the inspected object forked off says nothing, and ends here."""
+        if getpid() != self._own_pid:
+            exit_process(0)
         data = memoryview(encode_frame(frame))
         while data:
             data = data[_write(self._writing, data) :]
@@ -185,20 +244,26 @@ class Snapshot:
         """Raises whatever prevents the fork. In the snapshot it returns only when the session is dead."""
         restore_random = _random_restorer()
         session = getpid()
-        self._blocked_before = _sigchld_blocked()
+        blocked_before = _sigchld_blocked()
         self.pid = _fork()
         if self.pid == 0:
             while _getppid() == session:
                 _select([], [], [], _PARENT_POLL_S)
             restore_random()
-        elif not self._blocked_before:
+        elif not blocked_before:
             _sigmask(signal_functions.SIG_UNBLOCK, {SIGCHLD})  # the evaluation may wait for children of its own
 
+    @staticmethod
+    def is_possible(max_bytes: int) -> bool:
+        """Whether a fork could take the session's place: no other threads, no children to wait for, not too large."""
+        return _thread_count() == 1 and not _has_children() and _resident_bytes() <= max_bytes
+
     def discard(self) -> None:
-        """In the session, after the evaluation: its effects stay."""
+        """In the session, after the evaluation: its effects stay, on the signal mask, too."""
+        blocked_before = _sigchld_blocked()
         _sigmask(signal_functions.SIG_BLOCK, {SIGCHLD})
         _kill_child(self.pid)
-        _restore_sigchld(self._blocked_before)
+        _restore_sigchld(blocked_before)
 
 
 def _address_space() -> int:
@@ -216,11 +281,6 @@ def _address_space() -> int:
         low, high = (middle, high) if attempt.failed else (low, middle)
     _setlimit(resource.RLIMIT_AS, (soft, hard))
     return high
-
-
-def can_snapshot(max_bytes: int) -> bool:
-    """Whether a fork could take the session's place: no other threads, no children to wait for, not too large."""
-    return _thread_count() == 1 and not _has_children() and _resident_bytes() <= max_bytes
 
 
 def _resident_bytes() -> int:
@@ -254,6 +314,38 @@ def _has_children() -> bool:
     except ChildProcessError:
         return False
     return True
+
+
+class _AliveHandle:
+    """Stands for the system's handle of a thread that runs, which a fork marks as done (since Python 3.13)."""
+
+    @staticmethod
+    def is_done() -> bool:
+        return False
+
+
+def _thread_restorer() -> Callable[[], None]:
+    """Python marks all other threads as ended in a forked child; there they shall look as they do in the session."""
+    module = sys.modules.get("threading")
+    active: dict[Any, Any] = {}
+    states: list[tuple[dict[Any, Any], dict[Any, Any]]] = []
+    with Attempt():
+        active = dict(vars(module)["_active"])
+        own = [instance_dict(thread) for ident, thread in active.items() if ident != get_ident()]
+        states = [(names, dict(names)) for names in own if names is not None]
+
+    def restore() -> None:
+        for names, before in states:
+            names.update(before)
+            if "_handle" in before:
+                names["_handle"] = _AliveHandle()
+            elif before.get("_tstate_lock") is not None:  # up to Python 3.12: held as long as the thread runs
+                names["_tstate_lock"] = lock = allocate_lock()
+                lock.acquire()
+        if states:
+            vars(module)["_active"].update(active)
+
+    return restore
 
 
 def _random_restorer() -> Callable[[], None]:

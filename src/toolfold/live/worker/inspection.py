@@ -42,7 +42,8 @@ from toolfold.live.worker.sources import SOURCE_PREFIX, SourceCache
 globals()["__builtins__"] = BUILTINS
 
 _SECTION_ORDER = (
-    *("type", "kind", "state", "repr", "repr_error", "size", "len_error", "sample", "sample_error"),
+    *("type", "kind", "state", "repr", "repr_error", "size", "len_error", "dtypes", "dtypes_error"),
+    *("sample", "sample_error"),
     *("members", "dir_error", "doc", "doc_error", "callable", "callable_error", "exception", "exception_error"),
     "limits",
 )
@@ -85,6 +86,7 @@ def sections(value: Any, sources: SourceCache, *, user_code: bool) -> Iterator[_
     elif kind == "class" and is_derived(value, BaseException):
         yield "exception", {"exc_type": type_name(value), "message": None, "traceback": None}
     yield from _guarded("size", lambda: _size_section(value, user_code=user_code), error="len_error")
+    yield from _guarded("dtypes", lambda: _dtypes_section(value, user_code=user_code))
     yield from _guarded("sample", lambda: _sample_section(value, user_code=user_code))
     yield from _guarded("doc", lambda: _doc_section(value, user_code=user_code))
     yield from _repr_sections(value, user_code=user_code)
@@ -350,19 +352,53 @@ def _range_len(value: Any) -> int:
     return int(max(0, -((value.start - value.stop) // value.step)))
 
 
+def _is_array(value: object, *, user_code: bool) -> bool:
+    """Whether it is an array, frame or tensor. Reading more of one runs its library's code."""
+    cls = type(value)
+    if type_module(cls).partition(".")[0] not in _ARRAY_LIBRARIES or not has_method(cls, "shape"):
+        return False
+    _require_child(user_code)
+    return True
+
+
 def _shape(value: object, *, user_code: bool) -> list[int] | None:
     """The shape of an array, frame or tensor."""
-    if type_module(type(value)).partition(".")[0] not in _ARRAY_LIBRARIES or not has_method(type(value), "shape"):
+    if not _is_array(value, user_code=user_code):
         return None
-    _require_child(user_code)
     shape = getattr(value, "shape", None)
     if shape is None or not is_derived(type(shape), tuple):
         return None
     return [int(number) for number in islice(tuple.__iter__(shape), 32)]
 
 
+def _dtypes_section(value: Any, *, user_code: bool) -> dict[str, str] | None:
+    """The type of an array's items, under the name `items`, or that of each of a frame's first columns."""
+    if not _is_array(value, user_code=user_code):
+        return None
+    if has_method(type(value), "columns"):
+        columns = islice(zip(value.columns, value.dtypes, strict=False), limits.MEMBERS_MAX)
+        return {str(name)[: limits.MEMBER_NAME_MAX]: str(kind)[: limits.ITEM_MAX] for name, kind in columns}
+    return {"items": str(value.dtype)[: limits.ITEM_MAX]} if has_method(type(value), "dtype") else None
+
+
+def _array_items(value: Any) -> Iterator[Any]:
+    """The first items of an array, its first rows where it has more dimensions, those of a frame as dicts."""
+    if has_method(type(value), "iter_rows"):
+        yield from value[: limits.SAMPLE_MAX, : limits.MEMBERS_MAX].iter_rows(named=True)
+    elif has_method(type(value), "iloc") and has_method(type(value), "columns"):
+        yield from value.iloc[: limits.SAMPLE_MAX, : limits.MEMBERS_MAX].to_dict("records")
+    else:
+        head = (value.iloc if has_method(type(value), "iloc") else value)[: limits.SAMPLE_MAX]
+        yield from head.tolist() if len(value.shape) == 1 and has_method(type(head), "tolist") else head
+
+
 def _sample_section(value: object, *, user_code: bool) -> dict[str, Any] | None:
-    """The first items as text, each bounded by itself; `None` for what is no built-in container."""
+    """The first items as text, each bounded by itself; `None` for what is no built-in container and no array."""
+    shape = _shape(value, user_code=user_code)
+    if shape:
+        first = islice(_array_items(value), limits.SAMPLE_MAX)
+        items = [safe_repr(item, limits.ITEM_MAX, user_code=True) for item in first]
+        return {"items": items, "shown": len(items), "total": shape[0], "truncated": shape[0] > len(items)}
     for base, walk in _WALKS:
         if is_derived(type(value), base):
             items = [text for text in walk(value, user_code)]  # noqa: C416 - `list` may ask user code for a length hint

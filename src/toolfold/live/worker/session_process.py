@@ -16,7 +16,7 @@ from typing import Any
 from toolfold.live.worker import envelopes
 from toolfold.live.worker.evaluator import Evaluator
 from toolfold.live.worker.exceptions import error_section
-from toolfold.live.worker.fork import InspectionChild, Snapshot, can_snapshot, exit_text
+from toolfold.live.worker.fork import InspectionChild, SessionForks, Snapshot, exit_text
 from toolfold.live.worker.frames import FrameReader, drain, encode_frame
 from toolfold.live.worker.inspection import assemble, describe_static, sections
 from toolfold.live.worker.limits import CODE_MAX, EXPRESSION_MAX
@@ -43,6 +43,7 @@ class _Session:
         self._waiting: list[dict[str, Any]] = []
         self._commit_max = int(options.get("commit_max_bytes", 0))
         self._in_place = bool(options.get("in_place", False))
+        self._forks = SessionForks() if options.get("end_forks", False) else None
         # The thread that evaluates and has no question open: only it may ask the host.
         self._asker = 0
         self._questions = 0
@@ -99,7 +100,10 @@ class _Session:
             return envelopes.success({"words": completions(str(request.get("text", "")), self._evaluator.names)})
         if operation == "inspect":
             return self._inspect(str(request.get("expr", "")), deadline)
-        return self._evaluate(str(operation), str(request.get("expr", "")))
+        answer = self._evaluate(str(operation), str(request.get("expr", "")))
+        if self._forks is not None:
+            self._forks.end()
+        return answer
 
     def _inspect(self, expression: str, deadline: float) -> dict[str, Any]:
         size = len(expression)
@@ -153,7 +157,7 @@ class _Session:
         limit = EXPRESSION_MAX if operation == "eval_expr" else CODE_MAX
         if len(text) > limit:
             return envelopes.invalid_arguments(f"the code has {len(text)} characters; {limit} are allowed")
-        if operation != "interact" and not self._in_place and can_snapshot(self._commit_max):
+        if operation != "interact" and not self._in_place and Snapshot.is_possible(self._commit_max):
             snapshot: Snapshot | None = None
             with Attempt():
                 snapshot = Snapshot()
@@ -182,10 +186,13 @@ class _Session:
     def _run(self, operation: str, text: str) -> dict[str, Any]:
         signal_functions.signal(SIGINT, self._on_interrupt)
         answer: dict[str, Any] | None = None
+        session = getpid()
         self._asker = get_ident()
         with Attempt() as attempt:
             run = {"eval_expr": self._evaluator.evaluate, "execute": self._evaluator.execute}
             answer = run.get(operation, self._evaluator.interact)(text)
+        if getpid() != session:
+            exit_process(0)  # the code has forked, and this is not the session but the other one
         self._asker = 0
         self._on_interrupt = signal_functions.getsignal(SIGINT)
         signal_functions.signal(SIGINT, signal_functions.SIG_IGN)

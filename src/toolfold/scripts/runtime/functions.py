@@ -1,16 +1,17 @@
 """The typed async function of a tool, and what `use_tools` returns for a need."""
 
 import inspect
-from collections.abc import Awaitable, Callable
-from functools import cache
-from typing import Any
+from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
+from typing import Any, cast
 
 from pydantic import BaseModel, ValidationError
 
 from toolfold import errors
-from toolfold.scripts.runtime.host_link import Answer, HostLink
+from toolfold.scripts.runtime.host_link import HostLink
 from toolfold.scripts.runtime.models import Models, dump
-from toolfold.scripts.runtime.results import LazyResult, ResultReader, Warn
+from toolfold.scripts.runtime.records import LazyResult
+from toolfold.scripts.runtime.results import ResultReader, Warn
 from toolfold.scripts.values import FieldSpec, ModelSpec, Need, ToolSpec
 
 _PLAIN_TYPES: dict[str, tuple[type, ...]] = {"str": (str,), "int": (int,), "num": (int, float), "bool": (bool,)}
@@ -52,10 +53,8 @@ class BoundTool:
         if arguments is None:
             arguments = self.arguments(positional, keywords)
         answer = await self._link.call(self.spec.tool_id, arguments)
-        if answer.error is not None:
-            raise _exception_from(answer.error)
         if answer.ref is not None:
-            return self._lazy_result(answer)
+            return LazyResult(answer.size, partial(self._link.load, answer.ref), self._reader.read)
         return self._reader.read(answer.result)
 
     def arguments(self, positional: tuple[Any, ...], keywords: dict[str, Any]) -> dict[str, Any]:
@@ -79,15 +78,6 @@ class BoundTool:
             raise _invalid_arguments(self.spec, error) from None
         return arguments
 
-    def _lazy_result(self, answer: Answer) -> LazyResult:
-        def fetch(offset: int) -> tuple[str, int]:
-            piece = self._link.ask({"op": "load", "ref": answer.ref, "offset": offset})
-            if piece.error is not None:
-                raise _exception_from(piece.error)
-            return piece.piece or "", piece.after
-
-        return LazyResult(answer.size, fetch, self._reader.read)
-
     def _create_function(self) -> _ToolFunction:
         async def function(*positional: Any, **keywords: Any) -> Any:
             return await self.call(positional, keywords)
@@ -106,7 +96,7 @@ class BoundTool:
 
 
 class Binding:
-    """A need and what it became. It may be called as the function itself."""
+    """A need and what it became. It may be called as the function itself, and unpacked as the only one of a list."""
 
     def __init__(self, need: Need, bound: BoundTool) -> None:
         self._bound = bound
@@ -117,13 +107,26 @@ class Binding:
         self.name = bound.spec.function
         self.import_path = f"from {self.module} import {self.name}, {bound.spec.params}"
         self.signature = bound.spec.signature
+        self.__name__ = self.name
+        self.__doc__ = f"{self.signature}\n\n{bound.spec.doc}".strip()
 
     @property
     def function(self) -> _ToolFunction:
         return self._bound.function
 
     def __call__(self, /, *positional: Any, **keywords: Any) -> Awaitable[Any]:
-        return self._bound.call(positional, keywords)
+        coroutine: Any = self._bound.call(positional, keywords)
+        coroutine.__name__ = self.name  # what a script reads where it forgets to await it
+        return cast("Awaitable[Any]", coroutine)
+
+    def __iter__(self) -> Iterator["Binding"]:
+        yield self
+
+    def __getitem__(self, index: int) -> "Binding":
+        return (self,)[index]
+
+    def __len__(self) -> int:
+        return 1
 
     def __repr__(self) -> str:
         return f"{self.need!r} -> {self.tool_id} ({self.confidence:.2f}): {self.import_path}; {self.signature}"
@@ -186,28 +189,3 @@ def _invalid_arguments(spec: ToolSpec, error: ValidationError) -> errors.Invalid
         hints=problems,
         next_action=f"call it as {spec.signature}",
     )
-
-
-def _exception_from(error: dict[str, Any]) -> errors.ToolfoldError:
-    """The host's error as the exception of its own kind."""
-    kind = errors_by_code().get(str(error.get("code")), errors.ToolfoldError)
-    # Some kinds take other arguments than these, which the host does not send.
-    exception = kind.__new__(kind)
-    errors.ToolfoldError.__init__(
-        exception,
-        str(error.get("message", "the host refused")),
-        hints=error.get("hints") or (),
-        next_action=str(error.get("next_action", "")),
-    )
-    return exception
-
-
-@cache
-def errors_by_code() -> dict[str, type[errors.ToolfoldError]]:
-    kinds = {errors.ToolfoldError.code: errors.ToolfoldError}
-    stack = [errors.ToolfoldError]
-    while stack:
-        for kind in stack.pop().__subclasses__():
-            kinds.setdefault(kind.code, kind)
-            stack.append(kind)
-    return kinds

@@ -2,21 +2,28 @@
 
 Calls wait in the event loop of the script; where the loop has nothing else to do, the call waits on the spot, which
 spares the loop two turns. A large result is loaded piece by piece when the script looks into it, which happens in plain
-attribute access and so blocks without a loop. One thread at a time. Above: `functions.py`. Below: a socket.
+attribute access and so blocks without a loop. Calls from threads beside the first loop block likewise. Whoever reads
+from the socket hands on what is for others. Above: `functions.py`. Below: a socket.
 """
 
 import asyncio
 import select
 import socket
+import threading
+from collections.abc import Callable
+from functools import cache, partial
 from typing import Any
 
 from msgspec import DecodeError, Struct
 from msgspec.json import Decoder, encode
 
-from toolfold.errors import InvalidArguments
+from toolfold import errors
 from toolfold.sandbox.frames import LENGTH
+from toolfold.scripts.runtime.records import StoredOutput
 
 _READ_BYTES = 1 << 18
+# How long a thread may wait before it looks whether another has read its answer from the socket.
+_LOOK_MS = 20
 
 
 class Answer(Struct, frozen=True):
@@ -84,61 +91,88 @@ class HostLink:
         self._channel = channel
         self._calls_at_once = calls_at_once
         self._frame_bytes = frame_bytes
+        # Held whenever the socket or what stands below is used, and never while something is waited for.
+        self._lock = threading.RLock()
         self._number = 0
         self._pending: dict[int, asyncio.Future[Answer]] = {}
-        # Answers to those who block for them, by number.
-        self._blocking: dict[int, Answer] = {}
+        # Answers to those who block for them, by number; `None` until they come.
+        self._blocking: dict[int, Answer | None] = {}
         # Every read goes into one block: a fresh one for each would cost more than the read.
         self._block = memoryview(bytearray(_READ_BYTES))
         self._unparsed = bytearray()
         self._unsent = bytearray()
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread = 0
         self._idle_poll = _IdlePoll(channel.fileno())
         self._gate = asyncio.Semaphore(calls_at_once)
         self._listening = False
         channel.setblocking(False)
 
     async def call(self, tool_id: str, arguments: Any) -> Answer:
-        """Asks the host to call a tool. A few wait at once; the others queue here."""
+        """Asks the host to call a tool. A few wait at once; the others queue here. Raises what the host answers."""
+        return _checked(await self._call(tool_id, arguments))
+
+    def load(self, ref: int | None, offset: int) -> tuple[str, int]:
+        """A piece of a large result or of a stored output, and where the next begins. Blocks."""
+        answer = _checked(self._ask({"op": "load", "ref": ref, "offset": offset}))
+        return answer.piece or "", answer.after
+
+    def open_output(self, handle: str) -> StoredOutput:
+        """A stored tool result. Raises `UnknownHandle`."""
+        answer = _checked(self._ask({"op": "open", "handle": str(handle)}))
+        return StoredOutput(str(handle), answer.size, partial(self.load, answer.ref))
+
+    async def _call(self, tool_id: str, arguments: Any) -> Answer:
         loop = asyncio.get_running_loop()
-        if self._loop is not loop:
-            self._attach(loop)
+        request = {"op": "call", "tool": tool_id, "args": arguments}
+        if self._loop is not loop and not self._attach(loop):
+            return self._ask(request)
         if self._pending or self._unsent or not self._idle_poll.is_idle():
             async with self._gate:
-                return await self._wait(loop, self._request(tool_id, arguments))
-        number = self._request(tool_id, arguments)
+                return await self._wait(loop, self._request(request))
+        number = self._request(request, blocking=True)
         return self._wait_on_the_spot(number) or await self._wait(loop, number)
 
-    def ask(self, request: dict[str, Any]) -> Answer:
+    def _ask(self, request: dict[str, Any]) -> Answer:
         """Sends a request and blocks for the answer. Answers to others that come meanwhile are handed on."""
-        self._number = number = self._number + 1
-        frame = _frame(encode({"id": number, **request}))
-        self._channel.setblocking(True)
-        try:
-            self._channel.sendall(bytes(self._unsent) + frame)
-            self._unsent.clear()
-            while number not in self._blocking:
-                self._receive(self._read(), blocking=number)
-            return self._blocking.pop(number)
-        finally:
-            self._channel.setblocking(False)
+        number = self._request(request, blocking=True)
+        while True:
+            poll = select.poll()
+            with self._lock:
+                self._flush()
+                self._receive_all()
+                if self._blocking[number] is not None:
+                    return self._take(number)
+                poll.register(self._channel, select.POLLIN | (select.POLLOUT if self._unsent else 0))
+            poll.poll(_LOOK_MS)
 
     def notify(self, message: dict[str, Any]) -> None:
         """Sends what has no answer, and blocks until it is sent."""
-        self._channel.setblocking(True)
-        self._channel.sendall(bytes(self._unsent) + _frame(encode(message)))
-        self._unsent.clear()
+        with self._lock:
+            self._channel.setblocking(True)
+            self._channel.sendall(bytes(self._unsent) + _frame(encode(message)))
+            self._unsent.clear()
+            self._channel.setblocking(False)
 
-    def _request(self, tool_id: str, arguments: Any) -> int:
-        self._number = number = self._number + 1
-        frame = encode({"op": "call", "id": number, "tool": tool_id, "args": arguments})
-        if len(frame) > self._frame_bytes:
-            raise InvalidArguments(
-                f"the arguments of {tool_id} have {len(frame):,} bytes; {self._frame_bytes:,} is the most",
-                next_action="send less at once",
-            )
-        self._send(_frame(frame))
+    def _request(self, request: dict[str, Any], *, blocking: bool = False) -> int:
+        """Sends a request under the next number: the host accepts them only in their order."""
+        with self._lock:
+            self._number = number = self._number + 1
+            frame = encode({"id": number, **request})
+            if len(frame) > self._frame_bytes:
+                raise errors.InvalidArguments(
+                    f"the arguments of {request['tool']} have {len(frame):,} bytes; {self._frame_bytes:,} is the most",
+                    next_action="send less at once",
+                )
+            if blocking:
+                self._blocking[number] = None
+            self._send(_frame(frame))
         return number
+
+    def _take(self, number: int) -> Answer:
+        answer = self._blocking.pop(number)
+        assert answer is not None  # noqa: S101 - the caller has looked
+        return answer
 
     def _wait_on_the_spot(self, number: int) -> Answer | None:
         """Blocks as long as the loop would have nothing to do but wait. `None`: it has."""
@@ -146,37 +180,58 @@ class HostLink:
             return None
         self._listen(False)
         while self._idle_poll.wait_readable():
-            data = self._read()
-            # Most reads hold just the one answer, which then needs no copy into the buffer.
-            if not self._unparsed and len(data) > 4 and LENGTH.unpack_from(data)[0] == len(data) - 4:
-                answer = _answer_decoder.decode(data[4:])
-                if answer.id == number:
+            with self._lock:
+                answer = self._read_one(number)
+                if answer is not None:
+                    self._blocking.pop(number)
                     return answer
-            self._receive(data, blocking=number)
-            if number in self._blocking:
-                return self._blocking.pop(number)
+                if self._blocking[number] is not None:
+                    return self._take(number)
+        return None
+
+    def _read_one(self, number: int) -> Answer | None:
+        """Most reads hold just the one answer, which then needs no copy into the buffer."""
+        try:
+            data = self._read()
+        except BlockingIOError:  # another thread was faster
+            return None
+        if not self._unparsed and len(data) > 4 and LENGTH.unpack_from(data)[0] == len(data) - 4:
+            answer = _answer_decoder.decode(data[4:])
+            if answer.id == number:
+                return answer
+        self._receive(data)
         return None
 
     async def _wait(self, loop: asyncio.AbstractEventLoop, number: int) -> Answer:
-        future: asyncio.Future[Answer] = loop.create_future()
-        self._pending[number] = future
-        self._listen(True)
+        with self._lock:
+            answer = self._blocking.pop(number, None)
+            if answer is not None:
+                return answer
+            future: asyncio.Future[Answer] = loop.create_future()
+            self._pending[number] = future
+            self._listen(True)
         try:
             return await future
         finally:
-            self._pending.pop(number, None)
-            if not future.done() or future.cancelled():
-                self._send(_frame(encode({"id": number, "op": "cancel"})))
+            with self._lock:
+                self._pending.pop(number, None)
+                if not future.done() or future.cancelled():
+                    self._send(_frame(encode({"id": number, "op": "cancel"})))
 
-    def _attach(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Takes the loop that runs now: a script may run several, one after the other."""
-        self._loop = loop
-        self._gate = asyncio.Semaphore(self._calls_at_once)
-        self._idle_poll.attach(loop)
-        self._pending.clear()
-        self._listening = False
-        if self._unsent:  # by the loop before
-            loop.add_writer(self._channel, self._on_writable)
+    def _attach(self, loop: asyncio.AbstractEventLoop) -> bool:
+        """Takes the loop that runs now: a script may run several, one after the other. False: another runs beside."""
+        with self._lock:
+            if self._loop is not None and self._loop.is_running():
+                return False
+            self._loop = loop
+            self._thread = threading.get_ident()
+            self._gate = asyncio.Semaphore(self._calls_at_once)
+            self._idle_poll.attach(loop)
+            self._pending.clear()
+            self._listening = False
+            if self._unsent:  # by the loop before
+                loop.add_writer(self._channel, self._on_writable)
+            return True
 
     def _listen(self, listening: bool) -> None:
         if listening != self._listening and self._loop is not None:
@@ -187,30 +242,30 @@ class HostLink:
                 self._loop.remove_reader(self._channel)
 
     def _send(self, frame: bytes) -> None:
-        if not self._unsent:
-            try:
-                sent = self._channel.send(frame)
-            except BlockingIOError:
-                sent = 0
-            if sent == len(frame):
-                return
-            frame = frame[sent:]
-            if self._loop is not None:
-                self._loop.add_writer(self._channel, self._on_writable)
+        waiting = bool(self._unsent)
         self._unsent += frame
+        if not waiting:
+            self._flush()
+            if self._unsent and self._loop is not None and self._thread == threading.get_ident():
+                self._loop.add_writer(self._channel, self._on_writable)
 
-    def _on_writable(self) -> None:
+    def _flush(self) -> None:
         if self._unsent:
             try:
                 del self._unsent[: self._channel.send(self._unsent)]
             except BlockingIOError:
                 return
-        if not self._unsent and self._loop is not None:
-            self._loop.remove_writer(self._channel)
+
+    def _on_writable(self) -> None:
+        with self._lock:
+            self._flush()
+            if not self._unsent and self._loop is not None:
+                self._loop.remove_writer(self._channel)
 
     def _on_readable(self) -> None:
         try:
-            self._receive(self._read())
+            with self._lock:
+                self._receive(self._read())
         except BlockingIOError:
             return
         except (OSError, DecodeError) as error:
@@ -222,8 +277,15 @@ class HostLink:
     def _read(self) -> memoryview:
         return self._block[: self._channel.recv_into(self._block)]
 
-    def _receive(self, data: memoryview, blocking: int = 0) -> None:
-        """Hands on every complete answer; the one with the number `blocking` goes to whoever blocks for it."""
+    def _receive_all(self) -> None:
+        try:
+            while True:
+                self._receive(self._read())
+        except BlockingIOError:
+            return
+
+    def _receive(self, data: memoryview) -> None:
+        """Hands on every complete answer: to the loop that waits for it, or to whoever blocks for it."""
         if not data:
             raise ConnectionError("the host closed the connection")
         self._unparsed += data
@@ -234,11 +296,55 @@ class HostLink:
             answer = _answer_decoder.decode(memoryview(self._unparsed)[4 : 4 + length].tobytes())
             del self._unparsed[: 4 + length]
             future = self._pending.get(answer.id)
-            if answer.id == blocking:
-                self._blocking[blocking] = answer
-            elif future is not None and not future.done():
-                future.set_result(answer)
+            if future is not None:
+                self._hand_over(_settle, future, answer)
+            elif answer.id in self._blocking:
+                self._blocking[answer.id] = answer
+                self._hand_over()
+
+    def _hand_over(self, deliver: Callable[..., None] = lambda: None, *arguments: Any) -> None:
+        """Runs something in the loop's own thread. From another, that wakes it: it may wait for just this."""
+        if self._thread == threading.get_ident() or self._loop is None:
+            deliver(*arguments)
+        elif not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(deliver, *arguments)
+
+
+def _checked(answer: Answer) -> Answer:
+    if answer.error is not None:
+        raise _exception_from(answer.error)
+    return answer
+
+
+def _settle(future: asyncio.Future[Answer], answer: Answer) -> None:
+    if not future.done():
+        future.set_result(answer)
 
 
 def _frame(body: bytes) -> bytes:
     return LENGTH.pack(len(body)) + body
+
+
+def _exception_from(error: dict[str, Any]) -> errors.ToolfoldError:
+    """The host's error as the exception of its own kind."""
+    kind = _errors_by_code().get(str(error.get("code")), errors.ToolfoldError)
+    # Some kinds take other arguments than these, which the host does not send.
+    exception = kind.__new__(kind)
+    errors.ToolfoldError.__init__(
+        exception,
+        str(error.get("message", "the host refused")),
+        hints=error.get("hints") or (),
+        next_action=str(error.get("next_action", "")),
+    )
+    return exception
+
+
+@cache
+def _errors_by_code() -> dict[str, type[errors.ToolfoldError]]:
+    kinds = {errors.ToolfoldError.code: errors.ToolfoldError}
+    stack = [errors.ToolfoldError]
+    while stack:
+        for kind in stack.pop().__subclasses__():
+            kinds.setdefault(kind.code, kind)
+            stack.append(kind)
+    return kinds

@@ -7,10 +7,12 @@ The zygote imports this module before children are forked, so that a child has a
 import ast
 import asyncio
 import builtins
+import gc
 import inspect
 import linecache
 import socket
 import sys
+import warnings
 from collections.abc import Callable, Coroutine
 from types import CodeType, ModuleType
 from typing import Any, NoReturn
@@ -20,6 +22,7 @@ from msgspec.json import Decoder, encode
 from toolfold.errors import InputRefused
 from toolfold.sandbox.frames import read_frame
 from toolfold.scripts.runtime.exit_report import describe_end
+from toolfold.scripts.runtime.functions import Binding
 from toolfold.scripts.runtime.host_link import HostLink
 from toolfold.scripts.runtime.models import dump
 from toolfold.scripts.runtime.modules import ScriptModules
@@ -27,6 +30,10 @@ from toolfold.scripts.values import MAX_WARNING, MAX_WARNINGS, StartFrame
 
 _FIRST_FRAME_BYTES = 64 << 20
 _VALUE_HOOK = "__toolfold_value__"
+# Characters of a large summary that go in one frame.
+_PIECE_CHARS = 500_000
+# Calls on the stack that a coroutine remembers: a binding's own, and the script's.
+_ORIGIN_DEPTH = 2
 
 _start_decoder = Decoder(StartFrame)
 # The script's own is replaced, see `_recording`.
@@ -66,6 +73,8 @@ class _Script:
             self._execute()
         except _ScriptEnded as ended:
             report |= ended.report
+        else:
+            self._warn_unawaited()
         report["answer"] = self._answer()
         report["warnings"] = self._warnings
         _flush_streams()
@@ -79,18 +88,41 @@ class _Script:
             raise _ScriptEnded(describe_end(error, self._start)) from error
 
     def _answer(self) -> Any:
+        """The summary; `None` where there is none, and where it is so large that it is sent in pieces."""
         try:
-            answer = dump(self._returned if self._returned is not None else self._last_value)
-            if len(encode(answer)) <= self._start.answer_bytes:
-                return answer
-            self._warn(f"the final summary is over {self._start.answer_bytes:,} bytes and was dropped")
-        except (TypeError, ValueError, RecursionError, AttributeError) as error:
+            answer = dump(self._returned if self._returned is not None else self._last_value, summary=True)
+            encoded = encode(answer)
+        except (ArithmeticError, AttributeError, LookupError, OSError, RuntimeError, TypeError, ValueError) as error:
             self._warn(f"what the script returned is no JSON: {error}")
+            return None
+        if len(encoded) <= self._start.answer_bytes:
+            return answer
+        if len(encoded) > self._start.summary_bytes:
+            self._warn(f"the summary is over {self._start.summary_bytes:,} bytes and was dropped: return less")
+            return None
+        text = encoded.decode()
+        for at in range(0, len(text), _PIECE_CHARS):
+            self._link.notify({"op": "summary", "piece": text[at : at + _PIECE_CHARS]})
         return None
 
     def _warn(self, text: str) -> None:
         if text not in self._warnings and len(self._warnings) < MAX_WARNINGS:
             self._warnings.append(text[:MAX_WARNING])
+
+    def _warn_unawaited(self) -> None:
+        """Of what the script still holds; the rest was told when it was dropped."""
+        for value in gc.get_objects():
+            if inspect.iscoroutine(value) and inspect.getcoroutinestate(value) == inspect.CORO_CREATED:
+                self._on_unawaited(value)
+                value.close()
+
+    def _on_unawaited(self, coroutine: Any) -> None:
+        """Called by Python with a coroutine that was dropped before it ran."""
+        origin = getattr(coroutine, "cr_origin", None) or ()
+        line = next((line for file, line, _ in origin if file == self._start.name), None)
+        name = coroutine.__name__
+        where = f"line {line}: " if line is not None else ""
+        self._warn(f"{where}{name}() was not awaited, so it did not run: write `await {name}(…)`")
 
     def _run_source(self) -> None:
         name, source = self._start.name, self._start.source
@@ -116,6 +148,9 @@ class _Script:
         builtins.input = _refuse_input
         builtins.exit = builtins.quit = sys.exit  # type: ignore[assignment]  # the usual ones also close standard input
         sys.breakpointhook = _refuse_debugger
+        sys.set_coroutine_origin_tracking_depth(_ORIGIN_DEPTH)
+        # Python asks for it by this name; its own writes six lines that end in one of ours.
+        vars(warnings)["_warn_unawaited_coroutine"] = self._on_unawaited
         sys.argv = [name, *self._start.args]
         module = ModuleType("__main__")
         module.__dict__.update(
@@ -123,6 +158,7 @@ class _Script:
                 "__file__": name,
                 _VALUE_HOOK: self._record_value,
                 "use_tools": self._modules.use_tools,
+                "open_output": self._modules.open_output,
                 "__builtins__": builtins,
             }
         )
@@ -131,7 +167,8 @@ class _Script:
 
     def _record_value(self, value: Any) -> Any:
         """Called with the value of each expression at the top level."""
-        if value is not None:
+        bindings = isinstance(value, Binding) or (isinstance(value, list) and value and isinstance(value[0], Binding))
+        if value is not None and not bindings and not inspect.iscoroutine(value):
             self._last_value = value
         return value
 

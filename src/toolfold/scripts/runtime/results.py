@@ -1,6 +1,6 @@
-"""What a tool returned, as a script uses it: a model, a record, a text, or a reference to something large."""
+"""What a tool returned, as a script uses it: a model, a record or a text."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from msgspec import DecodeError
@@ -50,9 +50,8 @@ class ResultReader:
         except ValidationError as error:
             first = error.errors(include_url=False, include_input=False)[0]
             where = ".".join(map(str, first["loc"])) or "the result"
-            self._warn(
-                f"{self._spec.tool_id}: {where} is not as its {self._spec.result_from} schema says: {first['msg']}"
-            )
+            kind_of = "locked" if self._spec.seen else "declared"
+            self._warn(f"{self._spec.tool_id}: {where} is not as its {kind_of} schema says: {first['msg']}")
             return self._convert_loosely(kind, data)
 
     def _convert_loosely(self, kind: TypeSpec, data: Any) -> Any:
@@ -101,56 +100,3 @@ def _attach_raw(value: Any, data: Any, content: list[Any]) -> Any:
     elif type(value) is list:
         return Records(value)
     return value
-
-
-class LazyResult:
-    """A large result that is still with the host, loaded when the script looks into it. `size` is in bytes of JSON."""
-
-    def __init__(
-        self, size: int, fetch: Callable[[int], tuple[str, int]], read: Callable[[dict[str, Any]], Any]
-    ) -> None:
-        """`fetch` returns the piece at an offset, and the offset of the next."""
-        self.size = size
-        self._fetch = fetch
-        self._read = read
-        self._loaded: Any = None
-
-    def load(self) -> Any:
-        """Returns the result itself."""
-        if self._loaded is None:
-            self._loaded = self._read(decode("".join(self.pieces())))
-        return self._loaded
-
-    def pieces(self) -> Iterator[str]:
-        """Yields the JSON text of the whole result piece by piece, for what is larger than the memory at hand."""
-        offset = 0
-        while offset < self.size:
-            piece, offset = self._fetch(offset)
-            yield piece
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return getattr(self.load(), name)
-
-    def __getitem__(self, key: Any) -> Any:
-        return self.load()[key]
-
-    def __len__(self) -> int:
-        return len(self.load())
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter(self.load())
-
-    def __contains__(self, item: Any) -> bool:
-        return item in self.load()
-
-    def __str__(self) -> str:
-        return str(self.load())
-
-    def __bool__(self) -> bool:
-        # Without this, truth would take the length, and so load it all.
-        return True
-
-    def __repr__(self) -> str:
-        return f"<a result of {self.size:,} bytes, not loaded>" if self._loaded is None else repr(self._loaded)
