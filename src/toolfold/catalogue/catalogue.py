@@ -103,6 +103,15 @@ class Catalogue:
         """Takes in servers that were read again, or could not be: their tools stay, marked stale. Others stay as is."""
         return await self._commit(tuple(listings), failures or {}, partial=True)
 
+    async def holds(self, listing: Listing) -> bool:
+        """Whether this is what it has of a server already: then there is nothing to take in."""
+        from toolfold.catalogue.build import is_unchanged
+
+        async with self._store.snapshot() as snapshot:
+            record = next((record for record in await snapshot.servers() if record.name == listing.server), None)
+            tools = await snapshot.tools(server=listing.server) if record is not None else []
+        return record is not None and await asyncio.to_thread(is_unchanged, listing, record, tools, self._rules)
+
     async def update_server(self, listing: Listing) -> "Build":
         """Takes in one server that was read again."""
         return await self.update([listing])
