@@ -40,7 +40,7 @@ async def measured(listings: list[Listing], home: Path) -> dict[str, Any]:
         with cpu_time() as first:
             build = await gateway.catalogue.rebuild(listings)
         with cpu_time() as registry:
-            await gateway.catalogue.write_registry(gateway.registry_path)
+            await gateway.catalogue.write_registry(gateway.settings.registry_path)
         with cpu_time() as again:
             same = await gateway.catalogue.rebuild(listings)
         one = max(listings, key=lambda listing: len(listing.tools))

@@ -8,6 +8,8 @@ and `0.10000000000000000001` are two. Nothing here reads the meaning of a schema
 from msgspec import Raw
 from msgspec.json import Decoder, Encoder
 
+__all__ = ["canonical", "fingerprint"]
+
 # Python reads no longer integer from text; a value that holds one has no canonical form here.
 MAX_DIGITS = 4300
 

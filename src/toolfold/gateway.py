@@ -120,10 +120,6 @@ class Gateway:
         """The same for programs without `async`: `with Gateway(settings).blocking() as gateway`."""
         return BlockingGateway(gateway=self)
 
-    @property
-    def registry_path(self) -> FilePath:
-        return self.settings.home / "tool_registry.json"
-
     # --- the parts, each made when it is first needed
 
     @property
@@ -145,7 +141,7 @@ class Gateway:
     @cached_property
     def initial_build(self) -> InitialBuild:
         """The first catalogue, where it is being built right now."""
-        return InitialBuild(self.store, self.upstreams.specs, self.build)
+        return InitialBuild(self.store, self.upstreams, self.build)
 
     @cached_property
     def trust(self) -> TrustMonitor:
@@ -155,7 +151,7 @@ class Gateway:
     @cached_property
     def access(self) -> AccessControl:
         """Who may see and call what."""
-        return AccessControl(self.catalogue, self.settings, self.trust)
+        return AccessControl(self.catalogue, self.settings, self.trust, self.upstreams)
 
     @cached_property
     def search(self) -> "SearchService":
@@ -212,20 +208,22 @@ class Gateway:
     def calls(self) -> "Handler":
         """The pipeline that every call goes through."""
         from toolfold.calls import CallPipeline
-        from toolfold.calls.authorize import authorize
+        from toolfold.calls.authorize import Authorizer
         from toolfold.calls.confirm import confirm
         from toolfold.calls.dispatch import dispatcher
         from toolfold.calls.toolbox import answer_toolbox
         from toolfold.calls.validate import ArgumentValidator
 
+        authorizer = Authorizer(self.access.view, self.describer, self.upstreams, self.expansions)
         pipeline = CallPipeline(
             dispatcher(self.pool),
             prepare=self._prepare,
             checks=(
-                authorize(self.access.view, self.describer),
+                authorizer.check,
                 self.outputs.references.check,  # before validation: a schema describes the values, not references
                 ArgumentValidator(),
                 confirm(self.access.requires_confirmation, self.redactor.printable_arguments),
+                authorizer.recheck,  # after a person was asked, who may take their time
                 answer_toolbox(self.access.view, self.describer),
             ),
             result_hooks=(
@@ -264,12 +262,10 @@ class Gateway:
         A server that fails is reported to `on_server` and in the result; its earlier tools stay. Naming servers leaves
         all others as they are.
         """
-        pool = await self.pool()
-        with self.upstreams.building():
-            listings, failures = await pool.read_all(servers, on_server)
+        async with self.upstreams.reading(servers, on_server) as (listings, failures):
             write = self.catalogue.rebuild if servers is None else self.catalogue.update
             build = await write(listings, failures=failures)
-            await self.catalogue.write_registry(registry or self.registry_path)
+            await self.catalogue.write_registry(registry or self.settings.registry_path)
             await self.trust.review()
             self.events.emit(
                 "catalogue.built", generation=build.generation, tools=build.report.tools, changes=len(build.changes)
@@ -277,8 +273,8 @@ class Gateway:
         return build
 
     def begin(self) -> "asyncio.Task[None]":
-        """Reads all servers in the background where the catalogue is missing, or is not of these servers. Whoever asks
-        for tools before there is any catalogue waits for it."""
+        """Reads all servers in the background, and builds where the catalogue is missing, or is not of these servers.
+        Whoever asks for tools before there is any catalogue waits for it."""
         return self.initial_build.start()
 
     async def servers(self, *, connect: bool = False) -> Sequence[ServerState]:

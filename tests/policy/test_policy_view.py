@@ -7,7 +7,7 @@ brute force. The same requests go to both.
 import asyncio
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +52,10 @@ def definition(tool_id: str) -> dict[str, Any]:
     }
 
 
+def own(server: str, names: Iterable[str]) -> list[dict[str, Any]]:
+    return [definition(name) for name in names if name.startswith(f"{server}.")]
+
+
 class Pair:
     """A gateway that hides, asked as one caller, and one in which the hidden tools never were."""
 
@@ -61,12 +65,11 @@ class Pair:
         self.loop = asyncio.new_event_loop()
         self.hidden: set[str] = set()
         self.paths: list[tuple[str, ...]] = [(), ("Nothing",), ("Finance", "Nothing")]
-        servers = [
-            MemoryUpstream(name, [definition(one) for one in NAMES if one.startswith(f"{name}.")])
-            for name in ("shop", "bank", "files")
-        ]
+        servers = [MemoryUpstream(name, own(name, NAMES)) for name in ("shop", "bank", "files")]
+        # Without the hidden tools: a server that lists them would bring them back.
+        self.plain_servers = [MemoryUpstream(server.spec.name) for server in servers]
         self.hiding = Gateway(Settings(home=self.folder / "hiding", policies=POLICIES, rules=RULES), upstreams=servers)
-        self.plain = Gateway(Settings(home=self.folder / "plain"), upstreams=servers)
+        self.plain = Gateway(Settings(home=self.folder / "plain"), upstreams=self.plain_servers)
         self.do(self._open())
 
     def do(self, work: Any) -> Any:
@@ -85,6 +88,8 @@ class Pair:
         self.hidden = {tool.tool_id for tool in tools} - {tool.tool_id for tool in seen}
         update = Update(based_on=0, at=1.0, tools=tuple(seen), nodes=tuple(left(nodes, seen)), servers=tuple(records))
         await self.plain.store.commit(update)
+        for server in self.plain_servers:
+            server.set_tools(own(server.spec.name, [tool.tool_id for tool in seen]))
 
     def close(self) -> None:
         self.do(self.hiding.aclose())

@@ -192,10 +192,10 @@ def _tool(
     rules: Rules,
 ) -> Tool:
     metadata = asdict(rules.metadata(tool_id, definition))
-    if earlier is not None and earlier.definition == definition:
-        # Hashing and summarising are most of the cost of a build, and most tools did not change.
+    # Hashing and summarising are most of the cost of a build, and most tools did not change.
+    mark = earlier.fingerprint if earlier and earlier.definition == definition else fingerprint(definition.raw)
+    if earlier is not None and earlier.fingerprint == mark:
         return replace(earlier, server=server, paths=(), **metadata)
-    mark = fingerprint(definition.raw)
     versions = {**({earlier.fingerprint: earlier.version} if earlier else {}), **numbers.get(tool_id.casefold(), {})}
     return Tool(
         tool_id=tool_id,
@@ -206,6 +206,23 @@ def _tool(
         version=versions.get(mark) or max(versions.values(), default=0) + 1,
         summary=summarise(definition),
         **metadata,
+    )
+
+
+def is_unchanged(
+    listing: Listing, record: ServerRecord, tools: Sequence[Tool], rules: Sequence[MetadataRule] = ()
+) -> bool:
+    """Whether a build would leave all of a server as it is. `record` and `tools` are what is stored of it."""
+    now = replace(record, info=listing.info, ttl_ms=listing.ttl_ms, warnings=listing.warnings, stale=False, error="")
+    if now != record or len(listing.tools) != len(tools):
+        return False
+    stored, compiled = {tool.name: tool for tool in tools}, Rules(rules)
+    return all(
+        earlier is not None
+        and _tool(earlier.tool_id, earlier.server, definition, earlier, numbers={}, rules=compiled)
+        == replace(earlier, paths=())
+        for definition in listing.tools
+        for earlier in [stored.get(definition.name)]
     )
 
 
@@ -298,6 +315,8 @@ async def commit(
         before = await _read_state(store)
         # In a thread: placing 10,000 tools takes seconds, and calls go on meanwhile.
         built = await asyncio.to_thread(make, before, at=clock())
+        if not built.update.makes_generation and not built.update.servers:
+            return replace(built, generation=before.generation)
         try:
             return replace(built, generation=await store.commit(built.update))
         except StoreChanged:

@@ -16,7 +16,7 @@ from weakref import WeakSet
 
 from msgspec import Struct
 
-from toolfold.catalogue.cursor import Position, decode_cursor, encode_cursor, node_position, nodes_after
+from toolfold.catalogue.cursor import Position, decode_cursor, encode_cursor, nodes_after, sum_of_tools
 from toolfold.containers import BoundedDict
 from toolfold.errors import CatalogueError, NotBuilt, ToolNotFound, UnknownPath
 from toolfold.storage.base import Generation, ServerRecord, Snapshot, Store, Version, fold_path, sibling_order
@@ -103,6 +103,15 @@ class Catalogue:
         """Takes in servers that were read again, or could not be: their tools stay, marked stale. Others stay as is."""
         return await self._commit(tuple(listings), failures or {}, partial=True)
 
+    async def holds(self, listing: Listing) -> bool:
+        """Whether this is what it has of a server already: then there is nothing to take in."""
+        from toolfold.catalogue.build import is_unchanged
+
+        async with self._store.snapshot() as snapshot:
+            record = next((record for record in await snapshot.servers() if record.name == listing.server), None)
+            tools = await snapshot.tools(server=listing.server) if record is not None else []
+        return record is not None and await asyncio.to_thread(is_unchanged, listing, record, tools, self._rules)
+
     async def update_server(self, listing: Listing) -> "Build":
         """Takes in one server that was read again."""
         return await self.update([listing])
@@ -176,12 +185,16 @@ class Catalogue:
             remaining = nodes_after(children, after) if children and after is not None else children
             nodes = tuple(remaining[:limit])
             room = limit - len(nodes)
-            ids = await snapshot.tool_ids_at(path, tags=tags, after=last_tool, limit=room + 1)
+            ids = await snapshot.tool_ids_at(path, tags=tags, after=last_tool)
+            if after is not None:
+                await after.check_rest(snapshot, last_tool, ids)
             tools = tuple(await snapshot.tools(ids=ids[:room]))
             next_cursor = None
             if len(remaining) > len(nodes) or len(ids) > room:
                 listed = children[: len(children) - len(remaining) + len(nodes)]
-                next_cursor = encode_cursor(path, tags, _position(listed, tools))
+                rest = (snapshot.generation, sum_of_tools(ids[room:]))
+                last = Position("tool", tools[-1].tool_id, 0, *rest) if tools else Position.after_nodes(listed, *rest)
+                next_cursor = encode_cursor(path, tags, last)
             return Page(path=node.path if node else (), nodes=nodes, tools=tools, next_cursor=next_cursor)
 
     def cached_tool(self, tool_id: str) -> Tool | None:
@@ -261,10 +274,6 @@ class Catalogue:
 
         async with self.snapshot() as snapshot:
             return await write_registry(path, tool_batches(snapshot))
-
-
-def _position(nodes: Sequence[Node], tools: Sequence[Tool]) -> Position:
-    return Position("tool", tools[-1].tool_id) if tools else node_position(nodes)
 
 
 async def tool_batches(snapshot: Snapshot) -> AsyncIterator[list[Tool]]:

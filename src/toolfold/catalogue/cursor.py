@@ -1,23 +1,26 @@
 """Where a listing goes on. Opaque to whoever carries it; after a change of the catalogue still good, or refused.
 
 A cursor names the last entry shown, not a count: tools that are added or removed meanwhile neither repeat nor skip one
-that was there all along. Categories stand in the order of their size, which may change, so a cursor among them also
-knows what stood before it, and is refused where that is no longer so. It belongs to one path and one set of tags. It
-holds nothing secret and grants nothing.
+that was there all along. A tool that moved to another category meanwhile would be missed, so a cursor also knows what
+was still to come, and is refused where additions and removals do not explain the difference. Categories stand in the
+order of their size, which may change, so a cursor among them knows what stood before it, too. It belongs to one path
+and one set of tags. It holds nothing secret and grants nothing.
 """
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Literal
 from zlib import crc32
 
 from msgspec import MsgspecError, Struct
 from msgspec.json import Decoder, Encoder
 
+from toolfold.catalogue.changes import net_changes
 from toolfold.errors import BadCursor
-from toolfold.storage.base import fold_path
+from toolfold.storage.base import Snapshot, fold_path
 from toolfold.types import Node, Path
 
+_SUM_LIMIT = 1 << 32
 _AGAIN = "call list again with the same path and tags and without a cursor"
 
 
@@ -28,6 +31,31 @@ class Position(Struct, frozen=True, array_like=True):
     kind: Literal["node", "tool", "rank"]
     name: str
     before: int = 0
+    generation: int = 0
+    rest: int = 0
+    """A sum over the tools that were still to come, in any order."""
+
+    @classmethod
+    def after_nodes(cls, listed: Sequence[Node], generation: int = 0, rest: int = 0) -> "Position":
+        """The position after the last of these nodes, which are all that were listed so far."""
+        return cls("node", fold_path(listed[-1].path), _sum(listed), generation, rest)
+
+    async def check_rest(self, snapshot: Snapshot, last_tool: str, rest: Sequence[str]) -> None:
+        """Raises `BadCursor` where a tool that was still to come may have left for another place."""
+        if self.generation == snapshot.generation:
+            return
+        kept = await snapshot.generations()
+        if kept and kept[0].number <= self.generation + 1 <= snapshot.generation:
+            steps = await snapshot.changes(self.generation + 1, snapshot.generation)
+            changes = net_changes(change for _, change in steps)
+            added = {change.tool_id for change in changes if change.kind == "added"}
+            gone = [change.tool_id for change in changes if change.kind == "removed"]
+            left = sum_of_tools(tool_id for tool_id in rest if tool_id not in added)
+            after = sum_of_tools(tool_id for tool_id in gone if tool_id.casefold() > last_tool.casefold())
+            # Of the removed tools none stood here, or all after the cursor did; anything between is refused.
+            if self.rest in {left, (left + after) % _SUM_LIMIT}:
+                return
+        raise BadCursor("tools moved to other categories since the cursor was given out", next_action=_AGAIN)
 
 
 class _Sealed(Struct, array_like=True):
@@ -56,17 +84,17 @@ def decode_cursor(cursor: str, path: Path, tags: Collection[str]) -> Position:
     return content.position
 
 
-def node_position(listed: Sequence[Node]) -> Position:
-    """The position after the last of these nodes, which are all that were listed so far."""
-    return Position("node", fold_path(listed[-1].path), _sum(listed))
-
-
 def nodes_after(nodes: Sequence[Node], position: Position) -> Sequence[Node]:
     """What is still to be shown. Raises `BadCursor` where the nodes before the position are no longer the same."""
     for number, node in enumerate(nodes, start=1):
         if fold_path(node.path) == position.name and _sum(nodes[:number]) == position.before:
             return nodes[number:]
     raise BadCursor("the categories here changed since the cursor was given out", next_action=_AGAIN)
+
+
+def sum_of_tools(tool_ids: Iterable[str]) -> int:
+    """The same for the same ids in any order; ids can be added to it and taken from it."""
+    return sum(crc32(tool_id.encode(errors="surrogatepass")) for tool_id in tool_ids) % _SUM_LIMIT
 
 
 def _sum(nodes: Sequence[Node]) -> int:

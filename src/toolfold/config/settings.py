@@ -87,6 +87,11 @@ class Settings(Struct, frozen=True, kw_only=True):
         return Settings(**fields)
 
     @property
+    def registry_path(self) -> Path:
+        """The catalogue as a file for others to read."""
+        return self.home / "tool_registry.json"
+
+    @property
     def restricts(self) -> bool:
         """Whether anything might be kept from whoever runs the gateway."""
         trust = self.trust

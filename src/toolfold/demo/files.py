@@ -87,7 +87,7 @@ class Written(Struct):
     created: bool
 
 
-class FileTools:
+class _FileTools:
     """The tools, for one folder."""
 
     def __init__(self, root: Path) -> None:
@@ -314,7 +314,7 @@ def main() -> None:
         sys.exit(f"{root} is no directory. Usage: python -m toolfold.demo.files DIRECTORY")
     serve(
         "demo-files",
-        FileTools(root).functions(),
+        _FileTools(root).functions(),
         instructions="Lists, reads, searches and writes text files in one folder.",
     )
 

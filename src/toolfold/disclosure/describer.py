@@ -42,15 +42,16 @@ class Describer:
         self._suggest = suggest
         self.observer = Observer(store, events)
 
-    async def tool(self, view: CatalogueView, tool_id: str) -> Tool:
-        """A tool of the catalogue, or the toolbox's own, which is always there and always allowed."""
+    async def tool(self, view: CatalogueView, tool_id: str, *, current: bool = False) -> Tool:
+        """A tool of the catalogue, with `current` as its server lists it now; or the toolbox's own, which is always
+        there and always allowed."""
         cached = view.catalogue.cached_tool(tool_id)
-        if cached is not None:
+        if cached is not None and not current:
             return cached
         if tool_id.casefold() == INSPECTOR_ID:
             return inspector_tool()
         try:
-            return await view.catalogue.tool(tool_id)
+            return await view.tool(tool_id, current=current)
         except ToolNotFound as error:
             raise await self._with_suggestions(view, error, tool_id) from None
 
@@ -65,7 +66,7 @@ class Describer:
         return ToolNotFound(error.message, hints=list(dict.fromkeys(hints)))
 
     async def descriptor(self, view: CatalogueView, tool_id: str) -> dict[str, Any]:
-        tool = await self.tool(view, tool_id)
+        tool = await self.tool(view, tool_id, current=True)
         return describe(tool, await self.observer.of(tool)).as_dict()
 
     async def available(self, view: CatalogueView, tool_ids: Iterable[str]) -> list[dict[str, Any]]:
@@ -82,7 +83,7 @@ class Describer:
 
     async def expand(self, view: CatalogueView, tool_id: str) -> dict[str, Any]:
         """The whole of one tool, its result also folded; what was observed where the declared schema says nothing."""
-        tool = await self.tool(view, tool_id)
+        tool = await self.tool(view, tool_id, current=True)
         answer = render_tool(tool)
         schema = await self._result_schema(tool)
         if observed_calls(schema) is not None:
@@ -94,7 +95,7 @@ class Describer:
         self, view: CatalogueView, tool_id: str, field_path: str | None, max_depth: int, max_fields: int
     ) -> dict[str, Any]:
         """What is at one place of a tool's output."""
-        tool = await self.tool(view, tool_id)
+        tool = await self.tool(view, tool_id, current=True)
         schema = await self._result_schema(tool)
         answer = inspect_schema(schema, field_path, max_depth=max_depth, max_fields=max_fields, tool_id=tool.tool_id)
         calls = observed_calls(schema)

@@ -125,9 +125,9 @@ class Expansions:
     def record(self, caller: Caller, tool_id: str, version: int) -> None:
         self._versions.renew(_expansion_key(caller, tool_id), version)
 
-    def has_expanded(self, caller: Caller, tool_id: str, version: int) -> bool:
-        """Whether the caller expanded this very version."""
-        return self._versions.get(_expansion_key(caller, tool_id)) == version
+    def version(self, caller: Caller, tool_id: str) -> int | None:
+        """The version that the caller expanded last; `None`: none, or it was long ago."""
+        return self._versions.get(_expansion_key(caller, tool_id))
 
 
 def _expansion_key(caller: Caller, tool_id: str) -> tuple[str, str, str]:

@@ -31,6 +31,7 @@ from toolfold.policy.trust import TrustMonitor, TrustReview
 from toolfold.policy.view import CatalogueView, VisibleCatalogue
 from toolfold.storage.base import Snapshot
 from toolfold.types import LOCAL, CallContext, Caller, Node, Tool, ToolCall
+from toolfold.upstream.refresh import UpstreamManager
 
 _EVERYTHING = frozenset({"*", "**"})
 
@@ -194,14 +195,17 @@ _MAX_VIEWS = 256
 class AccessControl:
     """The policies of one configuration, applied to one catalogue."""
 
-    def __init__(self, catalogue: Catalogue, settings: Settings, trust: TrustMonitor) -> None:
+    def __init__(
+        self, catalogue: Catalogue, settings: Settings, trust: TrustMonitor, servers: UpstreamManager | None = None
+    ) -> None:
         self._catalogue = catalogue
+        self._servers = servers
         self._trust = trust
         self._rules = _compile_policies(settings.policies)
         self._local = next((entry for entry in settings.callers if entry.name == LOCAL_NAME), None)
         self._has_groups = any(rule.access for rule in settings.rules)
         self._unrestricted = {name: self._allows_all(rules) for name, rules in self._rules.items()}
-        self._whole = CatalogueView(catalogue)
+        self._whole = CatalogueView(catalogue, servers=servers)
         self._views: BoundedDict[tuple[str, tuple[str, ...]], CatalogueView] = BoundedDict(_MAX_VIEWS)
 
     def _allows_all(self, rules: _Rules) -> bool:
@@ -243,7 +247,7 @@ class AccessControl:
                 _visible_to, rules, groups, tools, nodes, flags=review.flags, held=review.held
             )
 
-        return CatalogueView(self._catalogue, compile=compile_view, stamp=self._trust.stamp)
+        return CatalogueView(self._catalogue, compile_view, self._trust.stamp, self._servers)
 
     def requires_confirmation(self, call: ToolCall, context: CallContext) -> bool:
         """Whether the caller's policy wants a person to confirm this call."""

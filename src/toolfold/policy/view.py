@@ -13,29 +13,92 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from toolfold.catalogue.catalogue import Catalogue
-from toolfold.errors import CatalogueError
+from toolfold.catalogue.ids import natural_id
+from toolfold.errors import CatalogueError, ServerUnavailable, ToolNotFound, UpstreamError
 from toolfold.storage.base import Generation, ServerRecord, Snapshot, Version, fold_path, sibling_order
+from toolfold.text import truncate
 from toolfold.types import Change, Node, Path, Tool
+from toolfold.upstream.refresh import UpstreamManager
 
 Compile = Callable[[Snapshot], Awaitable["VisibleCatalogue"]]
 # A value that changes when what may be seen changes without a new generation, such as an accepted tool.
 Stamp = Callable[[], Awaitable[object]]
 
+# How much an error repeats of an unknown id, says of each server that could not be asked, and of all of them.
+_MAX_NAME = 100
+_MAX_REASON = 200
+_MAX_REASONS = 1_000
 # Tools that the summary of a category names where its own words speak of hidden ones, too.
 _NAMED_TOOLS = 3
 
 
 class CatalogueView:
-    """The catalogue as one kind of caller sees it. Without `compile` nothing is filtered."""
+    """The catalogue as one kind of caller sees it. Without `compile` nothing is filtered; with `servers` it is what
+    those list now, where somebody needs that."""
 
-    def __init__(self, catalogue: Catalogue, compile: Compile | None = None, stamp: Stamp | None = None) -> None:  # noqa: A002 - the name callers use
+    def __init__(
+        self,
+        catalogue: Catalogue,
+        compile: Compile | None = None,  # noqa: A002 - the name callers use
+        stamp: Stamp | None = None,
+        servers: UpstreamManager | None = None,
+    ) -> None:
         self._whole = catalogue
+        self._servers = servers
         self._compile = compile
         self._stamp = stamp
         self._compiled: tuple[object, VisibleCatalogue] | None = None
         self._lock = asyncio.Lock()
         self.unrestricted = compile is None
         self.catalogue = catalogue if compile is None else catalogue.filtered(self._filter)
+
+    async def tool(self, tool_id: str, *, current: bool = False) -> Tool:
+        """One tool; with `current` as its server lists it now, as far as the server can be asked.
+
+        One that is not there is asked for first. Raises `ServerUnavailable` where it is of a server that cannot be
+        asked, else `ToolNotFound` with what is near.
+        """
+        try:
+            tool = await self.catalogue.tool(tool_id)
+        except ToolNotFound:
+            unasked = await self.ask(tool_id)
+            try:
+                return await self.catalogue.tool(tool_id)
+            except ToolNotFound as error:
+                raise await self._not_found(tool_id, error, unasked) from None
+        if not current or self._servers is None or self._servers.is_current(tool.server):
+            return tool
+        await self._servers.ask([tool.server])
+        return await self.catalogue.tool(tool_id)
+
+    async def ask(self, tool_id: str = "") -> Mapping[str, UpstreamError]:
+        """Reads the server that an id names, or all of them, where that was not done yet. Gives those that could not
+        be asked, with the reason."""
+        if self._servers is None:
+            return {}
+        return await self._servers.ask([name for name in self._servers.names if _names(tool_id, name)] or None)
+
+    async def _not_found(
+        self, tool_id: str, error: ToolNotFound, unasked: Mapping[str, UpstreamError]
+    ) -> ToolNotFound | ServerUnavailable:
+        """The same error, or that its server could not be asked; other servers that could not are named."""
+        if unasked and not self.unrestricted:  # a server that the caller sees nothing of is not named
+            seen = {record.name for record in await self.catalogue.servers()}
+            unasked = {name: reason for name, reason in unasked.items() if name in seen}
+        for name, reason in unasked.items():
+            if _names(tool_id, name):
+                return ServerUnavailable(
+                    f"{truncate(tool_id, _MAX_NAME)!r} is not known: its server {name} could not be asked: "
+                    f"{truncate(reason.message, _MAX_REASON)}",
+                    server=name,
+                    next_action="use another tool, or try again later; whoever runs the gateway finds out more with "
+                    f"`toolfold doctor --connect`. {reason.next_action}".strip(),
+                )
+        if not unasked:
+            return error
+        names = ", ".join(f"{name} ({truncate(reason.message, _MAX_REASON)})" for name, reason in unasked.items())
+        message = f"{error.message}; not asked, since they could not be reached: {truncate(names, _MAX_REASONS)}"
+        return ToolNotFound(message, hints=error.hints, next_action=error.next_action)
 
     async def allowed(self) -> Callable[[str], bool] | None:
         """The test for tool ids, as it is now; `None`: everything may be seen."""
@@ -60,6 +123,11 @@ class CatalogueView:
                     self._compiled = (key, await compile_(snapshot))
                 return self._compiled[1]
         return self._compiled[1]
+
+
+def _names(tool_id: str, server: str) -> bool:
+    """Whether an id is one of a server's tools, by its beginning."""
+    return tool_id.casefold().startswith(natural_id(server, "a").removesuffix("a").casefold())
 
 
 class VisibleCatalogue:

@@ -22,7 +22,15 @@ from toolfold.catalogue.metadata import UNSTATED, may_write
 from toolfold.config import Settings
 from toolfold.containers import BoundedDict
 from toolfold.disclosure.observed import decode_schema, is_uninformative, to_schema
-from toolfold.errors import NotAuthorized, OutputError, SandboxError, ScriptError, ToolfoldError, ToolNotFound
+from toolfold.errors import (
+    NotAuthorized,
+    OutputError,
+    SandboxError,
+    ScriptError,
+    ToolfoldError,
+    ToolNotFound,
+    UpstreamError,
+)
 from toolfold.events import Events
 from toolfold.policy.view import CatalogueView
 from toolfold.sandbox.base import ChildLimits
@@ -222,11 +230,11 @@ class ScriptRunner:
         generation = await self._generation(caller)
         declared = [Need(query=query, server=server) for query in needs]
         matches = [await self._match(need, caller, generation) for need in declared]
-        resolved = tuple(_resolved(need, *match) for need, match in zip(declared, matches, strict=True))
-        shown = [(tool, await self._observed(tool) or _declared(tool)) for tool, _ in matches]
-        return resolved, stub_files(
-            self._specs.describe_all({tool.tool_id: (tool, shape) for tool, shape in shown}.values())
-        )
+        tools = [await self._lookup(tool.tool_id, caller, current=True) for tool, _ in matches]
+        triples = zip(declared, tools, matches, strict=True)
+        resolved = tuple(_resolved(need, tool, confidence) for need, tool, (_, confidence) in triples)
+        shapes = {tool.tool_id: (tool, await self._observed(tool) or _declared(tool)) for tool in tools}
+        return resolved, stub_files(self._specs.describe_all(shapes.values()))
 
     @asynccontextmanager
     async def _slot(self, wall_s: float) -> AsyncIterator[None]:
@@ -268,7 +276,7 @@ class ScriptRunner:
             return await self._resolve_locked(need, lock, caller)
         try:
             tool, confidence = await self._match(need, caller, generation)
-        except (ToolNotFound, NotAuthorized) as error:
+        except (ToolNotFound, NotAuthorized, UpstreamError) as error:
             problem, candidates, advice = error.message, tuple(map(str, error.hints)), error.next_action
             return replace(need, problem=problem, candidates=candidates, next_action=advice), None
         observed = await self._observed(tool) if locked is not None else None
@@ -278,7 +286,7 @@ class ScriptRunner:
         if not lock.tool_id:
             return replace(need, problem="the lock says that nothing fitted this need"), None
         try:
-            tool = await self._lookup(lock.tool_id, caller)
+            tool = await self._lookup(lock.tool_id, caller, current=True)
         except ToolNotFound:
             raise lock.mismatch("which is not there any more") from None
         if tool.fingerprint != lock.fingerprint:
@@ -305,12 +313,17 @@ class ScriptRunner:
                     raise ToolNotFound(
                         error.message, query=need.query, hints=error.hints, next_action=error.next_action
                     ) from None
-        match = await self._host.search.resolve(self._host.view(caller), need.query, server=need.server)
+        view, search = self._host.view(caller), self._host.search
+        try:
+            match = await search.resolve(view, need.query, server=need.server)
+        except ToolNotFound:
+            await view.ask()  # servers that were not read yet may have it by now
+            match = await search.resolve(view, need.query, server=need.server)
         _check_sure(need, match)
         return match.tool, match.confidence
 
-    async def _lookup(self, tool_id: str, caller: Caller) -> Tool:
-        return await self._host.describer.tool(self._host.view(caller), tool_id)
+    async def _lookup(self, tool_id: str, caller: Caller, *, current: bool = False) -> Tool:
+        return await self._host.describer.tool(self._host.view(caller), tool_id, current=current)
 
     async def _generation(self, caller: Caller) -> int | None:
         """The catalogue's generation; `None` for somebody who may not see everything: that changes at any time."""

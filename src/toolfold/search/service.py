@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec import Struct
 
 from toolfold.catalogue.catalogue import Catalogue, resolve_node, tool_batches
-from toolfold.catalogue.cursor import Position, decode_cursor, encode_cursor
+from toolfold.catalogue.cursor import Position, decode_cursor, encode_cursor, sum_of_tools
 from toolfold.errors import BadCursor, NoMatchInCategory, ToolNotFound
 from toolfold.events import Events
 from toolfold.policy.view import CatalogueView
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 MAX_LIMIT = 50
 
+_AGAIN = "call the same operation again, list or search_tool_by_category, without a cursor"
 # Where the store remembers which generation the index holds.
 _NAMESPACE, _GENERATION = "search", "generation"
 _MAX_HITS = 200
@@ -173,13 +174,14 @@ class SearchService:
             place = node.path if node else ()
             start = _offset(cursor, place, (query,), snapshot.generation)
             hits = await self.hits(view, query, place, limit=start + limit + 1)
+            _check_shown(cursor, place, (query,), hits[:start])
             if not start and not _fits(hits):
                 raise await self._no_match(view, query, place, snapshot)
             end = start + limit
             return _ToolPage(
                 path=place,
                 tools=await _ranked_tools(snapshot, hits[start:end]),
-                next_cursor=_next_cursor(place, (query,), end, snapshot) if len(hits) > end else None,
+                next_cursor=_next_cursor(place, (query,), hits[:end], snapshot) if len(hits) > end else None,
             )
 
     async def list_matching(
@@ -196,6 +198,7 @@ class SearchService:
             place = node.path if node else ()
             start = _offset(cursor, place, question, snapshot.generation)
             hits = await self._fitting_hits(view, query, place, tags, snapshot)
+            _check_shown(cursor, place, question, hits[:start])
             if not hits:
                 raise await self._no_match(view, query, place, snapshot, tags)
             room = min(_MAX_LISTED_NODES, limit // 2)
@@ -205,7 +208,7 @@ class SearchService:
                 path=place,
                 nodes=tuple(nodes),
                 tools=await _ranked_tools(snapshot, hits[start:end]),
-                next_cursor=_next_cursor(place, question, end, snapshot) if len(hits) > end else None,
+                next_cursor=_next_cursor(place, question, hits[:end], snapshot) if len(hits) > end else None,
             )
 
     async def _fitting_hits(
@@ -324,8 +327,16 @@ def _fits(hits: Sequence[Hit] | Sequence[NodeHit]) -> bool:
     return fits(hits)
 
 
-def _next_cursor(path: Path, question: Sequence[str], end: int, snapshot: Snapshot) -> str:
-    return encode_cursor(path, question, Position("rank", f"{end}", snapshot.generation))
+def _next_cursor(path: Path, question: Sequence[str], shown: Sequence[Hit], snapshot: Snapshot) -> str:
+    shown_sum = sum_of_tools(hit.tool_id for hit in shown)
+    return encode_cursor(path, question, Position("rank", f"{len(shown)}", snapshot.generation, rest=shown_sum))
+
+
+def _check_shown(cursor: str | None, path: Path, question: Sequence[str], shown: Sequence[Hit]) -> None:
+    """Raises `BadCursor` where earlier pages showed other tools than those that come first now: what was learned
+    meanwhile may rank them anew."""
+    if cursor and decode_cursor(cursor, path, question).rest != sum_of_tools(hit.tool_id for hit in shown):
+        raise BadCursor("the tools are ranked anew since the cursor was given out", next_action=_AGAIN)
 
 
 def _offset(cursor: str | None, path: Path, question: Sequence[str], generation: int) -> int:
@@ -334,7 +345,5 @@ def _offset(cursor: str | None, path: Path, question: Sequence[str], generation:
         return 0
     position = decode_cursor(cursor, path, question)
     if position.kind != "rank" or position.before != generation:
-        raise BadCursor(
-            "the catalogue changed since the cursor was given out", next_action="search again without a cursor"
-        )
+        raise BadCursor("the catalogue changed since the cursor was given out", next_action=_AGAIN)
     return int(position.name)

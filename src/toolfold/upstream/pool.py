@@ -118,6 +118,11 @@ class Pool:
             if name in self._changed or (supervisor.list_due_at is not None and supervisor.list_due_at <= now)
         ]
 
+    def connection(self, name: str) -> int:
+        """The number of the connection to a server that is open now; 0 where none is."""
+        supervisor = self._supervisors.get(name)
+        return supervisor.connections if supervisor is not None and supervisor.ready is not None else 0
+
     async def ensure(self, name: str) -> Upstream:
         """The open upstream of that name, opened now if need be. Raises an `UpstreamError`."""
         supervisor = self._supervisor(name)
@@ -139,10 +144,9 @@ class Pool:
         return await upstream.call(call, context)
 
     async def listing(self, name: str) -> Listing:
-        """Reads the tools of one server, within its time. Raises an `UpstreamError`."""
+        """Reads the tools of one server, within the time it has to start. Raises an `UpstreamError`."""
         supervisor = self._supervisor(name)
-        spec = supervisor.spec
-        seconds = max(spec.start_timeout_s, spec.call_timeout_s or self._wire.request_timeout_s)
+        seconds = supervisor.spec.start_timeout_s
         # Cleared first: a change that is reported while the list is being read makes it due again.
         self._changed.discard(name)
         try:
@@ -160,11 +164,12 @@ class Pool:
             late = ServerTimeout(
                 f"{name} did not list its tools within {seconds:g} s",
                 server=name,
-                next_action="Raise `call_timeout_s` for this server.",
+                next_action="Look at what it waits for with `toolfold doctor --connect`, or raise `start_timeout_s`.",
             )
             supervisor.record_listing_failure(late)
             raise late from None
         supervisor.record_listing(listing)
+        self._events.emit("upstream.listed", server=name, tools=len(listing.tools))
         return listing
 
     async def read_all(

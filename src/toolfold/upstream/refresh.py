@@ -1,23 +1,26 @@
 """The servers of one gateway: a pool that is opened when it is first needed, and lists that stay fresh by themselves.
 
-A server that says its tools changed, or whose list has outlived its time, is read again and its tools are written into
-the catalogue. The first build runs in the background: a gateway that serves answers at once. Above: the gateway, which
+The catalogue follows its servers. Whenever a connection to one opens, when it says that its tools changed, and when its
+list has outlived its time, the list is read, and what differs is written into the catalogue; a list that is the same
+writes nothing. The first build runs in the background: a gateway that serves answers at once. Above: the gateway, which
 brings the catalogue. Below: the pool and the store.
 """
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from functools import partial
+from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Raw
 
 from toolfold.config import Settings
 from toolfold.containers import TaskSet
-from toolfold.errors import StoreError, ToolfoldError, UpstreamError
-from toolfold.events import Events
+from toolfold.errors import ServerTimeout, StoreError, ToolfoldError, UpstreamError
+from toolfold.events import Event, Events
 from toolfold.storage.base import ServerRecord, Store
 from toolfold.types import Era, Listing, ServerSpec, ServerState, Status
 
@@ -36,7 +39,20 @@ _LONGEST_PAUSE_S = 60.0
 # How often an open gateway looks whether a list has outlived its time. Looking reads nothing from a server.
 FRESHNESS_CHECK_S = 10.0
 
+# How long whoever only looks at a tool waits for its server, counted from when the server was first asked.
+_ASK_S = 10.0
+# A server that could not be read is not asked again sooner than this for somebody who only looks.
+_ASK_AGAIN_S = 30.0
+
 log = logging.getLogger("toolfold.gateway")
+
+
+class _Written(Protocol):
+    """What a write tells."""
+
+    @property
+    def changes(self) -> Sequence[object]:
+        """The tools that came, went or changed."""
 
 
 class _Catalogue(Protocol):
@@ -45,7 +61,13 @@ class _Catalogue(Protocol):
     async def servers(self) -> Sequence[ServerRecord]:
         """Each server as it was last read."""
 
-    async def update_server(self, listing: Listing) -> object:
+    async def holds(self, listing: Listing) -> bool:
+        """Whether this is what it has of a server already."""
+
+    async def write_registry(self, path: FilePath) -> object:
+        """Writes the file of all tools for others to read."""
+
+    async def update_server(self, listing: Listing) -> _Written:
         """Takes in the tools of one server."""
 
     async def mark_failed(self, server: str, reason: str) -> object:
@@ -82,7 +104,14 @@ class UpstreamManager:
         self._call_timeouts = {
             spec.name: spec.call_timeout_s for spec in self.specs() if spec.call_timeout_s is not None
         }
+        self.names = frozenset(spec.name for spec in self.specs() if spec.enabled)
+        # Of each server the connection whose list the catalogue has.
+        self._followed: dict[str, int] = {}
+        # Of each server that could not be read: when, and why.
+        self._failures: dict[str, tuple[float, UpstreamError]] = {}
+        self._reads: dict[str, tuple[float, asyncio.Task[None]]] = {}
         self._rereads: dict[str, asyncio.Task[None]] = {}
+        self._stop_listening: Callable[[], None] | None = None
         self._tasks = TaskSet(log)
         self._writes = TaskSet(log)
         self._builds = 0
@@ -92,6 +121,8 @@ class UpstreamManager:
     async def aclose(self) -> None:
         """Ends every server, and lets nobody start another. Safe to call twice."""
         self._closed = True
+        if self._stop_listening is not None:
+            self._stop_listening()
         await self._tasks.cancel()
         if self._pool is not None:
             await self._pool.aclose()
@@ -136,6 +167,7 @@ class UpstreamManager:
             ),
         )
         pool.watch(self._start_reread)
+        self._stop_listening = self._events.subscribe(self._on_ready, only="upstream.ready")
         self._tasks.start(self._stay_fresh(), name="keeping lists fresh")
         return pool
 
@@ -143,8 +175,7 @@ class UpstreamManager:
         """Each configured server: with `connect`, as it is now; else as the last build left it."""
         if connect:
             pool = await self.pool()
-            async for _ in pool.listings():
-                pass
+            await self.follow_all()
             return pool.states()
         if self._pool is not None:
             return self._pool.states()
@@ -158,33 +189,119 @@ class UpstreamManager:
         """How long a call to this server may take: its own limit, which may lie above the global one, or that."""
         return self._call_timeouts.get(server, self._settings.limits.call_timeout_s)
 
+    def is_current(self, server: str) -> bool:
+        """Whether the catalogue has what a server listed over the connection that is open now. Every call asks."""
+        if server not in self.names:
+            return True  # nothing to follow: the toolbox, or a server that was taken out of the configuration
+        connection = self._pool.connection(server) if self._pool is not None else 0
+        return connection > 0 and connection == self._followed.get(server)
+
+    async def follow(self, server: str, timeout_s: float | None = None) -> None:
+        """Connects to a server where need be, and takes in what it lists. Raises the `UpstreamError` that stops it."""
+        if self.is_current(server):
+            return
+        done, _ = await asyncio.wait([self._start_read(server)], timeout=timeout_s)
+        if not done:
+            raise ServerTimeout(
+                f"{server} did not start and list its tools within {timeout_s:g} s",
+                server=server,
+                next_action="call it again: it goes on starting; or raise call_timeout_s",
+            )
+        if server in self._failures and not self.is_current(server):
+            raise self._failures[server][1]
+
+    async def ask(self, servers: Iterable[str] | None = None) -> Mapping[str, UpstreamError]:
+        """Takes in what these servers list now, or all of them, for somebody who waits and calls nothing yet.
+
+        Gives those that could not be asked in time, with the reason; who failed a moment ago is not asked again.
+        """
+        wanted = [name for name in (self.names if servers is None else servers) if not self.is_current(name)]
+        now = time.monotonic()
+        failed = {name: error for name, (at, error) in self._failures.items() if now - at < _ASK_AGAIN_S}
+        running = {self._start_read(name): name for name in wanted if name not in failed}
+        if running:
+            started = min(self._reads[name][0] for name in running.values())
+            await asyncio.wait(running, timeout=max(0.0, started + _ASK_S - now))
+        late = {name: UpstreamError("it has not answered yet", server=name) for name in wanted}
+        known = {name: error for name, (_, error) in self._failures.items()}
+        return {name: known.get(name, late[name]) for name in wanted if name in known or not self.is_current(name)}
+
+    async def follow_all(self) -> None:
+        """Takes in what every server lists now, however long that takes."""
+        if reads := [self._start_read(name) for name in self.names if not self.is_current(name)]:
+            await asyncio.wait(reads)
+
+    def _start_read(self, server: str) -> "asyncio.Task[None]":
+        """Reads a server's list once, for everybody who wants it now."""
+        if server not in self._reads:
+            task = self._tasks.start(self._read(server), name=server)
+            self._reads[server] = (time.monotonic(), task)
+            task.add_done_callback(lambda _: self._reads.pop(server, None))
+        return self._reads[server][1]
+
+    async def _read(self, server: str) -> None:
+        """Takes in what a server lists; a failure is recorded and its earlier tools stay."""
+        pool = await self.pool()
+        try:
+            listing = await pool.listing(server)
+        except UpstreamError as error:
+            connection = pool.connection(server)
+            self._failures[server] = (time.monotonic(), error)
+            await self._no_build.wait()
+            if await self._catalogue.servers():
+                await self._catalogue.mark_failed(server, error.message)
+            self._events.emit("catalogue.stale", server=server, error=error.message)
+        else:
+            connection = pool.connection(server)
+            self._failures.pop(server, None)
+            if not await self._catalogue.holds(listing):
+                # A build that runs would write its older list over this one.
+                await self._no_build.wait()
+                await self._take_in(listing)
+        # Also where the list of a live server could not be read: its tools are those of before, and it is read again.
+        self._followed[server] = connection
+
+    async def _take_in(self, listing: Listing) -> None:
+        if not await self._catalogue.servers():
+            return  # nothing was built yet, and a build takes in all servers or none
+        written = await self._catalogue.update_server(listing)
+        if written.changes:
+            if await asyncio.to_thread(self._settings.registry_path.exists):
+                await self._catalogue.write_registry(self._settings.registry_path)
+            self._events.emit("catalogue.updated", server=listing.server)
+
     async def reread(self, server: str) -> None:
         """Reads one server again and takes its tools in; a failure is recorded and its earlier tools stay."""
-        await self._no_build.wait()
         pool = await self.pool()
         pause = _FIRST_PAUSE_S
-        while True:
-            try:
-                await self._catalogue.update_server(await pool.listing(server))
-            except UpstreamError as error:
-                await self._catalogue.mark_failed(server, error.message)
-                self._events.emit("catalogue.stale", server=server, error=error.message)
-                return
-            self._events.emit("catalogue.updated", server=server)
-            if server not in pool.due():
-                return
+        if server in self._reads:  # it may have begun before what this is asked for
+            await asyncio.wait([self._reads[server][1]])
+        # Shielded: who waits for this read may be others, too.
+        await asyncio.shield(self._start_read(server))
+        while server not in self._failures and server in pool.due():
             # A server that reports a change with every listing would otherwise be read without a pause.
             await asyncio.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE_S)
+            await asyncio.shield(self._start_read(server))
 
-    @contextmanager
-    def building(self) -> Iterator[None]:
-        """Holds rereads back while a build reads the servers: it would write older lists over what they bring, and a
-        first build would find a catalogue of some servers."""
+    @asynccontextmanager
+    async def reading(
+        self, servers: Iterable[str] | None, on_server: "Callable[[str, Listing | UpstreamError], None] | None" = None
+    ) -> AsyncIterator[tuple[list[Listing], dict[str, str]]]:
+        """What a build reads: the lists of many servers, or of all, and why there is none of the others.
+
+        While the build writes them, single servers are not written: it would write older lists over theirs, and a
+        first build would find a catalogue of some servers.
+        """
+        pool = await self.pool()
         self._builds += 1
         self._no_build.clear()
         try:
-            yield
+            listings, failures = await pool.read_all(servers, on_server)
+            yield listings, failures
+            for server in {listing.server for listing in listings}.difference(pool.due()):
+                self._followed[server] = pool.connection(server)
+                self._failures.pop(server, None)
         finally:
             self._builds -= 1
             if not self._builds:
@@ -206,6 +323,12 @@ class UpstreamManager:
                 await self.refresh()
             except ToolfoldError as error:  # a store that cannot be read now may be there again the next time
                 log.warning("lists could not be kept fresh: %s", error.message)
+
+    def _on_ready(self, event: Event) -> None:
+        """A connection opened: its list is read, unless whoever opened it does that."""
+        server = event.data["server"]
+        if server not in self._reads and not self._builds:
+            self._start_reread(server)
 
     def _remember_era(self, server: str, era: Era) -> None:
         self._writes.start(self._store.put(ERAS_NAMESPACE, server, era.encode()), name=f"remembering {server}")
@@ -240,13 +363,11 @@ def _decode_era(stored: bytes) -> Era:
 
 
 class InitialBuild:
-    """Builds where the catalogue is missing, or is not of the servers that `specs` gives."""
+    """Builds where the catalogue is missing, or is not of the servers; else takes in what they list now."""
 
-    def __init__(
-        self, store: Store, specs: Callable[[], Iterable[ServerSpec]], build: Callable[[], Awaitable[object]]
-    ) -> None:
+    def __init__(self, store: Store, servers: UpstreamManager, build: Callable[[], Awaitable[object]]) -> None:
         self._store = store
-        self._specs = specs
+        self._servers = servers
         self._build = build
         self._ready: asyncio.Event | None = None
 
@@ -270,8 +391,10 @@ class InitialBuild:
                 built = {record.name for record in await snapshot.servers()} if snapshot.generation else None
             if built is not None:
                 ready.set()
-            if built != {spec.name for spec in self._specs() if spec.enabled}:
+            if built != {spec.name for spec in self._servers.specs() if spec.enabled}:
                 await self._build()
+            else:
+                await self._servers.follow_all()
         except ToolfoldError as error:
             log.warning("the catalogue could not be read: %s", error.message)
         finally:

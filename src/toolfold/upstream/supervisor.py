@@ -39,6 +39,8 @@ class PoolLimits(Struct, frozen=True, kw_only=True):
     close_timeout_s: float = 10.0
     min_ttl_s: float = 30.0
     """A list is not read again more often than this, whatever its server says."""
+    max_age_s: float = 300.0
+    """A list whose server gives it no time is read again after this: not every server tells of its changes."""
 
 
 class Supervisor:
@@ -49,6 +51,8 @@ class Supervisor:
         self.upstream: Upstream | None = None
         self.status: Status = "idle" if spec.enabled else "disabled"
         self.list_due_at: float | None = None
+        # How many connections were opened: a list belongs to the one that it was read over.
+        self.connections = 0
         self._make = make
         self._events = events
         self._limits = limits
@@ -89,9 +93,8 @@ class Supervisor:
         self._tools = len(listing.tools)
         self._warnings = listing.warnings
         self._error = None
-        self.list_due_at = None
-        if listing.ttl_ms is not None:
-            self.list_due_at = time.monotonic() + max(listing.ttl_ms / 1000, self._limits.min_ttl_s)
+        ttl_s = self._limits.max_age_s if listing.ttl_ms is None else listing.ttl_ms / 1000
+        self.list_due_at = time.monotonic() + max(ttl_s, self._limits.min_ttl_s)
 
     def record_listing_failure(self, error: UpstreamError) -> None:
         """A listing failed. The server may be alive all the same."""
@@ -198,8 +201,6 @@ class Supervisor:
 
     def _record_restart(self) -> None:
         self._restarts += 1
-        if self._tools is not None:
-            self.list_due_at = time.monotonic()  # A new process may have other tools.
         self._events.emit("upstream.restarted", server=self.spec.name, restarts=self._restarts)
 
     async def _open(self, gate: asyncio.Semaphore) -> UpstreamError | None:
@@ -212,6 +213,8 @@ class Supervisor:
         if isinstance(result, UpstreamError):
             return result
         self.upstream, self._info = result
+        self.connections += 1
+        self.list_due_at = time.monotonic()  # A new process may have other tools.
         self._open_seconds = time.monotonic() - started
         self.status = "ready"
         self._error = None
@@ -250,6 +253,7 @@ class Supervisor:
     def _fail(self, error: UpstreamError) -> None:
         self.status = "failed"
         self._error = error
+        self.list_due_at = None  # It is read when somebody opens it again.
         self._retry_at = time.monotonic() + self._pause()
         self._wanted.clear()
         self._events.emit(

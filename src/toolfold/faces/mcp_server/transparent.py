@@ -4,10 +4,11 @@ Where client and server are both modern, a request for input goes through untouc
 state between the rounds is put under our own seal. In the other three combinations the question is brought to the
 client in its own era's way. The client's capabilities go with each request: it is asked for nothing else.
 Calls of tools go through the gateway's pipeline; `tool_output` joins the server's tools, for results too large to show.
-Policies are about tools: a caller whose policy hides something gets the tools it may see, and nothing else.
+Policies are about tools: a caller whose policy hides something gets the tools it may see, and nothing else. What the
+server lists is compared with the catalogue before it is shown: a definition that is held back is not.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -22,6 +23,7 @@ from toolfold.faces.surface.definitions import TOOL_OUTPUT, tool_objects
 from toolfold.faces.surface.operations import Operations
 from toolfold.faces.surface.output_resources import OutputResources
 from toolfold.faces.surface.results import error_result
+from toolfold.fingerprint import fingerprint
 from toolfold.gateway import Gateway
 from toolfold.types import CallContext, Caller, ServerInfo, Tool, ToolCall, ToolDefinition
 from toolfold.upstream.passthrough import Passthrough
@@ -37,6 +39,9 @@ ROUND_PARAMS = frozenset({"inputResponses", "requestState"})
 # A legacy client that named no level gets whatever its server sends.
 DEFAULT_LOG_LEVEL = "debug"
 
+# Nothing is known of a tool that its server does not list, so that it may do anything.
+UNKNOWN_RISKS = ("destructive", "open-world", "unstated")
+
 _members = msgspec.json.Decoder(dict[str, Raw])
 
 
@@ -47,7 +52,7 @@ class TransparentApp:
         self.hub = NotificationHub()
         self._gateway = gateway
         self._passthrough = Passthrough(server, gateway.pool, gateway.events, self._on_notification)
-        self._tools = _ServerTools(gateway, server)
+        self._tools = _ServerTools(gateway, server, lambda: self._publish_change(None))
         self._operations = Operations(gateway)
         self._outputs = OutputResources(gateway)
         self._running: set[Exchange] = set()
@@ -64,8 +69,10 @@ class TransparentApp:
 
     async def about(self, caller: Caller) -> About:
         info, capabilities = await self._passthrough.about()
-        if await self._tools.names_for(caller) is not None:
+        if await self._tools.visible_to(caller) is not None:
             capabilities = {key: value for key, value in capabilities.items() if key == "tools"}
+        if isinstance(capabilities.get("tools"), dict):
+            capabilities["tools"]["listChanged"] = True  # a restart may bring other tools, and that is told here
         return About(info=_info_dict(info), capabilities=capabilities, instructions=info.instructions, ttl_ms=0)
 
     async def handle(self, exchange: Exchange) -> Raw:
@@ -75,13 +82,12 @@ class TransparentApp:
                 return await self._call(exchange)
             if exchange.method == "resources/read" and self._outputs.owns(exchange.params):
                 return await self._outputs.handle(exchange.method, exchange.params, exchange.caller)
-            visible = await self._tools.names_for(exchange.caller)
-            if visible is not None and exchange.method != "tools/list":
+            if exchange.method != "tools/list" and await self._tools.visible_to(exchange.caller) is not None:
                 raise RpcError(METHOD_NOT_FOUND, f"there is no method {exchange.method[:100]} here")
             result = await self._forward(exchange)
         finally:
             self._running.discard(exchange)
-        return await self._tool_list(exchange, result, visible) if exchange.method == "tools/list" else result
+        return await self._tool_list(exchange, result) if exchange.method == "tools/list" else result
 
     async def _forward(self, exchange: Exchange) -> Raw:
         await self._raise_log_level(exchange)
@@ -147,16 +153,16 @@ class TransparentApp:
             self._log_level = level
             await self._passthrough.request("logging/setLevel", Raw(encode({"level": level})))
 
-    async def _tool_list(self, exchange: Exchange, result: Raw, visible: frozenset[str] | None) -> Raw:
+    async def _tool_list(self, exchange: Exchange, result: Raw) -> Raw:
         """A page of the server's tools: those the caller may see, and on the last one `tool_output` after them."""
         listens = exchange.modern and self.hub.listens(exchange.caller.name, TOOLS_CHANGED)
         adds_output = not listens or await self._gateway.outputs.has_any(exchange.caller)
-        if visible is None and not adds_output:
+        if not adds_output and not self._gateway.settings.restricts:
             return result
         members = _members.decode(result)
-        tools = msgspec.json.decode(members.get("tools", Raw(b"[]")), type=list[Raw])
-        if visible is not None:
-            tools = [tool for tool in tools if _text(tool, "name") in visible]
+        tools = await self._tools.shown(
+            msgspec.json.decode(members.get("tools", Raw(b"[]")), type=list[Raw]), exchange.caller
+        )
         if adds_output and bytes(members.get("nextCursor", Raw(b"null"))) in {b"null", b'""'}:
             tools.append(tool_objects()[TOOL_OUTPUT.name])
         members["tools"] = Raw(encode(tools))
@@ -203,9 +209,10 @@ class TransparentApp:
 class _ServerTools:
     """Finds the tools of one server of a gateway, by the names that the server gave them."""
 
-    def __init__(self, gateway: Gateway, server: str) -> None:
+    def __init__(self, gateway: Gateway, server: str, on_changed: Callable[[], None]) -> None:
         self._gateway = gateway
         self._server = server
+        self._on_changed = on_changed
         self._tools: dict[str, Tool] | None = None
         names = ("catalogue.built", "catalogue.updated")
         self._stops = [gateway.events.subscribe(self._on_catalogue_changed, only=name) for name in names]
@@ -214,12 +221,24 @@ class _ServerTools:
         for stop in self._stops:
             stop()
 
-    def _on_catalogue_changed(self, _: Event) -> None:
+    def _on_catalogue_changed(self, event: Event) -> None:
         self._tools = None
+        if event.data.get("server") == self._server:
+            self._on_changed()
 
     async def find(self, name: str) -> Tool:
-        """The catalogue's entry for a tool. One that is not listed gets an entry without a schema: policies see it by
-        its name, and its server judges the arguments."""
+        """The catalogue's entry for a tool. One that its server does not list gets an entry without a schema: its
+        server judges the arguments, and to a policy it is as risky as a tool can be."""
+        tools = await self._known()
+        if name not in tools and self._gateway.settings.restricts:
+            tools = await self._read_again()
+        if name in tools:
+            return tools[name]
+        definition = ToolDefinition(name=name, raw=Raw(msgspec.json.encode({"name": name})))
+        tool_id = natural_id(self._server, name)
+        return Tool(tool_id=tool_id, server=self._server, definition=definition, fingerprint="", risks=UNKNOWN_RISKS)
+
+    async def _known(self) -> dict[str, Tool]:
         tools = self._tools
         if tools is None:
             try:
@@ -227,22 +246,41 @@ class _ServerTools:
             except NotBuilt:
                 listed = ()
             tools = self._tools = {tool.name: tool for tool in listed if tool.server == self._server}
-        if name not in tools:
-            definition = ToolDefinition(name=name, raw=Raw(msgspec.json.encode({"name": name})))
-            tool_id = natural_id(self._server, name)
-            return Tool(tool_id=tool_id, server=self._server, definition=definition, fingerprint="")
-        return tools[name]
+        return tools
 
-    async def names_for(self, caller: Caller) -> frozenset[str] | None:
+    async def _read_again(self) -> dict[str, Tool]:
+        await self._gateway.initial_build.wait()
+        await self._gateway.reread(self._server)
+        self._tools = None
+        return await self._known()
+
+    async def shown(self, sent: Sequence[Raw], caller: Caller) -> list[Raw]:
+        """Of the tool objects that the server just sent, those that the caller may see. Where anything may be held
+        back, the catalogue takes in what is new to it first."""
+        if self._gateway.settings.restricts:
+            known = await self._known()
+            if not all(_is_definition(known.get(_text(tool, "name") or ""), tool) for tool in sent):
+                await self._read_again()
+        visible = await self.visible_to(caller)
+        if visible is None:
+            return list(sent)
+        return [tool for tool in sent if _is_definition(visible.get(_text(tool, "name") or ""), tool)]
+
+    async def visible_to(self, caller: Caller) -> dict[str, Tool] | None:
         """The tools that a caller may see, by the server's own names; `None`: whatever there is."""
         view = self._gateway.view(caller)
         if view.unrestricted:
             return None
         try:
             async with view.catalogue.snapshot() as snapshot:
-                return frozenset(tool.name for tool in await snapshot.tools() if tool.server == self._server)
+                return {tool.name: tool for tool in await snapshot.tools() if tool.server == self._server}
         except NotBuilt:
-            return frozenset()
+            return {}
+
+
+def _is_definition(tool: Tool | None, sent: Raw) -> bool:
+    """Whether a tool object that a server sent is the one that the catalogue has."""
+    return tool is not None and (tool.definition.raw == sent or tool.fingerprint == fingerprint(sent))
 
 
 def _forwarded_params(exchange: Exchange, meta: Raw | None) -> Raw:

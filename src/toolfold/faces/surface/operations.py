@@ -353,7 +353,7 @@ class Operations:
     async def _look_up(self, tool_id: str, context: CallContext) -> tuple[Tool, bool]:
         """A tool, and whether the caller has expanded this version of it."""
         tool = await self._gateway.tool(tool_id, context.caller)
-        return tool, self._gateway.expansions.has_expanded(context.caller, tool.tool_id, tool.version)
+        return tool, self._gateway.expansions.version(context.caller, tool.tool_id) == tool.version
 
     async def _tool_output(self, args: Raw, context: CallContext) -> Answer:
         text = await self._gateway.tool_output(**asdict(_parse(_ToolOutput, args)), caller=context.caller)
