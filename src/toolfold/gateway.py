@@ -532,17 +532,18 @@ class Gateway:
 
         return compute_savings(await self.audit_log.steps(), *await count_definitions(self.catalogue, self.store))
 
-    async def render_metrics(self) -> tuple[str, bytes]:
-        """What a Prometheus server reads: the content type and the text."""
+    async def render_metrics(self, caller: Caller = LOCAL) -> tuple[str, bytes]:
+        """What a Prometheus server reads, as far as this caller may know of it: the content type and the text."""
         self._settle()
-        generations = await self.catalogue.generations()
+        servers = await self.access.whole_servers(caller)
+        generations = await self.view(caller).catalogue.generations()
         gauges = {
             "tools": generations[-1].tools if generations else 0,
-            "servers": generations[-1].servers if generations else 0,
+            "servers": len(servers) if servers is not None else generations[-1].servers if generations else 0,
             "tools_held": len(self.trust.latest.held),
             **self.audit_log.gauges(),
         }
-        return self.metrics.render(gauges)
+        return self.metrics.render(gauges, servers)
 
 
 class BlockingGateway(LoopThread):

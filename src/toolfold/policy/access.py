@@ -245,6 +245,19 @@ class AccessControl:
 
         return CatalogueView(self._catalogue, compile=compile_view, stamp=self._trust.stamp)
 
+    async def whole_servers(self, caller: Caller) -> frozenset[str] | None:
+        """The servers of which this caller may see every tool; `None`: its policy hides none. What is held back is
+        hidden from everybody and does not count."""
+        caller, whole = self.resolve(caller), self._catalogue
+        view = self.view(caller)
+        if view.unrestricted or (self._rules[caller.policy].allows_everything and not self._has_groups):
+            return None
+        if not await whole.generations():
+            return frozenset()
+        async with whole.snapshot() as snapshot, view.catalogue.snapshot() as visible:
+            tools = {record.name: record.tools for record in await snapshot.servers()}
+            return frozenset(entry.name for entry in await visible.servers() if entry.tools == tools.get(entry.name))
+
     def requires_confirmation(self, call: ToolCall, context: CallContext) -> bool:
         """Whether the caller's policy wants a person to confirm this call."""
         rules = self._rules[context.caller.policy]

@@ -5,8 +5,10 @@ Labels are few and bounded: servers and error codes, never tools, callers or val
 
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from functools import partial
 from itertools import accumulate
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -39,7 +41,6 @@ class Metrics:
         self._steps: Counter[tuple[str, str]] = Counter()
         self._stored = 0
         self._stored_bytes = 0
-        self.gauges: dict[str, float] = {}
 
     def record_call(self, end: "CallEnd") -> None:
         """Counts a call that is over."""
@@ -63,8 +64,7 @@ class Metrics:
         """Counts a step of finding a tool."""
         self._steps[step, code] += 1
 
-    def collect(self) -> "Iterator[Metric]":
-        """As the Prometheus library asks for it."""
+    def _collect(self, gauges: Mapping[str, float], servers: Collection[str] | None) -> "Iterator[Metric]":
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 
         calls = CounterMetricFamily("toolfold_calls", "Calls of tools that are over.", labels=["server"])
@@ -74,31 +74,38 @@ class Metrics:
             "toolfold_call_duration_seconds", "How long calls took, the gateway's own part included.", labels=["server"]
         )
         for server, latency in sorted(self._latency.items()):
+            if servers is not None and server not in servers:
+                continue
             calls.add_metric([server], latency.count)
             # Prometheus wants each bucket with all that were faster, too.
             cumulated = list(zip(_BOUNDS, accumulate(latency.buckets), strict=True))
             seconds.add_metric([server], cumulated, latency.total)
         for (server, code), count in sorted(self._errors.items()):
-            errors.add_metric([server, code], count)
+            if servers is None or server in servers:
+                errors.add_metric([server, code], count)
         for (step, code), count in sorted(self._steps.items()):
             steps.add_metric([step, code], count)
-        yield from (calls, errors, steps, seconds)
-        yield CounterMetricFamily("toolfold_outputs_stored", "Results too large to show.", value=self._stored)
-        yield CounterMetricFamily("toolfold_outputs_stored_bytes", "Bytes of those.", value=self._stored_bytes)
-        for name, value in sorted(self.gauges.items()):
-            yield GaugeMetricFamily(f"toolfold_{name}", _GAUGES.get(name, name), value=value)
+        yield from (calls, errors, seconds)
+        if servers is None:
+            yield steps
+            yield CounterMetricFamily("toolfold_outputs_stored", "Results too large to show.", value=self._stored)
+            yield CounterMetricFamily("toolfold_outputs_stored_bytes", "Bytes of those.", value=self._stored_bytes)
+        for name, value in sorted(gauges.items()):
+            if servers is None or name in _OF_A_VIEW:
+                yield GaugeMetricFamily(f"toolfold_{name}", _GAUGES.get(name, name), value=value)
 
-    def render(self, gauges: Mapping[str, float]) -> tuple[str, bytes]:
-        """The content type, and the text that a Prometheus server reads."""
-        from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+    def render(self, gauges: Mapping[str, float], servers: Collection[str] | None = None) -> tuple[str, bytes]:
+        """The content type, and the text that a Prometheus server reads. With `servers`: for somebody who may know of
+        these alone, without what was counted over all callers."""
+        from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
-        self.gauges.update(gauges)
-        # A registry of its own each time: the library's global one would mix the gateways of one process.
-        registry = CollectorRegistry(auto_describe=False)
-        registry.register(self)
-        return CONTENT_TYPE_LATEST, generate_latest(registry)
+        # No registry: the library's global one would mix the gateways of one process.
+        source = SimpleNamespace(collect=partial(self._collect, gauges, servers))
+        return CONTENT_TYPE_LATEST, generate_latest(source)
 
 
+# Gauges that differ by what a caller may see.
+_OF_A_VIEW = frozenset({"tools", "servers"})
 _GAUGES = {
     "tools": "Tools in the catalogue.",
     "servers": "Servers in the catalogue.",

@@ -6,10 +6,12 @@ Raw ASGI, so that a request for `/mcp` passes through nothing on its way. Above:
 import asyncio
 import socket
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, cast
 
 from toolfold.errors import ConfigError
 from toolfold.faces.identity import Identities
+from toolfold.types import Caller
 from toolfold.wire.http_client import is_loopback
 from toolfold.wire.jsonrpc import parse_number
 from toolfold.wire.serving.http_guard import HttpGuard
@@ -17,10 +19,11 @@ from toolfold.wire.serving.http_stream import Receive, Scope, Send
 
 if TYPE_CHECKING:
     from toolfold.wire.serving.http import McpHttpApp
+    from toolfold.wire.serving.http_connection import ConnectionLimits
 
 Asgi = Callable[[Scope, Receive, Send], Awaitable[None]]
-# Gives the content type and the text of what is measured.
-RenderMetrics = Callable[[], Awaitable[tuple[str, bytes]]]
+# Gives the content type and the text of what was measured and a caller may see.
+RenderMetrics = Callable[[Caller], Awaitable[tuple[str, bytes]]]
 
 ENDPOINT = "/mcp"
 METRICS = "/metrics"
@@ -94,16 +97,25 @@ def listening_socket(host: str, port: int) -> socket.socket:
     return listening
 
 
-async def run_site(site: Asgi, bound: socket.socket, stop: asyncio.Event) -> None:
+async def run_site(
+    site: Asgi, bound: socket.socket, stop: asyncio.Event, limits: "ConnectionLimits | None" = None
+) -> None:
     """Serves on a socket until `stop` is set."""
+    import resource
+
     import uvicorn
 
+    from toolfold.wire.serving.http_connection import ConnectionLimits, ConnectionTable, HttpConnection
+
+    table = ConnectionTable(limits or ConnectionLimits.for_descriptors(resource.getrlimit(resource.RLIMIT_NOFILE)[0]))
     config = uvicorn.Config(
         site,
-        http="httptools",
+        http=cast("type[asyncio.Protocol]", partial(HttpConnection, table)),
+        ws="none",  # its connections would escape the limits
         loop="none",
         lifespan="off",  # the gateway is opened and closed around all of this
         log_config=None,
+        log_level="error",  # below it, anybody could fill the log with requests that are none
         access_log=False,
         server_header=False,
         date_header=False,

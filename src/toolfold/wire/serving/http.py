@@ -55,24 +55,23 @@ class McpHttpApp:
         if scope["type"] != "http":
             return
         responder = Responder(receive, send, self._server.options.keep_alive_s)
-        headers = _parse_headers(scope)
         try:
-            caller = self._guard.check(headers)
+            headers, caller = self._guard.check(scope)
             await self._serve(scope["method"], headers, caller, receive, responder)
         except HttpError as refusal:
             await _refuse(responder, refusal)
 
     async def guarded(
-        self, scope: Scope, receive: Receive, send: Send, page: Callable[[], Awaitable[tuple[str, bytes]]]
+        self, scope: Scope, receive: Receive, send: Send, page: Callable[[Caller], Awaitable[tuple[str, bytes]]]
     ) -> None:
         """Answers with a page for those who may talk to this server at all."""
         responder = Responder(receive, send, self._server.options.keep_alive_s)
         try:
-            self._guard.check(_parse_headers(scope))
+            _, caller = self._guard.check(scope)
         except HttpError as refusal:
             await _refuse(responder, refusal)
         else:
-            kind, text = await page()
+            kind, text = await page(caller)
             await responder.plain(200, text, kind=kind.encode())
 
     async def aclose(self) -> None:
@@ -215,14 +214,6 @@ def _check_same(name: str, header: str | None, value: str | None) -> None:
     if header is None or value is None or decode_header(header) != value:
         problem = "is missing" if header is None else "does not say what the body says"
         raise RpcError(jsonrpc.HEADER_MISMATCH, f"the header {name} {problem}", refused=True)
-
-
-def _parse_headers(scope: Scope) -> dict[str, str]:
-    """The headers by lower-case name; the first of several counts."""
-    headers: dict[str, str] = {}
-    for name, value in scope["headers"]:
-        headers.setdefault(name.decode("latin-1"), value.decode("latin-1").strip())
-    return headers
 
 
 async def _refuse(responder: Responder, refusal: HttpError) -> None:
