@@ -110,8 +110,8 @@ class Listeners(Generic[Listener]):
 
 
 def who_yields(held: Mapping[str, int], asking: str, limit: int) -> str | None:
-    """Who gives one up so that `asking` gets one, where all `limit` are held: whoever has most, and never one who has no
-    more than an equal share. `None`: nobody, and the one who asks gets none."""
+    """Who gives one up so that `asking` gets one, where all `limit` are held: whoever has most, and never one who has
+    no more than an equal share. `None`: nobody, and the one who asks gets none."""
     share = max(1, limit // len({*held, asking}))
     if held.get(asking, 0) >= share:
         return asking

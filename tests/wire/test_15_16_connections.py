@@ -7,12 +7,12 @@ from collections.abc import AsyncIterator, Mapping
 
 import pytest
 from msgspec import Raw
-from serving_helpers import EchoApp, Port, modern, on_http, raw
+from serving_helpers import EchoApp, Port, legacy, modern, on_http, raw
 
 from toolfold.containers import who_yields
 from toolfold.errors import NotAuthorized
 from toolfold.types import Caller
-from toolfold.wire.serving import Exchange
+from toolfold.wire.serving import Exchange, ServeOptions
 from toolfold.wire.serving.http_connection import ConnectionLimits
 from toolfold.wire.serving.http_guard import HttpGuard
 from toolfold.wire.serving.http_stream import ResponseStream
@@ -289,3 +289,28 @@ async def test_15_18_a_header_that_stands_twice_is_refused() -> None:
     async with on_http(EchoApp(), guard=GUARD) as port, connected(port) as connection:
         await connection.send(GET + b"authorization: Bearer ann\r\nauthorization: Bearer bob\r\n\r\n")
         assert b" 400 " in await connection.reader.readuntil(b"\r\n\r\n")
+
+
+async def test_15_17_one_callers_sessions_do_not_end_anothers() -> None:
+    async with on_http(EchoApp(), ServeOptions(max_sessions=4), GUARD) as port:
+        bob = await port.session(Authorization="Bearer bob")
+        names = [await port.session(Authorization="Bearer ann") for _ in range(8)]
+        assert (await port.post(legacy("echo"), Mcp_Session_Id=bob, Authorization="Bearer bob")).status_code == 200
+        told = await port.post(legacy("echo"), Mcp_Session_Id=names[0], Authorization="Bearer ann")
+        assert told.status_code == 404
+        assert "more than your share" in told.json()["error"]["message"]
+        foreign = await port.post(legacy("echo"), Mcp_Session_Id=names[0], Authorization="Bearer bob")
+        assert "no such session" in foreign.json()["error"]["message"]
+        assert len(port.mcp.legacy.sessions) == 4
+
+
+async def test_15_17_one_callers_questions_leave_room_for_anothers() -> None:
+    able = {"elicitation": {}}
+    ask = modern("tools/call", {"name": "ask"}, able=able)
+    async with on_http(EchoApp(), ServeOptions(max_held=4, max_held_each=2), GUARD) as port:
+        for _ in range(2):
+            asked = await port.post(ask, Authorization="Bearer ann")
+            assert asked.json()["result"]["resultType"] == "input_required"
+        assert "error" in (await port.post(ask, Authorization="Bearer ann")).json()
+        asked = await port.post(ask, Authorization="Bearer bob")
+        assert asked.json()["result"]["resultType"] == "input_required"

@@ -8,6 +8,7 @@ import asyncio
 import itertools
 import os
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
@@ -77,6 +78,45 @@ class _ScriptHost(Protocol):
     ) -> Outcome: ...
 
 
+class _Slots:
+    """How many scripts run at once, by caller. A quarter is kept for callers who run none; of those who wait, whoever
+    runs least comes first."""
+
+    def __init__(self, total: int) -> None:
+        self._total = total
+        self._shared = total - max(1, total // 4) if total > 1 else total
+        self.running: Counter[str] = Counter()
+        self._waiting: list[tuple[str, asyncio.Future[None]]] = []
+
+    async def acquire(self, caller: str) -> None:
+        turn = (caller, asyncio.get_running_loop().create_future())
+        self._waiting.append(turn)
+        self._grant()
+        try:
+            await turn[1]
+        except asyncio.CancelledError:
+            if turn in self._waiting:
+                self._waiting.remove(turn)
+            else:
+                self.release(caller)
+            raise
+
+    def release(self, caller: str) -> None:
+        self.running[caller] -= 1
+        self.running += Counter()  # forgets who runs none
+        self._grant()
+
+    def _grant(self) -> None:
+        while ready := [turn for turn in self._waiting if self._is_free(turn[0]) and not turn[1].done()]:
+            turn = min(ready, key=lambda turn: self.running[turn[0]])
+            self._waiting.remove(turn)
+            self.running[turn[0]] += 1
+            turn[1].set_result(None)
+
+    def _is_free(self, caller: str) -> bool:
+        return self.running.total() < (self._shared if self.running[caller] else self._total)
+
+
 class ScriptRunner:
     """The scripts of one gateway."""
 
@@ -88,7 +128,7 @@ class ScriptRunner:
         self._zygotes: dict[bool, Zygote] = {}
         self._starting = asyncio.Lock()
         self._numbers = itertools.count(1)
-        self._slots = asyncio.Semaphore(self._settings.at_once)
+        self._slots = _Slots(self._settings.at_once)
         self._frame_bytes = max(_MIN_FRAME_BYTES, 2 * self._settings.output_bytes)
         self._matches: BoundedDict[tuple[str, str | None, int], tuple[Tool, float]] = BoundedDict(_MAX_MATCHES)
 
@@ -136,7 +176,7 @@ class ScriptRunner:
         # Whole results: the script itself picks what it needs of them.
         call = partial(host.call_tool, caller=caller, capabilities=capabilities, confirmed=confirmed, whole=True)
         zygote = await self._zygote(unsafe or settings.unsafe)
-        async with self._slot(settings.wall_s), await zygote.take() as child:
+        async with self._slot(caller.name, settings.wall_s), await zygote.take() as child:
             host.events.emit("script.started", run=run, caller=caller.name, needs=list(map(_need_event, start.needs)))
             execution = Execution(
                 run,
@@ -196,20 +236,22 @@ class ScriptRunner:
         return resolved, stub_files(await self._describe(tool for tool, _ in matches))
 
     @asynccontextmanager
-    async def _slot(self, wall_s: float) -> AsyncIterator[None]:
+    async def _slot(self, caller: str, wall_s: float) -> AsyncIterator[None]:
         """One of the scripts that may run at once. It is waited for as long as the script itself could take."""
         try:
             async with asyncio.timeout(wall_s):
-                await self._slots.acquire()
+                await self._slots.acquire(caller)
         except TimeoutError:
+            running = self._slots.running
             raise SandboxError(
-                f"{self._settings.at_once} scripts run already, and none of them ended within {wall_s:g} s",
+                f"{running.total()} scripts run already, {running[caller]} of them yours, and no turn came within "
+                f"{wall_s:g} s",
                 next_action="run it again later, or raise scripts.at_once",
             ) from None
         try:
             yield
         finally:
-            self._slots.release()
+            self._slots.release(caller)
 
     async def _zygote(self, unsafe: bool) -> "Zygote":
         async with self._starting:
