@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from toolfold.audit.redaction import Redactor
     from toolfold.audit.savings import Savings
     from toolfold.calls import Handler
+    from toolfold.calls.toolbox import Programs
     from toolfold.catalogue.build import Build
     from toolfold.disclosure.describer import Describer
     from toolfold.live.manager import LiveManager, LiveSession
@@ -235,6 +236,13 @@ class Gateway:
             observer=self.call_recorder,
         )
         return pipeline if self.tracing is None else self.tracing.wrap(pipeline)
+
+    @cached_property
+    def programs(self) -> "Programs":
+        """Scripts and live Python as calls: decided on, confirmed and recorded."""
+        from toolfold.calls.toolbox import Programs
+
+        return Programs(self.access, self.redactor.printable_arguments, self.call_recorder.record)
 
     @cached_property
     def scripts(self) -> "ScriptRunner":
@@ -537,13 +545,8 @@ class Gateway:
         self._settle()
         servers = await self.access.whole_servers(caller)
         generations = await self.view(caller).catalogue.generations()
-        gauges = {
-            "tools": generations[-1].tools if generations else 0,
-            "servers": len(servers) if servers is not None else generations[-1].servers if generations else 0,
-            "tools_held": len(self.trust.latest.held),
-            **self.audit_log.gauges(),
-        }
-        return self.metrics.render(gauges, servers)
+        gauges = {"tools_held": len(self.trust.latest.held), **self.audit_log.gauges()}
+        return self.metrics.render(generations[-1:], gauges, servers)
 
 
 class BlockingGateway(LoopThread):

@@ -20,7 +20,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
-from toolfold.audit.record import Step, StepName, StepResult, decode_step, encode_step
+from toolfold.audit.record import REFUSED, Step, StepName, StepResult, decode_step, encode_step
 from toolfold.audit.redaction import MAX_ARGUMENT_BYTES, Redactor
 from toolfold.calls import CallEnd, CallObserver
 from toolfold.config import Settings
@@ -110,6 +110,9 @@ _RESTORED_STEPS = 200
 _ACTIVE_S = 300.0
 _DAY_S = 86_400.0
 _TEXT_CHARS = 1_000
+_REFUSED_S = 60.0
+_MAX_ADDRESSES = 1024
+_NO_KEY = "NOT_AUTHENTICATED"
 # How much of a text is searched for secrets before it is cut to `_TEXT_CHARS`: one that the cut would halve, and so
 # hide from the search, is whole here.
 _SCANNED_CHARS = 16_384
@@ -182,6 +185,8 @@ class AuditLog:
         self._settle = settle
         self._writing = asyncio.Lock()
         self._sessions: BoundedDict[tuple[str, str], _SessionSelections] = BoundedDict(_MAX_SESSIONS)
+        # By address: when a refused key was last recorded, and how many came since.
+        self._refused: BoundedDict[str, tuple[float, int]] = BoundedDict(_MAX_ADDRESSES)
         self.dropped = 0
 
     async def record(
@@ -273,6 +278,18 @@ class AuditLog:
         self._settle()
         step = self._step("call", caller, time.time(), tool_id=tool_id[:200], code=error.code, message=error.message)
         self._add_step(self._session(caller), step)
+
+    def record_refused_key(self, address: str, message: str) -> None:
+        """Records a request without a known key. Anybody can send those: of one address, one a minute, with a count."""
+        now = time.time()
+        at, more = self._refused.get(address, (0.0, 0))
+        if not self._settings.enabled or now < at + _REFUSED_S:
+            self._refused[address] = (at, more + 1)
+            return
+        self._refused.renew(address, (now, 0))
+        said = f"{message} ({more} times more since)" if more else message
+        step = Step(id=self._next_id(), step=REFUSED, at=now, caller="", query=address, code=_NO_KEY, message=said)
+        self._add(_PendingStep(step))
 
     def _session(self, caller: Caller) -> _SessionSelections:
         key = (caller.name, caller.session)
@@ -503,11 +520,14 @@ class CallRecorder(CallObserver):
             size = len(memoryview(call.arguments))
             self._events.emit("call.started", tool_id=call.tool.tool_id, version=call.tool.version, argument_bytes=size)
 
-    def ended(self, end: CallEnd) -> None:
+    def record(self, end: CallEnd) -> None:
         # The answer must not wait for the records: they are made in the loop's next turn, many at once under load.
         if not self._pending:
             asyncio.get_running_loop().call_soon(self.settle)
         self._pending.append(end)
+
+    def ended(self, end: CallEnd) -> None:
+        self.record(end)
         if self._events.has_listeners("call.finished", "call.failed"):
             self._emit(end)
 

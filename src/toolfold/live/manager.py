@@ -9,11 +9,14 @@ import logging
 import os
 import time
 from collections import Counter, OrderedDict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import msgspec
+from msgspec import Raw
 
+from toolfold.calls.toolbox import LIVE_PYTHON
 from toolfold.config import Settings
 from toolfold.containers import BoundedDict, TaskSet, who_yields
 from toolfold.errors import LiveError
@@ -24,9 +27,10 @@ from toolfold.live.session import TOOLS, WORKER_ENTRY, Envelope, LiveLimits, Liv
 from toolfold.live.worker.envelopes import session_lost
 from toolfold.model import Model
 from toolfold.storage.journal import Journal
-from toolfold.types import LOCAL, Caller
+from toolfold.types import LOCAL, CallContext, Caller, Outcome
 
 if TYPE_CHECKING:
+    from toolfold.calls.toolbox import Programs
     from toolfold.outputs.service import OutputService
     from toolfold.sandbox.zygote import Zygote
 
@@ -65,6 +69,9 @@ class _Gateway(Protocol):
     @property
     def outputs(self) -> "OutputService": ...
 
+    @property
+    def programs(self) -> "Programs": ...
+
 
 class LiveManager:
     """Opens live sessions. Closed with `resources`."""
@@ -72,6 +79,7 @@ class LiveManager:
     def __init__(self, gateway: _Gateway) -> None:
         self._gateway = gateway
         self._zygote: Zygote | None = None
+        self.programs = gateway.programs
         self.sessions = _ClientSessions(self)
 
     def session(
@@ -83,7 +91,9 @@ class LiveManager:
         limits: LiveLimits | None = None,
         cwd: Path | None = None,
     ) -> LiveSession:
-        """A session to be used as `async with`. By default it runs in the sandbox and reads the caller's outputs."""
+        """A session to be used as `async with`. By default it runs in the sandbox and reads the caller's outputs.
+        Raises `NotAuthorized` where the caller's policy does not allow live Python."""
+        self.programs.check(LIVE_PYTHON, caller)
 
         async def open_output(handle: str) -> Path:
             return await self._gateway.outputs.file(handle, caller)
@@ -143,6 +153,13 @@ class _ClientSessions:
 
     async def dispatch(self, caller: Caller, name: str, arguments: dict[str, Any]) -> Envelope:
         """A model's call of one of the three tools, in the caller's session: see `LiveSession.dispatch`."""
+        said = {"function": name[:100]}
+        if isinstance(arguments.get("expr"), str):
+            said["expr"] = arguments["expr"]
+        work = partial(self._dispatch, caller, name, arguments)
+        return await self._manager.programs.run(LIVE_PYTHON, said, CallContext(caller=caller), work, _as_outcome)
+
+    async def _dispatch(self, caller: Caller, name: str, arguments: dict[str, Any]) -> Envelope:
         session = await self.get(caller)
         ended = self._ended.pop((caller.name, caller.session), None)
         return await session.dispatch(name, arguments) if ended is None else session_lost(ended)
@@ -198,6 +215,10 @@ class _ClientSessions:
         if why:
             self._ended.renew(key, why)
         return None if entry is None else self._closing.start(_close_when_opened(entry[0]))
+
+
+def _as_outcome(answer: Envelope) -> Outcome:
+    return Outcome(result=Raw(msgspec.json.encode(answer)), is_error=not answer["ok"])
 
 
 async def _close_when_opened(opening: _Opening) -> None:

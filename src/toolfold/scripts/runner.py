@@ -14,10 +14,13 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
+import msgspec
 from msgspec import Raw
 from msgspec.structs import replace
 
+from toolfold.calls.toolbox import RUN_SCRIPT
 from toolfold.config import Settings
+from toolfold.config.sections import Scripts
 from toolfold.containers import BoundedDict
 from toolfold.disclosure.observed import decode_schema, result_schema
 from toolfold.errors import NotAuthorized, SandboxError, ToolfoldError, ToolNotFound
@@ -27,13 +30,14 @@ from toolfold.sandbox.base import ChildLimits
 from toolfold.scripts.declarations import parse_script
 from toolfold.scripts.execution import Execution
 from toolfold.scripts.lock import Lock, LockedNeed
-from toolfold.scripts.report import as_text
+from toolfold.scripts.report import as_dict, as_text
 from toolfold.scripts.stubs import stub_files
 from toolfold.scripts.tool_specs import SpecCache
 from toolfold.scripts.values import Need, ScriptResult, StartFrame, ToolSpec
-from toolfold.types import LOCAL, Caller, OnInput, Outcome, Tool
+from toolfold.types import LOCAL, CallContext, Caller, OnInput, Outcome, Tool
 
 if TYPE_CHECKING:
+    from toolfold.calls.toolbox import Programs
     from toolfold.disclosure.describer import Describer
     from toolfold.sandbox.zygote import Zygote
     from toolfold.search.service import SearchService
@@ -60,6 +64,9 @@ class _ScriptHost(Protocol):
 
     @property
     def describer(self) -> "Describer": ...
+
+    @property
+    def programs(self) -> "Programs": ...
 
     def view(self, caller: Caller) -> CatalogueView: ...
 
@@ -167,14 +174,33 @@ class ScriptRunner:
         `on_input` and `capabilities` reach the person behind the script, as in `call_tool`: while they think, the
         script's clock stands still. `confirmed` says yes for all its calls. Calls of tools that are not `allowed` fail.
         """
-        host, settings = self._host, self._settings
+        settings = self._settings
         if timeout_s is not None:
             settings = replace(settings, wall_s=min(timeout_s, settings.wall_s))
+        context = CallContext(caller=caller, on_input=on_input, capabilities=capabilities, confirmed=confirmed)
+
+        async def work() -> ScriptResult:
+            start = await self.prepare(code, caller=caller, locked=locked, name=name, args=args)
+            return await self._execute(start, context, settings, unsafe, allowed)
+
+        text = code if isinstance(code, str) else code.decode(errors="replace")
+        return await self._host.programs.run(RUN_SCRIPT, {"code": text}, context, work, _as_outcome)
+
+    async def _execute(
+        self,
+        start: StartFrame,
+        context: CallContext,
+        settings: Scripts,
+        unsafe: bool,
+        allowed: Callable[[str], bool] | None,
+    ) -> ScriptResult:
+        host, caller = self._host, context.caller
         # Gateways that share a store must not number their runs alike.
         run = f"run-{os.getpid():x}-{time.time_ns():x}-{next(self._numbers)}"
-        start = await self.prepare(code, caller=caller, locked=locked, name=name, args=args)
         # Whole results: the script itself picks what it needs of them.
-        call = partial(host.call_tool, caller=caller, capabilities=capabilities, confirmed=confirmed, whole=True)
+        call = partial(
+            host.call_tool, caller=caller, capabilities=context.capabilities, confirmed=context.confirmed, whole=True
+        )
         zygote = await self._zygote(unsafe or settings.unsafe)
         async with self._slot(caller.name, settings.wall_s), await zygote.take() as child:
             host.events.emit("script.started", run=run, caller=caller.name, needs=list(map(_need_event, start.needs)))
@@ -187,7 +213,7 @@ class ScriptRunner:
                 settings=settings,
                 on_refused=partial(host.reject_call, caller),
                 allowed=allowed,
-                on_input=on_input,
+                on_input=context.on_input,
             )
             try:
                 result = await execution.run()
@@ -346,6 +372,11 @@ def _as_tool_id(need: Need) -> str | None:
 
 def _resolved(need: Need, tool: Tool, confidence: float) -> Need:
     return replace(need, tool_id=tool.tool_id, confidence=confidence, fingerprint=tool.fingerprint)
+
+
+def _as_outcome(result: ScriptResult) -> Outcome:
+    """What the audit log keeps of a script: how much it printed and answered, and whether it failed."""
+    return Outcome(result=Raw(msgspec.json.encode(as_dict(result), enc_hook=str)), is_error=not result.ok)
 
 
 def _need_event(need: Need) -> dict[str, Any]:

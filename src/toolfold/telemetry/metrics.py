@@ -5,7 +5,7 @@ Labels are few and bounded: servers and error codes, never tools, callers or val
 
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import accumulate
 from types import SimpleNamespace
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
     from toolfold.calls import CallEnd
+    from toolfold.storage.base import Generation
 
 # In seconds. The gateway's own part is below the first; a server's answer may take a minute.
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
@@ -94,13 +95,19 @@ class Metrics:
             if servers is None or name in _OF_A_VIEW:
                 yield GaugeMetricFamily(f"toolfold_{name}", _GAUGES.get(name, name), value=value)
 
-    def render(self, gauges: Mapping[str, float], servers: Collection[str] | None = None) -> tuple[str, bytes]:
-        """The content type, and the text that a Prometheus server reads. With `servers`: for somebody who may know of
-        these alone, without what was counted over all callers."""
+    def render(
+        self, last: "Sequence[Generation]", gauges: Mapping[str, float], servers: Collection[str] | None = None
+    ) -> tuple[str, bytes]:
+        """The content type, and the text that a Prometheus server reads. `last` is the catalogue's generation, if there
+        is one. With `servers`: for somebody who may know of these alone, without what was counted over all callers."""
         from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
+        counts = {
+            "tools": sum(generation.tools for generation in last),
+            "servers": sum(generation.servers for generation in last) if servers is None else len(servers),
+        }
         # No registry: the library's global one would mix the gateways of one process.
-        source = SimpleNamespace(collect=partial(self._collect, gauges, servers))
+        source = SimpleNamespace(collect=partial(self._collect, {**gauges, **counts}, servers))
         return CONTENT_TYPE_LATEST, generate_latest(source)
 
 

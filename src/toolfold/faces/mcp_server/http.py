@@ -9,6 +9,8 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
+from msgspec.structs import replace
+
 from toolfold.errors import ConfigError
 from toolfold.faces.identity import Identities
 from toolfold.types import Caller
@@ -69,14 +71,15 @@ def parse_address(text: str) -> tuple[str, int]:
     return host, number
 
 
-def make_guard(host: str, identities: Identities) -> HttpGuard:
-    """The guard of a port. Raises `ConfigError` for an address that others reach while no key is asked for."""
+def make_guard(host: str, identities: Identities, on_refused: Callable[[str, str], None] | None = None) -> HttpGuard:
+    """The guard of a port; `on_refused` hears of keys that are not known. Raises `ConfigError` for an address that
+    others reach while no key is asked for."""
     if identities.open and not is_loopback(host):
         raise ConfigError(
             f"{host} is reached from other machines, and no caller has a key",
             next_action="serve on 127.0.0.1, or configure keys under [callers.NAME]",
         )
-    return identities.guard
+    return identities.guard if on_refused is None else replace(identities.guard, on_refused=on_refused)
 
 
 def listening_socket(host: str, port: int) -> socket.socket:
