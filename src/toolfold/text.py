@@ -1,4 +1,4 @@
-"""Text that can be stored, compared and shown: cut to a length, without lone surrogates."""
+"""Text that can be stored, compared and shown: cut to a length, without lone surrogates or what nobody sees."""
 
 import re
 from collections.abc import Iterable
@@ -12,6 +12,13 @@ _ESCAPES = re.compile(
 def truncate(text: str, limit: int) -> str:
     """At most `limit` characters; a cut text ends in an ellipsis, which counts."""
     return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def printable(text: str, limit: int) -> str:
+    """For a person who decides by it: what cannot be seen or turns text around is spelt out, what is cut is counted."""
+    kept = "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text[:limit])
+    hidden = len(text) - limit
+    return kept if hidden <= 0 else f"{kept} … ({hidden:,} more characters are not shown)"
 
 
 def replace_surrogates(text: str) -> str:
