@@ -10,12 +10,12 @@ from msgspec import Raw
 
 from toolfold import Gateway, LiveSession, Settings
 from toolfold.errors import LiveError
-from toolfold.faces.surface.live import LiveSurface
+from toolfold.faces.surface.live import _LiveSurface
 from toolfold.live.manager import LiveManager, _ClientSessions
 from toolfold.types import LOCAL, CallContext, Caller
 
 
-async def asked(surface: LiveSurface, name: str, caller: Caller = LOCAL, **arguments: Any) -> dict[str, Any]:
+async def asked(surface: _LiveSurface, name: str, caller: Caller = LOCAL, **arguments: Any) -> dict[str, Any]:
     raw = await surface.call(name, Raw(msgspec.json.encode(arguments)), CallContext(caller=caller))
     result = msgspec.json.decode(raw)
     answer: dict[str, Any] = msgspec.json.decode(result["content"][0]["text"])
@@ -26,7 +26,7 @@ async def asked(surface: LiveSurface, name: str, caller: Caller = LOCAL, **argum
 @pytest.mark.requirement("L-01", "L-02")
 async def test_the_profile_shows_exactly_three_tools_and_answers_with_the_envelope(tmp_path: Path) -> None:
     async with Gateway(Settings(home=tmp_path)) as gateway:
-        surface = LiveSurface(gateway)
+        surface = _LiveSurface(gateway)
         tools = [msgspec.json.decode(tool) for tool in await surface.tools(LOCAL)]
         assert [tool["name"] for tool in tools] == ["list_globals", "inspect", "eval_expr"]
         assert "Prefer inspect" in await surface.instructions(LOCAL)
@@ -41,7 +41,7 @@ async def test_the_profile_shows_exactly_three_tools_and_answers_with_the_envelo
 
 async def test_each_caller_and_client_has_a_session_of_its_own(tmp_path: Path) -> None:
     async with Gateway(Settings(home=tmp_path)) as gateway:
-        surface = LiveSurface(gateway)
+        surface = _LiveSurface(gateway)
         one, two = Caller(name="ann", session="1"), Caller(name="ann", session="2")
         await asked(surface, "eval_expr", one, expr="(secret := 42)")
         assert (await asked(surface, "list_globals", two))["result"] == {"globals": []}

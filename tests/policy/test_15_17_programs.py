@@ -15,7 +15,7 @@ from toolfold.errors import ConfirmationNeeded, Declined, NotAuthorized
 from toolfold.faces.http_api import make_app
 from toolfold.faces.identity import Identities
 from toolfold.faces.mcp_server.http import make_guard
-from toolfold.faces.surface.live import LiveSurface
+from toolfold.faces.surface.live import _LiveSurface
 from toolfold.types import CallContext, Caller
 
 POLICIES = (
@@ -44,7 +44,7 @@ async def test_15_17_a_policy_that_does_not_allow_live_python_opens_no_session(t
     async with gateway_of(Settings(home=tmp_path, policies=POLICIES)) as gateway:
         with pytest.raises(NotAuthorized, match=r"toolbox\.live_python"):
             gateway.live(caller=caller(policy))
-        raw = await LiveSurface(gateway).call("eval_expr", Raw(b'{"expr":"1"}'), CallContext(caller=caller(policy)))
+        raw = await _LiveSurface(gateway).call("eval_expr", Raw(b'{"expr":"1"}'), CallContext(caller=caller(policy)))
         answer = msgspec.json.decode(raw)
         assert answer["isError"]
         assert "NOT_AUTHORIZED" in answer["content"][0]["text"]

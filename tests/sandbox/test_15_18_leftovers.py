@@ -57,7 +57,7 @@ def test_15_18_the_next_start_removes_them_and_keeps_its_own(tmp_path: Path, mon
             Zygote("toolfold.live.worker.supervisor:main", ready=0) as zygote,
             await zygote.take(),
         ):
-            while await asyncio.to_thread(left.exists):
+            while await asyncio.to_thread(left.exists):  # noqa: ASYNC110 - a removed folder has no event
                 await asyncio.sleep(0.01)
             return await asyncio.to_thread(age_and_sweep)
 

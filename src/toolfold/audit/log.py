@@ -110,10 +110,19 @@ class _SessionSelections:
         selection.result.used = True
         return selection.result.query
 
-    def resume(self, selection_id: str, tool_id: str, search: str) -> None:
+    def _resume(self, selection_id: str, tool_id: str, search: str) -> None:
         """Takes up a selection of an earlier process, with the search it came from."""
         result = next((result for result in reversed(self._results) if result.step == search), None)
         self._selections[tool_id.casefold()] = _Selection(selection_id, result)
+
+    def restore(self, step: Step) -> None:
+        """Takes up a step that an earlier process recorded."""
+        if step.results and step.step in {"list", "search"}:
+            self.add_result(step.id, step.query, step.at, step.results)
+        elif step.selection:
+            self._resume(step.selection, step.tool_id, step.search)
+        if step.step == "call" and not (step.code or step.is_error):
+            self.use(step.tool_id)
 
 
 _FLUSH_S = 0.5
@@ -328,13 +337,7 @@ class AuditLog:
             return known
         session = self._session(caller)
         for row in rows:
-            step = decode_step(row.record)
-            if step.results and step.step in {"list", "search"}:
-                session.add_result(step.id, step.query, step.at, step.results)
-            elif step.selection:
-                session.resume(step.selection, step.tool_id, step.search)
-            if step.step == "call" and not (step.code or step.is_error):
-                session.use(step.tool_id)
+            session.restore(decode_step(row.record))
         return session
 
     def _select(self, session: _SessionSelections, caller: Caller, tool_id: str, at: float) -> tuple[str, str]:

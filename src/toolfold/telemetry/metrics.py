@@ -74,16 +74,15 @@ class Metrics:
         seconds = HistogramMetricFamily(
             "toolfold_call_duration_seconds", "How long calls took, the gateway's own part included.", labels=["server"]
         )
-        for server, latency in sorted(self._latency.items()):
-            if servers is not None and server not in servers:
-                continue
+        shown = sorted(self._latency.keys() if servers is None else self._latency.keys() & set(servers))
+        for server in shown:
+            latency = self._latency[server]
             calls.add_metric([server], latency.count)
             # Prometheus wants each bucket with all that were faster, too.
             cumulated = list(zip(_BOUNDS, accumulate(latency.buckets), strict=True))
             seconds.add_metric([server], cumulated, latency.total)
-        for (server, code), count in sorted(self._errors.items()):
-            if servers is None or server in servers:
-                errors.add_metric([server, code], count)
+        for (server, code), count in sorted(entry for entry in self._errors.items() if entry[0][0] in shown):
+            errors.add_metric([server, code], count)
         for (step, code), count in sorted(self._steps.items()):
             steps.add_metric([step, code], count)
         yield from (calls, errors, seconds)
@@ -92,8 +91,7 @@ class Metrics:
             yield CounterMetricFamily("toolfold_outputs_stored", "Results too large to show.", value=self._stored)
             yield CounterMetricFamily("toolfold_outputs_stored_bytes", "Bytes of those.", value=self._stored_bytes)
         for name, value in sorted(gauges.items()):
-            if servers is None or name in _OF_A_VIEW:
-                yield GaugeMetricFamily(f"toolfold_{name}", _GAUGES.get(name, name), value=value)
+            yield GaugeMetricFamily(f"toolfold_{name}", _GAUGES.get(name, name), value=value)
 
     def render(
         self, last: "Sequence[Generation]", gauges: Mapping[str, float], servers: Collection[str] | None = None
@@ -107,12 +105,12 @@ class Metrics:
             "servers": sum(generation.servers for generation in last) if servers is None else len(servers),
         }
         # No registry: the library's global one would mix the gateways of one process.
-        source = SimpleNamespace(collect=partial(self._collect, {**gauges, **counts}, servers))
+        source = SimpleNamespace(
+            collect=partial(self._collect, counts if servers is not None else {**gauges, **counts}, servers)
+        )
         return CONTENT_TYPE_LATEST, generate_latest(source)
 
 
-# Gauges that differ by what a caller may see.
-_OF_A_VIEW = frozenset({"tools", "servers"})
 _GAUGES = {
     "tools": "Tools in the catalogue.",
     "servers": "Servers in the catalogue.",

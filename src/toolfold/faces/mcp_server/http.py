@@ -6,8 +6,7 @@ Raw ASGI, so that a request for `/mcp` passes through nothing on its way. Above:
 import asyncio
 import socket
 from collections.abc import Awaitable, Callable
-from functools import partial
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -108,12 +107,12 @@ async def run_site(
 
     import uvicorn
 
-    from toolfold.wire.serving.http_connection import ConnectionLimits, ConnectionTable, HttpConnection
+    from toolfold.wire.serving.http_connection import ConnectionLimits
 
-    table = ConnectionTable(limits or ConnectionLimits.for_descriptors(resource.getrlimit(resource.RLIMIT_NOFILE)[0]))
+    limits = limits or ConnectionLimits.for_descriptors(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
     config = uvicorn.Config(
         site,
-        http=cast("type[asyncio.Protocol]", partial(HttpConnection, table)),
+        http=limits.protocol(),
         ws="none",  # its connections would escape the limits
         loop="none",
         lifespan="off",  # the gateway is opened and closed around all of this

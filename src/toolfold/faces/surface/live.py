@@ -37,7 +37,7 @@ def _tool_objects() -> tuple[Raw, ...]:
     )
 
 
-class LiveSurface:
+class _LiveSurface:
     """A `Surface` over the live sessions of one gateway."""
 
     def __init__(self, gateway: Gateway) -> None:

@@ -7,7 +7,8 @@ most gives one up. Above: the face that runs the port. Below: uvicorn.
 """
 
 import asyncio
-from typing import Any
+from functools import partial
+from typing import Any, cast
 
 from msgspec import Struct
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
@@ -15,7 +16,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from toolfold.containers import who_yields
 from toolfold.wire.serving.http_guard import ENTER, HttpError
 
-__all__ = ["ConnectionLimits", "ConnectionTable", "HttpConnection"]
+__all__ = ["ConnectionLimits"]
 
 # As HTTP/2 counts a header: its name, its value, and what an entry costs.
 _FIELD_BYTES = 32
@@ -49,18 +50,22 @@ class ConnectionLimits(Struct, frozen=True, kw_only=True):
         room = min(descriptors, 32_768) // 8
         return cls(unknown=2 * room, unknown_per_address=room, known=3 * room)
 
+    def protocol(self) -> type[asyncio.Protocol]:
+        """What uvicorn makes a connection of, for one port."""
+        return cast("type[asyncio.Protocol]", partial(_HttpConnection, _ConnectionTable(self)))
 
-class ConnectionTable:
+
+class _ConnectionTable:
     """All connections of one port."""
 
     def __init__(self, limits: ConnectionLimits) -> None:
         self.limits = limits
         # The oldest first; by address, and by caller the longest unused first.
-        self._unknown: dict[HttpConnection, None] = {}
-        self._by_address: dict[str, dict[HttpConnection, None]] = {}
-        self._known: dict[str, dict[HttpConnection, None]] = {}
+        self._unknown: dict[_HttpConnection, None] = {}
+        self._by_address: dict[str, dict[_HttpConnection, None]] = {}
+        self._known: dict[str, dict[_HttpConnection, None]] = {}
 
-    def add(self, connection: "HttpConnection") -> None:
+    def add(self, connection: "_HttpConnection") -> None:
         same = self._by_address.get(connection.address, {})
         if len(same) >= self.limits.unknown_per_address:
             self._drop(next(iter(same)))
@@ -69,7 +74,7 @@ class ConnectionTable:
         self._unknown[connection] = None
         self._by_address.setdefault(connection.address, {})[connection] = None
 
-    def enter(self, connection: "HttpConnection", caller: str) -> None:
+    def enter(self, connection: "_HttpConnection", caller: str) -> None:
         """A request of this caller was let in. Raises `HttpError` where there is no room for one more."""
         if connection.caller != caller:
             self.discard(connection)
@@ -95,7 +100,7 @@ class ConnectionTable:
             )
         self._drop(idle)
 
-    def discard(self, connection: "HttpConnection") -> None:
+    def discard(self, connection: "_HttpConnection") -> None:
         groups = (self._known, connection.caller) if connection.caller else (self._by_address, connection.address)
         members = groups[0].get(groups[1], {})
         members.pop(connection, None)
@@ -103,15 +108,15 @@ class ConnectionTable:
             groups[0].pop(groups[1], None)
         self._unknown.pop(connection, None)
 
-    def _drop(self, connection: "HttpConnection") -> None:
+    def _drop(self, connection: "_HttpConnection") -> None:
         self.discard(connection)
         connection.transport.abort()
 
 
-class HttpConnection(HttpToolsProtocol):
+class _HttpConnection(HttpToolsProtocol):
     """One connection. `caller` is empty as long as it is unknown."""
 
-    def __init__(self, table: ConnectionTable, **options: Any) -> None:
+    def __init__(self, table: _ConnectionTable, **options: Any) -> None:
         super().__init__(**options)
         self._table = table
         self._limits = table.limits
