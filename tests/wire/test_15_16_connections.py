@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 from collections.abc import AsyncIterator, Mapping
+from typing import Any
 
 import pytest
 from msgspec import Raw
@@ -305,7 +306,7 @@ async def test_15_17_one_callers_sessions_do_not_end_anothers() -> None:
 
 
 async def test_15_17_one_callers_questions_leave_room_for_anothers() -> None:
-    able = {"elicitation": {}}
+    able: dict[str, Any] = {"elicitation": {}}
     ask = modern("tools/call", {"name": "ask"}, able=able)
     async with on_http(EchoApp(), ServeOptions(max_held=4, max_held_each=2), GUARD) as port:
         for _ in range(2):
