@@ -11,8 +11,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         sys.stdout.write(f"toolfold {__version__}\n")
         return 0
-    from toolfold.faces.cli import run
-
+    try:
+        from toolfold.faces.cli import run
+    except KeyboardInterrupt:  # `run` itself answers it once it is there
+        sys.stderr.write("interrupted\n")
+        return 130
     return run(arguments)
 
 

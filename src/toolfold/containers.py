@@ -1,11 +1,12 @@
-"""Small containers that every stage needs: a bounded dictionary, a set of background tasks, a list of listeners.
+"""Small containers that every stage needs: a bounded dictionary, a set of background tasks, a list of listeners; and
+how callers share what there is only so much of.
 
 Nothing here knows tools or servers; it imports only the standard library, and asyncio not
 before a task is started: commands that run no event loop load this module, too.
 """
 
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 if TYPE_CHECKING:
@@ -116,3 +117,13 @@ def nesting(value: Any, limit: int) -> int:
         inner = [item.values() if isinstance(item, dict) else item for item in level]
         level = [item for items in inner for item in items if isinstance(item, (dict, list))]
     return depth
+
+
+def who_yields(held: Mapping[str, int], asking: str, limit: int) -> str | None:
+    """Who gives one up so that `asking` gets one, where all `limit` are held: whoever has most, and never one who has
+    no more than an equal share. `None`: nobody, and the one who asks gets none."""
+    share = max(1, limit // len({*held, asking}))
+    if held.get(asking, 0) >= share:
+        return asking
+    most = max(held, key=lambda name: held[name])
+    return most if held[most] > share else None

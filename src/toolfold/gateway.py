@@ -27,8 +27,8 @@ from toolfold.policy.access import AccessControl
 from toolfold.policy.trust import TrustMonitor
 from toolfold.policy.view import CatalogueView
 from toolfold.telemetry.metrics import Metrics
-from toolfold.text import replace_surrogates, replace_surrogates_all
-from toolfold.types import LOCAL, CallContext, Caller, Change, Listing, Outcome, Path, ServerState, Tool, ToolCall
+from toolfold.text import as_path, replace_surrogates, replace_surrogates_all
+from toolfold.types import LOCAL, CallContext, Caller, Change, Listing, Outcome, ServerState, Tool, ToolCall
 from toolfold.upstream.refresh import InitialBuild, UpstreamManager
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from toolfold.audit.redaction import Redactor
     from toolfold.audit.savings import Savings
     from toolfold.calls import Handler
+    from toolfold.calls.toolbox import Programs
     from toolfold.catalogue.build import Build
     from toolfold.disclosure.describer import Describer
     from toolfold.live.manager import LiveManager, LiveSession
@@ -235,6 +236,13 @@ class Gateway:
         return pipeline if self.tracing is None else self.tracing.wrap(pipeline)
 
     @cached_property
+    def programs(self) -> "Programs":
+        """Scripts and live Python as calls: decided on, confirmed and recorded."""
+        from toolfold.calls.toolbox import Programs
+
+        return Programs(self.access, self.redactor.printable_arguments, self.call_recorder.record)
+
+    @cached_property
     def scripts(self) -> "ScriptRunner":
         """Scripts that declare their tools in plain words, and the confined processes they run in."""
         from toolfold.scripts.runner import ScriptRunner
@@ -334,7 +342,7 @@ class Gateway:
     ) -> dict[str, Any]:
         """Child nodes and tool pointers at a path, as a model reads them. A query keeps what fits it, the best first,
         from anywhere below the path."""
-        path, tags, query = replace_surrogates_all(path), replace_surrogates_all(tags), replace_surrogates(query)
+        path, tags, query = as_path(path), replace_surrogates_all(tags), replace_surrogates(query)
 
         async def operation(view: CatalogueView) -> StepResult:
             if query.strip():
@@ -360,7 +368,7 @@ class Gateway:
     async def _search_tools(
         self, query: str, category_path: Sequence[str], limit: int, cursor: str | None, caller: Caller
     ) -> StepResult:
-        query, path = replace_surrogates(query), replace_surrogates_all(category_path)
+        query, path = replace_surrogates(query), as_path(category_path)
 
         async def operation(view: CatalogueView) -> StepResult:
             page = await self.search.search_tools(view, query, path, limit=limit, cursor=cursor)
@@ -409,12 +417,12 @@ class Gateway:
 
     async def tree(self, path: Sequence[str] = (), *, depth: int | None = None, caller: Caller = LOCAL) -> Tree:
         """The categories below a path, with their counts."""
-        return await self.view(caller).catalogue.tree(tuple(path), depth)
+        return await self.view(caller).catalogue.tree(as_path(path), depth)
 
-    async def tools_below(self, path: Path, *, caller: Caller = LOCAL) -> Sequence[Tool]:
+    async def tools_below(self, path: Sequence[str], *, caller: Caller = LOCAL) -> Sequence[Tool]:
         """Every tool that stands right at one of the nodes below a path, or at the path itself."""
         async with self.view(caller).catalogue.snapshot() as snapshot:
-            return await snapshot.tools(ids=await snapshot.tool_ids_at(path, below=True))
+            return await snapshot.tools(ids=await snapshot.tool_ids_at(as_path(path), below=True))
 
     async def descriptor(self, tool_id: str, *, caller: Caller = LOCAL) -> dict[str, Any]:
         """The compact descriptor of a tool: what it takes, and what it returns, folded."""
@@ -528,17 +536,13 @@ class Gateway:
 
         return compute_savings(await self.audit_log.steps(), *await count_definitions(self.catalogue, self.store))
 
-    async def render_metrics(self) -> tuple[str, bytes]:
-        """What a Prometheus server reads: the content type and the text."""
+    async def render_metrics(self, caller: Caller = LOCAL) -> tuple[str, bytes]:
+        """What a Prometheus server reads, as far as this caller may know of it: the content type and the text."""
         self._settle()
-        generations = await self.catalogue.generations()
-        gauges = {
-            "tools": generations[-1].tools if generations else 0,
-            "servers": generations[-1].servers if generations else 0,
-            "tools_held": len(self.trust.latest.held),
-            **self.audit_log.gauges(),
-        }
-        return self.metrics.render(gauges)
+        servers = await self.access.whole_servers(caller)
+        generations = await self.view(caller).catalogue.generations()
+        gauges = {"tools_held": len(self.trust.latest.held), **self.audit_log.gauges()}
+        return self.metrics.render(generations[-1:], gauges, servers)
 
 
 class BlockingGateway(LoopThread):

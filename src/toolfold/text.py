@@ -1,7 +1,7 @@
-"""Text that can be stored, compared and shown: cut to a length, without lone surrogates."""
+"""Text that can be stored, compared and shown: cut to a length, without lone surrogates or what nobody sees."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 # An escaped pair of surrogates, half of one, any other escape: only halves are no characters.
 _ESCAPES = re.compile(
@@ -12,6 +12,13 @@ _ESCAPES = re.compile(
 def truncate(text: str, limit: int) -> str:
     """At most `limit` characters; a cut text ends in an ellipsis, which counts."""
     return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def printable(text: str, limit: int) -> str:
+    """For a person who decides by it: what cannot be seen or turns text around is spelt out, what is cut is counted."""
+    kept = "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text[:limit])
+    hidden = len(text) - limit
+    return kept if hidden <= 0 else f"{kept} … ({hidden:,} more characters are not shown)"
 
 
 def replace_surrogates(text: str) -> str:
@@ -26,3 +33,9 @@ def replace_surrogates_all(texts: Iterable[str]) -> tuple[str, ...]:
 def replace_escaped_halves(text: bytes) -> bytes:
     """The same JSON with a replacement character for each escaped half of a character, which no strict reader takes."""
     return _ESCAPES.sub(lambda found: rb"\ufffd" if found[1] else found[0], text) if rb"\u" in text else text
+
+
+def as_path(path: str | Sequence[str]) -> tuple[str, ...]:
+    """A category as whoever names it may write it: its steps, or one text such as `Databases` or `Storage / Files`."""
+    steps = re.split("[/>]", path) if isinstance(path, str) else path
+    return replace_surrogates_all(step.strip() if isinstance(path, str) else step for step in steps if step.strip())

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import pytest
 
 from toolfold import Gateway, Settings
+from toolfold.audit.log import _SessionSelections
 from toolfold.audit.record import Step
 from toolfold.config import Audit
 from toolfold.errors import InvalidArguments, ToolNotFound, UpstreamError
@@ -67,6 +68,57 @@ def test_search_choose_expand_and_call_are_tied_together_without_the_client_pass
         assert call.seconds > 0
 
     run(main())
+
+
+def test_15_18_a_call_by_id_is_not_tied_to_a_search_that_is_over(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with gateway_of(tmp_path, learn=True) as gateway:
+            await gateway.build()
+            lessons: list[tuple[str, str]] = []
+
+            async def learn(query: str, tool_id: str) -> None:
+                lessons.append((query, tool_id))
+
+            gateway.audit_log._learn = learn
+            found = await gateway.search_tool_by_category("an order of the shop")
+            assert {"shop.find_order", "shop.refund_order"} <= {hit["tool_id"] for hit in found["results"]}
+            await gateway.call_tool("shop.find_order", {"order_id": 7})
+            await gateway.call_tool("shop.find_order", {"order_id": 8})
+            await gateway.call_tool("shop.refund_order", {"order_id": 7})
+            await gateway.expand_tool("shop.refund_order")
+            await gateway.call_tool("shop.weather", {})
+            steps = await steps_of(gateway)
+        search = steps[0].id
+        calls = [step for step in steps if step.step == "call"]
+        assert [(step.tool_id, step.search) for step in calls] == [
+            ("shop.find_order", search),
+            ("shop.find_order", search),
+            ("shop.refund_order", ""),
+            ("shop.weather", ""),
+        ]
+        assert calls[0].selection == calls[1].selection
+        expanded = next(step for step in steps if step.step == "expand")
+        assert (expanded.selection, expanded.search) == (calls[2].selection, "")
+        assert lessons == [("an order of the shop", "shop.find_order")]
+        # The same from what is stored: a process of its own ties no more than the first did.
+        async with gateway_of(tmp_path) as gateway:
+            await gateway.call_tool("shop.refund_order", {"order_id": 9})
+            assert (await steps_of(gateway))[-1].search == ""
+
+    run(main())
+
+
+def test_15_18_a_failed_call_leaves_its_search_open_and_time_closes_it() -> None:
+    session = _SessionSelections()
+    session.add_result("s1", "an order", 1_000.0, ["shop.find", "shop.refund"])
+    session.start("a", "shop.find", 1_001.0)
+    # No call of shop.find worked: another tool of the same search may be the right one.
+    second = session.start("b", "shop.refund", 1_002.0)
+    assert second.result is not None
+    assert (session.use("shop.refund"), session.use("shop.refund")) == ("an order", "")
+    session.add_result("s2", "the weather", 2_000.0, ["shop.weather"])
+    assert session.start("c", "shop.weather", 4_000.0).result is None
+    assert session.start("d", "shop.weather", 2_100.0).result is not None
 
 
 @pytest.mark.requirement("D-09")

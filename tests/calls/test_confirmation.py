@@ -7,7 +7,7 @@ import jsonschema_rs
 import pytest
 from msgspec import Raw
 
-from toolfold.calls.confirm import _MAX_ARGUMENT_CHARS, _can_ask, _confirmation_form, _is_accepted
+from toolfold.calls.confirm import MAX_SHOWN_CHARS, _can_ask, _confirmation_form, _is_accepted
 
 
 @pytest.mark.requirement("G-05")
@@ -26,7 +26,7 @@ def test_the_form_fits_the_protocols_own_schema_in_both_eras(version: str, share
 
 def test_long_arguments_are_cut_in_the_question() -> None:
     asked = json.loads(bytes(_confirmation_form("shop.delete_order", (), "x" * 10_000)))
-    assert len(asked["message"]) < _MAX_ARGUMENT_CHARS + 200
+    assert len(asked["message"]) < MAX_SHOWN_CHARS + 200
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import httpx2
 import pytest
 
 from toolfold import Gateway, Settings
+from toolfold.config.sections import CallerKey
 from toolfold.errors import ConfigError
 from toolfold.faces.http_api import make_app
 from toolfold.faces.identity import Identities
@@ -83,3 +84,35 @@ def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
 def test_without_keys_nobody_else_is_let_in(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no caller has a key"):
         make_guard("0.0.0.0", Identities(Settings(home=tmp_path)))
+
+
+async def test_15_18_every_address_of_the_port_checks_the_host(tmp_path: Path) -> None:
+    settings = Settings(home=tmp_path)
+    guard = make_guard("127.0.0.1", Identities(settings))
+    async with Gateway(settings) as gateway, open_app(gateway, "discovery") as app:
+        mcp = McpHttpApp(Server(app), guard)
+        transport = httpx2.ASGITransport(Site(mcp, make_app(gateway, guard), gateway.render_metrics))
+        async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+            for path in ("/docs", "/openapi.json", "/healthz", "/metrics", "/v1/servers", "/mcp"):
+                answer = await client.get(path, headers={"Host": "evil.example"})
+                assert answer.status_code == 403, path
+            assert (await client.get("/docs")).status_code == 200
+        await mcp.aclose()
+
+
+async def test_15_18_two_keys_in_one_request_are_none(tmp_path: Path) -> None:
+    settings = Settings(
+        home=tmp_path, callers=(CallerKey(name="ann", key="a" * 20), CallerKey(name="bob", key="b" * 20))
+    )
+    guard = make_guard("127.0.0.1", Identities(settings))
+    keys = [("Authorization", "Bearer " + "a" * 20), ("Authorization", "Bearer " + "b" * 20)]
+    async with Gateway(settings) as gateway, open_app(gateway, "discovery") as app:
+        mcp = McpHttpApp(Server(app), guard)
+        transport = httpx2.ASGITransport(Site(mcp, make_app(gateway, guard), gateway.render_metrics))
+        async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+            for path in ("/v1/servers", "/metrics", "/mcp"):
+                answer = await client.get(path, headers=keys)
+                assert answer.status_code == 400, path
+                assert "more than once" in answer.text
+            assert (await client.get("/v1/servers", headers=keys[:1])).status_code == 200
+        await mcp.aclose()

@@ -163,3 +163,44 @@ def test_a_client_is_pointed_at_toolfold_alone_with_a_backup_of_what_it_had(
     assert "the file as it was" in capsys.readouterr().out
     assert main([*options, "--yes"]) == 0
     assert json.loads(theirs.read_text()) == now
+
+
+INTERRUPTED = """
+import sys
+
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        if name == "toolfold.faces.cli.parser":
+            raise KeyboardInterrupt
+
+sys.meta_path.insert(0, Finder())
+from toolfold.__main__ import main
+sys.exit(main(["tree"]))
+"""
+
+
+def test_15_18_an_interrupt_while_modules_load_prints_no_traceback() -> None:
+    done = subprocess.run([sys.executable, "-c", INTERRUPTED], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "interrupted\n")
+
+
+def test_15_18_a_client_that_sends_all_at_once_and_leaves_is_answered(tmp_path: Path) -> None:
+    client = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
+    sent = [
+        {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": client},
+        {"jsonrpc": "2.0", "method": "notifications/initialized"},
+        {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": "list", "arguments": {}}},
+    ]
+    asked = "".join(json.dumps(message) + "\n" for message in sent)
+    done = subprocess.run(command(tmp_path), input=asked, capture_output=True, text=True, timeout=60, check=False)
+    answers = {answer["id"]: answer for answer in map(json.loads, done.stdout.splitlines())}
+    assert answers[1]["result"]["serverInfo"]["name"] == "toolfold"
+    assert "result" in answers[2]
+
+
+def test_15_18_every_profile_that_is_offered_can_be_served(tmp_path: Path) -> None:
+    asked = request("tools/list") + "\n"
+    done = subprocess.run(
+        command(tmp_path, "--profile", "live"), input=asked, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert "eval_expr" in done.stdout, done.stderr

@@ -51,7 +51,7 @@ async def test_each_caller_and_client_has_a_session_of_its_own(tmp_path: Path) -
 async def test_sessions_are_bounded_in_number_and_idle_time(tmp_path: Path) -> None:
     async with Gateway(Settings(home=tmp_path)) as gateway:
         sessions = _ClientSessions(gateway.live_sessions, limit=2)
-        callers = [Caller(name=name) for name in ("ann", "bob", "cid")]
+        callers = [Caller(name="ann", session=name) for name in "123"]
         first = await sessions.get(callers[0])
         for caller in callers[1:]:
             await sessions.get(caller)
@@ -63,21 +63,56 @@ async def test_sessions_are_bounded_in_number_and_idle_time(tmp_path: Path) -> N
         await brief.aclose()
 
 
+async def test_15_17_one_callers_sessions_do_not_end_anothers(tmp_path: Path) -> None:
+    async with Gateway(Settings(home=tmp_path)) as gateway:
+        sessions = _ClientSessions(gateway.live_sessions, limit=4)
+        bob = Caller(name="bob")
+        await sessions.dispatch(bob, "eval_expr", {"expr": "(kept := 42)"})
+        for number in range(6):
+            await sessions.dispatch(Caller(name="ann", session=str(number)), "eval_expr", {"expr": "(x := 1)"})
+        answer = await sessions.dispatch(bob, "eval_expr", {"expr": "kept"})
+        assert answer["result"]["value_repr"] == "42"
+        await sessions.aclose()
+
+
+async def test_15_17_whose_session_was_ended_is_told_with_the_next_request(tmp_path: Path) -> None:
+    async with Gateway(Settings(home=tmp_path)) as gateway:
+        sessions = _ClientSessions(gateway.live_sessions, limit=2)
+        one, two = Caller(name="ann", session="1"), Caller(name="ann", session="2")
+        for caller in (one, two, Caller(name="bob")):
+            await sessions.dispatch(caller, "eval_expr", {"expr": "(x := 1)"})
+        told = (await sessions.dispatch(one, "eval_expr", {"expr": "x"}))["error"]
+        assert (told["code"], told["session"]) == ("session_lost", "lost")
+        assert "to make room for another caller" in told["message"]
+        told = (await sessions.dispatch(two, "eval_expr", {"expr": "x"}))["error"]
+        assert "to make room for another of yours" in told["message"]
+        assert (await sessions.dispatch(two, "list_globals", {}))["ok"]
+        # Nobody has more than an equal share: one more caller ends nobody's session.
+        with pytest.raises(LiveError, match="in use by other callers"):
+            await sessions.dispatch(Caller(name="cid"), "list_globals", {})
+        await sessions.aclose()
+        brief = _ClientSessions(gateway.live_sessions, idle_s=-1.0)
+        assert (await brief.dispatch(one, "list_globals", {}))["ok"]
+        assert "without a request" in (await brief.dispatch(one, "list_globals", {}))["error"]["message"]
+        await brief.aclose()
+
+
 async def test_a_session_that_is_closed_while_it_answers_says_so_and_cancels_nobody(tmp_path: Path) -> None:
     async with Gateway(Settings(home=tmp_path)) as gateway:
         sessions = _ClientSessions(gateway.live_sessions, limit=1)
-        ann, bob = Caller(name="ann"), Caller(name="bob")
+        ann, other = Caller(name="ann"), Caller(name="ann", session="2")
         session = await sessions.get(ann)
         asking = [asyncio.ensure_future(session.eval_expr("__import__('time').sleep(600)")) for _ in range(2)]
         for _ in range(10):  # the request takes its turn within a few rounds of the loop
             await asyncio.sleep(0)
         assert session._turn.locked()
-        await sessions.get(bob)
+        await sessions.get(other)
         for one in asking:
             with pytest.raises(LiveError, match="the session was ended"):
                 await one
         with pytest.raises(LiveError, match="not open"):
             await session.eval_expr("1")
+        assert (await sessions.dispatch(ann, "eval_expr", {"expr": "6 * 7"}))["error"]["code"] == "session_lost"
         assert (await sessions.dispatch(ann, "eval_expr", {"expr": "6 * 7"}))["ok"]
         await sessions.aclose()
 

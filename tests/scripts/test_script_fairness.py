@@ -17,7 +17,7 @@ from toolfold.errors import InvalidArguments, SandboxError, ScriptError
 from toolfold.events import Event
 from toolfold.scripts import report
 from toolfold.scripts.protocol import Frame, clean_text
-from toolfold.scripts.runner import ScriptResult
+from toolfold.scripts.runner import ScriptResult, _Slots
 from toolfold.testing.memory_upstream import MemoryUpstream
 from toolfold.types import Caller
 
@@ -137,6 +137,55 @@ def test_so_many_scripts_run_at_once_and_one_that_gets_no_turn_says_so(tmp_path:
         assert (await gateway.run_script("1 + 2")).answer == 3
 
     with_tools(tmp_path, work, scripts=Scripts(at_once=1, ready=1, wall_s=30.0))
+
+
+async def test_15_17_one_callers_scripts_do_not_keep_another_waiting(tmp_path: Path) -> None:
+    ann, bob = Caller(name="ann"), Caller(name="bob")
+    async with open_gateway(tmp_path, scripts=Scripts(at_once=2, ready=1, wall_s=30.0)) as gateway:
+        started = asyncio.Event()
+        gateway.events.subscribe(lambda event: started.set() if event.name == "script.started" else None)
+        first, second = (
+            asyncio.create_task(gateway.run_script("import time\ntime.sleep(1000)", caller=ann)) for _ in range(2)
+        )
+        async with asyncio.timeout(20):
+            await started.wait()
+            assert (await gateway.run_script("1 + 1", caller=bob)).answer == 2
+        with pytest.raises(SandboxError, match="1 scripts run already, 1 of them yours"):
+            await gateway.run_script("1", caller=ann, timeout_s=0.1)
+        assert not first.done()
+        for task in (first, second):
+            task.cancel()
+        await asyncio.gather(first, second, return_exceptions=True)
+
+
+async def test_15_17_whoever_runs_least_comes_first() -> None:
+    slots = _Slots(4)
+    order: list[str] = []
+
+    async def take(caller: str) -> None:
+        await slots.acquire(caller)
+        order.append(caller)
+
+    tasks = [asyncio.create_task(take(caller)) for caller in "aaaaa"]
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert order == ["a", "a", "a"]
+    tasks += [asyncio.create_task(take(caller)) for caller in "bbc"]
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert order == ["a", "a", "a", "b"]
+    slots.release("a")
+    await asyncio.sleep(0)
+    assert order[4:] == ["c"]
+    tasks[3].cancel()  # one that waits leaves nothing behind
+    for caller in "aac":
+        slots.release(caller)
+    async with asyncio.timeout(10):
+        await asyncio.gather(*tasks, return_exceptions=True)
+    assert sorted(order[5:]) == ["a", "b"]
+    for caller in "abb":
+        slots.release(caller)
+    assert not slots.running
 
 
 async def test_a_run_that_ends_while_a_person_is_asked_ends_its_calls_quietly(tmp_path: Path) -> None:

@@ -9,8 +9,10 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from toolfold import Gateway, Settings
+from toolfold.config.sections import Policy
 from toolfold.errors import InvalidArguments, ToolNotFound
 from toolfold.testing.memory_upstream import MemoryUpstream
+from toolfold.types import Caller
 
 T = TypeVar("T")
 SCHEMA = {"type": "object", "properties": {"id": {"type": "integer"}}}
@@ -59,5 +61,34 @@ def test_calls_errors_latency_tools_and_sessions_are_counted(tmp_path: Path) -> 
         buckets = [value for (name, _), value in found.items() if name.endswith("_bucket")]
         assert buckets == sorted(buckets)
         assert (found["toolfold_tools", ()], found["toolfold_servers", ()], found["toolfold_sessions", ()]) == (2, 1, 1)
+
+    run(main())
+
+
+def test_15_17_figures_tell_a_caller_nothing_that_its_policy_hides(tmp_path: Path) -> None:
+    async def main() -> None:
+        names = {"shop": ["find", "list"], "bank": ["pay"], "mail": ["read", "send"]}
+        servers = [
+            MemoryUpstream(server, [{"name": name, "inputSchema": SCHEMA} for name in tools])
+            for server, tools in names.items()
+        ]
+        settings = Settings(home=tmp_path, policies=(Policy(name="narrow", allow=("shop.*", "mail.read")),))
+        async with Gateway(settings, upstreams=servers) as gateway:
+            ann = Caller(name="ann", policy="narrow")
+            assert samples((await gateway.render_metrics(ann))[1])["toolfold_tools", ()] == 0
+            await gateway.build()
+            for server, tools in names.items():
+                for name in tools:
+                    await gateway.call_tool(f"{server}.{name}", {})
+            _, text = await gateway.render_metrics(ann)
+            whole = samples((await gateway.render_metrics())[1])
+        shown = samples(text)
+        assert b"bank" not in text
+        assert b"mail" not in text  # the figures of a server would count calls of its hidden tools, too
+        assert {name for name, labels in shown if not labels} == {"toolfold_tools", "toolfold_servers"}
+        assert shown["toolfold_calls_total", (("server", "shop"),)] == 2
+        assert (shown["toolfold_tools", ()], shown["toolfold_servers", ()]) == (3, 1)
+        assert (whole["toolfold_tools", ()], whole["toolfold_servers", ()]) == (5, 3)
+        assert whole["toolfold_calls_total", (("server", "bank"),)] == 1
 
     run(main())

@@ -17,6 +17,7 @@ from toolfold.types import Caller
 from toolfold.wire.pipes import PipeWriter
 from toolfold.wire.serving import About, Client, Exchange, NotificationHub, RpcError, ServeOptions, Server
 from toolfold.wire.serving.http import McpHttpApp
+from toolfold.wire.serving.http_connection import ConnectionLimits
 from toolfold.wire.serving.http_guard import HttpGuard
 from toolfold.wire.serving.stdio import serve_stdio
 
@@ -198,13 +199,16 @@ def events(text: str) -> list[Any]:
 
 @contextlib.asynccontextmanager
 async def on_http(
-    app: EchoApp, options: ServeOptions | None = None, guard: HttpGuard | None = None
+    app: EchoApp,
+    options: ServeOptions | None = None,
+    guard: HttpGuard | None = None,
+    limits: ConnectionLimits | None = None,
 ) -> AsyncIterator[Port]:
     """Serves the application over HTTP."""
     mcp = McpHttpApp(Server(app, options), guard)
     bound = listening_socket("127.0.0.1", 0)
     stop = asyncio.Event()
-    serving = asyncio.create_task(run_site(Site(mcp), bound, stop))
+    serving = asyncio.create_task(run_site(Site(mcp), bound, stop, limits))
     try:
         async with httpx2.AsyncClient(timeout=10) as client:
             yield Port(bound.getsockname()[1], client, mcp)

@@ -35,6 +35,31 @@ def test_one_pipe_serves_both_eras_at_once() -> None:
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("version", ["2025-03-26", "2025-11-25"])
+async def test_15_17_a_client_need_not_wait_for_the_answer_to_its_handshake(version: str) -> None:
+    async with on_pipe(EchoApp()) as pipe:
+        done = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+        call = legacy("tools/call", {"name": "steps"}, key=2)
+        pipe.send(hello(version, key=1), done, call, legacy("echo", key=3))
+        if version == "2025-03-26":
+            pipe.send([legacy("ping", key=4)])
+        opened = await pipe.read()
+        assert (opened["id"], opened["result"]["protocolVersion"]) == (1, version)
+        answers = {answer["id"]: answer for answer in (await pipe.read(), await pipe.read())}
+        assert "content" in answers[2]["result"]
+        assert "given" in answers[3]["result"]
+        if version == "2025-03-26":
+            assert await pipe.read() == [{"jsonrpc": "2.0", "id": 4, "result": {}}]
+
+
+async def test_15_17_after_a_handshake_that_fails_the_next_one_is_answered() -> None:
+    async with on_pipe(EchoApp()) as pipe:
+        pipe.send(legacy("initialize", key=1), hello(key=2), legacy("echo", key=3))
+        answers = [await pipe.read() for _ in range(3)]
+        assert [answer["id"] for answer in answers] == [1, 2, 3]
+        assert ["error" in answer for answer in answers] == [True, False, False]
+
+
 @pytest.mark.parametrize("asked", ["2026-07-28", "2024-01-01", "nonsense"])
 def test_a_handshake_for_an_unknown_version_gets_the_newest_of_its_era(asked: str) -> None:
     async def main() -> None:

@@ -6,7 +6,9 @@ written yet, and nothing else. A store that cannot be written is logged and neve
 
 Which steps belong to one selection is derived from the steps alone: nobody has to pass an id along. The first time a
 tool that a search showed is expanded or called, it was selected: a selection starts, tied to the newest search that
-showed it. Further steps with that tool belong to it until a newer search shows the tool again.
+showed it. Further steps with that tool belong to it until a newer search shows the tool again. A search is over with
+the first call that worked of a tool from it, and after half an hour: what is called by its id then was not chosen from
+it.
 """
 
 import asyncio
@@ -20,7 +22,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
-from toolfold.audit.record import Step, StepName, StepResult, decode_step, encode_step
+from toolfold.audit.record import REFUSED, Step, StepName, StepResult, decode_step, encode_step
 from toolfold.audit.redaction import MAX_ARGUMENT_BYTES, Redactor
 from toolfold.calls import CallEnd, CallObserver
 from toolfold.config import Settings
@@ -32,6 +34,8 @@ from toolfold.text import replace_surrogates, replace_surrogates_all
 from toolfold.types import Caller, Outcome, Tool, ToolCall
 
 _MAX_SEARCHES = 32
+# How long after a search a tool may be selected from it.
+_SEARCH_S = 1_800.0
 # Tools that are remembered with the newest search that showed them.
 _MAX_TOOLS = 4096
 _MAX_SELECTIONS = 256
@@ -39,12 +43,15 @@ _MAX_SELECTIONS = 256
 _MAX_SESSIONS = 10_000
 
 
-class _SearchResult(Struct, frozen=True):
-    """An answer that showed tools: the id of its step, its query, and the rank of each tool by its folded id."""
+class _SearchResult(Struct, eq=False):
+    """An answer that showed tools: the id of its step, its query, its time, and the rank of each tool by its folded id.
+    It is `used` once a tool that was selected from it was called and worked."""
 
     step: str
     query: str
+    at: float
     ranks: dict[str, int]
+    used: bool = False
 
 
 class _Selection(Struct, frozen=True):
@@ -68,34 +75,54 @@ class _SessionSelections:
         self._selections: BoundedDict[str, _Selection] = BoundedDict(_MAX_SELECTIONS)
         self.last_at = 0.0
 
-    def add_result(self, step: str, query: str, tool_ids: Sequence[str]) -> None:
+    def add_result(self, step: str, query: str, at: float, tool_ids: Sequence[str]) -> None:
         ranks = {tool_id.casefold(): rank for rank, tool_id in enumerate(tool_ids, start=1)}
-        result = _SearchResult(step, query, ranks)
+        result = _SearchResult(step, query, at, ranks)
         self._results.append(result)
         self._newest.update(dict.fromkeys(ranks, result))
         if len(self._newest) > _MAX_TOOLS:
             # Searches that fell out of the deque go on living here until there are too many of them.
             self._newest = {key: result for result in self._results for key in result.ranks}
 
-    def current(self, tool_id: str) -> _Selection | None:
+    def current(self, tool_id: str, at: float) -> _Selection | None:
         """The selection that continues with this tool; `None` where a new one starts."""
-        key = tool_id.casefold()
-        selection = self._selections.get(key)
+        selection = self._selections.get(tool_id.casefold())
         if selection is None:
             return None
-        newest = self._newest.get(key)
+        newest = self._open_result(tool_id, at)
         return selection if newest is None or newest is selection.result else None
 
-    def start(self, selection_id: str, tool_id: str) -> _Selection:
-        key = tool_id.casefold()
-        selection = _Selection(selection_id, self._newest.get(key))
-        self._selections.renew(key, selection)
+    def _open_result(self, tool_id: str, at: float) -> _SearchResult | None:
+        """The newest search that showed this tool, if it can still be selected from it."""
+        newest = self._newest.get(tool_id.casefold())
+        return None if newest is None or newest.used or at > newest.at + _SEARCH_S else newest
+
+    def start(self, selection_id: str, tool_id: str, at: float) -> _Selection:
+        selection = _Selection(selection_id, self._open_result(tool_id, at))
+        self._selections.renew(tool_id.casefold(), selection)
         return selection
 
-    def resume(self, selection_id: str, tool_id: str, search: str) -> None:
+    def use(self, tool_id: str) -> str:
+        """A call of this tool worked: its search is over. Returns the query that it served, the first time."""
+        selection = self._selections.get(tool_id.casefold())
+        if selection is None or selection.result is None or selection.result.used:
+            return ""
+        selection.result.used = True
+        return selection.result.query
+
+    def _resume(self, selection_id: str, tool_id: str, search: str) -> None:
         """Takes up a selection of an earlier process, with the search it came from."""
         result = next((result for result in reversed(self._results) if result.step == search), None)
         self._selections[tool_id.casefold()] = _Selection(selection_id, result)
+
+    def restore(self, step: Step) -> None:
+        """Takes up a step that an earlier process recorded."""
+        if step.results and step.step in {"list", "search"}:
+            self.add_result(step.id, step.query, step.at, step.results)
+        elif step.selection:
+            self._resume(step.selection, step.tool_id, step.search)
+        if step.step == "call" and not (step.code or step.is_error):
+            self.use(step.tool_id)
 
 
 _FLUSH_S = 0.5
@@ -110,6 +137,9 @@ _RESTORED_STEPS = 200
 _ACTIVE_S = 300.0
 _DAY_S = 86_400.0
 _TEXT_CHARS = 1_000
+_REFUSED_S = 60.0
+_MAX_ADDRESSES = 1024
+_NO_KEY = "NOT_AUTHENTICATED"
 # How much of a text is searched for secrets before it is cut to `_TEXT_CHARS`: one that the cut would halve, and so
 # hide from the search, is whole here.
 _SCANNED_CHARS = 16_384
@@ -182,6 +212,8 @@ class AuditLog:
         self._settle = settle
         self._writing = asyncio.Lock()
         self._sessions: BoundedDict[tuple[str, str], _SessionSelections] = BoundedDict(_MAX_SESSIONS)
+        # By address: when a refused key was last recorded, and how many came since.
+        self._refused: BoundedDict[str, tuple[float, int]] = BoundedDict(_MAX_ADDRESSES)
         self.dropped = 0
 
     async def record(
@@ -255,16 +287,9 @@ class AuditLog:
                 end.message,
             )
         )
-        if self._learn is not None:
-            self._add_lesson(session, end)
-
-    def _add_lesson(self, session: _SessionSelections, end: CallEnd) -> None:
-        """Remembers the query of a selection that worked, for search to learn from."""
-        if end.outcome is None or end.outcome.is_error:
-            return
-        current = session.current(end.call.tool.tool_id)
-        if current is not None and current.result is not None and current.result.query:
-            self._lessons.append((current.result.query, end.call.tool.tool_id))
+        worked = end.outcome is not None and not end.outcome.is_error
+        if worked and (query := session.use(tool.tool_id)) and self._learn is not None:
+            self._lessons.append((query, tool.tool_id))
 
     def record_rejection(self, caller: Caller, tool_id: str, error: ToolfoldError) -> None:
         """Records a call that was refused before it was one: there is no such tool, or none for this caller."""
@@ -273,6 +298,18 @@ class AuditLog:
         self._settle()
         step = self._step("call", caller, time.time(), tool_id=tool_id[:200], code=error.code, message=error.message)
         self._add_step(self._session(caller), step)
+
+    def record_refused_key(self, address: str, message: str) -> None:
+        """Records a request without a known key. Anybody can send those: of one address, one a minute, with a count."""
+        now = time.time()
+        at, more = self._refused.get(address, (0.0, 0))
+        if not self._settings.enabled or now < at + _REFUSED_S:
+            self._refused[address] = (at, more + 1)
+            return
+        self._refused.renew(address, (now, 0))
+        said = f"{message} ({more} times more since)" if more else message
+        step = Step(id=self._next_id(), step=REFUSED, at=now, caller="", query=address, code=_NO_KEY, message=said)
+        self._add(_PendingStep(step))
 
     def _session(self, caller: Caller) -> _SessionSelections:
         key = (caller.name, caller.session)
@@ -300,19 +337,15 @@ class AuditLog:
             return known
         session = self._session(caller)
         for row in rows:
-            step = decode_step(row.record)
-            if step.results and step.step in {"list", "search"}:
-                session.add_result(step.id, step.query, step.results)
-            elif step.selection:
-                session.resume(step.selection, step.tool_id, step.search)
+            session.restore(decode_step(row.record))
         return session
 
     def _select(self, session: _SessionSelections, caller: Caller, tool_id: str, at: float) -> tuple[str, str]:
         """The selection that a step with this tool belongs to, and the search it came from; records a new one."""
-        current = session.current(tool_id)
+        current = session.current(tool_id, at)
         if current is not None:
             return current.id, current.result.step if current.result else ""
-        selection = session.start(self._next_id(), tool_id)
+        selection = session.start(self._next_id(), tool_id, at)
         if selection.result is None:
             return selection.id, ""
         choice = self._step(
@@ -338,7 +371,7 @@ class AuditLog:
     def _add_step(self, session: _SessionSelections, step: Step, result: StepResult | None = None) -> None:
         session.last_at = step.at
         if result is not None and result.tool_ids:
-            session.add_result(step.id, step.query, result.tool_ids)
+            session.add_result(step.id, step.query, step.at, result.tool_ids)
         self._add(_PendingStep(step, result))
 
     def _add(self, pending: _Pending) -> None:
@@ -503,11 +536,14 @@ class CallRecorder(CallObserver):
             size = len(memoryview(call.arguments))
             self._events.emit("call.started", tool_id=call.tool.tool_id, version=call.tool.version, argument_bytes=size)
 
-    def ended(self, end: CallEnd) -> None:
+    def record(self, end: CallEnd) -> None:
         # The answer must not wait for the records: they are made in the loop's next turn, many at once under load.
         if not self._pending:
             asyncio.get_running_loop().call_soon(self.settle)
         self._pending.append(end)
+
+    def ended(self, end: CallEnd) -> None:
+        self.record(end)
         if self._events.has_listeners("call.finished", "call.failed"):
             self._emit(end)
 

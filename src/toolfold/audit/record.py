@@ -9,6 +9,9 @@ from toolfold import tokens
 
 __all__ = ["Step"]
 
+# A request that was let in nowhere: it belongs to no caller.
+REFUSED = "refused"
+
 StepName = Literal["list", "nodes", "search", "choose", "expand", "inspect", "call"]
 
 

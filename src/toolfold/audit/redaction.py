@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
+from toolfold.calls.confirm import MAX_SHOWN_CHARS
 from toolfold.config import Settings
 from toolfold.config.secrets import PUBLIC_VARIABLES, is_secret_name, plain_secrets, redact_secrets, references
 from toolfold.containers import BoundedDict
@@ -67,10 +68,16 @@ class Redactor:
         }
 
     def printable_arguments(self, arguments: Raw) -> str:
-        """The arguments as a person reads them who is asked to confirm a call."""
-        if len(memoryview(arguments)) > MAX_ARGUMENT_BYTES:
-            return f"{len(memoryview(arguments)):,} bytes"
-        return msgspec.json.encode(self.value(msgspec.json.decode(arguments), whole=False)).decode()
+        """The arguments as a person reads them who is asked to confirm a call: whole, or each value cut, with what is
+        hidden of it."""
+        size = len(memoryview(arguments))
+        if size > MAX_ARGUMENT_BYTES:
+            return f"{size:,} bytes, too many to show"
+        value = msgspec.json.decode(arguments)
+        text = msgspec.json.encode(self.value(value, whole=True)).decode()
+        if len(text) <= MAX_SHOWN_CHARS:
+            return text
+        return msgspec.json.encode(self.value(value, whole=False)).decode()
 
     def recorded_arguments(self, tool: Tool, arguments: Raw, values: str) -> Any:
         """What a record holds of the arguments: by `audit.values`."""

@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from toolfold import tokens
-from toolfold.audit.record import Step
+from toolfold.audit.record import REFUSED, Step
 from toolfold.catalogue.catalogue import Catalogue, tool_batches
 from toolfold.storage.base import Store
 from toolfold.types import Tool
@@ -81,6 +81,8 @@ def compute_savings(steps: Sequence[Step], tools: int, full_tokens: int, full_by
     ratio = full_bytes / full_tokens if full_tokens else 4.0
     sessions: dict[tuple[str, str], list[Step]] = {}
     for step in steps:
+        if step.step == REFUSED:
+            continue
         sessions.setdefault((step.caller, step.session), []).append(step)
     costs = tuple(
         _session_cost(caller, session, own, full_tokens, ratio) for (caller, session), own in sorted(sessions.items())

@@ -12,11 +12,13 @@ from msgspec import Raw, Struct
 
 from toolfold.calls.pipeline import Check
 from toolfold.errors import ConfirmationNeeded, Declined
+from toolfold.text import printable
 from toolfold.types import CallContext, ToolCall
 
 _ELICIT = "elicitation/create"
 _ANSWER_WITHIN_S = 600.0
-_MAX_ARGUMENT_CHARS = 600
+# What a person still reads. The arguments stand there whole up to it; past it, how much is hidden.
+MAX_SHOWN_CHARS = 4_000
 
 # Whether the policy wants this call confirmed.
 IsRequired = Callable[[ToolCall, CallContext], bool]
@@ -72,11 +74,10 @@ async def _ask_client(call: ToolCall, context: CallContext, arguments: str) -> T
 
 def _confirmation_form(tool_id: str, risks: tuple[str, ...], arguments: str) -> Raw:
     """A form with one box, in the words of the protocol."""
-    more = f" ({', '.join(risks)})" if risks else ""
-    short = arguments if len(arguments) <= _MAX_ARGUMENT_CHARS else arguments[:_MAX_ARGUMENT_CHARS] + " …"
+    what = printable(f"{tool_id} ({', '.join(risks)})" if risks else tool_id, MAX_SHOWN_CHARS)
     form = {
         "mode": "form",
-        "message": f"Allow this call of {tool_id}{more}?\nArguments: {short}",
+        "message": f"Allow this call of {what}?\nArguments: {printable(arguments, MAX_SHOWN_CHARS)}",
         "requestedSchema": {
             "type": "object",
             "properties": {"confirm": {"type": "boolean", "title": "Allow this call", "default": False}},

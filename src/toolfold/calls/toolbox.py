@@ -1,15 +1,89 @@
-"""Answers calls of the toolbox's own tool, the inspector of output schemas, without any server."""
+"""What the toolbox itself does, without any server: it answers the inspector of output schemas, and runs programs.
 
-from collections.abc import Awaitable, Callable
+A script and a step of live Python are calls of the toolbox, too: the policy decides on them under an id like any
+other's, a person confirms them where it says so, and the observer hears of them. Above: the gateway, `scripts`, `live`.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TypeVar
 
 import msgspec
 from msgspec import Raw
+from msgspec.structs import replace
 
-from toolfold.calls.pipeline import Check
+from toolfold.calls.confirm import PrintArguments, confirm
+from toolfold.calls.pipeline import CallEnd, CallObserver, CallPipeline, Check
 from toolfold.disclosure.describer import Describer
 from toolfold.disclosure.inspector_tool import TOOLBOX
+from toolfold.policy.access import AccessControl
 from toolfold.policy.view import CatalogueView
-from toolfold.types import CallContext, Caller, Outcome, ToolCall
+from toolfold.text import replace_surrogates
+from toolfold.types import CallContext, Caller, Outcome, Tool, ToolCall, ToolDefinition
+
+T = TypeVar("T")
+
+
+def _program(name: str, *parameters: str) -> Tool:
+    properties = {parameter: {"type": "string"} for parameter in parameters}
+    schema = Raw(msgspec.json.encode({"type": "object", "properties": properties}))
+    definition = ToolDefinition(name=name, raw=schema, input_schema=schema)
+    return Tool(tool_id=f"{TOOLBOX}.{name}", server=TOOLBOX, definition=definition, fingerprint=f"{TOOLBOX}.{name}")
+
+
+# Neither has a risk: a pattern over risks is about what tools do, and those that a script calls are each decided on.
+RUN_SCRIPT = _program("run_script", "code")
+LIVE_PYTHON = _program("live_python", "function", "expr")
+
+
+class _Recorder(CallObserver):
+    """Programs emit events of their own: nobody but the record hears of these calls."""
+
+    def __init__(self, record: Callable[[CallEnd], None]) -> None:
+        self._record = record
+
+    def ended(self, end: CallEnd) -> None:
+        self._record(end)
+
+
+class Programs:
+    """Runs scripts and live Python for callers whose policy allows it."""
+
+    def __init__(
+        self, access: AccessControl, print_arguments: PrintArguments, record: Callable[[CallEnd], None]
+    ) -> None:
+        self._access = access
+        self._checks = (self._authorize, confirm(access.requires_confirmation, print_arguments))
+        self._observer = _Recorder(record)
+
+    def check(self, program: Tool, caller: Caller) -> None:
+        """Raises `NotAuthorized` where the caller's policy does not allow this."""
+        self._access.check_program(program, caller)
+
+    async def run(
+        self,
+        program: Tool,
+        arguments: Mapping[str, str],
+        context: CallContext,
+        work: Callable[[], Awaitable[T]],
+        outcome_of: Callable[[T], Outcome],
+    ) -> T:
+        """Runs `work` as a call of `program`; `outcome_of` says what is recorded of its result."""
+        results: list[T] = []
+
+        async def dispatch(call: ToolCall, context: CallContext) -> Outcome:
+            results.append(await work())
+            return outcome_of(results[0])
+
+        encoded = msgspec.json.encode({name: replace_surrogates(text) for name, text in arguments.items()})
+        pipeline = CallPipeline(dispatch, prepare=self._prepare, checks=self._checks, observer=self._observer)
+        await pipeline(ToolCall(tool=program, arguments=Raw(encoded)), context)
+        return results[0]
+
+    def _prepare(self, call: ToolCall, context: CallContext) -> CallContext:
+        return replace(context, caller=self._access.resolve(context.caller))
+
+    def _authorize(self, call: ToolCall, context: CallContext) -> None:
+        self.check(call.tool, context.caller)
 
 
 def answer_toolbox(view_of: Callable[[Caller], CatalogueView], describer: Describer) -> Check:

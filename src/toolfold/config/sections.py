@@ -124,7 +124,8 @@ class Scripts(Struct, frozen=True, kw_only=True):
     kept_bytes: Annotated[int, _range(MIB, 64 * GIB, "bytes")] = 256 * MIB
     """Of such results together."""
     at_once: Annotated[int, _range(1, 1000, "scripts")] = 16
-    """Scripts that run at the same time; others wait, each as long as it may itself take."""
+    """Scripts that run at the same time, a quarter of them only for callers who run no other; the rest waits, each as
+    long as it may itself take."""
     ready: Annotated[int, _range(0, 64, "processes")] = 2
     """Children that are confined and waiting before a script needs one."""
     unsafe: bool = False

@@ -10,6 +10,8 @@ whatever the policy allows. A tool fits a list if it fits one of its patterns, a
     server:git          the configured name of a server
     flag:instructions   something that the check of descriptions found
 
+`toolbox.run_script` and `toolbox.live_python` are ids, too: of scripts, and of live Python.
+
 For a caller whose policy allows everything this costs a look into a dictionary; anybody else gets a `CatalogueView` of
 their own, shared by all callers with the same policy and groups. What tools are trusted is `trust`. Above: the gateway
 and the checks of `calls`. Below: the catalogue.
@@ -248,6 +250,30 @@ class AccessControl:
             )
 
         return CatalogueView(self._catalogue, compile_view, self._trust.stamp, self._servers)
+
+    def check_program(self, program: Tool, caller: Caller) -> None:
+        """Raises `NotAuthorized` where the caller's policy does not allow this program of the toolbox."""
+        caller = self.resolve(caller)
+        self.view(caller)  # a policy that does not exist is named here
+        if not self._rules[caller.policy].allows(program, caller.groups):
+            raise NotAuthorized(
+                f"your policy does not allow {program.tool_id}",
+                next_action="do it with the tools that you have; whoever runs the gateway can allow it: "
+                f"{program.tool_id} in `allow` of the policy `{caller.policy}`",
+            )
+
+    async def whole_servers(self, caller: Caller) -> frozenset[str] | None:
+        """The servers of which this caller may see every tool; `None`: its policy hides none. What is held back is
+        hidden from everybody and does not count."""
+        caller, whole = self.resolve(caller), self._catalogue
+        view = self.view(caller)
+        if view.unrestricted or (self._rules[caller.policy].allows_everything and not self._has_groups):
+            return None
+        if not await whole.generations():
+            return frozenset()
+        async with whole.snapshot() as snapshot, view.catalogue.snapshot() as visible:
+            tools = {record.name: record.tools for record in await snapshot.servers()}
+            return frozenset(entry.name for entry in await visible.servers() if entry.tools == tools.get(entry.name))
 
     def requires_confirmation(self, call: ToolCall, context: CallContext) -> bool:
         """Whether the caller's policy wants a person to confirm this call."""

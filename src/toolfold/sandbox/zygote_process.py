@@ -6,12 +6,14 @@ It knows the process and the messages, not how many children should be ready. Ab
 
 import asyncio
 import contextlib
+import fcntl
 import os
 import secrets
 import socket
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -29,6 +31,9 @@ from toolfold.sandbox.scratch import Scratch
 _START_S = 60.0
 _EXIT_S = 5.0
 _STDERR_BYTES = 16 * 1024
+_PREFIX = "toolfold-sandbox-"
+# A younger folder may belong to a process that has not locked it yet.
+_FRESH_S = 60.0
 # Nothing of the host's own environment: it may hold credentials.
 ENVIRONMENT = {
     "LANG": "C.UTF-8",
@@ -55,8 +60,10 @@ class ZygoteProcess:
         self._count = 0
         self._up: asyncio.Future[None] = self._loop.create_future()
         self._lost = False
-        self._base = Path(tempfile.mkdtemp(prefix="toolfold-"))
+        self._base = Path(tempfile.mkdtemp(prefix=_PREFIX))
         self._base.chmod(0o711)  # a child of another user must get through to its own folder
+        # The lock goes with this process, however it ends: a folder without one is left over.
+        self._lock = _lock(self._base)
         self.problems: tuple[str, ...] = ()
         self._control, theirs = socket.socketpair()
         errors, their_errors = os.pipe()
@@ -75,6 +82,7 @@ class ZygoteProcess:
             os.close(errors)
             self._control.close()
             self._base.rmdir()
+            os.close(self._lock)
             raise SandboxError(
                 f"the interpreter {sys.executable} could not be started: {error}", next_action="run `toolfold doctor`"
             ) from error
@@ -90,6 +98,7 @@ class ZygoteProcess:
     @classmethod
     async def start(cls, configuration: Message, limits: ChildLimits, wrap: CommandWrapper) -> "ZygoteProcess":
         """Starts a zygote and waits until it has imported everything."""
+        asyncio.get_running_loop().run_in_executor(None, _sweep_leftovers)
         process = cls(configuration, limits, wrap)
         try:
             async with asyncio.timeout(_START_S):
@@ -177,6 +186,35 @@ class ZygoteProcess:
         # The zygote removes both itself, unless it was killed.
         await asyncio.to_thread(CgroupSet(f"toolfold-{self._process.pid}-").sweep)
         await asyncio.to_thread(remove_tree, str(self._base))
+        descriptor, self._lock = self._lock, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+
+def _lock(folder: Path) -> int:
+    """A descriptor that holds the lock of a folder. Raises `OSError` where another process has it."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def _sweep_leftovers() -> None:
+    """Removes the folders of this user's processes that were killed."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+        # What goes wrong is that the folder is in use, is going away, or is not ours.
+        with contextlib.suppress(OSError):
+            found = folder.lstat()
+            if found.st_uid != os.geteuid() or time.time() - found.st_mtime < _FRESH_S:
+                continue
+            descriptor = _lock(folder)
+            try:
+                remove_tree(str(folder))
+            finally:
+                os.close(descriptor)
 
 
 def _interpreter_command(control_fd: int) -> list[str]:

@@ -8,18 +8,22 @@ import asyncio
 import itertools
 import os
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+import msgspec
 from msgspec import Raw
 from msgspec.structs import replace
 
+from toolfold.calls.toolbox import RUN_SCRIPT
 from toolfold.calls.validate import check_seconds
 from toolfold.catalogue.metadata import UNSTATED, may_write
 from toolfold.config import Settings
+from toolfold.config.sections import Scripts
 from toolfold.containers import BoundedDict
 from toolfold.disclosure.observed import decode_schema, is_uninformative, to_schema
 from toolfold.errors import (
@@ -37,13 +41,14 @@ from toolfold.sandbox.base import ChildLimits
 from toolfold.scripts.declarations import parse_script
 from toolfold.scripts.execution import Execution
 from toolfold.scripts.lock import Lock, LockedNeed
-from toolfold.scripts.report import as_text
+from toolfold.scripts.report import as_dict, as_text
 from toolfold.scripts.stubs import stub_files
 from toolfold.scripts.tool_specs import SpecCache
 from toolfold.scripts.values import Need, ScriptResult, StartFrame
-from toolfold.types import LOCAL, Caller, Hit, OnInput, Outcome, Tool
+from toolfold.types import LOCAL, CallContext, Caller, Hit, OnInput, Outcome, Tool
 
 if TYPE_CHECKING:
+    from toolfold.calls.toolbox import Programs
     from toolfold.disclosure.describer import Describer
     from toolfold.outputs.service import OutputService
     from toolfold.sandbox.zygote import Zygote
@@ -79,6 +84,9 @@ class _ScriptHost(Protocol):
     @property
     def outputs(self) -> "OutputService": ...
 
+    @property
+    def programs(self) -> "Programs": ...
+
     def view(self, caller: Caller) -> CatalogueView: ...
 
     def reject_call(self, caller: Caller, tool_id: str, error: ToolfoldError) -> None: ...
@@ -96,6 +104,45 @@ class _ScriptHost(Protocol):
     ) -> Outcome: ...
 
 
+class _Slots:
+    """How many scripts run at once, by caller. A quarter is kept for callers who run none; of those who wait, whoever
+    runs least comes first."""
+
+    def __init__(self, total: int) -> None:
+        self._total = total
+        self._shared = total - max(1, total // 4) if total > 1 else total
+        self.running: Counter[str] = Counter()
+        self._waiting: list[tuple[str, asyncio.Future[None]]] = []
+
+    async def acquire(self, caller: str) -> None:
+        turn = (caller, asyncio.get_running_loop().create_future())
+        self._waiting.append(turn)
+        self._grant()
+        try:
+            await turn[1]
+        except asyncio.CancelledError:
+            if turn in self._waiting:
+                self._waiting.remove(turn)
+            else:
+                self.release(caller)
+            raise
+
+    def release(self, caller: str) -> None:
+        self.running[caller] -= 1
+        self.running += Counter()  # forgets who runs none
+        self._grant()
+
+    def _grant(self) -> None:
+        while ready := [turn for turn in self._waiting if self._is_free(turn[0]) and not turn[1].done()]:
+            turn = min(ready, key=lambda turn: self.running[turn[0]])
+            self._waiting.remove(turn)
+            self.running[turn[0]] += 1
+            turn[1].set_result(None)
+
+    def _is_free(self, caller: str) -> bool:
+        return self.running.total() < (self._shared if self.running[caller] else self._total)
+
+
 class ScriptRunner:
     """The scripts of one gateway."""
 
@@ -107,7 +154,7 @@ class ScriptRunner:
         self._zygotes: dict[bool, Zygote] = {}
         self._starting = asyncio.Lock()
         self._numbers = itertools.count(1)
-        self._slots = asyncio.Semaphore(self._settings.at_once)
+        self._slots = _Slots(self._settings.at_once)
         self._frame_bytes = max(_MIN_FRAME_BYTES, 2 * self._settings.output_bytes)
         self._matches: BoundedDict[tuple[str, str | None, int], tuple[Tool, float]] = BoundedDict(_MAX_MATCHES)
 
@@ -148,19 +195,38 @@ class ScriptRunner:
         script's clock stands still. `confirmed` says yes for all its calls. Calls of tools that are not `allowed` fail.
         `on_needs` is called with what the needs became, before the script starts.
         """
-        host, settings = self._host, self._settings
+        settings = self._settings
         if timeout_s is not None:
             check_seconds(timeout_s)
             settings = replace(settings, wall_s=min(timeout_s, settings.wall_s))
+        context = CallContext(caller=caller, on_input=on_input, capabilities=capabilities, confirmed=confirmed)
+
+        async def work() -> ScriptResult:
+            start = await self.prepare(code, caller=caller, locked=locked, name=name, args=args)
+            if on_needs is not None:
+                on_needs(start.needs)
+            return await self._execute(start, context, settings, unsafe, allowed)
+
+        text = code if isinstance(code, str) else code.decode(errors="replace")
+        return await self._host.programs.run(RUN_SCRIPT, {"code": text}, context, work, _as_outcome)
+
+    async def _execute(
+        self,
+        start: StartFrame,
+        context: CallContext,
+        settings: Scripts,
+        unsafe: bool,
+        allowed: Callable[[str], bool] | None,
+    ) -> ScriptResult:
+        host, caller = self._host, context.caller
         # Gateways that share a store must not number their runs alike.
         run = f"run-{os.getpid():x}-{time.time_ns():x}-{next(self._numbers)}"
-        start = await self.prepare(code, caller=caller, locked=locked, name=name, args=args)
-        if on_needs is not None:
-            on_needs(start.needs)
         # Whole results: the script itself picks what it needs of them.
-        call = partial(host.call_tool, caller=caller, capabilities=capabilities, confirmed=confirmed, whole=True)
+        call = partial(
+            host.call_tool, caller=caller, capabilities=context.capabilities, confirmed=context.confirmed, whole=True
+        )
         zygote = await self._zygote(unsafe or settings.unsafe)
-        async with self._slot(settings.wall_s), await zygote.take() as child:
+        async with self._slot(caller.name, settings.wall_s), await zygote.take() as child:
             host.events.emit("script.started", run=run, caller=caller.name, needs=list(map(_need_event, start.needs)))
             execution = Execution(
                 run,
@@ -172,7 +238,7 @@ class ScriptRunner:
                 on_refused=partial(host.reject_call, caller),
                 open_output=partial(_output_file, host, caller),
                 allowed=allowed,
-                on_input=on_input,
+                on_input=context.on_input,
             )
             try:
                 result = await execution.run()
@@ -237,20 +303,22 @@ class ScriptRunner:
         return resolved, stub_files(self._specs.describe_all(shapes.values()))
 
     @asynccontextmanager
-    async def _slot(self, wall_s: float) -> AsyncIterator[None]:
+    async def _slot(self, caller: str, wall_s: float) -> AsyncIterator[None]:
         """One of the scripts that may run at once. It is waited for as long as the script itself could take."""
         try:
             async with asyncio.timeout(wall_s):
-                await self._slots.acquire()
+                await self._slots.acquire(caller)
         except TimeoutError:
+            running = self._slots.running
             raise SandboxError(
-                f"{self._settings.at_once} scripts run already, and none of them ended within {wall_s:g} s",
+                f"{running.total()} scripts run already, {running[caller]} of them yours, and no turn came within "
+                f"{wall_s:g} s",
                 next_action="run it again later, or raise scripts.at_once",
             ) from None
         try:
             yield
         finally:
-            self._slots.release()
+            self._slots.release(caller)
 
     async def _zygote(self, unsafe: bool) -> "Zygote":
         async with self._starting:
@@ -390,6 +458,11 @@ def _result_schemas(pairs: Iterable[tuple[Need, Tool | None]]) -> Iterable[tuple
 
 def _resolved(need: Need, tool: Tool, confidence: float) -> Need:
     return replace(need, tool_id=tool.tool_id, confidence=confidence, fingerprint=tool.fingerprint)
+
+
+def _as_outcome(result: ScriptResult) -> Outcome:
+    """What the audit log keeps of a script: how much it printed and answered, and whether it failed."""
+    return Outcome(result=Raw(msgspec.json.encode(as_dict(result), enc_hook=str)), is_error=not result.ok)
 
 
 def _need_event(need: Need) -> dict[str, Any]:

@@ -5,14 +5,17 @@ Labels are few and bounded: servers and error codes, never tools, callers or val
 
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import accumulate
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
     from toolfold.calls import CallEnd
+    from toolfold.storage.base import Generation
 
 # In seconds. The gateway's own part is below the first; a server's answer may take a minute.
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
@@ -39,7 +42,6 @@ class Metrics:
         self._steps: Counter[tuple[str, str]] = Counter()
         self._stored = 0
         self._stored_bytes = 0
-        self.gauges: dict[str, float] = {}
 
     def record_call(self, end: "CallEnd") -> None:
         """Counts a call that is over."""
@@ -63,8 +65,7 @@ class Metrics:
         """Counts a step of finding a tool."""
         self._steps[step, code] += 1
 
-    def collect(self) -> "Iterator[Metric]":
-        """As the Prometheus library asks for it."""
+    def _collect(self, gauges: Mapping[str, float], servers: Collection[str] | None) -> "Iterator[Metric]":
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 
         calls = CounterMetricFamily("toolfold_calls", "Calls of tools that are over.", labels=["server"])
@@ -73,30 +74,41 @@ class Metrics:
         seconds = HistogramMetricFamily(
             "toolfold_call_duration_seconds", "How long calls took, the gateway's own part included.", labels=["server"]
         )
-        for server, latency in sorted(self._latency.items()):
+        shown = sorted(self._latency.keys() if servers is None else self._latency.keys() & set(servers))
+        for server in shown:
+            latency = self._latency[server]
             calls.add_metric([server], latency.count)
             # Prometheus wants each bucket with all that were faster, too.
             cumulated = list(zip(_BOUNDS, accumulate(latency.buckets), strict=True))
             seconds.add_metric([server], cumulated, latency.total)
-        for (server, code), count in sorted(self._errors.items()):
+        for (server, code), count in sorted(entry for entry in self._errors.items() if entry[0][0] in shown):
             errors.add_metric([server, code], count)
         for (step, code), count in sorted(self._steps.items()):
             steps.add_metric([step, code], count)
-        yield from (calls, errors, steps, seconds)
-        yield CounterMetricFamily("toolfold_outputs_stored", "Results too large to show.", value=self._stored)
-        yield CounterMetricFamily("toolfold_outputs_stored_bytes", "Bytes of those.", value=self._stored_bytes)
-        for name, value in sorted(self.gauges.items()):
+        yield from (calls, errors, seconds)
+        if servers is None:
+            yield steps
+            yield CounterMetricFamily("toolfold_outputs_stored", "Results too large to show.", value=self._stored)
+            yield CounterMetricFamily("toolfold_outputs_stored_bytes", "Bytes of those.", value=self._stored_bytes)
+        for name, value in sorted(gauges.items()):
             yield GaugeMetricFamily(f"toolfold_{name}", _GAUGES.get(name, name), value=value)
 
-    def render(self, gauges: Mapping[str, float]) -> tuple[str, bytes]:
-        """The content type, and the text that a Prometheus server reads."""
-        from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+    def render(
+        self, last: "Sequence[Generation]", gauges: Mapping[str, float], servers: Collection[str] | None = None
+    ) -> tuple[str, bytes]:
+        """The content type, and the text that a Prometheus server reads. `last` is the catalogue's generation, if there
+        is one. With `servers`: for somebody who may know of these alone, without what was counted over all callers."""
+        from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
-        self.gauges.update(gauges)
-        # A registry of its own each time: the library's global one would mix the gateways of one process.
-        registry = CollectorRegistry(auto_describe=False)
-        registry.register(self)
-        return CONTENT_TYPE_LATEST, generate_latest(registry)
+        counts = {
+            "tools": sum(generation.tools for generation in last),
+            "servers": sum(generation.servers for generation in last) if servers is None else len(servers),
+        }
+        # No registry: the library's global one would mix the gateways of one process.
+        source = SimpleNamespace(
+            collect=partial(self._collect, counts if servers is not None else {**gauges, **counts}, servers)
+        )
+        return CONTENT_TYPE_LATEST, generate_latest(source)
 
 
 _GAUGES = {

@@ -10,9 +10,12 @@ from msgspec import Raw
 from toolfold.errors import ConfirmationNeeded, Declined
 from toolfold.faces.cli.runner import load_settings, run_with_gateway
 from toolfold.faces.cli.terminal import Output
+from toolfold.text import printable
 from toolfold.types import Outcome
 
 TOOL_FAILED = 1
+# Of the arguments in the question whether to call.
+SHOWN_CHARS = 4_000
 
 
 def call(arguments: argparse.Namespace, output: Output) -> int:
@@ -69,7 +72,7 @@ def _confirm(arguments: argparse.Namespace, output: Output, needed: Confirmation
             hints=needed.hints,
             next_action=f"if you mean it: toolfold call {arguments.tool_id} … --yes",
         )
-    if not output.confirm(f"Call {arguments.tool_id} with {arguments.args[:600]}?"):
+    if not output.confirm(f"Call {arguments.tool_id} with {printable(arguments.args, SHOWN_CHARS)}?"):
         raise Declined(f"{arguments.tool_id} was not called", next_action="call it again and say yes, if you mean it")
 
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import msgspec
 
-from toolfold.faces.cli.parser import split_path
 from toolfold.faces.cli.runner import run_with_catalogue
 from toolfold.faces.cli.terminal import Output, fit
 from toolfold.gateway import Branch, Gateway, Tree
+from toolfold.text import as_path
 from toolfold.types import Hit, Path, Tool
 
 _ToolsAt = Mapping[Path, Sequence[Tool]]
@@ -20,7 +20,7 @@ _ToolsAt = Mapping[Path, Sequence[Tool]]
 
 def tree(arguments: argparse.Namespace, output: Output) -> None:
     async def work(gateway: Gateway) -> tuple[Tree, _ToolsAt]:
-        root = await gateway.tree(split_path(arguments.path), depth=arguments.depth)
+        root = await gateway.tree(as_path("/".join(arguments.path)), depth=arguments.depth)
         return root, _group_by_path(await gateway.tools_below(root.path)) if arguments.tools else {}
 
     root, tools = run_with_catalogue(arguments, work)
@@ -72,7 +72,7 @@ def list_level(arguments: argparse.Namespace, output: Output) -> None:
     page = run_with_catalogue(
         arguments,
         lambda gateway: gateway.list(
-            split_path(arguments.path),
+            as_path("/".join(arguments.path)),
             tags=arguments.tag,
             query=arguments.query,
             limit=arguments.limit,
@@ -114,7 +114,7 @@ def nodes(arguments: argparse.Namespace, output: Output) -> None:
 
 
 def search(arguments: argparse.Namespace, output: Output) -> None:
-    query, path = " ".join(arguments.query), split_path([arguments.within])
+    query, path = " ".join(arguments.query), as_path(arguments.within)
 
     async def work(gateway: Gateway) -> tuple[dict[str, Any], Sequence[Hit]]:
         page = await gateway.search_tool_by_category(query, path, limit=arguments.limit, cursor=arguments.cursor)

@@ -232,8 +232,3 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     # the command's name.
     shared = argparse.Namespace(config=None, home=None, json=False, verbose=0)
     return build_parser().parse_args(argv, shared)
-
-
-def split_path(words: Sequence[str]) -> tuple[str, ...]:
-    """`Files/Search` and `Files Search` are the same category; empty parts are dropped."""
-    return tuple(part.strip() for word in words for part in word.split("/") if part.strip())

@@ -64,7 +64,7 @@ async def _serve_http(gateway: Gateway, arguments: argparse.Namespace, output: O
     from toolfold.wire.serving.http import McpHttpApp
 
     host, port = parse_address(arguments.http)
-    guard = make_guard(host, Identities(gateway.settings))
+    guard = make_guard(host, Identities(gateway.settings), gateway.audit_log.record_refused_key)
     with closing(listening_socket(host, port)) as bound:
         async with _open_server(gateway, arguments) as (server, stop):
             mcp = McpHttpApp(server, guard)

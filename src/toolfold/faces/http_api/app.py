@@ -78,7 +78,7 @@ def make_app(gateway: Gateway, guard: HttpGuard) -> "Starlette":
         # Whatever watches the service has no key.
         Route("/healthz", api.guarded(api.health, anonymous=True), methods=["GET"]),
         Route("/openapi.json", api.guarded(api.openapi, anonymous=True), methods=["GET"]),
-        Route("/docs", api.docs, methods=["GET"]),
+        Route("/docs", api.guarded(api.docs, anonymous=True), methods=["GET"]),
     ]
     return Starlette(routes=routes, exception_handlers={HTTPException: _http_exception})
 
@@ -115,8 +115,11 @@ class _Api:
 
         async def endpoint(request: "Request") -> "Response":
             try:
-                self._guard.admit(request.headers)
-                caller = Caller(name="anonymous") if anonymous else self._guard.caller(request.headers)
+                if anonymous:
+                    self._guard.admit(request.scope)
+                    caller = Caller(name="anonymous")
+                else:
+                    _, caller = self._guard.check(request.scope)
                 answer = await work(caller, request)
                 return answer if isinstance(answer, Response) else _json(answer)
             except HttpError as error:
@@ -180,7 +183,7 @@ class _Api:
     async def openapi(self, caller: Caller, request: "Request") -> Answer:
         return document()
 
-    async def docs(self, request: "Request") -> "Response":
+    async def docs(self, caller: Caller, request: "Request") -> "Response":
         from starlette.responses import HTMLResponse
 
         from toolfold.faces.http_api.page import page, security_policy

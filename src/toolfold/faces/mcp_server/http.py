@@ -8,8 +8,11 @@ import socket
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from toolfold.errors import ConfigError
 from toolfold.faces.identity import Identities
+from toolfold.types import Caller
 from toolfold.wire.http_client import is_loopback
 from toolfold.wire.jsonrpc import parse_number
 from toolfold.wire.serving.http_guard import HttpGuard
@@ -17,10 +20,11 @@ from toolfold.wire.serving.http_stream import Receive, Scope, Send
 
 if TYPE_CHECKING:
     from toolfold.wire.serving.http import McpHttpApp
+    from toolfold.wire.serving.http_connection import ConnectionLimits
 
 Asgi = Callable[[Scope, Receive, Send], Awaitable[None]]
-# Gives the content type and the text of what is measured.
-RenderMetrics = Callable[[], Awaitable[tuple[str, bytes]]]
+# Gives the content type and the text of what was measured and a caller may see.
+RenderMetrics = Callable[[Caller], Awaitable[tuple[str, bytes]]]
 
 ENDPOINT = "/mcp"
 METRICS = "/metrics"
@@ -66,14 +70,15 @@ def parse_address(text: str) -> tuple[str, int]:
     return host, number
 
 
-def make_guard(host: str, identities: Identities) -> HttpGuard:
-    """The guard of a port. Raises `ConfigError` for an address that others reach while no key is asked for."""
+def make_guard(host: str, identities: Identities, on_refused: Callable[[str, str], None] | None = None) -> HttpGuard:
+    """The guard of a port; `on_refused` hears of keys that are not known. Raises `ConfigError` for an address that
+    others reach while no key is asked for."""
     if identities.open and not is_loopback(host):
         raise ConfigError(
             f"{host} is reached from other machines, and no caller has a key",
             next_action="serve on 127.0.0.1, or configure keys under [callers.NAME]",
         )
-    return identities.guard
+    return identities.guard if on_refused is None else replace(identities.guard, on_refused=on_refused)
 
 
 def listening_socket(host: str, port: int) -> socket.socket:
@@ -94,16 +99,25 @@ def listening_socket(host: str, port: int) -> socket.socket:
     return listening
 
 
-async def run_site(site: Asgi, bound: socket.socket, stop: asyncio.Event) -> None:
+async def run_site(
+    site: Asgi, bound: socket.socket, stop: asyncio.Event, limits: "ConnectionLimits | None" = None
+) -> None:
     """Serves on a socket until `stop` is set."""
+    import resource
+
     import uvicorn
 
+    from toolfold.wire.serving.http_connection import ConnectionLimits
+
+    limits = limits or ConnectionLimits.for_descriptors(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
     config = uvicorn.Config(
         site,
-        http="httptools",
+        http=limits.protocol(),
+        ws="none",  # its connections would escape the limits
         loop="none",
         lifespan="off",  # the gateway is opened and closed around all of this
         log_config=None,
+        log_level="error",  # below it, anybody could fill the log with requests that are none
         access_log=False,
         server_header=False,
         date_header=False,

@@ -21,7 +21,7 @@ BRIDGED = Raw(b'{"elicitation":{"form":{},"url":{}},"sampling":{}}')
 # A server that is passed through has one kind of client, whose folders it may ask for.
 BRIDGED_WHOLE = Raw(b'{"elicitation":{"form":{},"url":{}},"sampling":{},"roots":{"listChanged":true}}')
 
-SURFACES = {"discovery": "DiscoverySurface", "direct": "DirectSurface", "auto": "AutoSurface", "live": "LiveSurface"}
+SURFACES = {"discovery": "DiscoverySurface", "direct": "DirectSurface", "auto": "AutoSurface", "live": "_LiveSurface"}
 
 
 @asynccontextmanager

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
+from toolfold.errors import ToolfoldError
 from toolfold.faces.surface.base import LOCAL_CONTEXT, OnToolsChanged
 from toolfold.gateway import Gateway
 from toolfold.live.manager import GUIDANCE, OFFERS
@@ -50,7 +51,10 @@ class _LiveSurface:
 
     async def call(self, name: str, arguments: Raw = EMPTY_OBJECT, context: CallContext = LOCAL_CONTEXT) -> Raw:
         """A name that is none of the three is answered with the envelope's own `unknown_function`."""
-        answer = await self._sessions.dispatch(context.caller, name, _decode_object(arguments))
+        try:
+            answer = await self._sessions.dispatch(context.caller, name, _decode_object(arguments))
+        except ToolfoldError as error:
+            answer = {"ok": False, "error": error.as_dict()}
         text = msgspec.json.encode(answer).decode()
         return Raw(msgspec.json.encode({"content": [{"type": "text", "text": text}], "isError": not answer["ok"]}))
 

@@ -22,6 +22,7 @@ from toolfold.errors import InvalidArguments, NotExpanded
 from toolfold.faces.surface.results import Answer, TextAndData, to_json, to_result
 from toolfold.gateway import Gateway
 from toolfold.outputs.tool_output_definition import FAILED, MODES, Mode, failure_text
+from toolfold.text import as_path
 from toolfold.types import EMPTY_OBJECT, CallContext, Tool, ToolCall
 from toolfold.wire.jsonrpc import DECODE_ERRORS
 
@@ -184,7 +185,7 @@ def _repair_path(value: Any) -> Any:
             return msgspec.json.decode(value.encode(), type=list[str])
         except DECODE_ERRORS:
             return [value]
-    return [part.strip() for part in re.split(r"[/>]", value) if part.strip()]
+    return as_path(value)
 
 
 def _repair_tags(value: Any) -> Any:

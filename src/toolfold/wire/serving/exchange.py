@@ -54,6 +54,8 @@ class ServeOptions(Struct, frozen=True, kw_only=True):
     # How long a handler waits for answers that the client fetches between two modern requests.
     held_s: float = 300.0
     max_held: int = 1000
+    # Of one caller, so that others can still be asked.
+    max_held_each: int = 250
     max_sessions: int = 1000
     session_idle_s: float = 1800.0
     max_listeners: int = 4096

@@ -8,11 +8,13 @@ the face that runs it. Below: `server.py`, `session.py`, `http_guard.py`, `http_
 import asyncio
 import secrets
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 
 import msgspec
 from msgspec import UNSET
 
+from toolfold.containers import BoundedDict, who_yields
 from toolfold.types import Caller
 from toolfold.wire import jsonrpc
 from toolfold.wire.headers import NAME_PARAMETERS, decode_header
@@ -34,6 +36,7 @@ _SESSION_HEADER = b"mcp-session-id"
 _RESUMING_VERSION = "2025-11-25"
 _RETRY_MS = 1000
 _SWEEP_S = 30.0
+_MAX_YIELDED = 4096
 # How many finished streams of a session are kept for clients that lost the end of one.
 _MAX_FINISHED = 16
 # How much they may hold together, beside the last of them.
@@ -55,24 +58,23 @@ class McpHttpApp:
         if scope["type"] != "http":
             return
         responder = Responder(receive, send, self._server.options.keep_alive_s)
-        headers = _parse_headers(scope)
         try:
-            caller = self._guard.check(headers)
+            headers, caller = self._guard.check(scope)
             await self._serve(scope["method"], headers, caller, receive, responder)
         except HttpError as refusal:
             await _refuse(responder, refusal)
 
     async def guarded(
-        self, scope: Scope, receive: Receive, send: Send, page: Callable[[], Awaitable[tuple[str, bytes]]]
+        self, scope: Scope, receive: Receive, send: Send, page: Callable[[Caller], Awaitable[tuple[str, bytes]]]
     ) -> None:
         """Answers with a page for those who may talk to this server at all."""
         responder = Responder(receive, send, self._server.options.keep_alive_s)
         try:
-            self._guard.check(_parse_headers(scope))
+            _, caller = self._guard.check(scope)
         except HttpError as refusal:
             await _refuse(responder, refusal)
         else:
-            kind, text = await page()
+            kind, text = await page(caller)
             await responder.plain(200, text, kind=kind.encode())
 
     async def aclose(self) -> None:
@@ -217,14 +219,6 @@ def _check_same(name: str, header: str | None, value: str | None) -> None:
         raise RpcError(jsonrpc.HEADER_MISMATCH, f"the header {name} {problem}", refused=True)
 
 
-def _parse_headers(scope: Scope) -> dict[str, str]:
-    """The headers by lower-case name; the first of several counts."""
-    headers: dict[str, str] = {}
-    for name, value in scope["headers"]:
-        headers.setdefault(name.decode("latin-1"), value.decode("latin-1").strip())
-    return headers
-
-
 async def _refuse(responder: Responder, refusal: HttpError) -> None:
     body = RpcError(jsonrpc.INVALID_REQUEST, refusal.message).response(None)
     await responder.plain(refusal.status, body, refusal.headers)
@@ -278,7 +272,7 @@ class _HttpSession:
 
     @property
     def busy(self) -> bool:
-        return self.listening is not None or (self.session is not None and len(self.session.running) > 0)
+        return self.listening is not None or self.session is None or len(self.session.running) > 0
 
 
 class _SessionTable:
@@ -287,19 +281,25 @@ class _SessionTable:
     def __init__(self, server: Server) -> None:
         self._server = server
         self._by_name: dict[str, _HttpSession] = {}
+        # Those that made room for others, with their callers: they are told.
+        self._yielded: BoundedDict[str, str] = BoundedDict(_MAX_YIELDED)
         self._sweeping: asyncio.Task[None] | None = None
 
     def __len__(self) -> int:
         return len(self._by_name)
 
     async def open(self, message: Envelope, caller: Caller) -> tuple[_HttpSession, bytes]:
-        if len(self._by_name) >= self._server.options.max_sessions and not await self._make_room():
-            raise HttpError(503, "too many sessions are open: try again later")
+        if len(self._by_name) >= self._server.options.max_sessions and not await self._make_room(caller.name):
+            raise HttpError(503, "too many sessions are open: end some with DELETE, or try again later")
         name = secrets.token_urlsafe(24)
         legacy = caller if caller.session else msgspec.structs.replace(caller, session=name)
         opened = _HttpSession(name, caller, self._server.options.replay_events)
-        opened.session, answer = await self._server.initialize(message, legacy, opened.notify)
         self._by_name[name] = opened
+        try:
+            opened.session, answer = await self._server.initialize(message, legacy, opened.notify)
+        except BaseException:
+            del self._by_name[name]
+            raise
         if self._sweeping is None or self._sweeping.done():
             self._sweeping = asyncio.get_running_loop().create_task(self._sweep())
         return opened, answer
@@ -310,6 +310,9 @@ class _SessionTable:
         session = self._by_name.get(name)
         if not name:
             raise HttpError(400, "an Mcp-Session-Id is needed here; begin with initialize")
+        if self._yielded.get(name) == caller.name:
+            most = self._server.options.max_sessions
+            raise HttpError(404, f"this session was ended: of {most} you held more than your share; initialize again")
         if session is None or session.owner != caller.name:
             raise HttpError(404, "there is no such session, or no longer; begin with initialize")
         session.used = time.monotonic()
@@ -331,11 +334,16 @@ class _SessionTable:
             for session in [entry for entry in self._by_name.values() if entry.used < limit and not entry.busy]:
                 await self.end(session)
 
-    async def _make_room(self) -> bool:
-        idle = [entry for entry in self._by_name.values() if not entry.busy]
+    async def _make_room(self, asking: str) -> bool:
+        """Ends the longest unused session of whoever has most."""
+        held = Counter(entry.owner for entry in self._by_name.values())
+        yields = who_yields(held, asking, self._server.options.max_sessions)
+        idle = [entry for entry in self._by_name.values() if entry.owner == yields and not entry.busy]
         if not idle:
             return False
-        await self.end(min(idle, key=lambda entry: entry.used))
+        ended = min(idle, key=lambda entry: entry.used)
+        self._yielded[ended.name] = ended.owner
+        await self.end(ended)
         return True
 
     async def aclose(self) -> None:

@@ -3,10 +3,12 @@
 A browser can be made to send requests to this machine by any page it shows, under any name that leads here. So `Host`
 must be a name of this machine, unless keys are asked for, and so must `Origin`, where there is one: `Host` proves
 nothing about a page, since a name that an attacker owns may lead here. A key is looked at by `identify` and goes no
-further. Above: `http.py`, and the other faces on the same port.
+further. No header that is read as one value may stand twice: a proxy before this server might have checked the other.
+Above: `http.py`, and the other faces on the same port.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, MutableMapping
+from typing import Any
 from urllib.parse import urlsplit
 
 from msgspec import Struct
@@ -16,6 +18,14 @@ from toolfold.types import LOCAL, Caller
 from toolfold.wire.http_client import is_loopback
 
 __all__ = ["HttpError", "HttpGuard"]
+
+# Under which the state of a request holds what is called, with the caller's name, once it is let in.
+ENTER = "toolfold.enter"
+
+# What is read as one value, beside all of MCP's own. Other headers may stand in several lines.
+_SINGLE = frozenset({"authorization", "content-type", "host", "last-event-id", "origin", "toolfold-session"})
+
+_Scope = MutableMapping[str, Any]
 
 # Who calls, by the headers of a request. Raises `NotAuthorized` for a key that is missing or unknown.
 _Identify = Callable[[Mapping[str, str]], Caller]
@@ -48,19 +58,44 @@ class HttpError(Exception):
         self.next_action = next_action
 
 
+def _ignore(address: str, message: str) -> None:
+    """Nobody wants to hear of refused keys."""
+
+
 class HttpGuard(Struct, frozen=True, kw_only=True):
-    """Admits requests. `any_host`: any `Host` will do, for servers that require keys."""
+    """Admits requests. `any_host`: any `Host` will do, for servers that require keys. `on_refused` hears of each
+    request without a known key: the address it came from, and why."""
 
     any_host: bool = False
     identify: _Identify = _local
+    on_refused: Callable[[str, str], None] = _ignore
 
-    def check(self, headers: Mapping[str, str]) -> Caller:
-        """The caller of an admitted request. Raises `HttpError`."""
-        self.admit(headers)
-        return self.caller(headers)
+    def check(self, scope: _Scope) -> tuple[Mapping[str, str], Caller]:
+        """The headers and the caller of a request that is let in. Raises `HttpError`."""
+        headers = self.admit(scope)
+        try:
+            caller = self.identify(headers)
+        except NotAuthorized as error:
+            self.on_refused((scope.get("client") or ("",))[0], error.message)
+            raise HttpError(
+                401,
+                error.message,
+                ((b"www-authenticate", _CHALLENGE),),
+                code="NOT_AUTHENTICATED",
+                next_action=error.next_action or "send a key that is known here: Authorization: Bearer KEY",
+            ) from error
+        enter: Callable[[str], None] | None = scope.get("state", {}).get(ENTER)
+        if enter is not None:
+            enter(caller.name)
+        return headers, caller
 
-    def admit(self, headers: Mapping[str, str]) -> None:
-        """Raises `HttpError` for a request that a foreign page or name led here."""
+    def admit(self, scope: _Scope) -> Mapping[str, str]:
+        """The headers of a request, whoever asks. Raises `HttpError` for one that a foreign page or name led here."""
+        headers = _parse_headers(scope)
+        self._check_origin(headers)
+        return headers
+
+    def _check_origin(self, headers: Mapping[str, str]) -> None:
         # DNS rebinding: an attacker's name may resolve to 127.0.0.1, and only `Host` shows it.
         if not self.any_host and not is_loopback(_host_of(headers.get("host", ""))):
             raise HttpError(
@@ -79,18 +114,24 @@ class HttpGuard(Struct, frozen=True, kw_only=True):
                 next_action="ask from a page of this machine, or from a program",
             )
 
-    def caller(self, headers: Mapping[str, str]) -> Caller:
-        """The caller of a request. Raises `HttpError` for a key that is missing or unknown."""
-        try:
-            return self.identify(headers)
-        except NotAuthorized as error:
+
+def _parse_headers(scope: _Scope) -> dict[str, str]:
+    """The headers by lower-case name; lines of the same name are joined, where that is allowed."""
+    headers: dict[str, str] = {}
+    for raw_name, raw_value in scope["headers"]:
+        name, value = raw_name.decode("latin-1"), raw_value.decode("latin-1").strip()
+        if name not in headers:
+            headers[name] = value
+        elif name in _SINGLE or name.startswith("mcp-"):
             raise HttpError(
-                401,
-                error.message,
-                ((b"www-authenticate", _CHALLENGE),),
-                code="NOT_AUTHENTICATED",
-                next_action=error.next_action or "send a key that is known here: Authorization: Bearer KEY",
-            ) from error
+                400,
+                f"the header {name[:60]} stands there more than once",
+                code="REPEATED_HEADER",
+                next_action="send it once",
+            )
+        else:
+            headers[name] += f", {value}"
+    return headers
 
 
 def _is_local_origin(origin: str) -> bool:

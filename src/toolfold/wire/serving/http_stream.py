@@ -24,8 +24,9 @@ _EVENTS = b"text/event-stream"
 # Watching for a disconnect costs a task: a request that is answered sooner than this goes without. Under load answers
 # take their time, and a watch on each costs a third of the throughput.
 _WATCH_AFTER_S = 0.25
-# How many messages wait for a client that does not read; further ones are dropped.
+# How many messages, and how much of them, wait for a client that does not read; further ones are dropped.
 _MAX_WAITING = 2048
+_WAITING_BYTES = 4 * 1024 * 1024
 # How much of what was sent is kept for a client that resumes, beside the last message.
 _REPLAY_BYTES = 256 * 1024
 _BAD_REQUEST = frozenset({jsonrpc.HEADER_MISMATCH, jsonrpc.MISSING_CAPABILITY, jsonrpc.UNSUPPORTED_VERSION})
@@ -51,6 +52,7 @@ class ResponseStream:
         self.done = False
         self.fault: RpcError | None = None
         self._waiting: deque[tuple[int, bytes]] = deque()
+        self._waiting_bytes = 0
         # Bytes that are kept for a client that resumes.
         self.size = 0
         self._max_events = max_events
@@ -73,8 +75,9 @@ class ResponseStream:
             return
         self._count += 1
         self._record(self._count, message)
-        if len(self._waiting) < _MAX_WAITING:
+        if len(self._waiting) < _MAX_WAITING and self._waiting_bytes + len(message) <= _WAITING_BYTES:
             self._waiting.append((self._count, message))
+            self._waiting_bytes += len(message)
         self._signal()
 
     def _record(self, number: int, message: bytes) -> None:
@@ -126,11 +129,13 @@ class ResponseStream:
     def take(self) -> list[tuple[int, bytes]]:
         taken = list(self._waiting)
         self._waiting.clear()
+        self._waiting_bytes = 0
         return taken
 
     def rewind(self, after: int) -> None:
         """Puts what was sent after that number back, as far as it was kept."""
         self._waiting = deque(entry for entry in self._replay if entry[0] > after)
+        self._waiting_bytes = sum(len(message) for _, message in self._waiting)
 
     def event(self, number: int, message: bytes) -> bytes:
         mark = b"id: %b_%d\n" % (self.name.encode(), number) if self.name else b""

@@ -65,7 +65,8 @@ class ModernInputRequester:
         loop = asyncio.get_running_loop()
         held = self._by_exchange.get(exchange)
         if held is None:
-            if len(self._by_exchange) >= self._options.max_held:
+            own = sum(other.caller.name == exchange.caller.name for other in self._by_exchange)
+            if len(self._by_exchange) >= self._options.max_held or own >= self._options.max_held_each:
                 raise InputUnavailable("too many requests wait for input", next_action="try again later")
             held = self._by_exchange[exchange] = _Held(exchange)
         held.count += 1

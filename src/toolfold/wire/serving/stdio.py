@@ -28,6 +28,8 @@ log = logging.getLogger("toolfold.wire.serving")
 
 _READ_SIZE = 1 << 16
 _SETTLE_S = 1.0
+# Of a client that does not wait for the answer to its handshake.
+_MAX_WAITING = 1000
 _FLUSH_S = 2.0
 
 
@@ -39,6 +41,8 @@ class _Pipe:
         self._caller = caller
         self._writer = writer
         self._session: Session | None = None
+        # While a handshake is answered: what came after it, from a client that does not wait.
+        self._waiting: list[bytes] | None = None
         self._running = RunningRequests()
         self._tasks = TaskSet(log)
 
@@ -56,6 +60,9 @@ class _Pipe:
         self.push(jsonrpc.notification_message(method, params))
 
     def line(self, line: bytes) -> None:
+        if self._waiting is not None and len(self._waiting) < _MAX_WAITING:
+            self._waiting.append(line)
+            return
         try:
             # Undecoded parts are never checked by msgspec: invalid UTF-8 would be passed on.
             if not line.isascii():
@@ -95,6 +102,7 @@ class _Pipe:
     def _request(self, message: Envelope, parsed: ParsedParams, sink: "_Pipe | _Batch") -> None:
         modern = parsed[1].version is not ABSENT or message.method in MODERN_METHODS
         if message.method == "initialize" and not modern:
+            self._waiting = []
             self._tasks.start(self._initialize(message, sink))
         elif modern or self._session is None:
             self._running.add(self._server.modern(message, parsed, self._caller, sink))
@@ -104,14 +112,21 @@ class _Pipe:
     async def _initialize(self, message: Envelope, sink: "_Pipe | _Batch") -> None:
         try:
             session, answer = await self._server.initialize(message, self._caller, self._notify)
+            # A client that shakes hands twice starts anew.
+            before, self._session = self._session, session
+            sink.finish(answer, None)
+            if before is not None:
+                await self._server.close_session(before)
         except RpcError as fault:
             sink.finish(fault.response(message.id), fault)
-            return
-        # A client that shakes hands twice starts anew.
-        before, self._session = self._session, session
-        sink.finish(answer, None)
-        if before is not None:
-            await self._server.close_session(before)
+        finally:
+            self._go_on()
+
+    def _go_on(self) -> None:
+        """The handshake is over: what came meanwhile is taken up in its order, as far as the next handshake."""
+        waiting, self._waiting = self._waiting or [], None
+        for line in waiting:
+            self.line(line)
 
     def _notified(self, message: Envelope) -> None:
         if message.method == "notifications/cancelled":
@@ -121,15 +136,17 @@ class _Pipe:
 
     async def settle(self) -> None:
         """The input ended: requests that are nearly answered get a moment to finish."""
-        session = self._session.running.all() if self._session is not None else []
-        waiting = {
-            exchange.task
-            for exchange in (*self._running.all(), *session)
-            if exchange.task is not None and exchange.sink is not None and exchange.method != "subscriptions/listen"
-        }
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_SETTLE_S):
                 await self._tasks.wait()
+                session = self._session.running.all() if self._session is not None else []
+                waiting = {
+                    exchange.task
+                    for exchange in (*self._running.all(), *session)
+                    if exchange.task is not None
+                    and exchange.sink is not None
+                    and exchange.method != "subscriptions/listen"
+                }
                 if waiting:
                     await asyncio.wait(waiting)
 
