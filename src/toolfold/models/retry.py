@@ -17,6 +17,14 @@ class TransientModelError(ModelError):
     code = "MODEL_BUSY"
 
 
+def slow_model_error(name: str, timeout_s: float) -> ModelError:
+    """No answer in time. It is not asked again: the same request would take as long."""
+    return ModelError(
+        f"{name} did not answer within {timeout_s:g} s",
+        next_action="raise [model] timeout_s, or set [model] stream = true: each piece of an answer then has that time",
+    )
+
+
 class RetryingModel:
     """Wraps a model."""
 
