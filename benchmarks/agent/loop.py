@@ -85,9 +85,9 @@ async def _turns(model: Model, toolset: Toolset, task: str, bounds: Bounds, play
     messages = [system, Message(role="user", content=task)]
     while played.turns < bounds.turns:
         prompt = as_prompt(model, messages, await toolset.offers(), bounds)
-        _count_sent(played, prompt)
+        count_sent(played, prompt)
         reply = await model.complete(prompt)
-        _count_output(played, reply)
+        count_output(played, reply)
         uses, answer = (reply.uses, reply.text) if model.calls_tools else read_command(reply.text, played.turns)
         if not uses:
             played.answer = answer
@@ -127,14 +127,14 @@ def sent_tokens(prompt: Prompt) -> int:
     return sum(_message_tokens(one) for one in prompt.messages) + sum(_offer_tokens(one) for one in prompt.tools)
 
 
-def _count_sent(played: Played, prompt: Prompt) -> None:
+def count_sent(played: Played, prompt: Prompt) -> None:
     sent = sent_tokens(prompt)
     played.turns += 1
     played.input_tokens += sent
     played.first_input_tokens = played.first_input_tokens or sent
 
 
-def _count_output(played: Played, reply: Reply) -> None:
+def count_output(played: Played, reply: Reply) -> None:
     played.output_tokens += tokens.count(reply.text) + sum(_use_tokens(one) for one in reply.uses)
     played.billed_input_tokens += reply.usage.input_tokens
     played.billed_output_tokens += reply.usage.output_tokens
