@@ -17,9 +17,9 @@ from toolfold.config.sections import Model as ModelSettings
 from toolfold.errors import ModelError
 from toolfold.model import Message, Prompt, ToolUse, Usage, complete
 from toolfold.models.factory import create_model
+from toolfold.models.openai_compatible import _StreamedAnswer
 from toolfold.models.pydantic_ai import PydanticAIModel
 from toolfold.models.retry import TransientModelError
-from toolfold.models.streamed_answer import StreamedAnswer
 
 ASKED = Prompt(messages=(Message(role="user", content="?"),))
 
@@ -108,11 +108,11 @@ def test_15_13_a_streamed_answer_is_the_same_answer_and_comes_piece_by_piece() -
 @pytest.mark.parametrize("line", ["data: {no json", "data: [1]", 'data: {"choices": 5}', 'data: {"choices": [[]]}'])
 def test_15_13_a_stream_of_something_else_is_an_error(line: str) -> None:
     with pytest.raises(ModelError, match="not in the form"):
-        StreamedAnswer(lambda piece: None).add_line(line)
+        _StreamedAnswer(lambda piece: None).add_line(line)
 
 
 def test_15_13_a_stream_without_an_end_has_a_limit() -> None:
-    answer = StreamedAnswer(lambda piece: None)
+    answer = _StreamedAnswer(lambda piece: None)
     line = "data: " + json.dumps(chunk(content="x" * (9 * 1024 * 1024)))
     answer.add_line(line)
     with pytest.raises(ModelError, match="longer than"):

@@ -33,6 +33,7 @@ def offered() -> FakeEnvironment:
         '{"type": "function", "function": {"name": "shop_find", "arguments": {"q": 1}}}',
         '{"type": "function", "name": "shop_find", "parameters": {"q": 1}}',
         '{"type": "shop.find", "q": 1}',
+        '{"action": "shop.find", "action_input": {"q": 1}}',
         '{"type": "shop.find", "args": {"q": 1}, "reasoning": "to see"}',
         '{"type": "tool", "tool_id": "shop_find", "arguments": {"q": 1}}',
         '{"type": "tool", "name": "shop.find", "q": 1}',
@@ -73,7 +74,7 @@ def test_15_13_plain_words_are_the_report_and_before_any_call_they_are_asked_for
 
 
 @pytest.mark.parametrize(
-    "said", ['{"name": "shop.fi', "```\nshop.find(q=1)\n```", "<tool_call>shop.find</tool_call>", ""]
+    "said", ['{"name": "shop.fi', "```\nshop.find(q=1)\n```", "<tool_call>shop.find</tool_call>", "fail", ""]
 )
 def test_15_13_a_try_at_a_command_is_no_report(said: str) -> None:
     report = Run(Scripted(FIND, said)).report
@@ -102,6 +103,20 @@ def test_15_13_a_report_that_holds_a_command_is_refused_and_told_why(said: Any) 
     run = Run(model, environment=offered())
     assert "the report holds a command, which was not done" in model.prompts[1].messages[-1].content
     assert (run.environment.called, run.report.text) == (FOUND, "done")
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"type": "tool", "tool_id": "shop.find", "args": "all of them"},
+        {"name": "shop.find", "arguments": "all of them"},
+        {"name": "shop.find", "arguments": [1]},
+        {"name": "find", "size": 5},
+    ],
+)
+def test_15_13_a_call_whose_arguments_cannot_be_read_is_not_made_without_them(said: Any) -> None:
+    run = Run(Scripted(msgspec.json.encode(said).decode(), FINISH), environment=offered())
+    assert (run.environment.called, run.report.ending) == ([], "finished")
 
 
 def test_15_13_a_report_with_other_json_is_a_report() -> None:
@@ -147,10 +162,18 @@ def test_15_13_the_same_call_with_the_same_result_is_told_and_ends_in_the_last_t
     model = Scripted(FIND)
     run = Run(model)
     lasts = [prompt.messages[-1].content for prompt in model.prompts]
-    assert ["Same call, same result: finish" in text for text in lasts[:4]] == [False, False, True, True]
-    assert "This is the last turn (3 repeats of the same call used up)" in lasts[4]
-    assert [offer.name for offer in model.prompts[4].tools] == ["finish", "fail"]
-    assert (run.report.ending, run.report.turns) == ("out_of_budget", 5)
+    assert ["Same call, same result: finish" in text for text in lasts[:3]] == [False, False, True]
+    assert "This is the last turn (2 repeats of the same call used up)" in lasts[3]
+    assert [offer.name for offer in model.prompts[3].tools] == ["finish", "fail"]
+    assert (run.report.ending, run.report.turns) == ("out_of_budget", 4)
+
+
+def test_15_13_a_call_that_was_written_as_text_is_answered_as_a_call() -> None:
+    model = Scripted('I look.\n```json\n{"name": "shop_find", "arguments": {"q": 1}}\n```', "It is 5.")
+    assert Run(model, environment=offered()).report.text == "It is 5."
+    said, answer = model.prompts[1].messages[-2:]
+    assert [(use.name, use.arguments) for use in said.uses] == [("shop_find", {"q": 1})]
+    assert (answer.role, answer.use_id) == ("tool", said.uses[0].id)
 
 
 def test_15_13_a_call_whose_result_changes_is_no_repeat() -> None:

@@ -21,6 +21,10 @@ _BATCH_MAX = 20
 class _Command(Struct, frozen=True, kw_only=True, tag_field="type"):
     reasoning: str = ""
 
+    @property
+    def command(self) -> str:
+        return str(self.__struct_config__.tag)
+
 
 class Search(_Command, frozen=True, kw_only=True, tag="search"):
     """Find tools for what you need, in plain words. Tools that it finds are added to `available_tools`."""
@@ -66,14 +70,14 @@ class _Status(_Command, frozen=True, kw_only=True, tag="task_status"):
 
 
 class Finish(_Command, frozen=True, kw_only=True, tag="finish"):
-    """The task is done: give the final report."""
+    """Ends the run with the final report, when the task is done."""
 
     report: str
     data: Any = None
 
 
 class Fail(_Command, frozen=True, kw_only=True, tag="fail"):
-    """The task cannot be done: say why."""
+    """Gives the task up, when no tool can do it."""
 
     reason: str
 
@@ -110,12 +114,13 @@ class BadCommand(ToolfoldError):
 Resolve = Callable[[str], str | None]
 
 # Some models write their reasoning into the answer; JSON in it is no command.
-_THINKING = re.compile(r"<(think|thinking|reasoning)>.*?(?:</\1>|\Z)", re.DOTALL | re.IGNORECASE)
+THINKING = re.compile(r"<(think|thinking|reasoning)>.*?(?:</\1>|\Z)", re.DOTALL | re.IGNORECASE)
 # Under which keys models name what they call, and give its arguments.
 _NAME_KEYS = ("type", "name", "tool", "tool_name", "command", "action")
 _CALL_TYPES = ("function", "tool_call", "tool_use")
-_ARGUMENT_KEYS = ("args", "arguments", "parameters", "input", "params")
+_ARGUMENT_KEYS = ("args", "arguments", "parameters", "params", "input", "action_input")
 _REPORT_KEYS = ("report", "answer", "final_answer")
+_TOOL_ID = re.compile(r"[\w-]+(\.[\w-]+)+")
 
 
 def parse_commands(
@@ -137,27 +142,7 @@ def parse_commands(
     return tuple(commands)
 
 
-def commands_in_report(text: str, allowed: tuple[str, ...], resolve: Resolve) -> tuple[Single, ...]:
-    """The commands that a text holds which should be a report."""
-    try:
-        commands = parse_commands(Reply(text=text), allowed, resolve)
-    except BadCommand:
-        return ()
-    return tuple(command for _, command in commands if not isinstance(command, Unreadable))
-
-
-def plain_report(reply: Reply) -> str:
-    """The text of a reply that is plain words; empty where it calls, is cut off, or looks like a try at a command."""
-    text = _THINKING.sub("", reply.text).strip()
-    tried = reply.uses or reply.cut or "{" in text or "```" in text or re.search(r"</?[\w-]+[ >]", text)
-    return "" if tried else text
-
-
 _NO_COMMAND = "no command was given"
-
-
-def command_name(command: Single) -> str:
-    return str(command.__struct_config__.tag)
 
 
 def _from_use(use: ToolUse) -> dict[str, Any]:
@@ -174,7 +159,7 @@ class _Reader:
     def from_text(self, text: str) -> list[Single]:
         """The first command in a text; where none can be read, raises what is wrong with the first that tries."""
         problem = "it holds no whole JSON object"
-        for candidate in json_objects(_THINKING.sub("", text)):
+        for candidate in json_objects(THINKING.sub("", text)):
             singles = self.singles(candidate)
             if any(not isinstance(single, Unreadable) for single in singles):
                 return singles
@@ -210,21 +195,29 @@ class _Reader:
         """A command in our own form, from `{"name", "arguments"}`, a tool's id as the command, and the like."""
         if isinstance(values.get("function"), dict):
             values = values["function"]
-        named = {key: values[key] for key in _NAME_KEYS if isinstance(values.get(key), str)}
-        key = next((key for key, value in named.items() if value not in _CALL_TYPES), "")
-        name = str(values.get(key, "")).strip()
-        rest = {name: value for name, value in values.items() if name != key}
-        tool_id = self._resolve(name)
+        key = next((key for key in _NAME_KEYS if _names_call(values.get(key))), "")
+        if not key:
+            return self._own_form("finish", values) if _report(values) else {**values, "type": ""}
+        name = values[key].strip()
+        rest = {other: value for other, value in values.items() if other != key}
+        tool_id = self._tool_id(name, is_call=key == "type" or not rest or _given_key(rest) != "")
         if name in self._allowed or (name in _COMMAND_TYPES and tool_id is None):
             return self._own_form(name, rest)
-        if tool_id is None and not re.fullmatch(r"[\w-]+(\.[\w-]+)+", name):
-            return self._own_form("finish", rest) if not key and _report(rest) else {**rest, "type": name}
-        return {"type": "tool", "tool_id": tool_id or name, "args": _arguments(rest)}
+        if tool_id is None:
+            return {**rest, "type": name}
+        return {"type": "tool", "tool_id": tool_id, "args": _arguments(rest)}
+
+    def _tool_id(self, name: str, *, is_call: bool) -> str | None:
+        """The tool that a call names, available or not. Data has names, too: `{"name": "log", "size": 5}` is no call."""
+        if not is_call:
+            return None
+        return self._resolve(name) or (name if _TOOL_ID.fullmatch(name) else None)
 
     def _own_form(self, name: str, rest: dict[str, Any]) -> dict[str, Any]:
         own = _COMMAND_TYPES[name].__struct_fields__
         if not any(key in own and key != "args" for key in rest):
-            rest = _arguments(rest)
+            given = _arguments(rest)
+            rest = given if isinstance(given, dict) else {}
         key = next((key for key in ("tool_id", *_NAME_KEYS) if isinstance(rest.get(key), str)), "")
         if name == "tool" and key:
             tool_id = rest[key]
@@ -235,15 +228,27 @@ class _Reader:
         return {**rest, "type": name}
 
 
-def _arguments(rest: dict[str, Any]) -> dict[str, Any]:
-    """The arguments among the other values of a call: an object, an object as text, or the values themselves."""
-    for key in _ARGUMENT_KEYS:
-        given = rest.get(key)
-        if isinstance(given, str):
-            given = next(json_objects(given), None)
-        if isinstance(given, dict):
-            return given
-    return {key: value for key, value in rest.items() if key not in ("reasoning", "id", "server", *_ARGUMENT_KEYS)}
+def _names_call(value: Any) -> bool:
+    return isinstance(value, str) and value not in _CALL_TYPES
+
+
+def _given_key(rest: dict[str, Any]) -> str:
+    """Under which key arguments are given."""
+    return next((key for key in _ARGUMENT_KEYS if key in rest), "")
+
+
+def _arguments(rest: dict[str, Any]) -> Any:
+    """The arguments among the other values of a call: an object, an object as text, or the values themselves.
+
+    What cannot be read stays as it is, and is refused: a call without the arguments it was given does something else.
+    """
+    key = _given_key(rest)
+    if not key:
+        return {key: value for key, value in rest.items() if key != "reasoning"}
+    given = rest[key]
+    if isinstance(given, str):
+        given = next(json_objects(given), given)
+    return {} if given is None or given == "" else given
 
 
 def _report(values: dict[str, Any]) -> str:
@@ -265,7 +270,7 @@ _REASONING = {"reasoning": {"type": "string", "description": "Why, in a few word
 def _schema(required: tuple[str, ...], **properties: Any) -> dict[str, Any]:
     return {
         "type": "object",
-        "properties": {**properties, **_REASONING},
+        "properties": properties,
         "required": list(required),
         "additionalProperties": False,
     }
@@ -289,7 +294,7 @@ _SCHEMAS: dict[str, dict[str, Any]] = {
     "task_status": _schema(("status",), status=_TEXT),
     "batch": _schema(("commands",), commands={"type": "array", "items": {"type": "object"}, "maxItems": _BATCH_MAX}),
     "finish": _schema(("report",), report={"type": "string", "description": "The final report."}, data={}),
-    "fail": _schema(("reason",), reason=_TEXT),
+    "fail": _schema(("reason",), reason={"type": "string", "description": "What is missing."}),
 }
 
 
@@ -303,6 +308,6 @@ def answer_schema(allowed: tuple[str, ...]) -> dict[str, Any]:
     options = []
     for name in allowed:
         schema = _SCHEMAS[name]
-        properties = {"type": {"const": name}, **schema["properties"]}
+        properties = {"type": {"const": name}, **schema["properties"], **_REASONING}
         options.append({**schema, "properties": properties, "required": ["type", *schema["required"]]})
     return {"anyOf": options}

@@ -10,15 +10,15 @@ from collections.abc import Awaitable, Callable, Sequence
 from msgspec import Struct, structs
 
 from toolfold.agent import prompts
-from toolfold.agent.commands import Search, Single, UseTool, command_name
+from toolfold.agent.commands import Search, Single, UseTool
 from toolfold.agent.environment import CommandResult, Descriptor
 from toolfold.agent.record import to_json, to_plain
-from toolfold.model import Message, Reply, ToolOffer
+from toolfold.model import Message, Reply, ToolOffer, ToolUse
 
 # Tokens up to which a result is not worth storing: its handle would take as much.
 _STORE_MIN_TOKENS = 400
 
-_SAME_RESULT = "Same call, same result: finish with what you have, or do something else."
+_SAME_RESULT = "Same call, same result: finish. Answer the task with what you have, or do something else."
 # The longest name of a tool that providers take.
 _NATIVE_NAME_MAX = 64
 
@@ -100,11 +100,22 @@ class Conversation:
         self, reply: Reply, answered: Sequence[tuple[str, Single, CommandResult]] = (), *, note: str = ""
     ) -> None:
         """A reply with the results of its commands, each with the id of its tool use."""
+        if self._native and not reply.uses and answered:
+            reply, answered = self._as_native(answered)
         fixed = self._count(reply.text) + sum(self._count(to_json(use)) for use in reply.uses) + self._count(note)
         repeats = [self._is_repeat(command, result) for _, command, result in answered]
         self.repeated_turns = self.repeated_turns + 1 if repeats and all(repeats) else 0
         answers = tuple(self._answer(*item, repeat) for item, repeat in zip(answered, repeats, strict=True))
         self._turns.append(_Turn(reply=reply, answers=answers, note=note, fixed_tokens=fixed))
+
+    def _as_native(
+        self, answered: Sequence[tuple[str, Single, CommandResult]]
+    ) -> tuple[Reply, Sequence[tuple[str, Single, CommandResult]]]:
+        """A turn whose calls a model wrote as text, as if it had made them: so it reads their results as such."""
+        ids = [f"turn-{len(self._turns) + 1}-{number}" for number in range(len(answered))]
+        uses = [_as_use(use_id, command) for use_id, (_, command, _) in zip(ids, answered, strict=True)]
+        items = [(use_id, command, result) for use_id, (_, command, result) in zip(ids, answered, strict=True)]
+        return Reply(uses=tuple(uses)), items
 
     def _is_repeat(self, command: Single, result: CommandResult) -> bool:
         if not isinstance(command, UseTool):
@@ -122,7 +133,7 @@ class Conversation:
         keys = ("tool_id", "query", "handle", "agent", "status", "problem")
         detail = str(next((plain[key] for key in keys if key in plain), "script"))
         others = {key: value for key, value in plain.items() if key not in ("type", "reasoning", "code")}
-        text = f"[{command_name(command)} {detail}] {'ok' if result.ok else 'failed'}\n{result.text}"
+        text = f"[{command.command} {detail}] {'ok' if result.ok else 'failed'}\n{result.text}"
         text += f"\n\n{_SAME_RESULT}" if repeat else ""
         return _Answer(
             use_id=use_id,
@@ -176,6 +187,13 @@ class Conversation:
 def _native_name(tool_id: str) -> str:
     """A name that every provider takes."""
     return re.sub(r"[^A-Za-z0-9_-]", "_", tool_id)[-_NATIVE_NAME_MAX:]
+
+
+def _as_use(use_id: str, command: Single) -> ToolUse:
+    if isinstance(command, UseTool):
+        return ToolUse(use_id, _native_name(command.tool_id), command.args)
+    plain = to_plain(command)
+    return ToolUse(use_id, plain.pop("type"), {key: value for key, value in plain.items() if value})
 
 
 def _tool_offer(tool: Descriptor) -> ToolOffer:

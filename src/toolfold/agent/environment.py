@@ -52,12 +52,6 @@ Descriptor = dict[str, Any]
 _Allows = Callable[[str], bool]
 
 
-def with_schema(descriptor: Descriptor, tool: Tool) -> Descriptor:
-    schema = tool.definition.input_schema
-    large = len(bytes(schema)) > _SCHEMA_MAX_BYTES
-    return descriptor if large else {**descriptor, "args_schema": msgspec.json.decode(schema)}
-
-
 class CommandResult(Struct, frozen=True, kw_only=True):
     """The result of a command. The field names are those of the stored record."""
 
@@ -151,10 +145,19 @@ class Environment:
         """Descriptors of matching tools. Raises `NoMatchInCategory`."""
         tools = await self._gateway.available_tools(query, category_path, limit=limit, caller=self._caller)
         # The first is the inspector, which every conversation begins with.
-        return tuple([with_schema(one, await self._gateway.tool(one["tool_id"], self._caller)) for one in tools[1:]])
+        return tuple(
+            [self.with_schema(one, await self._gateway.tool(one["tool_id"], self._caller)) for one in tools[1:]]
+        )
 
     async def _describe(self, tool: Tool) -> Descriptor:
-        return with_schema(await self._gateway.descriptor(tool.tool_id, caller=self._caller), tool)
+        return self.with_schema(await self._gateway.descriptor(tool.tool_id, caller=self._caller), tool)
+
+    @staticmethod
+    def with_schema(descriptor: Descriptor, tool: Tool) -> Descriptor:
+        """A descriptor from which a native offer can be made."""
+        schema = tool.definition.input_schema
+        large = len(bytes(schema)) > _SCHEMA_MAX_BYTES
+        return descriptor if large else {**descriptor, "args_schema": msgspec.json.decode(schema)}
 
     async def call(self, tool_id: str, args: dict[str, Any]) -> tuple[bool, str]:
         """Whether the tool succeeded, and its text or the message that stands in for it."""

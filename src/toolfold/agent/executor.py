@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from msgspec import structs
 
 from toolfold.agent.budgets import BUDGET_OF_COMMAND, BudgetTracker
-from toolfold.agent.commands import Delegate, Extract, Sandbox, Search, Single, Unreadable, UseTool, command_name
+from toolfold.agent.commands import Delegate, Extract, Sandbox, Search, Single, Unreadable, UseTool
 from toolfold.agent.conversation import Conversation
 from toolfold.agent.definition import AgentDefinition
 from toolfold.agent.environment import SEARCHED_MAX, CommandResult, Environment
@@ -71,7 +71,7 @@ class CommandExecutor:
             )
         if isinstance(command, UseTool):
             self._check_tool(command.tool_id)
-        budget = BUDGET_OF_COMMAND.get(command_name(command), "")
+        budget = BUDGET_OF_COMMAND.get(command.command, "")
         if not budget:
             return ""
         limit = self._tracker.exceeded_limit(budget)

@@ -6,6 +6,7 @@ Nothing that a model or a tool does wrong raises here. Above: `agent`. Below: `e
 
 import asyncio
 import hashlib
+import re
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
@@ -16,20 +17,21 @@ from toolfold import tokens
 from toolfold.agent import prompts
 from toolfold.agent.budgets import BudgetTracker
 from toolfold.agent.commands import (
+    COMMAND_DESCRIPTIONS,
+    THINKING,
     BadCommand,
     Delegate,
     Fail,
     Finish,
     Single,
+    Unreadable,
     answer_schema,
-    commands_in_report,
     parse_commands,
-    plain_report,
     tool_offers,
 )
 from toolfold.agent.conversation import Conversation
 from toolfold.agent.definition import AgentDefinition
-from toolfold.agent.environment import CommandResult, Environment, with_schema
+from toolfold.agent.environment import CommandResult, Environment
 from toolfold.agent.executor import CommandExecutor
 from toolfold.agent.record import RunRecord, to_json, to_plain
 from toolfold.agent.replay import RecordExhausted, RunMemory, RunOpening
@@ -38,11 +40,14 @@ from toolfold.errors import ModelError, ToolfoldError
 from toolfold.model import Model, OnText, Prompt, Reply, ToolOffer, Usage, complete
 from toolfold.outputs.prompts import new_nonce, parse_final_report
 
-_REPEATED_TURNS_MAX = 3  # in a row with nothing but calls that were made before; then comes the last turn
+_REPEATED_TURNS_MAX = 2  # in a row with nothing but calls that were made before; then comes the last turn
 _BAD_REPLIES_MAX = 4  # in a row without a command; then the run has failed
 _FINAL_REPORT_S = 60.0  # for the final report when the run's time is over
 _DEPTH_MAX = 3  # agents below one another, with the run's own
 _WINDOW_SLACK = 16  # a sixteenth of the model's window stays free: other models count a little differently
+
+# Text with JSON, code or tags is a try at a command.
+_MARKUP = re.compile(r"[{]|```|</?[\w-]+[ >]")
 
 _Ending = Literal["finished", "failed", "out_of_budget"]
 _Commands = tuple[tuple[str, Single], ...]
@@ -120,7 +125,7 @@ class Planner:
         model, agents = self._model, self._context.agents
         allows = self._definition.allows
         offered, all_offered = await self._environment.first_tools(task, allows)
-        inspector = with_schema(with_inspector([])[0], inspector_tool())
+        inspector = self._environment.with_schema(with_inspector([])[0], inspector_tool())
         names = self._definition.agents if self._path.count("/") + 1 < _DEPTH_MAX else ()
         answer_tokens = min(model.max_output_tokens, model.context_tokens // 2)
         return RunOpening(
@@ -161,7 +166,7 @@ class Planner:
                 if not exhausted and bad_replies >= _BAD_REPLIES_MAX:
                     message = f"{bad_replies} answers in a row were no commands: {problem.message}"
                     return self._report("failed", message, synthetic=True)
-                self._conversation.add_turn(reply, note=to_json(problem.as_dict()))
+                self._conversation.add_turn(reply, note=to_json(self._told(problem, reply).as_dict()))
             else:
                 bad_replies = 0
                 report = await self._execute(executor, turn, reply, commands)
@@ -185,11 +190,13 @@ class Planner:
 
     def _check_report(self, command: Single, allowed: tuple[str, ...]) -> Single:
         """Raises `BadCommand` for a report that holds a command to do something; a finish or fail counts."""
-        held: tuple[Single, ...] = ()
-        if isinstance(command, Finish):
-            held = commands_in_report(command.report, allowed, self._conversation.resolve_tool)
-        if not held:
+        if not isinstance(command, Finish):
             return command
+        try:
+            commands = parse_commands(Reply(text=command.report), allowed, self._conversation.resolve_tool)
+        except BadCommand:
+            return command
+        held = [one for _, one in commands if not isinstance(one, Unreadable)]
         if isinstance(held[0], (Finish, Fail)):
             return held[0]
         raise BadCommand(
@@ -197,9 +204,18 @@ class Planner:
             next_action="give the command by itself; report when its result is there",
         )
 
+    def _told(self, problem: BadCommand, reply: Reply) -> BadCommand:
+        """What a model is told that gave no command; one that calls natively needs no form of ours."""
+        if not self._opening.native:
+            return problem
+        return BadCommand(
+            "nothing was called" if _plain_words(reply) else problem.message,
+            next_action='call a tool: {"name": NAME, "arguments": {…}}; if the task needs none, answer again',
+        )
+
     def _plain_report(self, reply: Reply, *, told: bool) -> AgentReport | None:
         """Plain words are the report, once something was done, or where they are said again."""
-        text = plain_report(reply)
+        text = _plain_words(reply)
         done = self._tracker.calls or self._tracker.code_runs
         return self._report("finished", text) if text and (done or told) else None
 
@@ -320,7 +336,8 @@ class Planner:
 
     async def _ask(self, turn: int, exhausted: str, allowed: tuple[str, ...]) -> Reply:
         native = self._opening.native
-        last = prompts.LAST_TURN.format(why=exhausted) if exhausted else ""
+        last_turn = prompts.NATIVE_LAST_TURN if native else prompts.LAST_TURN
+        last = last_turn.format(why=exhausted) if exhausted else ""
         prompt = Prompt(
             messages=self._conversation.messages(self._system_prompt(), last),
             tools=self._offers(allowed) if native else (),
@@ -365,3 +382,10 @@ class Planner:
             scripts=self._tracker.code_runs,
             usage=self._tracker.usage(),
         )
+
+
+def _plain_words(reply: Reply) -> str:
+    """The text of a reply that is plain words; empty where it calls, is cut off, or looks like a try at a command."""
+    text = THINKING.sub("", reply.text).strip()
+    tried = reply.uses or reply.cut or text.casefold() in COMMAND_DESCRIPTIONS or _MARKUP.search(text)
+    return "" if tried else text

@@ -42,9 +42,12 @@ _FORMS = {
     "finish": '{"type": "finish", "report": TEXT}',
 }
 
-LAST_TURN = """\
-This is the last turn ({why} used up). Give the final report now, with finish, or fail. Nothing else is there.
-"""
+LAST_TURN = (
+    "This is the last turn ({why} used up). Give the final report now, with finish, or fail. Nothing else is there."
+)
+NATIVE_LAST_TURN = (
+    "This is the last turn ({why} used up). Answer the task now, in plain words, with what the results say."
+)
 
 # Tool names in the tree, in all; with more, servers stand with their counts.
 _NAMES_MAX = 200

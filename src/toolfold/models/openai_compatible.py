@@ -14,8 +14,7 @@ from toolfold import tokens
 from toolfold.config.secrets import fill
 from toolfold.errors import ConfigError, ModelError
 from toolfold.model import Message, OnText, Prompt, Reply, ToolUse, Usage
-from toolfold.models.retry import TransientModelError, slow_model_error
-from toolfold.models.streamed_answer import StreamedAnswer
+from toolfold.models.retry import SLOW_ADVICE, TransientModelError
 from toolfold.redaction import redact
 from toolfold.wire.http_client import is_loopback
 
@@ -28,6 +27,7 @@ _TRANSIENT_STATUSES = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
 _QUOTE_MAX_CHARS = 300
 _CONTEXT_TOKENS = 32_768
 _MAX_OUTPUT_TOKENS = 4_096
+_STREAMED_MAX_CHARS = 16 * 1024 * 1024
 
 
 class OpenAICompatible:
@@ -102,7 +102,7 @@ class OpenAICompatible:
 
     async def stream(self, prompt: Prompt, on_text: OnText) -> Reply:
         body = {**self._body(prompt), "stream": True, "stream_options": {"include_usage": True}}
-        answer = StreamedAnswer(on_text)
+        answer = _StreamedAnswer(on_text)
         async with self._response(body) as response:
             async for line in response.aiter_lines():
                 answer.add_line(line)
@@ -122,7 +122,9 @@ class OpenAICompatible:
                         raise self._status_error(response)
                     yield response
         except (httpx2.ReadTimeout, httpx2.WriteTimeout) as error:
-            raise slow_model_error(f"the model at {self._host}", self._timeout_s) from error
+            raise ModelError(
+                f"the model at {self._host} did not answer within {self._timeout_s:g} s", next_action=SLOW_ADVICE
+            ) from error
         except (httpx2.HTTPError, httpx2.InvalidURL) as error:
             raise TransientModelError(
                 f"the model at {self._host} could not be asked: {type(error).__name__}",
@@ -147,6 +149,56 @@ class OpenAICompatible:
             schema = {"name": "answer", "schema": prompt.answer_schema}
             body["response_format"] = {"type": "json_schema", "json_schema": schema}
         return body
+
+
+class _StreamedAnswer:
+    """The lines of a stream, put together to the response that it would have been. `on_text` gets each piece."""
+
+    def __init__(self, on_text: OnText) -> None:
+        self._on_text = on_text
+        self._texts: list[str] = []
+        self._calls: dict[int, dict[str, Any]] = {}
+        self._usage: Any = None
+        self._finish_reason: Any = None
+        self._chars = 0
+
+    def add_line(self, line: str) -> None:
+        """Raises `ModelError` for an answer without an end, and for one that is not in this form."""
+        self._chars += len(line)
+        if self._chars > _STREAMED_MAX_CHARS:
+            raise ModelError(f"the model's answer is longer than {_STREAMED_MAX_CHARS} characters")
+        data = line.removeprefix("data:").strip()
+        if not line.startswith("data:") or data == "[DONE]":
+            return
+        try:
+            self._add(msgspec.json.decode(data))
+        except (msgspec.DecodeError, KeyError, TypeError, AttributeError, ValueError) as error:
+            raise ModelError("the model's answer is not in the form of chat completions") from error
+
+    def _add(self, chunk: Any) -> None:
+        self._usage = chunk.get("usage") or self._usage
+        for choice in chunk.get("choices", ())[:1]:
+            self._finish_reason = choice.get("finish_reason") or self._finish_reason
+            delta = choice.get("delta") or {}
+            if delta.get("content"):
+                self._texts.append(str(delta["content"]))
+                self._on_text(self._texts[-1])
+            for piece in delta.get("tool_calls") or ():
+                self._add_call(piece)
+
+    def _add_call(self, piece: dict[str, Any]) -> None:
+        """The first piece of a call has its name, all have parts of its arguments."""
+        call = self._calls.setdefault(int(piece.get("index") or 0), {"id": "", "name": "", "arguments": ""})
+        function = piece.get("function") or {}
+        call["id"] = piece.get("id") or call["id"]
+        call["name"] = function.get("name") or call["name"]
+        call["arguments"] += function.get("arguments") or ""
+
+    def as_response(self) -> bytes:
+        calls = [{"id": call.pop("id"), "function": call} for _, call in sorted(self._calls.items())]
+        message = {"content": "".join(self._texts), "tool_calls": calls}
+        choice = {"message": message, "finish_reason": self._finish_reason}
+        return msgspec.json.encode({"choices": [choice], "usage": self._usage})
 
 
 def _encode_message(message: Message) -> dict[str, Any]:

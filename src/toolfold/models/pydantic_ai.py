@@ -30,7 +30,7 @@ from pydantic_ai.tools import ToolDefinition
 from toolfold import tokens
 from toolfold.errors import ConfigError, ModelError
 from toolfold.model import Message, OnText, Prompt, Reply, ToolUse, Usage
-from toolfold.models.retry import TransientModelError, slow_model_error
+from toolfold.models.retry import SLOW_ADVICE, TransientModelError
 
 _CONTEXT_TOKENS = 128_000
 _MAX_OUTPUT_TOKENS = 8_192
@@ -87,7 +87,7 @@ class PydanticAIModel:
     def _error(self, error: Exception) -> ModelError:
         # Each provider's library has a time-out of its own.
         if self._timeout_s is not None and "Timeout" in type(error.__cause__).__name__:
-            return slow_model_error(self.name, self._timeout_s)
+            return ModelError(f"{self.name} did not answer within {self._timeout_s:g} s", next_action=SLOW_ADVICE)
         return _model_error(error, self.name)
 
     def _request(self, prompt: Prompt) -> dict[str, Any]:

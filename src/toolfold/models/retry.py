@@ -9,20 +9,14 @@ from toolfold.model import Model, OnText, Prompt, Reply, complete
 _ATTEMPTS = 4
 _FIRST_PAUSE_S = 0.5
 _LONGEST_PAUSE_S = 20.0
+# A model that was too slow is not asked again: the same request would take as long.
+SLOW_ADVICE = "raise [model] timeout_s, or set [model] stream = true: each piece of an answer then has that time"
 
 
 class TransientModelError(ModelError):
     """A failure that may be temporary: too many requests, a server that is busy, a connection that broke."""
 
     code = "MODEL_BUSY"
-
-
-def slow_model_error(name: str, timeout_s: float) -> ModelError:
-    """No answer in time. It is not asked again: the same request would take as long."""
-    return ModelError(
-        f"{name} did not answer within {timeout_s:g} s",
-        next_action="raise [model] timeout_s, or set [model] stream = true: each piece of an answer then has that time",
-    )
 
 
 class RetryingModel:
