@@ -88,13 +88,17 @@ async def _turns(model: Model, toolset: Toolset, task: str, bounds: Bounds, play
         count_sent(played, prompt)
         reply = await model.complete(prompt)
         count_output(played, reply)
-        uses, answer = (reply.uses, reply.text) if model.calls_tools else read_command(reply.text, played.turns)
+        if model.calls_tools:
+            uses, answer = reply.uses or written_calls(reply.text, prompt.tools, played.turns), reply.text
+        else:
+            uses, answer = read_command(reply.text, played.turns)
         if not uses:
             played.answer = answer
             return
         results = await asyncio.gather(*(toolset.call(use.name, use.arguments) for use in uses))
         played.calls += len(uses)
-        messages.append(Message(role="assistant", content=reply.text, uses=uses if model.calls_tools else ()))
+        said = reply.text if reply.uses or not model.calls_tools else ""
+        messages.append(Message(role="assistant", content=said, uses=uses if model.calls_tools else ()))
         for use, result in zip(uses, results, strict=True):
             role: Any = "tool" if model.calls_tools else "user"
             messages.append(Message(role=role, content=result, use_id=use.id if model.calls_tools else ""))
@@ -111,6 +115,15 @@ def as_prompt(model: Model, messages: list[Message], offers: tuple[ToolOffer, ..
         answer_schema=COMMAND_SCHEMA,
         max_output_tokens=bounds.answer_tokens,
     )
+
+
+def written_calls(text: str, offers: tuple[ToolOffer, ...], turn: int) -> tuple[ToolUse, ...]:
+    """The first call that a model wrote as text instead of making it: small ones do, and most loops take it."""
+    names = {offer.name for offer in offers}
+    for said in json_objects(text):
+        if said.get("name") in names and isinstance(said.get("arguments"), dict):
+            return (ToolUse(f"turn-{turn}", said["name"], said["arguments"]),)
+    return ()
 
 
 def read_command(text: str, turn: int) -> tuple[tuple[ToolUse, ...], str]:

@@ -70,7 +70,15 @@ def test_15_13_plain_words_are_the_report_and_before_any_call_they_are_asked_for
     model = Scripted("I cannot know that.", "It cannot be known.")
     report = Run(model).report
     assert (report.ending, report.text, report.turns, report.calls) == ("finished", "It cannot be known.", 2, 0)
-    assert "BAD_COMMAND" in model.prompts[1].messages[-1].content
+    assert "No tool was called yet. Call one" in model.prompts[1].messages[-1].content
+
+
+def test_15_13_plain_words_after_a_call_that_did_not_work_are_asked_for_once_more() -> None:
+    environment = FakeEnvironment()
+    environment.answer = lambda tool_id, args: (args["q"] == 2, "no such thing" if args["q"] == 1 else "5 of them")
+    model = Scripted(FIND, "You can look it up.", {**FIND, "args": {"q": 2}}, "There are 5.")
+    assert Run(model, environment=environment).report.text == "There are 5."
+    assert "The last call did not work. Call one" in model.prompts[2].messages[-1].content
 
 
 @pytest.mark.parametrize(
@@ -202,7 +210,8 @@ def test_15_13_few_tools_are_all_offered_without_a_search() -> None:
     names = [offer.name for offer in model.prompts[0].tools]
     assert names[:3] == ["shop_find", "shop_pay", "git_log"]
     assert "search" not in names
-    assert "`available_tools` are all there are" in model.prompts[0].messages[0].content
+    assert "These are all there are" in model.prompts[0].messages[0].content
+    assert model.prompts[0].messages[1].content == "the task"
     assert run.report.ending == "finished"
     written = Scripted(FIND, FINISH, calls_tools=False)
     Run(written, environment=offered())

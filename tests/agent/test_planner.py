@@ -115,7 +115,7 @@ def test_a_wrapper_with_another_nonce_is_no_report() -> None:
 
 
 def test_a_model_that_says_no_commands_is_told_so_and_given_up_in_the_end() -> None:
-    model = Scripted("{hello", "{what?", SEARCH, FINISH)
+    model = Scripted("{hello", "{what?", SEARCH, FINISH, calls_tools=False)
     assert Run(model).report.ending == "finished"
     assert "BAD_COMMAND" in model.prompts[1].messages[-1].content
     assert Run(Scripted("{hello")).report.turns == 4

@@ -208,7 +208,7 @@ class _Reader:
         return {"type": "tool", "tool_id": tool_id, "args": _arguments(rest)}
 
     def _tool_id(self, name: str, *, is_call: bool) -> str | None:
-        """The tool that a call names, available or not. Data has names, too: `{"name": "log", "size": 5}` is no call."""
+        """The tool that a call names, available or not. Data has names, too: `{"name": "log"}` may be none."""
         if not is_call:
             return None
         return self._resolve(name) or (name if _TOOL_ID.fullmatch(name) else None)

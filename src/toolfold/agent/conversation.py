@@ -133,7 +133,7 @@ class Conversation:
         keys = ("tool_id", "query", "handle", "agent", "status", "problem")
         detail = str(next((plain[key] for key in keys if key in plain), "script"))
         others = {key: value for key, value in plain.items() if key not in ("type", "reasoning", "code")}
-        text = f"[{command.command} {detail}] {'ok' if result.ok else 'failed'}\n{result.text}"
+        text = f"[{command.command} {detail}] {'ok' if result.ok else 'error'}\n{result.text}"
         text += f"\n\n{_SAME_RESULT}" if repeat else ""
         return _Answer(
             use_id=use_id,

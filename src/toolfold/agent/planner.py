@@ -99,6 +99,7 @@ class Planner:
         self._tracker = BudgetTracker(definition.budgets, parent=parent, timed=context.memory.timed)
         # Whether there are stored outputs, by the results of commands: a replay has only those.
         self.holds_outputs = False
+        self._worked = False  # whether a command of the turn before succeeded
         self._opening: RunOpening
         self._conversation: Conversation
 
@@ -107,9 +108,9 @@ class Planner:
         self._record.write(
             "run.started", self._path, run=self._context.run, task=task, definition=self._definition, opened=opening
         )
-        self._conversation = Conversation(
-            task, opening.provider_tree, opening.preloaded, tokens.count, native=opening.native
-        )
+        # Where every tool is offered natively, the offers are the state: written out again it only distracts.
+        tree = {} if opening.all_offered and opening.native else opening.provider_tree
+        self._conversation = Conversation(task, tree, opening.preloaded, tokens.count, native=opening.native)
         try:
             report = await self._loop()
         except ModelError as error:
@@ -166,7 +167,7 @@ class Planner:
                 if not exhausted and bad_replies >= _BAD_REPLIES_MAX:
                     message = f"{bad_replies} answers in a row were no commands: {problem.message}"
                     return self._report("failed", message, synthetic=True)
-                self._conversation.add_turn(reply, note=to_json(self._told(problem, reply).as_dict()))
+                self._conversation.add_turn(reply, note=self._note(problem, reply))
             else:
                 bad_replies = 0
                 report = await self._execute(executor, turn, reply, commands)
@@ -204,20 +205,18 @@ class Planner:
             next_action="give the command by itself; report when its result is there",
         )
 
-    def _told(self, problem: BadCommand, reply: Reply) -> BadCommand:
-        """What a model is told that gave no command; one that calls natively needs no form of ours."""
+    def _note(self, problem: BadCommand, reply: Reply) -> str:
+        """What a model is told that gave no command. One that calls natively reads words: JSON it would repeat."""
         if not self._opening.native:
-            return problem
-        return BadCommand(
-            "nothing was called" if _plain_words(reply) else problem.message,
-            next_action='call a tool: {"name": NAME, "arguments": {…}}; if the task needs none, answer again',
-        )
+            return to_json(problem.as_dict())
+        what = "The last call did not work" if self._tracker.calls else "No tool was called yet"
+        what = what if _plain_words(reply) else f"Nothing was done: {problem.message}"
+        return f"{what}. Call one of the tools now; if none can help, give the answer again in plain words."
 
     def _plain_report(self, reply: Reply, *, told: bool) -> AgentReport | None:
-        """Plain words are the report, once something was done, or where they are said again."""
+        """Plain words are the report, once something worked, or where they are said again."""
         text = _plain_words(reply)
-        done = self._tracker.calls or self._tracker.code_runs
-        return self._report("finished", text) if text and (done or told) else None
+        return self._report("finished", text) if text and (self._worked or told) else None
 
     async def _execute(
         self, executor: CommandExecutor, turn: int, reply: Reply, commands: _Commands
@@ -235,6 +234,7 @@ class Planner:
                 raise result
             self.holds_outputs = self.holds_outputs or result.holds_outputs
             answered.append((*pair, result))
+        self._worked = any(result.ok for _, _, result in answered)
         for _, command in commands:
             if isinstance(command, Finish):
                 return self._report("finished", command.report, data=command.data)
@@ -317,6 +317,7 @@ class Planner:
         """The commands that the model is told of: others are done if it gives them, and would only distract it."""
         hidden = {"search"} if self._opening.all_offered else set()
         hidden |= {"batch", "tool", "task_status"} if self._opening.native else set()
+        hidden |= {"finish"} if self._opening.native and "tool" in allowed else set()
         return tuple(name for name in allowed if name not in hidden)
 
     def _offers(self, allowed: tuple[str, ...]) -> tuple[ToolOffer, ...]:

@@ -69,7 +69,7 @@ def system_prompt(
     """`own` is an agent file's text, which comes first. `agents` are names and descriptions of sub-agents."""
     listed = "\n".join(f"- {name}: {description}" for name, description in agents)
     lines = "\n".join(f"- {name}: {COMMAND_DESCRIPTIONS[name]}" for name in commands)
-    everything = "`available_tools` are all there are."
+    everything = "These are all there are."
     text = _PLANNER.format(
         step="call one" if native else "give a command",
         commands="" if native else f"COMMANDS\n{lines}\n\n",
@@ -112,5 +112,7 @@ def provider_tree(inventory: Mapping[str, Sequence[str]]) -> dict[str, object]:
 
 def opening_message(task: str, tree: dict[str, object], available: tuple[Descriptor, ...], *, native: bool) -> str:
     """The first user message: the state, and the task at its end, next to what the model says."""
+    if not tree:
+        return task
     state = {"provider_tree": tree, "available_tools": [_shown(tool, native=native) for tool in available]}
     return f"STATE\n{msgspec.json.encode(state).decode()}\n\nTASK\n{task}"
