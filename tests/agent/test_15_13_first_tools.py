@@ -96,3 +96,13 @@ for line in sys.stdin:
         (offer,) = [offer for offer in (await first_prompt(opened)).tools if offer.name == "big_large"]
     assert offer.parameters == {"type": "object"}
     assert "Arguments: option_0: string; option_1: string" in offer.description
+
+
+async def test_15_13_without_any_tool_a_search_is_offered_and_says_why(tmp_path: Path) -> None:
+    search, fail = ToolUse("1", "search", {"query": "read"}), ToolUse("2", "fail", {"reason": "there is no tool"})
+    says = iter([Reply(uses=(search,)), Reply(uses=(fail,))])
+    model = ScriptedModel(lambda prompt: next(says))
+    async with gateway(tmp_path, crowd=2) as opened:
+        await opened.agent(model=model, definition=AgentDefinition(tools=("nobody.*",))).run(TASK)
+    assert "search" in {offer.name for offer in model.prompts[0].tools}
+    assert "no tool that this agent may use fits" in model.prompts[1].messages[-1].content

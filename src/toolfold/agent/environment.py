@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from toolfold.outputs.service import OutputService
     from toolfold.policy.view import CatalogueView
     from toolfold.search.service import SearchService
+    from toolfold.upstream.refresh import InitialBuild
 
 # Up to so many tools are offered all: looking for one would take more turns than it saves tokens.
 _ALL_OFFERED_MAX = 30
@@ -86,6 +87,9 @@ class AgentGateway(Protocol):
     def scripts(self) -> _ScriptRunner: ...
 
     @property
+    def initial_build(self) -> "InitialBuild": ...
+
+    @property
     def search(self) -> "SearchService": ...
 
     def view(self, caller: Caller) -> "CatalogueView": ...
@@ -133,8 +137,10 @@ class Environment:
 
     async def first_tools(self, task: str, allows: _Allows) -> tuple[tuple[Descriptor, ...], bool]:
         """What is offered before any search, and whether that is all: all of few tools, of many those near the task."""
+        await self._gateway.initial_build.wait()
         tools = [tool for tool in await self._gateway.tools_below((), caller=self._caller) if allows(tool.tool_id)]
-        if len(tools) <= _ALL_OFFERED_MAX:
+        # Of none a search says why.
+        if 0 < len(tools) <= _ALL_OFFERED_MAX:
             return tuple([await self._describe(tool) for tool in tools]), True
         hits = await self._gateway.search.hits(self._gateway.view(self._caller), task, (), limit=SEARCHED_MAX)
         by_id = {tool.tool_id: tool for tool in tools}
