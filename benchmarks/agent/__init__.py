@@ -1,8 +1,9 @@
-"""`toolfold bench agent`: the same tasks with every tool in the prompt, with toolfold's surface, and with scripts.
+"""`toolfold bench agent`: the same tasks with every tool in the prompt, with toolfold's surface, scripts, and agent.
 
-The loop, the tasks and the checks are the same in all three. Without `--model` scripted policies play: they prove the
-harness, and give exact tokens for one and the same plan. With `--model` that model decides, and success tells
-something about it. Data is made anew for every task and setting; nothing is left behind.
+The tasks and the checks are the same in all, and the loop in all but the last, which only a model plays. Without
+`--model` scripted policies play: they prove the harness, and give exact tokens for one and the same plan. With it
+that model decides, and success tells something about it. Data is made anew for every task and setting; nothing is left
+behind.
 """
 
 import asyncio
@@ -17,8 +18,10 @@ from typing import Any
 from msgspec import Struct
 
 from benchmarks.agent import twelve_servers
+from benchmarks.agent.crowd import crowd
 from benchmarks.agent.loop import Bounds, Played, Toolset, play
 from benchmarks.agent.peers import find_programs
+from benchmarks.agent.planner import play_agent
 from benchmarks.agent.policies import PlannedModel
 from benchmarks.agent.tasks import Task, commits, excel_memory, files, git, joint, sqlite, usable
 from benchmarks.agent.toolsets import all_tools, config_text, definitions_of, surface
@@ -30,8 +33,11 @@ from toolfold.errors import ConfigError
 from toolfold.gateway import Gateway
 from toolfold.model import Model
 from toolfold.models.factory import create_model
+from toolfold.types import ServerSpec
 
 SETTINGS = ("all_tools", "surface", "scripts")
+AGENT = "agent"
+"""The setting that only a model plays."""
 TASKS: tuple[Task, ...] = (
     *files.TASKS,
     *sqlite.TASKS,
@@ -57,26 +63,28 @@ class Ran(Struct, frozen=True, kw_only=True):
 
 
 def run(
-    data: Path | None = None, peers: Path | None = None, model: ModelSettings | None = None, only: str = "*"
+    data: Path | None = None,
+    peers: Path | None = None,
+    model: ModelSettings | None = None,
+    *,
+    only: str = "*",
+    settings: str = "",
+    tools: int = 0,
 ) -> dict[str, Any]:
+    """`settings` are some of the names, with commas; `tools`: how many there are, the rest from recorded servers."""
     chosen = create_model(model) if model is not None else None
     programs, absent = find_programs(peers)
-    tasks = [task for task in usable(TASKS, DEMO | frozenset(programs)) if fnmatch(task.name, only)]
-    if not tasks:
-        raise ConfigError(
-            f"no task fits {only!r}",
-            hints=[task.name for task in TASKS],
-            next_action="give --only a pattern such as 'sqlite-*'",
-        )
+    tasks = chosen_tasks(only, frozenset(programs))
+    names = chosen_settings(settings, played=chosen is not None)
     with tempfile.TemporaryDirectory(prefix="toolfold-bench-") as folder:
-        harness = Harness(Path(folder).resolve(), programs)
-        ran = asyncio.run(harness.run_all(tasks, model=chosen))
+        harness = Harness(Path(folder).resolve(), programs, crowd(data, tools))
+        ran = asyncio.run(harness.run_all(tasks, model=chosen, settings=names))
         metrics = {
             "model": chosen.name if chosen else "scripted policies: they prove the harness and count tokens",
             "servers": dict.fromkeys(sorted(DEMO | set(programs)), "there") | absent,
             "tools": {name: len(tools) for name, tools in harness.definitions.items()},
             "tasks": len(tasks),
-            "settings": {setting: summed([one for one in ran if one.setting == setting]) for setting in SETTINGS},
+            "settings": {setting: summed([one for one in ran if one.setting == setting]) for setting in names},
             "tokens_to_all_tools": compared(ran),
             "searches_missed": sorted({tool_id for one in ran for tool_id in one.missed}),
             "failures": [
@@ -95,11 +103,37 @@ def run(
     return {"name": "agent", "metrics": metrics, "environment": environment("msgspec", "rs-bpe", "pydantic-ai-slim")}
 
 
+def chosen_tasks(only: str, programs: frozenset[str]) -> list[Task]:
+    """Those whose servers are there, and whose name fits; `easy` names those that are."""
+    tasks = [
+        task for task in usable(TASKS, DEMO | programs) if fnmatch(task.name, only) or (only == "easy" and task.easy)
+    ]
+    if not tasks:
+        raise ConfigError(
+            f"no task fits {only!r}",
+            hints=[task.name for task in TASKS],
+            next_action="give --only a pattern such as 'sqlite-*', or easy",
+        )
+    return tasks
+
+
+def chosen_settings(settings: str, *, played: bool) -> tuple[str, ...]:
+    known = (*SETTINGS, AGENT) if played else SETTINGS
+    names = tuple(filter(None, settings.split(","))) or known
+    if not set(names) <= set(known):
+        raise ConfigError(
+            f"{settings!r} names a setting that is not there",
+            hints=list(known),
+            next_action="give --settings some of those in hints, with commas; `agent` needs --model",
+        )
+    return names
+
+
 class Harness:
     """Plays tasks in a folder that it fills anew each time."""
 
-    def __init__(self, root: Path, programs: dict[str, str]) -> None:
-        self.world = World(root, programs)
+    def __init__(self, root: Path, programs: dict[str, str], others: tuple[ServerSpec, ...] = ()) -> None:
+        self.world = World(root, programs, others)
         self.definitions: dict[str, list[dict[str, Any]]] = {}
         self._config = root / "toolfold.toml"
         self._built = root / "built"
@@ -129,6 +163,12 @@ class Harness:
 
     async def run_one(self, task: Task, setting: str, *, model: Model | None, bounds: Bounds) -> Ran:
         world = self.world.fresh()
+        if setting == AGENT:
+            assert model is not None
+            played = await play_agent(model, world, self._fresh_home(), task.prompt(world), bounds)
+            problem = "" if played.ending == "answered" else played.ending
+            problem = problem or task.check(world, played.answer)
+            return Ran(task=task.name, setting=setting, problem=problem, played=played)
         async with self._toolset(setting) as toolset, played_by(model, setting, task, world) as player:
             played = await play(player, toolset, task.prompt(world), bounds)
         problem = "" if played.ending == "answered" else played.ending
@@ -144,11 +184,15 @@ class Harness:
     def _toolset(self, setting: str) -> AbstractAsyncContextManager[Toolset]:
         if setting == "all_tools":
             return all_tools(self.world.servers(), self.definitions)
+        # The two settings differ in this alone: whether there are scripts.
+        without = frozenset() if setting == "scripts" else frozenset({"run_script"})
+        return surface(self._config, self._fresh_home(), without=without)
+
+    def _fresh_home(self) -> Path:
         home = self.world.root / "home"
         shutil.rmtree(home, ignore_errors=True)
         shutil.copytree(self._built, home)
-        # The two settings differ in this alone: whether there are scripts.
-        return surface(self._config, home, without=frozenset() if setting == "scripts" else frozenset({"run_script"}))
+        return home
 
 
 @asynccontextmanager
@@ -188,11 +232,11 @@ def compared(ran: Sequence[Ran]) -> dict[str, float]:
     """Input and output tokens of the other settings, in parts of those with every tool in the prompt."""
     total = {
         setting: sum(one.played.input_tokens + one.played.output_tokens for one in ran if one.setting == setting)
-        for setting in SETTINGS
+        for setting in (*SETTINGS, AGENT)
     }
     return {
         setting: round(total[setting] / total["all_tools"], 3)
-        for setting in SETTINGS[1:]
+        for setting in (*SETTINGS[1:], AGENT)
         if total["all_tools"] and total[setting]
     }
 

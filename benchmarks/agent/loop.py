@@ -85,16 +85,20 @@ async def _turns(model: Model, toolset: Toolset, task: str, bounds: Bounds, play
     messages = [system, Message(role="user", content=task)]
     while played.turns < bounds.turns:
         prompt = as_prompt(model, messages, await toolset.offers(), bounds)
-        _count_sent(played, prompt)
+        count_sent(played, prompt)
         reply = await model.complete(prompt)
-        _count_output(played, reply)
-        uses, answer = (reply.uses, reply.text) if model.calls_tools else read_command(reply.text, played.turns)
+        count_output(played, reply)
+        if model.calls_tools:
+            uses, answer = reply.uses or written_calls(reply.text, prompt.tools, played.turns), reply.text
+        else:
+            uses, answer = read_command(reply.text, played.turns)
         if not uses:
             played.answer = answer
             return
         results = await asyncio.gather(*(toolset.call(use.name, use.arguments) for use in uses))
         played.calls += len(uses)
-        messages.append(Message(role="assistant", content=reply.text, uses=uses if model.calls_tools else ()))
+        said = reply.text if reply.uses or not model.calls_tools else ""
+        messages.append(Message(role="assistant", content=said, uses=uses if model.calls_tools else ()))
         for use, result in zip(uses, results, strict=True):
             role: Any = "tool" if model.calls_tools else "user"
             messages.append(Message(role=role, content=result, use_id=use.id if model.calls_tools else ""))
@@ -113,6 +117,15 @@ def as_prompt(model: Model, messages: list[Message], offers: tuple[ToolOffer, ..
     )
 
 
+def written_calls(text: str, offers: tuple[ToolOffer, ...], turn: int) -> tuple[ToolUse, ...]:
+    """The first call that a model wrote as text instead of making it: small ones do, and most loops take it."""
+    names = {offer.name for offer in offers}
+    for said in json_objects(text):
+        if said.get("name") in names and isinstance(said.get("arguments"), dict):
+            return (ToolUse(f"turn-{turn}", said["name"], said["arguments"]),)
+    return ()
+
+
 def read_command(text: str, turn: int) -> tuple[tuple[ToolUse, ...], str]:
     """The call or the answer in a text; what is neither is taken for an answer, as people would read it."""
     command = next(json_objects(text), {})
@@ -127,14 +140,14 @@ def sent_tokens(prompt: Prompt) -> int:
     return sum(_message_tokens(one) for one in prompt.messages) + sum(_offer_tokens(one) for one in prompt.tools)
 
 
-def _count_sent(played: Played, prompt: Prompt) -> None:
+def count_sent(played: Played, prompt: Prompt) -> None:
     sent = sent_tokens(prompt)
     played.turns += 1
     played.input_tokens += sent
     played.first_input_tokens = played.first_input_tokens or sent
 
 
-def _count_output(played: Played, reply: Reply) -> None:
+def count_output(played: Played, reply: Reply) -> None:
     played.output_tokens += tokens.count(reply.text) + sum(_use_tokens(one) for one in reply.uses)
     played.billed_input_tokens += reply.usage.input_tokens
     played.billed_output_tokens += reply.usage.output_tokens

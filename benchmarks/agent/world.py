@@ -41,6 +41,8 @@ class World(Struct, frozen=True):
     root: Path
     programs: dict[str, str] = {}
     """What starts the servers beside the demo's: some of excel, memory, repo."""
+    others: tuple[ServerSpec, ...] = ()
+    """Servers that no task needs, so that there are more tools."""
 
     @property
     def data(self) -> Path:
@@ -66,7 +68,7 @@ class World(Struct, frozen=True):
 
     def servers(self) -> tuple[ServerSpec, ...]:
         found = demo_servers(_DemoData(self.data / "repository", self.data / "files", self.data / "shop.db"))
-        return (*found, *(self._extra(name) for name in sorted(self.programs)))
+        return (*found, *(self._extra(name) for name in sorted(self.programs)), *self.others)
 
     def _extra(self, name: str) -> ServerSpec:
         args = {"excel": ("stdio",), "repo": ("--repository", str(self.data / "repository"))}

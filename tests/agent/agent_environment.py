@@ -80,11 +80,17 @@ class FakeEnvironment(Environment):
         self.holds_outputs = False
         self.answer: Callable[[str, dict[str, Any]], tuple[bool, str]] = lambda tool_id, args: (True, f"{tool_id} done")
         self.hang = False
+        self.few = False
+        """Whether all tools are offered without a search."""
         self.may: set[str] = set()
         """What the last script was allowed to call."""
 
-    async def inventory(self) -> Mapping[str, Sequence[str]]:
-        return {"shop": ["find", "pay"], "git": ["log"]}
+    async def inventory(self, allows: Callable[[str], bool]) -> Mapping[str, Sequence[str]]:
+        names = {"shop": ["find", "pay"], "git": ["log"]}
+        return {server: tools for server, tools in names.items() if allows(f"{server}.{tools[0]}")}
+
+    async def first_tools(self, task: str, allows: Callable[[str], bool]) -> tuple[tuple[Descriptor, ...], bool]:
+        return (tuple(tool for name, tool in TOOLS.items() if allows(name)), True) if self.few else ((), False)
 
     async def search(self, query: str, category_path: Sequence[str], limit: int) -> tuple[Descriptor, ...]:
         found = tuple(one for name, one in TOOLS.items() if query in name)

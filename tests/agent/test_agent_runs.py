@@ -83,7 +83,7 @@ RUNS: dict[str, tuple[list[Step], AgentDefinition]] = {
     "out of money": ([paid(BUSY), paid(BUSY), paid(BUSY)], limited(cost=0.2)),
     "given up": (plan(LOG, {"type": "fail", "reason": "no"}), AgentDefinition()),
     "no commands": ([lambda prompt: Reply(text="hello")] * 4, AgentDefinition()),
-    "a wrapped report": ([reported], AgentDefinition()),
+    "a wrapped report, written": ([reported], AgentDefinition()),
     "no model any more": ([say(LOG), lambda prompt: ModelError("gone", next_action="wait")], AgentDefinition()),
     "a sub-agent": (plan(HELP, LOG, FINISH, FINISH), HELPED),
     "an unknown sub-agent": (plan(NOBODY, FINISH), HELPED),

@@ -150,6 +150,14 @@ def test_a_model_without_native_calls_is_asked_for_json() -> None:
     assert read_command("no JSON at all", 1) == ((), "no JSON at all")
 
 
+def test_15_13_a_call_that_a_model_writes_as_text_counts_for_the_bare_loop_too() -> None:
+    model = ScriptedModel(['I ring.\n```json\n{"name": "ring", "arguments": {"times": 2}}\n```', "It rang."])
+    found = asyncio.run(play(model, Bell(), "Ring the bell.", Bounds()))
+    assert (found.answer, found.turns, found.calls) == ("It rang.", 2, 1)
+    said, answer = model.prompts[1].messages[-2:]
+    assert (said.uses[0].name, answer.content) == ("ring", 'ring {"times": 2}')
+
+
 def test_parts_of_a_large_result_read_like_the_whole() -> None:
     found = sparse({"rows[250]": [1, "x"], "total.lines": 7})
     assert (found.rows[250][1], found.total.lines) == ("x", 7)

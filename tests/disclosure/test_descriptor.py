@@ -140,7 +140,8 @@ def test_the_inspector_describes_itself_and_answers_within_its_own_schema() -> N
 
 @pytest.mark.requirement("S-11")
 def test_the_directive_block_is_kept_to_the_letter() -> None:
-    assert folding_block().rpartition("\n\n")[2].splitlines() == [
+    block = folding_block("shop.get_order", "variants[]")
+    assert block.rpartition("\n\n")[2].splitlines() == [
         "**Handling Large Outputs:**",
         "Some tools have large output schemas that are summarized.",
         "* If you see a field marked like `variants[]: object (contains 15 sub-fields; inspect...)`, "
@@ -150,4 +151,5 @@ def test_the_directive_block_is_kept_to_the_letter() -> None:
         "Do not guess paths.",
     ]
     for word in ("has_hidden_fields", "unknown keys", "toolbox.inspect_tool_output", "more fields"):
-        assert word in folding_block()
+        assert word in block
+    assert '"args": {"tool_id": "shop.get_order", "field_path": "variants[]"}' in block

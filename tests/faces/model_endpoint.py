@@ -9,14 +9,21 @@ from typing import Any
 
 
 @contextmanager
-def model_endpoint(says: list[dict[str, Any]], reached: threading.Event | None = None) -> Iterator[str]:
-    """The endpoint's address. A command of `{"type": "hang"}` is never answered; `reached` is set when it is asked."""
+def model_endpoint(
+    says: list[dict[str, Any]], reached: threading.Event | None = None, asked: list[str] | None = None
+) -> Iterator[str]:
+    """The endpoint's address. A command of `{"type": "hang"}` is never answered; `reached` is set when it is asked.
+
+    `asked` gets the names of the models that requests ask for.
+    """
     remaining = list(says)
     hung = threading.Event()
 
     class Endpoint(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
-            self.rfile.read(int(self.headers["content-length"]))
+            body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+            if asked is not None:
+                asked.append(body["model"])
             command = dict(remaining.pop(0))
             if command["type"] == "hang":
                 if reached is not None:
@@ -27,14 +34,14 @@ def model_endpoint(says: list[dict[str, Any]], reached: threading.Event | None =
             call = {"id": "1", "type": "function", "function": {"name": name, "arguments": json.dumps(command)}}
             message = {"role": "assistant", "content": None, "tool_calls": [call]}
             usage = {"prompt_tokens": 10, "completion_tokens": 5}
-            body = json.dumps(
+            answer = json.dumps(
                 {"choices": [{"message": message, "finish_reason": "tool_calls"}], "usage": usage}
             ).encode()
             self.send_response(200)
             self.send_header("content-type", "application/json")
-            self.send_header("content-length", str(len(body)))
+            self.send_header("content-length", str(len(answer)))
             self.end_headers()
-            self.wfile.write(body)
+            self.wfile.write(answer)
 
         def log_message(self, *args: Any) -> None:
             """Quiet."""

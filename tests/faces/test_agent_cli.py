@@ -82,3 +82,27 @@ def test_without_a_model_it_says_how_to_name_one(tmp_path: Path) -> None:
     assert done.returncode == 2
     assert "no model is configured" in done.stderr
     assert "--model" in done.stderr
+
+
+def test_15_13_exit_codes_tell_a_report_from_giving_up_and_from_calling_nothing(tmp_path: Path) -> None:
+    fail = {"type": "fail", "reason": "nobody knows"}
+    with model_endpoint([READ, FINISH, READ, fail, FINISH]) as endpoint:
+        options = project(tmp_path, endpoint)
+        done = [toolfold("agent", "what does the note say?", *options) for _ in range(3)]
+    assert [one.returncode for one in done] == [0, 7, 8]
+    assert [one.stdout.strip() for one in done] == ["the note says hello", "nobody knows", "the note says hello"]
+    assert "no tool was called" in done[2].stderr
+
+
+def test_15_04_a_run_goes_on_with_the_model_that_it_was_begun_with(tmp_path: Path) -> None:
+    reached = threading.Event()
+    asked: list[str] = []
+    with model_endpoint([READ, {"type": "hang"}, FINISH], reached, asked) as endpoint:
+        options = project(tmp_path, endpoint)
+        command = [sys.executable, "-m", "toolfold", "agent", "what does the note say?", "--model", "other", *options]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+            assert reached.wait(60)
+            process.send_signal(signal.SIGKILL)
+        (run,) = json.loads(toolfold("agent", "--runs", "--json", *options).stdout)
+        assert toolfold("agent", "--resume", run["run"], *options).returncode == 0
+    assert asked == ["other", "other", "other"]

@@ -40,6 +40,8 @@ class Task(Struct, frozen=True, kw_only=True):
     check: Check
     extracts: dict[str, tuple[str, ...]] = {}
     """tool_id → which parts of its result the plan looks at, for where the whole is too large to show."""
+    easy: bool = False
+    """One or two calls, for small models: `--only easy`."""
 
     @property
     def servers(self) -> frozenset[str]:
@@ -117,6 +119,7 @@ def load_tasks(module: str, checks: Mapping[str, Check]) -> tuple[Task, ...]:
             needs=entry["needs"],
             plan=getattr(plans, entry["plan"]),
             check=checks[entry["name"]],
+            easy=entry.get("easy", False),
             extracts={tool_id: tuple(paths) for tool_id, paths in entry.get("extracts", {}).items()},
         )
         for entry in data["task"]

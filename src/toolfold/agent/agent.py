@@ -23,7 +23,7 @@ from toolfold.agent.planner import AgentReport, Planner, RunContext
 from toolfold.agent.record import Event, RunRecord, load_record, summarise_record, to_plain
 from toolfold.agent.replay import Divergence, RunMemory, diff_records
 from toolfold.errors import ConfigError, ModelError
-from toolfold.model import Model, Prompt, Reply
+from toolfold.model import Model, OnText, Prompt, Reply
 from toolfold.models.factory import create_model
 from toolfold.types import LOCAL, Caller
 
@@ -45,7 +45,10 @@ class ReplayReport(Struct, frozen=True, kw_only=True):
 
 
 class Agent:
-    """One agent on one gateway. `model` is a `Model`, a name, or empty for the configured one."""
+    """One agent on one gateway. `model` is a `Model`, a name, or empty for the configured one.
+
+    `listener` is called with each event of a run, `on_text` with each piece of an answer where the model streams.
+    """
 
     def __init__(
         self,
@@ -55,6 +58,7 @@ class Agent:
         model: Model | str = "",
         caller: Caller = LOCAL,
         listener: Callable[[Event], None] | None = None,
+        on_text: OnText | None = None,
         definition: AgentDefinition | None = None,
     ) -> None:
         self._gateway = gateway
@@ -62,6 +66,7 @@ class Agent:
         self._name = name
         self._model = model
         self._listener = listener
+        self._on_text = on_text
         self._given_definition = definition
 
     def check(self) -> None:
@@ -73,14 +78,17 @@ class Agent:
         return await self._run(task, RunMemory(), self._definition())
 
     async def resume(self, run: str) -> AgentReport:
-        """Continues a run that broke off: what it did is remembered, what it was doing is not repeated."""
+        """Continues a run that broke off: what it did is remembered, what it was doing is not repeated.
+
+        Without a model of its own this agent takes the one that the run was begun with.
+        """
         events = load_record(self._file(run))
         if any(event["event"] == "run.ended" and not event["path"] for event in events):
             raise ConfigError(
                 f"the run {run} has ended", next_action=f"see it again with: toolfold agent --replay {run}"
             )
         definition = msgspec.convert(events[0]["definition"], AgentDefinition)
-        return await self._run(events[0]["task"], RunMemory(events), definition)
+        return await self._run(events[0]["task"], RunMemory(events), definition, events[0]["opened"]["model"])
 
     async def replay(self, record: "str | Path | Sequence[Event]", *, live_tools: bool = False) -> ReplayReport:
         """Runs a record again with the model's answers from it, and reports where it differs.
@@ -115,7 +123,9 @@ class Agent:
                 _log.warning("%s", error.message)
         return summaries
 
-    async def _run(self, task: str, memory: RunMemory, definition: AgentDefinition) -> AgentReport:
+    async def _run(
+        self, task: str, memory: RunMemory, definition: AgentDefinition, begun_with: str = ""
+    ) -> AgentReport:
         run = f"{time.strftime('%Y%m%d-%H%M%S')}-{uuid.uuid4().hex[:8]}"
         async with AsyncExitStack() as resources:
             record = RunRecord(self._folder / f"{run}.jsonl", listener=self._listener)
@@ -126,15 +136,16 @@ class Agent:
                 memory=memory,
                 run=run,
                 # One connection for each model, for the whole run.
-                model_for=cache(partial(self._create_model, resources=resources)),
+                model_for=cache(partial(self._create_model, begun_with=begun_with, resources=resources)),
                 agents=self._agents(),
+                on_text=self._on_text,
             )
             return await Planner(definition, context).run(task)
 
-    def _create_model(self, name: str, resources: AsyncExitStack | None = None) -> Model:
+    def _create_model(self, name: str, begun_with: str = "", resources: AsyncExitStack | None = None) -> Model:
         if self._model and not isinstance(self._model, str):
             return self._model
-        return create_model(self._gateway.settings.model, name or str(self._model), resources)
+        return create_model(self._gateway.settings.model, name or str(self._model) or begun_with, resources)
 
     def _definition(self) -> AgentDefinition:
         if self._given_definition is not None:

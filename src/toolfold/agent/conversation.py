@@ -1,21 +1,26 @@
 """What the model reads: the available tools, and the history inside a token budget.
 
 History that does not fit is stored and replaced by its handle, oldest first; nothing is ever cut. The available tools
-stand in the first message, after the inspector, each once.
+stand in the first message, after the inspector, each once; a model that calls natively is offered each as well.
 """
 
+import re
 from collections.abc import Awaitable, Callable, Sequence
 
 from msgspec import Struct, structs
 
 from toolfold.agent import prompts
-from toolfold.agent.commands import Search, Single, command_name
+from toolfold.agent.commands import Search, Single, UseTool
 from toolfold.agent.environment import CommandResult, Descriptor
 from toolfold.agent.record import to_json, to_plain
-from toolfold.model import Message, Reply
+from toolfold.model import Message, Reply, ToolOffer, ToolUse
 
 # Tokens up to which a result is not worth storing: its handle would take as much.
 _STORE_MIN_TOKENS = 400
+
+_SAME_RESULT = "Same call, same result: finish. Answer the task with what you have, or do something else."
+# The longest name of a tool that providers take.
+_NATIVE_NAME_MAX = 64
 
 # `(name, arguments, text)` to the message with the handle.
 _Store = Callable[[str, str, str], Awaitable[str]]
@@ -47,10 +52,19 @@ class Conversation:
     """One run's. `count` counts tokens the way the model does."""
 
     def __init__(
-        self, task: str, tree: dict[str, object], preloaded: tuple[Descriptor, ...], count: Callable[[str], int]
+        self,
+        task: str,
+        tree: dict[str, object],
+        preloaded: tuple[Descriptor, ...],
+        count: Callable[[str], int],
+        *,
+        native: bool,
     ) -> None:
         self.searched = False
         self.fruitless_searches = 0
+        self.repeated_turns = 0  # in a row, in which every call was made before, with the same result
+        self._results: dict[tuple[str, str], str] = {}
+        self._native = native
         self.preloaded = preloaded
         self._task = task
         self._tree = tree
@@ -67,24 +81,60 @@ class Conversation:
     def has_tool(self, tool_id: str) -> bool:
         return any(descriptor["tool_id"].casefold() == tool_id.casefold() for descriptor in self.available_tools)
 
+    def resolve_tool(self, name: str) -> str | None:
+        """The available tool that a model means: by its id, its native name, or its own where one has it."""
+        ids = [tool["tool_id"] for tool in self.available_tools]
+        for form in (str, _native_name, lambda tool_id: tool_id.partition(".")[2]):
+            meant = [tool_id for tool_id in ids if form(tool_id).casefold() == name.casefold()]
+            if len(meant) == 1:
+                return str(meant[0])
+        return None
+
+    def tool_offers(self) -> tuple[ToolOffer, ...]:
+        """The available tools for native calls; the inspector among them while it has something to show."""
+        folded = any(tool.get("has_hidden_fields") for tool in self.available_tools)
+        shown = self.available_tools if folded else self.available_tools[1:]
+        return tuple(_tool_offer(tool) for tool in shown)
+
     def add_turn(
         self, reply: Reply, answered: Sequence[tuple[str, Single, CommandResult]] = (), *, note: str = ""
     ) -> None:
         """A reply with the results of its commands, each with the id of its tool use."""
+        if self._native and not reply.uses and answered:
+            reply, answered = self._as_native(answered)
         fixed = self._count(reply.text) + sum(self._count(to_json(use)) for use in reply.uses) + self._count(note)
-        answers = tuple(self._answer(*item) for item in answered)
+        repeats = [self._is_repeat(command, result) for _, command, result in answered]
+        self.repeated_turns = self.repeated_turns + 1 if repeats and all(repeats) else 0
+        answers = tuple(self._answer(*item, repeat) for item, repeat in zip(answered, repeats, strict=True))
         self._turns.append(_Turn(reply=reply, answers=answers, note=note, fixed_tokens=fixed))
 
-    def _answer(self, use_id: str, command: Single, result: CommandResult) -> _Answer:
+    def _as_native(
+        self, answered: Sequence[tuple[str, Single, CommandResult]]
+    ) -> tuple[Reply, Sequence[tuple[str, Single, CommandResult]]]:
+        """A turn whose calls a model wrote as text, as if it had made them: so it reads their results as such."""
+        ids = [f"turn-{len(self._turns) + 1}-{number}" for number in range(len(answered))]
+        uses = [_as_use(use_id, command) for use_id, (_, command, _) in zip(ids, answered, strict=True)]
+        items = [(use_id, command, result) for use_id, (_, command, result) in zip(ids, answered, strict=True)]
+        return Reply(uses=tuple(uses)), items
+
+    def _is_repeat(self, command: Single, result: CommandResult) -> bool:
+        if not isinstance(command, UseTool):
+            return False
+        call = (command.tool_id.casefold(), to_json(command.args))
+        before, self._results[call] = self._results.get(call), result.text
+        return before == result.text
+
+    def _answer(self, use_id: str, command: Single, result: CommandResult, repeat: bool) -> _Answer:
         if result.counted:
             self.fruitless_searches = 0  # something was done: searching is worth it again
         if isinstance(command, Search):
             self._add_tools(result.found)
         plain = to_plain(command)
-        keys = ("tool_id", "query", "handle", "agent", "status")
+        keys = ("tool_id", "query", "handle", "agent", "status", "problem")
         detail = str(next((plain[key] for key in keys if key in plain), "script"))
         others = {key: value for key, value in plain.items() if key not in ("type", "reasoning", "code")}
-        text = f"[{command_name(command)} {detail}] {'ok' if result.ok else 'failed'}\n{result.text}"
+        text = f"[{command.command} {detail}] {'ok' if result.ok else 'error'}\n{result.text}"
+        text += f"\n\n{_SAME_RESULT}" if repeat else ""
         return _Answer(
             use_id=use_id,
             name=detail,
@@ -112,7 +162,7 @@ class Conversation:
 
     def opening(self) -> str:
         """The task and the available tools."""
-        return prompts.opening_message(self._task, self._tree, self.available_tools)
+        return prompts.opening_message(self._task, self._tree, self.available_tools, native=self._native)
 
     async def fit(self, budget: int, store: _Store) -> int:
         """Stores what does not fit, oldest first. Returns the number of results that were stored."""
@@ -132,6 +182,26 @@ class Conversation:
                 answers[number] = structs.replace(answer, text=message, tokens=tokens, stored=True)
             self._turns[position] = structs.replace(turn, answers=tuple(answers))
         return moved
+
+
+def _native_name(tool_id: str) -> str:
+    """A name that every provider takes."""
+    return re.sub(r"[^A-Za-z0-9_-]", "_", tool_id)[-_NATIVE_NAME_MAX:]
+
+
+def _as_use(use_id: str, command: Single) -> ToolUse:
+    if isinstance(command, UseTool):
+        return ToolUse(use_id, _native_name(command.tool_id), command.args)
+    plain = to_plain(command)
+    return ToolUse(use_id, plain.pop("type"), {key: value for key, value in plain.items() if value})
+
+
+def _tool_offer(tool: Descriptor) -> ToolOffer:
+    if "args_schema" in tool:
+        return ToolOffer(_native_name(tool["tool_id"]), tool["description"], tool["args_schema"])
+    arguments = "; ".join(tool.get("input_params", ()))
+    description = f"{tool['description']}\nArguments: {arguments}"
+    return ToolOffer(_native_name(tool["tool_id"]), description, {"type": "object"})
 
 
 def _answer_messages(turn: _Turn) -> list[Message]:

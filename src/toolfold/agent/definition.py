@@ -14,6 +14,7 @@ Every key is optional; the name is otherwise the file's. The text below the fron
 name the file and the key.
 """
 
+import fnmatch
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -43,6 +44,10 @@ class AgentDefinition(Struct, frozen=True, kw_only=True):
     budgets: Budgets = Budgets()
     sandbox: bool = True
     thresholds: Mapping[str, int] = {}  # when its results are stored and how they are extracted from, if it differs
+
+    def allows(self, tool_id: str) -> bool:
+        """Whether its patterns let it use this tool."""
+        return any(fnmatch.fnmatchcase(tool_id.casefold(), pattern.casefold()) for pattern in self.tools)
 
 
 class _FrontMatter(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -10,14 +10,26 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 from msgspec import Raw, Struct, structs
 
+from toolfold.catalogue.ids import natural_id
 from toolfold.config.sections import Extraction
 from toolfold.errors import InvalidArguments, OutputError
 from toolfold.outputs.tool_output_definition import failure_text, too_large_message
-from toolfold.types import Caller, Outcome
+from toolfold.types import Caller, Outcome, Tool
 
 if TYPE_CHECKING:
     from toolfold.config import Settings
     from toolfold.outputs.service import OutputService
+    from toolfold.policy.view import CatalogueView
+    from toolfold.search.service import SearchService
+    from toolfold.upstream.refresh import InitialBuild
+
+# Up to so many tools are offered all: looking for one would take more turns than it saves tokens.
+_ALL_OFFERED_MAX = 30
+# Of more, those nearest to the task are offered with it: small models search with the task's own words, or not at all.
+_NEAR_TASK = 8
+SEARCHED_MAX = 50
+# A larger schema of arguments is told by the descriptor's summary of it.
+_SCHEMA_MAX_BYTES = 6_000
 
 
 def _result_text(result: Raw) -> str:
@@ -37,8 +49,9 @@ def _block_label(block: dict[str, Any]) -> str:
     return f"[{block.get('type', 'content')} {about}]".replace(" ]", "]")
 
 
-# The compact descriptor of a tool, as JSON.
+# The compact descriptor of a tool, as JSON; with `args_schema`, for a native offer, where that is not too large.
 Descriptor = dict[str, Any]
+_Allows = Callable[[str], bool]
 
 
 class CommandResult(Struct, frozen=True, kw_only=True):
@@ -74,7 +87,21 @@ class AgentGateway(Protocol):
     @property
     def scripts(self) -> _ScriptRunner: ...
 
+    @property
+    def initial_build(self) -> "InitialBuild": ...
+
+    @property
+    def search(self) -> "SearchService": ...
+
+    def view(self, caller: Caller) -> "CatalogueView": ...
+
     async def inventory(self, *, caller: Caller) -> Mapping[str, Sequence[str]]: ...
+
+    async def tools_below(self, path: tuple[str, ...], *, caller: Caller) -> Sequence[Tool]: ...
+
+    async def tool(self, tool_id: str, caller: Caller) -> Tool: ...
+
+    async def descriptor(self, tool_id: str, *, caller: Caller) -> Descriptor: ...
 
     async def available_tools(
         self, query: str, category_path: Sequence[str], *, limit: int, caller: Caller
@@ -103,14 +130,41 @@ class Environment:
     def with_thresholds(self, thresholds: Mapping[str, int]) -> "Environment":
         return Environment(self._gateway, self._caller, thresholds) if thresholds else self
 
-    async def inventory(self) -> Mapping[str, Sequence[str]]:
-        """The names of all tools by server."""
-        return await self._gateway.inventory(caller=self._caller)
+    async def inventory(self, allows: _Allows) -> Mapping[str, Sequence[str]]:
+        """The names of the tools that may be used, by server."""
+        names = await self._gateway.inventory(caller=self._caller)
+        kept = {server: [name for name in tools if allows(natural_id(server, name))] for server, tools in names.items()}
+        return {server: tools for server, tools in kept.items() if tools}
+
+    async def first_tools(self, task: str, allows: _Allows) -> tuple[tuple[Descriptor, ...], bool]:
+        """What is offered before any search, and whether that is all: all of few tools, of many those near the task."""
+        await self._gateway.initial_build.wait()
+        tools = [tool for tool in await self._gateway.tools_below((), caller=self._caller) if allows(tool.tool_id)]
+        # Of none a search says why.
+        if 0 < len(tools) <= _ALL_OFFERED_MAX:
+            return tuple([await self._describe(tool) for tool in tools]), True
+        hits = await self._gateway.search.hits(self._gateway.view(self._caller), task, (), limit=SEARCHED_MAX)
+        by_id = {tool.tool_id: tool for tool in tools}
+        near = [by_id[hit.tool_id] for hit in hits if hit.tool_id in by_id][:_NEAR_TASK]
+        return tuple([await self._describe(tool) for tool in near]), False
 
     async def search(self, query: str, category_path: Sequence[str], limit: int) -> tuple[Descriptor, ...]:
         """Descriptors of matching tools. Raises `NoMatchInCategory`."""
         tools = await self._gateway.available_tools(query, category_path, limit=limit, caller=self._caller)
-        return tuple(tools[1:])  # the first is the inspector, which every conversation begins with
+        # The first is the inspector, which every conversation begins with.
+        return tuple(
+            [self.with_schema(one, await self._gateway.tool(one["tool_id"], self._caller)) for one in tools[1:]]
+        )
+
+    async def _describe(self, tool: Tool) -> Descriptor:
+        return self.with_schema(await self._gateway.descriptor(tool.tool_id, caller=self._caller), tool)
+
+    @staticmethod
+    def with_schema(descriptor: Descriptor, tool: Tool) -> Descriptor:
+        """A descriptor from which a native offer can be made."""
+        schema = tool.definition.input_schema
+        large = len(bytes(schema)) > _SCHEMA_MAX_BYTES
+        return descriptor if large else {**descriptor, "args_schema": msgspec.json.decode(schema)}
 
     async def call(self, tool_id: str, args: dict[str, Any]) -> tuple[bool, str]:
         """Whether the tool succeeded, and its text or the message that stands in for it."""

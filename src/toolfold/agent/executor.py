@@ -4,15 +4,15 @@ Errors go back to the model as they are, with their hints. What a command may do
 """
 
 import asyncio
-import fnmatch
 from collections.abc import Awaitable, Callable
 
 from msgspec import structs
 
 from toolfold.agent.budgets import BUDGET_OF_COMMAND, BudgetTracker
-from toolfold.agent.commands import Delegate, Extract, Sandbox, Search, Single, UseTool, command_name
+from toolfold.agent.commands import Delegate, Extract, Sandbox, Search, Single, Unreadable, UseTool
 from toolfold.agent.conversation import Conversation
-from toolfold.agent.environment import CommandResult, Environment
+from toolfold.agent.definition import AgentDefinition
+from toolfold.agent.environment import SEARCHED_MAX, CommandResult, Environment
 from toolfold.agent.record import to_json
 from toolfold.errors import NotAuthorized, ToolfoldError, ToolNotFound
 from toolfold.outputs.tool_output_definition import FAILED
@@ -31,7 +31,7 @@ class _Refused(ToolfoldError):
 
 
 class CommandExecutor:
-    """For one run. `tools` are patterns of the ids that its agent may use, besides those that are preloaded."""
+    """For one run of one agent, which may use the tools of its definition, besides those that are preloaded."""
 
     def __init__(
         self,
@@ -39,13 +39,13 @@ class CommandExecutor:
         conversation: Conversation,
         tracker: BudgetTracker,
         *,
-        tools: tuple[str, ...],
+        definition: AgentDefinition,
         run_agent: _RunAgent,
     ) -> None:
         self._environment = environment
         self._conversation = conversation
         self._tracker = tracker
-        self._tools = tools
+        self._definition = definition
         self._preloaded = frozenset(descriptor["tool_id"].casefold() for descriptor in conversation.preloaded)
         self._run_agent = run_agent
 
@@ -72,7 +72,7 @@ class CommandExecutor:
             )
         if isinstance(command, UseTool):
             self._check_tool(command.tool_id)
-        budget = BUDGET_OF_COMMAND.get(command_name(command), "")
+        budget = BUDGET_OF_COMMAND.get(command.command, "")
         if not budget:
             return ""
         limit = self._tracker.exceeded_limit(budget)
@@ -86,7 +86,7 @@ class CommandExecutor:
         if not self._is_allowed(tool_id):
             raise NotAuthorized(
                 f"this agent may not use {tool_id}",
-                hints=list(self._tools),
+                hints=list(self._definition.tools),
                 next_action="use a tool that fits one of the patterns in hints",
             )
         # Before the first search a model may know ids from its task; after it, an unknown id is made up.
@@ -110,14 +110,18 @@ class CommandExecutor:
                 return CommandResult(ok=not text.startswith(FAILED), text=text, holds_outputs=True)
             case Delegate():
                 return await self._run_agent(command, place)
+            case Unreadable():
+                return CommandResult(ok=False, text=f"not done: {command.problem}")
             case _:
                 return CommandResult(ok=True, text="noted")
         return CommandResult(ok=ok, text=text, holds_outputs=self._environment.holds_outputs)
 
     async def _search(self, command: Search) -> CommandResult:
         limit = max(1, min(command.limit, 20))
-        matches = await self._environment.search(command.query, command.category_path, limit)
-        tools = tuple(tool for tool in matches if self._is_allowed(tool["tool_id"]))
+        # What an agent may use can stand far below what others may.
+        searched = limit if "*" in self._definition.tools else SEARCHED_MAX
+        matches = await self._environment.search(command.query, command.category_path, searched)
+        tools = tuple(tool for tool in matches if self._is_allowed(tool["tool_id"]))[:limit]
         if not tools:
             raise ToolNotFound(
                 f"no tool that this agent may use fits {command.query!r}",
@@ -131,8 +135,7 @@ class CommandExecutor:
         return [tool["tool_id"] for tool in self._conversation.available_tools]
 
     def _is_allowed(self, tool_id: str) -> bool:
-        name = tool_id.casefold()
-        return name in self._preloaded or any(fnmatch.fnmatchcase(name, pattern.casefold()) for pattern in self._tools)
+        return tool_id.casefold() in self._preloaded or self._definition.allows(tool_id)
 
 
 def _error_result(error: ToolfoldError) -> CommandResult:

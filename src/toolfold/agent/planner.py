@@ -6,6 +6,7 @@ Nothing that a model or a tool does wrong raises here. Above: `agent`. Below: `e
 
 import asyncio
 import hashlib
+import re
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
@@ -16,11 +17,14 @@ from toolfold import tokens
 from toolfold.agent import prompts
 from toolfold.agent.budgets import BudgetTracker
 from toolfold.agent.commands import (
+    COMMAND_DESCRIPTIONS,
+    THINKING,
     BadCommand,
     Delegate,
     Fail,
     Finish,
     Single,
+    Unreadable,
     answer_schema,
     parse_commands,
     tool_offers,
@@ -31,15 +35,19 @@ from toolfold.agent.environment import CommandResult, Environment
 from toolfold.agent.executor import CommandExecutor
 from toolfold.agent.record import RunRecord, to_json, to_plain
 from toolfold.agent.replay import RecordExhausted, RunMemory, RunOpening
-from toolfold.disclosure.inspector_tool import with_inspector
+from toolfold.disclosure.inspector_tool import inspector_tool, with_inspector
 from toolfold.errors import ModelError, ToolfoldError
-from toolfold.model import Model, Prompt, Reply, Usage
+from toolfold.model import Model, OnText, Prompt, Reply, ToolOffer, Usage, complete
 from toolfold.outputs.prompts import new_nonce, parse_final_report
 
+_REPEATED_TURNS_MAX = 2  # in a row with nothing but calls that were made before; then comes the last turn
 _BAD_REPLIES_MAX = 4  # in a row without a command; then the run has failed
 _FINAL_REPORT_S = 60.0  # for the final report when the run's time is over
 _DEPTH_MAX = 3  # agents below one another, with the run's own
 _WINDOW_SLACK = 16  # a sixteenth of the model's window stays free: other models count a little differently
+
+# Text with JSON, code or tags is a try at a command.
+_MARKUP = re.compile(r"[{]|```|</?[\w-]+[ >]")
 
 _Ending = Literal["finished", "failed", "out_of_budget"]
 _Commands = tuple[tuple[str, Single], ...]
@@ -55,6 +63,7 @@ class AgentReport(Struct, frozen=True, kw_only=True):
     synthetic: bool = False
     turns: int = 0
     calls: int = 0
+    scripts: int = 0
     usage: Usage = Usage()
 
     def as_dict(self) -> dict[str, Any]:
@@ -71,6 +80,7 @@ class RunContext(Struct, frozen=True, kw_only=True):
     run: str
     model_for: Callable[[str], Model]  # a model by its name; empty: the configured one
     agents: Mapping[str, AgentDefinition] = {}
+    on_text: OnText | None = None  # is called with each piece of an answer
 
 
 class Planner:
@@ -89,15 +99,18 @@ class Planner:
         self._tracker = BudgetTracker(definition.budgets, parent=parent, timed=context.memory.timed)
         # Whether there are stored outputs, by the results of commands: a replay has only those.
         self.holds_outputs = False
+        self._worked = False  # whether a command of the turn before succeeded
         self._opening: RunOpening
         self._conversation: Conversation
 
     async def run(self, task: str) -> AgentReport:
-        opening = self._opening = self._memory.opening(self._path) or await self._create_opening()
+        opening = self._opening = self._memory.opening(self._path) or await self._create_opening(task)
         self._record.write(
             "run.started", self._path, run=self._context.run, task=task, definition=self._definition, opened=opening
         )
-        self._conversation = Conversation(task, opening.provider_tree, opening.preloaded, tokens.count)
+        # Where every tool is offered natively, the offers are the state: written out again it only distracts.
+        tree = {} if opening.all_offered and opening.native else opening.provider_tree
+        self._conversation = Conversation(task, tree, opening.preloaded, tokens.count, native=opening.native)
         try:
             report = await self._loop()
         except ModelError as error:
@@ -109,16 +122,20 @@ class Planner:
         self._record.write("run.ended", self._path, report=report)
         return report
 
-    async def _create_opening(self) -> RunOpening:
+    async def _create_opening(self, task: str) -> RunOpening:
         model, agents = self._model, self._context.agents
+        allows = self._definition.allows
+        offered, all_offered = await self._environment.first_tools(task, allows)
+        inspector = self._environment.with_schema(with_inspector([])[0], inspector_tool())
         names = self._definition.agents if self._path.count("/") + 1 < _DEPTH_MAX else ()
         answer_tokens = min(model.max_output_tokens, model.context_tokens // 2)
         return RunOpening(
             model=model.name,
             native=model.calls_tools,
             nonce=new_nonce(),
-            provider_tree=prompts.provider_tree(await self._environment.inventory()),
-            preloaded=tuple(with_inspector([])),
+            provider_tree=prompts.provider_tree(await self._environment.inventory(allows)),
+            preloaded=(inspector, *offered),
+            all_offered=all_offered,
             agents=tuple((name, agents[name].description) for name in names if name in agents),
             prompt_tokens=model.context_tokens - model.context_tokens // _WINDOW_SLACK - answer_tokens,
             answer_tokens=answer_tokens,
@@ -129,28 +146,28 @@ class Planner:
             self._environment,
             self._conversation,
             self._tracker,
-            tools=self._definition.tools,
+            definition=self._definition,
             run_agent=self._run_agent,
         )
         bad_replies = 0
         while True:
             turn = self._tracker.steps + 1
-            exhausted = self._memory.last_turn(self._path, turn, self._tracker.exhausted())
+            exhausted = self._memory.last_turn(self._path, turn, self._exhausted())
             await self._fit_history(turn - 1)
             self._tracker.steps = turn
             allowed = self._allowed_commands(final=bool(exhausted))
             reply = await self._ask(turn, exhausted, allowed)
-            final = parse_final_report(reply.text, self._opening.nonce)
-            if final is not None:
-                return self._report("finished", final)
             try:
-                commands = parse_commands(reply, allowed)
+                commands = self._read(reply, allowed)
             except BadCommand as problem:
+                report = self._plain_report(reply, told=bad_replies > 0)
+                if report is not None:
+                    return report
                 bad_replies += 1
                 if not exhausted and bad_replies >= _BAD_REPLIES_MAX:
                     message = f"{bad_replies} answers in a row were no commands: {problem.message}"
                     return self._report("failed", message, synthetic=True)
-                self._conversation.add_turn(reply, note=to_json(problem.as_dict()))
+                self._conversation.add_turn(reply, note=self._note(problem, reply))
             else:
                 bad_replies = 0
                 report = await self._execute(executor, turn, reply, commands)
@@ -159,6 +176,47 @@ class Planner:
             if exhausted:
                 message = f"no final report was given ({exhausted} used up)"
                 return self._report("out_of_budget", message, synthetic=True)
+
+    def _exhausted(self) -> str:
+        repeats = self._conversation.repeated_turns
+        stuck = f"{repeats} repeats of the same call" if repeats >= _REPEATED_TURNS_MAX else ""
+        return self._tracker.exhausted() or stuck
+
+    def _read(self, reply: Reply, allowed: tuple[str, ...]) -> _Commands:
+        """The commands of a reply; a report in the wrapper is one, too. Raises `BadCommand`."""
+        resolve = self._conversation.resolve_tool
+        final = parse_final_report(reply.text, self._opening.nonce)
+        commands = parse_commands(reply, allowed, resolve) if final is None else (("", Finish(report=final)),)
+        return tuple((use_id, self._check_report(command, allowed)) for use_id, command in commands)
+
+    def _check_report(self, command: Single, allowed: tuple[str, ...]) -> Single:
+        """Raises `BadCommand` for a report that holds a command to do something; a finish or fail counts."""
+        if not isinstance(command, Finish):
+            return command
+        try:
+            commands = parse_commands(Reply(text=command.report), allowed, self._conversation.resolve_tool)
+        except BadCommand:
+            return command
+        held = [one for _, one in commands if not isinstance(one, Unreadable)]
+        if isinstance(held[0], (Finish, Fail)):
+            return held[0]
+        raise BadCommand(
+            "the report holds a command, which was not done",
+            next_action="give the command by itself; report when its result is there",
+        )
+
+    def _note(self, problem: BadCommand, reply: Reply) -> str:
+        """What a model is told that gave no command. One that calls natively reads words: JSON it would repeat."""
+        if not self._opening.native:
+            return to_json(problem.as_dict())
+        what = "The last call did not work" if self._tracker.calls else "No tool was called yet"
+        what = what if _plain_words(reply) else f"Nothing was done: {problem.message}"
+        return f"{what}. Call one of the tools now; if none can help, give the answer again in plain words."
+
+    def _plain_report(self, reply: Reply, *, told: bool) -> AgentReport | None:
+        """Plain words are the report, once something worked, or where they are said again."""
+        text = _plain_words(reply)
+        return self._report("finished", text) if text and (self._worked or told) else None
 
     async def _execute(
         self, executor: CommandExecutor, turn: int, reply: Reply, commands: _Commands
@@ -176,6 +234,7 @@ class Planner:
                 raise result
             self.holds_outputs = self.holds_outputs or result.holds_outputs
             answered.append((*pair, result))
+        self._worked = any(result.ok for _, _, result in answered)
         for _, command in commands:
             if isinstance(command, Finish):
                 return self._report("finished", command.report, data=command.data)
@@ -189,7 +248,12 @@ class Planner:
         plain = to_plain(command)
         self._record.write("command.started", self._path, turn=turn, index=index, command=plain)
         started = time.perf_counter()
-        result = self._memory.result(self._path, turn, index, plain)
+        try:
+            result = self._memory.result(self._path, turn, index, plain)
+        except RecordExhausted as end:
+            if end.counted:
+                self._tracker.count(end.counted)
+            raise
         if result is None:
             try:
                 result = await executor.execute(command, f"{turn}.{index}")
@@ -235,7 +299,7 @@ class Planner:
         if window is None:
             return budget
         allowed = self._allowed_commands(final=False)
-        form = tool_offers(allowed) if self._opening.native else answer_schema(allowed)
+        form = self._offers(allowed) if self._opening.native else answer_schema(self._shown_commands(allowed))
         fixed = (self._system_prompt(), self._conversation.opening(), to_json(form))
         return min(budget, window - sum(map(tokens.count, fixed)))
 
@@ -249,22 +313,36 @@ class Planner:
         names += ["agent"] if self._opening.agents else []
         return (*names, "task_status", "batch", "finish", "fail")
 
+    def _shown_commands(self, allowed: tuple[str, ...]) -> tuple[str, ...]:
+        """The commands that the model is told of: others are done if it gives them, and would only distract it."""
+        hidden = {"search"} if self._opening.all_offered else set()
+        hidden |= {"batch", "tool", "task_status"} if self._opening.native else set()
+        hidden |= {"finish"} if self._opening.native and "tool" in allowed else set()
+        return tuple(name for name in allowed if name not in hidden)
+
+    def _offers(self, allowed: tuple[str, ...]) -> tuple[ToolOffer, ...]:
+        """What a model may call natively: its tools, and the commands that these do not stand for."""
+        tools = self._conversation.tool_offers() if "tool" in allowed else ()
+        return (*tools, *tool_offers(self._shown_commands(allowed)))
+
     def _system_prompt(self) -> str:
         return prompts.system_prompt(
             nonce=self._opening.nonce,
             native=self._opening.native,
             own=self._definition.prompt,
             agents=self._opening.agents,
-            allowed=self._allowed_commands(final=False),
+            commands=self._shown_commands(self._allowed_commands(final=False)),
+            available=self._conversation.available_tools,
         )
 
     async def _ask(self, turn: int, exhausted: str, allowed: tuple[str, ...]) -> Reply:
         native = self._opening.native
-        last = prompts.LAST_TURN.format(why=exhausted) if exhausted else ""
+        last_turn = prompts.NATIVE_LAST_TURN if native else prompts.LAST_TURN
+        last = last_turn.format(why=exhausted) if exhausted else ""
         prompt = Prompt(
             messages=self._conversation.messages(self._system_prompt(), last),
-            tools=tool_offers(allowed) if native else (),
-            answer_schema=None if native else answer_schema(allowed),
+            tools=self._offers(allowed) if native else (),
+            answer_schema=None if native else answer_schema(self._shown_commands(allowed)),
             max_output_tokens=self._opening.answer_tokens,
         )
         digest = hashlib.sha256(to_json(prompt).encode()).hexdigest()[:16]
@@ -286,10 +364,11 @@ class Planner:
         seconds = max(self._tracker.seconds_left or 0.0, _FINAL_REPORT_S)
         try:
             async with asyncio.timeout(seconds):
-                return await self._model.complete(prompt)
+                return await complete(self._model, prompt, self._context.on_text)
         except TimeoutError:
             raise ModelError(
-                f"{self._model.name} did not answer within {seconds:.0f} s", next_action="try again, or another model"
+                f"{self._model.name} did not answer within the {seconds:.0f} s that the run had left",
+                next_action="give the agent more time (`limits: {seconds: …}` in its file), or take a faster model",
             ) from None
 
     def _report(self, ending: _Ending, text: str, *, data: Any = None, synthetic: bool = False) -> AgentReport:
@@ -301,5 +380,13 @@ class Planner:
             synthetic=synthetic,
             turns=self._tracker.steps,
             calls=self._tracker.calls,
+            scripts=self._tracker.code_runs,
             usage=self._tracker.usage(),
         )
+
+
+def _plain_words(reply: Reply) -> str:
+    """The text of a reply that is plain words; empty where it calls, is cut off, or looks like a try at a command."""
+    text = THINKING.sub("", reply.text).strip()
+    tried = reply.uses or reply.cut or text.casefold() in COMMAND_DESCRIPTIONS or _MARKUP.search(text)
+    return "" if tried else text

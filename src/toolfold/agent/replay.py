@@ -30,7 +30,14 @@ _EventKey = tuple[str, bool, int, int, int]
 
 
 class RecordExhausted(Exception):
-    """A replay reached the end of its record: the run, or the sub-agent, was stopped there."""
+    """A replay reached the end of its record: the run, or the sub-agent, was stopped there.
+
+    `counted` is the budget of the command that it was stopped in.
+    """
+
+    def __init__(self, message: str, counted: str = "") -> None:
+        super().__init__(message)
+        self.counted = counted
 
 
 class RunOpening(Struct, frozen=True, kw_only=True):
@@ -40,7 +47,8 @@ class RunOpening(Struct, frozen=True, kw_only=True):
     native: bool
     nonce: str
     provider_tree: dict[str, Any]
-    preloaded: tuple[Descriptor, ...]
+    preloaded: tuple[Descriptor, ...]  # the inspector, then what is offered before any search
+    all_offered: bool = False  # whether these are all there are
     agents: tuple[tuple[str, str], ...] = ()  # sub-agents, with their descriptions
     prompt_tokens: int | None = None  # the model's window without its answer
     answer_tokens: int | None = None
@@ -109,12 +117,13 @@ class RunMemory:
         recorded = self.recorded_result(path, turn, index)
         if recorded is not None:
             return recorded
+        counted = "" if started is None else BUDGET_OF_COMMAND.get(command["type"], "")
         if self._is_over(path):
-            raise RecordExhausted(f"the record ends in turn {turn}")
+            raise RecordExhausted(f"the record ends in turn {turn}", counted)
         if started is None or command["type"] == "agent":
             return None
         # The command was started and never ended: it may have had its effect, so it is not repeated.
-        return CommandResult(ok=False, text=_OUTCOME_UNKNOWN, counted=BUDGET_OF_COMMAND.get(command["type"], ""))
+        return CommandResult(ok=False, text=_OUTCOME_UNKNOWN, counted=counted)
 
     def recorded_result(self, path: str, turn: int, index: int) -> CommandResult | None:
         done = self._event("command.done", path, turn, index)

@@ -146,6 +146,12 @@ class Model(PartialRepr, frozen=True, kw_only=True):
     max_output_tokens: Annotated[int, _range(16, 10_000_000, "tokens")] | None = None
     calls_tools: bool = True
     """Whether the endpoint knows tool calls; else the model is asked for JSON commands."""
+    timeout_s: _Seconds = 300.0
+    """For one answer; of one that is streamed, for each piece of it."""
+    temperature: Annotated[float, _range(0, 2)] | None = None
+    """Without it the provider's own."""
+    stream: bool = False
+    """Whether answers are asked for piece by piece: a slow model then has `timeout_s` for each."""
 
 
 class Policy(Struct, frozen=True, kw_only=True):

@@ -22,10 +22,14 @@ INSPECTOR_ID = f"{TOOLBOX}.inspect_tool_output"
 
 
 @cache
-def folding_block() -> str:
-    """The part of a planner's prompt that explains summaries, markers and the inspector."""
+def folding_block(tool_id: str, field_path: str) -> str:
+    """The part of a planner's prompt that explains summaries, markers and the inspector.
+
+    Its example inspects a field that is folded in this planner's own tools: models copy what they read.
+    """
     # Its last paragraph is a part of the contract with planners, fixed to the letter.
-    return (resources.files(__package__) / "folding.md").read_text(encoding="utf-8").removesuffix("\n")
+    text = (resources.files(__package__) / "folding.md").read_text(encoding="utf-8").removesuffix("\n")
+    return text.replace("$TOOL_ID", tool_id).replace("$FIELD_PATH", field_path)
 
 
 @cache

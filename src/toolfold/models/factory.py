@@ -42,5 +42,13 @@ def create_model(settings: "ModelSettings", name: str = "", resources: AsyncExit
             f"the model {name!r} needs the extra `agent`", next_action="pip install 'toolfold[agent]'"
         ) from error
     limits = {"context_tokens": settings.context_tokens, "max_output_tokens": settings.max_output_tokens}
-    configured = {key: value for key, value in limits.items() if value}
-    return RetryingModel(PydanticAIModel(name, calls_tools=settings.calls_tools, **configured))
+    return RetryingModel(
+        PydanticAIModel(
+            name,
+            calls_tools=settings.calls_tools,
+            timeout_s=settings.timeout_s,
+            temperature=settings.temperature,
+            stream=settings.stream,
+            **{key: value for key, value in limits.items() if value},
+        )
+    )

@@ -3,7 +3,8 @@
 A minimal adapter that needs nothing but the HTTP client. Native tool calls where the endpoint has them.
 """
 
-from contextlib import nullcontext
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -12,13 +13,13 @@ import msgspec
 from toolfold import tokens
 from toolfold.config.secrets import fill
 from toolfold.errors import ConfigError, ModelError
-from toolfold.model import Message, Prompt, Reply, ToolUse, Usage
-from toolfold.models.retry import TransientModelError
+from toolfold.model import Message, OnText, Prompt, Reply, ToolUse, Usage
+from toolfold.models.retry import SLOW_ADVICE, TransientModelError
 from toolfold.redaction import redact
 from toolfold.wire.http_client import is_loopback
 
 if TYPE_CHECKING:
-    from httpx2 import AsyncClient
+    from httpx2 import AsyncClient, Response
 
     from toolfold.config.sections import Model as ModelSettings
 
@@ -26,6 +27,7 @@ _TRANSIENT_STATUSES = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
 _QUOTE_MAX_CHARS = 300
 _CONTEXT_TOKENS = 32_768
 _MAX_OUTPUT_TOKENS = 4_096
+_STREAMED_MAX_CHARS = 16 * 1024 * 1024
 
 
 class OpenAICompatible:
@@ -40,7 +42,9 @@ class OpenAICompatible:
         context_tokens: int = _CONTEXT_TOKENS,
         max_output_tokens: int = _MAX_OUTPUT_TOKENS,
         calls_tools: bool = True,
-        timeout_s: float = 120.0,
+        timeout_s: float = 300.0,
+        temperature: float | None = None,
+        stream: bool = False,
     ) -> None:
         parts = urlsplit(base_url)
         if parts.scheme not in {"http", "https"} or not parts.hostname:
@@ -56,6 +60,8 @@ class OpenAICompatible:
         self.max_output_tokens = max_output_tokens
         self.calls_tools = calls_tools
         self._timeout_s = timeout_s
+        self._temperature = temperature
+        self._streams = stream
         self._client: AsyncClient | None = None
 
     @classmethod
@@ -68,6 +74,9 @@ class OpenAICompatible:
             context_tokens=settings.context_tokens or _CONTEXT_TOKENS,
             max_output_tokens=settings.max_output_tokens or _MAX_OUTPUT_TOKENS,
             calls_tools=settings.calls_tools,
+            timeout_s=settings.timeout_s,
+            temperature=settings.temperature,
+            stream=settings.stream,
         )
 
     def count_tokens(self, text: str) -> int:
@@ -86,26 +95,52 @@ class OpenAICompatible:
         return httpx2.AsyncClient(trust_env=not is_loopback(self._host), timeout=self._timeout_s)
 
     async def complete(self, prompt: Prompt) -> Reply:
+        if self._streams:
+            return await self.stream(prompt, lambda piece: None)
+        async with self._response(self._body(prompt)) as response:
+            return _decode_reply(await response.aread())
+
+    async def stream(self, prompt: Prompt, on_text: OnText) -> Reply:
+        body = {**self._body(prompt), "stream": True, "stream_options": {"include_usage": True}}
+        answer = _StreamedAnswer(on_text)
+        async with self._response(body) as response:
+            async for line in response.aiter_lines():
+                answer.add_line(line)
+        return _decode_reply(answer.as_response())
+
+    @asynccontextmanager
+    async def _response(self, body: dict[str, Any]) -> "AsyncIterator[Response]":
+        """A response that succeeded. Its body is read inside, so that a line that breaks there is told the same way."""
         import httpx2
 
         headers = {"authorization": f"Bearer {self._key}"} if self._key else {}
         try:
-            async with self._new_client() if self._client is None else nullcontext(self._client) as client:
-                response = await client.post(self._url, json=self._body(prompt), headers=headers)
+            async with self._new_client() if self._client is None else nullcontext(self._client) as client:  # noqa: SIM117 - the line would be too long
+                async with client.stream("POST", self._url, json=body, headers=headers) as response:
+                    if response.status_code != httpx2.codes.OK:
+                        await response.aread()
+                        raise self._status_error(response)
+                    yield response
+        except (httpx2.ReadTimeout, httpx2.WriteTimeout) as error:
+            raise ModelError(
+                f"the model at {self._host} did not answer within {self._timeout_s:g} s", next_action=SLOW_ADVICE
+            ) from error
         except (httpx2.HTTPError, httpx2.InvalidURL) as error:
             raise TransientModelError(
                 f"the model at {self._host} could not be asked: {type(error).__name__}",
                 next_action="see that the endpoint of [model] base_url runs",
             ) from error
-        if response.status_code != httpx2.codes.OK:
-            kind = TransientModelError if response.status_code in _TRANSIENT_STATUSES else ModelError
-            # Some endpoints repeat the key in their error, and others answer with whole pages.
-            quote = redact(response.text[:_QUOTE_MAX_CHARS], (self._key,))
-            raise kind(f"the model at {self._host} answered {response.status_code}: {quote}")
-        return _decode_reply(response.content)
+
+    def _status_error(self, response: "Response") -> ModelError:
+        kind = TransientModelError if response.status_code in _TRANSIENT_STATUSES else ModelError
+        # Some endpoints repeat the key in their error, and others answer with whole pages.
+        quote = redact(response.text[:_QUOTE_MAX_CHARS], (self._key,))
+        return kind(f"the model at {self._host} answered {response.status_code}: {quote}")
 
     def _body(self, prompt: Prompt) -> dict[str, Any]:
         body: dict[str, Any] = {"model": self._name, "messages": [_encode_message(item) for item in prompt.messages]}
+        if self._temperature is not None:
+            body["temperature"] = self._temperature
         if prompt.max_output_tokens is not None:
             body["max_tokens"] = prompt.max_output_tokens
         if prompt.tools:
@@ -114,6 +149,56 @@ class OpenAICompatible:
             schema = {"name": "answer", "schema": prompt.answer_schema}
             body["response_format"] = {"type": "json_schema", "json_schema": schema}
         return body
+
+
+class _StreamedAnswer:
+    """The lines of a stream, put together to the response that it would have been. `on_text` gets each piece."""
+
+    def __init__(self, on_text: OnText) -> None:
+        self._on_text = on_text
+        self._texts: list[str] = []
+        self._calls: dict[int, dict[str, Any]] = {}
+        self._usage: Any = None
+        self._finish_reason: Any = None
+        self._chars = 0
+
+    def add_line(self, line: str) -> None:
+        """Raises `ModelError` for an answer without an end, and for one that is not in this form."""
+        self._chars += len(line)
+        if self._chars > _STREAMED_MAX_CHARS:
+            raise ModelError(f"the model's answer is longer than {_STREAMED_MAX_CHARS} characters")
+        data = line.removeprefix("data:").strip()
+        if not line.startswith("data:") or data == "[DONE]":
+            return
+        try:
+            self._add(msgspec.json.decode(data))
+        except (msgspec.DecodeError, KeyError, TypeError, AttributeError, ValueError) as error:
+            raise ModelError("the model's answer is not in the form of chat completions") from error
+
+    def _add(self, chunk: Any) -> None:
+        self._usage = chunk.get("usage") or self._usage
+        for choice in chunk.get("choices", ())[:1]:
+            self._finish_reason = choice.get("finish_reason") or self._finish_reason
+            delta = choice.get("delta") or {}
+            if delta.get("content"):
+                self._texts.append(str(delta["content"]))
+                self._on_text(self._texts[-1])
+            for piece in delta.get("tool_calls") or ():
+                self._add_call(piece)
+
+    def _add_call(self, piece: dict[str, Any]) -> None:
+        """The first piece of a call has its name, all have parts of its arguments."""
+        call = self._calls.setdefault(int(piece.get("index") or 0), {"id": "", "name": "", "arguments": ""})
+        function = piece.get("function") or {}
+        call["id"] = piece.get("id") or call["id"]
+        call["name"] = function.get("name") or call["name"]
+        call["arguments"] += function.get("arguments") or ""
+
+    def as_response(self) -> bytes:
+        calls = [{"id": call.pop("id"), "function": call} for _, call in sorted(self._calls.items())]
+        message = {"content": "".join(self._texts), "tool_calls": calls}
+        choice = {"message": message, "finish_reason": self._finish_reason}
+        return msgspec.json.encode({"choices": [choice], "usage": self._usage})
 
 
 def _encode_message(message: Message) -> dict[str, Any]:

@@ -30,7 +30,7 @@ from pydantic_ai.tools import ToolDefinition
 from toolfold import tokens
 from toolfold.errors import ConfigError, ModelError
 from toolfold.model import Message, OnText, Prompt, Reply, ToolUse, Usage
-from toolfold.models.retry import TransientModelError
+from toolfold.models.retry import SLOW_ADVICE, TransientModelError
 
 _CONTEXT_TOKENS = 128_000
 _MAX_OUTPUT_TOKENS = 8_192
@@ -46,9 +46,17 @@ class PydanticAIModel:
         context_tokens: int = _CONTEXT_TOKENS,
         max_output_tokens: int = _MAX_OUTPUT_TOKENS,
         calls_tools: bool = True,
+        timeout_s: float | None = None,
+        temperature: float | None = None,
+        stream: bool = False,
     ) -> None:
         self._model = _infer_model(model) if isinstance(model, str) else model
-        self.name = f"{self._model.system}:{self._model.model_name}"
+        # The name that it was asked for by: what a run that is resumed asks for again.
+        self.name = model if isinstance(model, str) else f"{self._model.system}:{self._model.model_name}"
+        self._timeout_s = timeout_s
+        options = {"timeout": timeout_s, "temperature": temperature}
+        self._options = {key: value for key, value in options.items() if value is not None}
+        self._streams = stream
         self.context_tokens = context_tokens
         self.max_output_tokens = max_output_tokens
         self.calls_tools = calls_tools
@@ -58,10 +66,12 @@ class PydanticAIModel:
         return tokens.count(text)
 
     async def complete(self, prompt: Prompt) -> Reply:
+        if self._streams:
+            return await self.stream(prompt, lambda piece: None)
         try:
             return _reply(await model_request(self._model, **self._request(prompt)))
         except (exceptions.AgentRunError, exceptions.UserError) as error:
-            raise _model_error(error, self.name) from error
+            raise self._error(error) from error
 
     async def stream(self, prompt: Prompt, on_text: OnText) -> Reply:
         try:
@@ -72,12 +82,18 @@ class PydanticAIModel:
                         on_text(piece)
                 return _reply(events.get())
         except (exceptions.AgentRunError, exceptions.UserError) as error:
-            raise _model_error(error, self.name) from error
+            raise self._error(error) from error
+
+    def _error(self, error: Exception) -> ModelError:
+        # Each provider's library has a time-out of its own.
+        if self._timeout_s is not None and "Timeout" in type(error.__cause__).__name__:
+            return ModelError(f"{self.name} did not answer within {self._timeout_s:g} s", next_action=SLOW_ADVICE)
+        return _model_error(error, self.name)
 
     def _request(self, prompt: Prompt) -> dict[str, Any]:
         return {
             "messages": list(_messages(prompt)),
-            "model_settings": {"max_tokens": prompt.max_output_tokens or self.max_output_tokens},
+            "model_settings": {"max_tokens": prompt.max_output_tokens or self.max_output_tokens, **self._options},
             "model_request_parameters": _parameters(prompt),
         }
 

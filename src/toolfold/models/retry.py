@@ -9,6 +9,8 @@ from toolfold.model import Model, OnText, Prompt, Reply, complete
 _ATTEMPTS = 4
 _FIRST_PAUSE_S = 0.5
 _LONGEST_PAUSE_S = 20.0
+# A model that was too slow is not asked again: the same request would take as long.
+SLOW_ADVICE = "raise [model] timeout_s, or set [model] stream = true: each piece of an answer then has that time"
 
 
 class TransientModelError(ModelError):

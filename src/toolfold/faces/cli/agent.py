@@ -13,9 +13,10 @@ from toolfold.faces.cli.terminal import Output
 from toolfold.gateway import Gateway
 from toolfold.text import truncate
 
-UNFINISHED = 1
-# Its own exit code: a replay in a test tells a difference from a failure.
+# Exit codes of their own: a test tells a difference from a failure, and a report from one that looked at nothing.
 DIVERGED = 6
+GAVE_UP = 7
+CALLED_NOTHING = 8
 MAX_SHOWN = 100
 
 
@@ -28,19 +29,26 @@ def agent(arguments: argparse.Namespace, output: Output) -> int:
     if not task and not arguments.resume:
         raise ConfigError("no task was given", next_action='say what is to be done: toolfold agent "…"')
 
+    settings = load_settings(arguments)
+
     async def work(gateway: Gateway) -> dict[str, Any]:
         with _show_progress(output) as progress:
-            planner = gateway.agent(arguments.agent or "", model=arguments.model or "", listener=progress)
+            on_text = progress.add_text if progress is not None and settings.model.stream else None
+            planner = gateway.agent(
+                arguments.agent or "", model=arguments.model or "", listener=progress, on_text=on_text
+            )
             report = await (planner.resume(arguments.resume) if arguments.resume else planner.run(task))
             return report.as_dict()
 
-    report = run_with_gateway(load_settings(arguments), work, fast=True)
+    report = run_with_gateway(settings, work, fast=True)
     if output.as_json:
         output.data(report)
     else:
         output.line(report["text"])
         output.note(_ending(report, output))
-    return 0 if report["ending"] == "finished" else UNFINISHED
+    if report["ending"] != "finished":
+        return GAVE_UP
+    return 0 if report["calls"] or report["scripts"] else CALLED_NOTHING
 
 
 def _ending(report: dict[str, Any], output: Output) -> str:
@@ -48,7 +56,8 @@ def _ending(report: dict[str, Any], output: Output) -> str:
     cost = f", ${usage['cost']:.4f}" if usage["cost"] is not None else ""
     used = f"{report['turns']} turns, {report['calls']} calls, {usage['input_tokens'] + usage['output_tokens']} tokens"
     colour = "green" if report["ending"] == "finished" else "yellow"
-    return f"{output.style(report['ending'], colour, stream=output.err)}: {used}{cost}; run {report['run']}"
+    nothing = "" if report["calls"] or report["scripts"] else "; no tool was called"
+    return f"{output.style(report['ending'], colour, stream=output.err)}: {used}{cost}{nothing}; run {report['run']}"
 
 
 def _replay(arguments: argparse.Namespace, output: Output) -> int:
@@ -96,12 +105,14 @@ class _Progress:
         self._status = status
         self._tokens = 0
         self._cost = 0.0
+        self._said = ""
         # Commands of one turn run side by side, and those of an agent that another one started lie below its path.
         self._labels: dict[tuple[str, int, int], str] = {}
 
     def __call__(self, event: dict[str, Any]) -> None:
         match event["event"]:
             case "turn.asked":
+                self._said = ""
                 self._update(f"turn {event['turn']}: thinking")
             case "turn.answered":
                 usage = event["reply"]["usage"]
@@ -113,6 +124,11 @@ class _Progress:
                 self._update(f"turn {event['turn']}: {label}")
             case "command.done":
                 self._print_done(event)
+
+    def add_text(self, piece: str) -> None:
+        """A piece of the model's answer, as it comes."""
+        self._said = " ".join((self._said + piece)[-MAX_SHOWN:].split())
+        self._update(self._said)
 
     def _print_done(self, event: dict[str, Any]) -> None:
         output = self._output

@@ -80,7 +80,8 @@ def _is_checkout(folder: Path) -> bool:
 
 def _agent_options(arguments: argparse.Namespace) -> dict[str, Any]:
     """Which model plays; none: scripted policies. The endpoint and key of `[model]` count, its name may be another."""
-    options: dict[str, Any] = {"only": arguments.only} if arguments.only else {}
+    given = {"only": arguments.only, "settings": arguments.settings, "tools": arguments.tools}
+    options: dict[str, Any] = {name: value for name, value in given.items() if value}
     if arguments.model:
         from msgspec.structs import replace
 

@@ -14,6 +14,9 @@ EXIT_CODES = """exit codes:
   3  a server could not be started, reached or understood (what could be read was kept)
   4  no such category or tool, or no catalogue yet
   5  the store could not be read or written
+  6  agent --replay: the run now differs from its record
+  7  agent: it gave up, or its budget was used up
+  8  agent: it answered without calling any tool
   130  interrupted
 """
 MODES = ("auto", "full-chunked", "read-grep", "truncate")
@@ -216,7 +219,9 @@ def _add_diagnostics(command: _AddCommand) -> None:
     bench.value("--data", "DIR", "a folder of recorded servers and sets to measure on")
     bench.value("--peers", "DIR", "environments of peers to compare with: DIR/fastmcp, …")
     bench.value("--model", "NAME", "agent: which model plays; without one, scripted policies do")
-    bench.value("--only", "PATTERN", "agent: only tasks whose name fits, such as 'sqlite-*'")
+    bench.value("--only", "PATTERN", "agent: only tasks whose name fits, such as 'sqlite-*'; or easy")
+    bench.value("--settings", "NAMES", "agent: only some of all_tools,surface,scripts,agent")
+    bench.number("--tools", "N", "agent: so many tools in all, the rest from recorded servers of --data", 0)
     bench.value("--ranked", "FILE", "retrieval: write each query's ranking there")
 
 
