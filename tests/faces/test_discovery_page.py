@@ -71,5 +71,5 @@ def test_every_operation_address_and_status_is_on_its_page() -> None:
 
 def _of_http() -> set[str]:
     source = Path(errors.__file__).parent
-    files = (*(source / "faces" / "http_api").glob("*.py"), source / "wire" / "serving" / "http_guard.py")
+    files = (*(source / "faces" / "http_api").glob("*.py"), *(source / "wire" / "serving").glob("http_*.py"))
     return set(re.findall(r'"([A-Z_]{6,})"', "".join(file.read_text("utf-8") for file in files)))

@@ -16,7 +16,7 @@ from extract_kit import ask, stored
 from toolfold.errors import OutputError
 from toolfold.outputs import limiter, truncate
 from toolfold.outputs.grep import grep_file
-from toolfold.outputs.local import aggregates, exact, formats, index, json_index, lookup, render
+from toolfold.outputs.local import exact, formats, index, json_index, query_words, records, render
 from toolfold.outputs.local.index import DocumentIndex, IndexCache
 from toolfold.outputs.truncate import truncate_file, truncate_range
 from toolfold.testing.scripted_model import ScriptedModel
@@ -51,11 +51,16 @@ BACKTRACKING = [
     (exact.PATHLIKE, ["a" * 60_000, "$" * 60_000, "a-" * 30_000, '["' * 30_000], "findall"),
     (exact.REGEX, ["match" + " " * 60_000 + "x"], "findall"),
     (render.BLANKS, [" " * 60_000 + "x", "\t" * 60_000], "findall"),
-    (lookup.ORDINAL, ["a-" * 100_000, "a" * 200_000], "findall"),
+    (query_words.TOKEN, ["a-" * 30_000, "a" * 60_000, '"' * 60_000, "1," * 30_000, "1." * 30_000], "findall"),
+    (query_words.NUMBER, ["1," * 30_000, "$ " * 30_000, "1" * 60_000 + "x"], "findall"),
     (json_index.COMMA, [b'\\"' * 30_000, b"\\'" * 30_000 + b"\\"], "findall"),
     (json_index.KEY, [b'\\"' * 30_000, b" " * 60_000], "match"),
     (json_index.LITERAL_TOKEN, [b'\\"' * 30_000, b"\\'" * 30_000 + b"\\"], "findall"),
-    (aggregates.MEASURED, ["a." * 30_000], "findall"),
+    (records.MEASURED, ["a." * 30_000, "1" * 60_000], "findall"),
+    (records.PAIR, ["a" * 60_000, 'a="' * 20_000, "a=" * 30_000], "findall"),
+    (records.ACCESS, ["1.1.1.1 - - [" * 5_000, '"' * 60_000, " " * 60_000], "findall"),
+    (records.SYSLOG, ["Jan  1 00:00:00 " * 4_000, "a" * 60_000], "findall"),
+    (records.SETTING, [" " * 60_000, "a" * 60_000, "a " * 30_000], "match"),
 ]
 
 

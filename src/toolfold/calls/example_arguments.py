@@ -399,7 +399,7 @@ def _text(schema: dict[str, Any], value: str) -> str:
 
 def _text_for(pattern: str, repeats: int) -> str:
     """A plain text for a pattern, its parts repeated where they may be; nothing for one that cannot be read."""
-    from re import _parser  # type: ignore[attr-defined]  # the standard library's own reading of a pattern
+    from re import _parser  # the standard library's own reading of a pattern
 
     try:
         tree = _parser.parse(pattern[:_MAX_PATTERN])

@@ -195,7 +195,7 @@ def _tool(
     # Hashing and summarising are most of the cost of a build, and most tools did not change.
     mark = earlier.fingerprint if earlier and earlier.definition == definition else fingerprint(definition.raw)
     if earlier is not None and earlier.fingerprint == mark:
-        return replace(earlier, server=server, paths=(), **metadata)
+        return replace(earlier, definition=definition, server=server, paths=(), **metadata)
     versions = {**({earlier.fingerprint: earlier.version} if earlier else {}), **numbers.get(tool_id.casefold(), {})}
     return Tool(
         tool_id=tool_id,
@@ -220,7 +220,7 @@ def is_unchanged(
     return all(
         earlier is not None
         and _tool(earlier.tool_id, earlier.server, definition, earlier, numbers={}, rules=compiled)
-        == replace(earlier, paths=())
+        == replace(earlier, definition=definition, paths=())
         for definition in listing.tools
         for earlier in [stored.get(definition.name)]
     )
