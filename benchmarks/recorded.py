@@ -12,8 +12,8 @@ from typing import Any
 
 import msgspec
 
+from toolfold.catalogue.build import _summarise
 from toolfold.catalogue.metadata import Rules
-from toolfold.catalogue.summary import summarise
 from toolfold.types import Listing, ServerInfo, Tool, ToolDefinition
 from toolfold.upstream.definitions import _read_definition
 
@@ -149,7 +149,7 @@ def build_tool(server: str, entry: dict[str, Any]) -> Tool:
         server=server,
         definition=definition,
         fingerprint="",
-        summary=summarise(definition),
+        summary=_summarise(definition),
         tags=metadata.tags,
         risks=metadata.risks,
     )

@@ -13,8 +13,7 @@ from msgspec import Raw
 from toolfold import Gateway, Settings
 from toolfold.calls import argument_check
 from toolfold.calls.argument_check import Verdict
-from toolfold.calls.schema_cost import SchemaCost
-from toolfold.calls.validate import ArgumentValidator
+from toolfold.calls.validate import ArgumentValidator, _SchemaCost
 from toolfold.errors import InvalidArguments
 from toolfold.testing.memory_upstream import MemoryUpstream
 from toolfold.types import CallContext, Tool, ToolCall, ToolDefinition
@@ -95,7 +94,7 @@ def test_15_14_usual_arguments_are_checked_at_once_whatever_the_schema_could_cos
 
 def test_15_14_every_recorded_tool_is_cheap_to_check(shared_data: Path) -> None:
     costs = [
-        SchemaCost(tool["inputSchema"]).steps(12)
+        _SchemaCost(tool["inputSchema"]).steps(12)
         for file in sorted((shared_data / "servers").glob("*.json"))
         for tool in json.loads(file.read_text(encoding="utf-8"))["tools"] or ()
     ]
@@ -151,8 +150,8 @@ def test_15_14_a_pattern_that_is_given_up_refuses_nothing() -> None:
 
 @pytest.mark.parametrize("depth", [1, 5, 40])
 def test_15_14_a_schema_that_includes_itself_has_no_bound(depth: int) -> None:
-    assert SchemaCost({"allOf": [{"$ref": "#"}]}).steps(depth) == math.inf
-    assert SchemaCost({"$ref": "https://example.org/elsewhere"}).steps(depth) == math.inf
+    assert _SchemaCost({"allOf": [{"$ref": "#"}]}).steps(depth) == math.inf
+    assert _SchemaCost({"$ref": "https://example.org/elsewhere"}).steps(depth) == math.inf
 
 
 @pytest.mark.parametrize("key", ["inputSchema", "outputSchema"])

@@ -9,12 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from toolfold.catalogue.summary import MAX_LENGTH, summarise
+from toolfold.catalogue.build import MAX_LENGTH, _summarise
 from toolfold.types import ToolDefinition
 
 
 def summary(description: str, *, title: str = "", name: str = "getUserByID") -> str:
-    return summarise(ToolDefinition(name=name, raw=Raw(b"{}"), title=title, description=description))
+    return _summarise(ToolDefinition(name=name, raw=Raw(b"{}"), title=title, description=description))
 
 
 def assert_plain(line: str) -> None:

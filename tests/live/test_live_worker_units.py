@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
-from toolfold.live.worker import fork, session_process, streams
-from toolfold.live.worker.document_shape import document_shape
+from toolfold.live.worker import evaluator as streams
+from toolfold.live.worker import fork, session_process
 from toolfold.live.worker.frames import FrameError, FrameReader, encode_frame
 from toolfold.live.worker.limits import OUTPUT_MAX, PAYLOAD_MAX
-from toolfold.live.worker.namespace import completions, list_globals
 from toolfold.live.worker.originals import SIGKILL
-from toolfold.live.worker.stored_output import OutputUnavailable, StoredOutput, make_open_output
+from toolfold.live.worker.session_process import _completions, _list_globals
+from toolfold.live.worker.stored_output import OutputUnavailable, StoredOutput, _document_shape, make_open_output
 
 MORE = "(seen in the first bytes; there is more)"
 PIECE = 512 * 1024
@@ -49,7 +49,7 @@ PIECE = 512 * 1024
     ],
 )
 def test_json_is_folded_to_one_line_a_field(text: str, lines: list[str]) -> None:
-    assert document_shape(text, whole=True) == ("json", lines, "")
+    assert _document_shape(text, whole=True) == ("json", lines, "")
 
 
 @pytest.mark.parametrize(
@@ -65,22 +65,22 @@ def test_json_is_folded_to_one_line_a_field(text: str, lines: list[str]) -> None
     ],
 )
 def test_a_json_text_that_is_cut_off_shows_what_was_complete(text: str, lines: list[str]) -> None:
-    assert document_shape(text, whole=True) == ("json", [*lines, MORE], "")
+    assert _document_shape(text, whole=True) == ("json", [*lines, MORE], "")
 
 
 def test_a_complete_head_of_a_longer_document_says_that_there_is_more() -> None:
-    assert document_shape('{"a": 1}', whole=False)[1] == ["a: number", MORE]
+    assert _document_shape('{"a": 1}', whole=False)[1] == ["a: number", MORE]
 
 
 def test_values_nested_beyond_all_reason_end_the_parse_and_not_the_session() -> None:
-    form, lines, _ = document_shape("[" * 50_000, whole=True)
+    form, lines, _ = _document_shape("[" * 50_000, whole=True)
     assert form == "json"
     assert lines[0] == "[]: array (1 seen)"
     assert lines[-1] == MORE
 
 
 def test_objects_one_after_the_other_are_json_lines() -> None:
-    assert document_shape('{"a": 1}\n{"a": 2}\n', whole=True) == (
+    assert _document_shape('{"a": 1}\n{"a": 2}\n', whole=True) == (
         "json lines",
         ["[]: object (1 fields)", "[].a: number"],
         "",
@@ -89,13 +89,13 @@ def test_objects_one_after_the_other_are_json_lines() -> None:
 
 @pytest.mark.parametrize("value", [[{"x": 1}], 1])
 def test_15_06_a_wide_document_stops_at_the_bound_on_lines_and_says_so(value: object) -> None:
-    lines = document_shape(json.dumps({f"k{number}": value for number in range(300)}), whole=True)[1]
+    lines = _document_shape(json.dumps({f"k{number}": value for number in range(300)}), whole=True)[1]
     assert len(lines) == 200
     assert lines[0].startswith("k0: ")
     assert lines[-1] == "(more than these 199 lines)"
-    assert len(document_shape(json.dumps(dict.fromkeys(map(str, range(200)), 1)), whole=True)[1]) == 200
+    assert len(_document_shape(json.dumps(dict.fromkeys(map(str, range(200)), 1)), whole=True)[1]) == 200
     columns = ",".join(f"c{number}" for number in range(201))
-    assert document_shape(f"{columns}\n{columns}\n", whole=True)[1][-1] == "(more than these 199 lines)"
+    assert _document_shape(f"{columns}\n{columns}\n", whole=True)[1][-1] == "(more than these 199 lines)"
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ def test_15_06_a_wide_document_stops_at_the_bound_on_lines_and_says_so(value: ob
     ],
 )
 def test_a_text_is_a_table_only_where_its_rows_agree(text: str, form: str, lines: list[str], separator: str) -> None:
-    assert document_shape(text, whole=True) == (form, lines, separator)
+    assert _document_shape(text, whole=True) == (form, lines, separator)
 
 
 # stored_output
@@ -249,7 +249,7 @@ def test_what_the_host_refuses_is_raised_with_its_reason() -> None:
 
 def test_globals_are_listed_sorted_without_modules_dunders_and_the_workers_own() -> None:
     names = {"b": 1, "a": "x", "__name__": "m", "_toolfold_x": 1, "json": json, 5: 1, "_own": None, "__half": 2.0}
-    assert list_globals(names) == {
+    assert _list_globals(names) == {
         "globals": [
             {"name": "__half", "type_name": "float"},
             {"name": "_own", "type_name": "NoneType"},
@@ -260,7 +260,7 @@ def test_globals_are_listed_sorted_without_modules_dunders_and_the_workers_own()
 
 
 def test_more_globals_than_an_answer_holds_are_cut_and_counted() -> None:
-    answer = list_globals({f"name_{number:05}": number for number in range(5_000)})
+    answer = _list_globals({f"name_{number:05}": number for number in range(5_000)})
     assert answer["truncated"] is True
     assert answer["total"] == 5_000
     assert 100 < len(answer["globals"]) < 5_000
@@ -301,14 +301,14 @@ class Box:
     ],
 )
 def test_completion_follows_a_dotted_name_without_running_code(text: str, words: list[str]) -> None:
-    assert completions(text, {"my_box": Box(), "my_class": Box, 7: "no name"}) == words
+    assert _completions(text, {"my_box": Box(), "my_class": Box, 7: "no name"}) == words
 
 
 def test_private_names_are_offered_only_when_asked_for_and_the_list_is_bounded() -> None:
     names = {f"value{number:03}": 0 for number in range(300)} | {"_secret": 1}
-    assert completions("_sec", names) == ["_secret"]
-    assert "_secret" not in completions("", names)
-    assert len(completions("value", names)) == 200
+    assert _completions("_sec", names) == ["_secret"]
+    assert "_secret" not in _completions("", names)
+    assert len(_completions("value", names)) == 200
 
 
 # streams
@@ -384,7 +384,7 @@ def test_both_streams_are_captured_and_released_together(monkeypatch: pytest.Mon
     out, err = Terminal(), Terminal()
     monkeypatch.setattr("sys.stdout", out)
     monkeypatch.setattr("sys.stderr", err)
-    both = streams.Streams()
+    both = streams._Streams()
     assert both.release() == ("", "")
     both.capture()
     both.out.write("to out")

@@ -11,7 +11,8 @@ import pytest
 from sandbox_lab import CONFINED, Lab
 
 from toolfold.errors import SandboxError
-from toolfold.sandbox import backends, confinement
+from toolfold.sandbox import confinement
+from toolfold.sandbox import zygote as backends
 from toolfold.sandbox.base import MIB, ChildLimits
 from toolfold.sandbox.readable_paths import resolve_links
 
@@ -170,15 +171,15 @@ def test_bubblewrap_is_given_no_network_no_proc_no_environment_and_one_folder(tm
 
 
 def test_the_first_backend_that_works_is_chosen_and_none_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert backends.choose_backend(readable=[]).name == "native"
-    assert backends.choose_backend(readable=[], unsafe=True).name == "unsafe"
+    assert backends._choose_backend(readable=[]).name == "native"
+    assert backends._choose_backend(readable=[], unsafe=True).name == "unsafe"
     monkeypatch.setattr(confinement, "missing_requirement", lambda *, namespaced: "no Landlock")
     monkeypatch.setattr(shutil, "which", lambda name: "/usr/bin/bwrap")
-    chosen = backends.choose_backend(readable=[])
+    chosen = backends._choose_backend(readable=[])
     assert (chosen.name, chosen.single, chosen.wrap("/f")[0]) == ("bubblewrap", True, "/usr/bin/bwrap")
     monkeypatch.setattr(shutil, "which", lambda name: None)
     with pytest.raises(SandboxError, match="there is no sandbox here: no Landlock"):
-        backends.choose_backend(readable=[])
+        backends._choose_backend(readable=[])
 
 
 def test_the_seatbelt_profile_denies_all_but_what_it_names() -> None:

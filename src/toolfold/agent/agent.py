@@ -31,7 +31,7 @@ _RUNS_FOLDER = "runs"
 _log = logging.getLogger("toolfold.agent")
 
 
-class ReplayReport(Struct, frozen=True, kw_only=True):
+class _ReplayReport(Struct, frozen=True, kw_only=True):
     """A recorded run, run again."""
 
     report: AgentReport
@@ -90,7 +90,7 @@ class Agent:
         definition = msgspec.convert(events[0]["definition"], AgentDefinition)
         return await self._run(events[0]["task"], RunMemory(events), definition, events[0]["opened"]["model"])
 
-    async def replay(self, record: "str | Path | Sequence[Event]", *, live_tools: bool = False) -> ReplayReport:
+    async def replay(self, record: "str | Path | Sequence[Event]", *, live_tools: bool = False) -> _ReplayReport:
         """Runs a record again with the model's answers from it, and reports where it differs.
 
         With `live_tools` the commands are executed for real.
@@ -111,7 +111,9 @@ class Agent:
         )
         report = await Planner(definitions[0], context).run(started[0]["task"])
         divergences = tuple(memory.divergences) or tuple(diff_records(record, again.events))
-        return ReplayReport(report=report, identical=not divergences, events=len(again.events), divergences=divergences)
+        return _ReplayReport(
+            report=report, identical=not divergences, events=len(again.events), divergences=divergences
+        )
 
     def runs(self) -> list[dict[str, Any]]:
         """The recorded runs, the newest first. Files that cannot be read are logged and left out."""

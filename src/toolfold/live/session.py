@@ -6,21 +6,98 @@ gateway. Below: `worker/`, in the other process, and the sandbox.
 """
 
 import asyncio
+import json
 import os
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, Literal, Self, TypeVar
 
 import msgspec
 from msgspec import Struct
 
 from toolfold.errors import LiveError, ToolfoldError, UnknownHandle
 from toolfold.events import Events
-from toolfold.live.answer_validation import ANSWER_MAX_BYTES, validate
 from toolfold.live.trusted_process import TrustedChild
 from toolfold.live.worker.envelopes import failure, invalid_arguments, session_lost
 from toolfold.sandbox.base import Child, ChildLimits, Children
+
+# Checks what a session's process answered. It runs user code, so nothing it says is trusted.
+
+ANSWER_MAX_BYTES = 256 * 1024
+_INSPECT_MAX_CHARS = 32 * 1024  # of an `inspect` or `list_globals` answer, as JSON in its widest form
+_Kind = Literal[
+    "none", "bool", "number", "string", "bytes", "mapping", "sequence", "set", "iterator", "generator", "coroutine",
+    "async_generator", "callable", "class", "module", "exception", "object", "other",
+]  # fmt: skip
+
+
+class _Type(Struct):
+    name: str
+    module: str
+    qualified: str
+
+
+class _Inspection(Struct):
+    type: _Type
+    kind: _Kind
+
+
+class _Global(Struct):
+    name: str
+    type_name: str
+
+
+class _Globals(Struct):
+    globals: list[_Global]
+
+
+class _Completions(Struct):
+    words: list[str]
+
+
+class _Evaluation(Struct):
+    stdout: str
+    stderr: str
+    value_repr: str | None = None
+
+
+class _Error(Struct):
+    code: str
+    message: str
+
+
+_RESULTS: dict[str, type[Struct]] = {"list_globals": _Globals, "inspect": _Inspection, "complete": _Completions}
+
+
+def _validate_answer(operation: str, answer: dict[str, Any]) -> dict[str, Any]:
+    """The answer, or an error in its place that says what was wrong with it."""
+    problem = _problem(operation, answer)
+    if not problem:
+        return answer
+    return failure(
+        "invalid_result_shape",
+        f"the session's process answered {operation} with {problem}",
+        kind="internal",
+        next_action="ask again; if it stays so, start a new session",
+    )
+
+
+def _problem(operation: str, answer: dict[str, Any]) -> str:
+    if operation in {"inspect", "list_globals"} and (size := len(json.dumps(answer))) > _INSPECT_MAX_CHARS:
+        return f"{size} characters, where {_INSPECT_MAX_CHARS} are allowed"
+    ok = answer.get("ok")
+    if not isinstance(ok, bool):
+        return "no envelope"
+    try:
+        if ok:
+            msgspec.convert(answer.get("result"), _RESULTS.get(operation, _Evaluation))
+        else:
+            msgspec.convert(answer.get("error"), _Error)
+    except msgspec.ValidationError as error:
+        return f"a wrong {'result' if ok else 'error'}: {error}"
+    return ""
+
 
 TOOLS = ("list_globals", "inspect", "eval_expr")
 WORKER_ENTRY = "toolfold.live.worker.supervisor:main"
@@ -204,7 +281,7 @@ class LiveSession:
                 unreported, self._unreported = self._unreported, None
                 return unreported
             raw = None if self._child is None else await self._ask(self._child, operation, deadline_s, fields)
-            answer = await self._restart() if raw is None else validate(operation, raw)
+            answer = await self._restart() if raw is None else _validate_answer(operation, raw)
             if operation == "complete" and not answer["ok"] and answer["error"]["code"] == "session_lost":
                 self._unreported = answer  # completion shows no errors: the next request does
             return answer

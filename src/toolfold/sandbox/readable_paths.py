@@ -1,7 +1,7 @@
 """What a child may read: the interpreter's own files, its packages, toolfold, and what the caller adds.
 
 Nothing else from the import path: a project installed in place may have its secrets beside it. Standard library only.
-Above: `isolation.py` and `confinement.py` in the zygote, `backends.py` in the host.
+Above: `isolation.py` and `confinement.py` in the zygote, `zygote.py` in the host.
 """
 
 # The zygote does not import pathlib.

@@ -26,7 +26,7 @@ _READ_BYTES = 1 << 18
 _LOOK_MS = 20
 
 
-class Answer(Struct, frozen=True):
+class _Answer(Struct, frozen=True):
     """The host's answer: a result, a reference to a large one, a piece of it, or an error."""
 
     id: int
@@ -39,7 +39,7 @@ class Answer(Struct, frozen=True):
     error: dict[str, Any] | None = None
 
 
-_answer_decoder = Decoder(Answer)
+_answer_decoder = Decoder(_Answer)
 
 
 class _IdlePoll:
@@ -94,9 +94,9 @@ class HostLink:
         # Held whenever the socket or what stands below is used, and never while something is waited for.
         self._lock = threading.RLock()
         self._number = 0
-        self._pending: dict[int, asyncio.Future[Answer]] = {}
+        self._pending: dict[int, asyncio.Future[_Answer]] = {}
         # Answers to those who block for them, by number; `None` until they come.
-        self._blocking: dict[int, Answer | None] = {}
+        self._blocking: dict[int, _Answer | None] = {}
         # Every read goes into one block: a fresh one for each would cost more than the read.
         self._block = memoryview(bytearray(_READ_BYTES))
         self._unparsed = bytearray()
@@ -108,7 +108,7 @@ class HostLink:
         self._listening = False
         channel.setblocking(False)
 
-    async def call(self, tool_id: str, arguments: Any) -> Answer:
+    async def call(self, tool_id: str, arguments: Any) -> _Answer:
         """Asks the host to call a tool. A few wait at once; the others queue here. Raises what the host answers."""
         return _checked(await self._call(tool_id, arguments))
 
@@ -122,7 +122,7 @@ class HostLink:
         answer = _checked(self._ask({"op": "open", "handle": str(handle)}))
         return StoredOutput(str(handle), answer.size, partial(self.load, answer.ref))
 
-    async def _call(self, tool_id: str, arguments: Any) -> Answer:
+    async def _call(self, tool_id: str, arguments: Any) -> _Answer:
         loop = asyncio.get_running_loop()
         request = {"op": "call", "tool": tool_id, "args": arguments}
         if self._loop is not loop and not self._attach(loop):
@@ -133,7 +133,7 @@ class HostLink:
         number = self._request(request, blocking=True)
         return self._wait_on_the_spot(number) or await self._wait(loop, number)
 
-    def _ask(self, request: dict[str, Any]) -> Answer:
+    def _ask(self, request: dict[str, Any]) -> _Answer:
         """Sends a request and blocks for the answer. Answers to others that come meanwhile are handed on."""
         number = self._request(request, blocking=True)
         while True:
@@ -169,12 +169,12 @@ class HostLink:
             self._send(_frame(frame))
         return number
 
-    def _take(self, number: int) -> Answer:
+    def _take(self, number: int) -> _Answer:
         answer = self._blocking.pop(number)
         assert answer is not None  # noqa: S101 - the caller has looked
         return answer
 
-    def _wait_on_the_spot(self, number: int) -> Answer | None:
+    def _wait_on_the_spot(self, number: int) -> _Answer | None:
         """Blocks as long as the loop would have nothing to do but wait. `None`: it has."""
         if self._unsent:
             return None
@@ -189,7 +189,7 @@ class HostLink:
                     return self._take(number)
         return None
 
-    def _read_one(self, number: int) -> Answer | None:
+    def _read_one(self, number: int) -> _Answer | None:
         """Most reads hold just the one answer, which then needs no copy into the buffer."""
         try:
             data = self._read()
@@ -202,12 +202,12 @@ class HostLink:
         self._receive(data)
         return None
 
-    async def _wait(self, loop: asyncio.AbstractEventLoop, number: int) -> Answer:
+    async def _wait(self, loop: asyncio.AbstractEventLoop, number: int) -> _Answer:
         with self._lock:
             answer = self._blocking.pop(number, None)
             if answer is not None:
                 return answer
-            future: asyncio.Future[Answer] = loop.create_future()
+            future: asyncio.Future[_Answer] = loop.create_future()
             self._pending[number] = future
             self._listen(True)
         try:
@@ -310,13 +310,13 @@ class HostLink:
             self._loop.call_soon_threadsafe(deliver, *arguments)
 
 
-def _checked(answer: Answer) -> Answer:
+def _checked(answer: _Answer) -> _Answer:
     if answer.error is not None:
         raise _exception_from(answer.error)
     return answer
 
 
-def _settle(future: asyncio.Future[Answer], answer: Answer) -> None:
+def _settle(future: asyncio.Future[_Answer], answer: _Answer) -> None:
     if not future.done():
         future.set_result(answer)
 
