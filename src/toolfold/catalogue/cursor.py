@@ -42,20 +42,21 @@ class Position(Struct, frozen=True, array_like=True):
 
     async def check_rest(self, snapshot: Snapshot, last_tool: str, rest: Sequence[str]) -> None:
         """Raises `BadCursor` where a tool that was still to come may have left for another place."""
-        if self.generation == snapshot.generation:
-            return
+        if self.generation != snapshot.generation and not await self._is_rest(snapshot, last_tool, rest):
+            raise BadCursor("tools moved to other categories since the cursor was given out", next_action=_AGAIN)
+
+    async def _is_rest(self, snapshot: Snapshot, last_tool: str, rest: Sequence[str]) -> bool:
         kept = await snapshot.generations()
-        if kept and kept[0].number <= self.generation + 1 <= snapshot.generation:
-            steps = await snapshot.changes(self.generation + 1, snapshot.generation)
-            changes = net_changes(change for _, change in steps)
-            added = {change.tool_id for change in changes if change.kind == "added"}
-            gone = [change.tool_id for change in changes if change.kind == "removed"]
-            left = sum_of_tools(tool_id for tool_id in rest if tool_id not in added)
-            after = sum_of_tools(tool_id for tool_id in gone if tool_id.casefold() > last_tool.casefold())
-            # Of the removed tools none stood here, or all after the cursor did; anything between is refused.
-            if self.rest in {left, (left + after) % _SUM_LIMIT}:
-                return
-        raise BadCursor("tools moved to other categories since the cursor was given out", next_action=_AGAIN)
+        if not kept or not kept[0].number <= self.generation + 1 <= snapshot.generation:
+            return False
+        steps = await snapshot.changes(self.generation + 1, snapshot.generation)
+        changes = net_changes(change for _, change in steps)
+        added = {change.tool_id for change in changes if change.kind == "added"}
+        gone = [change.tool_id for change in changes if change.kind == "removed"]
+        left = sum_of_tools(tool_id for tool_id in rest if tool_id not in added)
+        after = sum_of_tools(tool_id for tool_id in gone if tool_id.casefold() > last_tool.casefold())
+        # Of the removed tools none stood here, or all after the cursor did; anything between is refused.
+        return self.rest in {left, (left + after) % _SUM_LIMIT}
 
 
 class _Sealed(Struct, array_like=True):

@@ -170,12 +170,11 @@ def _search_json(job: _Job) -> _GrepResult | None:
     it may be about the JSON itself."""
     with open_regular_file(job.path) as file:
         raw = file.read(MAX_JSON + 1)
-    if len(raw) > MAX_JSON or not raw.lstrip().startswith((b"{", b"[")) or b"\n" in raw.strip():
+    if not _is_json_line(raw):
         return None
     try:
-        msgspec.json.decode(raw, type=msgspec.Raw)
         pattern = _compile(job)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, _Unusable):
+    except _Unusable:
         return None
     hits: list[_Hit] = []
     count = 0
@@ -187,6 +186,16 @@ def _search_json(job: _Job) -> _GrepResult | None:
             what = " (the key)" if is_key else f", line {number}" if len(lines) > 1 else ""
             hits.append(_Hit(1, *span, f"{format_path(steps)}{what}: {_clip(line, *match.span())}"))
     return _GrepResult(tuple(hits), count) if count else None
+
+
+def _is_json_line(raw: bytes) -> bool:
+    if len(raw) > MAX_JSON or not raw.lstrip().startswith((b"{", b"[")) or b"\n" in raw.strip():
+        return False
+    try:
+        msgspec.json.decode(raw, type=msgspec.Raw)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return False
+    return True
 
 
 def _json_leaves(raw: bytes) -> Iterator[tuple[list[Step], bool, tuple[int, int], str]]:

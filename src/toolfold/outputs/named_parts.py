@@ -6,7 +6,7 @@ text inside a JSON document of one line. Paths may be written as the tool's sche
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -78,10 +78,7 @@ class NamedParts:
                 parts = [part for part in parts if part != name]
                 rest = "" if rest == name else rest
             answers = {part: _answer_part(index, inner, part, (budget - 80) // len(parts)) for part in parts}
-        note = [f"{part}: there is nothing at it" for part, answer in answers.items() if not answer]
-        note += [f"“{rest}”"] if rest else []
-        left = [f"Not answered: {'; '.join(note)}. Ask for it by itself."] if note else []
-        return "\n".join([f"{PREAMBLE}\n", *filter(None, answers.values()), *left])
+        return "\n".join([f"{PREAMBLE}\n", *filter(None, answers.values()), *_unanswered(answers, rest)])
 
     def missing_paths(self) -> str:
         """A line on the paths among words that lead nowhere; nothing where there are none."""
@@ -91,6 +88,12 @@ class NamedParts:
         with self._indexes.of(self._path) as index:
             missing = [part for part in written if not _look_up(index, part, 200)]
         return f"\n\nNot answered: {', '.join(missing)}: there is nothing at it." if missing else ""
+
+
+def _unanswered(answers: Mapping[str, str], rest: str) -> list[str]:
+    note = [f"{part}: there is nothing at it" for part, answer in answers.items() if not answer]
+    note += [f"“{rest}”"] if rest else []
+    return [f"Not answered: {'; '.join(note)}. Ask for it by itself."] if note else []
 
 
 def _root_keys(index: DocumentIndex) -> list[str] | int | None:

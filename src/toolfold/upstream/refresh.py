@@ -216,15 +216,18 @@ class UpstreamManager:
         Gives those that could not be asked in time, with the reason; who failed a moment ago is not asked again.
         """
         wanted = [name for name in (self.names if servers is None else servers) if not self.is_current(name)]
-        now = time.monotonic()
-        failed = {name: error for name, (at, error) in self._failures.items() if now - at < _ASK_AGAIN_S}
-        running = {self._start_read(name): name for name in wanted if name not in failed}
-        if running:
-            started = min(self._reads[name][0] for name in running.values())
-            await asyncio.wait(running, timeout=max(0.0, started + _ASK_S - now))
+        await self._wait_for_reads(wanted)
         late = {name: UpstreamError("it has not answered yet", server=name) for name in wanted}
         known = {name: error for name, (_, error) in self._failures.items()}
         return {name: known.get(name, late[name]) for name in wanted if name in known or not self.is_current(name)}
+
+    async def _wait_for_reads(self, servers: Sequence[str]) -> None:
+        now = time.monotonic()
+        failed = {name for name, (at, _) in self._failures.items() if now - at < _ASK_AGAIN_S}
+        running = {self._start_read(name): name for name in servers if name not in failed}
+        if running:
+            started = min(self._reads[name][0] for name in running.values())
+            await asyncio.wait(running, timeout=max(0.0, started + _ASK_S - now))
 
     async def follow_all(self) -> None:
         """Takes in what every server lists now, however long that takes."""
