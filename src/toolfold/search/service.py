@@ -7,7 +7,7 @@ Searching runs in a thread, and the model is loaded with the first request.
 
 import asyncio
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -30,6 +30,7 @@ _AGAIN = "call the same operation again, list or search_tool_by_category, withou
 # Where the store remembers which generation the index holds.
 _NAMESPACE, _GENERATION = "search", "generation"
 _MAX_HITS = 200
+_SYNC_BATCH = 500
 _MAX_SUGGESTIONS = 3
 # Categories that a filtered listing shows before its tools.
 _MAX_LISTED_NODES = 3
@@ -117,20 +118,31 @@ class SearchService:
         index = await self._open()
         return await asyncio.to_thread(index.learn, query, tool_id)
 
-    async def sync(self) -> int:
-        """Brings the index to the catalogue's generation and returns how many texts had to be embedded."""
+    async def sync(self, on_progress: Callable[[int, int], None] | None = None) -> int:
+        """Brings the index to the catalogue's generation and returns how many texts had to be embedded.
+
+        `on_progress` hears of many new tools while they are taken in: how many are done, and of how many.
+        """
         async with self._sync_lock, self._catalogue.snapshot() as snapshot:
             index = await self._open()
             if self._generation == snapshot.generation or await self._matches(index, snapshot):
                 self._generation = snapshot.generation
                 return 0
             tools = [tool async for batch in tool_batches(snapshot) for tool in batch]
-            report = await asyncio.to_thread(index.sync, tools)
+            embedded = 0
+            if len(tools) - len(index) > _SYNC_BATCH:
+                # Embedding takes 5 ms a tool. In parts, what is done stays done if this is broken off.
+                for start in range(0, len(tools), _SYNC_BATCH):
+                    if on_progress is not None:
+                        on_progress(start, len(tools))
+                    report = await asyncio.to_thread(index.update, tools[start : start + _SYNC_BATCH])
+                    embedded += report.embedded
+            embedded += (await asyncio.to_thread(index.sync, tools)).embedded
             self._generation = snapshot.generation
             await self._store.put(_NAMESPACE, _GENERATION, str(snapshot.generation).encode())
-            if report.embedded:
-                self._events.emit("search.synced", embedded=report.embedded, tools=len(tools))
-            return report.embedded
+            if embedded:
+                self._events.emit("search.synced", embedded=embedded, tools=len(tools))
+            return embedded
 
     async def _is_current(self) -> bool:
         """Whether the index can answer without a sync."""

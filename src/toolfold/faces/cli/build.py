@@ -33,7 +33,8 @@ def build(arguments: argparse.Namespace, output: Output) -> int:
     async def work(gateway: Gateway) -> "tuple[Build, dict[str, UpstreamError]]":
         result = await read_servers(gateway, only or None, total, output, registry)
         if not arguments.no_search:
-            await gateway.search.sync()
+            with output.counter("indexing for search") as show:
+                await gateway.search.sync(show)
         return result
 
     result, failed = run_with_gateway(settings, work, fast=True)

@@ -10,7 +10,7 @@ import re
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import IO, Any
 
 from toolfold.errors import ToolfoldError
@@ -127,6 +127,25 @@ class Output:
         with Bar(*columns, console=Console(file=self.err), transient=True) as bar:
             task = bar.add_task(title, total=total)
             yield lambda label: bar.update(task, advance=1, description=f"{title}: {label}")
+
+    @contextmanager
+    def counter(self, title: str) -> Iterator[Callable[[int, int], None]]:
+        """For work whose size is known once it runs: a bar on a terminal; elsewhere a line when it begins."""
+        with ExitStack() as stack:
+            steps: list[Progress] = []
+            shown = 0
+
+            def show(done: int, total: int) -> None:
+                nonlocal shown
+                if not steps:
+                    if not self.as_json and not self.err.isatty():
+                        self.note(f"{title}: {total:,} tools, about {max(1, total // 200):,} s")
+                    steps.append(stack.enter_context(self.progress(title, total)))
+                for _ in range(done - shown):
+                    steps[0](f"{done:,}")
+                shown = done
+
+            yield show
 
 
 def _hint_text(hint: Any) -> str:
