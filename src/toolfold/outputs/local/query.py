@@ -11,13 +11,16 @@ from collections.abc import Sequence
 from toolfold.outputs.local.conditions import Condition, Query
 from toolfold.outputs.local.query_words import (
     ABSENT,
+    ASIDES,
     COMPARISONS,
     EXCLUSIONS,
     FILLER,
     LEVELS,
     LINKS,
     MAX_TOKENS,
+    NO_NOUN_LEADS,
     NO_TEXT,
+    NOUN_LEADS,
     NUMBER_TOKEN,
     NUMBERED,
     OPERATIONS,
@@ -49,11 +52,15 @@ class _Parser:
         self._negation = ""
         self._closed = False
         self._noun = ""
+        self._last_step = ""
+        # A noun such as `the margin` may as well be a field that is not there.
+        self._doubtful_noun = False
 
     def parse(self) -> Query:
         if len(self._in.tokens) > MAX_TOKENS:
             raise NoQuery(reason="the request is too long")
         steps = (
+            self._take_aside,
             self._take_operation,
             self._take_window,
             self._take_group,
@@ -67,8 +74,10 @@ class _Parser:
             self._take_filler,
         )
         while self._in.at < len(self._in.tokens):
-            if not any(step() for step in steps):
+            taken = next((step for step in steps if step()), None)
+            if taken is None:
                 raise NoQuery(self._in.tokens[self._in.at].lstrip('"'))
+            self._last_step = taken.__name__
         return self._finished()
 
     def _finished(self) -> Query:
@@ -92,8 +101,10 @@ class _Parser:
     def _unplaced_noun(self) -> str:
         """A noun that the document does not know, beside one that it knows, or where it alone says what is meant."""
         query = self._query
-        alone = query.operation == "place" and not query.conditions
-        return query.taken_for if alone or self._noun else ""
+        demands = query.conditions or query.field
+        doubtful = self._doubtful_noun and query.operation == "rows"
+        alone = not demands and (query.operation == "place" or self._in.is_named)
+        return query.taken_for if alone or doubtful or self._noun else ""
 
     def _check_operand(self) -> None:
         query = self._query
@@ -103,6 +114,13 @@ class _Parser:
             raise NoQuery(reason=f"{query.field} is no number")
         if query.operation == "rows" and not query.conditions:
             raise NoQuery(reason="no condition is named")
+
+    def _take_aside(self) -> bool:
+        """`in total`, `over all`: what says nothing, but has words in it that do."""
+        phrase = self._in.phrase_in(ASIDES)
+        if phrase and self._in.value_here()[2] < 2:
+            self._in.skip(phrase)
+        return bool(phrase)
 
     def _take_operation(self) -> bool:
         if self._take_place():
@@ -453,20 +471,27 @@ class _Parser:
         return True
 
     def _take_unknown_noun(self) -> bool:
-        """One noun that the document does not know, where records have no name of their own."""
-        word, before = self._in.word(), self._in.low[self._in.at - 1] if self._in.at else ""
-        plural = word.isalpha() and fold_word(word) != word and word not in FILLER
-        singular = word.isalpha() and before in {"which", "what", "first", "last"} and word not in FILLER
-        numbered = word.isalpha() and word not in FILLER and self._in.is_key_number(self._in.word(1))
-        if self._in.set_words or self._query.taken_for or self._noun or self._negation:
+        """One noun that the document does not know, in the place of a noun: `how many pods`, `the oldest pod`."""
+        word, before = self._in.word(), self._in.word(-1) if self._in.at else ""
+        if self._query.taken_for or self._noun or self._negation or TEXT in self._records.fields:
             return False
-        if not (plural or singular or numbered):
+        # A word of a field's name means that field or what it is about, not the records.
+        if not word.isalpha() or word in FILLER or any(fold_word(word) in names for names in self._names.values()):
             return False
-        if TEXT in self._records.fields:
+        numbered = self._in.is_key_number(self._in.word(1))
+        if not (numbered or self._is_nouns_place(before)):
             return False
+        singular = fold_word(word) == word
+        self._doubtful_noun = singular and not numbered and before not in {"which", "what", "many"}
         self._query.taken_for = word
         self._in.at += 1
         return True
+
+    def _is_nouns_place(self, before: str) -> bool:
+        if before == "the" and self._in.at > 1:
+            return self._in.word(-2) not in NO_NOUN_LEADS
+        described = self._last_step in {"_take_operation", "_take_level", "_take_value"}
+        return described or before in NOUN_LEADS or before in {"", "the"}
 
     def _take_implied_text(self) -> bool:
         """In a log: what is no field may be a text, `slow queries`, `in payments`, `svc-7`; it must occur."""
@@ -490,10 +515,7 @@ class _Parser:
 
     def _take_filler(self) -> bool:
         word = self._in.word()
-        if word == ",":
-            self._in.at += 1
-            return True
-        if word not in FILLER:
+        if word not in FILLER and word != ",":
             return False
         self._in.at += 1
         return True

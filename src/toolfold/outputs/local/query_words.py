@@ -86,19 +86,31 @@ NUMBERED = {word: number for number, word in enumerate(_ORDINALS_TEXT.split(), 1
 GENERIC = frozenset(
     {"row", "record", "entry", "item", "element", "result", "object", "member", "event", "stanza", "block", "section"}
 )
+# What a list is called that is called nothing: any noun may mean its elements.
+WRAPPERS = GENERIC | {fold_word(word) for word in "data list value hit node edge content doc resource response".split()}
 KEY_WORDS = frozenset({"id", "number", "no", "nr", "key", "code", "name", "identifier", "ref"})
 _FILLER_TEXT = """
 a an the this that these those of in on for from to is are was were be been being has have had having do does did there
 with which who whose what where when me my please show give tell find get return print display i need want document file
 table log data list output all any it its their they value values and by at called named set exactly details entire
+can could would you we us kindly know like made make come came got switched still yet currently now ever among amongst
+across altogether overall listed recorded mentioned logged happened happen happens occurred occur occurs appear appears
+appeared exist exists according contained work works belong belongs every here
 """
 FILLER = frozenset(_FILLER_TEXT.split())
+ASIDES = ("in total", "in all", "all in all", "all together", "so far", "at the moment", "right now", "over all")
 LINKS = frozenset({"is", "are", "was", "were", "of", "value", ":", "equals", "exactly", "be", "being", "the"})
 YES_OR_NO = frozenset({"is", "are", "was", "were", "does", "do", "did", "has", "have", "had", "can", "could"})
 # What the events of a web server's log are called.
 REQUESTS = frozenset({"request", "hit", "visit"})
 # What `created` leaves away of `created_at`.
 TIME_ENDINGS = frozenset({"at", "on", "date", "time"})
+# After them the records are named: `how many pods`, `all of the pods`.
+NOUN_LEADS = frozenset(
+    "many which what of all list show find get count first last these those any per among across over every each".split()
+)
+# With an article behind them they begin a condition: `with the discounts`.
+NO_NOUN_LEADS = frozenset("with in on from by at to has have having about".split())
 # What no text that is looked for holds.
 NO_TEXT = FILLER | {",", "not", "no", "without", "except", "or", "and", "=", "<", ">", "per", "each", *SIDES, "between"}
 LEVELS = (("error", "err"), ("warning", "warn"), ("fatal", "critical", "crit", "emerg"), ("info",), ("debug",))

@@ -19,6 +19,7 @@ from toolfold.outputs.local.query_words import (
     TAKES_DURATION,
     TAKES_TIME,
     TIME_ENDINGS,
+    WRAPPERS,
     NoQuery,
     name_words,
     to_number,
@@ -87,8 +88,12 @@ class TokenReader:
         self.records = records
         self.names = {field: name_words(field) for field in records.fields if field != TEXT}
         self.key = records.identifying_field()
-        words = tuple(word for word in self.names.get(self.key, ()) if word not in KEY_WORDS)
-        self.set_words = records.name_words() or (words if len(words) == 1 else ())
+        names = self.names.get(self.key, ())
+        words = tuple(word for word in names if word not in KEY_WORDS)
+        own = tuple(word for word in records.name_words() if word not in WRAPPERS) and records.name_words()
+        self.set_words = own or (words if len(words) == 1 else ())
+        # Whether it is certain what the records are called: by `orders[]` and `order_id`, not by `email`.
+        self.is_named = bool(own) or (bool(self.set_words) and len(names) > 1)
 
     def word(self, ahead: int = 0) -> str:
         """The word here, or so many tokens ahead; empty behind the last one."""
