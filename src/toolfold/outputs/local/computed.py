@@ -70,18 +70,20 @@ def compute(index: DocumentIndex, request: str, budget: int = 600) -> _Computed:
         return _Computed()
     tokens = tokenize(request)
     problem = unplaced = guessed = ""
+    kinds = 0
     stated: list[_Computed] = []
     try:
         for records in _record_sets(index, tokens):
             try:
                 stated += _statements(index, records, tokens)
                 guessed = guessed or stated[-1].guessed
+                kinds += 1
             except NoQuery as error:
                 problem = problem or str(error)
                 unplaced = unplaced or _only_unplaced(tokens, records, error.words)
     except UnreadableRecords as error:
         return _Computed((f"Nothing was computed: {error}.",) if asks else ())
-    if guessed and len(stated) > 1:
+    if guessed and kinds > 1:
         problem = f'"{guessed}" is the name of none of the kinds of records'
     elif stated:
         return _joined(stated)
@@ -176,7 +178,9 @@ def _note(records: RecordSet, values: dict[str, Any], wanted: frozenset[str]) ->
 
 def _note_value(records: RecordSet, field: str, facts: FieldFacts, value: str, wanted: frozenset[str]) -> None:
     low = value.strip().lower()
-    facts.numbers += to_number(value) is not None
+    if to_number(value) is not None:
+        facts.numbers += 1
+        facts.signs.update({"$", "€", "£", "%"}.intersection(value))
     facts.booleans += low in {"true", "false", "yes", "no"}
     if low in {"true", "yes"} and value not in facts.truths:
         facts.truths.append(value)

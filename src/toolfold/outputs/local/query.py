@@ -30,6 +30,7 @@ from toolfold.outputs.local.query_words import (
     NoQuery,
     name_words,
     to_number,
+    unit_of,
 )
 from toolfold.outputs.local.records import TEXT
 from toolfold.outputs.local.token_reader import RecordSet, TokenReader
@@ -91,12 +92,15 @@ class _Parser:
         unplaced = self._negation or self._unplaced_noun()
         if query.operation in {"count", "sum", "mean"} and query.wanted:
             unplaced = unplaced or query.wanted[0]
-        if YES_OR_NO.issuperset(self._in.low[:1] or [""]) and query.operation != "rows":
+        if self._is_yes_or_no() and query.operation != "rows":
             unplaced = self._in.low[0]
         if unplaced:
             raise NoQuery(unplaced)
         self._check_operand()
         return query
+
+    def _is_yes_or_no(self) -> bool:
+        return YES_OR_NO.issuperset(self._in.low[:1] or [""]) and self._in.low[1:2] != ["you"]
 
     def _unplaced_noun(self) -> str:
         """A noun that the document does not know, beside one that it knows, or where it alone says what is meant."""
@@ -112,8 +116,13 @@ class _Parser:
             raise NoQuery(reason="the field is not named that is to be computed")
         if query.operation in {"sum", "mean"} and not self._records.is_number(query.field):
             raise NoQuery(reason=f"{query.field} is no number")
+        if query.operation in {"greatest", "least"} and not self._is_ordered(query.field):
+            raise NoQuery(reason=f"{query.field} is neither a number nor a time")
         if query.operation == "rows" and not query.conditions:
             raise NoQuery(reason="no condition is named")
+
+    def _is_ordered(self, field: str) -> bool:
+        return self._records.is_number(field) or self._records.is_time(field)
 
     def _take_aside(self) -> bool:
         """`in total`, `over all`: what says nothing, but has words in it that do."""
@@ -149,9 +158,10 @@ class _Parser:
     def _take_operand(self) -> None:
         """The field right behind the operation, or the one before it: `whose amount is the highest`."""
         start = self._in.at
-        self._in.skip_words({"of", "the", "all", "value", "values", "for"})
+        self._in.skip_words({"of", "the", "all", "value", "values", "for", "number"})
         field, size = self._in.field_here()
-        if field:
+        # `the biggest package`, where `Package` is a name, is the biggest by something else.
+        if field and not (self._superlative and not self._is_ordered(field)):
             self._in.at += size
             self._query.field = field
         else:
@@ -284,8 +294,11 @@ class _Parser:
         at = self._in.at
         self._in.skip(phrase)
         number = to_number(self._in.word())
+        unit = unit_of(self._in.word(1))
         self._in.at += 1
         field, size = self._in.field_here() if number is not None else ("", 0)
+        if not field and unit and len(fields := self._in.fields_in(unit)) == 1:
+            field, size = fields[0], 1
         if number is None or not field or not self._records.is_number(field):
             self._in.at = at
             return False
@@ -331,9 +344,8 @@ class _Parser:
             return True
         if self._take_values(field):
             return True
-        number = to_number(self._in.word()) if self._in.word() else None
-        if number is not None and self._records.is_number(field):
-            self._in.at += 1
+        number = self._in.take_number(field)
+        if number is not None:
             self._add(Condition.of_number(field, "=", number))
             return True
         self._in.at = start
@@ -342,10 +354,10 @@ class _Parser:
 
     def _compare(self, field: str, phrase: str) -> None:
         if phrase == "between":
-            first, last = to_number(self._in.word()), to_number(self._in.word(2))
-            if first is None or last is None or self._in.word(1) != "and" or not self._records.is_number(field):
+            first = self._in.take_number(field)
+            last = self._in.take_number(field) if self._in.skip_words({"and"}) else None
+            if first is None or last is None:
                 raise NoQuery(f"{field} between")
-            self._in.at += 3
             self._add(Condition.of_range(field, first, last))
             return
         sign = COMPARISONS[phrase]
@@ -359,10 +371,9 @@ class _Parser:
             if not self._take_values(field):
                 self._add(Condition.of_values(field, [self._in.literal()]))
             return
-        number = to_number(self._in.word())
-        if number is None or not self._records.is_number(field):
+        number = self._in.take_number(field)
+        if number is None:
             raise NoQuery(f"{phrase} {self._in.word()}")
-        self._in.at += 1
         self._add(Condition.of_number(field, sign, number))
         self._compare_again(field)
 

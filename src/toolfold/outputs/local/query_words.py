@@ -34,15 +34,10 @@ OPERATIONS: dict[str, Operation] = {
     "mean": "mean",
     **dict.fromkeys(("highest", "largest", "maximum", "max", "greatest", "biggest"), "greatest"),
     **dict.fromkeys(("lowest", "smallest", "minimum", "min", "least"), "least"),
-    "slowest": "greatest",
-    "longest": "greatest",
-    "fastest": "least",
-    "shortest": "least",
-    "latest": "greatest",
-    "newest": "greatest",
-    "most recent": "greatest",
-    "earliest": "least",
-    "oldest": "least",
+    **dict.fromkeys(("slowest", "longest", "latest", "newest", "most recent", "most recently"), "greatest"),
+    **dict.fromkeys(("fastest", "shortest", "earliest", "oldest"), "least"),
+    **dict.fromkeys(("dearest", "most expensive", "priciest", "costliest", "most"), "greatest"),
+    **dict.fromkeys(("cheapest", "least expensive", "fewest"), "least"),
     "most common": "values",
     "most frequent": "values",
     "distribution of": "values",
@@ -54,9 +49,22 @@ OPERATIONS: dict[str, Operation] = {
     "final": "place",
     "penultimate": "place",
 }
-TAKES_DURATION = frozenset({"slowest", "longest", "fastest", "shortest"})
-TAKES_TIME = frozenset({"latest", "newest", "most recent", "earliest", "oldest"})
-DURATIONS = frozenset({"ms", "us", "µs", "ns", "seconds", "sec", "secs", "s", "min", "duration", "elapsed", "latency"})
+TAKES_TIME = frozenset({"latest", "newest", "most recent", "most recently", "earliest", "oldest"})
+_DURATIONS = frozenset({"ms", "us", "µs", "ns", "second", "sec", "s", "min", "duration", "elapsed", "latency", "took"})
+_PRICES = frozenset({"price", "amount", "total", "cost", "fee"})
+# Words of the names of the fields that a superlative can mean.
+IMPLIED_NAMES = {
+    **dict.fromkeys(("slowest", "longest", "fastest", "shortest"), _DURATIONS),
+    **dict.fromkeys(("dearest", "most expensive", "priciest", "costliest", "cheapest", "least expensive"), _PRICES),
+    **dict.fromkeys(("largest", "biggest", "smallest"), frozenset({"size", "byte", "length"})),
+}
+_UNITS_TEXT = """
+ms=ms millisecond=ms s=s sec=s second=s min=min minute=min h=h hour=h us=us ns=ns byte=byte b=byte kb=kb mb=mb gb=gb
+tb=tb kib=kib mib=mib gib=gib usd=usd dollar=usd $=usd eur=eur euro=eur €=eur gbp=gbp pound=gbp £=gbp percent=% pct=%
+%=% kg=kg km=km
+"""
+# What a number may be of, by all its names.
+UNITS = dict(pair.rsplit("=", 1) for pair in _UNITS_TEXT.split())
 COMPARISONS: dict[str, str] = {
     **dict.fromkeys(("greater than", "more than", "higher than", "larger than", "bigger than", "longer than"), ">"),
     **dict.fromkeys(("over", "above", "exceeds", "exceeding", ">"), ">"),
@@ -98,7 +106,7 @@ across altogether overall listed recorded mentioned logged happened happen happe
 appeared exist exists according contained work works belong belongs every here
 """
 FILLER = frozenset(_FILLER_TEXT.split())
-ASIDES = ("in total", "in all", "all in all", "all together", "so far", "at the moment", "right now", "over all")
+ASIDES = ("in total", "in all", "all in all", "all together", "so far", "at the moment", "right now", "over all", "over the")
 LINKS = frozenset({"is", "are", "was", "were", "of", "value", ":", "equals", "exactly", "be", "being", "the"})
 YES_OR_NO = frozenset({"is", "are", "was", "were", "does", "do", "did", "has", "have", "had", "can", "could"})
 # What the events of a web server's log are called.
@@ -155,6 +163,11 @@ def to_number(text: str) -> Decimal | None:
     """A number as people write it: 12, -1.5, 1,234.50, $5, 40%."""
     match = NUMBER.fullmatch(text.strip()) if len(text) < 60 else None
     return Decimal(match[1].replace(",", "")) if match else None
+
+
+def unit_of(word: str) -> str:
+    """The unit that a word is: `usd` for `dollars`; empty for none."""
+    return UNITS.get(fold_word(word.lower()), "") if word else ""
 
 
 def name_words(name: str) -> tuple[str, ...]:

@@ -5,24 +5,25 @@ Above: `query.py`. Below: `query_words.py`, `records.py`.
 
 import re
 from collections.abc import Callable, Iterable, Sequence
+from decimal import Decimal
 
 from msgspec import Struct
 
 from toolfold.outputs.local.query_words import (
     COMPARISONS,
-    DURATIONS,
     GENERIC,
+    IMPLIED_NAMES,
     KEY_WORDS,
     MAX_PHRASE,
     REQUESTS,
     SIDES,
-    TAKES_DURATION,
     TAKES_TIME,
     TIME_ENDINGS,
     WRAPPERS,
     NoQuery,
     name_words,
     to_number,
+    unit_of,
 )
 from toolfold.outputs.local.records import TEXT, Moment
 from toolfold.outputs.local.request import MONTHS
@@ -39,6 +40,8 @@ class FieldFacts(Struct):
     truths: list[str] = []
     times: int = 0
     lists: int = 0
+    # The signs beside its numbers: $, %.
+    signs: set[str] = set()
 
 
 class RecordSet(Struct):
@@ -139,7 +142,10 @@ class TokenReader:
         return (best[0], longest) if best else ("", 0)
 
     def _fields_called(self, tokens: Sequence[str]) -> list[str]:
-        """The fields of this name; else of its words; else `created_at` for `created`; else `x.city` for `city`."""
+        """The fields of this name; else of its words; else `created_at` for `created`; else `x.city` for `city`.
+
+        The unit at the end of a name need not be said: `timeout` is `http.timeout_s`.
+        """
         words = tuple(word for token in tokens for word in name_words(token))
         own = " ".join(tokens).lower()
         tries: tuple[Callable[[str, tuple[str, ...]], bool], ...] = (
@@ -147,6 +153,7 @@ class TokenReader:
             lambda _, names: names == words,
             lambda field, names: names[:-1] == words and names[-1] in TIME_ENDINGS and self.records.is_time(field),
             lambda _, names: names[-len(words) :] == words,
+            lambda _, names: len(names) > 1 and bool(unit_of(names[-1])) and names[:-1][-len(words) :] == words,
         )
         found = ([field for field, names in self.names.items() if fits(field, names)] for fits in tries)
         return next(filter(None, found), [])
@@ -273,13 +280,38 @@ class TokenReader:
         """The one field that `slowest` or `latest` can mean."""
         if superlative in TAKES_TIME:
             fields = [field for field in self.names if self.records.is_time(field)]
-        elif superlative in TAKES_DURATION:
-            fields = [field for field, words in self.names.items() if DURATIONS.intersection(words)]
         else:
-            fields = []
-        if len(fields) != 1:
+            meant = IMPLIED_NAMES.get(superlative, frozenset())
+            named = [field for field, words in self.names.items() if not meant.isdisjoint(words)]
+            fields = [field for field in named if self.records.is_number(field)]
+        if len(fields) > 1:
+            raise NoQuery(reason=f'"{superlative}" may be by {" or ".join(fields[:4])}')
+        if not fields:
             raise NoQuery(superlative)
         return fields[0]
+
+    def fields_in(self, unit: str) -> list[str]:
+        """The numbers that are in a unit, as their names or the signs beside them say."""
+        own = (field for field in self.names if self.records.is_number(field))
+        return [field for field in own if unit in self._units(field)]
+
+    def _units(self, field: str) -> set[str]:
+        return {unit_of(word) for word in (*self.names[field], *self.records.fields[field].signs)} - {""}
+
+    def take_number(self, field: str) -> Decimal | None:
+        """The number here and its unit, which must be that of the field."""
+        number = to_number(self.word()) if self.word() and self.records.is_number(field) else None
+        if number is None:
+            return None
+        sign = unit_of(self.word()[0]) or unit_of(self.word()[-1])
+        self.at += 1
+        unit = unit_of(self.word())
+        units = self._units(field)
+        # `$500` is often said of what has no unit; `500 dollars` says what the numbers are.
+        if (sign and units and sign not in units) or (unit and unit not in units):
+            raise NoQuery(reason=f"{field} is not known to be in {unit or sign}")
+        self.at += bool(unit)
+        return number
 
     def time_field(self) -> str:
         """The one field that holds times."""
