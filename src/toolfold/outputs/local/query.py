@@ -13,13 +13,17 @@ from toolfold.outputs.local.query_words import (
     ABSENT,
     ASIDES,
     COMPARISONS,
+    CONTRARY,
     EXCLUSIONS,
     FILLER,
+    KEY_WORDS,
     LEVELS,
     LINKS,
     MAX_TOKENS,
+    NEGATIONS,
     NO_NOUN_LEADS,
     NO_TEXT,
+    NO_VALUE,
     NOUN_LEADS,
     NUMBER_TOKEN,
     NUMBERED,
@@ -68,9 +72,11 @@ class _Parser:
             self._take_negation,
             self._take_text,
             self._take_comparison_first,
+            self._take_amount,
             self._take_level,
             self._take_field,
             self._take_value,
+            self._take_contrary,
             self._take_noun,
             self._take_filler,
         )
@@ -143,6 +149,8 @@ class _Parser:
         if self._asked and not (self._query.operation == "count" and operation == "values"):
             raise NoQuery(phrase)
         self._asked = True
+        if operation == "place" and self._is_dated():
+            operation = "least" if phrase == "first" else "greatest"
         self._query.operation = operation
         self._query.place = {"last": -1, "final": -1, "penultimate": -2}.get(phrase, 0)
         if operation == "place" and NUMBER_TOKEN.fullmatch(self._in.word()) and self._in.word().isdigit():
@@ -151,9 +159,24 @@ class _Parser:
         if operation in {"greatest", "least", "sum", "mean", "values"}:
             self._superlative = phrase if operation in {"greatest", "least"} else ""
             self._take_operand()
+            self._take_most(phrase)
         elif operation == "count":
-            self._take_counted()
+            self._take_counted(phrase)
         return True
+
+    def _is_dated(self) -> bool:
+        """`who was hired first`: not the first of the list, but by the time that is named before."""
+        wanted = self._query.wanted
+        return bool(wanted) and self._last_step == "_take_field" and self._records.is_time(wanted[-1])
+
+    def _take_most(self, phrase: str) -> None:
+        """`which customer has the most orders`: how often each customer is there."""
+        size = self._in.noun_here() if phrase == "most" and not self._query.field else 0
+        if size and len(self._query.wanted) == 1:
+            self._in.at += size
+            self._noun = self._in.word(-1)
+            self._superlative, self._query.operation = "", "values"
+            self._query.field = self._query.wanted.pop()
 
     def _take_operand(self) -> None:
         """The field right behind the operation, or the one before it: `whose amount is the highest`."""
@@ -176,18 +199,23 @@ class _Parser:
             ):
                 self._query.field = self._query.wanted.pop()
 
-    def _take_counted(self) -> None:
+    def _take_counted(self, phrase: str) -> None:
         """`how many customers`, where `customer` is a field: those of the field are counted."""
         at = self._in.at
         self._in.skip_words({"the", "all"})
         field, size = self._in.field_here()
         # `how many orders` with a field `order_id`, or with records called so, is about the records.
         plain = field and not self._records.is_boolean(field) and not self._in.is_compared_after(size)
-        if plain and not self._in.is_noun(self._in.word()):
-            self._in.at += size
-            self._query.field = field
-        else:
+        if not plain or self._in.is_noun(self._in.word()):
             self._in.at = at
+            return
+        self._in.at += size
+        self._query.field = field
+        # How many comments there are is no count of records, where each has a number of them.
+        if self._records.is_number(field) and KEY_WORDS.isdisjoint(self._names[field]):
+            if phrase != "total number of":
+                raise NoQuery(reason=f"{field} is a number: ask for its sum, or for its different values")
+            self._query.operation = "sum"
 
     def _take_place(self) -> bool:
         """`the third`, `the 21st`, `the second to last`, `row number 7`."""
@@ -229,6 +257,10 @@ class _Parser:
             return False
         start = self._in.at
         self._in.skip(phrase)
+        if self._query.operation == "mean" and phrase != "by" and (size := self._in.noun_here()):
+            self._noun = self._in.word()
+            self._in.at += size
+            return True
         field, size = self._in.field_here()
         if field and self._query.operation == "count":
             self._in.at += size
@@ -240,16 +272,53 @@ class _Parser:
         return False
 
     def _take_negation(self) -> bool:
-        phrase = self._in.phrase_in((*EXCLUSIONS, "not", "no", "lacking"))
-        if not phrase or self._in.phrase_in(COMPARISONS) not in {"", phrase}:
+        phrase = self._in.phrase_in(NEGATIONS)
+        if not phrase or self._in.phrase_in(COMPARISONS) not in {"", phrase} or self._in.value_here()[1]:
             return False
         if self._negation:
             raise NoQuery(phrase)
         self._in.skip(phrase)
-        self._negation = phrase
-        self._in.skip_words(
+        self._negation = NEGATIONS[phrase]
+        skipped = self._in.skip_words(
             {"a", "an", "any", "the", "those", "with", "for", "have", "has", "having", "in", "be", "been"}
         )
+        # `do not have an email` is `have no email`.
+        if self._negation == "not" and not {"have", "has", "having"}.isdisjoint(skipped):
+            self._negation = "no"
+        return True
+
+    def _take_contrary(self) -> bool:
+        """`unpaid` is `not paid`, where that is a value of one field, or a field that is true or false."""
+        contrary = CONTRARY.fullmatch(self._in.word())
+        if contrary is None:
+            return False
+        fields = self._records.hits.get(contrary[1], {})
+        flags = [field for field in self._names if self._is_flag(field, contrary[1])]
+        if self._negation or len(fields) + len(flags) != 1:
+            raise NoQuery(self._in.word())
+        self._in.at += 1
+        self._negation = "not"
+        for field in flags:
+            self._add(Condition.of_values(field, self._records.fields[field].truths or ["true"]))
+        for field, values in fields.items():
+            self._add(Condition.of_values(field, values))
+        return True
+
+    def _is_flag(self, field: str, word: str) -> bool:
+        return word in {field.lower(), self._names[field][-1]} and self._records.is_boolean(field)
+
+    def _take_amount(self) -> bool:
+        """`with 2 retries`, where `retries` is a number."""
+        number = to_number(self._in.word()) if self._in.at else None
+        if number is None or self._in.word(-1) not in {"with", "have", "has", "had", "having", "exactly"}:
+            return False
+        self._in.at += 1
+        field, size = self._in.field_here()
+        if not field or not self._records.is_number(field):
+            self._in.at -= 1
+            return False
+        self._in.at += size
+        self._add(Condition.of_number(field, "=", number))
         return True
 
     def _take_window(self) -> bool:
@@ -367,7 +436,8 @@ class _Parser:
             if sign == "!=":
                 if self._negation:
                     raise NoQuery(phrase)
-                self._negation = "not"
+                # Of a field that is named, `except Ada and Ivo` can only mean both.
+                self._negation = "!=" if phrase == "other than" else phrase if phrase in EXCLUSIONS else "not"
             if not self._take_values(field):
                 self._add(Condition.of_values(field, [self._in.literal()]))
             return
@@ -393,27 +463,32 @@ class _Parser:
         if not fields:
             return False
         values = [phrase]
+        joints = {"or", "and", ","} if self._negation != "neither" else {"nor", ","}
         self._in.at += size
-        while self._in.word() in {"or", "and", ","}:
+        while self._in.word() in joints:
             at, joint = self._in.at, self._in.word()
             self._in.at += 1
-            self._in.skip_words({"or", "and", "not"} if self._in.word() in {"or", "and"} else ())
+            skipped = self._in.skip_words({"or", "and", "not", "nor"} if self._in.word() in joints else ())
             self._in.skip_words({field.lower()})
             another, fields, size = self._in.value_here(field)
-            if not fields:
+            if not fields or ("not" in skipped and not self._negation):
                 self._in.at = at
                 break
-            if self._negation == "not" and joint == "and":
+            if self._negation in {"not", "no"} and joint == "and":
                 raise NoQuery(f"not {phrase} and {another}")
             values.append(another)
             self._in.at += size
+        if self._negation == "neither" and len(values) < 2:
+            raise NoQuery("neither")
         self._add(Condition.of_values(field, [own for value in values for own in self._records.hits[value][field]]))
         return True
 
     def _mention(self, field: str, before: str) -> None:
         """A field without a comparison: that it is there, that it is not, that it is true, or to be shown."""
         with_words = {"with", "have", "has", "having", "a", "an"}
-        if self._negation in {"without", "no", "lacking"}:
+        if self._negation in NO_VALUE:
+            if self._records.is_boolean(field):
+                raise NoQuery(f"{self._negation} {field}")
             self._negation = ""
             self._add(Condition.of_presence(field, present=False))
         elif self._records.is_boolean(field) and self._query.operation != "values":
@@ -469,17 +544,32 @@ class _Parser:
 
     def _take_level(self) -> bool:
         """`errors` in a log."""
+        values = self._level_here()
+        if not values:
+            return False
+        joint = "nor" if self._negation == "neither" else "or"
+        if joint == "nor" and self._in.word() != "nor":
+            raise NoQuery("neither")
+        while self._in.word() == joint:
+            self._in.at += 1
+            if not (others := self._level_here()):
+                raise NoQuery(joint)
+            values += others
+        self._add(Condition.of_values("level", values))
+        return True
+
+    def _level_here(self) -> list[str]:
+        """How the document writes the level that stands here."""
         word = fold_word(self._in.word())
         group = next((group for group in LEVELS if word in group), None)
         if group is None or "level" not in self._names:
-            return False
+            return []
         self._in.at += 1
         known = [own for name in group for own in self._records.hits.get(name, {}).get("level", ())]
         # Only of a log it is known how levels are written: elsewhere a level that is not there may have another name.
         if not known and TEXT not in self._records.fields:
             raise NoQuery(word)
-        self._add(Condition.of_values("level", known or [word]))
-        return True
+        return known or [word]
 
     def _take_unknown_noun(self) -> bool:
         """One noun that the document does not know, in the place of a noun: `how many pods`, `the oldest pod`."""

@@ -67,13 +67,13 @@ tb=tb kib=kib mib=mib gib=gib usd=usd dollar=usd $=usd eur=eur euro=eur €=eur 
 UNITS = dict(pair.rsplit("=", 1) for pair in _UNITS_TEXT.split())
 COMPARISONS: dict[str, str] = {
     **dict.fromkeys(("greater than", "more than", "higher than", "larger than", "bigger than", "longer than"), ">"),
-    **dict.fromkeys(("over", "above", "exceeds", "exceeding", ">"), ">"),
+    **dict.fromkeys(("over", "above", "exceed", "exceeds", "exceeding", ">"), ">"),
     **dict.fromkeys(("at least", "no less than", "not less than", ">=", "≥"), ">="),
     **dict.fromkeys(
         ("less than", "lower than", "smaller than", "fewer than", "shorter than", "under", "below", "<"), "<"
     ),
     **dict.fromkeys(("at most", "no more than", "not more than", "<=", "≤"), "<="),
-    **dict.fromkeys(("!=", "<>", "≠", "other than", "different from"), "!="),
+    **dict.fromkeys(("!=", "<>", "≠", "other than", "different from", "except for", "except", "excluding", "apart from"), "!="),
     **dict.fromkeys(("=", "==", "equals", "equal to"), "="),
 }
 TEXT_COMPARISONS = {
@@ -83,9 +83,20 @@ TEXT_COMPARISONS = {
     **dict.fromkeys(("ends with", "end with", "ending with", "ending in"), "ends with"),
 }
 # What is excluded by them must be one field's values and stand last: else it is not clear how far they reach.
-EXCLUSIONS = ("except for", "except", "excluding", "other than", "apart from", "without", "but not")
+EXCLUSIONS = ("except for", "except", "excluding", "other than", "apart from", "without", "but not", "outside")
+# All words that turn around what follows, and what they are short for.
+NEGATIONS = {
+    **{phrase: phrase for phrase in (*EXCLUSIONS, "not", "no", "lacking", "neither")},
+    **{"no longer": "not", "not any longer": "not", "missing": "lacking", "lack": "lacking", "lacks": "lacking"},
+    "outside of": "outside",
+}
+NO_VALUE = frozenset({"without", "no", "lacking"})
+CONTRARY = re.compile(r"(?:un|non-?)([a-z]{4,})")
 ABSENT = frozenset({"missing", "empty", "null", "unset", "blank"})
-SIDES = {"after": ">", "since": ">=", "before": "<", "until": "<=", "till": "<="}
+SIDES = {
+    **{"after": ">", "since": ">=", "before": "<", "until": "<=", "till": "<=", "up to": "<=", "prior to": "<"},
+    **{"later than": ">", "earlier than": "<", "no later than": "<=", "no earlier than": ">="},
+}
 _ORDINALS_TEXT = """
 first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth thirteenth fourteenth fifteenth
 sixteenth seventeenth eighteenth nineteenth twentieth
@@ -103,7 +114,7 @@ with which who whose what where when me my please show give tell find get return
 table log data list output all any it its their they value values and by at called named set exactly details entire
 can could would you we us kindly know like made make come came got switched still yet currently now ever among amongst
 across altogether overall listed recorded mentioned logged happened happen happens occurred occur occurs appear appears
-appeared exist exists according contained work works belong belongs every here
+appeared exist exists according contained fall falls fell work works belong belongs every here
 """
 FILLER = frozenset(_FILLER_TEXT.split())
 ASIDES = ("in total", "in all", "all in all", "all together", "so far", "at the moment", "right now", "over all", "over the")
@@ -155,6 +166,7 @@ def phrases(tokens: Sequence[str]) -> Iterable[str]:
                 run = [token.lower().lstrip('"') for token in tokens[start : start + size]]
                 yield " ".join(run)
                 yield " ".join([*run[:-1], fold_word(run[-1])])
+    yield from (contrary[1] for token in tokens if (contrary := CONTRARY.fullmatch(token.lower())))
     words = {fold_word(token.lower()) for token in tokens}
     yield from (name for group in LEVELS if words.intersection(group) for name in group)
 

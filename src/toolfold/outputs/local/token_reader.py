@@ -234,22 +234,19 @@ class TokenReader:
         word = self.word()
         if word in {"between", "from"}:
             self.at += 1
-            first = self.moment()
+            first = self.moment() or self._period()
             joint = self.word() in {"and", "to", "until", "till"}
             self.at += 1
-            last = self.moment() if first and joint else None
+            last = self.moment() or self._period() if first and joint else None
             if first is None or last is None:
                 return None
             if first.day and not last.day and last.clock:
                 last = Moment(first.day, last.clock)
             return [(">=", first), ("<=", last)]
-        self.at += word in {*SIDES, "on", "at", "in", "during"}
-        moment = self.moment() or (self._period() if word in {"in", "during"} else None)
-        if moment is None:
-            return None
-        if word in SIDES:
-            return [(SIDES[word], moment)]
-        return [("=", moment)]
+        phrase = self.phrase_in((*SIDES, "on", "at", "in", "during"))
+        self.at += len(phrase.split())
+        moment = self.moment() or (self._period() if phrase not in {"", "on", "at"} else None)
+        return [(SIDES.get(phrase, "="), moment)] if moment is not None else None
 
     def identifies(self, field: str, noun: str, taken_for: str) -> bool:
         """Whether a number after a noun is a value of this field: `order 7` of `order_id`, or of `id` in `orders`."""
