@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from toolfold.outputs.local.conditions import Condition, Query
 from toolfold.outputs.local.query_words import (
     ABSENT,
-    ASIDES,
     COMPARISONS,
     CONTRARY,
     EXCLUSIONS,
@@ -20,11 +19,7 @@ from toolfold.outputs.local.query_words import (
     LEVELS,
     LINKS,
     MAX_TOKENS,
-    NEGATIONS,
-    NO_NOUN_LEADS,
     NO_TEXT,
-    NO_VALUE,
-    NOUN_LEADS,
     NUMBER_TOKEN,
     NUMBERED,
     OPERATIONS,
@@ -34,11 +29,33 @@ from toolfold.outputs.local.query_words import (
     NoQuery,
     name_words,
     to_number,
-    unit_of,
 )
 from toolfold.outputs.local.records import TEXT
-from toolfold.outputs.local.token_reader import RecordSet, TokenReader
-from toolfold.words import fold_word
+from toolfold.outputs.local.token_reader import RecordSet, TokenReader, unit_of
+from toolfold.words import fold_word, split_identifier, stop_words
+
+# What says nothing, but has words in it that do.
+_ASIDES = (
+    *("in total", "in all", "all in all", "all together", "so far", "at the moment", "right now"),
+    *("over all", "over the"),
+)
+# Words that turn around what follows, and what they are short for.
+_NEGATIONS = {
+    **{phrase: phrase for phrase in (*EXCLUSIONS, "not", "no", "lacking", "neither")},
+    **dict.fromkeys(("no longer", "not any longer"), "not"),
+    **dict.fromkeys(("missing", "lack", "lacks"), "lacking"),
+    "outside of": "outside",
+}
+_NO_VALUE = frozenset({"without", "no", "lacking"})
+_NOUN_LEADS_TEXT = """
+many which what of all list show find get count first last these those any per among across over every each
+"""
+# After them the records are named: `how many pods`, `all of the pods`.
+_NOUN_LEADS = frozenset(_NOUN_LEADS_TEXT.split())
+# With an article behind them they begin a condition: `with the discounts`.
+_NO_NOUN_LEADS = frozenset({"with", "in", "on", "from", "by", "at", "to", "has", "have", "having", "about"})
+# What ends the name of a number that is a count of something: `restartCount`.
+_COUNT_NAMES = frozenset({"count", "number", "quantity", "qty"})
 
 
 def parse_query(tokens: Sequence[str], records: RecordSet) -> Query:
@@ -56,6 +73,7 @@ class _Parser:
         self._superlative = ""
         self._negation = ""
         self._closed = False
+        self._lacks = False
         self._noun = ""
         self._last_step = ""
         # A noun such as `the margin` may as well be a field that is not there.
@@ -120,6 +138,8 @@ class _Parser:
         query = self._query
         if query.operation in {"sum", "mean", "greatest", "least", "values"} and not query.field:
             raise NoQuery(reason="the field is not named that is to be computed")
+        if query.field and self._records.fields[query.field].lists:
+            raise NoQuery(reason=f"{query.field} is a list")
         if query.operation in {"sum", "mean"} and not self._records.is_number(query.field):
             raise NoQuery(reason=f"{query.field} is no number")
         if query.operation in {"greatest", "least"} and not self._is_ordered(query.field):
@@ -132,10 +152,11 @@ class _Parser:
 
     def _take_aside(self) -> bool:
         """`in total`, `over all`: what says nothing, but has words in it that do."""
-        phrase = self._in.phrase_in(ASIDES)
-        if phrase and self._in.value_here()[2] < 2:
-            self._in.skip(phrase)
-        return bool(phrase)
+        phrase = self._in.phrase_in(_ASIDES)
+        if not phrase or self._in.value_here()[2] > 1:
+            return False
+        self._in.skip(phrase)
+        return True
 
     def _take_operation(self) -> bool:
         if self._take_place():
@@ -213,7 +234,8 @@ class _Parser:
         self._query.field = field
         # How many comments there are is no count of records, where each has a number of them.
         if self._records.is_number(field) and KEY_WORDS.isdisjoint(self._names[field]):
-            if phrase != "total number of":
+            last = split_identifier(field)[-1].lower()
+            if phrase != "total number of" or not (last in _COUNT_NAMES or fold_word(last) != last):
                 raise NoQuery(reason=f"{field} is a number: ask for its sum, or for its different values")
             self._query.operation = "sum"
 
@@ -272,13 +294,13 @@ class _Parser:
         return False
 
     def _take_negation(self) -> bool:
-        phrase = self._in.phrase_in(NEGATIONS)
+        phrase = self._in.phrase_in(_NEGATIONS)
         if not phrase or self._in.phrase_in(COMPARISONS) not in {"", phrase} or self._in.value_here()[1]:
             return False
         if self._negation:
             raise NoQuery(phrase)
         self._in.skip(phrase)
-        self._negation = NEGATIONS[phrase]
+        self._negation = _NEGATIONS[phrase]
         skipped = self._in.skip_words(
             {"a", "an", "any", "the", "those", "with", "for", "have", "has", "having", "in", "be", "been"}
         )
@@ -486,7 +508,7 @@ class _Parser:
     def _mention(self, field: str, before: str) -> None:
         """A field without a comparison: that it is there, that it is not, that it is true, or to be shown."""
         with_words = {"with", "have", "has", "having", "a", "an"}
-        if self._negation in NO_VALUE:
+        if self._negation in _NO_VALUE:
             if self._records.is_boolean(field):
                 raise NoQuery(f"{self._negation} {field}")
             self._negation = ""
@@ -531,12 +553,16 @@ class _Parser:
             fields = [field for field in fields if self._in.identifies(field, before, self._query.taken_for)]
         if self._in.key in fields and not self._asked:
             return [self._in.key]
+        fields = [field for field in fields if "[]" not in field] or fields
         following = self._in.word(size)
         return [field for field in fields if following and self._names.get(field) == name_words(following)] or fields
 
     def _take_noun(self) -> bool:
         word = self._in.word()
         if size := self._in.noun_here():
+            # Who has `no open orders` may have none at all: that is not said of one record.
+            if self._lacks and self._last_step == "_take_value":
+                raise NoQuery(f"no {word}")
             self._noun = word
             self._in.at += size
             return True
@@ -577,7 +603,9 @@ class _Parser:
         if self._query.taken_for or self._noun or self._negation or TEXT in self._records.fields:
             return False
         # A word of a field's name means that field or what it is about, not the records.
-        if not word.isalpha() or word in FILLER or any(fold_word(word) in names for names in self._names.values()):
+        if not word.isalpha() or word in FILLER | stop_words("documents"):
+            return False
+        if any(fold_word(word) in names for names in self._names.values()):
             return False
         numbered = self._in.is_key_number(self._in.word(1))
         if not (numbered or self._is_nouns_place(before)):
@@ -590,9 +618,10 @@ class _Parser:
 
     def _is_nouns_place(self, before: str) -> bool:
         if before == "the" and self._in.at > 1:
-            return self._in.word(-2) not in NO_NOUN_LEADS
-        described = self._last_step in {"_take_operation", "_take_level", "_take_value"}
-        return described or before in NOUN_LEADS or before in {"", "the"}
+            return self._in.word(-2) not in _NO_NOUN_LEADS
+        described = self._last_step in {"_take_operation", "_take_level", "_take_value", "_take_contrary"}
+        flagged = self._last_step == "_take_field" and not self._query.wanted
+        return described or flagged or before in _NOUN_LEADS or before in {"", "the"}
 
     def _take_implied_text(self) -> bool:
         """In a log: what is no field may be a text, `slow queries`, `in payments`, `svc-7`; it must occur."""
@@ -623,11 +652,14 @@ class _Parser:
 
     def _add(self, condition: Condition) -> None:
         """Adds a condition, turned around where a negation stands before it."""
+        if condition.field and self._records.fields[condition.field].lists:
+            raise NoQuery(reason=f"{condition.field} is a list")
         same = [other for other in self._query.conditions if other.field == condition.field and other.values]
         if self._closed or (same and condition.values and not self._negation):
             raise NoQuery(condition.words)
         if self._negation:
             self._closed = self._negation in EXCLUSIONS
+            self._lacks = self._negation in _NO_VALUE
             condition = condition.negated()
             self._negation = ""
         self._query.conditions.append(condition)

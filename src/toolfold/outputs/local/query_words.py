@@ -50,21 +50,6 @@ OPERATIONS: dict[str, Operation] = {
     "penultimate": "place",
 }
 TAKES_TIME = frozenset({"latest", "newest", "most recent", "most recently", "earliest", "oldest"})
-_DURATIONS = frozenset({"ms", "us", "µs", "ns", "second", "sec", "s", "min", "duration", "elapsed", "latency", "took"})
-_PRICES = frozenset({"price", "amount", "total", "cost", "fee"})
-# Words of the names of the fields that a superlative can mean.
-IMPLIED_NAMES = {
-    **dict.fromkeys(("slowest", "longest", "fastest", "shortest"), _DURATIONS),
-    **dict.fromkeys(("dearest", "most expensive", "priciest", "costliest", "cheapest", "least expensive"), _PRICES),
-    **dict.fromkeys(("largest", "biggest", "smallest"), frozenset({"size", "byte", "length"})),
-}
-_UNITS_TEXT = """
-ms=ms millisecond=ms s=s sec=s second=s min=min minute=min h=h hour=h us=us ns=ns byte=byte b=byte kb=kb mb=mb gb=gb
-tb=tb kib=kib mib=mib gib=gib usd=usd dollar=usd $=usd eur=eur euro=eur €=eur gbp=gbp pound=gbp £=gbp percent=% pct=%
-%=% kg=kg km=km
-"""
-# What a number may be of, by all its names.
-UNITS = dict(pair.rsplit("=", 1) for pair in _UNITS_TEXT.split())
 COMPARISONS: dict[str, str] = {
     **dict.fromkeys(("greater than", "more than", "higher than", "larger than", "bigger than", "longer than"), ">"),
     **dict.fromkeys(("over", "above", "exceed", "exceeds", "exceeding", ">"), ">"),
@@ -73,7 +58,8 @@ COMPARISONS: dict[str, str] = {
         ("less than", "lower than", "smaller than", "fewer than", "shorter than", "under", "below", "<"), "<"
     ),
     **dict.fromkeys(("at most", "no more than", "not more than", "<=", "≤"), "<="),
-    **dict.fromkeys(("!=", "<>", "≠", "other than", "different from", "except for", "except", "excluding", "apart from"), "!="),
+    **dict.fromkeys(("!=", "<>", "≠", "other than", "different from", "except for", "except", "excluding"), "!="),
+    **dict.fromkeys(("apart from",), "!="),
     **dict.fromkeys(("=", "==", "equals", "equal to"), "="),
 }
 TEXT_COMPARISONS = {
@@ -84,18 +70,13 @@ TEXT_COMPARISONS = {
 }
 # What is excluded by them must be one field's values and stand last: else it is not clear how far they reach.
 EXCLUSIONS = ("except for", "except", "excluding", "other than", "apart from", "without", "but not", "outside")
-# All words that turn around what follows, and what they are short for.
-NEGATIONS = {
-    **{phrase: phrase for phrase in (*EXCLUSIONS, "not", "no", "lacking", "neither")},
-    **{"no longer": "not", "not any longer": "not", "missing": "lacking", "lack": "lacking", "lacks": "lacking"},
-    "outside of": "outside",
-}
-NO_VALUE = frozenset({"without", "no", "lacking"})
 CONTRARY = re.compile(r"(?:un|non-?)([a-z]{4,})")
 ABSENT = frozenset({"missing", "empty", "null", "unset", "blank"})
 SIDES = {
-    **{"after": ">", "since": ">=", "before": "<", "until": "<=", "till": "<=", "up to": "<=", "prior to": "<"},
-    **{"later than": ">", "earlier than": "<", "no later than": "<=", "no earlier than": ">="},
+    **dict.fromkeys(("after", "later than"), ">"),
+    **dict.fromkeys(("since", "no earlier than"), ">="),
+    **dict.fromkeys(("before", "prior to", "earlier than"), "<"),
+    **dict.fromkeys(("until", "till", "up to", "no later than"), "<="),
 }
 _ORDINALS_TEXT = """
 first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth thirteenth fourteenth fifteenth
@@ -105,8 +86,6 @@ NUMBERED = {word: number for number, word in enumerate(_ORDINALS_TEXT.split(), 1
 GENERIC = frozenset(
     {"row", "record", "entry", "item", "element", "result", "object", "member", "event", "stanza", "block", "section"}
 )
-# What a list is called that is called nothing: any noun may mean its elements.
-WRAPPERS = GENERIC | {fold_word(word) for word in "data list value hit node edge content doc resource response".split()}
 KEY_WORDS = frozenset({"id", "number", "no", "nr", "key", "code", "name", "identifier", "ref"})
 _FILLER_TEXT = """
 a an the this that these those of in on for from to is are was were be been being has have had having do does did there
@@ -114,22 +93,15 @@ with which who whose what where when me my please show give tell find get return
 table log data list output all any it its their they value values and by at called named set exactly details entire
 can could would you we us kindly know like made make come came got switched still yet currently now ever among amongst
 across altogether overall listed recorded mentioned logged happened happen happens occurred occur occurs appear appears
-appeared exist exists according contained fall falls fell work works belong belongs every here
+appeared exist exists according contained either fall falls fell work works belong belongs every here
 """
 FILLER = frozenset(_FILLER_TEXT.split())
-ASIDES = ("in total", "in all", "all in all", "all together", "so far", "at the moment", "right now", "over all", "over the")
 LINKS = frozenset({"is", "are", "was", "were", "of", "value", ":", "equals", "exactly", "be", "being", "the"})
 YES_OR_NO = frozenset({"is", "are", "was", "were", "does", "do", "did", "has", "have", "had", "can", "could"})
 # What the events of a web server's log are called.
 REQUESTS = frozenset({"request", "hit", "visit"})
 # What `created` leaves away of `created_at`.
 TIME_ENDINGS = frozenset({"at", "on", "date", "time"})
-# After them the records are named: `how many pods`, `all of the pods`.
-NOUN_LEADS = frozenset(
-    "many which what of all list show find get count first last these those any per among across over every each".split()
-)
-# With an article behind them they begin a condition: `with the discounts`.
-NO_NOUN_LEADS = frozenset("with in on from by at to has have having about".split())
 # What no text that is looked for holds.
 NO_TEXT = FILLER | {",", "not", "no", "without", "except", "or", "and", "=", "<", ">", "per", "each", *SIDES, "between"}
 LEVELS = (("error", "err"), ("warning", "warn"), ("fatal", "critical", "crit", "emerg"), ("info",), ("debug",))
@@ -175,11 +147,6 @@ def to_number(text: str) -> Decimal | None:
     """A number as people write it: 12, -1.5, 1,234.50, $5, 40%."""
     match = NUMBER.fullmatch(text.strip()) if len(text) < 60 else None
     return Decimal(match[1].replace(",", "")) if match else None
-
-
-def unit_of(word: str) -> str:
-    """The unit that a word is: `usd` for `dollars`; empty for none."""
-    return UNITS.get(fold_word(word.lower()), "") if word else ""
 
 
 def name_words(name: str) -> tuple[str, ...]:

@@ -12,22 +12,43 @@ from msgspec import Struct
 from toolfold.outputs.local.query_words import (
     COMPARISONS,
     GENERIC,
-    IMPLIED_NAMES,
     KEY_WORDS,
     MAX_PHRASE,
     REQUESTS,
     SIDES,
     TAKES_TIME,
     TIME_ENDINGS,
-    WRAPPERS,
     NoQuery,
     name_words,
     to_number,
-    unit_of,
 )
 from toolfold.outputs.local.records import TEXT, Moment
 from toolfold.outputs.local.request import MONTHS
 from toolfold.words import fold_word
+
+_DURATIONS = frozenset({"ms", "us", "µs", "ns", "second", "sec", "s", "min", "duration", "elapsed", "latency", "took"})
+_PRICES = frozenset({"price", "amount", "total", "cost", "fee"})
+# Words of the names of the fields that a superlative can mean.
+_IMPLIED_NAMES = {
+    **dict.fromkeys(("slowest", "longest", "fastest", "shortest"), _DURATIONS),
+    **dict.fromkeys(("dearest", "most expensive", "priciest", "costliest", "cheapest", "least expensive"), _PRICES),
+    **dict.fromkeys(("largest", "biggest", "smallest"), frozenset({"size", "byte", "length"})),
+}
+_UNITS_TEXT = """
+ms=ms millisecond=ms s=s sec=s second=s min=min minute=min h=h hour=h us=us ns=ns byte=byte b=byte kb=kb mb=mb gb=gb
+tb=tb kib=kib mib=mib gib=gib usd=usd dollar=usd $=usd eur=eur euro=eur €=eur gbp=gbp pound=gbp £=gbp percent=% pct=%
+%=% kg=kg km=km
+"""
+# What a number may be of, by all its names.
+_UNITS = dict(pair.rsplit("=", 1) for pair in _UNITS_TEXT.split())
+_WRAPPERS_TEXT = "data list value hit node edge content doc resource response"
+# What a list is called that is called nothing: any noun may mean its elements.
+_WRAPPERS = GENERIC | set(map(fold_word, _WRAPPERS_TEXT.split()))
+
+
+def unit_of(word: str) -> str:
+    """The unit that a word is: `usd` for `dollars`; empty for none."""
+    return _UNITS.get(fold_word(word.lower()), "") if word else ""
 
 
 class FieldFacts(Struct):
@@ -70,15 +91,15 @@ class RecordSet(Struct):
 
     def is_number(self, field: str) -> bool:
         facts = self.fields[field]
-        return facts.numbers * 2 > facts.present
+        return facts.numbers * 2 > facts.present and not facts.lists
 
     def is_time(self, field: str) -> bool:
         facts = self.fields[field]
-        return facts.times == facts.present > 0
+        return facts.times == facts.present > 0 and not facts.lists
 
     def is_boolean(self, field: str) -> bool:
         facts = self.fields[field]
-        return facts.booleans == facts.present > 0
+        return facts.booleans == facts.present > 0 and not facts.lists
 
 
 class TokenReader:
@@ -93,7 +114,7 @@ class TokenReader:
         self.key = records.identifying_field()
         names = self.names.get(self.key, ())
         words = tuple(word for word in names if word not in KEY_WORDS)
-        own = tuple(word for word in records.name_words() if word not in WRAPPERS) and records.name_words()
+        own = tuple(word for word in records.name_words() if word not in _WRAPPERS) and records.name_words()
         self.set_words = own or (words if len(words) == 1 else ())
         # Whether it is certain what the records are called: by `orders[]` and `order_id`, not by `email`.
         self.is_named = bool(own) or (bool(self.set_words) and len(names) > 1)
@@ -278,7 +299,7 @@ class TokenReader:
         if superlative in TAKES_TIME:
             fields = [field for field in self.names if self.records.is_time(field)]
         else:
-            meant = IMPLIED_NAMES.get(superlative, frozenset())
+            meant = _IMPLIED_NAMES.get(superlative, frozenset())
             named = [field for field, words in self.names.items() if not meant.isdisjoint(words)]
             fields = [field for field in named if self.records.is_number(field)]
         if len(fields) > 1:
@@ -336,6 +357,7 @@ class TokenReader:
     def is_compared_after(self, size: int) -> bool:
         """Whether a comparison follows so many tokens."""
         at, self.at = self.at, self.at + size
+        self.skip_words({"is", "are", "was", "were", "that"})
         follows = bool(self.phrase_in(COMPARISONS))
         self.at = at
         return follows
