@@ -55,6 +55,8 @@ class _Computed(Struct, frozen=True):
     lines: tuple[str, ...] = ()
     segments: Offsets | None = None
     claimed: bool = False
+    # Whether something was to be computed, and was not.
+    refused: bool = False
     # The one word that has no place, where no other word says which records are meant.
     unplaced: str = ""
     # A noun of the request that the document does not know.
@@ -73,7 +75,8 @@ def compute(index: DocumentIndex, request: str, budget: int = 600) -> _Computed:
     kinds = 0
     stated: list[_Computed] = []
     try:
-        for records in _record_sets(index, tokens):
+        sets = _record_sets(index, tokens)
+        for records in sets:
             try:
                 stated += _statements(index, records, tokens)
                 guessed = guessed or stated[-1].guessed
@@ -82,13 +85,21 @@ def compute(index: DocumentIndex, request: str, budget: int = 600) -> _Computed:
                 problem = problem or str(error)
                 unplaced = unplaced or _only_unplaced(tokens, records, error.words)
     except UnreadableRecords as error:
-        return _Computed((f"Nothing was computed: {error}.",) if asks else ())
+        return _Computed((f"Nothing was computed: {error}.",) if asks else (), refused=asks)
     if guessed and kinds > 1:
         problem = f'"{guessed}" is the name of none of the kinds of records'
     elif stated:
         return _joined(stated)
-    lines = (f"Nothing was computed: {clip(problem, 160)}.",) if asks and problem else ()
-    return _Computed(lines, unplaced=unplaced)
+    if asks and problem:
+        return _Computed((f"Nothing was computed: {clip(problem, 160)}.", _fields_line(sets)), refused=True)
+    return _Computed(unplaced=unplaced)
+
+
+def _fields_line(sets: list[RecordSet]) -> str:
+    """What could be asked for: the fields of the records of the first kind."""
+    names = [clip(field, 40) for field in sets[0].fields if field != TEXT]
+    more = f", and {len(names) - LISTED} more" if len(names) > LISTED else ""
+    return f"Fields of the {sets[0].count} {sets[0].noun}: {', '.join(names[:LISTED]) or 'none'}{more}."
 
 
 def _joined(stated: list[_Computed]) -> _Computed:
