@@ -179,8 +179,8 @@ class _Parser:
             self._in.at += 1
         if operation in {"greatest", "least", "sum", "mean", "values"}:
             self._superlative = phrase if operation in {"greatest", "least"} else ""
-            self._take_operand()
-            self._take_most(phrase)
+            if not (phrase == "most" and self._take_most()):
+                self._take_operand()
         elif operation == "count":
             self._take_counted(phrase)
         return True
@@ -190,14 +190,16 @@ class _Parser:
         wanted = self._query.wanted
         return bool(wanted) and self._last_step == "_take_field" and self._records.is_time(wanted[-1])
 
-    def _take_most(self, phrase: str) -> None:
+    def _take_most(self) -> bool:
         """`which customer has the most orders`: how often each customer is there."""
-        size = self._in.noun_here() if phrase == "most" and not self._query.field else 0
-        if size and len(self._query.wanted) == 1:
-            self._in.at += size
-            self._noun = self._in.word(-1)
-            self._superlative, self._query.operation = "", "values"
-            self._query.field = self._query.wanted.pop()
+        size = self._in.noun_here()
+        if not size or len(self._query.wanted) != 1:
+            return False
+        self._noun = self._in.word()
+        self._in.at += size
+        self._superlative, self._query.operation = "", "values"
+        self._query.field = self._query.wanted.pop()
+        return True
 
     def _take_operand(self) -> None:
         """The field right behind the operation, or the one before it: `whose amount is the highest`."""
