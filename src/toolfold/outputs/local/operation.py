@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from toolfold.outputs.local.conditions import Condition, Query
 from toolfold.outputs.local.query_words import (
     KEY_WORDS,
-    NUMBER_TOKEN,
     NUMBERED,
     OPERATIONS,
     YES_OR_NO,
@@ -77,16 +76,18 @@ class OperationParser:
 
     def _check_operand(self) -> None:
         query = self._query
-        if query.operation in {"sum", "mean", "greatest", "least", "values"} and not query.field:
+        if query.operation == "rows" and not query.conditions:
+            raise NoQuery(reason="no condition is named")
+        if query.operation in {"rows", "count", "place"} and not query.field:
+            return
+        if not query.field:
             raise NoQuery(reason="the field is not named that is to be computed")
-        if query.field and self._records.fields[query.field].lists:
+        if self._records.fields[query.field].lists:
             raise NoQuery(reason=f"{query.field} is a list")
         if query.operation in {"sum", "mean"} and not self._records.is_number(query.field):
             raise NoQuery(reason=f"{query.field} is no number")
         if query.operation in {"greatest", "least"} and not self._is_ordered(query.field):
             raise NoQuery(reason=f"{query.field} is neither a number nor a time")
-        if query.operation == "rows" and not query.conditions:
-            raise NoQuery(reason="no condition is named")
 
     def _is_ordered(self, field: str) -> bool:
         return self._records.is_number(field) or self._records.is_time(field)
@@ -114,17 +115,22 @@ class OperationParser:
         if operation == "place" and self._is_dated():
             operation = "least" if phrase == "first" else "greatest"
         self._query.operation = operation
-        self._query.place = {"last": -1, "final": -1, "penultimate": -2}.get(phrase, 0)
-        if operation == "place" and NUMBER_TOKEN.fullmatch(self._in.word()) and self._in.word().isdigit():
-            self._query.limit = int(self._in.word())
-            self._in.at += 1
-        if operation in {"greatest", "least", "sum", "mean", "values"}:
+        if operation == "place":
+            self._take_limit(phrase)
+        elif operation == "count":
+            self._take_counted(phrase)
+        else:
             self._superlative = phrase if operation in {"greatest", "least"} else ""
             if not (phrase == "most" and self._take_most()):
                 self._take_operand()
-        elif operation == "count":
-            self._take_counted(phrase)
         return True
+
+    def _take_limit(self, phrase: str) -> None:
+        """`the last 3`."""
+        self._query.place = {"last": -1, "final": -1, "penultimate": -2}.get(phrase, 0)
+        if self._in.word().isdecimal():
+            self._query.limit = int(self._in.word())
+            self._in.at += 1
 
     def _is_dated(self) -> bool:
         """`who was hired first`: not the first of the list, but by the time that is named before."""

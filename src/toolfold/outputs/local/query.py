@@ -273,23 +273,27 @@ class _Parser(OperationParser):
         values = [phrase]
         joints = {"or", "and", ","} if self._negation != "neither" else {"nor", ","}
         self._in.at += size
-        while self._in.word() in joints:
-            at, joint = self._in.at, self._in.word()
-            self._in.at += 1
-            skipped = self._in.skip_words({"or", "and", "not", "nor"} if self._in.word() in joints else ())
-            self._in.skip_words({field.lower()})
-            another, fields, size = self._in.value_here(field)
-            if not fields or ("not" in skipped and not self._negation):
-                self._in.at = at
-                break
-            if self._negation in {"not", "no"} and joint == "and":
-                raise NoQuery(f"not {phrase} and {another}")
+        while self._in.word() in joints and (another := self._another_value(field, joints)):
             values.append(another)
-            self._in.at += size
         if self._negation == "neither" and len(values) < 2:
             raise NoQuery("neither")
         self._add(Condition.of_values(field, [own for value in values for own in self._records.hits[value][field]]))
         return True
+
+    def _another_value(self, field: str, joints: set[str]) -> str:
+        """`or open` behind `failed`; nothing is read where no value of the same field follows."""
+        at, joint = self._in.at, self._in.word()
+        self._in.at += 1
+        skipped = self._in.skip_words({"or", "and", "not", "nor"} if self._in.word() in joints else ())
+        self._in.skip_words({field.lower()})
+        another, fields, size = self._in.value_here(field)
+        if not fields or ("not" in skipped and not self._negation):
+            self._in.at = at
+            return ""
+        if self._negation in {"not", "no"} and joint == "and":
+            raise NoQuery(f"not … and {another}")
+        self._in.at += size
+        return another
 
     def _mention(self, field: str, before: str) -> None:
         """A field without a comparison: that it is there, that it is not, that it is true, or to be shown."""
@@ -440,8 +444,8 @@ class _Parser(OperationParser):
         """Adds a condition, turned around where a negation stands before it."""
         if condition.field and self._records.fields[condition.field].lists:
             raise NoQuery(reason=f"{condition.field} is a list")
-        same = [other for other in self._query.conditions if other.field == condition.field and other.values]
-        if self._closed or (same and condition.values and not self._negation):
+        valued = {other.field for other in self._query.conditions if other.values}
+        if self._closed or (condition.values and condition.field in valued and not self._negation):
             raise NoQuery(condition.words)
         if self._negation:
             self._closed = self._negation in EXCLUSIONS

@@ -17,7 +17,6 @@ TOKEN = re.compile(
     r"|[^\s,;()\[\]{}\"'`?!<>=|$€£≥≤≠\u201c\u201d\u2018\u2019]+(?:['\u2019][a-z]{1,2}\b)?"
 )
 NUMBER = re.compile(r"[$€£]?\s?(-?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:[eE][+-]?\d{1,3})?)\s?[$€£%]?")
-NUMBER_TOKEN = re.compile(r"-?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?")
 NOT_ENDING = re.compile(r"(\w+)n['\u2019]t", re.IGNORECASE)
 
 OPERATIONS: dict[str, Operation] = {
@@ -132,14 +131,13 @@ def tokenize(request: str) -> list[str]:
 
 def phrases(tokens: Sequence[str]) -> Iterable[str]:
     """Every run of tokens that may be a value, lower case; of the last word also the singular."""
-    for start in range(len(tokens)):
-        for size in range(1, MAX_PHRASE + 1):
-            if start + size <= len(tokens):
-                run = [token.lower().lstrip('"') for token in tokens[start : start + size]]
-                yield " ".join(run)
-                yield " ".join([*run[:-1], fold_word(run[-1])])
-    yield from (contrary[1] for token in tokens if (contrary := CONTRARY.fullmatch(token.lower())))
-    words = {fold_word(token.lower()) for token in tokens}
+    low = [token.lower().lstrip('"') for token in tokens]
+    for start in range(len(low)):
+        for end in range(start + 1, min(start + MAX_PHRASE, len(low)) + 1):
+            yield " ".join(low[start:end])
+            yield " ".join([*low[start : end - 1], fold_word(low[end - 1])])
+    yield from (contrary[1] for contrary in map(CONTRARY.fullmatch, low) if contrary)
+    words = set(map(fold_word, low))
     yield from (name for group in LEVELS if words.intersection(group) for name in group)
 
 

@@ -285,14 +285,17 @@ def _flat(value: dict[Any, Any], key: str | None = None) -> dict[str, Any]:
                 stack.append((f"{own}.", member, several))
             elif isinstance(member, (list, tuple)):
                 flat[own] = list(member)
-                inner = (element for element in member if isinstance(element, dict))
-                stack += ((f"{own}[].", element, several or len(member) > 1) for element in inner)
+                many = several or len(member) > 1
+                stack += ((f"{own}[].", element, many) for element in member if isinstance(element, dict))
             elif member is not None:
-                text = str(member).lower() if isinstance(member, bool) else str(member)
-                flat[own] = [text] if several else text
+                flat[own] = [member] if several else _scalar_text(member)
         if len(flat) > MAX_FIELDS:
             raise UnreadableRecords(f"a record has more than {MAX_FIELDS} fields")
     return flat
+
+
+def _scalar_text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _json_line_records(index: DocumentIndex) -> Iterator[Record]:

@@ -112,12 +112,16 @@ class TokenReader:
         self.records = records
         self.names = {field: name_words(field) for field in records.fields if field != TEXT}
         self.key = records.identifying_field()
+        self.set_words, self.is_named = self._set_words()
+
+    def _set_words(self) -> tuple[tuple[str, ...], bool]:
+        """What the records are called, and whether that is certain: by `orders[]` and `order_id`, not by `email`."""
+        own = self.records.name_words()
+        if not _WRAPPERS.issuperset(own):
+            return own, True
         names = self.names.get(self.key, ())
         words = tuple(word for word in names if word not in KEY_WORDS)
-        own = tuple(word for word in records.name_words() if word not in _WRAPPERS) and records.name_words()
-        self.set_words = own or (words if len(words) == 1 else ())
-        # Whether it is certain what the records are called: by `orders[]` and `order_id`, not by `email`.
-        self.is_named = bool(own) or (bool(self.set_words) and len(names) > 1)
+        return (words, len(names) > 1) if len(words) == 1 else ((), False)
 
     def word(self, ahead: int = 0) -> str:
         """The word here, or so many tokens ahead; empty behind the last one."""
@@ -318,12 +322,12 @@ class TokenReader:
 
     def take_number(self, field: str) -> Decimal | None:
         """The number here and its unit, which must be that of the field."""
-        number = to_number(self.word()) if self.word() and self.records.is_number(field) else None
+        token = self.word()
+        number = to_number(token) if self.records.is_number(field) else None
         if number is None:
             return None
-        sign = unit_of(self.word()[0]) or unit_of(self.word()[-1])
         self.at += 1
-        unit = unit_of(self.word())
+        sign, unit = unit_of(token[0]) or unit_of(token[-1]), unit_of(self.word())
         units = self._units(field)
         # `$500` is often said of what has no unit; `500 dollars` says what the numbers are.
         if (sign and units and sign not in units) or (unit and unit not in units):
