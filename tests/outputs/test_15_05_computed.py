@@ -146,10 +146,10 @@ def conditions(rng: random.Random) -> list[tuple[str, Test]]:
             f"between {day} and 2026-09-30 in {city}",
             lambda row: day <= row["booked"] <= "2026-09-30" and row["city"] == city,
         ),
+        (f"that are neither {state} nor {other}", lambda row: row["status"] not in {state, other, ""}),
+        (f"that are un{state}", lambda row: row["status"] not in {state, ""}),
         # No part of the grammar: nobody may claim a number for these.
         (f"that were never {state}", lambda row: False),
-        (f"that are neither {state} nor {other}", lambda row: False),
-        (f"un{state}", lambda row: False),
         (f"whose owner is not {state}", lambda row: False),
         (f"that are hardly {state}", lambda row: False),
         (f"except {state} from {city}", lambda row: False),
@@ -158,7 +158,7 @@ def conditions(rng: random.Random) -> list[tuple[str, Test]]:
     ]
 
 
-UNPLACED = 8
+UNPLACED = 6
 
 
 def numbers_after(line: str) -> str:

@@ -14,6 +14,7 @@ from toolfold.outputs.local.computed import compute
 from toolfold.outputs.local.exact import ExactAnswer, describe_shape, find_exact
 from toolfold.outputs.local.index import DocumentIndex, IndexCache
 from toolfold.outputs.local.lookup import find_by_keys
+from toolfold.outputs.local.query_words import FILLER, OPERATIONS
 from toolfold.outputs.local.rank import ORDERED, rank_segments, weigh_terms
 from toolfold.outputs.local.render import clip, render_passages, replace_controls
 from toolfold.outputs.local.request import ParsedRequest, Term, parse_request
@@ -67,13 +68,20 @@ def _search(index: DocumentIndex, request: ParsedRequest, budget: int, lead: lis
     if time_filter is not None and allowed is None:
         ranked = []
     if not ranked or (computed.segments is None and 0 < len(absent) >= len(telling)):
-        missing = [] if named or computed.claimed else [_no_match(index, absent or request.terms, request)]
-        return "\n".join([head, *lead, *missing])
-    if absent:
-        lead.append(f"Not in the document: {', '.join(request.spoken(term)[:60] for term in absent[:8])}.")
+        if computed.refused:
+            lead += _not_there(absent, request)
+        elif not named and not computed.claimed:
+            lead.append(_no_match(index, absent or request.terms, request))
+        return "\n".join([head, *lead])
+    lead += _not_there(absent, request)
     room = budget - tokens.count(head) - tokens.count("\n".join(lead)) - 80
     faint = not (telling or computed.claimed) and _is_mostly_absent(request, places)
     return "\n\n".join([head, *lead, *render_passages(index, ranked, min(room, FAINT if faint else room), weighted)])
+
+
+def _not_there(absent: Sequence[Term], request: ParsedRequest) -> list[str]:
+    spoken = ", ".join(request.spoken(term)[:60] for term in absent[:8])
+    return [f"Not in the document: {spoken}."] if absent else []
 
 
 def _telling_terms(request: ParsedRequest, places: Mapping[str, Offsets]) -> list[Term]:
@@ -139,11 +147,12 @@ def _describe(index: DocumentIndex, binary: str = "") -> str:
 
 def _no_match(index: DocumentIndex, terms: Sequence[Term], request: ParsedRequest) -> str:
     """What was searched for in vain, and what there is instead: two lines."""
-    words = ", ".join(request.spoken(term)[:60] for term in terms[:20] if term.is_named)
-    words = words or "nothing, since the request names nothing to look for"
+    spoken = (request.spoken(term)[:60] for term in terms[:20] if term.is_named)
+    words = ", ".join(word for word in spoken if word not in FILLER and word not in OPERATIONS)
+    said = f"No match was found. Searched the whole document for: {words}."
     if index.json is not None:
         there = f"Its shape: {'; '.join(describe_shape(index, index.json.root.start))}"
     else:
         start, end = index.source.span_of_lines(1, 1)
         there = f"It begins: {index.source.text(start, min(end, start + 400))}"
-    return f"No match was found. Searched the whole document for: {words}.\n{clip(there, 600)}"
+    return f"{said if words else 'The request names nothing to look for.'}\n{clip(there, 600)}"

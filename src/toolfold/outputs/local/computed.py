@@ -55,8 +55,12 @@ class _Computed(Struct, frozen=True):
     lines: tuple[str, ...] = ()
     segments: Offsets | None = None
     claimed: bool = False
+    # Whether something was to be computed, and was not.
+    refused: bool = False
     # The one word that has no place, where no other word says which records are meant.
     unplaced: str = ""
+    # A noun of the request that the document does not know.
+    guessed: str = ""
 
 
 def compute(index: DocumentIndex, request: str, budget: int = 600) -> _Computed:
@@ -67,21 +71,35 @@ def compute(index: DocumentIndex, request: str, budget: int = 600) -> _Computed:
     if index.format.kind == "binary" or (not asks and index.source.size > LOOKUP_BYTES):
         return _Computed()
     tokens = tokenize(request)
-    problem = unplaced = ""
+    problem = unplaced = guessed = ""
+    kinds = 0
     stated: list[_Computed] = []
     try:
-        for records in _record_sets(index, tokens):
+        sets = _record_sets(index, tokens)
+        for records in sets:
             try:
                 stated += _statements(index, records, tokens)
+                guessed = guessed or stated[-1].guessed
+                kinds += 1
             except NoQuery as error:
                 problem = problem or str(error)
                 unplaced = unplaced or _only_unplaced(tokens, records, error.words)
     except UnreadableRecords as error:
-        return _Computed((f"Nothing was computed: {error}.",) if asks else ())
-    if stated:
+        return _Computed((f"Nothing was computed: {error}.",) if asks else (), refused=asks)
+    if guessed and kinds > 1:
+        problem = f'"{guessed}" is the name of none of the kinds of records'
+    elif stated:
         return _joined(stated)
-    lines = (f"Nothing was computed: {clip(problem, 160)}.",) if asks and problem else ()
-    return _Computed(lines, unplaced=unplaced)
+    if asks and problem:
+        return _Computed((f"Nothing was computed: {clip(problem, 160)}.", _fields_line(sets)), refused=True)
+    return _Computed(unplaced=unplaced)
+
+
+def _fields_line(sets: list[RecordSet]) -> str:
+    """What could be asked for: the fields of the records of the first kind."""
+    names = [clip(field, 40) for field in sets[0].fields if field != TEXT]
+    more = f", and {len(names) - LISTED} more" if len(names) > LISTED else ""
+    return f"Fields of the {sets[0].count} {sets[0].noun}: {', '.join(names[:LISTED]) or 'none'}{more}."
 
 
 def _joined(stated: list[_Computed]) -> _Computed:
@@ -116,7 +134,7 @@ def _check_alone(records: RecordSet, query: Query) -> None:
     """Where records inside of these may be meant as well, as in a tree of files, nothing is claimed of these alone."""
     fields = {condition.field for condition in query.conditions} | {query.field}
     for inner in records.inner:
-        if query.taken_for or not fields.isdisjoint(inner.fields.keys() - {TEXT}):
+        if (query.taken_for and fields == {""}) or not fields.isdisjoint(inner.fields.keys() - {TEXT}):
             raise NoQuery(reason=f"elements of {inner.name} may be meant, too: name those that are")
 
 
@@ -171,7 +189,9 @@ def _note(records: RecordSet, values: dict[str, Any], wanted: frozenset[str]) ->
 
 def _note_value(records: RecordSet, field: str, facts: FieldFacts, value: str, wanted: frozenset[str]) -> None:
     low = value.strip().lower()
-    facts.numbers += to_number(value) is not None
+    if to_number(value) is not None:
+        facts.numbers += 1
+        facts.signs.update({"$", "€", "£", "%"}.intersection(value))
     facts.booleans += low in {"true", "false", "yes", "no"}
     if low in {"true", "yes"} and value not in facts.truths:
         facts.truths.append(value)
@@ -254,10 +274,10 @@ def _state(index: DocumentIndex, records: RecordSet, query: Query) -> _Computed:
     notes = [f"of {records.count} {records.noun.partition(' of ')[0]}"] if where else []
     notes += [f"{count} with no {field} to compare" for field, count in selection.without.items() if field]
     if query.taken_for:
-        notes.append(f'that these are meant by "{query.taken_for}" is not known')
+        notes.append(f'"{query.taken_for}" is taken to mean the {records.count} {records.noun}')
     lines, rows = STATEMENTS[query.operation](records, query, selection, scope, notes)
     starts = selection.starts if rows is None else [record.start for record in rows]
-    return _Computed(tuple(lines), _segments(index, starts))
+    return _Computed(tuple(lines), _segments(index, starts), guessed=query.taken_for)
 
 
 def _segments(index: DocumentIndex, starts: list[int]) -> Offsets | None:

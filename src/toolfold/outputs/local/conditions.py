@@ -105,6 +105,8 @@ def _moment_fits(own: Moment, sign: str, bound: Moment) -> bool | None:
         raise NoQuery(reason=f"{_spoken_moment(bound)} is more exact than the times of the document")
     left = f"{own.day if bound.day else ''} {own.clock if bound.clock else ''}".strip()
     right = f"{bound.day} {bound.clock}".strip()
+    # `after 2020` begins when the year is over.
+    left = left if bound.clock else left[: len(right)]
     if sign == "=":
         return left.startswith(right)
     full = right if not bound.clock or bound.clock.count(":") == 2 else f"{right}:00"

@@ -2,35 +2,49 @@
 
 Every word of the request must have its place, or the request is no query: a word that was passed over could be the
 "not" that turns an answer around. docs/extraction.md describes the grammar for those who ask. Above: `computed.py`.
-Below: `token_reader.py`, `conditions.py`.
+Below: `operation.py`, `conditions.py`.
 """
 
-import re
 from collections.abc import Sequence
 
 from toolfold.outputs.local.conditions import Condition, Query
+from toolfold.outputs.local.operation import OperationParser
 from toolfold.outputs.local.query_words import (
     ABSENT,
     COMPARISONS,
+    CONTRARY,
     EXCLUSIONS,
     FILLER,
     LEVELS,
     LINKS,
     MAX_TOKENS,
     NO_TEXT,
-    NUMBER_TOKEN,
-    NUMBERED,
     OPERATIONS,
     SIDES,
     TEXT_COMPARISONS,
-    YES_OR_NO,
     NoQuery,
     name_words,
     to_number,
 )
 from toolfold.outputs.local.records import TEXT
-from toolfold.outputs.local.token_reader import RecordSet, TokenReader
-from toolfold.words import fold_word
+from toolfold.outputs.local.token_reader import RecordSet, unit_of
+from toolfold.words import fold_word, stop_words
+
+# Words that turn around what follows, and what they are short for.
+_NEGATIONS = {
+    **{phrase: phrase for phrase in (*EXCLUSIONS, "not", "no", "lacking", "neither")},
+    **dict.fromkeys(("no longer", "not any longer"), "not"),
+    **dict.fromkeys(("missing", "lack", "lacks"), "lacking"),
+    "outside of": "outside",
+}
+_NO_VALUE = frozenset({"without", "no", "lacking"})
+_NOUN_LEADS_TEXT = """
+many which what of all list show find get count first last these those any per among across over every each
+"""
+# After them the records are named: `how many pods`, `all of the pods`.
+_NOUN_LEADS = frozenset(_NOUN_LEADS_TEXT.split())
+# With an article behind them they begin a condition: `with the discounts`.
+_NO_NOUN_LEADS = frozenset({"with", "in", "on", "from", "by", "at", "to", "has", "have", "having", "about"})
 
 
 def parse_query(tokens: Sequence[str], records: RecordSet) -> Query:
@@ -38,190 +52,81 @@ def parse_query(tokens: Sequence[str], records: RecordSet) -> Query:
     return _Parser(tokens, records).parse()
 
 
-class _Parser:
-    def __init__(self, tokens: Sequence[str], records: RecordSet) -> None:
-        self._in = TokenReader(tokens, records)
-        self._records = records
-        self._names = self._in.names
-        self._query = Query()
-        self._asked = False
-        self._superlative = ""
-        self._negation = ""
-        self._closed = False
-        self._noun = ""
-
+class _Parser(OperationParser):
     def parse(self) -> Query:
         if len(self._in.tokens) > MAX_TOKENS:
             raise NoQuery(reason="the request is too long")
         steps = (
+            self._take_aside,
             self._take_operation,
             self._take_window,
             self._take_group,
             self._take_negation,
             self._take_text,
             self._take_comparison_first,
+            self._take_amount,
             self._take_level,
             self._take_field,
             self._take_value,
+            self._take_contrary,
             self._take_noun,
             self._take_filler,
         )
         while self._in.at < len(self._in.tokens):
-            if not any(step() for step in steps):
+            taken = next((step for step in steps if step()), None)
+            if taken is None:
                 raise NoQuery(self._in.tokens[self._in.at].lstrip('"'))
+            self._last_step = taken.__name__
         return self._finished()
 
-    def _finished(self) -> Query:
-        query = self._query
-        if self._superlative and not query.field:
-            query.field = self._in.implied_field(self._superlative)
-        if query.operation == "values" and query.and_then is None:
-            for field in reversed(query.wanted):
-                query.and_then = Query("values", field, conditions=query.conditions, and_then=query.and_then)
-            query.wanted = []
-        unplaced = self._negation or self._unplaced_noun()
-        if query.operation in {"count", "sum", "mean"} and query.wanted:
-            unplaced = unplaced or query.wanted[0]
-        if YES_OR_NO.issuperset(self._in.low[:1] or [""]) and query.operation != "rows":
-            unplaced = self._in.low[0]
-        if unplaced:
-            raise NoQuery(unplaced)
-        self._check_operand()
-        return query
-
-    def _unplaced_noun(self) -> str:
-        """A noun that the document does not know, beside one that it knows, or where it alone says what is meant."""
-        query = self._query
-        alone = query.operation == "place" and not query.conditions
-        return query.taken_for if alone or self._noun else ""
-
-    def _check_operand(self) -> None:
-        query = self._query
-        if query.operation in {"sum", "mean", "greatest", "least", "values"} and not query.field:
-            raise NoQuery(reason="the field is not named that is to be computed")
-        if query.operation in {"sum", "mean"} and not self._records.is_number(query.field):
-            raise NoQuery(reason=f"{query.field} is no number")
-        if query.operation == "rows" and not query.conditions:
-            raise NoQuery(reason="no condition is named")
-
-    def _take_operation(self) -> bool:
-        if self._take_place():
-            return True
-        phrase = self._in.phrase_in(OPERATIONS)
-        # A word of the operation may be a field of the document: `count`, `total`, `first name`.
-        if not phrase or (self._in.field_here()[1] and not (self._in.is_field_after(phrase) or " " in phrase)):
-            return False
-        self._in.skip(phrase)
-        operation = OPERATIONS[phrase]
-        if self._asked and not (self._query.operation == "count" and operation == "values"):
-            raise NoQuery(phrase)
-        self._asked = True
-        self._query.operation = operation
-        self._query.place = {"last": -1, "final": -1, "penultimate": -2}.get(phrase, 0)
-        if operation == "place" and NUMBER_TOKEN.fullmatch(self._in.word()) and self._in.word().isdigit():
-            self._query.limit = int(self._in.word())
-            self._in.at += 1
-        if operation in {"greatest", "least", "sum", "mean", "values"}:
-            self._superlative = phrase if operation in {"greatest", "least"} else ""
-            self._take_operand()
-        elif operation == "count":
-            self._take_counted()
-        return True
-
-    def _take_operand(self) -> None:
-        """The field right behind the operation, or the one before it: `whose amount is the highest`."""
-        start = self._in.at
-        self._in.skip_words({"of", "the", "all", "value", "values", "for"})
-        field, size = self._in.field_here()
-        if field:
-            self._in.at += size
-            self._query.field = field
-        else:
-            self._in.at = start
-            before = [
-                word for word in self._in.low[: start - 1] if word not in {"is", "the", "was", "are", "has", "with"}
-            ]
-            if (
-                self._query.wanted
-                and before
-                and name_words(before[-1])[-1:] == self._names[self._query.wanted[-1]][-1:]
-            ):
-                self._query.field = self._query.wanted.pop()
-
-    def _take_counted(self) -> None:
-        """`how many customers`, where `customer` is a field: those of the field are counted."""
-        at = self._in.at
-        self._in.skip_words({"the", "all"})
-        field, size = self._in.field_here()
-        # `how many orders` with a field `order_id`, or with records called so, is about the records.
-        plain = field and not self._records.is_boolean(field) and not self._in.is_compared_after(size)
-        if plain and not self._in.is_noun(self._in.word()):
-            self._in.at += size
-            self._query.field = field
-        else:
-            self._in.at = at
-
-    def _take_place(self) -> bool:
-        """`the third`, `the 21st`, `the second to last`, `row number 7`."""
-        word = self._in.word()
-        digits = re.fullmatch(r"(\d{1,9})(?:st|nd|rd|th)", word)
-        number = int(digits[1]) if digits else NUMBERED.get(word, 0) if word != "first" else 0
-        numbered = self._in.phrase_in(("number", "no", "at position", "at index", "#"))
-        if not number and numbered and self._noun and not self._asked:
-            at, self._in.at = self._in.at, self._in.at + len(numbered.split(" "))
-            if not self._in.word().isdigit() or self._in.at + 1 < len(self._in.tokens):
-                self._in.at = at
-                return False
-            number = int(self._in.word())
-            fields = [
-                field
-                for field in self._records.hits.get(self._in.word(), {})
-                if self._in.identifies(field, self._noun, "")
-            ]
-            if fields:
-                other = [Condition.of_values(field, [self._in.word()]) for field in fields[:1]]
-                self._query.and_then = Query(conditions=other, wanted=self._query.wanted)
-        if not number and not (digits and not int(digits[1])):
-            return False
-        if self._asked or number < 1:
-            raise NoQuery(word)
-        self._in.at += 1
-        self._asked = True
-        self._query.operation = "place"
-        back = self._in.phrase_in(("to last", "to the last", "from the end", "but one", "from last"))
-        if back:
-            self._in.skip(back)
-        self._query.place = -number if back else number - 1
-        return True
-
-    def _take_group(self) -> bool:
-        """`per status`, `by status`, `for each status`: the counts of each value."""
-        phrase = self._in.phrase_in(("per", "by", "for each", "for every", "in each"))
-        if not phrase:
-            return False
-        start = self._in.at
-        self._in.skip(phrase)
-        field, size = self._in.field_here()
-        if field and self._query.operation == "count":
-            self._in.at += size
-            self._query.operation, self._query.field = "values", field
-            return True
-        if phrase != "by" or field:
-            raise NoQuery(phrase)
-        self._in.at = start
-        return False
-
     def _take_negation(self) -> bool:
-        phrase = self._in.phrase_in((*EXCLUSIONS, "not", "no", "lacking"))
-        if not phrase or self._in.phrase_in(COMPARISONS) not in {"", phrase}:
+        phrase = self._in.phrase_in(_NEGATIONS)
+        if not phrase or self._in.phrase_in(COMPARISONS) not in {"", phrase} or self._in.value_here()[1]:
             return False
         if self._negation:
             raise NoQuery(phrase)
         self._in.skip(phrase)
-        self._negation = phrase
-        self._in.skip_words(
+        self._negation = _NEGATIONS[phrase]
+        skipped = self._in.skip_words(
             {"a", "an", "any", "the", "those", "with", "for", "have", "has", "having", "in", "be", "been"}
         )
+        # `do not have an email` is `have no email`.
+        if self._negation == "not" and not {"have", "has", "having"}.isdisjoint(skipped):
+            self._negation = "no"
+        return True
+
+    def _take_contrary(self) -> bool:
+        """`unpaid` is `not paid`, where that is a value of one field, or a field that is true or false."""
+        contrary = CONTRARY.fullmatch(self._in.word())
+        if contrary is None:
+            return False
+        fields = self._records.hits.get(contrary[1], {})
+        flags = [field for field in self._names if self._is_flag(field, contrary[1])]
+        if self._negation or len(fields) + len(flags) != 1:
+            raise NoQuery(self._in.word())
+        self._in.at += 1
+        self._negation = "not"
+        for field in flags:
+            self._add(Condition.of_values(field, self._records.fields[field].truths or ["true"]))
+        for field, values in fields.items():
+            self._add(Condition.of_values(field, values))
+        return True
+
+    def _is_flag(self, field: str, word: str) -> bool:
+        return word in {field.lower(), self._names[field][-1]} and self._records.is_boolean(field)
+
+    def _take_amount(self) -> bool:
+        """`with 2 retries`, where `retries` is a number."""
+        number = to_number(self._in.word()) if self._in.at else None
+        if number is None or self._in.word(-1) not in {"with", "have", "has", "had", "having", "exactly"}:
+            return False
+        self._in.at += 1
+        field, size = self._in.field_here()
+        if not field or not self._records.is_number(field):
+            self._in.at -= 1
+            return False
+        self._in.at += size
+        self._add(Condition.of_number(field, "=", number))
         return True
 
     def _take_window(self) -> bool:
@@ -266,8 +171,11 @@ class _Parser:
         at = self._in.at
         self._in.skip(phrase)
         number = to_number(self._in.word())
+        unit = unit_of(self._in.word(1))
         self._in.at += 1
         field, size = self._in.field_here() if number is not None else ("", 0)
+        if not field and unit and len(fields := self._in.fields_in(unit)) == 1:
+            field, size = fields[0], 1
         if number is None or not field or not self._records.is_number(field):
             self._in.at = at
             return False
@@ -313,9 +221,8 @@ class _Parser:
             return True
         if self._take_values(field):
             return True
-        number = to_number(self._in.word()) if self._in.word() else None
-        if number is not None and self._records.is_number(field):
-            self._in.at += 1
+        number = self._in.take_number(field)
+        if number is not None:
             self._add(Condition.of_number(field, "=", number))
             return True
         self._in.at = start
@@ -324,10 +231,10 @@ class _Parser:
 
     def _compare(self, field: str, phrase: str) -> None:
         if phrase == "between":
-            first, last = to_number(self._in.word()), to_number(self._in.word(2))
-            if first is None or last is None or self._in.word(1) != "and" or not self._records.is_number(field):
+            first = self._in.take_number(field)
+            last = self._in.take_number(field) if self._in.skip_words({"and"}) else None
+            if first is None or last is None:
                 raise NoQuery(f"{field} between")
-            self._in.at += 3
             self._add(Condition.of_range(field, first, last))
             return
         sign = COMPARISONS[phrase]
@@ -337,14 +244,14 @@ class _Parser:
             if sign == "!=":
                 if self._negation:
                     raise NoQuery(phrase)
-                self._negation = "not"
+                # Of a field that is named, `except Ada and Ivo` can only mean both.
+                self._negation = "!=" if phrase == "other than" else phrase if phrase in EXCLUSIONS else "not"
             if not self._take_values(field):
                 self._add(Condition.of_values(field, [self._in.literal()]))
             return
-        number = to_number(self._in.word())
-        if number is None or not self._records.is_number(field):
+        number = self._in.take_number(field)
+        if number is None:
             raise NoQuery(f"{phrase} {self._in.word()}")
-        self._in.at += 1
         self._add(Condition.of_number(field, sign, number))
         self._compare_again(field)
 
@@ -364,27 +271,36 @@ class _Parser:
         if not fields:
             return False
         values = [phrase]
+        joints = {"or", "and", ","} if self._negation != "neither" else {"nor", ","}
         self._in.at += size
-        while self._in.word() in {"or", "and", ","}:
-            at, joint = self._in.at, self._in.word()
-            self._in.at += 1
-            self._in.skip_words({"or", "and", "not"} if self._in.word() in {"or", "and"} else ())
-            self._in.skip_words({field.lower()})
-            another, fields, size = self._in.value_here(field)
-            if not fields:
-                self._in.at = at
-                break
-            if self._negation == "not" and joint == "and":
-                raise NoQuery(f"not {phrase} and {another}")
+        while self._in.word() in joints and (another := self._another_value(field, joints)):
             values.append(another)
-            self._in.at += size
+        if self._negation == "neither" and len(values) < 2:
+            raise NoQuery("neither")
         self._add(Condition.of_values(field, [own for value in values for own in self._records.hits[value][field]]))
         return True
+
+    def _another_value(self, field: str, joints: set[str]) -> str:
+        """`or open` behind `failed`; nothing is read where no value of the same field follows."""
+        at, joint = self._in.at, self._in.word()
+        self._in.at += 1
+        skipped = self._in.skip_words({"or", "and", "not", "nor"} if self._in.word() in joints else ())
+        self._in.skip_words({field.lower()})
+        another, fields, size = self._in.value_here(field)
+        if not fields or ("not" in skipped and not self._negation):
+            self._in.at = at
+            return ""
+        if self._negation in {"not", "no"} and joint == "and":
+            raise NoQuery(f"not … and {another}")
+        self._in.at += size
+        return another
 
     def _mention(self, field: str, before: str) -> None:
         """A field without a comparison: that it is there, that it is not, that it is true, or to be shown."""
         with_words = {"with", "have", "has", "having", "a", "an"}
-        if self._negation in {"without", "no", "lacking"}:
+        if self._negation in _NO_VALUE:
+            if self._records.is_boolean(field):
+                raise NoQuery(f"{self._negation} {field}")
             self._negation = ""
             self._add(Condition.of_presence(field, present=False))
         elif self._records.is_boolean(field) and self._query.operation != "values":
@@ -427,12 +343,16 @@ class _Parser:
             fields = [field for field in fields if self._in.identifies(field, before, self._query.taken_for)]
         if self._in.key in fields and not self._asked:
             return [self._in.key]
+        fields = [field for field in fields if "[]" not in field] or fields
         following = self._in.word(size)
         return [field for field in fields if following and self._names.get(field) == name_words(following)] or fields
 
     def _take_noun(self) -> bool:
         word = self._in.word()
         if size := self._in.noun_here():
+            # Who has `no open orders` may have none at all: that is not said of one record.
+            if self._lacks and self._last_step == "_take_value":
+                raise NoQuery(f"no {word}")
             self._noun = word
             self._in.at += size
             return True
@@ -440,33 +360,58 @@ class _Parser:
 
     def _take_level(self) -> bool:
         """`errors` in a log."""
+        values = self._level_here()
+        if not values:
+            return False
+        joint = "nor" if self._negation == "neither" else "or"
+        if joint == "nor" and self._in.word() != "nor":
+            raise NoQuery("neither")
+        while self._in.word() == joint:
+            self._in.at += 1
+            if not (others := self._level_here()):
+                raise NoQuery(joint)
+            values += others
+        self._add(Condition.of_values("level", values))
+        return True
+
+    def _level_here(self) -> list[str]:
+        """How the document writes the level that stands here."""
         word = fold_word(self._in.word())
         group = next((group for group in LEVELS if word in group), None)
         if group is None or "level" not in self._names:
-            return False
+            return []
         self._in.at += 1
         known = [own for name in group for own in self._records.hits.get(name, {}).get("level", ())]
         # Only of a log it is known how levels are written: elsewhere a level that is not there may have another name.
         if not known and TEXT not in self._records.fields:
             raise NoQuery(word)
-        self._add(Condition.of_values("level", known or [word]))
-        return True
+        return known or [word]
 
     def _take_unknown_noun(self) -> bool:
-        """One noun that the document does not know, where records have no name of their own."""
-        word, before = self._in.word(), self._in.low[self._in.at - 1] if self._in.at else ""
-        plural = word.isalpha() and fold_word(word) != word and word not in FILLER
-        singular = word.isalpha() and before in {"which", "what", "first", "last"} and word not in FILLER
-        numbered = word.isalpha() and word not in FILLER and self._in.is_key_number(self._in.word(1))
-        if self._in.set_words or self._query.taken_for or self._noun or self._negation:
+        """One noun that the document does not know, in the place of a noun: `how many pods`, `the oldest pod`."""
+        word, before = self._in.word(), self._in.word(-1) if self._in.at else ""
+        if self._query.taken_for or self._noun or self._negation or TEXT in self._records.fields:
             return False
-        if not (plural or singular or numbered):
+        # A word of a field's name means that field or what it is about, not the records.
+        if not word.isalpha() or word in FILLER | stop_words("documents"):
             return False
-        if TEXT in self._records.fields:
+        if any(fold_word(word) in names for names in self._names.values()):
             return False
+        numbered = self._in.is_key_number(self._in.word(1))
+        if not (numbered or self._is_nouns_place(before)):
+            return False
+        singular = fold_word(word) == word
+        self._doubtful_noun = singular and not numbered and before not in {"which", "what", "many"}
         self._query.taken_for = word
         self._in.at += 1
         return True
+
+    def _is_nouns_place(self, before: str) -> bool:
+        if before == "the" and self._in.at > 1:
+            return self._in.word(-2) not in _NO_NOUN_LEADS
+        described = self._last_step in {"_take_operation", "_take_level", "_take_value", "_take_contrary"}
+        flagged = self._last_step == "_take_field" and not self._query.wanted
+        return described or flagged or before in _NOUN_LEADS or before in {"", "the"}
 
     def _take_implied_text(self) -> bool:
         """In a log: what is no field may be a text, `slow queries`, `in payments`, `svc-7`; it must occur."""
@@ -490,21 +435,21 @@ class _Parser:
 
     def _take_filler(self) -> bool:
         word = self._in.word()
-        if word == ",":
-            self._in.at += 1
-            return True
-        if word not in FILLER:
+        if word not in FILLER and word != ",":
             return False
         self._in.at += 1
         return True
 
     def _add(self, condition: Condition) -> None:
         """Adds a condition, turned around where a negation stands before it."""
-        same = [other for other in self._query.conditions if other.field == condition.field and other.values]
-        if self._closed or (same and condition.values and not self._negation):
+        if condition.field and self._records.fields[condition.field].lists:
+            raise NoQuery(reason=f"{condition.field} is a list")
+        valued = {other.field for other in self._query.conditions if other.values}
+        if self._closed or (condition.values and condition.field in valued and not self._negation):
             raise NoQuery(condition.words)
         if self._negation:
             self._closed = self._negation in EXCLUSIONS
+            self._lacks = self._negation in _NO_VALUE
             condition = condition.negated()
             self._negation = ""
         self._query.conditions.append(condition)

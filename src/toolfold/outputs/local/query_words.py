@@ -17,7 +17,6 @@ TOKEN = re.compile(
     r"|[^\s,;()\[\]{}\"'`?!<>=|$€£≥≤≠\u201c\u201d\u2018\u2019]+(?:['\u2019][a-z]{1,2}\b)?"
 )
 NUMBER = re.compile(r"[$€£]?\s?(-?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:[eE][+-]?\d{1,3})?)\s?[$€£%]?")
-NUMBER_TOKEN = re.compile(r"-?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?")
 NOT_ENDING = re.compile(r"(\w+)n['\u2019]t", re.IGNORECASE)
 
 OPERATIONS: dict[str, Operation] = {
@@ -34,15 +33,10 @@ OPERATIONS: dict[str, Operation] = {
     "mean": "mean",
     **dict.fromkeys(("highest", "largest", "maximum", "max", "greatest", "biggest"), "greatest"),
     **dict.fromkeys(("lowest", "smallest", "minimum", "min", "least"), "least"),
-    "slowest": "greatest",
-    "longest": "greatest",
-    "fastest": "least",
-    "shortest": "least",
-    "latest": "greatest",
-    "newest": "greatest",
-    "most recent": "greatest",
-    "earliest": "least",
-    "oldest": "least",
+    **dict.fromkeys(("slowest", "longest", "latest", "newest", "most recent", "most recently"), "greatest"),
+    **dict.fromkeys(("fastest", "shortest", "earliest", "oldest"), "least"),
+    **dict.fromkeys(("dearest", "most expensive", "priciest", "costliest", "most"), "greatest"),
+    **dict.fromkeys(("cheapest", "least expensive", "fewest"), "least"),
     "most common": "values",
     "most frequent": "values",
     "distribution of": "values",
@@ -54,18 +48,17 @@ OPERATIONS: dict[str, Operation] = {
     "final": "place",
     "penultimate": "place",
 }
-TAKES_DURATION = frozenset({"slowest", "longest", "fastest", "shortest"})
-TAKES_TIME = frozenset({"latest", "newest", "most recent", "earliest", "oldest"})
-DURATIONS = frozenset({"ms", "us", "µs", "ns", "seconds", "sec", "secs", "s", "min", "duration", "elapsed", "latency"})
+TAKES_TIME = frozenset({"latest", "newest", "most recent", "most recently", "earliest", "oldest"})
 COMPARISONS: dict[str, str] = {
     **dict.fromkeys(("greater than", "more than", "higher than", "larger than", "bigger than", "longer than"), ">"),
-    **dict.fromkeys(("over", "above", "exceeds", "exceeding", ">"), ">"),
+    **dict.fromkeys(("over", "above", "exceed", "exceeds", "exceeding", ">"), ">"),
     **dict.fromkeys(("at least", "no less than", "not less than", ">=", "≥"), ">="),
     **dict.fromkeys(
         ("less than", "lower than", "smaller than", "fewer than", "shorter than", "under", "below", "<"), "<"
     ),
     **dict.fromkeys(("at most", "no more than", "not more than", "<=", "≤"), "<="),
-    **dict.fromkeys(("!=", "<>", "≠", "other than", "different from"), "!="),
+    **dict.fromkeys(("!=", "<>", "≠", "other than", "different from", "except for", "except", "excluding"), "!="),
+    **dict.fromkeys(("apart from",), "!="),
     **dict.fromkeys(("=", "==", "equals", "equal to"), "="),
 }
 TEXT_COMPARISONS = {
@@ -75,9 +68,15 @@ TEXT_COMPARISONS = {
     **dict.fromkeys(("ends with", "end with", "ending with", "ending in"), "ends with"),
 }
 # What is excluded by them must be one field's values and stand last: else it is not clear how far they reach.
-EXCLUSIONS = ("except for", "except", "excluding", "other than", "apart from", "without", "but not")
+EXCLUSIONS = ("except for", "except", "excluding", "other than", "apart from", "without", "but not", "outside")
+CONTRARY = re.compile(r"(?:un|non-?)([a-z]{4,})")
 ABSENT = frozenset({"missing", "empty", "null", "unset", "blank"})
-SIDES = {"after": ">", "since": ">=", "before": "<", "until": "<=", "till": "<="}
+SIDES = {
+    **dict.fromkeys(("after", "later than"), ">"),
+    **dict.fromkeys(("since", "no earlier than"), ">="),
+    **dict.fromkeys(("before", "prior to", "earlier than"), "<"),
+    **dict.fromkeys(("until", "till", "up to", "no later than"), "<="),
+}
 _ORDINALS_TEXT = """
 first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth thirteenth fourteenth fifteenth
 sixteenth seventeenth eighteenth nineteenth twentieth
@@ -91,6 +90,9 @@ _FILLER_TEXT = """
 a an the this that these those of in on for from to is are was were be been being has have had having do does did there
 with which who whose what where when me my please show give tell find get return print display i need want document file
 table log data list output all any it its their they value values and by at called named set exactly details entire
+can could would you we us kindly know like made make come came got switched still yet currently now ever among amongst
+across altogether overall listed recorded mentioned logged happened happen happens occurred occur occurs appear appears
+appeared exist exists according contained either fall falls fell work works belong belongs every here
 """
 FILLER = frozenset(_FILLER_TEXT.split())
 LINKS = frozenset({"is", "are", "was", "were", "of", "value", ":", "equals", "exactly", "be", "being", "the"})
@@ -129,13 +131,13 @@ def tokenize(request: str) -> list[str]:
 
 def phrases(tokens: Sequence[str]) -> Iterable[str]:
     """Every run of tokens that may be a value, lower case; of the last word also the singular."""
-    for start in range(len(tokens)):
-        for size in range(1, MAX_PHRASE + 1):
-            if start + size <= len(tokens):
-                run = [token.lower().lstrip('"') for token in tokens[start : start + size]]
-                yield " ".join(run)
-                yield " ".join([*run[:-1], fold_word(run[-1])])
-    words = {fold_word(token.lower()) for token in tokens}
+    low = [token.lower().lstrip('"') for token in tokens]
+    for start in range(len(low)):
+        for end in range(start + 1, min(start + MAX_PHRASE, len(low)) + 1):
+            yield " ".join(low[start:end])
+            yield " ".join([*low[start : end - 1], fold_word(low[end - 1])])
+    yield from (contrary[1] for contrary in map(CONTRARY.fullmatch, low) if contrary)
+    words = set(map(fold_word, low))
     yield from (name for group in LEVELS if words.intersection(group) for name in group)
 
 

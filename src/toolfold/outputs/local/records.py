@@ -271,22 +271,31 @@ def _pattern(path: list[Step]) -> str:
 
 
 def _flat(value: dict[Any, Any], key: str | None = None) -> dict[str, Any]:
-    """The scalars of an object by their paths; a list stays one. `key`: what leads to the object."""
+    """The scalars of an object by their paths, also those of the one object of a list; of several, they are lists.
+
+    `key`: what leads to the object.
+    """
     flat: dict[str, Any] = {} if key is None else {"key": key}
-    stack = [("", value)]
+    stack = [("", value, False)]
     while stack:
-        prefix, members = stack.pop()
+        prefix, members, several = stack.pop()
         for name, member in members.items():
             own = f"{prefix}{name}"
             if isinstance(member, dict):
-                stack.append((f"{own}.", member))
+                stack.append((f"{own}.", member, several))
             elif isinstance(member, (list, tuple)):
                 flat[own] = list(member)
+                many = several or len(member) > 1
+                stack += ((f"{own}[].", element, many) for element in member if isinstance(element, dict))
             elif member is not None:
-                flat[own] = str(member).lower() if isinstance(member, bool) else str(member)
+                flat[own] = [member] if several else _scalar_text(member)
         if len(flat) > MAX_FIELDS:
             raise UnreadableRecords(f"a record has more than {MAX_FIELDS} fields")
     return flat
+
+
+def _scalar_text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _json_line_records(index: DocumentIndex) -> Iterator[Record]:

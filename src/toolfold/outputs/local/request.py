@@ -159,7 +159,7 @@ class _Parser:
         """One run without blanks: a number, an identifier with its parts, or a word."""
         piece = _trim(piece)
         low = piece.lower()
-        if not low or (low in STOP and not named):
+        if not low or (low in STOP and not named) or low in {"i.e", "e.g"}:
             return
         parts = [part.lower() for part in split_identifier(piece)]
         if NUMBER.fullmatch(piece):

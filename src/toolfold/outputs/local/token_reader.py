@@ -5,18 +5,17 @@ Above: `query.py`. Below: `query_words.py`, `records.py`.
 
 import re
 from collections.abc import Callable, Iterable, Sequence
+from decimal import Decimal
 
 from msgspec import Struct
 
 from toolfold.outputs.local.query_words import (
     COMPARISONS,
-    DURATIONS,
     GENERIC,
     KEY_WORDS,
     MAX_PHRASE,
     REQUESTS,
     SIDES,
-    TAKES_DURATION,
     TAKES_TIME,
     TIME_ENDINGS,
     NoQuery,
@@ -26,6 +25,30 @@ from toolfold.outputs.local.query_words import (
 from toolfold.outputs.local.records import TEXT, Moment
 from toolfold.outputs.local.request import MONTHS
 from toolfold.words import fold_word
+
+_DURATIONS = frozenset({"ms", "us", "µs", "ns", "second", "sec", "s", "min", "duration", "elapsed", "latency", "took"})
+_PRICES = frozenset({"price", "amount", "total", "cost", "fee"})
+# Words of the names of the fields that a superlative can mean.
+_IMPLIED_NAMES = {
+    **dict.fromkeys(("slowest", "longest", "fastest", "shortest"), _DURATIONS),
+    **dict.fromkeys(("dearest", "most expensive", "priciest", "costliest", "cheapest", "least expensive"), _PRICES),
+    **dict.fromkeys(("largest", "biggest", "smallest"), frozenset({"size", "byte", "length"})),
+}
+_UNITS_TEXT = """
+ms=ms millisecond=ms s=s sec=s second=s min=min minute=min h=h hour=h us=us ns=ns byte=byte b=byte kb=kb mb=mb gb=gb
+tb=tb kib=kib mib=mib gib=gib usd=usd dollar=usd $=usd eur=eur euro=eur €=eur gbp=gbp pound=gbp £=gbp percent=% pct=%
+%=% kg=kg km=km
+"""
+# What a number may be of, by all its names.
+_UNITS = dict(pair.rsplit("=", 1) for pair in _UNITS_TEXT.split())
+_WRAPPERS_TEXT = "data list value hit node edge content doc resource response"
+# What a list is called that is called nothing: any noun may mean its elements.
+_WRAPPERS = GENERIC | set(map(fold_word, _WRAPPERS_TEXT.split()))
+
+
+def unit_of(word: str) -> str:
+    """The unit that a word is: `usd` for `dollars`; empty for none."""
+    return _UNITS.get(fold_word(word.lower()), "") if word else ""
 
 
 class FieldFacts(Struct):
@@ -38,6 +61,8 @@ class FieldFacts(Struct):
     truths: list[str] = []
     times: int = 0
     lists: int = 0
+    # The signs beside its numbers: $, %.
+    signs: set[str] = set()
 
 
 class RecordSet(Struct):
@@ -66,15 +91,15 @@ class RecordSet(Struct):
 
     def is_number(self, field: str) -> bool:
         facts = self.fields[field]
-        return facts.numbers * 2 > facts.present
+        return facts.numbers * 2 > facts.present and not facts.lists
 
     def is_time(self, field: str) -> bool:
         facts = self.fields[field]
-        return facts.times == facts.present > 0
+        return facts.times == facts.present > 0 and not facts.lists
 
     def is_boolean(self, field: str) -> bool:
         facts = self.fields[field]
-        return facts.booleans == facts.present > 0
+        return facts.booleans == facts.present > 0 and not facts.lists
 
 
 class TokenReader:
@@ -87,8 +112,16 @@ class TokenReader:
         self.records = records
         self.names = {field: name_words(field) for field in records.fields if field != TEXT}
         self.key = records.identifying_field()
-        words = tuple(word for word in self.names.get(self.key, ()) if word not in KEY_WORDS)
-        self.set_words = records.name_words() or (words if len(words) == 1 else ())
+        self.set_words, self.is_named = self._set_words()
+
+    def _set_words(self) -> tuple[tuple[str, ...], bool]:
+        """What the records are called, and whether that is certain: by `orders[]` and `order_id`, not by `email`."""
+        own = self.records.name_words()
+        if not _WRAPPERS.issuperset(own):
+            return own, True
+        names = self.names.get(self.key, ())
+        words = tuple(word for word in names if word not in KEY_WORDS)
+        return (words, len(names) > 1) if len(words) == 1 else ((), False)
 
     def word(self, ahead: int = 0) -> str:
         """The word here, or so many tokens ahead; empty behind the last one."""
@@ -134,7 +167,10 @@ class TokenReader:
         return (best[0], longest) if best else ("", 0)
 
     def _fields_called(self, tokens: Sequence[str]) -> list[str]:
-        """The fields of this name; else of its words; else `created_at` for `created`; else `x.city` for `city`."""
+        """The fields of this name; else of its words; else `created_at` for `created`; else `x.city` for `city`.
+
+        The unit at the end of a name need not be said: `timeout` is `http.timeout_s`.
+        """
         words = tuple(word for token in tokens for word in name_words(token))
         own = " ".join(tokens).lower()
         tries: tuple[Callable[[str, tuple[str, ...]], bool], ...] = (
@@ -142,6 +178,7 @@ class TokenReader:
             lambda _, names: names == words,
             lambda field, names: names[:-1] == words and names[-1] in TIME_ENDINGS and self.records.is_time(field),
             lambda _, names: names[-len(words) :] == words,
+            lambda _, names: len(names) > 1 and bool(unit_of(names[-1])) and names[:-1][-len(words) :] == words,
         )
         found = ([field for field, names in self.names.items() if fits(field, names)] for fits in tries)
         return next(filter(None, found), [])
@@ -222,22 +259,19 @@ class TokenReader:
         word = self.word()
         if word in {"between", "from"}:
             self.at += 1
-            first = self.moment()
+            first = self.moment() or self._period()
             joint = self.word() in {"and", "to", "until", "till"}
             self.at += 1
-            last = self.moment() if first and joint else None
+            last = self.moment() or self._period() if first and joint else None
             if first is None or last is None:
                 return None
             if first.day and not last.day and last.clock:
                 last = Moment(first.day, last.clock)
             return [(">=", first), ("<=", last)]
-        self.at += word in {*SIDES, "on", "at", "in", "during"}
-        moment = self.moment() or (self._period() if word in {"in", "during"} else None)
-        if moment is None:
-            return None
-        if word in SIDES:
-            return [(SIDES[word], moment)]
-        return [("=", moment)]
+        phrase = self.phrase_in((*SIDES, "on", "at", "in", "during"))
+        self.at += len(phrase.split())
+        moment = self.moment() or (self._period() if phrase not in {"", "on", "at"} else None)
+        return [(SIDES.get(phrase, "="), moment)] if moment is not None else None
 
     def identifies(self, field: str, noun: str, taken_for: str) -> bool:
         """Whether a number after a noun is a value of this field: `order 7` of `order_id`, or of `id` in `orders`."""
@@ -268,13 +302,38 @@ class TokenReader:
         """The one field that `slowest` or `latest` can mean."""
         if superlative in TAKES_TIME:
             fields = [field for field in self.names if self.records.is_time(field)]
-        elif superlative in TAKES_DURATION:
-            fields = [field for field, words in self.names.items() if DURATIONS.intersection(words)]
         else:
-            fields = []
-        if len(fields) != 1:
+            meant = _IMPLIED_NAMES.get(superlative, frozenset())
+            named = [field for field, words in self.names.items() if not meant.isdisjoint(words)]
+            fields = [field for field in named if self.records.is_number(field)]
+        if len(fields) > 1:
+            raise NoQuery(reason=f'"{superlative}" may be by {" or ".join(fields[:4])}')
+        if not fields:
             raise NoQuery(superlative)
         return fields[0]
+
+    def fields_in(self, unit: str) -> list[str]:
+        """The numbers that are in a unit, as their names or the signs beside them say."""
+        own = (field for field in self.names if self.records.is_number(field))
+        return [field for field in own if unit in self._units(field)]
+
+    def _units(self, field: str) -> set[str]:
+        return {unit_of(word) for word in (*self.names[field], *self.records.fields[field].signs)} - {""}
+
+    def take_number(self, field: str) -> Decimal | None:
+        """The number here and its unit, which must be that of the field."""
+        token = self.word()
+        number = to_number(token) if self.records.is_number(field) else None
+        if number is None:
+            return None
+        self.at += 1
+        sign, unit = unit_of(token[0]) or unit_of(token[-1]), unit_of(self.word())
+        units = self._units(field)
+        # `$500` is often said of what has no unit; `500 dollars` says what the numbers are.
+        if (sign and units and sign not in units) or (unit and unit not in units):
+            raise NoQuery(reason=f"{field} is not known to be in {unit or sign}")
+        self.at += bool(unit)
+        return number
 
     def time_field(self) -> str:
         """The one field that holds times."""
@@ -302,6 +361,7 @@ class TokenReader:
     def is_compared_after(self, size: int) -> bool:
         """Whether a comparison follows so many tokens."""
         at, self.at = self.at, self.at + size
+        self.skip_words({"is", "are", "was", "were", "that"})
         follows = bool(self.phrase_in(COMPARISONS))
         self.at = at
         return follows
