@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.measurement import environment, percentile
+from benchmarks.outputs import asked
 from benchmarks.outputs.documents import KINDS, Question, write
 from benchmarks.outputs.recorded import questions_about, recorded_texts
 from benchmarks.outputs.sources import questions_about_source, source_texts
@@ -43,6 +44,9 @@ def run(
             recorded(folder, data) if data is not None else "give --data to measure on recorded results"
         )
         metrics["sources"] = ask_about(folder, source_texts(), questions_about_source)
+        metrics["asked"] = asked.measure(
+            folder, BUDGET, {"top_and_bottom": lambda path, _: truncate_file(path, BUDGET), "grep": rarest_word}
+        )
         metrics["counting"] = counting()
     return {"name": "outputs", "metrics": metrics, "environment": environment("numpy", "rs-bpe", "msgspec")}
 
