@@ -218,14 +218,18 @@ class _Reader:
         if not any(key in own and key != "args" for key in rest):
             given = _arguments(rest)
             rest = given if isinstance(given, dict) else {}
-        key = next((key for key in ("tool_id", *_NAME_KEYS) if isinstance(rest.get(key), str)), "")
-        if name == "tool" and key:
-            tool_id = rest[key]
-            args = _arguments({name: value for name, value in rest.items() if name != key})
-            return {"type": name, "tool_id": self._resolve(tool_id) or tool_id, "args": args}
-        if name == "finish" and _report(rest):
+        if name == "tool":
+            rest = self._tool_form(rest)
+        elif name == "finish" and _report(rest):
             rest = {**rest, "report": _report(rest)}
         return {**rest, "type": name}
+
+    def _tool_form(self, rest: dict[str, Any]) -> dict[str, Any]:
+        key = next((key for key in ("tool_id", *_NAME_KEYS) if isinstance(rest.get(key), str)), "")
+        if not key:
+            return rest
+        args = _arguments({name: value for name, value in rest.items() if name != key})
+        return {"tool_id": self._resolve(rest[key]) or rest[key], "args": args}
 
 
 def _names_call(value: Any) -> bool:

@@ -34,11 +34,12 @@ _SCHEMA_MAX_BYTES = 6_000
 
 def _result_text(result: Raw) -> str:
     """Text blocks one after the other; where there are none, the structured content; other blocks by their kind."""
-    whole: Any = msgspec.json.decode(result)
-    blocks = whole.get("content") if isinstance(whole, dict) else None
-    blocks = [block for block in blocks if isinstance(block, dict)] if isinstance(blocks, list) else []
+    decoded: Any = msgspec.json.decode(result)
+    whole = decoded if isinstance(decoded, dict) else {}
+    content = whole.get("content")
+    blocks = [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
     parts = [str(block.get("text", "")) for block in blocks if block.get("type") == "text"]
-    if not parts and isinstance(whole, dict) and whole.get("structuredContent") is not None:
+    if not parts and whole.get("structuredContent") is not None:
         parts.append(msgspec.json.encode(whole["structuredContent"]).decode())
     parts += [_block_label(block) for block in blocks if block.get("type") != "text"]
     return "\n".join(parts)

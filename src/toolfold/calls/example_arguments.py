@@ -275,9 +275,10 @@ def _nearest_value(values: list[Any], value: Any, default: Any) -> Any:
     for candidate in (value, default):
         if candidate is not None and any(_same(item, candidate) for item in values):
             return candidate
-    texts = {str(item).casefold(): item for item in reversed(values) if item is not None}
+    known = [item for item in values if item is not None] or values
+    texts = {str(item).casefold(): item for item in reversed(known)}
     close = get_close_matches(str(value).casefold(), texts, 1) if value is not None else []
-    return texts[close[0]] if close else next((item for item in values if item is not None), values[0])
+    return texts[close[0]] if close else known[0]
 
 
 def _names(value: Any) -> list[str]:

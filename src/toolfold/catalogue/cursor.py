@@ -51,10 +51,9 @@ class Position(Struct, frozen=True, array_like=True):
             return False
         steps = await snapshot.changes(self.generation + 1, snapshot.generation)
         changes = net_changes(change for _, change in steps)
-        added = {change.tool_id for change in changes if change.kind == "added"}
-        gone = [change.tool_id for change in changes if change.kind == "removed"]
-        left = sum_of_tools(tool_id for tool_id in rest if tool_id not in added)
-        after = sum_of_tools(tool_id for tool_id in gone if tool_id.casefold() > last_tool.casefold())
+        ids = {kind: [change.tool_id for change in changes if change.kind == kind] for kind in ("added", "removed")}
+        left = sum_of_tools(set(rest).difference(ids["added"]))
+        after = sum_of_tools(tool_id for tool_id in ids["removed"] if tool_id.casefold() > last_tool.casefold())
         # Of the removed tools none stood here, or all after the cursor did; anything between is refused.
         return self.rest in {left, (left + after) % _SUM_LIMIT}
 

@@ -58,9 +58,13 @@ def root_of(schema: Any) -> Root:
     if top.kind != "object" or ANY in top.steps or not all(_ASIDE.fullmatch(name) for name in aside):
         return Root(top)
     data = top.child(Step("key", "data"))
-    if data is None or data.kind not in _CONTAINERS or (data.kind == "union" and not (data.has_steps or data.is_open)):
-        return Root(top)
-    return Root(data, top)
+    return Root(data, top) if data is not None and _holds_fields(data) else Root(top)
+
+
+def _holds_fields(node: Node) -> bool:
+    if node.kind == "union":
+        return node.has_steps or node.is_open
+    return node.kind in _CONTAINERS
 
 
 # How many arrays directly inside each other one entry looks through.

@@ -7,11 +7,16 @@ that change nothing.
 """
 
 import asyncio
+import base64
+import codecs
 import contextlib
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin, urlsplit, urlunsplit
 
+import msgspec
+from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from toolfold.errors import InvalidArguments, ServerClosed, ServerTimeout, ServerUnavailable, UpstreamError
@@ -20,9 +25,8 @@ from toolfold.types import EMPTY_OBJECT, CallContext, Listing, Outcome, ServerIn
 from toolfold.upstream.base import call_timeout
 from toolfold.upstream.function_tool import error_result, invalid_arguments_result
 from toolfold.upstream.openapi.document import is_url, load_document
-from toolfold.upstream.openapi.operations import Operation, OperationReader
+from toolfold.upstream.openapi.operations import Operation, OperationReader, is_json
 from toolfold.upstream.openapi.requests import Request, build_request
-from toolfold.upstream.openapi.responses import Response, message_rewriter, to_outcome
 from toolfold.upstream.openapi.schemas import Json, as_dict, as_list
 from toolfold.upstream.redaction import redact_error, secrets_of
 from toolfold.upstream.threads import run_in_thread
@@ -34,6 +38,147 @@ from toolfold.wire.types import WireOptions
 
 if TYPE_CHECKING:
     import httpx2
+
+
+# An HTTP response as a `CallToolResult`.
+
+_MAX_ERROR_CHARACTERS = 16_384
+_BYTES = "application/octet-stream"
+# Where the body stands in a message, while it is written. Nothing that the service wrote stands after it.
+_PLACEHOLDER = "@BODY@"
+
+_TEXT = ("text/", "application/xml", "application/yaml", "application/x-yaml", "application/javascript")
+
+
+class _Response(Struct, frozen=True):
+    """What came back, read whole."""
+
+    status: int
+    reason: str
+    media: str
+    charset: str
+    headers: dict[str, str]
+    url: str
+    body: bytes = b""
+
+
+def _to_outcome(operation: Operation, response: _Response, secrets: tuple[str, ...]) -> Outcome:
+    """The result of a call. `secrets` never appear in the text of an error."""
+    if not 200 <= response.status < 300:
+        return Outcome(result=error_result(_failure(response, secrets)), is_error=True)
+    body: dict[str, Any]
+    if operation.method == "HEAD" or not response.body:
+        body = {"content": [_text_block(_headline(response))]}
+    elif is_json(response.media) and "*" not in response.media and _is_valid(response.body):
+        body = {"content": [_text_block(_decode(response))]} | _structured_content(operation, response.body)
+    else:
+        body = {"content": [_block(response)]}
+    return Outcome(result=Raw(msgspec.json.encode(body)))
+
+
+def _structured_content(operation: Operation, body: bytes) -> dict[str, Any]:
+    if operation.structured and operation.wrapped:
+        return {"structuredContent": {"result": Raw(body)}}
+    return {"structuredContent": Raw(body)} if operation.structured and body.lstrip()[:1] == b"{" else {}
+
+
+def _is_valid(body: bytes) -> bool:
+    try:
+        msgspec.json.decode(body, type=Raw)
+        body.decode("utf-8")  # msgspec does not look into the strings of a Raw
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return False
+    return True
+
+
+def _text_block(text: str) -> dict[str, Any]:
+    return {"type": "text", "text": text}
+
+
+def _decode(response: _Response) -> str:
+    try:
+        return response.body.decode(response.charset or "utf-8", "replace")
+    except LookupError:
+        return response.body.decode("utf-8", "replace")
+
+
+def _headline(response: _Response) -> str:
+    lines = [f"{response.status} {response.reason}".strip()]
+    reported = ("content-type", "content-length", "last-modified", "etag", "location")
+    lines += [f"{name}: {response.headers[name]}" for name in reported if response.headers.get(name)]
+    return "\n".join(lines)
+
+
+def _block(response: _Response) -> dict[str, Any]:
+    if _is_text(response.media or _BYTES):
+        return _text_block(_decode(response))
+    return _binary_block(response, base64.b64encode(response.body).decode())
+
+
+def _is_text(media: str) -> bool:
+    return media.startswith(_TEXT) or is_json(media) or media.endswith("+xml")
+
+
+def _binary_block(response: _Response, data: str) -> dict[str, Any]:
+    media = response.media or _BYTES
+    for kind in ("image", "audio"):
+        if media.startswith(f"{kind}/"):
+            return {"type": kind, "mimeType": media, "data": data}
+    return {"type": "resource", "resource": {"uri": response.url, "mimeType": media, "blob": data}}
+
+
+def _message_rewriter(response: _Response) -> Callable[[bytes], bytes]:
+    """Makes the pieces of a body into those of a message whose result holds it. Nothing stands for the end.
+
+    It is what `outcome` makes of a whole body, without `structuredContent`: that would say everything twice.
+    """
+    text = _is_text(response.media or _BYTES)
+    block = _text_block(_PLACEHOLDER) if text else _binary_block(response, _PLACEHOLDER)
+    message = msgspec.json.encode({"jsonrpc": "2.0", "id": 0, "result": {"content": [block]}})
+    begin, _, end = message.rpartition(_PLACEHOLDER.encode())
+    written = _text_writer(response) if text else _base64_writer()
+
+    def rewrite(piece: bytes) -> bytes:
+        nonlocal begin
+        start, begin = begin, b""
+        return start + written(piece) + (b"" if piece else end)
+
+    return rewrite
+
+
+def _text_writer(response: _Response) -> Callable[[bytes], bytes]:
+    try:
+        decoder = codecs.getincrementaldecoder(response.charset or "utf-8")("replace")
+    except LookupError:
+        decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    return lambda piece: msgspec.json.encode(decoder.decode(piece, not piece))[1:-1]
+
+
+def _base64_writer() -> Callable[[bytes], bytes]:
+    rest = b""
+
+    def write(piece: bytes) -> bytes:
+        nonlocal rest
+        piece, last = rest + piece, not piece
+        # Base64 takes three bytes at a time: the rest waits for the next piece.
+        end = len(piece) if last else len(piece) - len(piece) % 3
+        rest = piece[end:]
+        return base64.b64encode(piece[:end])
+
+    return write
+
+
+def _failure(response: _Response, secrets: tuple[str, ...]) -> str:
+    first = f"HTTP {response.status} {response.reason}".strip()
+    if 300 <= response.status < 400 and (where := response.headers.get("location")):
+        first += f"\nIt points to {where}, which is not followed: another origin, or a call that is not repeated."
+    media = response.media
+    readable = not media or _is_text(media)
+    text = _decode(response) if readable else f"(not shown: it is {media})"
+    if len(text) > _MAX_ERROR_CHARACTERS:
+        text = f"{text[:_MAX_ERROR_CHARACTERS]}\n… and more"
+    return redact(f"{first}\n{text}" if response.body else first, secrets)
+
 
 _MAX_REDIRECTS = 5
 # How much of the body of a failure is read.
@@ -144,7 +289,7 @@ class OpenApiUpstream:
                 next_action="Try again later, ask for less, or raise `call_timeout_s` for this server.",
             ) from None
         if not isinstance(response, Spill):
-            return to_outcome(operation, response, self._secrets)
+            return _to_outcome(operation, response, self._secrets)
         # The answer went to a file, as the message of a result.
         if response.is_file:
             return Outcome(result=EMPTY_OBJECT, spilled=response.take())
@@ -157,7 +302,7 @@ class OpenApiUpstream:
         problem = spill.problem(name)
         raise redact_error(problem, self.spec) if isinstance(problem, UpstreamError) else problem
 
-    async def _send(self, operation: Operation, request: Request, *, may_spill: bool) -> Response | Spill:
+    async def _send(self, operation: Operation, request: Request, *, may_spill: bool) -> _Response | Spill:
         import httpx2
 
         if self._client is None:
@@ -201,10 +346,10 @@ class OpenApiUpstream:
             files=request.parts or None,
         )
 
-    def _head(self, answer: "httpx2.Response") -> Response:
+    def _head(self, answer: "httpx2.Response") -> _Response:
         """What came back, without its body."""
         media, _, rest = answer.headers.get("content-type", "").partition(";")
-        return Response(
+        return _Response(
             status=answer.status_code,
             reason=answer.reason_phrase,
             media=media.strip().lower(),
@@ -213,7 +358,7 @@ class OpenApiUpstream:
             url=redact(str(answer.url), self._secrets),
         )
 
-    async def _read(self, operation: Operation, answer: "httpx2.Response", may_spill: bool) -> Response | Spill:
+    async def _read(self, operation: Operation, answer: "httpx2.Response", may_spill: bool) -> _Response | Spill:
         """What came back; where it is too large for memory and the call allows it, as a message in a file."""
         response = self._head(answer)
         if not answer.is_success:
@@ -224,11 +369,11 @@ class OpenApiUpstream:
         return body if isinstance(body, Spill) else replace(response, body=body)
 
     async def _read_body(
-        self, operation: Operation, response: Response, answer: "httpx2.Response", may_spill: bool
+        self, operation: Operation, response: _Response, answer: "httpx2.Response", may_spill: bool
     ) -> bytes | Spill:
         most = self._spiller.most if self._spiller is not None and may_spill else self._wire.max_frame_bytes
         announced = parse_number(response.headers.get("content-length")) or 0
-        rewrite = message_rewriter(response) if may_spill else None
+        rewrite = _message_rewriter(response) if may_spill else None
         # The answer to HEAD announces the length of a body that does not come.
         if announced <= most or operation.method == "HEAD":
             with contextlib.suppress(BodyTooLarge):
@@ -260,7 +405,7 @@ def _server_of(document: Json) -> str:
     return url
 
 
-def _redirect_target(request: Request, response: Response, address: str, base: str) -> str:
+def _redirect_target(request: Request, response: _Response, address: str, base: str) -> str:
     """Where a redirect leads, if it may be followed."""
     where = response.headers.get("location")
     if not where or response.status not in {301, 302, 303, 307, 308}:
