@@ -36,13 +36,16 @@ def _result_text(result: Raw) -> str:
     """Text blocks one after the other; where there are none, the structured content; other blocks by their kind."""
     decoded: Any = msgspec.json.decode(result)
     whole = decoded if isinstance(decoded, dict) else {}
-    content = whole.get("content")
-    blocks = [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
+    blocks = _content_blocks(whole.get("content"))
     parts = [str(block.get("text", "")) for block in blocks if block.get("type") == "text"]
     if not parts and whole.get("structuredContent") is not None:
         parts.append(msgspec.json.encode(whole["structuredContent"]).decode())
     parts += [_block_label(block) for block in blocks if block.get("type") != "text"]
     return "\n".join(parts)
+
+
+def _content_blocks(content: Any) -> list[dict[str, Any]]:
+    return [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
 
 
 def _block_label(block: dict[str, Any]) -> str:
