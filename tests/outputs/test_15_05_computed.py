@@ -482,7 +482,7 @@ JSON_LOG = "".join(
         (LOG, "how many errors between 10:00 and 12:00 on 2026-05-02", "Count of events where"),
         (LOG, "how many events are not errors", 'Count of events where level != "ERROR": 1411 (of 1440 events).'),
         (LOG, "the last warning before 03:00 on 2026-05-01", "line "),
-        (LOG, "slowest query", 'Greatest took ms of 1440 events where the text contains "query": 1008'),
+        (LOG, "slowest query", 'Greatest took ms of 1440 events where the text has "query" as a whole word: 1008'),
         (LOG, "how many different user values are there", "Values of user in events: 11 different"),
     ],
 )

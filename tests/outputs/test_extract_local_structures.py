@@ -127,7 +127,7 @@ RANGE = re.compile(r"\[lines? (\d+)(?:-(\d+))?, bytes (\d+)-(\d+)\]")
         (
             EVENTS,
             "how many slow queries are there?",
-            'Count of events where the text contains "slow queries" or "slow query": 590',
+            'Count of events where the text has "slow queries" or "slow query" as a whole word: 590',
         ),
         (EVENTS, "what was the slowest query?", "699 ms"),
         (COLUMNS, "which unit has the largest pool size?", "Greatest POOL_SIZE of 200 rows: 1006"),

@@ -120,8 +120,16 @@ def _advice(validator: Any, schema: Any, value: Any) -> str:
         corrected = example_for(schema, near)
         text = msgspec.json.encode(corrected).decode()
         if len(text) <= MAX_EXAMPLE and validator.is_valid(corrected):
-            return f"call it again with arguments like {text}"
+            return f"call it again with arguments like {text}{_made_up(corrected, near)}"
     return "call it again with arguments that fit its schema, which expand_tool shows"
+
+
+def _made_up(corrected: Any, given: Any) -> str:
+    """Which values are no more than examples: nobody must pay what an error message proposed."""
+    if not isinstance(corrected, dict):
+        return ""
+    names = [name for name in corrected if not isinstance(given, dict) or given.get(name) is None]
+    return f"; made up, so put in your own: {truncate(', '.join(names), MAX_TEXT)}" if names else ""
 
 
 if __name__ == "__main__":

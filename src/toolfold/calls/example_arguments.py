@@ -8,6 +8,7 @@ import math
 import re
 from collections.abc import Iterator
 from difflib import get_close_matches
+from importlib import import_module
 from typing import Any
 
 from toolfold.calls.compile_schema import compile_schema
@@ -314,12 +315,19 @@ def _with_right_keys(
     right: dict[str, Any] = {}
     for name, given in value.items():
         # Where other keys are allowed, only a required one that is missing shows that a key was mistyped.
-        close = get_close_matches(_plain_key(name), missing, 1, 0.75) if name not in known and len(name) < 100 else []
+        close = _near_keys(_plain_key(name), missing) if name not in known and len(name) < 100 else []
         if close and (closed or missing[close[0]] in required):
             right[missing.pop(close[0])] = given
         elif name in known or not closed:
             right[name] = given
     return right
+
+
+def _near_keys(key: str, missing: dict[str, str]) -> list[str]:
+    """The missing key that an unknown one stands for: nearly the same letters, or the beginning of one alone."""
+    close = get_close_matches(key, missing, 1, 0.75)
+    begun = [name for name in missing if len(key) >= 3 and name.startswith(key)]
+    return close or (begun if len(begun) == 1 else [])
 
 
 def _for_other_keys(schema: dict[str, Any], name: str) -> Any:
@@ -400,10 +408,11 @@ def _text(schema: dict[str, Any], value: str) -> str:
 
 def _text_for(pattern: str, repeats: int) -> str:
     """A plain text for a pattern, its parts repeated where they may be; nothing for one that cannot be read."""
-    from re import _parser  # the standard library's own reading of a pattern
+    # The standard library's own reading of a pattern.
+    parser = import_module("re._parser")
 
     try:
-        tree = _parser.parse(pattern[:_MAX_PATTERN])
+        tree = parser.parse(pattern[:_MAX_PATTERN])
         return "".join(_written(tree, min(repeats, _MAX_TEXT)))[:_MAX_TEXT]
     except (re.error, RecursionError, OverflowError):
         return ""

@@ -324,7 +324,7 @@ def _parse_names(capabilities: bytes) -> frozenset[str]:
 
 def unreadable_answer(method: str, what: str) -> ProtocolViolation:
     return ProtocolViolation(
-        f"the answer to {method} cannot be read: {what or 'it is empty'}",
+        f"the answer to {method} is no JSON that can be read, or is nested too deep: {what or 'it is empty'}",
         next_action="report this to the author of the server",
     )
 

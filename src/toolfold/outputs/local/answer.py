@@ -437,7 +437,7 @@ def _search(index: DocumentIndex, request: ParsedRequest, budget: int, lead: lis
         elif not named and not computed.claimed:
             lead.append(_no_match(index, absent or request.terms, request))
         return "\n".join([head, *lead])
-    lead += _not_there(absent, request)
+    lead += [] if computed.claimed else _not_there(absent, request)
     room = budget - tokens.count(head) - tokens.count("\n".join(lead)) - 80
     faint = not (telling or computed.claimed) and _is_mostly_absent(request, places)
     return "\n\n".join([head, *lead, *render_passages(index, ranked, min(room, FAINT if faint else room), weighted)])

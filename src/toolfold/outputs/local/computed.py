@@ -181,7 +181,9 @@ def _note(records: RecordSet, values: dict[str, Any], wanted: frozenset[str]) ->
             facts = records.fields[field] = FieldFacts()
         if isinstance(value, list):
             facts.lists += 1
-        elif field != TEXT and value.strip():
+        elif field != TEXT and not value.strip():
+            facts.empty += 1
+        elif field != TEXT:
             facts.present += 1
             if len(value) < 200:
                 _note_value(records, field, facts, value, wanted)

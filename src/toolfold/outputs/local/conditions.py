@@ -59,7 +59,9 @@ class Condition(Struct, frozen=True):
         """That a field, or the whole record, holds a text. `other`: the same in the singular, which counts, too."""
         forms = list(dict.fromkeys(filter(None, (text, other))))
         said = " or ".join(f'"{form}"' for form in forms)
-        return cls(f"{field or 'the text'} {how} {said}", field, _text_test(field, how, forms))
+        # Said as it is: `ERROR_PAGE` does not have the word `error`.
+        spoken = f"has {said} as a whole word" if how == "contains" else f"{how} {said}"
+        return cls(f"{field or 'the text'} {spoken}", field, _text_test(field, how, forms))
 
     def negated(self) -> Self:
         def test(values: dict[str, Any]) -> bool | None:
@@ -109,8 +111,10 @@ def _moment_fits(own: Moment, sign: str, bound: Moment) -> bool | None:
     left = left if bound.clock else left[: len(right)]
     if sign == "=":
         return left.startswith(right)
+    if sign == "<=":  # `until 9:31` has all of that minute, as `until Friday` has all of that day
+        return left[: len(right)] <= right
     full = right if not bound.clock or bound.clock.count(":") == 2 else f"{right}:00"
-    return {">": left > full, ">=": left >= full, "<": left < full, "<=": left <= full}[sign]
+    return {">": left > full, ">=": left >= full, "<": left < full}[sign]
 
 
 def _number_test(field: str, sign: str, number: Decimal) -> Test:

@@ -208,7 +208,7 @@ class _Parser(OperationParser):
             self._in.skip_words({"in", "the", "a", "an"})
         if self._in.word() in ABSENT:
             self._in.at += 1
-            self._add(Condition.of_presence(field, present=False))
+            self._add_presence(field, present=False)
             return True
         phrase = self._in.phrase_in((*COMPARISONS, *TEXT_COMPARISONS, "between"))
         if phrase in TEXT_COMPARISONS:
@@ -302,13 +302,13 @@ class _Parser(OperationParser):
             if self._records.is_boolean(field):
                 raise NoQuery(f"{self._negation} {field}")
             self._negation = ""
-            self._add(Condition.of_presence(field, present=False))
+            self._add_presence(field, present=False)
         elif self._records.is_boolean(field) and self._query.operation != "values":
             self._add(Condition.of_values(field, self._records.fields[field].truths or ["true"]))
         elif self._negation:
             raise NoQuery(f"{self._negation} {field}")
         elif self._query.operation in {"count", "rows", "sum", "mean"} and before in with_words and self._asked:
-            self._add(Condition.of_presence(field, present=True))
+            self._add_presence(field, present=True)
         elif self._superlative and not self._query.field:
             self._query.field = field
         else:
@@ -439,6 +439,13 @@ class _Parser(OperationParser):
             return False
         self._in.at += 1
         return True
+
+    def _add_presence(self, field: str, *, present: bool) -> None:
+        facts = self._records.fields[field]
+        # Where some have it empty and others not at all, either may be meant.
+        if facts.empty and facts.present + facts.empty + facts.lists < self._records.count:
+            raise NoQuery(reason=f"{field} is there without a value in {facts.empty} of {self._records.count}")
+        self._add(Condition.of_presence(field, present=present))
 
     def _add(self, condition: Condition) -> None:
         """Adds a condition, turned around where a negation stands before it."""

@@ -55,6 +55,8 @@ class FieldFacts(Struct):
     """What a field's values are, over all records."""
 
     present: int = 0
+    # How often it is there without a value, as `<sold/>` is.
+    empty: int = 0
     numbers: int = 0
     booleans: int = 0
     # How `true` is written.
