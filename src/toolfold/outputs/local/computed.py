@@ -71,25 +71,27 @@ def compute(index: DocumentIndex, request: str, budget: int = 600) -> _Computed:
     if index.format.kind == "binary" or (not asks and index.source.size > LOOKUP_BYTES):
         return _Computed()
     tokens = tokenize(request)
-    problem = unplaced = guessed = ""
-    kinds = 0
-    stated: list[_Computed] = []
     try:
-        sets = _record_sets(index, tokens)
-        for records in sets:
-            try:
-                stated += _statements(index, records, tokens)
-                guessed = guessed or stated[-1].guessed
-                kinds += 1
-            except NoQuery as error:
-                problem = problem or str(error)
-                unplaced = unplaced or _only_unplaced(tokens, records, error.words)
+        return _of_sets(index, _record_sets(index, tokens), tokens, asks=asks)
     except UnreadableRecords as error:
         return _Computed((f"Nothing was computed: {error}.",) if asks else (), refused=asks)
-    if guessed and kinds > 1:
+
+
+def _of_sets(index: DocumentIndex, sets: list[RecordSet], tokens: list[str], *, asks: bool) -> _Computed:
+    """What can be stated of the sets that the request is a query over; else why nothing can."""
+    problem = unplaced = ""
+    stated: list[list[_Computed]] = []
+    for records in sets:
+        try:
+            stated.append(_statements(index, records, tokens))
+        except NoQuery as error:
+            problem = problem or str(error)
+            unplaced = unplaced or _only_unplaced(tokens, records, error.words)
+    guessed = next((own[0].guessed for own in stated if own[0].guessed), "")
+    if guessed and len(stated) > 1:
         problem = f'"{guessed}" is the name of none of the kinds of records'
     elif stated:
-        return _joined(stated)
+        return _joined([one for own in stated for one in own])
     if asks and problem:
         return _Computed((f"Nothing was computed: {clip(problem, 160)}.", _fields_line(sets)), refused=True)
     return _Computed(unplaced=unplaced)

@@ -13,6 +13,7 @@ from toolfold.outputs.local.query_words import (
     OPERATIONS,
     YES_OR_NO,
     NoQuery,
+    Operation,
     name_words,
 )
 from toolfold.outputs.local.token_reader import RecordSet, TokenReader
@@ -53,18 +54,17 @@ class OperationParser:
             for field in reversed(query.wanted):
                 query.and_then = Query("values", field, conditions=query.conditions, and_then=query.and_then)
             query.wanted = []
-        unplaced = self._negation or self._unplaced_noun()
-        if query.operation in {"count", "sum", "mean"} and query.wanted:
-            unplaced = unplaced or query.wanted[0]
-        if self._is_yes_or_no() and query.operation != "rows":
-            unplaced = self._in.low[0]
-        if unplaced:
+        if unplaced := self._yes_or_no() or self._negation or self._unplaced_noun():
             raise NoQuery(unplaced)
+        if query.operation in {"count", "sum", "mean"} and query.wanted:
+            raise NoQuery(query.wanted[0])
         self._check_operand()
         return query
 
-    def _is_yes_or_no(self) -> bool:
-        return YES_OR_NO.issuperset(self._in.low[:1] or [""]) and self._in.low[1:2] != ["you"]
+    def _yes_or_no(self) -> str:
+        """`is` of `is the last order paid`: what is computed is no answer."""
+        asks = YES_OR_NO.issuperset(self._in.low[:1] or [""]) and self._in.low[1:2] != ["you"]
+        return self._in.low[0] if asks and self._query.operation != "rows" else ""
 
     def _unplaced_noun(self) -> str:
         """A noun that the document does not know, beside one that it knows, or where it alone says what is meant."""
@@ -82,6 +82,10 @@ class OperationParser:
             return
         if not query.field:
             raise NoQuery(reason="the field is not named that is to be computed")
+        self._check_values()
+
+    def _check_values(self) -> None:
+        query = self._query
         if self._records.fields[query.field].lists:
             raise NoQuery(reason=f"{query.field} is a list")
         if query.operation in {"sum", "mean"} and not self._records.is_number(query.field):
@@ -101,8 +105,6 @@ class OperationParser:
         return True
 
     def _take_operation(self) -> bool:
-        if self._take_place():
-            return True
         phrase = self._in.phrase_in(OPERATIONS)
         # A word of the operation may be a field of the document: `count`, `total`, `first name`.
         if not phrase or (self._in.field_here()[1] and not (self._in.is_field_after(phrase) or " " in phrase)):
@@ -114,6 +116,11 @@ class OperationParser:
         self._asked = True
         if operation == "place" and self._is_dated():
             operation = "least" if phrase == "first" else "greatest"
+        self._take_rest(phrase, operation)
+        return True
+
+    def _take_rest(self, phrase: str, operation: Operation) -> None:
+        """What belongs to the operation behind its phrase."""
         self._query.operation = operation
         if operation == "place":
             self._take_limit(phrase)
@@ -123,7 +130,6 @@ class OperationParser:
             self._superlative = phrase if operation in {"greatest", "least"} else ""
             if not (phrase == "most" and self._take_most()):
                 self._take_operand()
-        return True
 
     def _take_limit(self, phrase: str) -> None:
         """`the last 3`."""
@@ -193,22 +199,9 @@ class OperationParser:
         word = self._in.word()
         digits = re.fullmatch(r"(\d{1,9})(?:st|nd|rd|th)", word)
         number = int(digits[1]) if digits else NUMBERED.get(word, 0) if word != "first" else 0
-        numbered = self._in.phrase_in(("number", "no", "at position", "at index", "#"))
-        if not number and numbered and self._noun and not self._asked:
-            at, self._in.at = self._in.at, self._in.at + len(numbered.split(" "))
-            if not self._in.word().isdigit() or self._in.at + 1 < len(self._in.tokens):
-                self._in.at = at
-                return False
-            number = int(self._in.word())
-            fields = [
-                field
-                for field in self._records.hits.get(self._in.word(), {})
-                if self._in.identifies(field, self._noun, "")
-            ]
-            if fields:
-                other = [Condition.of_values(field, [self._in.word()]) for field in fields[:1]]
-                self._query.and_then = Query(conditions=other, wanted=self._query.wanted)
-        if not number and not (digits and not int(digits[1])):
+        if not number and self._noun and not self._asked:
+            number = self._take_numbered()
+        if not number and not digits:
             return False
         if self._asked or number < 1:
             raise NoQuery(word)
@@ -220,6 +213,20 @@ class OperationParser:
             self._in.skip(back)
         self._query.place = -number if back else number - 1
         return True
+
+    def _take_numbered(self) -> int:
+        """`number 7` at the end: the place, or what has this number; at the number then, or nothing is read."""
+        phrase = self._in.phrase_in(("number", "no", "at position", "at index", "#"))
+        size = len(phrase.split())
+        digits = self._in.word(size)
+        if not phrase or not digits.isdecimal() or self._in.at + size + 1 < len(self._in.tokens):
+            return 0
+        self._in.at += size
+        fields = [field for field in self._records.hits.get(digits, {}) if self._in.identifies(field, self._noun, "")]
+        if fields:
+            other = [Condition.of_values(fields[0], [digits])]
+            self._query.and_then = Query(conditions=other, wanted=self._query.wanted)
+        return int(digits)
 
     def _take_group(self) -> bool:
         """`per status`, `by status`, `for each status`: the counts of each value."""

@@ -58,6 +58,7 @@ class _Parser(OperationParser):
             raise NoQuery(reason="the request is too long")
         steps = (
             self._take_aside,
+            self._take_place,
             self._take_operation,
             self._take_window,
             self._take_group,
@@ -236,24 +237,25 @@ class _Parser(OperationParser):
             if first is None or last is None:
                 raise NoQuery(f"{field} between")
             self._add(Condition.of_range(field, first, last))
-            return
-        sign = COMPARISONS[phrase]
-        if not self._in.word():
+        elif not self._in.word():
             raise NoQuery(phrase)
-        if sign in {"=", "!="}:
-            if sign == "!=":
-                if self._negation:
-                    raise NoQuery(phrase)
-                # Of a field that is named, `except Ada and Ivo` can only mean both.
-                self._negation = "!=" if phrase == "other than" else phrase if phrase in EXCLUSIONS else "not"
-            if not self._take_values(field):
-                self._add(Condition.of_values(field, [self._in.literal()]))
-            return
-        number = self._in.take_number(field)
-        if number is None:
-            raise NoQuery(f"{phrase} {self._in.word()}")
-        self._add(Condition.of_number(field, sign, number))
-        self._compare_again(field)
+        elif COMPARISONS[phrase] in {"=", "!="}:
+            self._compare_values(field, phrase)
+        else:
+            number = self._in.take_number(field)
+            if number is None:
+                raise NoQuery(f"{phrase} {self._in.word()}")
+            self._add(Condition.of_number(field, COMPARISONS[phrase], number))
+            self._compare_again(field)
+
+    def _compare_values(self, field: str, phrase: str) -> None:
+        if COMPARISONS[phrase] == "!=":
+            if self._negation:
+                raise NoQuery(phrase)
+            # Of a field that is named, `except Ada and Ivo` can only mean both.
+            self._negation = "!=" if phrase == "other than" else phrase if phrase in EXCLUSIONS else "not"
+        if not self._take_values(field):
+            self._add(Condition.of_values(field, [self._in.literal()]))
 
     def _compare_again(self, field: str) -> None:
         """A second bound of the same field: `over 50 but under 60`."""
@@ -297,17 +299,16 @@ class _Parser(OperationParser):
 
     def _mention(self, field: str, before: str) -> None:
         """A field without a comparison: that it is there, that it is not, that it is true, or to be shown."""
-        with_words = {"with", "have", "has", "having", "a", "an"}
-        if self._negation in _NO_VALUE:
-            if self._records.is_boolean(field):
-                raise NoQuery(f"{self._negation} {field}")
+        with_words = {"with", "have", "has", "having", "a", "an"} if self._asked else set()
+        is_flag = self._records.is_boolean(field)
+        if self._negation in _NO_VALUE and not is_flag:
             self._negation = ""
             self._add_presence(field, present=False)
-        elif self._records.is_boolean(field) and self._query.operation != "values":
+        elif is_flag and self._negation not in _NO_VALUE and self._query.operation != "values":
             self._add(Condition.of_values(field, self._records.fields[field].truths or ["true"]))
         elif self._negation:
             raise NoQuery(f"{self._negation} {field}")
-        elif self._query.operation in {"count", "rows", "sum", "mean"} and before in with_words and self._asked:
+        elif self._query.operation in {"count", "rows", "sum", "mean"} and before in with_words:
             self._add_presence(field, present=True)
         elif self._superlative and not self._query.field:
             self._query.field = field
@@ -344,8 +345,8 @@ class _Parser(OperationParser):
         if self._in.key in fields and not self._asked:
             return [self._in.key]
         fields = [field for field in fields if "[]" not in field] or fields
-        following = self._in.word(size)
-        return [field for field in fields if following and self._names.get(field) == name_words(following)] or fields
+        following = name_words(self._in.word(size))
+        return [field for field in fields if self._names.get(field) == following] or fields
 
     def _take_noun(self) -> bool:
         word = self._in.word()
