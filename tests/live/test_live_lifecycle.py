@@ -92,6 +92,9 @@ async def test_a_start_that_fails_leaves_nothing_behind_and_a_lost_session_begin
         children.broken = False
         async with session:
             children.taken[-1].kill()
+            await children.taken[
+                -1
+            ].wait()  # one that dies during the request answers it, and begins anew with the next
             children.broken = True
             with pytest.raises(ToolfoldError):
                 await session.eval_expr("1")

@@ -316,9 +316,9 @@ def _with_right_keys(
     known = {**properties, **dict.fromkeys(required)}
     missing = {_plain_key(name): name for name in reversed(known) if name not in value}
     right: dict[str, Any] = {}
-    for name, given in value.items():
+    for number, (name, given) in enumerate(value.items()):
         # Where other keys are allowed, only a required one that is missing shows that a key was mistyped.
-        close = _near_keys(_plain_key(name), missing) if name not in known and len(right) < _MAX_KEYS else []
+        close = _near_keys(_plain_key(name), missing) if name not in known and number < _MAX_KEYS else []
         if close and (closed or missing[close[0]] in required):
             right[missing.pop(close[0])] = given
         elif name in known or not closed:
