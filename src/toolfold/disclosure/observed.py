@@ -496,6 +496,8 @@ _NAMESPACE = "observed"
 # Results that wait to be observed. Where more come at once, the others are left out: there will be more of them.
 _MAX_QUEUED = 64
 _MAX_FOUND = 10_000
+# How long a call waits at most to tell of its own result; results that are due are few.
+_OWN_RESULT_S = 0.05
 
 log = logging.getLogger("toolfold.gateway")
 
@@ -513,6 +515,7 @@ class Observer:
         self._reported: set[tuple[str, _Contradiction]] = set()
         self._found: BoundedDict[tuple[str, str], list[_Contradiction]] = BoundedDict(_MAX_FOUND)
         self._queue: deque[tuple[Tool, Raw]] = deque()
+        self._waiting: set[tuple[str, str]] = set()
         self._task: asyncio.Task[None] | None = None
 
     def observe(self, tool: Tool, outcome: Outcome) -> None:
@@ -524,6 +527,7 @@ class Observer:
         self._calls[key] = calls + 1
         if _is_due(calls, len(memoryview(outcome.result))) and len(self._queue) < _MAX_QUEUED:
             self._queue.append((tool, outcome.result))
+            self._waiting.add(key)
             if self._task is None:
                 self._task = asyncio.get_running_loop().create_task(self._drain())
 
@@ -539,8 +543,10 @@ class Observer:
 
     async def contradictions(self, tool: Tool) -> list[_Contradiction]:
         """Where results did not fit what the tool declares. Kept, since every result of such a tool asks for it."""
-        await self.settled()
         key = (tool.tool_id, tool.fingerprint)
+        # The result just observed is told of with itself, unless others are before it: a call does not wait for those.
+        if self._task is not None and key in self._waiting:
+            await asyncio.wait((self._task,), timeout=_OWN_RESULT_S)
         found = self._found.get(key)
         if found is None:
             observed = await self._stored(tool)
@@ -563,8 +569,10 @@ class Observer:
                     log.warning("what %s returned could not be noted: %s", tool.tool_id, error.message)
                 except (msgspec.MsgspecError, UnicodeError):  # a record, or a result, that cannot be read
                     log.exception("what %s returned could not be noted", tool.tool_id)
+                self._waiting.discard((tool.tool_id, tool.fingerprint))
         finally:
             self._task = None
+            self._waiting.clear()
 
     async def _merge(self, tool: Tool, result: Raw) -> None:
         # In a thread: decoding a large result would hold up every other call.
