@@ -347,7 +347,9 @@ class Gateway:
         async def operation(view: CatalogueView) -> StepResult:
             if query.strip():
                 hits = await self.search.list_matching(view, query, path, tags=tags, limit=limit, cursor=cursor)
-                return StepResult(answer=render_list_page(hits), tool_ids=hits.tool_ids, confidence=hits.confidences)
+                return StepResult(
+                    answer=render_list_page(hits), tool_ids=hits.tool_ids, twins=hits.twins, confidence=hits.confidences
+                )
             page = await view.catalogue.list(path, tags=tags, limit=limit, cursor=cursor)
             return StepResult(answer=render_listing(page), tool_ids=tuple(tool.tool_id for tool in page.tools))
 
@@ -372,7 +374,9 @@ class Gateway:
 
         async def operation(view: CatalogueView) -> StepResult:
             page = await self.search.search_tools(view, query, path, limit=limit, cursor=cursor)
-            return StepResult(answer=render_tool_page(page), tool_ids=page.tool_ids, confidence=page.confidences)
+            return StepResult(
+                answer=render_tool_page(page), tool_ids=page.tool_ids, twins=page.twins, confidence=page.confidences
+            )
 
         return await self._step("search", caller, operation, query=query, path=path)
 
@@ -433,7 +437,7 @@ class Gateway:
     ) -> "Sequence[dict[str, Any]]":
         """What a planner gets for a request: the inspector's descriptor, then those of the tools that fit."""
         hits = await self._search_tools(query, category_path, limit, None, caller)
-        return await self.describer.available(self.view(caller), hits.tool_ids)
+        return await self.describer.available(self.view(caller), hits.answer["results"])
 
     async def inventory(self, *, caller: Caller = LOCAL) -> "Mapping[str, Sequence[str]]":
         """The names of all tools by server."""

@@ -196,6 +196,8 @@ class Hit(Struct, frozen=True, kw_only=True):
     score: float
     confidence: float
     why: Why = Why()
+    same_as: tuple[str, ...] = ()
+    """The same tool at other servers: equal name, description and input schema."""
 
 
 class NodeHit(Struct, frozen=True, kw_only=True):

@@ -44,6 +44,7 @@ class _Lists(Struct, frozen=True):
     with_digits: frozenset[str]
     joined: dict[tuple[str, str], str]
     plurals: dict[str, str]
+    opposites: dict[str, frozenset[str]]
 
 
 @cache
@@ -64,11 +65,27 @@ def _lists() -> _Lists:
         plurals={single: many for many, single in irregular.items()}
         | {word: word for word in plurals["same"].split()}
         | _pairs_of(plurals["irregular"]),
+        opposites=_opposites_of(data["verbs"]["opposites"]),
     )
 
 
 def _pairs_of(text: str) -> dict[str, str]:
     return {key: value for key, _, value in (item.partition("=") for item in text.split())}
+
+
+def _opposites_of(text: str) -> dict[str, frozenset[str]]:
+    """For each verb those on the other side of a bar."""
+    result: dict[str, frozenset[str]] = {}
+    for pair in text.strip().replace(";", "\n").splitlines():
+        left, right = (frozenset(side.split()) for side in pair.split("|"))
+        for one, other in ((left, right), (right, left)):
+            result |= {verb: result.get(verb, frozenset()) | other for verb in one}
+    return result
+
+
+def opposite_verbs() -> dict[str, frozenset[str]]:
+    """For each verb, folded, those that say the opposite: a tool that reads does not answer a wish to write."""
+    return _lists().opposites
 
 
 def stop_words(use: Literal["names", "search", "documents"]) -> frozenset[str]:

@@ -302,7 +302,7 @@ def test_a_query_without_end_is_stopped(tmp_path: Path) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(demo_sqlite, "TIMEOUT_S", 0.05)
         with pytest.raises(TimeoutError, match="ask for less"):
-            demo_sqlite.SqliteTools(data.database).query(endless)
+            demo_sqlite._SqliteTools(data.database).query(endless)
 
 
 def test_wrong_arguments_are_told_by_name(data: _DemoData) -> None:

@@ -4,7 +4,7 @@ Everything that comes out is already folded: text that a model may read. Above: 
 itself is above, too, and known here as the protocol `AgentGateway` only.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
@@ -149,8 +149,8 @@ class Environment:
             return tuple([await self._describe(tool) for tool in tools]), True
         hits = await self._gateway.search.hits(self._gateway.view(self._caller), task, (), limit=SEARCHED_MAX)
         by_id = {tool.tool_id: tool for tool in tools}
-        near = [by_id[hit.tool_id] for hit in hits if hit.tool_id in by_id][:_NEAR_TASK]
-        return tuple([await self._describe(tool) for tool in near]), False
+        near = [by_id[tool_id] for hit in hits for tool_id in (hit.tool_id, *hit.same_as) if tool_id in by_id]
+        return tuple([await self._describe(tool) for tool in near[:_NEAR_TASK]]), False
 
     async def search(self, query: str, category_path: Sequence[str], limit: int) -> tuple[Descriptor, ...]:
         """Descriptors of matching tools. Raises `NoMatchInCategory`."""
@@ -159,6 +159,9 @@ class Environment:
         return tuple(
             [self.with_schema(one, await self._gateway.tool(one["tool_id"], self._caller)) for one in tools[1:]]
         )
+
+    async def describe_all(self, tool_ids: Iterable[str]) -> tuple[Descriptor, ...]:
+        return tuple([await self._describe(await self._gateway.tool(tool_id, self._caller)) for tool_id in tool_ids])
 
     async def _describe(self, tool: Tool) -> Descriptor:
         return self.with_schema(await self._gateway.descriptor(tool.tool_id, caller=self._caller), tool)

@@ -12,7 +12,7 @@ from toolfold.agent.budgets import BUDGET_OF_COMMAND, BudgetTracker
 from toolfold.agent.commands import Delegate, Extract, Sandbox, Search, Single, Unreadable, UseTool
 from toolfold.agent.conversation import Conversation
 from toolfold.agent.definition import AgentDefinition
-from toolfold.agent.environment import SEARCHED_MAX, CommandResult, Environment
+from toolfold.agent.environment import SEARCHED_MAX, CommandResult, Descriptor, Environment
 from toolfold.agent.record import to_json
 from toolfold.errors import NotAuthorized, ToolfoldError, ToolNotFound
 from toolfold.outputs.tool_output_definition import FAILED
@@ -121,21 +121,36 @@ class CommandExecutor:
         # What an agent may use can stand far below what others may.
         searched = limit if "*" in self._definition.tools else SEARCHED_MAX
         matches = await self._environment.search(command.query, command.category_path, searched)
-        tools = tuple(tool for tool in matches if self._is_allowed(tool["tool_id"]))[:limit]
+        tools = [kept for tool in matches if (kept := await self._allowed_hit(tool)) is not None][:limit]
         if not tools:
             raise ToolNotFound(
                 f"no tool that this agent may use fits {command.query!r}",
                 query=command.query,
                 next_action="say it in other words, or fail",
             )
-        lines = [f"- {tool['tool_id']}: {tool['description']}".splitlines()[0] for tool in tools]
-        return CommandResult(ok=True, text="now in available_tools:\n" + "\n".join(lines), found=tools)
+        lines = [f"- {_ids(tool)}: {tool['description']}".splitlines()[0] for tool in tools]
+        twins = await self._environment.describe_all(twin for tool in tools for twin in tool.get("same_as", ()))
+        return CommandResult(ok=True, text="now in available_tools:\n" + "\n".join(lines), found=(*tools, *twins))
+
+    async def _allowed_hit(self, tool: Descriptor) -> Descriptor | None:
+        """A hit with those of its ids that this agent may use; none where it may use none."""
+        allowed = [one for one in (tool["tool_id"], *tool.get("same_as", ())) if self._is_allowed(one)]
+        if not allowed:
+            return None
+        own = tool if allowed[0] == tool["tool_id"] else (await self._environment.describe_all(allowed[:1]))[0]
+        plain = {key: value for key, value in own.items() if key != "same_as"}
+        return {**plain, "same_as": allowed[1:]} if allowed[1:] else plain
 
     def _available_ids(self) -> list[str]:
         return [tool["tool_id"] for tool in self._conversation.available_tools]
 
     def _is_allowed(self, tool_id: str) -> bool:
         return tool_id.casefold() in self._preloaded or self._definition.allows(tool_id)
+
+
+def _ids(tool: Descriptor) -> str:
+    twins = ", ".join(tool.get("same_as", ()))
+    return f"{tool['tool_id']} (the same as {twins})" if twins else str(tool["tool_id"])
 
 
 def _error_result(error: ToolfoldError) -> CommandResult:

@@ -16,7 +16,7 @@ import logging
 import secrets
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -75,8 +75,11 @@ class _SessionSelections:
         self._selections: BoundedDict[str, _Selection] = BoundedDict(_MAX_SELECTIONS)
         self.last_at = 0.0
 
-    def add_result(self, step: str, query: str, at: float, tool_ids: Sequence[str]) -> None:
+    def add_result(
+        self, step: str, query: str, at: float, tool_ids: Sequence[str], twins: Mapping[str, str] | None = None
+    ) -> None:
         ranks = {tool_id.casefold(): rank for rank, tool_id in enumerate(tool_ids, start=1)}
+        ranks |= {twin.casefold(): ranks[tool_id.casefold()] for twin, tool_id in (twins or {}).items()}
         result = _SearchResult(step, query, at, ranks)
         self._results.append(result)
         self._newest.update(dict.fromkeys(ranks, result))
@@ -371,7 +374,7 @@ class AuditLog:
     def _add_step(self, session: _SessionSelections, step: Step, result: StepResult | None = None) -> None:
         session.last_at = step.at
         if result is not None and result.tool_ids:
-            session.add_result(step.id, step.query, step.at, result.tool_ids)
+            session.add_result(step.id, step.query, step.at, result.tool_ids, result.twins)
         self._add(_PendingStep(step, result))
 
     def _add(self, pending: _Pending) -> None:

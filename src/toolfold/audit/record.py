@@ -1,5 +1,6 @@
 """One line of the audit log as a value, and the result of a step as the log takes it in."""
 
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import msgspec
@@ -56,6 +57,8 @@ class StepResult(Struct, frozen=True, kw_only=True):
 
     answer: dict[str, Any]
     tool_ids: tuple[str, ...] = ()
+    twins: Mapping[str, str] = {}
+    """The ids that a hit carries besides its own, each with that: whoever takes one of them chose this hit."""
     paths: tuple[tuple[str, ...], ...] = ()
     confidence: tuple[float, ...] = ()
     version: int | None = None

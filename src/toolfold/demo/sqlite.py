@@ -76,7 +76,7 @@ class Changed(Struct):
     last_row_id: int | None
 
 
-class SqliteTools:
+class _SqliteTools:
     """The tools, for one database file."""
 
     def __init__(self, file: Path) -> None:
@@ -206,7 +206,7 @@ def main() -> None:
         sys.exit("Name a SQLite file that is there. Usage: python -m toolfold.demo.sqlite FILE")
     serve(
         "demo-sqlite",
-        SqliteTools(Path(sys.argv[1])).functions(),
+        _SqliteTools(Path(sys.argv[1])).functions(),
         instructions="Reads and changes one SQLite database: tables, columns, queries.",
     )
 

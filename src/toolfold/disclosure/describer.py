@@ -69,9 +69,10 @@ class Describer:
         tool = await self.tool(view, tool_id, current=True)
         return describe(tool, await self.observer.of(tool)).as_dict()
 
-    async def available(self, view: CatalogueView, tool_ids: Iterable[str]) -> list[dict[str, Any]]:
-        """Descriptors for a planner: the inspector's first, then those of `tool_ids`."""
-        return with_inspector([await self.descriptor(view, tool_id) for tool_id in tool_ids])
+    async def available(self, view: CatalogueView, hits: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """Descriptors for a planner: the inspector's first, then those of the hits of a search."""
+        twins = {hit["tool_id"]: {"same_as": hit["same_as"]} if "same_as" in hit else {} for hit in hits}
+        return with_inspector([{**await self.descriptor(view, tool_id), **same} for tool_id, same in twins.items()])
 
     async def inventory(self, view: CatalogueView) -> dict[str, list[str]]:
         """The names of all tools by server, the toolbox among them."""

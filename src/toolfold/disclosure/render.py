@@ -21,7 +21,7 @@ class _ToolPage(Protocol):
     def path(self) -> Path: ...
 
     @property
-    def tools(self) -> Sequence[tuple[Tool, float]]: ...
+    def tools(self) -> Sequence[tuple[Tool, float, Sequence[str]]]: ...
 
     @property
     def next_cursor(self) -> str | None: ...
@@ -51,15 +51,15 @@ def render_list_page(page: _ListPage) -> dict[str, Any]:
     """The answer of `list` with a query: each tool at the place at or below the listed path."""
     depth = len(page.path)
     tools = [
-        _pointer(tool, next((path for path in tool.paths if path[:depth] == page.path), None), confidence)
-        for tool, confidence in page.tools
+        _hit(tool, next((path for path in tool.paths if path[:depth] == page.path), None), confidence, same_as)
+        for tool, confidence, same_as in page.tools
     ]
     return _listing(page.path, page.nodes, tools, page.next_cursor)
 
 
 def render_tool_page(page: _ToolPage) -> dict[str, Any]:
     """The answer of `search_tool_by_category`: each tool at its primary place."""
-    results = [_pointer(tool, None, confidence) for tool, confidence in page.tools]
+    results = [_hit(tool, None, confidence, same_as) for tool, confidence, same_as in page.tools]
     return {"category_path": list(page.path), "results": results, "next_cursor": page.next_cursor}
 
 
@@ -93,6 +93,12 @@ def _listing(path: Path, nodes: Sequence[Node], tools: list[dict[str, Any]], nex
         {"name": node.name, "path": list(node.path), "summary": node.summary, "tags": list(node.tags)} for node in nodes
     ]
     return {"path": list(path), "nodes": entries, "tools": tools, "next_cursor": next_cursor}
+
+
+def _hit(tool: Tool, path: Path | None, confidence: float, same_as: Sequence[str]) -> dict[str, Any]:
+    """A pointer with its confidence, and with the ids of the same tool at other servers where there are any."""
+    pointer = _pointer(tool, path, confidence)
+    return {**pointer, "same_as": list(same_as)} if same_as else pointer
 
 
 def _pointer(tool: Tool, path: Path | None, confidence: float | None = None) -> dict[str, Any]:

@@ -5,13 +5,15 @@ for the lexical index with their weights, `tool_text` the sentence for the encod
 this sentence, so a change here asks for new weights.
 """
 
+import hashlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 
-from toolfold.types import Path, Tool
+from toolfold.fingerprint import fingerprint
+from toolfold.types import Path, Tool, ToolDefinition
 from toolfold.words import search_terms, split_identifier
 
 # Weighted so on the retrieval sets; the stored counts depend on it, so a change asks for a new `store.FORMAT`.
@@ -39,6 +41,9 @@ class Document(Struct, frozen=True, kw_only=True):
     category: tuple[str, ...] = ()
     paths: tuple[Path, ...] = ()
     tags: tuple[str, ...] = ()
+    title: str = ""
+    twin_key: str = ""
+    """The same for the same tool of two servers: a hash of its name, description and input schema; empty: unknown."""
 
 
 def document_of(tool: Tool) -> Document:
@@ -55,7 +60,17 @@ def document_of(tool: Tool) -> Document:
         category=tuple(dict.fromkeys(step for path in tool.paths for step in path)),
         paths=tool.paths,
         tags=tool.tags,
+        title=definition.title,
+        twin_key=_twin_key(definition),
     )
+
+
+def _twin_key(definition: ToolDefinition) -> str:
+    """Tools that say nothing of themselves are nobody's twins."""
+    if not definition.description.strip():
+        return ""
+    own = (definition.name, definition.description, fingerprint(definition.input_schema))
+    return hashlib.blake2b(msgspec.json.encode(own), digest_size=16).hexdigest()
 
 
 def _parameters_of(schema: Any) -> tuple[tuple[str, str], ...]:

@@ -10,16 +10,19 @@ first. Further tools of a category add less each.
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path as FilePath
 
 import numpy as np
+from msgspec.structs import replace
 
 from toolfold.errors import InvalidArguments, StoreDamaged
+from toolfold.search.arrays import Mask
 from toolfold.search.calibration import confidences, features
 from toolfold.search.document import Document, document_of
 from toolfold.search.encoder import Encoder
 from toolfold.search.ranker import Ranker, Ranking
-from toolfold.search.segment import Allowed, Scope, top_rows
+from toolfold.search.segment import Allowed, IndexSnapshot, Scope, top_rows
 from toolfold.search.store import IndexStore
 from toolfold.search.updater import UpdateReport, update_index
 from toolfold.search.usage import Usage
@@ -103,16 +106,16 @@ class SearchIndex:
         with `calibration.fits`.
         """
         scope = Scope(path=tuple(path), tags=tuple(tags), ids=ids, without=tuple(without), allowed=allowed)
-        ranker, ranking = self._ranking(query, scope, limit)
-        return [hit for hit, _ in _hits(ranker, ranking, limit, allowed)]
+        ranker, mask, ranking = self._ranking(query, scope, limit)
+        return list(islice(_without_twins(ranker.snapshot, mask, _hits(ranker, ranking, allowed)), limit))
 
     def explain(
         self, query: str, *, without: Iterable[str] = (), limit: int = 10
     ) -> list[tuple[Hit, dict[str, float]]]:
         """Hits, each with the numbers its confidence was made of: for fitting, and for whoever doubts one."""
-        ranker, ranking = self._ranking(query, Scope(without=tuple(without)), limit)
-        hits = _hits(ranker, ranking, limit, None)
-        return [(hit, features(ranking, at)) for at, (hit, _) in enumerate(hits)]
+        ranker, _, ranking = self._ranking(query, Scope(without=tuple(without)), limit)
+        hits = _hits(ranker, ranking, None)
+        return [(hit, features(ranking, at)) for at, (hit, _) in enumerate(islice(hits, limit))]
 
     def learn(self, query: str, tool_id: str) -> bool:
         """Records that a tool was chosen for a request and worked. Does nothing where learning is off."""
@@ -142,8 +145,9 @@ class SearchIndex:
         limit: int = 10,
     ) -> list[NodeHit]:
         """Categories for a request, the best first, through their tools and their own words."""
-        ranker, ranking = self._ranking(query, Scope(path=tuple(path), allowed=allowed), NODE_DEPTH)
-        placed = [(hit, ranker.snapshot.paths(row)) for hit, row in _hits(ranker, ranking, NODE_DEPTH, allowed)]
+        ranker, _, ranking = self._ranking(query, Scope(path=tuple(path), allowed=allowed), NODE_DEPTH)
+        hits = islice(_hits(ranker, ranking, allowed), NODE_DEPTH)
+        placed = [(hit, ranker.snapshot.paths(row)) for hit, row in hits]
         return _rank_nodes(query, placed, within=tuple(path), own_text=own_text, limit=limit)
 
     def verify(self) -> None:
@@ -163,7 +167,7 @@ class SearchIndex:
                     self._ranker = Ranker(self._store.snapshot, self._encoder, self._usage)
         return self._ranker
 
-    def _ranking(self, query: str, scope: Scope, limit: int) -> tuple[Ranker, Ranking]:
+    def _ranking(self, query: str, scope: Scope, limit: int) -> tuple[Ranker, Mask, Ranking]:
         if not query.strip():
             raise InvalidArguments(
                 "the request is empty",
@@ -172,7 +176,9 @@ class SearchIndex:
         ranker = self._current()
         try:
             mask = ranker.snapshot.mask(scope)
-            return ranker, ranker.rank(query, mask, min(limit, MAX_HITS))
+            # Where tools have twins, one hit may stand for any number of rows.
+            depth = MAX_HITS if ranker.snapshot.has_twins else min(limit, MAX_HITS)
+            return ranker, mask, ranker.rank(query, mask, depth)
         except (IndexError, ValueError) as error:
             # The files are mapped without reading them: damage shows only when an array is used.
             self.verify()  # a damaged file says so here
@@ -181,9 +187,20 @@ class SearchIndex:
             ) from error
 
 
-def _hits(ranker: Ranker, ranking: Ranking, limit: int, allowed: Allowed | None) -> Iterator[tuple[Hit, int]]:
-    """The first rows of a ranking as hits, with their rows. What may not be seen is asked once more."""
-    rows = ranking.rows[: min(limit, MAX_HITS)].tolist()
+def _without_twins(snapshot: IndexSnapshot, mask: Mask, hits: Iterable[tuple[Hit, int]]) -> Iterator[Hit]:
+    """Each tool once, whatever number of servers has it: the first of them, which then names the others."""
+    shown: set[int] = set()
+    for hit, row in hits:
+        if row in shown:
+            continue
+        twins = snapshot.twins_of(row, mask).tolist()
+        shown.update(twins)
+        yield replace(hit, same_as=tuple(sorted(map(snapshot.tool_id, twins)))) if twins else hit
+
+
+def _hits(ranker: Ranker, ranking: Ranking, allowed: Allowed | None) -> Iterator[tuple[Hit, int]]:
+    """The rows of a ranking as hits, with their rows. What may not be seen is asked once more."""
+    rows = ranking.rows.tolist()
     for at, confidence in enumerate(confidences(ranking, len(rows))):
         tool_id = ranker.snapshot.tool_id(rows[at])
         if allowed is not None and not allowed(tool_id):
@@ -199,7 +216,8 @@ def _hits(ranker: Ranker, ranking: Ranking, limit: int, allowed: Allowed | None)
             part=ranking.texts[part] if part else "",
             prior=float(ranking.prior[at]),
         )
-        yield Hit(tool_id=tool_id, score=float(ranking.score[at]), confidence=confidence, why=why), rows[at]
+        sure = 1.0 if at < ranking.named else confidence
+        yield Hit(tool_id=tool_id, score=float(ranking.score[at]), confidence=sure, why=why), rows[at]
 
 
 def _rank_nodes(

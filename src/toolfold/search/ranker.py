@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from toolfold.errors import ConfigError
 from toolfold.search.arrays import Floats, Hashes, Mask, Numbers, Rows
 from toolfold.search.encoder import WEIGHTS, Encoder
+from toolfold.search.names import RequestNames
 from toolfold.search.segment import UNIT, IndexSnapshot, hash64, quantise, sign_bits, top_rows
 from toolfold.search.usage import Usage
 from toolfold.words import query_terms, search_terms
@@ -204,6 +205,10 @@ _LEXICAL_CANDIDATES = 256
 # Rows that stand for a large catalogue where a mean over all would cost too much: those with the lowest id hashes.
 _SAMPLE = 1024
 _MAX_CHARACTERS = 8192
+# What a tool loses that does the opposite of what is asked, in standard deviations: enough to part two that differ in
+# their verb alone. 0.5 to 2.0 measured alike.
+_OPPOSITION = 1.0
+_ABOVE_ALL = 1e6
 _SENTENCE_END = re.compile("(?<=[.!?;])\\s+|\n+|(?<=[\u3002\uff01\uff1f])")
 
 
@@ -226,6 +231,8 @@ class Ranking(Struct, frozen=True, kw_only=True):
     """How many rows were looked at."""
     background: float
     """How similar the request is to tools that are not here."""
+    named: int = 0
+    """How many of the first rows the request names."""
 
 
 class Ranker:
@@ -239,6 +246,8 @@ class Ranker:
         self._sample: tuple[Floats, Numbers] | None = None
 
     def rank(self, query: str, mask: Mask, limit: int) -> Ranking:
+        names = RequestNames(query)
+        named = self.snapshot.named(names, mask)
         terms = tuple(self.lexical.terms(query))
         by_words = self.lexical.scores(terms)
         texts = (query, *_split_sentences(query))
@@ -249,6 +258,8 @@ class Ranker:
         # A tool that was chosen before may lie outside of the candidates of a large catalogue.
         if lifts and rows is not searched:
             rows = np.union1d(rows, self._chosen_before(lifts, mask))
+        if named and rows is not searched:
+            rows = np.union1d(rows, np.concatenate(named))
         similarities = self._dense.similarities(request, rows)
         similarity = _best_similarity(similarities)
         lexical_z = _z_scores(
@@ -258,7 +269,8 @@ class Ranker:
         dense_z = _z_scores(similarity, usual)
         prior = self._prior(lifts, rows)
         score = np.round(_LEXICAL_WEIGHT * lexical_z + (1 - _LEXICAL_WEIGHT) * dense_z, 5) + prior
-        top = top_rows(score, np.arange(len(rows)), self.snapshot.id_hash[rows], limit)
+        score = score - np.where(self.snapshot.filed(names.opposed_scopes)[rows], _OPPOSITION, 0.0)
+        top = top_rows(_names_first(score, rows, named), np.arange(len(rows)), self.snapshot.id_hash[rows], limit)
         return Ranking(
             rows=rows[top],
             score=score[top],
@@ -271,6 +283,7 @@ class Ranker:
             terms=terms,
             searched=len(searched),
             background=_background_similarity(self._dense.key, request),
+            named=int(np.isin(rows[top], np.concatenate(named)).sum()) if named else 0,
         )
 
     def _candidates(self, request: Floats, by_words: Floats, mask: Mask, searched: Rows) -> Rows:
@@ -310,6 +323,14 @@ def _split_sentences(text: str) -> list[str]:
     pieces = (piece.strip() for piece in _SENTENCE_END.split(text[:_MAX_CHARACTERS]))
     sentences = [piece for piece in pieces if len(search_terms(piece[:512])) >= 2][:MAX_SENTENCES]
     return sentences if len(sentences) > 1 else []
+
+
+def _names_first(score: Numbers, rows: Rows, named: Sequence[Rows]) -> Numbers:
+    """The scores, such that rows which a request names stand before all others, those of the surest kind first."""
+    level = np.zeros(len(rows), dtype=np.float64)
+    for at, found in enumerate(reversed(named), start=1):
+        level[np.isin(rows, found)] = at
+    return score + level * _ABOVE_ALL
 
 
 def _z_scores(values: Numbers, among: Numbers | Floats) -> Numbers:

@@ -7,6 +7,7 @@ Floats do not depend on how the rows lie in segments, so an index that grew and 
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property
 from typing import Any
 
 import msgspec
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 from toolfold.containers import BoundedDict
 from toolfold.search.arrays import Columns, Floats, Hashes, Mask, Numbers, Rows, Small
 from toolfold.search.document import Document
+from toolfold.search.names import RequestNames, naming_scopes
 from toolfold.types import Path
 
 # Weighted counts are stored in steps of this, in two bytes.
@@ -24,6 +26,7 @@ UNIT = 0.1
 # Vectors keep each number as one of -127 … 127, with one scale for each vector.
 _LEVELS = 127
 _CACHED_MASKS = 16
+_NO_ROWS: Rows = np.zeros(0, dtype=np.int64)
 
 # Whether the caller may see a tool. The same object must keep giving the same answers: masks are cached by it.
 Allowed = Callable[[str], bool]
@@ -57,14 +60,6 @@ def sign_bits(vectors: Small) -> Hashes:
     return np.ascontiguousarray(padded.view(np.uint64).T)
 
 
-def document_scopes(tool: Document) -> list[str]:
-    """The places and tags under which a tool is filed."""
-    scopes = [_tag_scope(tag) for tag in tool.tags]
-    for path in tool.paths:
-        scopes.extend(_path_scope(path[:depth]) for depth in range(1, len(path) + 1))
-    return scopes
-
-
 class Segment:
     """The arrays of one file, with the few lookups everything above needs."""
 
@@ -72,6 +67,14 @@ class Segment:
         self.name = name
         self.arrays = arrays
         self.count = len(arrays["id_hash"])
+
+    @staticmethod
+    def scopes_of(tool: Document) -> list[str]:
+        """The places, tags and names under which a tool is filed."""
+        scopes = [*(_tag_scope(tag) for tag in tool.tags), *naming_scopes(tool)]
+        for path in tool.paths:
+            scopes.extend(_path_scope(path[:depth]) for depth in range(1, len(path) + 1))
+        return scopes
 
     def piece(self, name: str, row: int) -> bytes:
         start = self.arrays[f"{name}_start"]
@@ -100,7 +103,7 @@ class Segment:
         return self.arrays["post_row"][first:last], self.arrays["post_weight"][first:last]
 
     def within(self, scope: int) -> NDArray[np.uint32]:
-        """Rows that stand in a place or carry a tag."""
+        """Rows that stand in a place, carry a tag or have a name."""
         column, wanted = self.arrays["scope"], np.uint64(scope)
         return self.arrays["scope_row"][column.searchsorted(wanted, "left") : column.searchsorted(wanted, "right")]
 
@@ -132,6 +135,7 @@ class IndexSnapshot:
         self.count = int(alive.sum())
         self.id_hash: Hashes = self._column("id_hash", np.uint64)
         self.lengths: Floats = self._column("length", np.float32)
+        self.twin: Hashes = self._column("twin", np.uint64)
         total = float(self.lengths[alive].sum(dtype=np.float64))
         self.mean_length = float(round(total / max(self.count, 1), 6)) or 1.0
         self._masks: BoundedDict[Allowed, Mask] = BoundedDict(_CACHED_MASKS)
@@ -170,6 +174,42 @@ class IndexSnapshot:
         if scope.without:
             mask = mask & ~self._named(scope.without)
         return mask if scope.allowed is None else mask & self._permitted(scope.allowed)
+
+    def named(self, names: RequestNames, mask: Mask) -> list[Rows]:
+        """The rows whose tools a request names, by how surely: nothing where it is no name."""
+        found = [self._rows_named(name, mask) for name in names.names]
+        kinds = [np.concatenate(rows) for rows in zip(*found, strict=True)]
+        return [rows for rows in kinds if len(rows)]
+
+    def _rows_named(self, name: str, mask: Mask) -> list[Rows]:
+        rows = [np.flatnonzero(self.filed([scope]) & mask) for scope in RequestNames.scopes_of(name)]
+        whole = [row for found in rows for row in found.tolist() if RequestNames.is_id(name, self.tool_id(row))]
+        # A whole id names one tool; without its separators it could be the name of another.
+        return [np.array(whole, dtype=np.int64), *[_NO_ROWS] * (len(rows) - 1)] if whole else rows
+
+    def twins_of(self, row: int, mask: Mask) -> Rows:
+        """The rows of the same tool at other servers."""
+        same: Rows = self._twins.get(int(self.twin[row]), _NO_ROWS)
+        others: Rows = same[mask[same] & (same != row)]
+        return others
+
+    @cached_property
+    def _twins(self) -> dict[int, Rows]:
+        rows = np.flatnonzero(self.alive & (self.twin != 0))
+        keys, counts = np.unique(self.twin[rows], return_counts=True)
+        repeated = rows[np.isin(self.twin[rows], keys[counts > 1])]
+        return {key: repeated[self.twin[repeated] == np.uint64(key)] for key in keys[counts > 1].tolist()}
+
+    @property
+    def has_twins(self) -> bool:
+        return bool(self._twins)
+
+    def filed(self, scopes: Iterable[str]) -> Mask:
+        """The rows that are filed under any of these."""
+        mask = np.zeros(self.total, dtype=np.bool_)
+        for scope in scopes:
+            mask |= self._within(hash64(scope))
+        return mask
 
     def _named(self, ids: Iterable[str]) -> Mask:
         return np.isin(self.id_hash, np.array([hash64(tool_id) for tool_id in ids], dtype=np.uint64))

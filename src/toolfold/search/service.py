@@ -7,11 +7,12 @@ Searching runs in a thread, and the model is loaded with the first request.
 
 import asyncio
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from toolfold.catalogue.catalogue import Catalogue, resolve_node, tool_batches
 from toolfold.catalogue.cursor import Position, decode_cursor, encode_cursor, sum_of_tools
@@ -39,10 +40,11 @@ _MAX_ID_CHARS = 200
 
 
 class _RankedTool(NamedTuple):
-    """A tool, and the probability that it fits the request."""
+    """A tool, the probability that it fits the request, and the ids of the same tool at other servers."""
 
     tool: Tool
     confidence: float
+    same_as: tuple[str, ...] = ()
 
 
 class _RankedNode(NamedTuple):
@@ -62,6 +64,10 @@ class _ToolPage(Struct, frozen=True, kw_only=True):
     @property
     def tool_ids(self) -> tuple[str, ...]:
         return tuple(ranked.tool.tool_id for ranked in self.tools)
+
+    @property
+    def twins(self) -> dict[str, str]:
+        return {twin: ranked.tool.tool_id for ranked in self.tools for twin in ranked.same_as}
 
     @property
     def confidences(self) -> tuple[float, ...]:
@@ -232,7 +238,7 @@ class SearchService:
             return hits
         # Judged beside everything below the path first: among the few that carry a tag nothing would stand out.
         tagged = set(await snapshot.tool_ids_at(path, below=True, tags=tags))
-        matches = [hit for hit in hits if hit.tool_id in tagged]
+        matches = [match for hit in hits if (match := _among(hit, tagged)) is not None]
         return matches or [
             hit for hit in await self.hits(view, query, path, tags=tags, limit=_MAX_HITS) if _fits([hit])
         ]
@@ -291,7 +297,9 @@ class SearchService:
             tool = await snapshot.tool(hits[0].tool_id)
             if tool is None:
                 raise BadCursor("the catalogue changed while it was searched", next_action="try again")
-            return _ResolvedNeed(query, tool, hits[0].confidence, tuple(hits[1:]))
+            # Which server is meant is not for search to say: the same tool elsewhere is a rival like any other.
+            twins = [replace(hits[0], tool_id=tool_id, same_as=()) for tool_id in hits[0].same_as]
+            return _ResolvedNeed(query, tool, hits[0].confidence, (*twins, *hits[1:]))
 
     async def _node_hits(
         self, view: CatalogueView, query: str, path: Path, snapshot: Snapshot, *, limit: int
@@ -328,9 +336,15 @@ class SearchService:
         )
 
 
+def _among(hit: Hit, tool_ids: Collection[str]) -> Hit | None:
+    """A hit with those of its ids that are among the given; none where none is."""
+    kept = [tool_id for tool_id in (hit.tool_id, *hit.same_as) if tool_id in tool_ids]
+    return replace(hit, tool_id=kept[0], same_as=tuple(kept[1:])) if kept else None
+
+
 async def _ranked_tools(snapshot: Snapshot, hits: Sequence[Hit]) -> tuple[_RankedTool, ...]:
     tools = {tool.tool_id: tool for tool in await snapshot.tools(ids=[hit.tool_id for hit in hits])}
-    return tuple(_RankedTool(tools[hit.tool_id], hit.confidence) for hit in hits if hit.tool_id in tools)
+    return tuple(_RankedTool(tools[hit.tool_id], hit.confidence, hit.same_as) for hit in hits if hit.tool_id in tools)
 
 
 def _fits(hits: Sequence[Hit] | Sequence[NodeHit]) -> bool:

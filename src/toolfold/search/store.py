@@ -21,7 +21,7 @@ from toolfold.search.arrays import Columns, Rows, read_arrays, replace_file, ver
 from toolfold.search.segment import IndexSnapshot, Segment
 
 # Goes up with every change of what is stored or how words are cut: an index of another format is built anew.
-FORMAT = 1
+FORMAT = 2
 TABLE = "contents"
 MAX_SEGMENTS = 6
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from toolfold.search.arrays import Columns, Floats, Hashes, Rows, Small
 from toolfold.search.document import Document, tool_text, weighted_terms
 from toolfold.search.encoder import Encoder
-from toolfold.search.segment import UNIT, IndexSnapshot, Segment, document_scopes, hash64, quantise, sign_bits
+from toolfold.search.segment import UNIT, IndexSnapshot, Segment, hash64, quantise, sign_bits
 from toolfold.search.store import MAX_SEGMENTS, IndexStore
 
 _MAX_SPARE = 20_000
@@ -186,9 +186,10 @@ def _build_segment(rows: Sequence[_Row], vectors: Small, scales: Floats) -> Colu
     """All arrays of a segment. Vectors come in the order of the rows."""
     ids = [row.tool.tool_id.encode("utf-8", "surrogatepass") for row in rows]
     places = [msgspec.msgpack.encode(row.tool.paths) for row in rows]
-    scopes = sorted({(hash64(scope), at) for at, row in enumerate(rows) for scope in document_scopes(row.tool)})
+    scopes = sorted({(hash64(scope), at) for at, row in enumerate(rows) for scope in Segment.scopes_of(row.tool)})
     return {
         "id_hash": np.fromiter((hash64(row.tool.tool_id) for row in rows), dtype=np.uint64, count=len(rows)),
+        "twin": np.fromiter(map(_twin_hash, rows), dtype=np.uint64, count=len(rows)),
         "content": _keys([row.content for row in rows]),
         "text": _keys([row.text for row in rows]),
         "scope": np.array([scope for scope, _ in scopes], dtype=np.uint64),
@@ -200,6 +201,11 @@ def _build_segment(rows: Sequence[_Row], vectors: Small, scales: Floats) -> Colu
         **_blob("place", places),
         **_postings(rows),
     }
+
+
+def _twin_hash(row: _Row) -> int:
+    """Nought where nothing is known to be the same tool."""
+    return hash64(row.tool.twin_key) if row.tool.twin_key else 0
 
 
 def _keys(keys: Sequence[bytes]) -> Hashes:
@@ -241,7 +247,7 @@ def _sorted_postings(term: Hashes, row: NDArray[np.uint32], weight: NDArray[np.u
 
 def _merge_segments(parts: Sequence[tuple[Segment, Rows]]) -> Columns:
     """The given rows of several segments as one."""
-    plain = ("id_hash", "content", "text", "length", "vector", "scale")
+    plain = ("id_hash", "twin", "content", "text", "length", "vector", "scale")
     arrays: Columns = {name: np.concatenate([segment.arrays[name][rows] for segment, rows in parts]) for name in plain}
     arrays["sign"] = sign_bits(arrays["vector"])
     arrays.update(_blob("id", [segment.piece("id", row) for segment, rows in parts for row in rows.tolist()]))

@@ -87,7 +87,7 @@ def list_level(arguments: argparse.Namespace, output: Output) -> None:
 
 def print_page(page: Mapping[str, Any], output: Output) -> None:
     rows = [(output.style(f"{node['name']}/", "bold"), "", node["summary"]) for node in page["nodes"]]
-    rows += [(output.style(tool["tool_id"], "cyan"), _risks(tool), tool["summary"]) for tool in page["tools"]]
+    rows += [(_tool_ids(tool, output), _risks(tool), tool["summary"]) for tool in page["tools"]]
     output.table(("name", "risk", "what it does"), rows)
     if not rows:
         output.note("nothing stands here")
@@ -97,6 +97,11 @@ def print_page(page: Mapping[str, Any], output: Output) -> None:
 def _note_more(page: Mapping[str, Any], output: Output) -> None:
     if page["next_cursor"]:
         output.note(f"there is more: --cursor {page['next_cursor']}")
+
+
+def _tool_ids(tool: Mapping[str, Any], output: Output) -> str:
+    """The id of a tool, and those of the same tool at other servers."""
+    return " = ".join(output.style(tool_id, "cyan") for tool_id in (tool["tool_id"], *tool.get("same_as", ())))
 
 
 def _risks(tool: Mapping[str, Any]) -> str:
@@ -129,7 +134,7 @@ def search(arguments: argparse.Namespace, output: Output) -> None:
         output.data({**page, "why": {hit.tool_id: hit.why for hit in hits}} if arguments.explain else page)
         return
     rows = [
-        (f"{tool['confidence']:.0%}", output.style(tool["tool_id"], "cyan"), _risks(tool), tool["summary"])
+        (f"{tool['confidence']:.0%}", _tool_ids(tool, output), _risks(tool), tool["summary"])
         for tool in page["results"]
     ]
     output.table(("fits", "tool", "risk", "what it does"), rows)

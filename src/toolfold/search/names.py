@@ -1,0 +1,109 @@
+"""Names in requests: when a request is the name of a tool, and which verbs in names say the opposite of its own.
+
+A name is compared without letter case and separators, so that `getLabel`, `get_label` and `Get label` are one. What is
+compared is filed in the index beside the places of a tool, and looked up there (`segment.py`).
+"""
+
+import re
+import unicodedata
+from collections.abc import Sequence
+
+from toolfold.search.document import Document
+from toolfold.words import fold_word, opposite_verbs, split_identifier, stop_words
+
+# The ways to name a tool, the surest first: its own name, its server's and its own, its title.
+_KINDS = ("name", "full", "title")
+# A longer request is a text and no name.
+_MAX_NAME = 200
+_MAX_NAMES = 20
+_QUOTES = " \t\r\n\"'`\u201c\u201d\u2018\u2019"
+# What follows one of these is no verb: "the lock", "a list of orders".
+_BEFORE_NOUNS = frozenset(
+    ("a", "an", "the", "this", "that", "these", "those", "my", "our", "your", "its", "their", "of")
+)
+# A verb means something else before these: "get rid of", "set up", "write down".
+_PARTICLES = frozenset(("rid", "up", "into", "out", "down", "at", "off", "back", "over"))
+# Their meaning lies in a word that may follow later: "turn the lights off".
+_SWITCHES = frozenset(("turn", "switch", "power"))
+
+
+def naming_scopes(tool: Document) -> list[str]:
+    """Everything under which a tool is found by its name, and the verb of its name."""
+    names = {"name": [tool.name], "full": [tool.tool_id, f"{tool.server}{tool.name}"], "title": [tool.title]}
+    scopes = dict.fromkeys(_name_scope(kind, name) for kind in _KINDS for name in names[kind] if _fold(name))
+    verb = _first_verb([part.lower() for part in split_identifier(tool.name)])
+    return [*scopes, *([_verb_scope(verb)] if verb else [])]
+
+
+class RequestNames:
+    """What a request says by names: which tools it may be the name of, and what they must not do."""
+
+    def __init__(self, request: str) -> None:
+        self.names = _names_in(request)
+        opposites = opposite_verbs().get(_verb_of(request), frozenset())
+        self.opposed_scopes = [_verb_scope(verb) for verb in sorted(opposites)]
+
+    @staticmethod
+    def scopes_of(name: str) -> list[str]:
+        """Where tools of this name are filed, by the way it names them, the surest first."""
+        return [_name_scope(kind, name) for kind in _KINDS]
+
+    @staticmethod
+    def is_id(name: str, tool_id: str) -> bool:
+        """Whether a name is a whole id, as we or a client write it: `git.log`, `git/log`, `git__log`."""
+        return _plain_id(name) == _plain_id(tool_id)
+
+
+def _name_scope(kind: str, name: str) -> str:
+    return f"{kind}\x00{_fold(name)}"
+
+
+def _verb_scope(verb: str) -> str:
+    return f"verb\x00{verb}"
+
+
+def _fold(name: str) -> str:
+    return "".join(mark for mark in unicodedata.normalize("NFKC", name).casefold() if mark.isalnum())
+
+
+def _plain_id(name: str) -> str:
+    return re.sub(r"__|/", ".", name).casefold()
+
+
+def _names_in(request: str) -> list[str]:
+    """The request itself without quotes and prefixes, or each of several behind `select:`; none where it is a text."""
+    text = request.strip(_QUOTES)
+    if len(text) > _MAX_NAME * _MAX_NAMES:
+        return []
+    start, colon, rest = text.partition(":")
+    names = rest.split(",")[:_MAX_NAMES] if colon and start.strip().casefold() == "select" else [text]
+    plain = [name.strip(_QUOTES).removeprefix("mcp__") for name in names]
+    return [name for name in plain if _fold(name) and len(name) <= _MAX_NAME]
+
+
+def _verb_of(request: str) -> str:
+    """The verb that a request begins with, courtesies and the name of a product aside; empty where it has none."""
+    spelt = [part for word in request[:_MAX_NAME].split() for part in split_identifier(word)]
+    words = [word.lower() for word in spelt]
+    for at, word in enumerate(words):
+        if _is_verb(word):
+            is_noun = at > 0 and words[at - 1] in _BEFORE_NOUNS
+            has_particle = word not in _SWITCHES and not _PARTICLES.isdisjoint(words[at + 1 : at + 2])
+            return "" if is_noun or has_particle else _first_verb(words[at:])
+        if word not in stop_words("search") and not spelt[at][0].isupper():
+            break
+    return ""
+
+
+def _first_verb(words: Sequence[str]) -> str:
+    """The first verb of which an opposite is known; empty where there is none."""
+    at = next((at for at, word in enumerate(words) if _is_verb(word)), None)
+    if at is None:
+        return ""
+    if words[at] in _SWITCHES:
+        return next((word for word in words[at:] if word in ("on", "off")), "")
+    return fold_word(words[at])
+
+
+def _is_verb(word: str) -> bool:
+    return word in _SWITCHES or fold_word(word) in opposite_verbs()
