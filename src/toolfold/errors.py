@@ -168,7 +168,7 @@ class ToolNotFound(CatalogueError):
         near = "use one of the ids in hints, or " if hints else ""
         super().__init__(message, hints=hints, next_action=next_action or f"{near}find the tool with list or a search")
         self.query = query
-        self.candidates = self.hints
+        self.candidates = tuple(hint["tool_id"] if isinstance(hint, dict) else hint for hint in self.hints)
 
 
 class NotAuthorized(CatalogueError):
@@ -176,7 +176,24 @@ class NotAuthorized(CatalogueError):
 
 
 class NoMatchInCategory(CatalogueError):
+    """`hints` are the nearest tools, `categories` the paths of categories elsewhere in which something fits."""
+
     code = "NO_MATCH_IN_CATEGORY"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        categories: Sequence[Sequence[str]] = (),
+        hints: Sequence[Any] = (),
+        next_action: str = "",
+    ) -> None:
+        super().__init__(message, hints=hints, next_action=next_action)
+        self.categories = tuple(categories)
+
+    def as_dict(self) -> dict[str, Any]:
+        own = {"categories": [list(path) for path in self.categories]} if self.categories else {}
+        return {**super().as_dict(), **own}
 
 
 class ToolChanged(CatalogueError):

@@ -28,7 +28,7 @@ from toolfold.policy.trust import TrustMonitor
 from toolfold.policy.view import CatalogueView
 from toolfold.telemetry.metrics import Metrics
 from toolfold.text import as_path, replace_surrogates, replace_surrogates_all
-from toolfold.types import LOCAL, CallContext, Caller, Change, Listing, Outcome, ServerState, Tool, ToolCall
+from toolfold.types import LOCAL, CallContext, Caller, Change, Listing, Outcome, Path, ServerState, Tool, ToolCall
 from toolfold.upstream.refresh import InitialBuild, UpstreamManager
 
 if TYPE_CHECKING:
@@ -365,15 +365,15 @@ class Gateway:
         caller: Caller = LOCAL,
     ) -> dict[str, Any]:
         """Pointers to tools for a request, the best first, inside a category and all below it; `()` is everything."""
-        return (await self._search_tools(query, category_path, limit, cursor, caller)).answer
+        return (await self._search_tools(query, as_path(category_path), limit, cursor, caller)).answer
 
     async def _search_tools(
-        self, query: str, category_path: Sequence[str], limit: int, cursor: str | None, caller: Caller
+        self, query: str, path: Path, limit: int, cursor: str | None, caller: Caller, *, sure: bool = False
     ) -> StepResult:
-        query, path = replace_surrogates(query), as_path(category_path)
+        query = replace_surrogates(query)
 
         async def operation(view: CatalogueView) -> StepResult:
-            page = await self.search.search_tools(view, query, path, limit=limit, cursor=cursor)
+            page = await self.search.search_tools(view, query, path, limit=limit, cursor=cursor, sure=sure)
             return StepResult(
                 answer=render_tool_page(page), tool_ids=page.tool_ids, twins=page.twins, confidence=page.confidences
             )
@@ -436,7 +436,8 @@ class Gateway:
         self, query: str, category_path: Sequence[str] = (), *, limit: int = 5, caller: Caller = LOCAL
     ) -> "Sequence[dict[str, Any]]":
         """What a planner gets for a request: the inspector's descriptor, then those of the tools that fit."""
-        hits = await self._search_tools(query, category_path, limit, None, caller)
+        # A descriptor says nothing of how well its tool fits.
+        hits = await self._search_tools(query, as_path(category_path), limit, None, caller, sure=True)
         return await self.describer.available(self.view(caller), hits.answer["results"])
 
     async def inventory(self, *, caller: Caller = LOCAL) -> "Mapping[str, Sequence[str]]":

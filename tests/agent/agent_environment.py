@@ -1,7 +1,7 @@
 """A small environment for the planner: three tools, a scripted model, and a run with what is left of it."""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -97,6 +97,12 @@ class FakeEnvironment(Environment):
         if not found:
             raise NoMatchInCategory(f"no tool fits {query!r}", hints=[["Shop"]], next_action="search in Shop")
         return found[:limit]
+
+    async def nearest(self, query: str, allows: Callable[[str], bool], limit: int) -> tuple[Descriptor, ...]:
+        return ()
+
+    async def describe_all(self, tool_ids: Iterable[str]) -> tuple[Descriptor, ...]:
+        return tuple(TOOLS[tool_id] for tool_id in tool_ids)
 
     async def call(self, tool_id: str, args: dict[str, Any]) -> tuple[bool, str]:
         self.called.append((tool_id, args))

@@ -112,13 +112,14 @@ async def test_15_09_the_servers_own_error_code_and_data_are_kept(tmp_path: Path
 
 
 async def test_15_09_nothing_found_is_not_told_as_impossible(tmp_path: Path) -> None:
-    async with Gateway(Settings(home=tmp_path), upstreams=[MemoryUpstream("s", TOOLS)]) as gateway:
+    many = [*TOOLS, *({"name": f"tool_{number}", "inputSchema": {"type": "object"}} for number in range(30))]
+    async with Gateway(Settings(home=tmp_path), upstreams=[MemoryUpstream("s", many)]) as gateway:
         await gateway.build()
         with pytest.raises(NoMatchInCategory) as caught:
             await gateway.search_tool_by_category("paint the ceiling of the chapel")
         told = f"{caught.value.message} {caught.value.next_action}"
         assert "cannot" not in told
-        assert "hints" not in told
+        assert len(caught.value.hints) == 5
 
 
 @pytest.mark.parametrize("seconds", [float("nan"), -1, 0])

@@ -266,9 +266,11 @@ def test_search_and_nodes_answer_requests_in_plain_words(place: Path) -> None:
 
 @pytest.mark.requirement("D-14")
 def test_an_impossible_request_is_refused_with_its_own_exit_code(place: Path) -> None:
-    done = toolfold(place, "search", "book a flight to Lisbon", "--json")
+    done = toolfold(place, "search", "who changed this line", "--in", "servers/sqlite", "--json")
     assert done.returncode == 4
     assert as_json(done)["error"]["code"] == "NO_MATCH_IN_CATEGORY"
+    told = toolfold(place, "search", "who changed this line", "--in", "servers/sqlite").stderr
+    assert "  - git.blame: " in told
 
 
 @pytest.mark.requirement("D-05", "D-06")
@@ -342,7 +344,7 @@ def test_the_demo_runs_by_itself_and_leaves_nothing_behind(tmp_path: Path) -> No
     temporary.mkdir()
     done = toolfold(tmp_path, "demo", env={"TMPDIR": str(temporary)})
     assert done.returncode == 0, done.stderr
-    for part in ("git", "files", "sqlite", "Databases", "git.blame", "NO_MATCH_IN_CATEGORY", "toolfold import"):
+    for part in ("git", "files", "sqlite", "Databases", "git.blame", "nothing fits for sure", "toolfold import"):
         assert part in done.stdout
     assert list(temporary.iterdir()) == []
     assert not (tmp_path / "state").exists()

@@ -189,13 +189,27 @@ def test_a_part_of_an_output_is_inspected(face: Face) -> None:
 def test_nothing_that_fits_is_an_answer_with_categories_that_do(face: Face) -> None:
     error = face.ask("search_tool_by_category", query="rename a symbol", category_path=["Storage"]).error
     assert error["code"] == "NO_MATCH_IN_CATEGORY"
-    assert REFACTORING in error["hints"]
+    assert REFACTORING in error["categories"]
+    assert error["hints"][0] == {"tool_id": "refactor.rename_symbol", "summary": RENAME_SUMMARY}
+    assert len(error["hints"]) <= 5
     assert "search_tool_by_category" in error["next_action"]
     listed = face.ask("list", path=["Storage"], query="rename a symbol").error
     assert (listed["code"], listed["hints"]) == ("NO_MATCH_IN_CATEGORY", error["hints"])
-    nowhere = face.ask("search_nodes", query="book a flight to Lisbon").error
-    assert nowhere["code"] == "NO_MATCH_IN_CATEGORY"
-    assert nowhere["next_action"]
+
+
+@pytest.mark.requirement("D-14")
+def test_16_02_of_few_tools_the_nearest_are_shown_and_it_is_said_that_none_fits(face: Face) -> None:
+    flight = "book a flight to Lisbon"
+    for found in (
+        face.ask("search_nodes", query=flight).data,
+        face.ask("search_tool_by_category", query=flight).data,
+        face.ask("list", query=flight).data,
+    ):
+        assert found["note"].startswith("nothing fits for sure")
+        shown = found["results"] if "results" in found else found["tools"]
+        assert 0 < len(shown) <= 5
+        assert shown[0]["confidence"] < 0.3
+    assert "note" not in face.ask("search_tool_by_category", query="rename a symbol").data
 
 
 @pytest.mark.requirement("D-07")

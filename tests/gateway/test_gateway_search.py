@@ -121,13 +121,10 @@ def test_a_ranking_of_an_older_catalogue_is_not_continued(tmp_path: Path) -> Non
 def test_nothing_fits_is_an_answer_and_names_categories_that_do_match(tmp_path: Path) -> None:
     async def main() -> None:
         async with Built(tmp_path) as gateway:
-            with pytest.raises(NoMatchInCategory) as nowhere:
-                await gateway.search_tool_by_category("book a flight to the moon", [])
-            assert nowhere.value.hints == ()
-            assert nowhere.value.next_action
             with pytest.raises(NoMatchInCategory) as elsewhere:
                 await gateway.search_tool_by_category("send an e-mail to a colleague", ["Servers", "git"])
-            found = [tuple(hint) for hint in elsewhere.value.hints]
+            found = [tuple(path) for path in elsewhere.value.categories]
+            assert elsewhere.value.hints[0]["tool_id"] == "mail.send_email"
             mail = await gateway.catalogue.tool("mail.send_email")
             assert set(found) & {path[:depth] for path in mail.paths for depth in (1, 2, 3)}
 
@@ -145,8 +142,7 @@ def test_categories_come_ranked_with_summary_and_confidence(tmp_path: Path) -> N
             best = tuple(found["results"][0]["path"])
             assert any(path[: len(best)] == best for path in tool.paths)
             assert best[0] != "Servers"
-            with pytest.raises(NoMatchInCategory):
-                await gateway.search_nodes("book a flight to the moon")
+            assert "note" in await gateway.search_nodes("book a flight to the moon")
 
     run(main())
 

@@ -21,7 +21,13 @@ FAILED = ScriptResult(
     ),
     needs=(
         Need(query="get the log", line=1, tool_id="git.git_log", confidence=0.87654),
-        Need(query="fly", server="air", line=2, problem="no tool fits 'fly'", candidates=("git.git_log",)),
+        Need(
+            query="fly",
+            server="air",
+            line=2,
+            problem="no tool fits 'fly'",
+            hints=({"tool_id": "git.git_log", "summary": "Lists commits"},),
+        ),
     ),
     calls=(
         CallRecord(tool_id="git.git_log", ok=True, seconds=0.25),
@@ -59,6 +65,7 @@ def test_the_json_has_everything_and_sums_calls_up_by_tool() -> None:
                 "tool_id": None,
                 "problem": "no tool fits 'fly'",
                 "candidates": ["git.git_log"],
+                "hints": [{"tool_id": "git.git_log", "summary": "Lists commits"}],
             },
         ],
         "calls": [{"tool_id": "git.git_log", "calls": 2, "failed": 1, "seconds": 0.75, "codes": {"TOOL_FAILED": 1}}],
@@ -72,7 +79,7 @@ def test_the_json_has_everything_and_sums_calls_up_by_tool() -> None:
 
 def test_the_text_has_the_needs_the_output_the_summary_the_error_and_how_it_went() -> None:
     error = f"ValueError in line 2: f()\n  no\n  next: try again\n{TRACEBACK.rstrip()}"
-    needs = ["['get the log' -> git.git_log (0.88)]", "['fly' -> nothing fits; nearest: git.git_log]"]
+    needs = ["['get the log' -> git.git_log (0.88)]", "['fly' -> nothing fits; nearest: git.git_log (Lists commits)]"]
     outcome = [
         "[the script failed (code 3); 2 calls, 1.00 s]",
         "[warning: odd]",

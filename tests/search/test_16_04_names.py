@@ -17,7 +17,7 @@ from toolfold.search.arrays import Floats
 from toolfold.search.document import Document, document_of
 from toolfold.search.encoder import Encoder
 from toolfold.search.index import SearchIndex
-from toolfold.search.names import RequestNames
+from toolfold.search.names import Names
 from toolfold.types import Hit, Tool
 from toolfold.upstream.definitions import read_definitions
 from toolfold.words import split_identifier
@@ -177,7 +177,7 @@ def test_16_04_verbs_count_only_against_and_only_where_they_are_verbs(crowd: Sea
     ranker = crowd._current()
 
     def opposed(request: str) -> set[str]:
-        rows = np.flatnonzero(ranker.snapshot.filed(RequestNames(request).opposed_scopes)).tolist()
+        rows = np.flatnonzero(ranker.snapshot.filed(Names(request).opposed_scopes)).tolist()
         return {ranker.snapshot.tool_id(row) for row in rows}
 
     assert "lights.get_label" in opposed("set a label")

@@ -128,7 +128,7 @@ class Conversation:
         if result.counted:
             self.fruitless_searches = 0  # something was done: searching is worth it again
         if isinstance(command, Search):
-            self._add_tools(result.found)
+            self._add_tools(result.found, found=result.ok)
         plain = to_plain(command)
         keys = ("tool_id", "query", "handle", "agent", "status", "problem")
         detail = str(next((plain[key] for key in keys if key in plain), "script"))
@@ -143,12 +143,12 @@ class Conversation:
             tokens=self._count(text),
         )
 
-    def _add_tools(self, tools: Sequence[Descriptor]) -> None:
-        """Makes the tools of a search available. A search without a new one is fruitless."""
+    def _add_tools(self, tools: Sequence[Descriptor], *, found: bool) -> None:
+        """Makes the tools of a search available. A search that found nothing, or nothing new, is fruitless."""
         self.searched = True
         new = {tool["tool_id"]: tool for tool in tools if tool["tool_id"] not in self._tools}
         self._tools.update(new)
-        self.fruitless_searches = 0 if new else self.fruitless_searches + 1
+        self.fruitless_searches = 0 if new and found else self.fruitless_searches + 1
 
     def messages(self, system: str, last: str = "") -> tuple[Message, ...]:
         """The whole conversation, with `last` as its last message."""

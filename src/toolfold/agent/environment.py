@@ -143,14 +143,29 @@ class Environment:
     async def first_tools(self, task: str, allows: _Allows) -> tuple[tuple[Descriptor, ...], bool]:
         """What is offered before any search, and whether that is all: all of few tools, of many those near the task."""
         await self._gateway.initial_build.wait()
-        tools = [tool for tool in await self._gateway.tools_below((), caller=self._caller) if allows(tool.tool_id)]
+        tools, everything = await self._allowed_tools(allows)
         # Of none a search says why.
         if 0 < len(tools) <= _ALL_OFFERED_MAX:
             return tuple([await self._describe(tool) for tool in tools]), True
-        hits = await self._gateway.search.hits(self._gateway.view(self._caller), task, (), limit=SEARCHED_MAX)
-        by_id = {tool.tool_id: tool for tool in tools}
-        near = [by_id[tool_id] for hit in hits for tool_id in (hit.tool_id, *hit.same_as) if tool_id in by_id]
-        return tuple([await self._describe(tool) for tool in near[:_NEAR_TASK]]), False
+        return await self._nearest(task, None if everything else tools, _NEAR_TASK), False
+
+    async def nearest(self, query: str, allows: _Allows, limit: int) -> tuple[Descriptor, ...]:
+        """Of the tools that may be used those that come nearest to a request, whether they fit or not."""
+        tools, everything = await self._allowed_tools(allows)
+        return await self._nearest(query, None if everything else tools, limit)
+
+    async def _nearest(self, query: str, tools: Sequence[Tool] | None, limit: int) -> tuple[Descriptor, ...]:
+        ids = None if tools is None else [tool.tool_id for tool in tools]
+        view, search = self._gateway.view(self._caller), self._gateway.search
+        return await self.describe_all(
+            [hit.tool_id for hit in await search.hits(view, query, (), ids=ids, limit=limit)]
+        )
+
+    async def _allowed_tools(self, allows: _Allows) -> tuple[list[Tool], bool]:
+        """The tools that may be used, and whether those are all."""
+        tools = await self._gateway.tools_below((), caller=self._caller)
+        allowed = [tool for tool in tools if allows(tool.tool_id)]
+        return allowed, len(allowed) == len(tools)
 
     async def search(self, query: str, category_path: Sequence[str], limit: int) -> tuple[Descriptor, ...]:
         """Descriptors of matching tools. Raises `NoMatchInCategory`."""

@@ -14,11 +14,12 @@ from toolfold.agent.conversation import Conversation
 from toolfold.agent.definition import AgentDefinition
 from toolfold.agent.environment import SEARCHED_MAX, CommandResult, Descriptor, Environment
 from toolfold.agent.record import to_json
-from toolfold.errors import NotAuthorized, ToolfoldError, ToolNotFound
+from toolfold.errors import NoMatchInCategory, NotAuthorized, ToolfoldError, ToolNotFound
 from toolfold.outputs.tool_output_definition import FAILED
 
 # Searches in a row without a new tool, after which another is refused until something else was done.
 _FRUITLESS_SEARCHES_MAX = 3
+_HINTS_MAX = 5
 
 # Runs a sub-agent; the text is its place in the run.
 _RunAgent = Callable[[Delegate, str], Awaitable[CommandResult]]
@@ -120,17 +121,33 @@ class CommandExecutor:
         limit = max(1, min(command.limit, 20))
         # What an agent may use can stand far below what others may.
         searched = limit if "*" in self._definition.tools else SEARCHED_MAX
-        matches = await self._environment.search(command.query, command.category_path, searched)
+        try:
+            matches = await self._environment.search(command.query, command.category_path, searched)
+        except NoMatchInCategory as error:
+            return await self._nothing_found(command.query, error)
         tools = [kept for tool in matches if (kept := await self._allowed_hit(tool)) is not None][:limit]
         if not tools:
-            raise ToolNotFound(
+            nothing = ToolNotFound(
                 f"no tool that this agent may use fits {command.query!r}",
                 query=command.query,
-                next_action="say it in other words, or fail",
+                next_action="use a tool in hints only if it does that; else say it in other words, or fail",
             )
+            return await self._nothing_found(command.query, nothing)
         lines = [f"- {_ids(tool)}: {tool['description']}".splitlines()[0] for tool in tools]
         twins = await self._environment.describe_all(twin for tool in tools for twin in tool.get("same_as", ()))
         return CommandResult(ok=True, text="now in available_tools:\n" + "\n".join(lines), found=(*tools, *twins))
+
+    async def _nothing_found(self, query: str, error: ToolfoldError) -> CommandResult:
+        """The error with the nearest tools that this agent may use. They become available: a hint must be of use."""
+        hints = [hint for hint in error.hints if isinstance(hint, dict) and self._is_allowed(hint["tool_id"])]
+        if hints:
+            near = await self._environment.describe_all(hint["tool_id"] for hint in hints)
+        else:
+            near = await self._environment.nearest(query, self._is_allowed, _HINTS_MAX)
+            hints = [{"tool_id": tool["tool_id"], "summary": tool["description"]} for tool in near]
+        return CommandResult(
+            ok=False, text=to_json({**error.as_dict(), "hints": hints or list(error.hints)}), found=near
+        )
 
     async def _allowed_hit(self, tool: Descriptor) -> Descriptor | None:
         """A hit with those of its ids that this agent may use; none where it may use none."""

@@ -26,6 +26,9 @@ class _ToolPage(Protocol):
     @property
     def next_cursor(self) -> str | None: ...
 
+    @property
+    def note(self) -> str: ...
+
 
 class _ListPage(_ToolPage, Protocol):
     @property
@@ -35,6 +38,9 @@ class _ListPage(_ToolPage, Protocol):
 class _NodePage(Protocol):
     @property
     def nodes(self) -> Sequence[tuple[Node, float]]: ...
+
+    @property
+    def note(self) -> str: ...
 
 
 def render_listing(page: Page) -> dict[str, Any]:
@@ -54,13 +60,18 @@ def render_list_page(page: _ListPage) -> dict[str, Any]:
         _hit(tool, next((path for path in tool.paths if path[:depth] == page.path), None), confidence, same_as)
         for tool, confidence, same_as in page.tools
     ]
-    return _listing(page.path, page.nodes, tools, page.next_cursor)
+    return {**_listing(page.path, page.nodes, tools, page.next_cursor), **_noted(page.note)}
 
 
 def render_tool_page(page: _ToolPage) -> dict[str, Any]:
     """The answer of `search_tool_by_category`: each tool at its primary place."""
     results = [_hit(tool, None, confidence, same_as) for tool, confidence, same_as in page.tools]
-    return {"category_path": list(page.path), "results": results, "next_cursor": page.next_cursor}
+    return {
+        "category_path": list(page.path),
+        "results": results,
+        "next_cursor": page.next_cursor,
+        **_noted(page.note),
+    }
 
 
 def render_node_page(page: _NodePage) -> dict[str, Any]:
@@ -69,7 +80,8 @@ def render_node_page(page: _NodePage) -> dict[str, Any]:
         "results": [
             {"path": list(node.path), "summary": node.summary, "confidence": round(confidence, 2)}
             for node, confidence in page.nodes
-        ]
+        ],
+        **_noted(page.note),
     }
 
 
@@ -93,6 +105,10 @@ def _listing(path: Path, nodes: Sequence[Node], tools: list[dict[str, Any]], nex
         {"name": node.name, "path": list(node.path), "summary": node.summary, "tags": list(node.tags)} for node in nodes
     ]
     return {"path": list(path), "nodes": entries, "tools": tools, "next_cursor": next_cursor}
+
+
+def _noted(note: str) -> dict[str, str]:
+    return {"note": note} if note else {}
 
 
 def _hit(tool: Tool, path: Path | None, confidence: float, same_as: Sequence[str]) -> dict[str, Any]:

@@ -78,7 +78,8 @@ def _need_dict(need: Need) -> dict[str, Any]:
         report["server"] = need.server
     if need.tool_id:
         return {**report, "tool_id": need.tool_id, "confidence": round(need.confidence, 4)}
-    return {**report, "tool_id": None, "problem": need.problem, "candidates": list(need.candidates)}
+    near = {"candidates": list(need.candidates), "hints": list(need.hints)}
+    return {**report, "tool_id": None, "problem": need.problem, **near}
 
 
 def _calls_by_tool(calls: tuple[CallRecord, ...]) -> list[dict[str, Any]]:

@@ -345,8 +345,7 @@ class ScriptRunner:
         try:
             tool, confidence = await self._match(need, caller, generation)
         except (ToolNotFound, NotAuthorized, UpstreamError) as error:
-            problem, candidates, advice = error.message, tuple(map(str, error.hints)), error.next_action
-            return replace(need, problem=problem, candidates=candidates, next_action=advice), None
+            return replace(need, problem=error.message, hints=error.hints, next_action=error.next_action), None
         observed = await self._observed(tool) if locked is not None else None
         return replace(_resolved(need, tool, confidence), observed=observed), tool
 

@@ -68,8 +68,13 @@ class Need(Struct, frozen=True, kw_only=True, omit_defaults=True):
     signature: str = ""
     observed: Any = None
     problem: str = ""
-    candidates: tuple[str, ...] = ()
+    hints: tuple[Any, ...] = ()
     next_action: str = ""
+
+    @property
+    def candidates(self) -> tuple[str, ...]:
+        """The ids of the nearest tools."""
+        return tuple(hint["tool_id"] if isinstance(hint, dict) else str(hint) for hint in self.hints)
 
     @property
     def shown(self) -> str:
@@ -77,7 +82,8 @@ class Need(Struct, frozen=True, kw_only=True, omit_defaults=True):
         if self.tool_id:
             found = f"{self.query!r} -> {self.tool_id} ({self.confidence:.2f})"
             return ": ".join(filter(None, [self.tool_id if self.tool_id == self.query else found, self.signature]))
-        near = f"; nearest: {', '.join(self.candidates)}" if self.candidates else ""
+        known = [f"{hint['tool_id']} ({hint['summary']})" if isinstance(hint, dict) else hint for hint in self.hints]
+        near = f"; nearest: {', '.join(known)}" if known else ""
         return f"{self.query!r} -> nothing fits{near}"
 
 

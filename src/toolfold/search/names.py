@@ -27,19 +27,11 @@ _PARTICLES = frozenset(("rid", "up", "into", "out", "down", "at", "off", "back",
 _SWITCHES = frozenset(("turn", "switch", "power"))
 
 
-def naming_scopes(tool: Document) -> list[str]:
-    """Everything under which a tool is found by its name, and the verb of its name."""
-    names = {"name": [tool.name], "full": [tool.tool_id, f"{tool.server}{tool.name}"], "title": [tool.title]}
-    scopes = dict.fromkeys(_name_scope(kind, name) for kind in _KINDS for name in names[kind] if _fold(name))
-    verb = _first_verb([part.lower() for part in split_identifier(tool.name)])
-    return [*scopes, *([_verb_scope(verb)] if verb else [])]
-
-
-class RequestNames:
+class Names:
     """What a request says by names: which tools it may be the name of, and what they must not do."""
 
     def __init__(self, request: str) -> None:
-        self.names = _names_in(request)
+        self.requested = _names_in(request)
         opposites = opposite_verbs().get(_verb_of(request), frozenset())
         self.opposed_scopes = [_verb_scope(verb) for verb in sorted(opposites)]
 
@@ -52,6 +44,14 @@ class RequestNames:
     def is_id(name: str, tool_id: str) -> bool:
         """Whether a name is a whole id, as we or a client write it: `git.log`, `git/log`, `git__log`."""
         return _plain_id(name) == _plain_id(tool_id)
+
+    @staticmethod
+    def scopes_of_tool(tool: Document) -> list[str]:
+        """Everything under which a tool is filed by its names, and by the verb of its name."""
+        names = {"name": [tool.name], "full": [tool.tool_id, f"{tool.server}{tool.name}"], "title": [tool.title]}
+        scopes = dict.fromkeys(_name_scope(kind, name) for kind in _KINDS for name in names[kind] if _fold(name))
+        verb = _first_verb([part.lower() for part in split_identifier(tool.name)])
+        return [*scopes, *([_verb_scope(verb)] if verb else [])]
 
 
 def _name_scope(kind: str, name: str) -> str:

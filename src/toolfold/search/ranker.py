@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from toolfold.errors import ConfigError
 from toolfold.search.arrays import Floats, Hashes, Mask, Numbers, Rows
 from toolfold.search.encoder import WEIGHTS, Encoder
-from toolfold.search.names import RequestNames
+from toolfold.search.names import Names
 from toolfold.search.segment import UNIT, IndexSnapshot, hash64, quantise, sign_bits, top_rows
 from toolfold.search.usage import Usage
 from toolfold.words import query_terms, search_terms
@@ -246,7 +246,7 @@ class Ranker:
         self._sample: tuple[Floats, Numbers] | None = None
 
     def rank(self, query: str, mask: Mask, limit: int) -> Ranking:
-        names = RequestNames(query)
+        names = Names(query)
         named = self.snapshot.named(names, mask)
         terms = tuple(self.lexical.terms(query))
         by_words = self.lexical.scores(terms)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from toolfold.containers import BoundedDict
 from toolfold.search.arrays import Columns, Floats, Hashes, Mask, Numbers, Rows, Small
 from toolfold.search.document import Document
-from toolfold.search.names import RequestNames, naming_scopes
+from toolfold.search.names import Names
 from toolfold.types import Path
 
 # Weighted counts are stored in steps of this, in two bytes.
@@ -71,7 +71,7 @@ class Segment:
     @staticmethod
     def scopes_of(tool: Document) -> list[str]:
         """The places, tags and names under which a tool is filed."""
-        scopes = [*(_tag_scope(tag) for tag in tool.tags), *naming_scopes(tool)]
+        scopes = [*(_tag_scope(tag) for tag in tool.tags), *Names.scopes_of_tool(tool)]
         for path in tool.paths:
             scopes.extend(_path_scope(path[:depth]) for depth in range(1, len(path) + 1))
         return scopes
@@ -175,15 +175,15 @@ class IndexSnapshot:
             mask = mask & ~self._named(scope.without)
         return mask if scope.allowed is None else mask & self._permitted(scope.allowed)
 
-    def named(self, names: RequestNames, mask: Mask) -> list[Rows]:
+    def named(self, names: Names, mask: Mask) -> list[Rows]:
         """The rows whose tools a request names, by how surely: nothing where it is no name."""
-        found = [self._rows_named(name, mask) for name in names.names]
+        found = [self._rows_named(name, mask) for name in names.requested]
         kinds = [np.concatenate(rows) for rows in zip(*found, strict=True)]
         return [rows for rows in kinds if len(rows)]
 
     def _rows_named(self, name: str, mask: Mask) -> list[Rows]:
-        rows = [np.flatnonzero(self.filed([scope]) & mask) for scope in RequestNames.scopes_of(name)]
-        whole = [row for found in rows for row in found.tolist() if RequestNames.is_id(name, self.tool_id(row))]
+        rows = [np.flatnonzero(self.filed([scope]) & mask) for scope in Names.scopes_of(name)]
+        whole = [row for found in rows for row in found.tolist() if Names.is_id(name, self.tool_id(row))]
         # A whole id names one tool; without its separators it could be the name of another.
         return [np.array(whole, dtype=np.int64), *[_NO_ROWS] * (len(rows) - 1)] if whole else rows
 

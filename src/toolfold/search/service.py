@@ -7,9 +7,9 @@ Searching runs in a thread, and the model is loaded with the first request.
 
 import asyncio
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path as FilePath
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -33,6 +33,19 @@ _NAMESPACE, _GENERATION = "search", "generation"
 _MAX_HITS = 200
 _SYNC_BATCH = 500
 _MAX_SUGGESTIONS = 3
+_MAX_HINTS = 5
+# Of so few tools the nearest are shown even where none fits: a wrong "nothing" costs more than a look at five lines.
+_FEW_TOOLS = 30
+_ELSEWHERE = "use a tool in hints if it does that, or call search_tool_by_category with one of the paths in categories"
+_NEED_AGAIN = (
+    "name a tool in hints by its id if it is meant; else say what the tool must do, in the general words of a tool "
+    "description, without values"
+)
+# What whoever found nothing reads: how to ask again.
+_ASK_AGAIN = (
+    "use a tool in hints only if it does that; else search again for what the tool must do, in the general words of a "
+    'tool description, the product named, values left out: "get the state of a lock" for "is the back door locked?"'
+)
 # Categories that a filtered listing shows before its tools.
 _MAX_LISTED_NODES = 3
 # How much of an unknown id is read: it comes from a model and may be of any length.
@@ -60,6 +73,8 @@ class _ToolPage(Struct, frozen=True, kw_only=True):
     path: Path
     tools: tuple[_RankedTool, ...]
     next_cursor: str | None = None
+    note: str = ""
+    """Said where none of them fits."""
 
     @property
     def tool_ids(self) -> tuple[str, ...]:
@@ -84,6 +99,7 @@ class _NodePage(Struct, frozen=True, kw_only=True):
     """Categories, the best first."""
 
     nodes: tuple[_RankedNode, ...]
+    note: str = ""
 
     @property
     def paths(self) -> tuple[Path, ...]:
@@ -174,18 +190,26 @@ class SearchService:
         return self._index
 
     async def hits(
-        self, view: CatalogueView, query: str, path: Path, *, tags: Sequence[str] = (), limit: int
+        self,
+        view: CatalogueView,
+        query: str,
+        path: Path,
+        *,
+        tags: Sequence[str] = (),
+        ids: Iterable[str] | None = None,
+        limit: int,
     ) -> list[Hit]:
-        """The tools that `view` shows at or below a path, best first, each with its reasons."""
+        """The tools that `view` shows at or below a path, best first, each with its reasons; of the `ids`, if given."""
         await self.sync()
         index = await self._open()
         allowed = await view.allowed()
-        return await asyncio.to_thread(index.search, query, path=path, tags=tags, allowed=allowed, limit=limit)
+        return await asyncio.to_thread(index.search, query, path=path, tags=tags, ids=ids, allowed=allowed, limit=limit)
 
     async def search_tools(
-        self, view: CatalogueView, query: str, path: Path, *, limit: int, cursor: str | None
+        self, view: CatalogueView, query: str, path: Path, *, limit: int, cursor: str | None, sure: bool = False
     ) -> _ToolPage:
-        """Tools inside a category and everything below it. Raises `NoMatchInCategory` where nothing fits."""
+        """Tools inside a category and everything below it. Raises `NoMatchInCategory` where nothing fits, unless the
+        nearest of few tools will do; with `sure` they will not."""
         limit = max(1, min(limit, MAX_LIMIT))
         async with view.catalogue.snapshot() as snapshot:
             node = await resolve_node(snapshot, path)
@@ -193,13 +217,13 @@ class SearchService:
             start = _offset(cursor, place, (query,), snapshot.generation)
             hits = await self.hits(view, query, place, limit=start + limit + 1)
             _check_shown(cursor, place, (query,), hits[:start])
-            if not start and not _fits(hits):
-                raise await self._no_match(view, query, place, snapshot)
+            note = "" if start or _fits(hits) else await self._note_on_nearest(view, query, place, snapshot, sure=sure)
             end = start + limit
             return _ToolPage(
                 path=place,
                 tools=await _ranked_tools(snapshot, hits[start:end]),
                 next_cursor=_next_cursor(place, (query,), hits[:end], snapshot) if len(hits) > end else None,
+                note=note,
             )
 
     async def list_matching(
@@ -217,8 +241,10 @@ class SearchService:
             start = _offset(cursor, place, question, snapshot.generation)
             hits = await self._fitting_hits(view, query, place, tags, snapshot)
             _check_shown(cursor, place, question, hits[:start])
+            note = ""
             if not hits:
-                raise await self._no_match(view, query, place, snapshot, tags)
+                note = await self._note_on_nearest(view, query, place, snapshot, tags)
+                hits = await self.hits(view, query, place, tags=tags, limit=_MAX_HINTS)
             room = min(_MAX_LISTED_NODES, limit // 2)
             nodes = [] if start else await self._fitting_nodes(view, query, place, tags, snapshot, limit=room)
             end = start + limit - len(nodes)
@@ -227,6 +253,7 @@ class SearchService:
                 nodes=tuple(nodes),
                 tools=await _ranked_tools(snapshot, hits[start:end]),
                 next_cursor=_next_cursor(place, question, hits[:end], snapshot) if len(hits) > end else None,
+                note=note,
             )
 
     async def _fitting_hits(
@@ -266,8 +293,7 @@ class SearchService:
         """Ranked categories. Raises `NoMatchInCategory` where nothing in the whole catalogue fits."""
         async with view.catalogue.snapshot() as snapshot:
             hits = await self._node_hits(view, query, (), snapshot, limit=MAX_LIMIT)
-            if not _fits(hits):
-                raise await self._no_match(view, query, (), snapshot)
+            note = "" if _fits(hits) else await self._note_on_nearest(view, query, (), snapshot)
             second_views = {node.path[0] for node in await snapshot.children(()) if node.rank > 0}
             request = query.casefold()
             # A second view shows the same tools once more: only what the request names in it is news.
@@ -277,23 +303,16 @@ class SearchService:
                 node = await snapshot.node(hit.path)
                 if node is not None:
                     ranked.append(_RankedNode(node, hit.confidence))
-        return _NodePage(nodes=tuple(ranked))
+        return _NodePage(nodes=tuple(ranked), note=note)
 
     async def resolve(self, view: CatalogueView, query: str, *, server: str | None = None) -> _ResolvedNeed:
         """The one tool for a need in plain words. Raises `ToolNotFound`, with `query` and the nearest candidates."""
         async with view.catalogue.snapshot() as snapshot:
-            await self.sync()
-            index = await self._open()
             ids = None if server is None else [tool.tool_id for tool in await snapshot.tools(server=server)]
-            allowed = await view.allowed()
-            hits = await asyncio.to_thread(index.search, query, ids=ids, allowed=allowed, limit=_MAX_SUGGESTIONS)
+            hits = await self.hits(view, query, (), ids=ids, limit=_MAX_HINTS)
             if not _fits(hits):
-                raise ToolNotFound(
-                    f"no tool fits {query!r}",
-                    query=query,
-                    hints=[hit.tool_id for hit in hits],
-                    next_action="say it in other words, or name one of the tools in hints if it is meant",
-                )
+                hints = await self._hints(snapshot, hits or await self.hits(view, query, (), limit=_MAX_HINTS))
+                raise ToolNotFound(f"no tool fits {query[:200]!r}", query=query, hints=hints, next_action=_NEED_AGAIN)
             tool = await snapshot.tool(hits[0].tool_id)
             if tool is None:
                 raise BadCursor("the catalogue changed while it was searched", next_action="try again")
@@ -317,23 +336,48 @@ class SearchService:
         )
         return hits if view.unrestricted else [hit for hit in hits if hit.path in summaries]
 
+    async def _note_on_nearest(
+        self,
+        view: CatalogueView,
+        query: str,
+        path: Path,
+        snapshot: Snapshot,
+        tags: Sequence[str] = (),
+        *,
+        sure: bool = False,
+    ) -> str:
+        """What is said with the nearest tools where none fits and there are only few. Raises `NoMatchInCategory` where
+        there are more, or where something fits elsewhere."""
+        tools = (await snapshot.generations())[-1].tools
+        error = await self._no_match(view, query, path, snapshot, tags)
+        if sure or error.categories or not 0 < tools <= _FEW_TOOLS:
+            raise error
+        return f"nothing fits for sure: the nearest of all {tools} tools, each with the probability that it does"
+
     async def _no_match(
-        self, view: CatalogueView, query: str, path: Path, snapshot: Snapshot, tags: Sequence[str] = ()
+        self, view: CatalogueView, query: str, path: Path, snapshot: Snapshot, tags: Sequence[str]
     ) -> NoMatchInCategory:
-        """What to say instead of a poor tool: categories elsewhere that do match, where there are any."""
+        """What to say instead of a poor tool: the nearest tools, and categories elsewhere that do match."""
         elsewhere = [] if not path else await self._node_hits(view, query, (), snapshot, limit=20)
         fitting = [hit for hit in elsewhere if _fits([hit]) and hit.path[: len(path)] != path][:_MAX_SUGGESTIONS]
+        near = [] if fitting else await self.hits(view, query, path, tags=tags, limit=_MAX_HINTS)
+        near = near or await self.hits(view, query, (), limit=_MAX_HINTS)
         where = f" in {list(path)}" if path else ""
         where += f" with the tags {[tag[:50] for tag in tags[:10]]}" if tags else ""
-        if fitting:
-            action = "call search_tool_by_category with one of the category paths in hints"
-        else:
-            action = "say in other words what a tool should do, search all with category_path [], or browse with list"
         return NoMatchInCategory(
             f"no tool was found{where} that fits {query[:200]!r}",
-            hints=[list(hit.path) for hit in fitting],
-            next_action=action,
+            hints=await self._hints(snapshot, near),
+            categories=[list(hit.path) for hit in fitting],
+            next_action=_ELSEWHERE if fitting else _ASK_AGAIN,
         )
+
+    @staticmethod
+    async def _hints(snapshot: Snapshot, hits: Sequence[Hit]) -> list[dict[str, Any]]:
+        """The nearest tools as an error names them."""
+        return [
+            {"tool_id": tool.tool_id, "summary": tool.summary} | ({"same_as": list(same_as)} if same_as else {})
+            for tool, _, same_as in await _ranked_tools(snapshot, hits)
+        ]
 
 
 def _among(hit: Hit, tool_ids: Collection[str]) -> Hit | None:

@@ -95,7 +95,9 @@ def print_page(page: Mapping[str, Any], output: Output) -> None:
 
 
 def _note_more(page: Mapping[str, Any], output: Output) -> None:
-    if page["next_cursor"]:
+    if "note" in page:
+        output.note(page["note"])
+    if page.get("next_cursor"):
         output.note(f"there is more: --cursor {page['next_cursor']}")
 
 
@@ -116,6 +118,7 @@ def nodes(arguments: argparse.Namespace, output: Output) -> None:
         return
     rows = [(f"{node['confidence']:.0%}", " / ".join(node["path"]), node["summary"]) for node in page["results"]]
     output.table(("fits", "category", "what it holds"), rows)
+    _note_more(page, output)
 
 
 def search(arguments: argparse.Namespace, output: Output) -> None:

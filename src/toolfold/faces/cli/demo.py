@@ -121,7 +121,7 @@ async def _search(gateway: Gateway, query: str) -> dict[str, Any]:
         page = await gateway.search_tool_by_category(query, limit=2)
     except NoMatchInCategory as error:
         return {"query": query, "results": [], "error": error.as_dict()}
-    return {"query": query, "results": page["results"]}
+    return {"query": query, **page}
 
 
 async def _large_result(gateway: Gateway) -> dict[str, Any]:
@@ -174,7 +174,9 @@ def _print_searches(searches: Sequence[dict[str, Any]], output: Output) -> None:
         output.line(f"   {output.style('search', 'cyan')} {search['query']}")
         for tool in search["results"]:
             output.line(f"      {tool['confidence']:.0%} {output.style(tool['tool_id'], 'cyan')}  {tool['summary']}")
-        if not search["results"]:
+        if "note" in search:
+            output.line(f"      {output.style(search['note'], 'yellow')}")
+        if "error" in search:
             output.line(f"      {output.style(search['error']['code'], 'yellow')}: {search['error']['message']}")
     output.line()
 

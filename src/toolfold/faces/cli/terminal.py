@@ -152,8 +152,9 @@ def _hint_text(hint: Any) -> str:
     """A hint on one line: text as it is, a wrong field in words, all else as JSON."""
     if isinstance(hint, str):
         return hint
-    if isinstance(hint, dict) and hint.keys() == {"field", "problem"}:
-        return f"{hint['field']}: {hint['problem']}"
+    for key, text in (("field", "problem"), ("tool_id", "summary")):
+        if isinstance(hint, dict) and {key, text} <= hint.keys() <= {key, text, "same_as"}:
+            return f"{' = '.join((hint[key], *hint.get('same_as', ())))}: {hint[text]}"
     import msgspec
 
     return msgspec.json.encode(hint, enc_hook=str).decode()

@@ -58,7 +58,7 @@ class ScriptModules:
                 raise errors.ToolNotFound(
                     need.problem or f"no tool fits {need.query!r}",
                     query=need.query,
-                    hints=need.candidates,
+                    hints=need.hints,
                     next_action=need.next_action or "say it in other words",
                 )
         bindings = [Binding(need, self._bound[need.tool_id]) for need in resolved]
