@@ -27,7 +27,7 @@ class _Command(Struct, frozen=True, kw_only=True, tag_field="type"):
 
 
 class Search(_Command, frozen=True, kw_only=True, tag="search"):
-    """Find tools for what you need, in plain words. Tools that it finds are added to `available_tools`."""
+    """Find tools by what they must do. Tools that it finds are added to `available_tools`."""
 
     query: str
     category_path: tuple[str, ...] = ()
@@ -42,8 +42,8 @@ class UseTool(_Command, frozen=True, kw_only=True, tag="tool"):
 
 
 class Sandbox(_Command, frozen=True, kw_only=True, tag="sandbox"):
-    """Run a Python script, for many calls or for computing. It declares its tools with `use_tools("…")` from
-    `runtime.discovery`, imports them from `servers.<server>`, and returns a summary from main()."""
+    """Run a Python script, for many calls or for computing. It says what its tools must do with `use_tools("…")`
+    from `runtime.discovery`, imports them from `servers.<server>`, and returns a summary from main()."""
 
     code: str
 
@@ -280,10 +280,15 @@ def _schema(required: tuple[str, ...], **properties: Any) -> dict[str, Any]:
     }
 
 
+# No example of a whole query: small models would search for it.
+_QUERY = (
+    "What the tool must do, in the general words of a tool description ('list …', 'get the state of …'), the product "
+    "named, the task's values left out."
+)
 _SCHEMAS: dict[str, dict[str, Any]] = {
     "search": _schema(
         ("query",),
-        query={"type": "string", "description": "What you want to get done, in plain words."},
+        query={"type": "string", "description": _QUERY},
         category_path={"type": "array", "items": _TEXT},
         limit={"type": "integer", "minimum": 1, "maximum": 20},
     ),

@@ -82,7 +82,10 @@ def system_prompt(
     return "\n\n".join(filter(None, [own.strip(), text, "" if native else f"{_JSON_FORM}{forms}"]))
 
 
-_SEARCH_RULE = "Where none of `available_tools` fits, search for one; what no search found is refused."
+_SEARCH_RULE = (
+    "Where none of `available_tools` fits, search for one by what it must do, in general words, without the task's "
+    "values; what no search found is refused."
+)
 
 
 def _folding(available: Sequence[Descriptor]) -> str:

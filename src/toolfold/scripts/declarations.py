@@ -35,7 +35,7 @@ _LITERAL_NEEDED = 'write the need as a plain string: use_tools("a tool to get th
 
 
 def use_tools(*needs: str, server: str | None = None) -> Any:
-    """Declares which tools a script needs, in plain words or by their ids: one need gives its function, several a list.
+    """Declares which tools a script needs, by what they must do or by id: one need gives its function, several a list.
 
     It works in scripts that toolfold runs: there the needs are known before anything runs, and the functions can be
     imported from `servers.<name>`, too. Raises `ToolNotFound` where nothing fits.

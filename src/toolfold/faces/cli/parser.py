@@ -126,11 +126,13 @@ def _add_catalogue(command: _AddCommand) -> None:
     listing.value("--cursor", "CURSOR", "go on where an earlier page ended")
 
     nodes = command("nodes", "the categories that fit a request")
-    nodes.value("query", "QUERY", "what you want to get done, in plain words", nargs="+")
+    nodes.value("query", "QUERY", "what the tools must do, in general words: get the state of a lock", nargs="+")
     nodes.number("--limit", "N", "entries, at most 50 (default 5)", 5)
 
     search = command("search", "the tools that fit a request, or that none does")
-    search.value("query", "QUERY", "what you want to get done, in plain words", nargs="+")
+    search.value(
+        "query", "QUERY", "what the tool must do, in general words (get the state of a lock), or its name", nargs="+"
+    )
     search.value("--in", "PATH", "a category: Files/Search (default: all)", dest="within", default="")
     search.number("--limit", "N", "entries, at most 50 (default 5)", 5)
     search.value("--cursor", "CURSOR", "go on where an earlier page ended")
@@ -165,7 +167,7 @@ def _add_calls(command: _AddCommand) -> None:
 
 
 def _add_programs(command: _AddCommand) -> None:
-    run = command("run", "run a script in the sandbox, with the tools that it asks for in plain words")
+    run = command("run", "run a script in the sandbox, with the tools that it asks for in words")
     run.value("script", "SCRIPT.py", "the script, or - to read it")
     run.flag("--locked", "keep to the tools in SCRIPT.py.lock; write it if need be")
     run.flag("--unsafe", "run it without a sandbox, where there is none")
@@ -174,7 +176,7 @@ def _add_programs(command: _AddCommand) -> None:
     run.value("--args", "ARG", "what the script finds in sys.argv", nargs="*")
 
     stubs = command("stubs", "type stubs for the tools that fit some needs")
-    stubs.value("need", "NEED", "a need in plain words, in quotes, or a tool's id", nargs="+")
+    stubs.value("need", "NEED", "what a tool must do, in quotes, or a tool's id", nargs="+")
     stubs.value("--server", "NAME", "only tools of this server")
     stubs.value("--out", "DIR", "write the files there (otherwise they are printed)")
 

@@ -21,7 +21,8 @@ MAX_BYTES_PER_TOKEN = 16
 # While the first catalogue is built nobody knows yet which of the two it will be.
 STARTING_INSTRUCTIONS = (
     "Call the tools that are listed. Where `search_tool_by_category` is among them, they are an index over many more: "
-    "search, then `expand_tool`, then `call_tool`. A result that is too large to show is stored; tool_output reads it."
+    "search for what a tool must do, in general words, then `expand_tool`, then `call_tool`. A result too large "
+    "to show is stored; tool_output reads it."
 )
 
 

@@ -40,6 +40,11 @@ class _Definition(Struct, frozen=True, kw_only=True):
 
 
 TEXT: dict[str, Any] = {"type": "string"}
+# How to ask: a person's own words and values find less than those that tools are described with.
+QUERY: dict[str, Any] = {
+    **TEXT,
+    "description": "what the tool must do, in the general words of a tool description; product named, values left out",
+}
 NAMES: dict[str, Any] = {"type": "array", "items": TEXT}
 CURSOR: dict[str, Any] = {"type": ["string", "null"], "description": "next_cursor of the page before"}
 
@@ -57,7 +62,7 @@ LIST = _Definition(
     properties={
         "path": {**NAMES, "description": 'e.g. ["Coding","Refactoring"]'},
         "tags": {**NAMES, "description": "keep what has all of them"},
-        "query": TEXT,
+        "query": {**TEXT, "description": "as in search_tool_by_category"},
         "limit": _limit(10),
         "cursor": CURSOR,
     },
@@ -65,18 +70,18 @@ LIST = _Definition(
 
 SEARCH_NODES = _Definition(
     name="search_nodes",
-    description="Find categories for a task in plain words, when you do not know where to start.",
-    properties={"query": TEXT, "limit": _limit(5)},
+    description="Find categories whose tools do something, when you do not know where to start.",
+    properties={"query": QUERY, "limit": _limit(5)},
     required=("query",),
 )
 
 SEARCH_TOOLS = _Definition(
     name="search_tool_by_category",
     description=(
-        "Find tools for a task in plain words, inside a category and all below it; an empty category_path searches "
-        "everything. confidence is the probability that the tool fits."
+        'Find tools inside a category and all below it; an empty category_path searches everything. For "is the back '
+        'door locked?" ask "get the state of a lock". confidence is the probability that the tool fits.'
     ),
-    properties={"query": TEXT, "category_path": NAMES, "limit": _limit(5), "cursor": CURSOR},
+    properties={"query": QUERY, "category_path": NAMES, "limit": _limit(5), "cursor": CURSOR},
     required=("query",),
 )
 
@@ -121,8 +126,8 @@ TOOL_OUTPUT = _Definition(
 RUN_SCRIPT = _Definition(
     name="run_script",
     description=(
-        "Run a Python script in a sandbox that calls many tools in one go. It says what it needs in literal plain "
-        'words, or by id where you know it, as in use_tools("git.log"): '
+        "Run a Python script in a sandbox that calls many tools in one go. It says what each tool must do, in literal "
+        'general words without values, or by id where you know it, as in use_tools("git.log"): '
         'log, diff = use_tools("get the git log", "compare two commits"); then await log(max_count=5). '
         "Returns what it printed and its summary."
     ),
