@@ -16,7 +16,7 @@ import numpy as np
 from benchmarks.measurement import environment
 from benchmarks.recorded import recorded_servers
 from benchmarks.retrieval_sets import PeerBM25, Query, ToolRow, auroc, find_sets, read_set, sampled
-from toolfold.search.calibration import _load_calibration
+from toolfold.search.calibration import fits
 from toolfold.search.document import document_of
 from toolfold.search.encoder import Encoder
 from toolfold.search.index import SearchIndex
@@ -45,7 +45,6 @@ def run(
 ) -> dict[str, Any]:
     """`data` holds retrieval sets, `servers` recorded servers."""
     encoder = encoder or Encoder()
-    threshold = _load_calibration().threshold
     sets: dict[str, Any] = {}
     known: list[tuple[float, bool]] = []
     with tempfile.TemporaryDirectory(prefix="toolfold-bench-") as scratch:
@@ -58,7 +57,8 @@ def run(
             index.sync(chosen.documents())
             asked = _Asked(index, PeerBM25(chosen.rows), queries)
             known += asked.known
-            away = [_first(other, query.query) for query in queries]
+            outside = [_first(other, query.query) for query in queries]
+            away = [confidence for confidence, _ in outside]
             away_peer = [float(other_peer.scores(query.query).max()) for query in queries]
             sets[folder.name] = {
                 "queries": len(queries),
@@ -68,11 +68,11 @@ def run(
                 "b_refused_at_5_percent_false_of_found": _refused(asked.found, away),
                 "b_refused_fastmcp_score": _refused(asked.peer_there, away_peer),
                 "b_refused_fastmcp_as_it_is": _share([score <= 0 for score in away_peer]),
-                "b_refused_as_shipped": _share([confidence < threshold for confidence in away]),
-                "false_refusals_as_shipped": _share([confidence < threshold for confidence in asked.there]),
-                "false_refusals_as_shipped_of_found": _share([confidence < threshold for confidence in asked.found]),
+                "b_refused_as_shipped": _share([not fits for _, fits in outside]),
+                "false_refusals_as_shipped": _share(asked.refused),
+                "false_refusals_as_shipped_of_found": _share(asked.refused_of_found),
             }
-    metrics = {"threshold": threshold, "sets": sets, "mean": _means(sets), "reliability": reliability(known)}
+    metrics = {"sets": sets, "mean": _means(sets), "reliability": reliability(known)}
     facts = {**environment("numpy", "onnxruntime"), "encoder": encoder.record.key, "seed": seed}
     return {"name": "abstain", "metrics": metrics, "environment": facts}
 
@@ -84,6 +84,8 @@ class _Asked:
         self.there: list[float] = []
         self.found: list[float] = []
         """Of the requests whose right tool is among the first ten."""
+        self.refused: list[bool] = []
+        self.refused_of_found: list[bool] = []
         self.gone: list[float] = []
         self.peer_there: list[float] = []
         self.peer_gone: list[float] = []
@@ -91,10 +93,12 @@ class _Asked:
         for query in queries:
             hits = index.search(query.query, limit=10)
             self.there.append(hits[0].confidence if hits else 0.0)
+            self.refused.append(not fits(hits))
             if any(hit.tool_id in query.relevant for hit in hits):
                 self.found.append(self.there[-1])
+                self.refused_of_found.append(self.refused[-1])
             self.known += [(hit.confidence, hit.tool_id in query.relevant) for hit in hits[:3]]
-            self.gone.append(_first(index, query.query, without=query.relevant))
+            self.gone.append(_first(index, query.query, without=query.relevant)[0])
             scores = peer.scores(query.query)
             self.peer_there.append(float(scores.max()))
             self.peer_gone.append(float(scores[peer.others(query.relevant)].max(initial=0.0)))
@@ -115,9 +119,10 @@ def _other_world(servers: Path, keep: Path, encoder: Encoder) -> tuple[SearchInd
     return index, PeerBM25(rows)
 
 
-def _first(index: SearchIndex, query: str, *, without: Sequence[str] = ()) -> float:
+def _first(index: SearchIndex, query: str, *, without: Sequence[str] = ()) -> tuple[float, bool]:
+    """The confidence of the first hit, and whether that is enough."""
     hits = index.search(query, without=without, limit=1)
-    return hits[0].confidence if hits else 0.0
+    return hits[0].confidence if hits else 0.0, fits(hits)
 
 
 def _refused(there: Sequence[float], away: Sequence[float]) -> float:

@@ -101,7 +101,7 @@ class _Noise(Encoder):
     """Encodes requests truly, and varied tools as the vector of the tool they come from with noise."""
 
     def __init__(self, encoder: Encoder, real: Sequence[Document]) -> None:
-        self.record = encoder.record
+        self.record, self.folder = encoder.record, encoder.folder
         self._true = encoder
         self._pool = encoder.tools([tool_text(tool) for tool in real[: 4 * EMBEDDED]])
 

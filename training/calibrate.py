@@ -1,12 +1,18 @@
-"""Fits the confidence of search and writes `src/toolfold/search/calibration.json`.
+"""Fits the confidence of search and writes `calibration.json` into the folder of an encoder.
 
-    python training/calibrate.py --data RETRIEVAL_SETS --servers RECORDED_SERVERS [--cache DIR] [--write]
+    python training/calibrate.py --data DATA [--weights FOLDER] [--cache DIR] [--write]
 
-Requests with known answers teach what a fitting tool looks like. The same requests with their tools taken away, and put
-to the catalogue of another world, teach what none looks like. How probable a fit then is, is set on the requests whose
-tools are there, which changes no order. Test requests of the benches are never used: train splits where a set has one,
-else requests outside the benches' sample. Figures are printed for each set with the model fitted on the others; what is
-written is fitted on all.
+DATA holds `servers`, `retrieval` and `everyday`. Three things are fitted, none on a request that a bench reports on and
+none on a request that the encoder was trained with, except where a set has a train split only:
+
+1. What a fitting tool looks like: requests with known answers, against the same requests with their tools taken away,
+   near misses, and requests for services that are not there. From the retrieval sets, and from the servers that we made
+   up and kept out of training (`training/everyday`, split `calibration`), in catalogues of three servers, ten and all,
+   in people's words and in those of a model that searches.
+2. How probable a fit then is, on the requests whose tools are there, which changes no order.
+3. Whether a request reads like the description of a tool: a linear model of its vector.
+
+The two bars are chosen by hand on the same requests: see `search.md`.
 """
 
 from __future__ import annotations
@@ -14,76 +20,131 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import random
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
 
-from benchmarks.abstain import WORLD, reliability
+from benchmarks.everyday import HELD_OUT, Memory, our_servers, written_queries
 from benchmarks.recorded import recorded_servers
 from benchmarks.retrieval_sets import Query, auroc, find_sets, read_set, sampled
-from toolfold.search import ranker
 from toolfold.search.calibration import FILE
-from toolfold.search.document import document_of
-from toolfold.search.encoder import Encoder
+from toolfold.search.document import Document, document_of
+from toolfold.search.encoder import WEIGHTS, Encoder
 from toolfold.search.index import SearchIndex
+from toolfold.search.ranker import BACKGROUND_FILE
 
 NAMES = ("near", "apart", "alone", "ours")
-QUERIES = 800
+QUERIES = 300
 BENCH_SAMPLES = (200, 400)
 """Of `abstain` and of `retrieval`; the smaller is not always a part of the larger."""
 HITS = 3
-GONE_WEIGHT = 0.5
-AWAY_WEIGHT = 2.0
 PENALTY = 1e-3
-FALSE_REFUSALS = 0.05
+BARS = {"person": 0.068, "model": 0.2}
+SIZES = (3, 10, 0)
+"""Servers in a catalogue; 0 is all."""
+# What a group of requests weighs beside the others, whatever its number.
+OF_SETS = {"there": 0.5, "gone": 0.15, "away": 0.4}
+OF_OURS = {"there": 2.0, "near-miss": 1.0, "far": 1.0, "other": 2.0}
 
-Rows = list[tuple[dict[str, float], bool, int]]
-"""Features of a hit, whether it was right, its place."""
-Case = dict[str, list[Rows]]
-"""Of one set: its requests' hits with the tools `there`, with them `gone`, and `away`, in the other world."""
+Hits = list[tuple[list[float], bool, int]]
+"""Of one request: the features of a hit, whether it is right, its place."""
+Groups = dict[tuple[str, str], list[Hits]]
+"""By source, and by whether the tools are there and who asks."""
+Asked = tuple[str, tuple[str, ...], str, str, str]
+"""Query, right tools, server, kind, asker."""
 
 
-def requests(folder: Path, *, held_out: bool) -> list[Query]:
-    """Requests that no bench reports on: of the train split, or of the test split outside the samples."""
+def rows_of(index: SearchIndex, query: str, relevant: Iterable[str], *, without: Iterable[str] = ()) -> Hits:
+    found = index.explain(query, without=without, limit=HITS)
+    right = set(relevant)
+    return [([seen[name] for name in NAMES], tool in right, at) for at, (tool, seen) in enumerate(found)]
+
+
+def set_requests(folder: Path) -> list[Query]:
+    """Requests of a retrieval set that no bench reports on: of its train split, else outside the samples."""
     tested = read_set(folder).queries
     used = {query.query for count in BENCH_SAMPLES for query in sampled(tested, count, 0)}
-    chosen = tested if held_out else read_set(folder, split="train").queries
+    chosen = read_set(folder, split="train").queries
     return sampled([query for query in chosen if query.query not in used], QUERIES, 1)
 
 
-def rows_of(index: SearchIndex, query: Query, *, without: list[str], right: bool) -> Rows:
-    found = index.explain(query.query, without=without, limit=HITS)
-    return [(seen, right and hit.tool_id in query.relevant, at) for at, (hit, seen) in enumerate(found)]
-
-
-def collect(data: Path, servers: Path, cache: Path, *, held_out: bool) -> dict[str, Case]:
-    encoder = Encoder()
-    other = SearchIndex.open(cache / "other-world", encoder=encoder)
-    world = set(WORLD.split())
-    other.sync(document_of(tool) for tool in recorded_servers(servers).tools if tool.server in world)
-    found = {}
-    for folder in find_sets(data):
+def of_sets(data: Path, cache: Path, encoder: Encoder, elsewhere: SearchIndex) -> Groups:
+    found: Groups = {}
+    for folder in find_sets(data / "retrieval"):
         index = SearchIndex.open(cache / folder.name, encoder=encoder)
         index.sync(read_set(folder).documents())
-        asked = requests(folder, held_out=held_out)
-        found[folder.name] = {
-            "there": [rows_of(index, query, without=[], right=True) for query in asked],
-            "gone": [rows_of(index, query, without=query.relevant, right=False) for query in asked],
-            "away": [rows_of(other, query, without=[], right=False) for query in asked],
-        }
+        asked = set_requests(folder)
+        found[folder.name, "there"] = [rows_of(index, one.query, one.relevant) for one in asked]
+        found[folder.name, "gone"] = [rows_of(index, one.query, (), without=one.relevant) for one in asked]
+        found[folder.name, "away"] = [rows_of(elsewhere, one.query, ()) for one in asked]
     return found
 
 
-def logistic(inputs: np.ndarray, answers: np.ndarray, weights: np.ndarray) -> np.ndarray:
+def our_requests() -> tuple[list[Document], list[Asked]]:
+    """The tools of our servers of the split `calibration`, and what is asked of them, and of servers like them."""
+    chance = random.Random(5)
+    tools: list[Document] = []
+    asked: list[Asked] = []
+    for server in our_servers("calibration"):
+        name = server["server"]
+        for tool in server["tools"]:
+            parameters = tuple((one, "") for one in tool["params"])
+            tools.append(
+                Document(
+                    tool_id=f"{name}.{tool['name']}",
+                    name=tool["name"],
+                    description=tool["description"],
+                    parameters=parameters,
+                    server=name,
+                )
+            )
+            right = tuple(f"{name}.{one}" for one in (tool["name"], *tool.get("also", ())))
+            for query, asker in ((chance.choice(tool["requests"]), "person"), (tool["planner"], "planner")):
+                asked.append((query, right, name, "there", asker))
+                if chance.random() < 0.5:
+                    asked.append((query, (), "", "other", asker))
+        asked += [(query, (), name, "near-miss", "person") for query in server["near"]]
+    for row in written_queries("calibration"):
+        right = tuple(f"{row['server']}.{one}" for one in row["relevant"])
+        server = "" if row["kind"] == "far" else row["server"]
+        asked.append((row["query"], right, server, row["kind"], "model"))
+        if row["kind"] == "far":
+            asked.append((row["request"], (), "", "far", "person"))
+    return tools, asked
+
+
+def of_ours(recorded: list[Document], encoder: Encoder) -> Groups:
+    """Every request in a catalogue of three servers, of ten and of all; `other` and `far` where their server is not."""
+    ours, asked = our_requests()
+    others = sorted({tool.server for tool in recorded})
+    found: Groups = {}
+    for size in SIZES:
+        by_server: dict[str, list[Asked]] = {}
+        for one in asked:
+            by_server.setdefault(one[2], []).append(one)
+        for server, group in by_server.items():
+            chance = random.Random(f"{server}{size}")
+            chosen = {server, *chance.sample(others, size - bool(server))} if size else {*others, server}
+            index = SearchIndex.open(None, encoder=encoder)
+            index.sync(tool for tool in (*recorded, *ours) if tool.server in chosen)
+            for query, right, _, kind, asker in group:
+                found.setdefault(("ours", f"{kind} {asker}"), []).append(rows_of(index, query, right))
+    return found
+
+
+def logistic(inputs: np.ndarray, answers: np.ndarray, weights: np.ndarray, penalty: float = PENALTY) -> np.ndarray:
     """Newton's method, on inputs brought to one spread so that the penalty means the same for each."""
     spread = inputs.std(axis=0)
+    spread[spread == 0] = 1.0  # two numbers of the encoder's vectors never move
     x = np.column_stack([inputs / spread, np.ones(len(inputs))])
     w = weights / weights.mean()
     found = np.zeros(x.shape[1])
-    for _ in range(50):
+    for _ in range(60):
         said = 1 / (1 + np.exp(-x @ found))
-        slope = x.T @ (w * (said - answers)) / len(x) + PENALTY * found
-        bend = (x * (w * said * (1 - said))[:, None]).T @ x / len(x) + PENALTY * np.eye(len(found))
+        slope = x.T @ (w * (said - answers)) / len(x) + penalty * found
+        bend = (x * (w * said * (1 - said))[:, None]).T @ x / len(x) + penalty * np.eye(len(found))
         step = np.linalg.solve(bend, slope)
         found -= step
         if np.abs(step).max() < 1e-9:
@@ -91,107 +152,73 @@ def logistic(inputs: np.ndarray, answers: np.ndarray, weights: np.ndarray) -> np
     return np.asarray(found / np.append(spread, 1.0))
 
 
-def fit(cases: list[Case]) -> np.ndarray:
+def fit(groups: Groups) -> np.ndarray:
     """What tells fitting tools from all others; then what that means as a probability, where the tools are there."""
-    model = logistic(*hits_of(cases, {"there": 1.0, "gone": GONE_WEIGHT, "away": AWAY_WEIGHT}))
-    inputs, answers, weights = hits_of(cases, {"there": 1.0}, every_place_alike=True)
+    model = logistic(*weighted(groups))
+    inputs, answers, weights = weighted(
+        {key: rows for key, rows in groups.items() if key[1].startswith("there")}, by_place=False
+    )
     score = inputs @ model[:-1] + model[-1]
     scale, shift = logistic(score[:, None], answers, weights)
     return np.append(model[:-1] * scale, model[-1] * scale + shift)
 
 
-def hits_of(
-    cases: list[Case], kinds: dict[str, float], *, every_place_alike: bool = False
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Every set counts the same; of the hits, the first more than the third, unless told otherwise."""
-    hits = [
-        ([seen[name] for name in NAMES], right, weight / (1 if every_place_alike else at + 1) / len(case[kind]))
-        for case in cases
-        for kind, weight in kinds.items()
-        for rows in case[kind]
-        for seen, right, at in rows
-    ]
+def weighted(groups: Groups, *, by_place: bool = True) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Each group by its own weight; of the hits, the first more than the third, unless told otherwise."""
+    hits = []
+    for (source, kind), requests in groups.items():
+        weight = OF_OURS[kind.split()[0]] if source == "ours" else OF_SETS[kind]
+        for rows in requests:
+            hits += [(seen, right, weight / len(requests) / (at + 1 if by_place else 1)) for seen, right, at in rows]
     inputs, answers, weights = (np.array(part, dtype=float) for part in zip(*hits, strict=True))
     return inputs, answers, weights
 
 
-def probability(model: np.ndarray, seen: dict[str, float]) -> float:
-    return 1 / (1 + float(np.exp(-(model[-1] + np.dot(model[:-1], [seen[name] for name in NAMES])))))
-
-
-def said(model: np.ndarray, rows: Rows) -> float:
-    return probability(model, rows[0][0]) if rows else 0.0
-
-
-def figures(model: np.ndarray, case: Case) -> dict[str, float]:
-    there, gone, away = ([said(model, rows) for rows in case[kind]] for kind in ("there", "gone", "away"))
-    bar = float(np.quantile(there, FALSE_REFUSALS))
-    return {
-        "a_auroc": round(auroc(there, gone), 4),
-        "b_auroc": round(auroc(there, away), 4),
-        "b_refused": round(float(np.mean(np.array(away) < bar)), 4),
-        "bar": round(bar, 4),
-    }
-
-
-def judge(fitted: dict[str, Case], judged: dict[str, Case]) -> None:
-    """Prints the figures of each set, with the model fitted on the other sets."""
-    found = {}
-    known: list[tuple[float, bool]] = []
-    for name, case in judged.items():
-        model = fit([other for key, other in fitted.items() if key != name])
-        found[name] = figures(model, case)
-        known += [(probability(model, seen), right) for rows in case["there"] for seen, right, _ in rows]
-        print(name, found[name])
-    means = {key: round(float(np.mean([one[key] for one in found.values()])), 4) for key in next(iter(found.values()))}
-    print("mean, each set left out of its fit:", means)
-    print("reliability:", reliability(known))
-
-
-def threshold_for(model: np.ndarray, cases: list[Case]) -> float:
-    """Where so many of the requests with their tools there are refused, in the mean of the sets."""
-    there = [np.array([said(model, rows) for rows in case["there"]]) for case in cases]
-    low, high = 0.0, 1.0
-    for _ in range(40):
-        middle = (low + high) / 2
-        refused = float(np.mean([np.mean(one < middle) for one in there]))
-        low, high = (low, middle) if refused > FALSE_REFUSALS else (middle, high)
-    return low
-
-
-def written(model: np.ndarray, threshold: float) -> dict[str, object]:
-    return {
-        "encoder": Encoder().record.key,
-        "cohort": hashlib.sha256(ranker.BACKGROUND_FILE.read_bytes()).hexdigest(),
-        "weights": {name: round(float(weight), 4) for name, weight in zip(NAMES, model, strict=False)},
-        "intercept": round(float(model[-1]), 4),
-        "threshold": round(threshold, 4),
-    }
+def fit_asker(data: Path, encoder: Encoder) -> np.ndarray:
+    """Whether a request was written like the description of a tool."""
+    rows = [json.loads(line) for line in (data / "everyday" / "requests.jsonl").read_text("utf-8").splitlines()]
+    rows = [row for row in rows if row["relevant"][0].partition(".")[0] not in HELD_OUT]
+    people = [row["query"] for row in rows if row["kind"] != "planner"]
+    models = [row["query"] for row in rows if row["kind"] == "planner"]
+    chance = random.Random(2)
+    for server in (*our_servers("training"), *our_servers("calibration")):
+        people += [chance.choice(tool["requests"]) for tool in server["tools"]]
+        models += [tool["planner"] for tool in server["tools"]]
+    models += [row["query"] for row in written_queries("calibration")] * 4
+    people, models = chance.sample(people, 5000), chance.sample(models, 5000)
+    vectors = np.concatenate([encoder.queries([query]) for query in (*people, *models)]).astype(float)
+    answers = np.repeat([0.0, 1.0], 5000)
+    model = logistic(vectors, answers, np.ones(len(answers)), penalty=1e-2)
+    said = vectors @ model[:-1] + model[-1]
+    print("asker: AUROC on the requests of the fit", round(auroc(said[answers == 1], said[answers == 0]), 3))
+    return model
 
 
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("--data", type=Path, required=True)
-    arguments.add_argument("--servers", type=Path, required=True)
+    arguments.add_argument("--weights", type=Path, default=WEIGHTS, help="the folder of an encoder")
     arguments.add_argument("--cache", type=Path, required=True)
-    arguments.add_argument("--threshold", type=float, default=None)
     arguments.add_argument("--write", action="store_true")
     given = arguments.parse_args()
-    cases = collect(given.data, given.servers, given.cache, held_out=False)
-    print("on the requests of the fit:")
-    judge(cases, cases)
-    print("on requests of the test splits that no bench reports on:")
-    judge(cases, collect(given.data, given.servers, given.cache, held_out=True))
-    every = list(cases.values())
-    model = fit(every)
-    threshold = given.threshold or threshold_for(model, every)
-    away = [np.array([said(model, rows) for rows in case["away"]]) for case in every]
-    refused = float(np.mean([np.mean(one < threshold) for one in away]))
-    print("threshold", round(threshold, 4), "refuses", round(refused, 4), "of another world's")
-    found = json.dumps(written(model, threshold), indent=2)
-    print(found)
+    encoder = Memory(Encoder(given.weights))
+    recorded = [document_of(tool) for tool in recorded_servers(given.data / "servers").tools]
+    recorded = [tool for tool in recorded if tool.server not in HELD_OUT]
+    elsewhere = SearchIndex.open(None, encoder=encoder)
+    elsewhere.sync(recorded)
+    groups = {**of_ours(recorded, encoder), **of_sets(given.data, given.cache, encoder, elsewhere)}
+    model = fit(groups)
+    found = {
+        "encoder": encoder.record.key,
+        "cohort": hashlib.sha256((given.weights / BACKGROUND_FILE).read_bytes()).hexdigest(),
+        "weights": {name: round(float(weight), 4) for name, weight in zip(NAMES, model, strict=False)},
+        "intercept": round(float(model[-1]), 4),
+        "threshold": BARS,
+    }
+    print(json.dumps(found, indent=2))
     if given.write:
-        FILE.write_text(found + "\n", encoding="utf-8")
+        asker = [round(float(weight), 3) for weight in fit_asker(given.data, encoder)]
+        (given.weights / FILE).write_text(json.dumps({**found, "asker": asker}) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

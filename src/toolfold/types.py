@@ -190,11 +190,13 @@ class Why(Struct, frozen=True, kw_only=True):
 
 
 class Hit(Struct, frozen=True, kw_only=True):
-    """One tool that search found. Hits are ordered by `score`; `confidence` is the probability that the tool fits."""
+    """One tool that search found. Both `score` and `confidence`, the probability that the tool fits, only fall."""
 
     tool_id: str
     score: float
     confidence: float
+    fits: bool = True
+    """Whether that is enough to offer it."""
     why: Why = Why()
     same_as: tuple[str, ...] = ()
     """The same tool at other servers: equal name, description and input schema."""
@@ -206,6 +208,7 @@ class NodeHit(Struct, frozen=True, kw_only=True):
     path: Path
     score: float
     confidence: float
+    fits: bool = True
     tools: tuple[str, ...] = ()
 
 

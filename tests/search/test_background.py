@@ -9,6 +9,7 @@ from search_catalogue import encoder, tools
 from toolfold.errors import ConfigError
 from toolfold.search import ranker
 from toolfold.search.calibration import _load_calibration
+from toolfold.search.encoder import WEIGHTS
 from toolfold.search.index import SearchIndex
 
 MAX_BYTES = 300_000
@@ -16,18 +17,20 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_the_foreign_tools_were_made_by_the_encoder_that_ships_and_are_small() -> None:
-    vectors, scales = ranker._load_background(encoder().record.key)
+    vectors, scales = ranker._load_background(WEIGHTS, encoder().record.key)
     assert vectors.shape == (len(scales), encoder().dims)
-    assert ranker.BACKGROUND_FILE.stat().st_size <= MAX_BYTES
+    assert (WEIGHTS / ranker.BACKGROUND_FILE).stat().st_size <= MAX_BYTES
 
 
 def test_the_calibration_was_fitted_with_the_foreign_tools_that_ship() -> None:
-    assert _load_calibration().cohort == hashlib.sha256(ranker.BACKGROUND_FILE.read_bytes()).hexdigest()
+    assert (
+        _load_calibration(WEIGHTS).cohort == hashlib.sha256((WEIGHTS / ranker.BACKGROUND_FILE).read_bytes()).hexdigest()
+    )
 
 
 def test_another_encoder_is_told_to_make_them_again() -> None:
     with pytest.raises(ConfigError) as caught:
-        ranker._load_background("another/1")
+        ranker._load_background(WEIGHTS, "another/1")
     assert "training/background.py" in caught.value.next_action
 
 
@@ -41,6 +44,6 @@ def test_a_request_of_another_world_is_nearer_to_foreign_tools() -> None:
 
 
 def test_the_foreign_tools_are_those_of_the_list_they_were_made_from() -> None:
-    _, scales = ranker._load_background(encoder().record.key)
+    _, scales = ranker._load_background(WEIGHTS, encoder().record.key)
     lines = (ROOT / "training" / "background.txt").read_text(encoding="utf-8").splitlines()
     assert len(scales) == len(lines) == len({line.split(":")[0] for line in lines})

@@ -94,7 +94,7 @@ def test_a_tool_that_moves_or_comes_back_is_not_embedded_again(tmp_path: Path) -
 
 def test_two_tools_with_one_text_are_embedded_once(tmp_path: Path) -> None:
     counting = CountingEncoder()
-    twin = msgspec.structs.replace(tools()[0], tool_id="other.get_forecast", server="other")
+    twin = msgspec.structs.replace(tools()[0], tool_id=f"{tools()[0].tool_id}-2")
     SearchIndex.open(tmp_path, encoder=counting).sync([tools()[0], twin])
     assert len(counting.read) == 1
 

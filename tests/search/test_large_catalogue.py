@@ -140,8 +140,7 @@ def test_a_tool_chosen_before_is_ranked_though_nothing_else_speaks_for_it() -> N
     assert ranking.prior[place] > 0
 
 
-def test_background_tools_that_cannot_be_read_say_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ranker, "BACKGROUND_FILE", tmp_path / "none.npz")
+def test_background_tools_that_cannot_be_read_say_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot be read") as caught:
-        ranker._load_background("some encoder that was never asked for")
+        ranker._load_background(tmp_path, "some encoder that was never asked for")
     assert caught.value.next_action == "install toolfold again"

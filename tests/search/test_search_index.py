@@ -3,14 +3,15 @@
 import threading
 
 import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
 from search_catalogue import encoder, index, tools
 
 from toolfold.errors import InvalidArguments
 from toolfold.search.calibration import _load_calibration, fits
 from toolfold.search.document import Document
-from toolfold.search.encoder import Encoder
+from toolfold.search.encoder import WEIGHTS, Encoder
 from toolfold.search.index import SearchIndex
-from toolfold.types import Hit
 
 
 def first(query: str) -> str:
@@ -63,7 +64,10 @@ def test_a_hit_says_why() -> None:
 
 
 def test_a_hit_names_the_sentence_it_answers() -> None:
-    query = "The meeting went well and everyone was happy. Please refund the payment for order 17."
+    query = (
+        "The meeting went well, everyone was happy with the music, the flowers on the tables and the long speeches. "
+        "Please refund the payment for order 17."
+    )
     hit = index().search(query)[0]
     assert (hit.tool_id, hit.why.part) == ("shop.refund_payment", "Please refund the payment for order 17.")
 
@@ -122,9 +126,9 @@ def test_a_permission_that_was_taken_back_counts_at_once() -> None:
 def test_equal_tools_keep_one_order_whatever_order_they_came_in() -> None:
     twins = [Document(tool_id=f"s{at}.same", name="same", description="The same tool.") for at in range(30)]
     orders = []
-    for given in (twins, twins[::-1]):
+    for order in (twins, twins[::-1]):
         made = SearchIndex.open(None, encoder=encoder())
-        made.sync(given)
+        made.sync(order)
         orders.append([hit.tool_id for hit in made.search("the same tool", limit=12)])
     assert orders[0] == orders[1]
 
@@ -166,14 +170,45 @@ def test_something_fits_a_request_that_names_a_tool(query: str) -> None:
 
 
 @pytest.mark.requirement("D-14")
-def test_confidence_is_a_probability_and_the_threshold_one_number_for_all() -> None:
-    hits = index().search("open an issue", limit=50)
+@pytest.mark.parametrize("query", ["open an issue", "has mum's parcel left Hamburg yet", "asdfgh qwertz"])
+def test_one_bar_decides_for_every_hit_of_a_request(query: str) -> None:
+    hits = index().search(query, limit=50)
     assert all(0 <= hit.confidence <= 1 for hit in hits)
-    bar = _load_calibration().threshold
-    assert 0 < bar < 1
-    assert fits([Hit(tool_id="x", score=1.0, confidence=bar)])
-    assert not fits([Hit(tool_id="x", score=1.0, confidence=bar - 0.001)])
+    enough = [hit.confidence for hit in hits if hit.fits]
+    assert max((hit.confidence for hit in hits if not hit.fits), default=0.0) < min(enough, default=1.0)
+    assert fits(hits) == bool(enough)
     assert not fits([])
+
+
+@pytest.mark.requirement("D-14")
+def test_the_bar_is_higher_for_the_words_of_descriptions() -> None:
+    bar = _load_calibration(WEIGHTS).bar
+    written, said = (
+        encoder().queries(["list the parcels of a customer"]),
+        encoder().queries(["where on earth is my box?"]),
+    )
+    assert 0 < bar(said[0]) < bar(written[0]) < 1
+
+
+@pytest.mark.requirement("D-14")
+@settings(max_examples=60, deadline=None)
+@given(st.text(alphabet=st.characters(codec="utf-8"), min_size=1, max_size=80), st.integers(1, 30))
+def test_16_03_confidence_only_falls_and_does_not_hang_on_the_limit(query: str, limit: int) -> None:
+    assume(query.strip())
+    said = [hit.confidence for hit in index().search(query, limit=limit)]
+    assert said == sorted(said, reverse=True)
+    assert said == [hit.confidence for hit in index().search(query, limit=30)][: len(said)]
+    nodes = [hit.confidence for hit in index().search_nodes(query)]
+    assert nodes == sorted(nodes, reverse=True)
+
+
+@pytest.mark.parametrize(
+    "query", ["send a mail to the team", "refund order 9", "git log", "translate this", "weather in Oslo"]
+)
+def test_16_03_order_and_confidence_agree(query: str) -> None:
+    hits = index().search(query, limit=20)
+    assert [hit.confidence for hit in hits] == sorted((hit.confidence for hit in hits), reverse=True)
+    assert len({hit.confidence for hit in hits}) > 3
 
 
 @pytest.mark.requirement("D-14")

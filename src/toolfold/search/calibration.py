@@ -2,24 +2,43 @@
 
 A logistic model of four numbers that mean the same in every catalogue: how similar the tool is, how far it stands
 out, whether it does so only because everything else is far away, and whether tools that are not here would be nearer.
-Its parameters lie in `calibration.json`, fitted on requests with known answers, on the same with their tools taken away
-and on unrelated requests, and judged on sets left out of the fit (`training/calibrate.py`). One threshold serves every
-entrance: `search_tool_by_category`, `search_nodes`, `use_tools`.
+
+Where nothing fits, depends on who asks. A model that searches writes the words of tool descriptions, and what it cannot
+find so is not there; a person's own words find less, and a refusal would be wrong more often. So the bar rises with the
+probability that the request was written like a tool's description, read off its vector.
+
+The parameters lie in `calibration.json` beside the encoder's weights, fitted on requests with known answers, on the
+same with their tools taken away, on near misses and on unrelated requests (`training/calibrate.py`).
 """
 
 import math
 from collections.abc import Sequence
 from functools import cache
+from itertools import accumulate
 from pathlib import Path
 
 import msgspec
+import numpy as np
 from msgspec import Struct
 
 from toolfold.errors import ConfigError
-from toolfold.search.ranker import Ranking
+from toolfold.search.arrays import Floats
+from toolfold.search.ranker import LEXICAL_WEIGHT, Ranking
 from toolfold.types import Hit, NodeHit
 
-FILE = Path(__file__).with_name("calibration.json")
+FILE = "calibration.json"
+# Hits that share out their confidences, so that the order of the ranking and of the confidences is one. How many are
+# shown does not count.
+RANKED_AT_LEAST = 10
+# One rare word says little of fitting: above so many standard deviations words count no more.
+_WORDS = 4.0
+
+
+class _Bar(Struct, frozen=True):
+    """Below it nothing fits: for a person's own words, and for the words of tool descriptions."""
+
+    person: float
+    model: float
 
 
 class _Calibration(Struct, frozen=True, kw_only=True):
@@ -31,14 +50,21 @@ class _Calibration(Struct, frozen=True, kw_only=True):
     """The hash of the background tools it was fitted with."""
     weights: dict[str, float]
     intercept: float
-    threshold: float
-    """Below it nothing fits."""
+    asker: list[float]
+    """Weights for the vector of a request, and behind them the intercept: whether it reads like a description."""
+    threshold: _Bar
+
+    def bar(self, request: Floats) -> float:
+        weights = np.array(self.asker, dtype=np.float64)
+        described = 1 / (1 + math.exp(-float(np.dot(weights[:-1], request) + weights[-1])))
+        share = min(max((described - 0.5) / 0.4, 0.0), 1.0)
+        return self.threshold.person + share * (self.threshold.model - self.threshold.person)
 
 
 @cache
-def _load_calibration() -> _Calibration:
+def _load_calibration(folder: Path) -> _Calibration:
     try:
-        return msgspec.json.decode(FILE.read_bytes(), type=_Calibration)
+        return msgspec.json.decode((folder / FILE).read_bytes(), type=_Calibration)
     except (OSError, msgspec.DecodeError) as error:
         raise ConfigError(
             f"the calibration of search cannot be read: {error}", next_action="install toolfold again"
@@ -53,18 +79,27 @@ def features(ranking: Ranking, at: int) -> dict[str, float]:
     `ours`: how much nearer than the nearest of the background tools (`ranker.py`); below nothing, it says the same.
     """
     by_chance = math.sqrt(2 * math.log(ranking.searched + 2))
+    words = LEXICAL_WEIGHT * min(float(ranking.lexical_z[at]), _WORDS)
+    score = words + (1 - LEXICAL_WEIGHT) * float(ranking.dense_z[at]) - float(ranking.against[at])
     return {
         "near": float(ranking.similarity[at]),
-        "apart": math.log1p(max(float(ranking.score[at] - ranking.prior[at]), 0.0) / by_chance),
+        "apart": math.log1p(max(score, 0.0) / by_chance),
         "alone": math.log1p(max(float(ranking.dense_z[at]), 0.0)),
         "ours": float(ranking.similarity[at]) - ranking.background,
     }
 
 
-def confidences(ranking: Ranking, count: int) -> list[float]:
-    """The probability for each of the first hits. Earlier choices do not count: they say nothing of fitting."""
-    model = _load_calibration()
-    return [_probability(model, features(ranking, at)) for at in range(min(count, len(ranking.rows)))]
+def judge(ranking: Ranking) -> list[tuple[float, bool]]:
+    """For each hit the probability that it fits, and whether that is enough to offer it. Never rising.
+
+    Earlier choices do not count: they say nothing of fitting. What a request names by its name fits.
+    """
+    model = _load_calibration(ranking.weights)
+    said = [_probability(model, features(ranking, at)) for at in range(len(ranking.rows))]
+    said[:RANKED_AT_LEAST] = sorted(said[:RANKED_AT_LEAST], reverse=True)
+    falling = [1.0 if at < ranking.named else least for at, least in enumerate(accumulate(said, min))]
+    bar = model.bar(ranking.request)
+    return [(confidence, confidence >= bar) for confidence in falling]
 
 
 def _probability(model: _Calibration, values: dict[str, float]) -> float:
@@ -74,5 +109,4 @@ def _probability(model: _Calibration, values: dict[str, float]) -> float:
 
 def fits(hits: Sequence[Hit] | Sequence[NodeHit]) -> bool:
     """Whether anything among the hits is good enough to be offered."""
-    threshold = _load_calibration().threshold
-    return any(hit.confidence >= threshold for hit in hits)
+    return any(hit.fits for hit in hits)

@@ -23,6 +23,9 @@ PARAMETER_WEIGHT = 0.4
 # Server and category words.
 PLACE_WEIGHT = 0.4
 
+# Words in the names of servers that tell no server from another.
+_SAYS_NOTHING = frozenset(("mcp", "server", "api"))
+
 MAX_PARAMETERS = 64
 MAX_DEPTH = 3
 # Characters of one description that are read; what stands behind is rarely about what a tool does.
@@ -103,10 +106,16 @@ def _described(schema: Any) -> str:
 
 
 def tool_text(tool: Document) -> str:
-    """The sentence the encoder reads: the name in words, the description, the names of the parameters."""
-    name = " ".join(split_identifier(tool.name)).lower()
-    names = " ".join(dict.fromkeys(part.lower() for key, _ in tool.parameters for part in split_identifier(key)))
-    return f"{name}: {tool.description[:MAX_TEXT]} {names}".strip()
+    """The sentence the encoder reads: server and name in words, the description, the names of the parameters."""
+    name = _lowered(tool.name)
+    # "create issue" says little without "github"; many names begin with their server's name already.
+    server = [part for part in _lowered(tool.server) if part not in name and part not in _SAYS_NOTHING]
+    names = " ".join(dict.fromkeys(part for key, _ in tool.parameters for part in _lowered(key)))
+    return f"{' '.join((*server, *name))}: {tool.description[:MAX_TEXT]} {names}".strip()
+
+
+def _lowered(identifier: str) -> list[str]:
+    return [part.lower() for part in split_identifier(identifier)]
 
 
 def weighted_terms(tool: Document) -> dict[str, float]:

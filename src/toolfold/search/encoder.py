@@ -24,7 +24,9 @@ from msgspec import Struct
 from toolfold.errors import ConfigError
 from toolfold.search.arrays import Floats
 
-UNKNOWN, FIRST, LAST = "[UNK]", "[CLS]", "[SEP]"
+UNKNOWN = "[UNK]"
+# What stands before and behind a text.
+_FRAME = ("[CLS]", "[SEP]")
 # A longer word is unknown, as in the reference.
 MAX_WORD = 100
 # Words cached with their pieces. A full cache starts anew: cheaper than keeping an order in this hot path.
@@ -41,16 +43,15 @@ _IDEOGRAPH = re.compile(
 class _WordPiece:
     """One vocabulary. `encode` is a pure function of the text; only its memory of words grows."""
 
-    def __init__(self, vocabulary: list[str]) -> None:
+    def __init__(self, vocabulary: list[str], frame: tuple[str, str] = _FRAME) -> None:
         self._ids = {piece: number for number, piece in enumerate(vocabulary)}
         self._unknown = self._ids[UNKNOWN]
-        self._first = self._ids[FIRST]
-        self._last = self._ids[LAST]
+        self._first, self._last = (self._ids[mark] for mark in frame)
         self._cache: dict[str, tuple[int, ...]] = {}
 
     @classmethod
-    def read(cls, path: Path) -> "_WordPiece":
-        return cls(path.read_text(encoding="utf-8").split("\n")[:-1])
+    def read(cls, path: Path, frame: tuple[str, str] = _FRAME) -> "_WordPiece":
+        return cls(path.read_text(encoding="utf-8").split("\n")[:-1], frame)
 
     def encode(self, text: str, limit: int) -> list[int]:
         """At most `limit` ids, the two frame marks counted. Text far behind the limit is not looked at."""
@@ -137,6 +138,7 @@ class EncoderRecord(Struct, frozen=True, rename={"files": "sha256", "limits": "m
     dims: int
     files: dict[str, str]
     limits: _Limits = _Limits()
+    frame: tuple[str, str] = _FRAME
 
     @property
     def key(self) -> str:
@@ -148,7 +150,7 @@ class Encoder:
     """One set of weights. Safe to share between threads."""
 
     def __init__(self, folder: Path = WEIGHTS) -> None:
-        self._folder = folder
+        self.folder = folder
         self.record = _read_record(folder)
         self._lock = threading.Lock()
         self._session: Any = None
@@ -170,9 +172,9 @@ class Encoder:
         """Loads the runtime and the weights now rather than with the first text."""
         with self._lock:
             if self._session is None:
-                _check_weights(self._folder, self.record)
-                self._words = _WordPiece.read(self._folder / "vocab.txt")
-                self._session = _open_session(self._folder / "encoder.onnx")
+                _check_weights(self.folder, self.record)
+                self._words = _WordPiece.read(self.folder / "vocab.txt", self.record.frame)
+                self._session = _open_session(self.folder / "encoder.onnx")
 
     def _encode(self, texts: Sequence[str], limits: Sequence[int]) -> Floats:
         self.load()

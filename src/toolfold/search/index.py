@@ -10,7 +10,7 @@ first. Further tools of a category add less each.
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import islice
+from itertools import accumulate, islice
 from pathlib import Path as FilePath
 
 import numpy as np
@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from toolfold.errors import InvalidArguments, StoreDamaged
 from toolfold.search.arrays import Mask
-from toolfold.search.calibration import confidences, features
+from toolfold.search.calibration import RANKED_AT_LEAST, features, judge
 from toolfold.search.document import Document, document_of
 from toolfold.search.encoder import Encoder
 from toolfold.search.ranker import Ranker, Ranking
@@ -111,11 +111,10 @@ class SearchIndex:
 
     def explain(
         self, query: str, *, without: Iterable[str] = (), limit: int = 10
-    ) -> list[tuple[Hit, dict[str, float]]]:
-        """Hits, each with the numbers its confidence was made of: for fitting, and for whoever doubts one."""
+    ) -> list[tuple[str, dict[str, float]]]:
+        """The ids of hits, each with the numbers its confidence is made of: for fitting, and for whoever doubts one."""
         ranker, _, ranking = self._ranking(query, Scope(without=tuple(without)), limit)
-        hits = _hits(ranker, ranking, None)
-        return [(hit, features(ranking, at)) for at, (hit, _) in enumerate(islice(hits, limit))]
+        return [(ranker.snapshot.tool_id(row), features(ranking, at)) for at, row in enumerate(ranking.rows[:limit])]
 
     def learn(self, query: str, tool_id: str) -> bool:
         """Records that a tool was chosen for a request and worked. Does nothing where learning is off."""
@@ -177,7 +176,7 @@ class SearchIndex:
         try:
             mask = ranker.snapshot.mask(scope)
             # Where tools have twins, one hit may stand for any number of rows.
-            depth = MAX_HITS if ranker.snapshot.has_twins else min(limit, MAX_HITS)
+            depth = MAX_HITS if ranker.snapshot.has_twins else min(max(limit, RANKED_AT_LEAST), MAX_HITS)
             return ranker, mask, ranker.rank(query, mask, depth)
         except (IndexError, ValueError) as error:
             # The files are mapped without reading them: damage shows only when an array is used.
@@ -201,7 +200,7 @@ def _without_twins(snapshot: IndexSnapshot, mask: Mask, hits: Iterable[tuple[Hit
 def _hits(ranker: Ranker, ranking: Ranking, allowed: Allowed | None) -> Iterator[tuple[Hit, int]]:
     """The rows of a ranking as hits, with their rows. What may not be seen is asked once more."""
     rows = ranking.rows.tolist()
-    for at, confidence in enumerate(confidences(ranking, len(rows))):
+    for at, (confidence, fits) in enumerate(judge(ranking)):
         tool_id = ranker.snapshot.tool_id(rows[at])
         if allowed is not None and not allowed(tool_id):
             continue
@@ -216,8 +215,8 @@ def _hits(ranker: Ranker, ranking: Ranking, allowed: Allowed | None) -> Iterator
             part=ranking.texts[part] if part else "",
             prior=float(ranking.prior[at]),
         )
-        sure = 1.0 if at < ranking.named else confidence
-        yield Hit(tool_id=tool_id, score=float(ranking.score[at]), confidence=sure, why=why), rows[at]
+        score = float(ranking.score[at])
+        yield Hit(tool_id=tool_id, score=score, confidence=confidence, fits=fits, why=why), rows[at]
 
 
 def _rank_nodes(
@@ -232,7 +231,9 @@ def _rank_nodes(
     terms = set(query_terms(query))
     by_node = {path: votes for path, votes in _votes(placed).items() if _is_below(path, within)}
     hits = [_node_hit(path, votes, terms, own_text) for path, votes in by_node.items()]
-    return sorted(hits, key=lambda hit: (-hit.score, -len(hit.path), hit.path))[:limit]
+    ranked = sorted(hits, key=lambda hit: (-hit.score, -len(hit.path), hit.path))[:limit]
+    falling = accumulate((hit.confidence for hit in ranked), min)
+    return [replace(hit, confidence=least) for hit, least in zip(ranked, falling, strict=True)]
 
 
 def _is_below(path: Path, within: Path) -> bool:
@@ -264,5 +265,6 @@ def _node_hit(path: Path, votes: Sequence[tuple[float, Hit]], terms: set[str], o
         path=path,
         score=round(score, 5),
         confidence=max(hit.confidence for _, hit in votes),
+        fits=any(hit.fits for _, hit in votes),
         tools=tuple(hit.tool_id for _, hit in votes[:SHOWN_TOOLS]),
     )

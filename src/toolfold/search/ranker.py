@@ -13,6 +13,7 @@ import math
 import re
 from collections.abc import Iterable, Sequence
 from functools import cache
+from pathlib import Path
 
 import numpy as np
 from msgspec import Struct
@@ -20,7 +21,7 @@ from numpy.typing import NDArray
 
 from toolfold.errors import ConfigError
 from toolfold.search.arrays import Floats, Hashes, Mask, Numbers, Rows
-from toolfold.search.encoder import WEIGHTS, Encoder
+from toolfold.search.encoder import Encoder
 from toolfold.search.names import Names
 from toolfold.search.segment import UNIT, IndexSnapshot, hash64, quantise, sign_bits, top_rows
 from toolfold.search.usage import Usage
@@ -36,11 +37,6 @@ class _DenseScorer:
     def __init__(self, snapshot: IndexSnapshot, encoder: Encoder) -> None:
         self._snapshot = snapshot
         self._encoder = encoder
-
-    @property
-    def key(self) -> str:
-        """Whose vectors these are."""
-        return self._encoder.record.key
 
     def encode(self, texts: Sequence[str]) -> Floats:
         return self._encoder.queries(texts)
@@ -101,15 +97,15 @@ def _best_similarity(similarities: Numbers) -> Numbers:
 
 # Tools that are not here, a small set that stands for all that tools do: a request nearer to them than to any tool of
 # the catalogue asks for something else. Made by `training/background.py`, and worth nothing with another encoder.
-BACKGROUND_FILE = WEIGHTS / "background.npz"
+BACKGROUND_FILE = "background.npz"
 _NEAREST = 30
 
 
 @cache
-def _load_background(encoder: str) -> tuple[Floats, Numbers]:
+def _load_background(folder: Path, encoder: str) -> tuple[Floats, Numbers]:
     """Vectors as whole numbers, and their scales. `encoder` is the key of the one that asks."""
     try:
-        with np.load(BACKGROUND_FILE) as held:
+        with np.load(folder / BACKGROUND_FILE) as held:
             made_by = str(held["encoder"])
             vectors, scales = held["vectors"].astype(np.float32), held["scales"].astype(np.float64)
     except (OSError, ValueError, KeyError) as error:
@@ -124,9 +120,10 @@ def _load_background(encoder: str) -> tuple[Floats, Numbers]:
     return vectors, scales
 
 
-def _background_similarity(encoder: str, request: Floats) -> float:
+def _background_similarity(encoder: Encoder, request: Floats) -> float:
     """The mean similarity of the thirty background tools that come nearest."""
-    similarity = np.sort(_best_similarity(_cosines(request, *_load_background(encoder))))
+    background = _load_background(encoder.folder, encoder.record.key)
+    similarity = np.sort(_best_similarity(_cosines(request, *background)))
     return round(float(similarity[-_NEAREST:].mean()), 7)
 
 
@@ -200,7 +197,9 @@ def _gains(units: NDArray[np.uint16], damping: Floats, worth: float) -> Floats:
 MAX_SENTENCES = 8
 
 # The share of words in a score; meaning has the rest.
-_LEXICAL_WEIGHT = 0.25
+LEXICAL_WEIGHT = 0.2
+# One rare word stands out by any number of standard deviations in a large catalogue; more than this is no more certain.
+_MAX_LEXICAL = 12.0
 _LEXICAL_CANDIDATES = 256
 # Rows that stand for a large catalogue where a mean over all would cost too much: those with the lowest id hashes.
 _SAMPLE = 1024
@@ -223,6 +222,10 @@ class Ranking(Struct, frozen=True, kw_only=True):
     dense_z: Numbers
     prior: Numbers
     """What earlier choices added to the score."""
+    against: Numbers
+    """What doing the opposite of what is asked took away."""
+    request: Floats
+    """The vector of the whole request."""
     part: NDArray[np.int64]
     """Which text of the request came nearest; 0 is the whole."""
     texts: tuple[str, ...]
@@ -231,6 +234,8 @@ class Ranking(Struct, frozen=True, kw_only=True):
     """How many rows were looked at."""
     background: float
     """How similar the request is to tools that are not here."""
+    weights: Path
+    """Where the encoder's weights lie, and what was fitted with them."""
     named: int = 0
     """How many of the first rows the request names."""
 
@@ -241,6 +246,7 @@ class Ranker:
     def __init__(self, snapshot: IndexSnapshot, encoder: Encoder, usage: Usage | None = None) -> None:
         self.snapshot = snapshot
         self._usage = usage
+        self._encoder = encoder
         self.lexical = _LexicalScorer(snapshot)
         self._dense = _DenseScorer(snapshot, encoder)
         self._sample: tuple[Floats, Numbers] | None = None
@@ -265,11 +271,12 @@ class Ranker:
         lexical_z = _z_scores(
             by_words[rows].astype(np.float64), by_words if len(searched) == len(by_words) else by_words[searched]
         )
+        lexical_z = np.minimum(lexical_z, _MAX_LEXICAL)
         usual = similarity if rows is searched else self._usual_similarity(request, mask, searched)
         dense_z = _z_scores(similarity, usual)
         prior = self._prior(lifts, rows)
-        score = np.round(_LEXICAL_WEIGHT * lexical_z + (1 - _LEXICAL_WEIGHT) * dense_z, 5) + prior
-        score = score - np.where(self.snapshot.filed(names.opposed_scopes)[rows], _OPPOSITION, 0.0)
+        against = np.where(self.snapshot.filed(names.opposed_scopes)[rows], _OPPOSITION, 0.0)
+        score = np.round(LEXICAL_WEIGHT * lexical_z + (1 - LEXICAL_WEIGHT) * dense_z, 5) + prior - against
         top = top_rows(_names_first(score, rows, named), np.arange(len(rows)), self.snapshot.id_hash[rows], limit)
         return Ranking(
             rows=rows[top],
@@ -278,11 +285,14 @@ class Ranker:
             similarity=similarity[top],
             dense_z=dense_z[top],
             prior=prior[top],
+            against=against[top],
+            request=request[0],
             part=similarities[:, top].argmax(axis=0) if len(top) else np.zeros(0, dtype=np.int64),
             texts=texts,
             terms=terms,
             searched=len(searched),
-            background=_background_similarity(self._dense.key, request),
+            background=_background_similarity(self._encoder, request),
+            weights=self._encoder.folder,
             named=int(np.isin(rows[top], np.concatenate(named)).sum()) if named else 0,
         )
 
