@@ -83,16 +83,18 @@ def _names_in(request: str) -> list[str]:
 
 def _verb_of(request: str) -> str:
     """The verb that a request begins with, courtesies and the name of a product aside; empty where it has none."""
-    spelt = [part for word in request[:_MAX_NAME].split() for part in split_identifier(word)]
-    words = [word.lower() for word in spelt]
+    words = [part for word in request[:_MAX_NAME].split() for part in split_identifier(word)]
     for at, word in enumerate(words):
-        if _is_verb(word):
-            is_noun = at > 0 and words[at - 1] in _BEFORE_NOUNS
-            has_particle = word not in _SWITCHES and not _PARTICLES.isdisjoint(words[at + 1 : at + 2])
-            return "" if is_noun or has_particle else _first_verb(words[at:])
-        if word not in stop_words("search") and not spelt[at][0].isupper():
+        if _is_verb(word.lower()):
+            rest = [word.lower() for word in words[at:]]
+            return "" if (at and words[at - 1].lower() in _BEFORE_NOUNS) or _has_particle(rest) else _first_verb(rest)
+        if word.lower() not in stop_words("search") and not word[0].isupper():
             break
     return ""
+
+
+def _has_particle(words: Sequence[str]) -> bool:
+    return words[0] not in _SWITCHES and not _PARTICLES.isdisjoint(words[1:2])
 
 
 def _first_verb(words: Sequence[str]) -> str:
