@@ -35,6 +35,9 @@ AT_A_TERMINAL = (
 # The others offer no search.
 _SEARCHING_PROFILES = ("discovery", "auto")
 
+# Loading keeps the interpreter busy: a client's handshake comes first.
+_HANDSHAKE_S = 0.5
+
 # As `malloc.h` numbers them.
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 # glibc would raise both thresholds by itself, step by step, as larger messages come, up to these values.
@@ -113,6 +116,7 @@ async def _open_server(
 async def _prepare_search(gateway: Gateway, first_build: "asyncio.Task[None]") -> None:
     """Loads the encoder while the servers are read, then takes their tools in: the first search waits for neither."""
     try:
+        await asyncio.sleep(_HANDSHAKE_S)
         await gateway.search.warm()
         await asyncio.wait([first_build])
         await gateway.search.sync()
