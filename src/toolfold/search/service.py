@@ -361,7 +361,7 @@ class SearchService:
         error = await self._no_match(view, query, path, snapshot, tags)
         if sure or error.categories or not 0 < tools <= _FEW_TOOLS:
             raise error
-        return f"nothing fits for sure: the nearest of all {tools} tools, each with the probability that it does"
+        return f"nothing fits for sure; these are the nearest of all {tools} tools, with the probability that each fits"
 
     async def _no_match(
         self, view: CatalogueView, query: str, path: Path, snapshot: Snapshot, tags: Sequence[str]
