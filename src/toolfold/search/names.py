@@ -18,6 +18,7 @@ _MAX_NAME = 200
 _MAX_NAMES = 20
 _MAX_REQUEST = 1_000
 _QUOTES = " \t\r\n\"'`\u201c\u201d\u2018\u2019"
+_SEPARATORS = re.compile(r"[\W_]+")
 _SENTENCE_END = re.compile(r"[.!?;]\s|\n")
 # What follows one of these is no verb: "the lock", "a list of orders".
 _BEFORE_NOUNS = frozenset(
@@ -65,7 +66,8 @@ def _verb_scope(verb: str) -> str:
 
 
 def _fold(name: str) -> str:
-    return "".join(mark for mark in unicodedata.normalize("NFKC", name).casefold() if mark.isalnum())
+    plain = name if name.isascii() else unicodedata.normalize("NFKC", name)
+    return _SEPARATORS.sub("", plain.casefold())
 
 
 def _plain_id(name: str) -> str:
