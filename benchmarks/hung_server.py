@@ -35,7 +35,7 @@ async def hung_beside_others(folder: Path) -> dict[str, Any]:
     beside: list[float] = []
     ends: list[float] = []
     async with Gateway(Settings(servers=specs, home=folder / "home-hung")) as gateway:
-        await gateway.build()
+        await gateway.build(index=False)
         await _timed(gateway, [], CALLS // 10)
         for _ in range(TURNS):
             await _timed(gateway, alone, CALLS)

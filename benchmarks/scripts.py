@@ -109,7 +109,7 @@ async def first_lines(home: Path) -> dict[str, Any]:
     for name, ready in (("pre_forked", 2), ("cold_fork", 0)):
         settings = Settings(servers=(misbehaving_spec("box"),), home=home, scripts=Scripts(ready=ready))
         async with Gateway(settings) as gateway:
-            await gateway.build()
+            await gateway.build(index=False)
             await gateway.run_script(FIRST_LINE)
             lines: dict[str, list[float]] = {
                 "first_line": [],

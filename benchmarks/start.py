@@ -71,7 +71,7 @@ async def measured(how: str, home: Path) -> dict[str, Any]:
         pool = await gateway.pool()
         started = time.perf_counter()
         if how == "together":
-            await gateway.build()
+            await gateway.build(index=False)
         else:
             for spec in specs:
                 await pool.listing(spec.name)

@@ -59,7 +59,7 @@ async def store(folder: Path, size: int) -> dict[str, Any]:
     limits, outputs = Limits(call_timeout_s=900.0), Outputs(directory=str(folder))
     made = Settings(servers=(spec,), home=folder / "home", limits=limits, outputs=outputs)
     async with Gateway(made) as gateway:
-        await gateway.build()
+        await gateway.build(index=False)
         await gateway.call_tool("large.large", {"megabytes": 1})
         before = memory("VmRSS")
         started = time.perf_counter()

@@ -271,6 +271,7 @@ def test_an_impossible_request_is_refused_with_its_own_exit_code(place: Path) ->
     assert as_json(done)["error"]["code"] == "NO_MATCH_IN_CATEGORY"
     told = toolfold(place, "search", "who changed this line", "--in", "servers/sqlite").stderr
     assert "  - git.blame: " in told
+    assert "  - in Coding" in told
 
 
 @pytest.mark.requirement("D-05", "D-06")

@@ -38,7 +38,7 @@ async def main(folder: Path, tool: str, arguments: str) -> dict[str, Any]:
         limits=Limits(call_timeout_s=100, **extra.get("limits", {})),
     )
     async with Gateway(settings) as gateway:
-        await gateway.build()
+        await gateway.build(index=False)
         if "file_bytes" in extra:
             resource.setrlimit(resource.RLIMIT_FSIZE, (extra["file_bytes"], extra["file_bytes"]))
         before = memory()

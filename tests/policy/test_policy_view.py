@@ -88,6 +88,7 @@ class Pair:
         self.hidden = {tool.tool_id for tool in tools} - {tool.tool_id for tool in seen}
         update = Update(based_on=0, at=1.0, tools=tuple(seen), nodes=tuple(left(nodes, seen)), servers=tuple(records))
         await self.plain.store.commit(update)
+        await self.plain.search.sync()
         for server in self.plain_servers:
             server.set_tools(own(server.spec.name, [tool.tool_id for tool in seen]))
 

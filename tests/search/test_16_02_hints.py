@@ -163,3 +163,22 @@ async def test_16_02_searches_that_find_nothing_stay_fruitless(tmp_path: Path) -
         model = saying(*(ToolUse(place, "search", {"query": f"book a flight to the {place}"}) for place in places))
         await gateway.agent(model=model).run("Go far away.")
         assert "REFUSED" in last(model.prompts[4])
+
+
+async def test_16_02_the_nearest_of_few_are_paged_and_tags_still_hold(tmp_path: Path) -> None:
+    async with office(tmp_path, things=THINGS[:3]) as gateway:
+        seen: list[str] = []
+        cursor = None
+        while True:
+            page = await gateway.list(query=FLIGHT, limit=2, cursor=cursor)
+            assert page["note"]
+            seen += [tool["tool_id"] for tool in page["tools"]]
+            cursor = page["next_cursor"]
+            if cursor is None:
+                break
+        assert len(seen) == len(set(seen)) == 5
+        risky = await gateway.list(query=FLIGHT, tags=["risk:destructive"])
+        assert {tool["tool_id"].partition(".")[2].partition("_")[0] for tool in risky["tools"]} == {"delete"}
+        with pytest.raises(NoMatchInCategory) as caught:
+            await gateway.list(query=FLIGHT, tags=["no such tag"])
+        assert check(caught.value.hints)

@@ -182,6 +182,9 @@ def test_16_04_verbs_count_only_against_and_only_where_they_are_verbs(crowd: Sea
 
     assert "lights.get_label" in opposed("set a label")
     assert "lights.set_label" not in opposed("set a label")
+    assert "lights.get_label" in opposed("Please set a label.")
+    assert not opposed("Set a label. Then tell me what the others say.")
+    assert not opposed("set a label, then list all of them")
     for request in ("the set of labels", "is the door locked", "get rid of a label", "labels", "set up an account"):
         assert not opposed(request), request
     assert not opposed("turn the lights")

@@ -39,7 +39,7 @@ def by_formula(query: str) -> dict[str, float]:
 @pytest.mark.parametrize("query", ["delete rows of a table", "issue issue issue", "weather", "nothing of the kind zzz"])
 def test_scores_are_those_of_the_formula(query: str) -> None:
     snapshot = store().snapshot
-    lexical = _LexicalScorer(snapshot)
+    lexical = _LexicalScorer(snapshot, snapshot.alive)
     scores = lexical.scores(lexical.terms(query))
     expected = by_formula(query)
     for row in range(snapshot.total):
@@ -48,7 +48,7 @@ def test_scores_are_those_of_the_formula(query: str) -> None:
 
 def test_the_words_a_tool_holds_add_up_to_its_score() -> None:
     snapshot = store().snapshot
-    lexical = _LexicalScorer(snapshot)
+    lexical = _LexicalScorer(snapshot, snapshot.alive)
     terms = lexical.terms("create a new issue in the tracker")
     scores = lexical.scores(terms)
     for row in range(snapshot.total):

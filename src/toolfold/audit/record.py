@@ -1,7 +1,7 @@
 """One line of the audit log as a value, and the result of a step as the log takes it in."""
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import msgspec
 from msgspec import Struct
@@ -52,6 +52,19 @@ class Step(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The same in tokens, where the token tables were loaded."""
 
 
+class _Hits(Protocol):
+    """A page of a search."""
+
+    @property
+    def tool_ids(self) -> tuple[str, ...]: ...
+
+    @property
+    def twins(self) -> Mapping[str, str]: ...
+
+    @property
+    def confidences(self) -> tuple[float, ...]: ...
+
+
 class StepResult(Struct, frozen=True, kw_only=True):
     """What a step of finding a tool came to: the answer that the caller gets, and the values it was rendered from."""
 
@@ -62,6 +75,10 @@ class StepResult(Struct, frozen=True, kw_only=True):
     paths: tuple[tuple[str, ...], ...] = ()
     confidence: tuple[float, ...] = ()
     version: int | None = None
+
+    @classmethod
+    def of_hits(cls, answer: dict[str, Any], page: _Hits) -> "StepResult":
+        return cls(answer=answer, tool_ids=page.tool_ids, twins=page.twins, confidence=page.confidences)
 
     def fields(self) -> dict[str, Any]:
         """The fields of a `Step` about it. Encodes the whole answer to measure it: not on the event loop."""

@@ -10,6 +10,7 @@ first. Further tools of a category add less each.
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache
 from itertools import accumulate, islice
 from pathlib import Path as FilePath
 
@@ -45,6 +46,12 @@ MAX_HITS = 200
 MAX_WORDS = 12
 
 
+@cache
+def _shipped_encoder() -> Encoder:
+    """One for the process: the weights are large, and loading them takes a tenth of a second."""
+    return Encoder()
+
+
 class SearchIndex:
     """The tools of one catalogue, searchable."""
 
@@ -61,7 +68,7 @@ class SearchIndex:
 
         `learn` switches learning from use on: earlier choices are read, and `learn` may be called.
         """
-        encoder = encoder or Encoder()
+        encoder = encoder or _shipped_encoder()
         store = IndexStore(folder, encoder.record.key)
         store.load()
         return cls(store, encoder, Usage(folder, encoder.record) if learn else None)
@@ -158,6 +165,10 @@ class SearchIndex:
         """Loads the encoder now rather than with the first request."""
         self._encoder.load()
 
+    def stop(self) -> None:
+        """Has an update that runs in another thread end soon, with an error; what it did not write is lost."""
+        self._store.stopped.set()
+
     def _current(self) -> Ranker:
         if self._store.changed():
             with self._lock:
@@ -177,7 +188,8 @@ class SearchIndex:
             mask = ranker.snapshot.mask(scope)
             # Where tools have twins, one hit may stand for any number of rows.
             depth = MAX_HITS if ranker.snapshot.has_twins else min(max(limit, RANKED_AT_LEAST), MAX_HITS)
-            return ranker, mask, ranker.rank(query, mask, depth)
+            visible = None if scope.allowed is None else ranker.snapshot.mask(Scope(allowed=scope.allowed))
+            return ranker, mask, ranker.rank(query, mask, depth, visible)
         except (IndexError, ValueError) as error:
             # The files are mapped without reading them: damage shows only when an array is used.
             self.verify()  # a damaged file says so here

@@ -9,14 +9,17 @@ import unicodedata
 from collections.abc import Sequence
 
 from toolfold.search.document import Document
-from toolfold.words import fold_word, opposite_verbs, split_identifier, stop_words
+from toolfold.words import opposite_verbs, split_identifier, stop_words
 
 # The ways to name a tool, the surest first: its own name, its server's and its own, its title.
 _KINDS = ("name", "full", "title")
 # A longer request is a text and no name.
 _MAX_NAME = 200
 _MAX_NAMES = 20
+_MAX_REQUEST = 1_000
 _QUOTES = " \t\r\n\"'`\u201c\u201d\u2018\u2019"
+_SEPARATORS = re.compile(r"[\W_]+")
+_SENTENCE_END = re.compile(r"[.!?;]\s|\n")
 # What follows one of these is no verb: "the lock", "a list of orders".
 _BEFORE_NOUNS = frozenset(
     ("a", "an", "the", "this", "that", "these", "those", "my", "our", "your", "its", "their", "of")
@@ -32,7 +35,7 @@ class Names:
 
     def __init__(self, request: str) -> None:
         self.requested = _names_in(request)
-        opposites = opposite_verbs().get(_verb_of(request), frozenset())
+        opposites = opposite_verbs().get(_verb_of(request[:_MAX_REQUEST]), frozenset())
         self.opposed_scopes = [_verb_scope(verb) for verb in sorted(opposites)]
 
     @staticmethod
@@ -63,7 +66,8 @@ def _verb_scope(verb: str) -> str:
 
 
 def _fold(name: str) -> str:
-    return "".join(mark for mark in unicodedata.normalize("NFKC", name).casefold() if mark.isalnum())
+    plain = name if name.isascii() else unicodedata.normalize("NFKC", name)
+    return _SEPARATORS.sub("", plain.casefold())
 
 
 def _plain_id(name: str) -> str:
@@ -82,28 +86,32 @@ def _names_in(request: str) -> list[str]:
 
 
 def _verb_of(request: str) -> str:
-    """The verb that a request begins with, courtesies and the name of a product aside; empty where it has none."""
-    spelt = [part for word in request[:_MAX_NAME].split() for part in split_identifier(word)]
-    words = [word.lower() for word in spelt]
-    for at, word in enumerate(words):
+    """The verb that a request begins with, courtesies and the name of a product aside; empty where it has none, has
+    several sentences, or also names the opposite: "create a report, then list it" wants both."""
+    if _SENTENCE_END.search(request.strip()):
+        return ""
+    words = [part for word in request.split() for part in split_identifier(word)]
+    lowered = [word.lower() for word in words]
+    verb = ""
+    for at, word in enumerate(lowered):
         if _is_verb(word):
-            is_noun = at > 0 and words[at - 1] in _BEFORE_NOUNS
-            has_particle = word not in _SWITCHES and not _PARTICLES.isdisjoint(words[at + 1 : at + 2])
-            return "" if is_noun or has_particle else _first_verb(words[at:])
-        if word not in stop_words("search") and not spelt[at][0].isupper():
+            is_noun = at > 0 and lowered[at - 1] in _BEFORE_NOUNS
+            verb = "" if is_noun or _has_particle(lowered[at:]) else _first_verb(lowered[at:])
             break
-    return ""
+        if word not in stop_words("search") and not words[at][0].isupper():
+            break
+    return "" if opposite_verbs().get(verb, frozenset()).intersection(lowered) else verb
+
+
+def _has_particle(words: Sequence[str]) -> bool:
+    return words[0] not in _SWITCHES and not _PARTICLES.isdisjoint(words[1:2])
 
 
 def _first_verb(words: Sequence[str]) -> str:
     """The first verb of which an opposite is known; empty where there is none."""
-    at = next((at for at, word in enumerate(words) if _is_verb(word)), None)
-    if at is None:
-        return ""
-    if words[at] in _SWITCHES:
-        return next((word for word in words[at:] if word in ("on", "off")), "")
-    return fold_word(words[at])
+    verb = next(filter(_is_verb, words), "")
+    return next((word for word in words if word in ("on", "off")), "") if verb in _SWITCHES else verb
 
 
 def _is_verb(word: str) -> bool:
-    return word in _SWITCHES or fold_word(word) in opposite_verbs()
+    return word in _SWITCHES or word in opposite_verbs()

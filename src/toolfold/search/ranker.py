@@ -142,11 +142,13 @@ class _QueryTerm(Struct, frozen=True):
 
 
 class _LexicalScorer:
-    """BM25 on one snapshot."""
+    """BM25 on one snapshot. `among` are the rows that say how rare a word is: what is hidden must not show."""
 
-    def __init__(self, snapshot: IndexSnapshot) -> None:
+    def __init__(self, snapshot: IndexSnapshot, among: Mask) -> None:
         self._snapshot = snapshot
-        ratio = snapshot.lengths / np.float32(snapshot.mean_length)
+        self._among = among
+        self._count = int(among.sum())
+        ratio = snapshot.lengths / np.float32(snapshot.mean_length(among))
         self._damping = (SATURATION * (1 - LENGTH + LENGTH * ratio)).astype(np.float32)
 
     def terms(self, text: str) -> list[_QueryTerm]:
@@ -160,8 +162,8 @@ class _LexicalScorer:
             rows, units = segment.postings(key)
             if len(rows):
                 postings.append((base, rows, units))
-                holders += len(rows) if snapshot.whole else int(snapshot.alive[base : base + segment.count][rows].sum())
-        return _QueryTerm(word, _idf(snapshot.count, holders), tuple(postings))
+                holders += int(self._among[base : base + segment.count][rows].sum())
+        return _QueryTerm(word, _idf(self._count, holders), tuple(postings))
 
     def scores(self, terms: Iterable[_QueryTerm]) -> Floats:
         """A score for every row, dead ones too."""
@@ -247,25 +249,25 @@ class Ranker:
         self.snapshot = snapshot
         self._usage = usage
         self._encoder = encoder
-        self.lexical = _LexicalScorer(snapshot)
+        self.lexical = _LexicalScorer(snapshot, snapshot.alive)
         self._dense = _DenseScorer(snapshot, encoder)
         self._sample: tuple[Floats, Numbers] | None = None
 
-    def rank(self, query: str, mask: Mask, limit: int) -> Ranking:
+    def rank(self, query: str, mask: Mask, limit: int, visible: Mask | None = None) -> Ranking:
+        """The first rows of `mask`; `visible` are all that the caller may see, where that is not everything."""
         names = Names(query)
         named = self.snapshot.named(names, mask)
-        terms = tuple(self.lexical.terms(query))
-        by_words = self.lexical.scores(terms)
+        lexical = self.lexical if visible is None else _LexicalScorer(self.snapshot, visible)
+        terms = tuple(lexical.terms(query))
+        by_words = lexical.scores(terms)
         texts = (query, *_split_sentences(query))
         request = self._dense.encode(texts)
         searched = np.flatnonzero(mask)
         rows = self._candidates(request, by_words, mask, searched)
         lifts = self._usage.lifts(request[0]) if self._usage else {}
-        # A tool that was chosen before may lie outside of the candidates of a large catalogue.
-        if lifts and rows is not searched:
-            rows = np.union1d(rows, self._chosen_before(lifts, mask))
-        if named and rows is not searched:
-            rows = np.union1d(rows, np.concatenate(named))
+        # What was chosen before, or is named, may lie outside of the candidates of a large catalogue.
+        if rows is not searched:
+            rows = np.unique(np.concatenate([rows, self._chosen_before(lifts, mask), *named]))
         similarities = self._dense.similarities(request, rows)
         similarity = _best_similarity(similarities)
         lexical_z = _z_scores(

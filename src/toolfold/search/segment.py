@@ -131,14 +131,16 @@ class IndexSnapshot:
         for base, rows in zip(self._bases, dead, strict=False):
             alive[rows + base] = False
         self.alive: Mask = alive
-        self.whole = bool(alive.all())
         self.count = int(alive.sum())
         self.id_hash: Hashes = self._column("id_hash", np.uint64)
         self.lengths: Floats = self._column("length", np.float32)
         self.twin: Hashes = self._column("twin", np.uint64)
-        total = float(self.lengths[alive].sum(dtype=np.float64))
-        self.mean_length = float(round(total / max(self.count, 1), 6)) or 1.0
         self._masks: BoundedDict[Allowed, Mask] = BoundedDict(_CACHED_MASKS)
+
+    def mean_length(self, among: Mask) -> float:
+        """How many weighted words a tool has."""
+        total = float(self.lengths[among].sum(dtype=np.float64))
+        return float(round(total / max(int(among.sum()), 1), 6)) or 1.0
 
     def _column(self, name: str, kind: type) -> NDArray[Any]:
         columns = [segment.arrays[name] for segment in self.segments]

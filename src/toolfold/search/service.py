@@ -2,7 +2,7 @@
 
 It joins the catalogue with the search index and ranks; `disclosure.render` turns its pages into what a model reads.
 Before a search the index is brought to the catalogue's generation, which costs next to nothing where nothing changed.
-Searching runs in a thread, and the model is loaded with the first request.
+Searching runs in a thread, and the encoder is loaded with the first request, or before by whoever serves.
 """
 
 import asyncio
@@ -135,6 +135,16 @@ class SearchService:
         self._sync_lock = asyncio.Lock()
         self._open_lock = asyncio.Lock()
 
+    async def warm(self) -> None:
+        """Opens the index and loads the encoder, so that the first request does not wait for it."""
+        index = await self._open()
+        await asyncio.to_thread(index.warm)
+
+    async def aclose(self) -> None:
+        """Breaks off taking tools in, wherever that is: a process that ends must not wait for it."""
+        if self._index is not None:
+            self._index.stop()
+
     async def learn(self, query: str, tool_id: str) -> bool:
         """Records that a tool was chosen for a request and worked. Does nothing where learning is off."""
         index = await self._open()
@@ -239,12 +249,11 @@ class SearchService:
             node = await resolve_node(snapshot, path)
             place = node.path if node else ()
             start = _offset(cursor, place, question, snapshot.generation)
-            hits = await self._fitting_hits(view, query, place, tags, snapshot)
-            _check_shown(cursor, place, question, hits[:start])
-            note = ""
+            hits, note = await self._fitting_hits(view, query, place, tags, snapshot), ""
             if not hits:
-                note = await self._note_on_nearest(view, query, place, snapshot, tags)
                 hits = await self.hits(view, query, place, tags=tags, limit=_MAX_HINTS)
+                note = await self._note_on_nearest(view, query, place, snapshot, tags, sure=not hits)
+            _check_shown(cursor, place, question, hits[:start])
             room = min(_MAX_LISTED_NODES, limit // 2)
             nodes = [] if start else await self._fitting_nodes(view, query, place, tags, snapshot, limit=room)
             end = start + limit - len(nodes)
@@ -352,24 +361,27 @@ class SearchService:
         error = await self._no_match(view, query, path, snapshot, tags)
         if sure or error.categories or not 0 < tools <= _FEW_TOOLS:
             raise error
-        return f"nothing fits for sure: the nearest of all {tools} tools, each with the probability that it does"
+        return f"nothing fits for sure; these are the nearest of all {tools} tools, with the probability that each fits"
 
     async def _no_match(
         self, view: CatalogueView, query: str, path: Path, snapshot: Snapshot, tags: Sequence[str]
     ) -> NoMatchInCategory:
         """What to say instead of a poor tool: the nearest tools, and categories elsewhere that do match."""
-        elsewhere = [] if not path else await self._node_hits(view, query, (), snapshot, limit=20)
-        fitting = [hit for hit in elsewhere if _fits([hit]) and hit.path[: len(path)] != path][:_MAX_SUGGESTIONS]
-        near = [] if fitting else await self.hits(view, query, path, tags=tags, limit=_MAX_HINTS)
-        near = near or await self.hits(view, query, (), limit=_MAX_HINTS)
+        elsewhere = await self._fitting_elsewhere(view, query, path, snapshot) if path else []
+        near = [] if elsewhere else await self.hits(view, query, path, tags=tags, limit=_MAX_HINTS)
         where = f" in {list(path)}" if path else ""
         where += f" with the tags {[tag[:50] for tag in tags[:10]]}" if tags else ""
         return NoMatchInCategory(
             f"no tool was found{where} that fits {query[:200]!r}",
-            hints=await self._hints(snapshot, near),
-            categories=[list(hit.path) for hit in fitting],
-            next_action=_ELSEWHERE if fitting else _ASK_AGAIN,
+            hints=await self._hints(snapshot, near or await self.hits(view, query, (), limit=_MAX_HINTS)),
+            categories=elsewhere,
+            next_action=_ELSEWHERE if elsewhere else _ASK_AGAIN,
         )
+
+    async def _fitting_elsewhere(self, view: CatalogueView, query: str, path: Path, snapshot: Snapshot) -> list[Path]:
+        """The best categories outside of a path in which something fits."""
+        hits = await self._node_hits(view, query, (), snapshot, limit=20)
+        return [hit.path for hit in hits if _fits([hit]) and hit.path[: len(path)] != path][:_MAX_SUGGESTIONS]
 
     @staticmethod
     async def _hints(snapshot: Snapshot, hits: Sequence[Hit]) -> list[dict[str, Any]]:

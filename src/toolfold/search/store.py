@@ -8,6 +8,7 @@ A folder of `None` keeps everything in memory.
 import contextlib
 import fcntl
 import os
+import threading
 import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -51,6 +52,8 @@ class IndexStore:
         self.snapshot = IndexSnapshot([], [])
         self.spare: Columns | None = None
         self._spare_file = ""
+        # Once it is set, whoever writes gives up.
+        self.stopped = threading.Event()
         # Why the index on disk could not be used, if so; it is empty then, and the next update builds it anew.
         self.damage = ""
 

@@ -12,6 +12,7 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
+from toolfold.errors import StoreError
 from toolfold.search.arrays import Columns, Floats, Hashes, Rows, Small
 from toolfold.search.document import Document, tool_text, weighted_terms
 from toolfold.search.encoder import Encoder
@@ -21,6 +22,7 @@ from toolfold.search.store import MAX_SEGMENTS, IndexStore
 _MAX_SPARE = 20_000
 _MAX_DEAD_SHARE = 0.25
 _MAX_UNITS = 65_535
+_EMBEDDED_AT_ONCE = 16
 _NO_ROWS: Rows = np.zeros(0, dtype=np.int64)
 
 
@@ -113,10 +115,20 @@ def _vectors(store: IndexStore, encoder: Encoder, rows: Sequence[_Row]) -> tuple
             del places[key]
     if places:
         texts = [tool_text(rows[positions[0]].tool) for positions in places.values()]
-        fresh, fresh_scales = quantise(encoder.tools(texts))
+        fresh, fresh_scales = quantise(_embed(store, encoder, texts))
         for number, positions in enumerate(places.values()):
             vectors[positions], scales[positions] = fresh[number], fresh_scales[number]
     return vectors, scales, len(places)
+
+
+def _embed(store: IndexStore, encoder: Encoder, texts: Sequence[str]) -> Floats:
+    """The vectors of texts, a few at a time: a process that ends must not wait for the rest."""
+    parts = []
+    for start in range(0, len(texts), _EMBEDDED_AT_ONCE):
+        if store.stopped.is_set():
+            raise StoreError("search was closed while it took in tools", next_action="open it again: it goes on then")
+        parts.append(encoder.tools(texts[start : start + _EMBEDDED_AT_ONCE]))
+    return np.concatenate(parts)
 
 
 def _present(arrays: Columns, places: dict[bytes, list[int]]) -> list[tuple[int, bytes]]:

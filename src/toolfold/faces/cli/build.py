@@ -49,7 +49,7 @@ def build(arguments: argparse.Namespace, output: Output) -> int:
 async def read_servers(
     gateway: Gateway, servers: Sequence[str] | None, total: int, output: Output, registry: Path | None = None
 ) -> "tuple[Build, dict[str, UpstreamError]]":
-    """Builds with a progress bar, and returns the build with the error of each server that failed."""
+    """Builds with a progress bar, and returns the build with the error of each server that failed. Indexes nothing."""
     failed: dict[str, UpstreamError] = {}
     with output.progress("connecting", total) as step:
 
@@ -60,7 +60,7 @@ async def read_servers(
             else:
                 step(f"{name}, {len(result.tools)} tools")
 
-        return await gateway.build(servers, registry=registry, on_server=on_server), failed
+        return await gateway.build(servers, registry=registry, on_server=on_server, index=False), failed
 
 
 def _report(result: "Build", failed: dict[str, UpstreamError], registry: Path) -> dict[str, object]:

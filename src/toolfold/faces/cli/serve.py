@@ -7,6 +7,7 @@ catalogue that is missing or old is read in the background: a client's handshake
 import argparse
 import asyncio
 import gc
+import logging
 import os
 import signal
 import sys
@@ -14,6 +15,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing, suppress
 from typing import TYPE_CHECKING
 
+from toolfold.errors import ToolfoldError
 from toolfold.faces.cli.runner import load_settings, run_with_gateway
 from toolfold.faces.cli.terminal import Output
 from toolfold.gateway import Gateway
@@ -22,11 +24,19 @@ from toolfold.types import Caller
 if TYPE_CHECKING:
     from toolfold.wire.serving import Server
 
+log = logging.getLogger("toolfold.serve")
+
 # For a person who starts it by hand and would see nothing at all.
 AT_A_TERMINAL = (
     "waiting for an MCP client on standard input, which clients start by themselves; to end it press Ctrl-D\n"
     "for clients that connect to an address: toolfold serve --http 127.0.0.1:8080"
 )
+
+# The others offer no search.
+_SEARCHING_PROFILES = ("discovery", "auto")
+
+# Loading keeps the interpreter busy: a client's handshake comes first.
+_HANDSHAKE_S = 0.5
 
 # As `malloc.h` numbers them.
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
@@ -91,13 +101,27 @@ async def _open_server(
         loop.add_signal_handler(number, stop.set)
     options = ServeOptions(max_body_bytes=gateway.settings.limits.max_frame_bytes)
     async with open_app(gateway, arguments.profile, arguments.server) as app:
-        first_build = gateway.begin()
+        tasks = [first_build := gateway.begin()]
+        if arguments.http is not None or arguments.profile in _SEARCHING_PROFILES:
+            tasks.append(asyncio.ensure_future(_prepare_search(gateway, first_build)))
         _tune_process()
         try:
             yield Server(app, options), stop
         finally:
-            first_build.cancel()
-            await asyncio.gather(first_build, return_exceptions=True)
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _prepare_search(gateway: Gateway, first_build: "asyncio.Task[None]") -> None:
+    """Loads the encoder while the servers are read, then takes their tools in: the first search waits for neither."""
+    try:
+        await asyncio.sleep(_HANDSHAKE_S)
+        await gateway.search.warm()
+        await asyncio.wait([first_build])
+        await gateway.search.sync()
+    except ToolfoldError as error:  # the first search says it to whoever asks
+        log.warning("search could not be prepared: %s", error.message)
 
 
 def _tune_process() -> None:

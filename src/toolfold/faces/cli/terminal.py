@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import IO, Any
 
-from toolfold.errors import ToolfoldError
+from toolfold.errors import NoMatchInCategory, ToolfoldError
 
 STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "blue": "34", "cyan": "36"}
 
@@ -89,6 +89,8 @@ class Output:
             text = _hint_text(hint)
             if text not in error.message:
                 self.note(f"  - {text}")
+        for path in error.categories if isinstance(error, NoMatchInCategory) else ():
+            self.note(f"  - in {' / '.join(path)}")
         if error.next_action:
             self.labelled("next:", "cyan", error.next_action)
 
