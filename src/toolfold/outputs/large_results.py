@@ -28,6 +28,8 @@ from toolfold.types import CallContext, Caller, Outcome, Stored, Tool, ToolCall
 from toolfold.upstream.mcp import is_error_result
 from toolfold.upstream.threads import run_in_thread
 from toolfold.wire import jsonrpc
+from toolfold.wire.dispatcher import unreadable_answer
+from toolfold.wire.repair import repair
 
 log = logging.getLogger("toolfold.outputs")
 
@@ -184,7 +186,14 @@ class LargeResults:
 def _read_spilled(file: BinaryIO) -> Outcome:
     """A result that is small enough after all, out of the message that it came in."""
     with file:
-        result = jsonrpc.parse_envelope(file.read()).result
+        frame = file.read()
+    try:
+        result = jsonrpc.parse_envelope(frame).result
+    except jsonrpc.DECODE_ERRORS as error:
+        messages = repair(frame).messages
+        if not messages:
+            raise unreadable_answer("tools/call", str(error)) from error
+        result = messages[0].result
     return Outcome(result=result, is_error=is_error_result(result))
 
 

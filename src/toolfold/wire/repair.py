@@ -1,4 +1,4 @@
-"""Repairs bytes that are not quite a JSON-RPC message: noise before or after it, batches, broken JSON, odd ids.
+"""Repairs bytes that are not quite a JSON-RPC message: noise before or after it, batches, broken or deep JSON, odd ids.
 
 No proper message passes through here. Above: the transports; below: `jsonrpc.py`, `spill.py`.
 """
@@ -10,7 +10,7 @@ import re
 import msgspec
 from msgspec import Raw, Struct
 
-from toolfold.text import replace_escaped_halves, truncate
+from toolfold.text import cut_deep, replace_escaped_halves, truncate
 from toolfold.wire.jsonrpc import ABSENT, DECODE_ERRORS, Envelope, is_message, parse_envelope
 from toolfold.wire.spill import EDGE_BYTES, Edges
 
@@ -58,7 +58,7 @@ def replace_invalid_utf8(text: bytes) -> bytes:
 
 def repair(line: bytes) -> _Repaired:
     """Reads a line that is no message as it stands."""
-    line = replace_escaped_halves(line)
+    line = cut_deep(replace_escaped_halves(line))
     batch = _batch(line)
     if batch is not None:
         return batch
