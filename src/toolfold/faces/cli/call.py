@@ -1,15 +1,20 @@
 """`toolfold call`: a call for real, after a person's confirmation where the policy wants one."""
 
 import argparse
+import base64
 import sys
-from typing import Any
+from io import BytesIO
+from pathlib import Path
+from typing import Any, BinaryIO
 
 import msgspec
 from msgspec import Raw
 
 from toolfold.errors import ConfirmationNeeded, Declined
+from toolfold.faces.cli.outputs import not_writable, save_new
 from toolfold.faces.cli.runner import load_settings, run_with_gateway
 from toolfold.faces.cli.terminal import Output
+from toolfold.gateway import Gateway
 from toolfold.text import printable
 from toolfold.types import Outcome
 
@@ -20,13 +25,17 @@ SHOWN_CHARS = 4_000
 
 def call(arguments: argparse.Namespace, output: Output) -> int:
     """Prints the text of the result, or with `--json` the whole of it. The exit code says whether the tool failed."""
+    if arguments.save:
+        _check_savable(Path(arguments.save))  # before anything is called
     args = Raw((sys.stdin.read() if arguments.args == "-" else arguments.args).encode())
     try:
         outcome = _call(arguments, args, confirmed=arguments.yes)
     except ConfirmationNeeded as needed:
         _confirm(arguments, output, needed)
         outcome = _call(arguments, args, confirmed=True)
-    if output.as_json:
+    if arguments.save and not outcome.is_error:
+        _save(arguments, outcome, output)
+    elif output.as_json:
         output.data(_with_handles(outcome))
     else:
         _print_result(msgspec.json.decode(outcome.result), output)
@@ -35,6 +44,50 @@ def call(arguments: argparse.Namespace, output: Output) -> int:
             whole = f"toolfold output {handle} --save FILE"
             output.note(f"ask for a part of it: toolfold output {handle} 'what to extract'; save it: {whole}")
     return TOOL_FAILED if outcome.is_error else 0
+
+
+def _check_savable(path: Path) -> None:
+    if path.exists() or not path.parent.is_dir():
+        raise not_writable(str(path), "it is there already" if path.exists() else "there is no such folder")
+
+
+def _save(arguments: argparse.Namespace, outcome: Outcome, output: Output) -> None:
+    """Writes each part that is no text or was stored to a file of its own, or where there is none the text."""
+    result = msgspec.json.decode(outcome.result)
+    blocks = [block for block in result.get("content") or () if isinstance(block, dict)]
+    parts = _stored_files(arguments, outcome)
+    parts += [BytesIO(data) for data in map(_binary, blocks) if data is not None]
+    if not parts:
+        text = "\n".join(block["text"] for block in blocks if isinstance(block.get("text"), str))
+        parts = [BytesIO((text or msgspec.json.encode(result.get("structuredContent")).decode()).encode())]
+    saved = []
+    for number, source in enumerate(parts, 1):
+        path = Path(arguments.save)
+        name = str(path) if number == 1 else str(path.with_stem(f"{path.stem}-{number}"))
+        with source:
+            saved.append({"file": name, "bytes": save_new(name, source)})
+    if output.as_json:
+        output.data({"saved": saved})
+    for entry in () if output.as_json else saved:
+        output.line(f"{entry['bytes']} bytes are in {entry['file']}")
+
+
+def _stored_files(arguments: argparse.Namespace, outcome: Outcome) -> list[BinaryIO]:
+    async def work(gateway: Gateway) -> list[Path]:
+        return [await gateway.outputs.file(stored.handle) for stored in outcome.all_stored]
+
+    paths = run_with_gateway(load_settings(arguments), work, keep_outputs=True) if outcome.all_stored else []
+    return [path.open("rb") for path in paths]
+
+
+def _binary(block: dict[str, Any]) -> bytes | None:
+    """The bytes of a picture, a sound or an embedded file."""
+    resource = block.get("resource")
+    data = resource.get("blob") if isinstance(resource, dict) else block.get("data")
+    try:
+        return base64.b64decode(data) if isinstance(data, str) else None
+    except ValueError:
+        return None
 
 
 def _with_handles(outcome: Outcome) -> Raw | dict[str, Any]:

@@ -8,6 +8,7 @@ import shutil
 import sys
 import time
 from pathlib import Path
+from typing import BinaryIO
 
 import msgspec
 
@@ -79,20 +80,28 @@ def _save_output(arguments: argparse.Namespace, output: Output) -> int:
         create=False,
         keep_outputs=True,
     )
-    try:
-        with path.open("rb") as source, Path(arguments.save).open("xb") as target:
-            shutil.copyfileobj(source, target)
-            size = target.tell()
-    except OSError as error:
-        raise OutputError(
-            f"{arguments.save} cannot be written: {error.strerror or error}",
-            next_action="name a file that is not there yet, in a folder that is",
-        ) from error
+    with path.open("rb") as source:
+        size = save_new(arguments.save, source)
     if output.as_json:
         output.data({"file": arguments.save, "bytes": size})
     else:
         output.line(f"{size} bytes are in {arguments.save}")
     return 0
+
+
+def save_new(name: str, source: BinaryIO) -> int:
+    """Copies to a file that is not there yet; returns the bytes written."""
+    try:
+        with Path(name).open("xb") as target:
+            shutil.copyfileobj(source, target)
+            return target.tell()
+    except OSError as error:
+        raise not_writable(name, error.strerror or str(error)) from error
+
+
+def not_writable(name: str, why: str) -> OutputError:
+    action = "name a file that is not there yet, in a folder that is"
+    return OutputError(f"{name} cannot be written: {why}", next_action=action)
 
 
 def extract_local(arguments: argparse.Namespace, output: Output) -> int:
