@@ -389,10 +389,14 @@ async def resolve_node(snapshot: Snapshot, path: Path) -> Node | None:
 
 
 async def _tool_not_found(snapshot: Snapshot, tool_id: str) -> ToolNotFound:
-    from toolfold.catalogue.suggestions import closest_words
+    from toolfold.catalogue.suggestions import closest_words, what_became
 
-    hints = await asyncio.to_thread(closest_words, tool_id, await snapshot.tool_ids())
-    return ToolNotFound(f"there is no tool {tool_id[:_MAX_NAME_CHARS]!r}", hints=hints)
+    near = await asyncio.to_thread(closest_words, tool_id, await snapshot.tool_ids())
+    name = repr(tool_id[:_MAX_NAME_CHARS])
+    if not await snapshot.versions(tool_id):
+        return ToolNotFound(f"there is no tool {name}", hints=near)
+    became, came = await what_became(snapshot, tool_id)
+    return ToolNotFound(f"{name} is gone: {became}", hints=list(dict.fromkeys((*came, *near))), removed=True)
 
 
 def _branches(nodes: Iterable[Node], path: Path, depth: int | None) -> tuple[Branch, ...]:
