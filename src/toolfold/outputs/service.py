@@ -31,6 +31,8 @@ log = logging.getLogger("toolfold.outputs")
 
 # The file in the state folder that names the folder of outputs which outlive a command.
 SESSION_FILE = "outputs-session"
+# The file there that tells of handles which are gone, after the gateway that gave them out.
+ISSUED_FILE = "outputs-issued"
 
 # How often an open gateway looks for expired outputs.
 PURGE_INTERVAL_S = 60.0
@@ -59,7 +61,8 @@ class OutputService:
         self._events = events
         limits, outputs = settings.limits, settings.outputs
         note = settings.home / SESSION_FILE if keep else None
-        self.store = OutputStore(Path(outputs.directory), lifetime_s=outputs.lifetime_s, note=note)
+        issued = settings.home / ISSUED_FILE
+        self.store = OutputStore(Path(outputs.directory), lifetime_s=outputs.lifetime_s, note=note, issued=issued)
         self.large_results = LargeResults(self.store, limits, settings.rules, events=events, on_stored=self._on_stored)
         self.references = ReferenceResolver(
             self.store, max_bytes=outputs.reference_max_bytes, max_document=limits.max_frame_bytes, events=events
