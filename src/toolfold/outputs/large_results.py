@@ -118,12 +118,10 @@ class LargeResults:
         self._notify(context.caller, stored)
         return reduced
 
-    async def fit_text(self, text: str, origin: Origin) -> str:
-        """A text that is no tool's result where it fits the limits, else the message about where it is stored."""
-        limits = self.tool_limits(origin.tool_id)
-        if limits.allow([text.encode("utf-8", "replace")]):
-            return text
-        return too_large_message(await self.store_text(text, origin))
+    async def store_large_text(self, text: str, origin: Origin) -> Stored | None:
+        """Stores a text that is no tool's result where it does not fit the limits."""
+        fits = self.tool_limits(origin.tool_id).allow([text.encode("utf-8", "replace")])
+        return None if fits else await self.store_text(text, origin)
 
     async def store_text(self, text: str, origin: Origin) -> Stored:
         """Stores a text that is no tool's result. Raises `OutputError`."""

@@ -367,10 +367,20 @@ class Operations:
         )
         from toolfold.scripts import report
 
-        text = await self._store_if_large(report.as_text(result), "run_script", args, context)
-        return TextAndData(report.as_dict(result), text, not result.ok)
+        origin = {"tool_id": "run_script", "arguments": _sent(args)}
+        printed = {
+            name: await self._gateway.outputs.store_large_text(text, **origin, caller=context.caller)
+            for name, text in (("stdout", result.stdout), ("stderr", result.stderr))
+        }
+        stored = {name: kept for name, kept in printed.items() if kept is not None}
+        text = await self._store_if_large(report.as_text(result, stored), "run_script", args, context)
+        return TextAndData(report.as_dict(result, stored), text, not result.ok)
 
     async def _store_if_large(self, text: str, operation: str, args: Raw, context: CallContext) -> str:
         """The text, or where it is too large for a result, the message about where it is stored."""
-        sent = bytes(args).decode(errors="replace")
-        return await self._gateway.outputs.fit_text(text, tool_id=operation, arguments=sent, caller=context.caller)
+        outputs = self._gateway.outputs
+        return await outputs.fit_text(text, tool_id=operation, arguments=_sent(args), caller=context.caller)
+
+
+def _sent(args: Raw) -> str:
+    return bytes(args).decode(errors="replace")
