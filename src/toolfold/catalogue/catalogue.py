@@ -286,7 +286,7 @@ class Catalogue:
 
     def cached_tool(self, tool_id: str) -> Tool | None:
         """A tool that was just read. Every call looks its tool up, and most find it here."""
-        cached = self._cache.get(tool_id.casefold())
+        cached = self._cache.get(tool_id)
         return cached[1] if cached is not None and 0 <= self._clock() - cached[0] < _CACHE_S else None
 
     async def tool(self, tool_id: str) -> Tool:
@@ -294,27 +294,29 @@ class Catalogue:
         cached = self.cached_tool(tool_id)
         if cached is not None:
             return cached
-        key, now = tool_id.casefold(), self._clock()
+        now = self._clock()
         # Of many calls that come at once, one reads and all wait for it: else each would wait for the others' reading.
-        read = self._reads.get(key)
+        read = self._reads.get(tool_id)
         if read is None:
-            read = self._reads[key] = asyncio.ensure_future(self._read(key, tool_id, now))
-            read.add_done_callback(lambda done: self._read_done(key, done))
+            read = self._reads[tool_id] = asyncio.ensure_future(self._read(tool_id, now))
+            read.add_done_callback(lambda done: self._read_done(tool_id, done))
         return await asyncio.shield(read)
 
-    async def _read(self, key: str, tool_id: str, now: float) -> Tool:
+    async def _read(self, tool_id: str, now: float) -> Tool:
         commits = self.commits
         async with self.snapshot() as snapshot:
             tool = await snapshot.tool(tool_id)
             if tool is None:
                 raise await _tool_not_found(snapshot, tool_id)
+            if tool.tool_id != tool_id:
+                tool = await _spelled(snapshot, tool_id, tool)
         if commits == self.commits:
-            self._cache.renew(key, (now, tool))
+            self._cache.renew(tool_id, (now, tool))
         return tool
 
-    def _read_done(self, key: str, done: "asyncio.Future[Tool]") -> None:
-        if self._reads.get(key) is done:
-            del self._reads[key]
+    def _read_done(self, tool_id: str, done: "asyncio.Future[Tool]") -> None:
+        if self._reads.get(tool_id) is done:
+            del self._reads[tool_id]
         if not done.cancelled():
             done.exception()  # marks it as retrieved: whoever waited has it, and nobody may have waited
 
@@ -386,6 +388,14 @@ async def resolve_node(snapshot: Snapshot, path: Path) -> Node | None:
             next_action=f"call list with {near}an empty path for the root",
         )
     return node
+
+
+async def _spelled(snapshot: Snapshot, tool_id: str, found: Tool) -> Tool:
+    """Of the tools of a server that differ in letter case alone, the one whose name is spelled as the id was."""
+    from toolfold.catalogue.ids import natural_id
+
+    tools = await snapshot.tools(server=found.server)
+    return next((tool for tool in tools if natural_id(tool.server, tool.name) == tool_id), found)
 
 
 async def _tool_not_found(snapshot: Snapshot, tool_id: str) -> ToolNotFound:
