@@ -8,6 +8,9 @@ _ESCAPES = re.compile(
     rb"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(\\u[dD][89a-fA-F][0-9a-fA-F]{2})|\\."
 )
 
+# The key in the `_meta` of a result that says what of it is not as it came, and what is said of such characters.
+NOTE_KEY = "toolfold/note"
+REPLACED = "characters that were no text are replaced by U+FFFD"
 # A text, also one without an end, or a bracket.
 _STRUCTURE = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*+(?:"|\Z)|[\[\]{}]', re.DOTALL)
 MAX_LEVELS = 200

@@ -15,7 +15,7 @@ from toolfold.faces.cli.outputs import not_writable, save_new
 from toolfold.faces.cli.runner import load_settings, run_with_gateway
 from toolfold.faces.cli.terminal import Output
 from toolfold.gateway import Gateway
-from toolfold.text import printable
+from toolfold.text import NOTE_KEY, printable
 from toolfold.types import Outcome
 
 TOOL_FAILED = 1
@@ -140,5 +140,8 @@ def _print_result(result: dict[str, Any], output: Output) -> None:
             output.line(block.get("text", ""))
         else:
             output.note(f"[{block.get('type')} {block.get('mimeType', '')}]")
+    meta = result.get("_meta")
+    if isinstance(meta, dict) and NOTE_KEY in meta:
+        output.note(str(meta[NOTE_KEY]))
     if not has_text and result.get("structuredContent") is not None:
         output.data(result["structuredContent"])
