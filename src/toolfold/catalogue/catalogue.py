@@ -399,14 +399,32 @@ async def _spelled(snapshot: Snapshot, tool_id: str, found: Tool) -> Tool:
 
 
 async def _tool_not_found(snapshot: Snapshot, tool_id: str) -> ToolNotFound:
-    from toolfold.catalogue.suggestions import closest_words, what_became
+    from toolfold.catalogue.suggestions import closest_words
 
     near = await asyncio.to_thread(closest_words, tool_id, await snapshot.tool_ids())
     name = repr(tool_id[:_MAX_NAME_CHARS])
     if not await snapshot.versions(tool_id):
         return ToolNotFound(f"there is no tool {name}", hints=near)
-    became, came = await what_became(snapshot, tool_id)
+    became, came = await _what_became(snapshot, tool_id)
     return ToolNotFound(f"{name} is gone: {became}", hints=list(dict.fromkeys((*came, *near))), removed=True)
+
+
+async def _what_became(snapshot: Snapshot, tool_id: str) -> tuple[str, list[str]]:
+    """What happened to a tool that was here, in words, and which tools of its server came when it went."""
+    from toolfold.catalogue.ids import natural_id
+
+    folded = tool_id.casefold()
+    front = folded.partition(".")[0]
+    steps = [(number, change.kind, change.tool_id) for number, change in await snapshot.changes(0, snapshot.generation)]
+    went = max((number for number, kind, name in steps if kind == "removed" and name.casefold() == folded), default=0)
+    came = [name for number, kind, name in steps if (number, kind) == (went, "added")]
+    times = {kept.number: kept.at for kept in await snapshot.generations()}
+    when = f" {time.strftime('%Y-%m-%d %H:%M UTC', time.gmtime(times[went]))}" if went in times else " a while ago"
+    for server in await snapshot.servers():
+        if natural_id(server.name, "a").casefold() == f"{front}.a":
+            own = [name for name in came if name.casefold().startswith(f"{front}.")]
+            return f"{server.name} listed it until{when}, and no longer does", own
+    return f"its server was taken out by{when}", []
 
 
 def _branches(nodes: Iterable[Node], path: Path, depth: int | None) -> tuple[Branch, ...]:

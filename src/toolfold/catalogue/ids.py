@@ -13,7 +13,7 @@ from hashlib import blake2b
 
 from msgspec import Struct
 
-__all__ = ["natural_id", "server_prefix"]
+__all__ = ["natural_id"]
 
 MAX_LENGTH = 64
 # What a long server name is cut to where the whole would be too long: the tool's own name matters more.
@@ -35,11 +35,11 @@ class _Assigned(Struct, frozen=True):
 def natural_id(server: str, name: str) -> str:
     """The id a tool has where nobody else wants it."""
     tool = name.replace("/", ".")
-    tool_id = f"{server_prefix(server)}.{tool}"
+    tool_id = f"{_server_prefix(server)}.{tool}"
     return tool_id if _FIT.fullmatch(tool) and len(tool_id) <= MAX_LENGTH else _hashed_id(server, name)
 
 
-def server_prefix(server: str) -> str:
+def _server_prefix(server: str) -> str:
     """What the ids of a server's tools begin with."""
     if _FIT.fullmatch(server):
         return server
@@ -49,7 +49,7 @@ def server_prefix(server: str) -> str:
 def _hashed_id(server: str, name: str, *, digits: int = 8) -> str:
     """The short form: as much of both names as fits, and a hash of the whole."""
     room = MAX_LENGTH - digits - 1
-    front, back = server_prefix(server), _clean(name) or "tool"
+    front, back = _server_prefix(server), _clean(name) or "tool"
     if len(front) + 1 + len(back) > room:
         front = front[: max(MAX_SERVER, room - 1 - len(back))].rstrip("._-") or "server"
     return f"{front}.{back}"[:room].rstrip("._-") + "-" + _digest(f"{server}\0{name}", digits=digits)
@@ -72,13 +72,13 @@ def assign_ids(keys: Iterable[Key], previous: Mapping[Key, str]) -> _Assigned:
 def _warnings(ids: Mapping[Key, str], natural: Mapping[Key, str], holders: Mapping[str, Key]) -> tuple[str, ...]:
     """Repeated in every build, not only in the one that gave the id."""
     warnings = [
-        f'the ids of server "{server}" begin with "{server_prefix(server)}.", since ids have only A-Z a-z 0-9 _ . -'
+        f'the ids of server "{server}" begin with "{_server_prefix(server)}.", since ids have only A-Z a-z 0-9 _ . -'
         for server in sorted({server for server, _ in ids})
-        if server_prefix(server) != server
+        if _server_prefix(server) != server
     ]
     for key, tool_id in sorted(ids.items()):
         server, name = key
-        if tool_id == f"{server_prefix(server)}.{name}":
+        if tool_id == f"{_server_prefix(server)}.{name}":
             continue
         tool = f'the tool "{name}" of server "{server}"'
         holder = holders.get(natural[key].casefold())

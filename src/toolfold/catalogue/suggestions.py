@@ -1,14 +1,11 @@
-"""What somebody may have meant: the existing words, or paths, closest to one that does not exist, or no longer.
+"""What somebody may have meant: the existing words, or paths, closest to one that does not exist.
 
 Fast enough for 100,000 words: shared letters choose a few, edit distance ranks those.
 """
 
-import time
 from collections.abc import Iterable, Mapping, Sequence
 
-from toolfold.catalogue.ids import server_prefix
-from toolfold.storage.base import Snapshot
-from toolfold.types import Change, Path
+from toolfold.types import Path
 
 # How many words are compared letter by letter.
 _MAX_COMPARED = 60
@@ -97,22 +94,3 @@ def _pairs(text: str) -> set[str]:
 
 def _casefolded(path: Path) -> Path:
     return tuple(name.casefold() for name in path)
-
-
-async def what_became(snapshot: Snapshot, tool_id: str) -> tuple[str, list[str]]:
-    """What happened to a tool that was here, in words, and which tools of its server came when it went."""
-    front = tool_id.casefold().partition(".")[0]
-    server = next((one.name for one in await snapshot.servers() if server_prefix(one.name).casefold() == front), "")
-    steps = await snapshot.changes(0, snapshot.generation)
-    removals = [number for number, change in steps if change.kind == "removed" and _is(change, tool_id)]
-    at = next((kept.at for kept in await snapshot.generations() if kept.number in removals[-1:]), None)
-    when = "" if at is None else time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(at))
-    if not server:
-        return f"its server was taken out{when and f' by {when}'}", []
-    came = [change.tool_id for number, change in steps if number in removals[-1:] and change.kind == "added"]
-    own = [added for added in came if added.casefold().startswith(f"{front}.")]
-    return f"{server} listed it{when and f' until {when}'}, and no longer does", own
-
-
-def _is(change: Change, tool_id: str) -> bool:
-    return change.tool_id.casefold() == tool_id.casefold()

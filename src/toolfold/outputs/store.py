@@ -52,7 +52,6 @@ _decode = msgspec.json.Decoder(Stored).decode
 # A caller's name and session: whose folder it is.
 SessionKey = tuple[str, str]
 CALL_AGAIN = "call the tool again, and use the handle in the same session: it lives as long as its client is connected"
-ENDED = "was removed when its session ended"
 ELSEWHERE = "belongs to another session of yours, and can be read there only"
 LOST = "is lost: something else than toolfold removed its file"
 OTHER_RUN = "was stored by another run of toolfold: it ended with that, or can be read there only"
@@ -130,17 +129,22 @@ class OutputStore:
         """What became of a handle that leads to nothing. Another caller's is as unknown as one that never was."""
         issued = self._issued.find(handle) if _is_handle(handle) else None
         if issued is not None and issued.caller == caller.name:
-            if issued.expires_at <= time.time():
-                return _gone(handle, issued.tool, _expired(issued.at, issued.expires_at))
-            if issued.elsewhere or issued.ended:
-                return _gone(handle, issued.tool, OTHER_RUN if issued.elsewhere else ENDED)
-            return _gone(handle, issued.tool, LOST if issued.session == caller.session else ELSEWHERE)
+            return _gone(handle, issued.tool_name, self._what_became(issued, caller))
         handles = [record.handle for record in self.all(caller)]
         return UnknownHandle(
             f"there is no stored output {handle[:80]!r} in this session: it never was, or is long gone",
             hints=handles[-10:],
             next_action="use a handle that there is, or call the tool again" if handles else CALL_AGAIN,
         )
+
+    def _what_became(self, issued: Stored, caller: Caller) -> str:
+        if _is_expired(issued, time.time()):
+            return _expired(issued.at, issued.expires_at)
+        if issued.handle not in self._issued.own:
+            return OTHER_RUN
+        if (issued.caller, issued.session) not in self._folders:
+            return "was removed when its session ended"
+        return LOST if issued.session == caller.session else ELSEWHERE
 
     def document(self, handle: str, caller: Caller) -> Document:
         """An output as extraction takes it."""
@@ -163,7 +167,6 @@ class OutputStore:
             folder = self._folders.pop(_key(caller), None)
             if folder is None:
                 return False
-            self._issued.end(*_key(caller))
         self._drop(caller, folder)
         return True
 

@@ -14,7 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from toolfold.catalogue.catalogue import Catalogue
-from toolfold.catalogue.ids import server_prefix
+from toolfold.catalogue.ids import natural_id
 from toolfold.errors import CatalogueError, ServerUnavailable, ToolNotFound, UpstreamError
 from toolfold.storage.base import Generation, ServerRecord, Snapshot, Version, fold_path, sibling_order
 from toolfold.text import truncate
@@ -138,7 +138,7 @@ class CatalogueView:
 
 def _names(tool_id: str, server: str) -> bool:
     """Whether an id is one of a server's tools, by its beginning."""
-    return tool_id.casefold().startswith(f"{server_prefix(server)}.".casefold())
+    return tool_id.casefold().startswith(natural_id(server, "a").removesuffix("a").casefold())
 
 
 class VisibleCatalogue:

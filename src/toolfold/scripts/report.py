@@ -30,15 +30,14 @@ _OUTCOMES = {
 def as_dict(result: ScriptResult, stored: Mapping[str, Stored] = _NOTHING) -> dict[str, Any]:
     """Plain JSON values. Calls are summed up by tool. `stored` is what was printed and is too large to show."""
     report: dict[str, Any] = {"run": result.run, "ok": result.ok, "outcome": result.outcome, "answer": result.answer}
-    kept = {**({"answer": result.stored} if result.stored is not None else {}), **stored}
-    report |= {f"{name}_stored": {"handle": one.handle, "bytes": one.bytes} for name, one in kept.items()}
+    kept = {"answer": result.stored, **stored}
+    report |= {f"{name}_stored": {"handle": one.handle, "bytes": one.bytes} for name, one in kept.items() if one}
     if result.code is not None:
         report["code"] = result.code
     if result.error is not None:
         report["error"] = msgspec.to_builtins(result.error)
     report |= {
-        "stdout": "" if "stdout" in stored else result.stdout,
-        "stderr": "" if "stderr" in stored else result.stderr,
+        **{name: "" if name in stored else getattr(result, name) for name in ("stdout", "stderr")},
         "needs": [_need_dict(need) for need in result.needs],
         "calls": _calls_by_tool(result.calls),
         "seconds": result.seconds,

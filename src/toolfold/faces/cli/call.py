@@ -3,6 +3,8 @@
 import argparse
 import base64
 import sys
+from collections.abc import Iterator
+from contextlib import suppress
 from io import BytesIO
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -11,7 +13,6 @@ import msgspec
 from msgspec import Raw
 
 from toolfold.errors import ConfirmationNeeded, Declined
-from toolfold.faces.cli.outputs import not_writable, save_new
 from toolfold.faces.cli.runner import load_settings, run_with_gateway
 from toolfold.faces.cli.terminal import Output
 from toolfold.gateway import Gateway
@@ -25,8 +26,9 @@ SHOWN_CHARS = 4_000
 
 def call(arguments: argparse.Namespace, output: Output) -> int:
     """Prints the text of the result, or with `--json` the whole of it. The exit code says whether the tool failed."""
-    if arguments.save:
-        _check_savable(Path(arguments.save))  # before anything is called
+    if arguments.save:  # before anything is called
+        output.save(arguments.save, BytesIO())
+        Path(arguments.save).unlink()
     args = Raw((sys.stdin.read() if arguments.args == "-" else arguments.args).encode())
     try:
         outcome = _call(arguments, args, confirmed=arguments.yes)
@@ -46,30 +48,22 @@ def call(arguments: argparse.Namespace, output: Output) -> int:
     return TOOL_FAILED if outcome.is_error else 0
 
 
-def _check_savable(path: Path) -> None:
-    if path.exists() or not path.parent.is_dir():
-        raise not_writable(str(path), "it is there already" if path.exists() else "there is no such folder")
-
-
 def _save(arguments: argparse.Namespace, outcome: Outcome, output: Output) -> None:
     """Writes each part that is no text or was stored to a file of its own, or where there is none the text."""
     result = msgspec.json.decode(outcome.result)
     blocks = [block for block in result.get("content") or () if isinstance(block, dict)]
-    parts = _stored_files(arguments, outcome)
-    parts += [BytesIO(data) for data in map(_binary, blocks) if data is not None]
-    if not parts:
-        text = "\n".join(block["text"] for block in blocks if isinstance(block.get("text"), str))
-        parts = [BytesIO((text or msgspec.json.encode(result.get("structuredContent")).decode()).encode())]
-    saved = []
-    for number, source in enumerate(parts, 1):
-        path = Path(arguments.save)
-        name = str(path) if number == 1 else str(path.with_stem(f"{path.stem}-{number}"))
-        with source:
-            saved.append({"file": name, "bytes": save_new(name, source)})
+    parts = _stored_files(arguments, outcome) + [part for block in blocks for part in _binary(block)]
+    texts = [block["text"] for block in blocks if isinstance(block.get("text"), str)]
+    whole = "\n".join(texts).encode() if texts else msgspec.json.encode(result.get("structuredContent"))
+    path = Path(arguments.save)
+    names = [path, *(path.with_stem(f"{path.stem}-{number}") for number in range(2, len(parts) + 1))]
+    sizes = {
+        str(name): output.save(str(name), source) for name, source in zip(names, parts or [BytesIO(whole)], strict=True)
+    }
     if output.as_json:
-        output.data({"saved": saved})
-    for entry in () if output.as_json else saved:
-        output.line(f"{entry['bytes']} bytes are in {entry['file']}")
+        output.data({"saved": [{"file": name, "bytes": size} for name, size in sizes.items()]})
+    else:
+        output.line("\n".join(f"{size} bytes are in {name}" for name, size in sizes.items()))
 
 
 def _stored_files(arguments: argparse.Namespace, outcome: Outcome) -> list[BinaryIO]:
@@ -80,14 +74,13 @@ def _stored_files(arguments: argparse.Namespace, outcome: Outcome) -> list[Binar
     return [path.open("rb") for path in paths]
 
 
-def _binary(block: dict[str, Any]) -> bytes | None:
-    """The bytes of a picture, a sound or an embedded file."""
+def _binary(block: dict[str, Any]) -> Iterator[BinaryIO]:
+    """A picture, a sound or an embedded file as its bytes."""
     resource = block.get("resource")
     data = resource.get("blob") if isinstance(resource, dict) else block.get("data")
-    try:
-        return base64.b64decode(data) if isinstance(data, str) else None
-    except ValueError:
-        return None
+    if isinstance(data, str):
+        with suppress(ValueError):  # it only says that it is one
+            yield BytesIO(base64.b64decode(data))
 
 
 def _with_handles(outcome: Outcome) -> Raw | dict[str, Any]:

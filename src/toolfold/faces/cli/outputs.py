@@ -4,15 +4,13 @@ What was stored outlives the command that stored it, until its time is over, so 
 """
 
 import argparse
-import shutil
 import sys
 import time
 from pathlib import Path
-from typing import BinaryIO
 
 import msgspec
 
-from toolfold.errors import ConfigError, OutputError
+from toolfold.errors import ConfigError
 from toolfold.faces.cli.runner import load_settings, run_with_gateway
 from toolfold.faces.cli.terminal import Output
 from toolfold.outputs.tool_output_definition import FAILED
@@ -80,28 +78,12 @@ def _save_output(arguments: argparse.Namespace, output: Output) -> int:
         create=False,
         keep_outputs=True,
     )
-    with path.open("rb") as source:
-        size = save_new(arguments.save, source)
+    size = output.save(arguments.save, path.open("rb"))
     if output.as_json:
         output.data({"file": arguments.save, "bytes": size})
     else:
         output.line(f"{size} bytes are in {arguments.save}")
     return 0
-
-
-def save_new(name: str, source: BinaryIO) -> int:
-    """Copies to a file that is not there yet; returns the bytes written."""
-    try:
-        with Path(name).open("xb") as target:
-            shutil.copyfileobj(source, target)
-            return target.tell()
-    except OSError as error:
-        raise not_writable(name, error.strerror or str(error)) from error
-
-
-def not_writable(name: str, why: str) -> OutputError:
-    action = "name a file that is not there yet, in a folder that is"
-    return OutputError(f"{name} cannot be written: {why}", next_action=action)
 
 
 def extract_local(arguments: argparse.Namespace, output: Output) -> int:
