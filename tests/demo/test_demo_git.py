@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from toolfold.demo.data import make_demo_data
-from toolfold.demo.git import _GitTools
+from toolfold.demo.git import GitTools
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="the git program is not installed")
 
@@ -104,7 +104,7 @@ def _add_submodule(repository: Path, program: str) -> None:
     git(repository, "update-index", "--add", "--cacheinfo", f"160000,{git(inner, 'rev-parse', 'HEAD')},inner")
 
 
-CALLS: dict[str, Callable[[_GitTools], object]] = {
+CALLS: dict[str, Callable[[GitTools], object]] = {
     "log": lambda tools: tools.log("signed"),
     "log of a path": lambda tools: tools.log(path="README.md"),
     "show": lambda tools: tools.show("HEAD"),
@@ -120,13 +120,13 @@ CALLS: dict[str, Callable[[_GitTools], object]] = {
 
 @pytest.mark.parametrize("call", CALLS)
 def test_no_program_of_the_repository_is_started(call: str, tmp_path: Path) -> None:
-    tools = _GitTools(hostile(tmp_path))
+    tools = GitTools(hostile(tmp_path))
     assert CALLS[call](tools)
     assert marks(tmp_path) == []
 
 
 def test_what_is_missing_is_fetched_from_nowhere(tmp_path: Path) -> None:
-    tools = _GitTools(hostile(tmp_path))
+    tools = GitTools(hostile(tmp_path))
     with pytest.raises(RuntimeError):
         tools.show("1" * 40)
     assert marks(tmp_path) == []
@@ -137,7 +137,7 @@ def test_a_filter_that_cannot_be_switched_off_is_refused(tmp_path: Path) -> None
     (repository / ".gitattributes").write_text("*.md filter=a=b\n")
     for call in ("diff", "status"):
         with pytest.raises(RuntimeError, match="a=b"):
-            CALLS[call](_GitTools(repository))
+            CALLS[call](GitTools(repository))
     assert marks(tmp_path) == []
 
 

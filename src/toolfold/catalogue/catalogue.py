@@ -18,7 +18,7 @@ from weakref import WeakSet
 from msgspec import MsgspecError, Raw, Struct
 from msgspec.json import Encoder, decode
 
-from toolfold.catalogue.cursor import Position, decode_cursor, encode_cursor, nodes_after, sum_of_tools
+from toolfold.catalogue.cursor import Position, decode_cursor, encode_cursor, sum_of_tools
 from toolfold.containers import BoundedDict
 from toolfold.errors import CatalogueError, NotBuilt, ToolNotFound, UnknownPath
 from toolfold.storage.base import Generation, ServerRecord, Snapshot, Store, Version, fold_path, sibling_order
@@ -269,7 +269,7 @@ class Catalogue:
             after = decode_cursor(cursor, path, tags) if cursor else None
             last_tool = after.name if after is not None and after.kind == "tool" else ""
             children = [] if last_tool else await snapshot.children(path, tags=tags)
-            remaining = nodes_after(children, after) if children and after is not None else children
+            remaining = after.nodes_after(children) if children and after is not None else children
             nodes = tuple(remaining[:limit])
             room = limit - len(nodes)
             ids = await snapshot.tool_ids_at(path, tags=tags, after=last_tool)

@@ -119,7 +119,7 @@ class Matches(Struct):
     truncated: bool
 
 
-class _GitTools:
+class GitTools:
     """The tools, for one repository."""
 
     def __init__(self, directory: Path) -> None:
@@ -344,7 +344,7 @@ def main() -> None:
         sys.exit(f"{directory} is no directory. Usage: python -m toolfold.demo.git DIRECTORY")
     serve(
         "demo-git",
-        _GitTools(directory).functions(),
+        GitTools(directory).functions(),
         instructions="Reads one git repository: history, commits, differences, branches, blame, search.",
     )
 
