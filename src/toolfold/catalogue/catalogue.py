@@ -12,11 +12,12 @@ from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, C
 from contextlib import asynccontextmanager, suppress
 from functools import partial as bound
 from pathlib import Path as FilePath
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 from weakref import WeakSet
 
 from msgspec import MsgspecError, Raw, Struct
 from msgspec.json import Encoder, decode
+from msgspec.structs import replace
 
 from toolfold.catalogue.cursor import Position, decode_cursor, encode_cursor, sum_of_tools
 from toolfold.containers import BoundedDict
@@ -340,7 +341,7 @@ class Catalogue:
 
     async def diff(self, before: int | None = None, after: int | None = None) -> tuple[Change, ...]:
         """What changed from one generation to another; without numbers, in the last step."""
-        from toolfold.catalogue.changes import net_changes, reverse_change
+        from toolfold.catalogue.changes import net_changes
 
         async with self.snapshot() as snapshot:
             last = snapshot.generation if after is None else after
@@ -355,12 +356,18 @@ class Catalogue:
                     )
             steps = await snapshot.changes(min(first, last) + 1, max(first, last))
         changes = net_changes(change for _, change in steps)
-        return changes if first <= last else tuple(reverse_change(change) for change in changes)
+        return changes if first <= last else tuple(_reversed(change) for change in changes)
 
     async def write_registry(self, path: FilePath) -> int:
         """Writes `tool_registry.json` and returns the number of tools in it."""
         async with self.snapshot() as snapshot:
             return await _write_registry(path, tool_batches(snapshot))
+
+
+def _reversed(change: Change) -> Change:
+    """The same step backwards."""
+    kinds: dict[str, Literal["added", "removed", "changed"]] = {"added": "removed", "removed": "added"}
+    return replace(change, kind=kinds.get(change.kind, "changed"), before=change.after, after=change.before)
 
 
 async def tool_batches(snapshot: Snapshot) -> AsyncIterator[list[Tool]]:
