@@ -1,9 +1,9 @@
 """Requests in people's own words, and queries as models write them, against recorded servers that nothing was tuned on.
 
 A split by server: the encoder and the confidence were made without the servers named in `HELD_OUT` and without their
-requests; only those are asked for here. Catalogues of 3 and of 10 servers (the right one among them) and of all. Besides
-requests whose tool is there: near misses (what a user of the product may ask and no tool does), requests for services
-that are not there, and far ones. A refusal counts as found where its hints hold the tool.
+requests; only those are asked for here. Catalogues of 3 and of 10 servers (the right one among them) and of all.
+Besides requests whose tool is there: near misses (what a user of the product may ask and no tool does), requests for
+services that are not there, and far ones. Whether the hints of a refusal hold the tool is counted on its own.
 
 `data` has `servers/NAME.json` and `everyday/{requests,near_misses}.jsonl`; requests for other services come from the
 servers that we made up ourselves (`training/everyday`), of which the held-out ones are asked for.
@@ -22,6 +22,7 @@ from benchmarks.abstain import reliability
 from benchmarks.measurement import environment
 from benchmarks.recorded import recorded_servers
 from benchmarks.retrieval_sets import PeerBM25, ToolRow, auroc
+from toolfold.errors import ConfigError
 from toolfold.search.arrays import Floats
 from toolfold.search.calibration import fits
 from toolfold.search.document import Document, document_of
@@ -29,9 +30,25 @@ from toolfold.search.encoder import Encoder
 from toolfold.search.index import SearchIndex
 
 HELD_OUT = frozenset(
-    "aws-kb-retrieval awslabs-aws-dataprocessing awslabs-aws-iac awslabs-aws-network awslabs-cloudtrail "
-    "awslabs-cloudwatch awslabs-timestream-for-influxdb dbt grafana kagi memory n8n neo4j-data-modeling postman-full "
-    "sentry tavily xero".split()
+    (
+        "aws-kb-retrieval",
+        "awslabs-aws-dataprocessing",
+        "awslabs-aws-iac",
+        "awslabs-aws-network",
+        "awslabs-cloudtrail",
+        "awslabs-cloudwatch",
+        "awslabs-timestream-for-influxdb",
+        "dbt",
+        "grafana",
+        "kagi",
+        "memory",
+        "n8n",
+        "neo4j-data-modeling",
+        "postman-full",
+        "sentry",
+        "tavily",
+        "xero",
+    )
 )
 OURS = Path(__file__).resolve().parent.parent / "training" / "everyday"
 DEPTH = 10
@@ -48,7 +65,7 @@ class Request(msgspec.Struct, frozen=True):
     server: str
     """The one it is asked of; empty where it is no server's."""
     kind: str
-    """`raw` or `model`, and for what cannot be served also `near-miss`, `other` or `far`."""
+    """`there`; or what cannot be served: `near-miss`, `other` (another service) or `far`."""
     by_model: bool = False
 
 
@@ -75,7 +92,10 @@ class Memory(Encoder):
 def run(data: Path | None, *, encoder: Encoder | None = None, sample: int | None = None) -> dict[str, Any]:
     """All figures by asker and by size of the catalogue. `sample`: so many requests of each kind."""
     if data is None:
-        raise ValueError("bench everyday measures on recorded servers: give --data")
+        raise ConfigError(
+            "bench everyday measures on recorded servers",
+            next_action="give --data a folder with servers/NAME.json and everyday/requests.jsonl, near_misses.jsonl",
+        )
     memory = Memory(encoder or Encoder())
     tools = [document_of(tool) for tool in recorded_servers(data / "servers").tools]
     requests = sampled(held_out_requests(data), sample)
@@ -98,13 +118,17 @@ def held_out_requests(data: Path) -> list[Request]:
         for row in _lines(data / "everyday" / "requests.jsonl")
         if (server := row["relevant"][0].partition(".")[0]) in HELD_OUT and row["kind"] != "planner"
     ]
-    for row in _lines(data / "everyday" / "near_misses.jsonl"):
-        if row["server"] in HELD_OUT or (row["kind"] == "far" and not row["server"]):
-            found.append(Request(row["query"], (), row["server"], row["kind"]))
+    found += [
+        Request(row["query"], (), row["server"], row["kind"])
+        for row in _lines(data / "everyday" / "near_misses.jsonl")
+        if row["server"] in HELD_OUT or (row["kind"] == "far" and not row["server"])
+    ]
     for server in our_servers("bench"):
         found += [Request(tool["requests"][0], (), "", "other") for tool in server["tools"]]
-    for row in written_queries("bench"):
-        found.append(Request(row["query"], tuple(row["relevant"]), row["server"], row["kind"], by_model=True))
+    found += [
+        Request(row["query"], tuple(row["relevant"]), row["server"], row["kind"], by_model=True)
+        for row in written_queries("bench")
+    ]
     return found
 
 

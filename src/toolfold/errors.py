@@ -160,15 +160,19 @@ class UnknownField(CatalogueError):
 
 
 class ToolNotFound(CatalogueError):
-    """`query` is what was asked for in plain words, where it was not asked by id; `candidates` are the nearest ids."""
+    """`query` is what was asked for in plain words, where it was not asked by id; `candidates` are the nearest ids.
+    `removed`: it was there, and the first hints may be what it is called now."""
 
     code = "TOOL_NOT_FOUND"
 
-    def __init__(self, message: str, *, query: str = "", hints: Sequence[Any] = (), next_action: str = "") -> None:
+    def __init__(
+        self, message: str, *, query: str = "", hints: Sequence[Any] = (), next_action: str = "", removed: bool = False
+    ) -> None:
         near = "use one of the ids in hints, or " if hints else ""
         super().__init__(message, hints=hints, next_action=next_action or f"{near}find the tool with list or a search")
         self.query = query
         self.candidates = tuple(hint["tool_id"] if isinstance(hint, dict) else hint for hint in self.hints)
+        self.removed = removed
 
 
 class NotAuthorized(CatalogueError):

@@ -9,7 +9,7 @@ import contextlib
 import os
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
-from functools import cached_property, partial
+from functools import cached_property, partial, update_wrapper
 from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
@@ -557,19 +557,8 @@ class BlockingGateway(LoopThread):
     Takes what `Gateway` takes, or a gateway that was made and not opened yet. Any number of threads may ask at once.
     """
 
-    def __init__(
-        self,
-        settings: Settings | None = None,
-        *,
-        upstreams: "Iterable[Upstream]" = (),
-        store: "Store | None" = None,
-        create: bool = True,
-        keep_outputs: bool = False,
-        gateway: Gateway | None = None,
-    ) -> None:
-        self.gateway = gateway or Gateway(
-            settings, upstreams=upstreams, store=store, create=create, keep_outputs=keep_outputs
-        )
+    def __init__(self, *given: Any, gateway: Gateway | None = None, **options: Any) -> None:
+        self.gateway = gateway or Gateway(*given, **options)
         super().__init__(self.gateway)
 
     build = blocking(Gateway.build)
@@ -591,3 +580,7 @@ class BlockingGateway(LoopThread):
     servers = blocking(Gateway.servers)
     reread = blocking(Gateway.reread)
     refresh = blocking(Gateway.refresh)
+
+
+# What it is made with is declared once, by the gateway.
+update_wrapper(BlockingGateway.__init__, Gateway.__init__, assigned=(), updated=())

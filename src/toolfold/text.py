@@ -8,6 +8,15 @@ _ESCAPES = re.compile(
     rb"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(\\u[dD][89a-fA-F][0-9a-fA-F]{2})|\\."
 )
 
+# The key in the `_meta` of a result that says what of it is not as it came, and what is said of such characters.
+NOTE_KEY = "toolfold/note"
+REPLACED = "characters that were no text are replaced by U+FFFD"
+# A text, also one without an end, or a bracket.
+_STRUCTURE = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*+(?:"|\Z)|[\[\]{}]', re.DOTALL)
+MAX_LEVELS = 200
+_MAX_BRACKETS = 500_000
+_LEFT_OUT = b'"(left out: nested over %d levels)"' % MAX_LEVELS
+
 
 def truncate(text: str, limit: int) -> str:
     """At most `limit` characters; a cut text ends in an ellipsis, which counts."""
@@ -33,6 +42,25 @@ def replace_surrogates_all(texts: Iterable[str]) -> tuple[str, ...]:
 def replace_escaped_halves(text: bytes) -> bytes:
     """The same JSON with a replacement character for each escaped half of a character, which no strict reader takes."""
     return _ESCAPES.sub(lambda found: rb"\ufffd" if found[1] else found[0], text) if rb"\u" in text else text
+
+
+def cut_deep(text: bytes) -> bytes:
+    """The same JSON with a short text in place of whatever is nested over 200 levels, more than readers take."""
+    brackets = text.count(b"[") + text.count(b"{")
+    if not MAX_LEVELS < brackets <= _MAX_BRACKETS:  # nothing is so deep, or looking for it takes too long
+        return text
+    pieces: list[bytes] = []
+    depth = end = 0
+    for found in _STRUCTURE.finditer(text):
+        if found[0] in (b"[", b"{"):
+            depth += 1
+            if depth == MAX_LEVELS + 1:
+                pieces += text[end : found.start()], _LEFT_OUT
+        elif found[0] in (b"]", b"}"):
+            depth -= 1
+            if depth == MAX_LEVELS:
+                end = found.end()
+    return text if depth else b"".join((*pieces, text[end:]))
 
 
 def as_path(path: str | Sequence[str]) -> tuple[str, ...]:

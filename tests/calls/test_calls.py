@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from misbehaving_stdio import misbehaving_spec
 from msgspec import Raw
 from msgspec.structs import replace
+from open_gateway import OpenGateway
 
 from toolfold import Gateway, Settings
 from toolfold.calls.compile_schema import compile_schema
@@ -21,7 +22,6 @@ from toolfold.calls.example_arguments import example_for
 from toolfold.calls.validate import ArgumentValidator, _compile
 from toolfold.config import Limits
 from toolfold.errors import InvalidArguments, ServerClosed, ServerTimeout, ToolChanged, ToolNotFound
-from toolfold.events import Event
 from toolfold.testing.memory_upstream import MemoryUpstream
 from toolfold.types import Tool, ToolDefinition
 
@@ -54,23 +54,13 @@ def tool_with(schema: Any) -> Tool:
     return Tool(tool_id="s.t", server="s", definition=definition, fingerprint=str(hash(bytes(raw))))
 
 
-class Shop:
+class Shop(OpenGateway):
     """A gateway over one shop in memory, built, with what it tells."""
 
     def __init__(self, home: Path) -> None:
         self.upstream = MemoryUpstream("shop", [FIND_ORDER])
         self.upstream.answer("find_order", {"id": 7})
-        self.gateway = Gateway(Settings(home=home), upstreams=[self.upstream])
-        self.told: list[Event] = []
-
-    async def __aenter__(self) -> "Shop":
-        await self.gateway.__aenter__()
-        await self.gateway.build()
-        self.gateway.events.subscribe(self.told.append)
-        return self
-
-    async def __aexit__(self, *exc_info: object) -> None:
-        await self.gateway.aclose()
+        super().__init__(Gateway(Settings(home=home), upstreams=[self.upstream]))
 
 
 @pytest.mark.requirement("D-05")

@@ -46,6 +46,14 @@ def test_every_method_of_the_gateway_is_there_with_its_own_signature() -> None:
     assert set(inspect.signature(Gateway).parameters) == set(made_with) - {"gateway"}
 
 
+def test_it_takes_what_the_gateway_takes_and_nothing_else(tmp_path: Path) -> None:
+    server = MemoryUpstream("shop", [{"name": "buy", "inputSchema": {"type": "object"}}])
+    with BlockingGateway(Settings(home=tmp_path), upstreams=[server], keep_outputs=True) as gateway:
+        assert gateway.build().report.tools == 1
+    with pytest.raises(TypeError, match="no_such_option"):
+        BlockingGateway(Settings(home=tmp_path), no_such_option=1)
+
+
 @pytest.mark.requirement("G-02")
 def test_a_program_without_async_builds_finds_expands_and_calls_over_a_real_server(tmp_path: Path) -> None:
     data = make_demo_data(tmp_path / "data")

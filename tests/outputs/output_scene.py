@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
+from open_gateway import OpenGateway
 
 from toolfold import Gateway, Settings
 from toolfold.config import Limits, MetadataRule, Outputs
-from toolfold.events import Event
 from toolfold.testing.memory_upstream import MemoryUpstream
 from toolfold.types import LOCAL, Caller, Outcome, ServerSpec
 
@@ -38,23 +38,13 @@ def large_spec() -> ServerSpec:
     return ServerSpec(name="large", transport="stdio", command=sys.executable, args=(str(SERVER),))
 
 
-class Scene:
+class Scene(OpenGateway):
     """An open gateway with what it tells. `answer(result)` is what the tool `s.give` then returns."""
 
     def __init__(self, folder: Path, given: Settings | None = None, **options: Any) -> None:
         self.base = folder / "base"
         self.upstream = MemoryUpstream("s", TOOLS)
-        self.gateway = Gateway(given or settings(folder, **options), upstreams=[self.upstream])
-        self.told: list[Event] = []
-
-    async def __aenter__(self) -> "Scene":
-        await self.gateway.__aenter__()
-        await self.gateway.build()
-        self.gateway.events.subscribe(self.told.append)
-        return self
-
-    async def __aexit__(self, *exc_info: object) -> None:
-        await self.gateway.aclose()
+        super().__init__(Gateway(given or settings(folder, **options), upstreams=[self.upstream]))
 
     async def give(self, result: Any, caller: Caller = LOCAL, **options: Any) -> Outcome:
         self.upstream.answer("give", result)

@@ -75,3 +75,20 @@ def test_15_18_a_text_that_a_program_stores_keeps_all_but_the_half(tmp_path: Pat
             assert (await scene.gateway.outputs.file(stored.handle)).read_bytes() == b"a?b"
 
     run(main())
+
+
+def test_15_18_a_result_that_came_by_a_file_and_fits_is_read_as_any_other(tmp_path: Path) -> None:
+    """It is larger than what is held in memory while it comes, and smaller than what is stored."""
+    body = "a" * 5_000_000 + HALF
+    (tmp_path / "result.json").write_text(f'{{"content":[{{"type":"text","text":"{body}"}}]}}', encoding="ascii")
+
+    async def main() -> None:
+        large = 8_000_000
+        given = settings(tmp_path, tool_response_max_bytes=large, tool_response_max_tokens=large)
+        given = given.__class__(home=given.home, outputs=given.outputs, limits=given.limits, servers=(large_spec(),))
+        async with Gateway(given) as gateway:
+            await gateway.build()
+            outcome = await gateway.call_tool("large.give", {"file": str(tmp_path / "result.json")})
+            assert texts(outcome) == ["a" * 5_000_000 + "\ufffd"]
+
+    run(main())

@@ -1,5 +1,6 @@
 """A server over stdio whose tools stand in a file that it reads for every list; it says nothing when they change.
 
+With a number after the file's name it lists that many at a time, ordered by name, and a cursor is the last name.
 A call of `die` ends it; every other call, of a tool that it lists or not, is answered with "done".
 """
 
@@ -12,22 +13,31 @@ if TYPE_CHECKING:
     from toolfold.types import ServerSpec
 
 
-def filed_spec(name: str, tools: Path) -> "ServerSpec":
+def filed_spec(name: str, tools: Path, *page: str) -> "ServerSpec":
     from toolfold.types import ServerSpec
 
-    return ServerSpec(name=name, transport="stdio", command=sys.executable, args=(__file__, str(tools)))
+    return ServerSpec(name=name, transport="stdio", command=sys.executable, args=(__file__, str(tools), *page))
 
 
-def answer(method: str, params: dict[str, object]) -> dict[str, object] | None:
+def page_of(kind: str, after: object) -> str:
+    text = Path(sys.argv[1]).read_text("utf-8")
+    if len(sys.argv) < 3:
+        return f'{{"{kind}":{text}}}'  # as it stands there, however deep
+    size = int(sys.argv[2])
+    rest = sorted((tool for tool in json.loads(text) if tool["name"] > str(after or "")), key=lambda tool: tool["name"])
+    return json.dumps({kind: rest[:size], **({"nextCursor": rest[size - 1]["name"]} if len(rest) > size else {})})
+
+
+def answer(method: str, params: dict[str, object]) -> str | None:
     if method == "initialize":
         info = {"name": "filed", "version": "1"}
-        return {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": info}
-    if method == "tools/list":
-        return {"tools": json.loads(Path(sys.argv[1]).read_text("utf-8"))}
+        return json.dumps({"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": info})
+    if method.endswith("/list"):
+        return page_of(method.removesuffix("/list"), params.get("cursor"))
     if method == "tools/call":
         if params["name"] == "die":
             sys.exit(1)
-        return {"content": [{"type": "text", "text": "done"}]}
+        return '{"content": [{"type": "text", "text": "done"}]}'
     return None
 
 
@@ -37,9 +47,9 @@ def main() -> None:
         if "id" not in message:
             continue
         result = answer(message["method"], message.get("params", {}))
-        error = {"code": -32601, "message": "Method not found"}
-        rest = {"error": error} if result is None else {"result": result}
-        sys.stdout.write(json.dumps({"jsonrpc": "2.0", "id": message["id"], **rest}) + "\n")
+        error = '"error": {"code": -32601, "message": "Method not found"}'
+        rest = error if result is None else f'"result": {result}'
+        sys.stdout.write(f'{{"jsonrpc": "2.0", "id": {json.dumps(message["id"])}, {rest}}}\n')
         sys.stdout.flush()
 
 

@@ -60,8 +60,9 @@ def call(identifier: object, name: str, arguments: dict[str, Any]) -> None:
     if name == "large":
         large(identifier, arguments)
     elif name == "give":
-        with open(arguments["file"], encoding="utf-8") as file:  # noqa: PTH123 - a script of its own
-            sys.stdout.write(f'{{"jsonrpc":"2.0","id":{json.dumps(identifier)},"result":{file.read()}}}\n')
+        head = f'{{"jsonrpc":"2.0","id":{json.dumps(identifier)},"result":'.encode()
+        with open(arguments["file"], "rb") as file:  # noqa: PTH123 - a script of its own
+            sys.stdout.buffer.write(head + file.read() + b"}\n")
         sys.stdout.flush()
     elif name == "length":
         text = arguments["text"]

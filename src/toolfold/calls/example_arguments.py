@@ -8,10 +8,12 @@ import math
 import re
 from collections.abc import Iterator
 from difflib import get_close_matches
+from functools import reduce
 from importlib import import_module
 from typing import Any
 
 from toolfold.calls.compile_schema import compile_schema
+from toolfold.schema_walk.keywords import Resolver
 
 _MAX_DEPTH = 8
 _MAX_REFERENCES = 20
@@ -23,24 +25,15 @@ _MAX_PATTERN = 300
 _MAX_KEYS = 100
 _MAX_KEY_CHARS = 100
 
-_PLAIN: dict[str, Any] = {
-    "string": "text",
-    "integer": 1,
-    "number": 1.0,
-    "boolean": True,
-    "array": [],
-    "object": {},
-    "null": None,
-}
-
-_TYPES: dict[str, tuple[type, ...]] = {
-    "string": (str,),
-    "integer": (int,),
+# Of each type the plainest value, and how Python holds its values.
+_PLAIN = {"string": "text", "integer": 1, "number": 1.0, "boolean": True, "array": [], "object": {}, "null": None}
+_TYPES: dict[str, Any] = {
+    "string": str,
+    "integer": int,
     "number": (int, float),
-    "boolean": (bool,),
-    "array": (list,),
-    "object": (dict,),
-    "null": (type(None),),
+    "array": list,
+    "object": dict,
+    "null": type(None),
 }
 
 _FORMATS = {
@@ -52,10 +45,7 @@ _FORMATS = {
     "hostname": "example.com",
     "ipv4": "192.0.2.1",
     "ipv6": "2001:db8::1",
-    "uri": "https://example.com",
-    "url": "https://example.com",
-    "uri-reference": "https://example.com",
-    "iri": "https://example.com",
+    **dict.fromkeys(("uri", "url", "uri-reference", "iri"), "https://example.com"),
     "uuid": "123e4567-e89b-42d3-a456-426614174000",
     "json-pointer": "/a",
     "regex": ".*",
@@ -73,7 +63,7 @@ class _Example:
     """One example on its way: the document that references lead into, and how much may still be made."""
 
     def __init__(self, root: Any) -> None:
-        self.root = root
+        self._resolver = Resolver(root)
         self.left = _MAX_VALUES
 
     def of(self, schema: Any, value: Any, depth: int) -> Any:
@@ -82,66 +72,49 @@ class _Example:
         if not isinstance(schema, dict) or depth > _MAX_DEPTH or self.left < 0:
             return value
         for _ in range(_MAX_DEPTH):  # unions may hold unions
-            union = next((name for name in _UNIONS if isinstance(schema.get(name), list) and schema[name]), None)
-            schema = self._chosen(schema, union, value) if union is not None else schema
+            schema = self._chosen(schema, value)
         if "const" in schema:
             return schema["const"]
-        if isinstance(schema.get("enum"), list) and schema["enum"]:
+        if _items(schema, "enum"):
             return _nearest_value(schema["enum"], value, schema.get("default"))
-        if value is None:
-            value = next((sample for sample in _samples(schema) if _fits_type(sample, schema)), None)
-        return self._of_type(schema, value, depth)
+        return self._of_type(schema, _sample(schema) if value is None else value, depth)
 
     def _of_type(self, schema: dict[str, Any], value: Any, depth: int) -> Any:
-        kinds = _kinds(schema)
-        if not kinds:
-            return value
-        kind = next((kind for kind in kinds if _is(value, kind)), None)
-        if kind is None or (value is None and kinds != ["null"]):
-            kind = next((kind for kind in kinds if kind != "null"), kinds[0])
-            value = _convert(value, kind)
+        kind, value = _typed(value, _kinds(schema))
         if kind == "object":
-            return self._object(schema, value or {}, depth)
+            return self._object(schema, value, depth)
         if kind == "array":
-            return self._array(schema, value or [], depth)
-        if kind == "string" and isinstance(value, str):
+            return self._array(schema, value, depth)
+        if kind == "string":
             return _text(schema, value)
         return _number(schema, value, kind) if kind in {"integer", "number"} else value
 
     def _object(self, schema: dict[str, Any], value: dict[str, Any], depth: int) -> dict[str, Any]:
-        properties = schema.get("properties")
-        properties = properties if isinstance(properties, dict) else {}
-        required = list(dict.fromkeys((*_names(schema.get("required")), *_dependent(schema, value))))
+        properties = _members(schema, "properties")
+        required = list(dict.fromkeys((*_names(schema, "required"), *_dependent(schema, value))))
         value = _with_right_keys(value, properties, required, closed=schema.get("additionalProperties") is False)
         made: dict[str, Any] = {}
         for name in dict.fromkeys((*required, *value)):
             inner = properties.get(name, _for_other_keys(schema, name))
-            given = value.get(name)
-            if given is not None or name not in value or not self._allows_null(inner):
-                given = self.of(inner, given, depth + 1)
+            is_null = value.get(name, ...) is None
+            item = None if is_null and self._allows_null(inner) else self.of(inner, value.get(name), depth + 1)
             # Models send `null` for what they leave out.
-            if value.get(name, given) is not None or name in required or given is None:
-                made[name] = given
-        least = schema.get("minProperties")
-        for name in properties:
-            if not isinstance(least, int) or len(made) >= least:
-                break
-            made.setdefault(name, self.of(properties[name], None, depth + 1))
+            if not is_null or name in required or item is None:
+                made[name] = item
+        missing = [name for name in properties if name not in made]
+        for name in missing[: max(0, int(_bound(schema, "minProperties", 0)) - len(made))]:
+            made[name] = self.of(properties[name], None, depth + 1)
         return made
 
     def _array(self, schema: dict[str, Any], value: list[Any], depth: int) -> list[Any]:
-        items = schema.get("items", True)
-        places = items if isinstance(items, list) else schema.get("prefixItems")
-        places = places if isinstance(places, list) else []
-        rest = schema.get("additionalItems", True) if isinstance(items, list) else items
         least, most = _bound(schema, "minItems", 0), _bound(schema, "maxItems", math.inf)
         least = max(least, 1) if "contains" in schema else least
         made: list[Any] = []
         for place in range(int(min(max(len(value), least), most, _MAX_VALUES))):
-            given = value[place] if place < len(value) else None
-            inner = places[place] if place < len(places) else rest
+            inner = _schema_at(schema, place)
             if inner is False:
                 break
+            given = value[place] if place < len(value) else None
             item = self.of(inner, given, depth + 1)
             if item is None and "contains" in schema:
                 item = self.of(schema["contains"], given, depth + 1)
@@ -154,32 +127,31 @@ class _Example:
     def _another(self, schema: Any, item: Any, made: list[Any]) -> Any:
         """A value for an array whose items must differ."""
         schema = self._merged(schema)
-        values = schema.get("enum") if isinstance(schema, dict) else None
-        if isinstance(values, list):
-            return next((value for value in values if value not in made), item)
+        if isinstance(schema, dict) and isinstance(schema.get("enum"), list):
+            return next((value for value in schema["enum"] if value not in made), item)
         return f"{item}{len(made) + 1}" if isinstance(item, str) else len(made) + 1
 
     def _allows_null(self, schema: Any) -> bool:
         schema = self._merged(schema)
         if not isinstance(schema, dict):
             return True
-        if any(isinstance(schema.get(keyword), list) for keyword in _UNIONS):
-            return any(self._allows_null(part) for keyword in _UNIONS for part in schema.get(keyword) or ())
+        unions = [_items(schema, keyword) for keyword in _UNIONS if isinstance(schema.get(keyword), list)]
+        if unions:
+            return any(self._allows_null(part) for parts in unions for part in parts)
         kinds, values = _kinds(schema), schema.get("enum")
         return (not kinds or "null" in kinds) and (not isinstance(values, list) or None in values)
 
-    def _chosen(self, schema: dict[str, Any], keyword: str, value: Any) -> dict[str, Any]:
+    def _chosen(self, schema: dict[str, Any], value: Any) -> dict[str, Any]:
         """The alternative that a value is nearest to, together with what holds beside the union."""
-        parts = [self._merged(part) for part in schema[keyword]]
-        beside = {key: item for key, item in schema.items() if key != keyword}
-        usable = [part for part in parts if isinstance(part, dict) and not _excluded(part, beside)]
-        if not usable:
-            return beside
-        real = [part for part in usable if _kinds(part) != ["null"]] or usable
-        best = max(real if value is None else usable, key=lambda part: self._nearness(part, value))
-        if keyword == "oneOf":  # what tells the alternatives apart must be said
-            best = {**best, "required": [*_names(best.get("required")), *_marks(best)]}
-        return _joined(beside, best)
+        keyword = next((name for name in _UNIONS if _items(schema, name)), None)
+        if keyword is None:
+            return schema
+        beside = _without(schema, keyword)
+        parts = filter(_is_object, map(self._merged, schema[keyword]))
+        usable = [part for part in parts if not _excluded(part, beside)]
+        real = [part for part in usable if value is not None or _kinds(part) != ["null"]]
+        best: dict[str, Any] = max(real or usable, key=lambda part: self._nearness(part, value), default={})
+        return _joined(beside, _with_marks(best) if keyword == "oneOf" else best)
 
     def _nearness(self, schema: dict[str, Any], value: Any) -> float:
         if "const" in schema:
@@ -187,54 +159,93 @@ class _Example:
         if isinstance(schema.get("enum"), list):
             return 3.0 if any(_same(item, value) for item in schema["enum"]) else 0.0
         kinds = _kinds(schema)
-        if kinds and not any(_is(value, kind) for kind in kinds):
-            return 0.0 if kinds != ["null"] else -2.0
-        if not isinstance(value, dict):
-            return 1.0 if kinds else 0.5
-        properties = schema.get("properties")
-        known = properties if isinstance(properties, dict) else {}
-        total = 1.0
-        for name, given in value.items():
-            part = self._merged(known[name]) if name in known else None
-            if isinstance(part, dict):
-                total += 2.0 if "const" in part and _same(part["const"], given) else 0.0 if "const" in part else 1.0
-        return total - 0.1 * len(set(_names(schema.get("required"))) - value.keys())
+        if not _is_one(value, kinds):
+            return -2.0 if kinds == ["null"] else 0.0
+        return self._likeness(schema, value) if isinstance(value, dict) else 0.5 + 0.5 * bool(kinds)
+
+    def _likeness(self, schema: dict[str, Any], value: dict[str, Any]) -> float:
+        """How many of an object's keys a schema knows; what can hold one value only counts double, or not at all."""
+        known = _members(schema, "properties")
+        total = 1.0 - 0.1 * len(set(_names(schema, "required")) - value.keys())
+        for name in value.keys() & known.keys():
+            part = self._merged(known[name])
+            if _is_mark(part):
+                total += 2.0 if _same(part["const"], value[name]) else 0.0
+            else:
+                total += isinstance(part, dict)
+        return total
 
     def _merged(self, schema: Any, left: int = _MAX_REFERENCES) -> Any:
         """A schema with what it refers to and what all holds together; nothing where that leads nowhere."""
         while isinstance(schema, dict) and isinstance(schema.get("$ref"), str):
             left -= 1
-            if left < 0:
-                return True
-            target = self._find(schema["$ref"])
-            beside = {key: item for key, item in schema.items() if key != "$ref"}
-            schema = _joined(target, beside) if isinstance(target, dict) else target
-        if isinstance(schema, dict) and isinstance(schema.get("allOf"), list) and left > 0:
-            merged = {key: item for key, item in schema.items() if key != "allOf"}
-            for part in [self._merged(part, left - 1) for part in schema["allOf"]]:
-                merged = _joined(merged, part) if isinstance(part, dict) else merged
-            return merged
-        return schema
+            found = self._resolver.find(schema["$ref"], self._resolver.home) if left >= 0 else None
+            target = True if found is None else found[0]
+            schema = _joined(target, _without(schema, "$ref")) if isinstance(target, dict) else target
+        if left <= 0 or not isinstance(schema, dict) or not isinstance(schema.get("allOf"), list):
+            return schema
+        parts = [self._merged(part, left - 1) for part in schema["allOf"]]
+        return reduce(_joined, filter(_is_object, parts), _without(schema, "allOf"))
 
-    def _find(self, reference: str) -> Any:
-        schema = self.root
-        for step in reference.removeprefix("#").strip("/").split("/"):
-            name = step.replace("~1", "/").replace("~0", "~")
-            if isinstance(schema, list) and name.isdecimal() and int(name) < len(schema):
-                schema = schema[int(name)]
-            elif name:
-                schema = schema.get(name) if isinstance(schema, dict) else None
-        return schema
+
+# Foreign schemas hold anything anywhere: a keyword is read as what it should be, or as nothing.
+
+
+def _members(schema: Any, keyword: str) -> dict[str, Any]:
+    value = schema.get(keyword)
+    return value if isinstance(value, dict) else {}
+
+
+def _items(schema: dict[str, Any], keyword: str) -> list[Any]:
+    value = schema.get(keyword)
+    return value if isinstance(value, list) else []
+
+
+def _names(schema: dict[str, Any], keyword: str) -> list[str]:
+    return [name for name in _items(schema, keyword) if isinstance(name, str)]
+
+
+def _bound(schema: dict[str, Any], keyword: str, otherwise: float) -> float:
+    bound = schema.get(keyword)
+    return bound if isinstance(bound, (int, float)) and not isinstance(bound, bool) else otherwise
+
+
+def _kinds(schema: dict[str, Any]) -> list[str]:
+    kind = schema.get("type")
+    if isinstance(kind, (str, list)):
+        return [kind] if isinstance(kind, str) else _names(schema, "type")
+    if "properties" in schema or "required" in schema:
+        return ["object"]
+    return ["array"] if "items" in schema else []
+
+
+def _is_object(schema: Any) -> bool:
+    return isinstance(schema, dict)
+
+
+def _is_mark(schema: Any) -> bool:
+    """Whether it allows one value only, which tells alternatives apart."""
+    return isinstance(schema, dict) and "const" in schema
+
+
+def _with_marks(schema: dict[str, Any]) -> dict[str, Any]:
+    """What tells it from other alternatives must be said."""
+    marks = [name for name, part in _members(schema, "properties").items() if _is_mark(part)]
+    return {**schema, "required": [*_names(schema, "required"), *marks]} if marks else schema
+
+
+def _without(schema: dict[str, Any], keyword: str) -> dict[str, Any]:
+    return {key: item for key, item in schema.items() if key != keyword}
 
 
 def _joined(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
     """Both at once. Of one keyword the second counts, where they cannot be put together."""
     joined = {**first, **second}
     for keyword in ("properties", "patternProperties"):
-        if isinstance(first.get(keyword), dict) and isinstance(second.get(keyword), dict):
-            joined[keyword] = {**first[keyword], **second[keyword]}
+        if _members(second, keyword):
+            joined[keyword] = {**_members(first, keyword), **second[keyword]}
     if "required" in first and "required" in second:
-        joined["required"] = [*_names(first["required"]), *_names(second["required"])]
+        joined["required"] = [*_names(first, "required"), *_names(second, "required")]
     return joined
 
 
@@ -243,30 +254,15 @@ def _excluded(part: dict[str, Any], beside: dict[str, Any]) -> bool:
     return bool(kinds and outer) and not set(kinds) & set(outer)
 
 
-def _kinds(schema: dict[str, Any]) -> list[str]:
-    kind = schema.get("type")
-    if isinstance(kind, str):
-        return [kind]
-    if isinstance(kind, list):
-        return [name for name in kind if isinstance(name, str)]
-    if "properties" in schema or "required" in schema:
-        return ["object"]
-    return ["array"] if "items" in schema else []
-
-
 def _samples(schema: dict[str, Any]) -> Iterator[Any]:
     """What the schema itself proposes."""
-    for keyword in ("default", "example", "examples"):
-        sample = schema.get(keyword)
-        if keyword == "examples":
-            yield from sample[:4] if isinstance(sample, list) else ()
-        elif sample is not None:
+    for sample in (schema.get("default"), schema.get("example"), *_items(schema, "examples")[:4]):
+        if sample is not None:
             yield sample
 
 
-def _fits_type(value: Any, schema: dict[str, Any]) -> bool:
-    kinds = _kinds(schema)
-    return value is not None and (not kinds or any(_is(value, kind) for kind in kinds))
+def _sample(schema: dict[str, Any]) -> Any:
+    return next((sample for sample in _samples(schema) if _is_one(sample, _kinds(schema))), None)
 
 
 def _same(first: Any, second: Any) -> bool:
@@ -279,30 +275,16 @@ def _nearest_value(values: list[Any], value: Any, default: Any) -> Any:
     for candidate in (value, default):
         if candidate is not None and any(_same(item, candidate) for item in values):
             return candidate
-    known = [item for item in values if item is not None] or values
-    texts = {str(item).casefold(): item for item in reversed(known)}
+    texts = {str(item).casefold(): item for item in reversed(values) if item is not None}
     close = get_close_matches(str(value).casefold(), texts, 1) if value is not None else []
-    return texts[close[0]] if close else known[0]
-
-
-def _names(value: Any) -> list[str]:
-    return [name for name in value if isinstance(name, str)] if isinstance(value, list) else []
-
-
-def _marks(schema: dict[str, Any]) -> Iterator[str]:
-    """The fields that can hold one value only."""
-    properties = schema.get("properties")
-    for name, part in properties.items() if isinstance(properties, dict) else ():
-        if isinstance(part, dict) and "const" in part:
-            yield name
+    return texts[close[0]] if close else next(reversed(texts.values()), None)
 
 
 def _dependent(schema: dict[str, Any], value: dict[str, Any]) -> Iterator[str]:
     for keyword in ("dependentRequired", "dependencies"):
-        rules = schema.get(keyword)
-        for name, needed in rules.items() if isinstance(rules, dict) else ():
-            if name in value:
-                yield from _names(needed)
+        rules = _members(schema, keyword)
+        for name in rules.keys() & value.keys():
+            yield from _names(rules, name)
 
 
 def _plain_key(name: str) -> str:
@@ -313,16 +295,15 @@ def _with_right_keys(
     value: dict[str, Any], properties: dict[str, Any], required: list[str], *, closed: bool
 ) -> dict[str, Any]:
     """The same values: an unknown key under the known name that it nearly is, or dropped where the object is closed."""
-    known = {**properties, **dict.fromkeys(required)}
+    known = dict.fromkeys((*properties, *required))
     missing = {_plain_key(name): name for name in reversed(known) if name not in value}
     right: dict[str, Any] = {}
     for number, (name, given) in enumerate(value.items()):
-        # Where other keys are allowed, only a required one that is missing shows that a key was mistyped.
         close = _near_keys(_plain_key(name), missing) if name not in known and number < _MAX_KEYS else []
-        if close and (closed or missing[close[0]] in required):
-            right[missing.pop(close[0])] = given
-        elif name in known or not closed:
-            right[name] = given
+        # Where other keys are allowed, only a required one that is missing shows that a key was mistyped.
+        meant = missing.pop(close[0]) if close and (closed or missing[close[0]] in required) else name
+        if meant in known or not closed:
+            right[meant] = given
     return right
 
 
@@ -336,10 +317,19 @@ def _near_keys(key: str, missing: dict[str, str]) -> list[str]:
 
 
 def _for_other_keys(schema: dict[str, Any], name: str) -> Any:
-    patterns = schema.get("patternProperties")
-    if isinstance(patterns, dict) and len(patterns) == 1:
+    patterns = _members(schema, "patternProperties")
+    if len(patterns) == 1:
         return next(iter(patterns.values()))
-    return schema.get("additionalProperties", True) if name not in _names(schema.get("required")) else True
+    return schema.get("additionalProperties", True) if name not in _names(schema, "required") else True
+
+
+def _schema_at(schema: dict[str, Any], place: int) -> Any:
+    """What holds for one item of an array, in the older and the newer way to say it."""
+    items = schema.get("items", True)
+    places = items if isinstance(items, list) else _items(schema, "prefixItems")
+    if place < len(places):
+        return places[place]
+    return schema.get("additionalItems", True) if isinstance(items, list) else items
 
 
 def _is(value: Any, kind: str) -> bool:
@@ -348,6 +338,18 @@ def _is(value: Any, kind: str) -> bool:
     if kind == "integer" and isinstance(value, float):
         return value.is_integer()
     return isinstance(value, _TYPES.get(kind, ()))
+
+
+def _is_one(value: Any, kinds: list[str]) -> bool:
+    return not kinds or any(_is(value, kind) for kind in kinds)
+
+
+def _typed(value: Any, kinds: list[str]) -> tuple[str, Any]:
+    """The type that a value has or should have, and the value as one of that type."""
+    if value is not None and _is_one(value, kinds):
+        return next((kind for kind in kinds if _is(value, kind)), ""), value
+    kind = next((kind for kind in kinds if kind != "null"), "null")
+    return kind, _convert(value, kind)
 
 
 def _convert(value: Any, kind: str) -> Any:
@@ -367,11 +369,6 @@ def _parsed_number(value: str | float, kind: str) -> Any:
         return int(number) if kind == "integer" else number if math.isfinite(number) else _PLAIN[kind]
     except (ValueError, OverflowError):
         return _PLAIN[kind]
-
-
-def _bound(schema: dict[str, Any], keyword: str, otherwise: float) -> float:
-    bound = schema.get(keyword)
-    return bound if isinstance(bound, (int, float)) and not isinstance(bound, bool) else otherwise
 
 
 def _number(schema: dict[str, Any], value: Any, kind: str) -> Any:
@@ -396,19 +393,20 @@ def _range(schema: dict[str, Any], step: float) -> tuple[float, float]:
 
 def _text(schema: dict[str, Any], value: str) -> str:
     """The text where it fits; else one of the right length, of the schema's samples, or for its format or pattern."""
-    least, most = int(_bound(schema, "minLength", 0)), int(_bound(schema, "maxLength", _MAX_TEXT))
-    long = (value or "x") * math.ceil(min(least, _MAX_TEXT) / max(1, len(value)))
-    sized = long[:least] if least > len(value) else value[:most]
-    pattern, form = schema.get("pattern"), _FORMATS.get(str(schema.get("format")), "")
-    samples = [value, *(text for text in _samples(schema) if isinstance(text, str)), form]
-    if value == _PLAIN["string"] and form:
-        samples.insert(0, form)
-    if isinstance(pattern, str):
-        samples.extend(_text_for(pattern, repeats) for repeats in (1, 0, least))
     checked = {key: schema[key] for key in ("pattern", "format", "minLength", "maxLength") if key in schema}
     validator = compile_schema(checked, formats=True) if checked else None
-    fitting = (text for text in (*filter(None, samples), sized) if validator is None or validator.is_valid(text))
-    return next(fitting, value)
+    return next((text for text in _texts(schema, value) if validator is None or validator.is_valid(text)), value)
+
+
+def _texts(schema: dict[str, Any], value: str) -> Iterator[str]:
+    least, most = int(_bound(schema, "minLength", 0)), int(_bound(schema, "maxLength", _MAX_TEXT))
+    form = _FORMATS.get(str(schema.get("format")), "")
+    texts = [form if value == _PLAIN["string"] else "", value, *_samples(schema), form]
+    yield from (text for text in texts if text and isinstance(text, str))
+    if isinstance(schema.get("pattern"), str):
+        yield from filter(None, (_text_for(schema["pattern"], repeats) for repeats in (1, 0, least)))
+    long = (value or "x") * math.ceil(min(least, _MAX_TEXT) / max(1, len(value)))
+    yield long[:least] if least > len(value) else value[:most]
 
 
 def _text_for(pattern: str, repeats: int) -> str:

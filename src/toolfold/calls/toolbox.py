@@ -15,6 +15,7 @@ from toolfold.calls.confirm import PrintArguments, confirm
 from toolfold.calls.pipeline import CallEnd, CallObserver, CallPipeline, Check
 from toolfold.disclosure.describer import Describer
 from toolfold.disclosure.inspector_tool import TOOLBOX
+from toolfold.errors import NotAuthorized
 from toolfold.policy.access import AccessControl
 from toolfold.policy.view import CatalogueView
 from toolfold.text import replace_surrogates
@@ -33,6 +34,7 @@ def _program(name: str, *parameters: str) -> Tool:
 # Neither has a risk: a pattern over risks is about what tools do, and those that a script calls are each decided on.
 RUN_SCRIPT = _program("run_script", "code")
 LIVE_PYTHON = _program("live_python", "function", "expr")
+_PROGRAMS = {program.name: program for program in (RUN_SCRIPT, LIVE_PYTHON)}
 
 
 class _Recorder(CallObserver):
@@ -58,6 +60,14 @@ class Programs:
     def check(self, program: Tool, caller: Caller) -> None:
         """Raises `NotAuthorized` where the caller's policy does not allow this."""
         self._access.check_program(program, caller)
+
+    def allows(self, name: str, caller: Caller) -> bool:
+        """Whether the caller's policy allows a program, by its name in the toolbox."""
+        try:
+            self.check(_PROGRAMS[name], caller)
+        except NotAuthorized:
+            return False
+        return True
 
     async def run(
         self,

@@ -12,13 +12,14 @@ from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, C
 from contextlib import asynccontextmanager, suppress
 from functools import partial as bound
 from pathlib import Path as FilePath
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 from weakref import WeakSet
 
 from msgspec import MsgspecError, Raw, Struct
 from msgspec.json import Encoder, decode
+from msgspec.structs import replace
 
-from toolfold.catalogue.cursor import Position, decode_cursor, encode_cursor, nodes_after, sum_of_tools
+from toolfold.catalogue.cursor import Position, decode_cursor, encode_cursor, sum_of_tools
 from toolfold.containers import BoundedDict
 from toolfold.errors import CatalogueError, NotBuilt, ToolNotFound, UnknownPath
 from toolfold.storage.base import Generation, ServerRecord, Snapshot, Store, Version, fold_path, sibling_order
@@ -269,7 +270,7 @@ class Catalogue:
             after = decode_cursor(cursor, path, tags) if cursor else None
             last_tool = after.name if after is not None and after.kind == "tool" else ""
             children = [] if last_tool else await snapshot.children(path, tags=tags)
-            remaining = nodes_after(children, after) if children and after is not None else children
+            remaining = after.nodes_after(children) if children and after is not None else children
             nodes = tuple(remaining[:limit])
             room = limit - len(nodes)
             ids = await snapshot.tool_ids_at(path, tags=tags, after=last_tool)
@@ -286,7 +287,7 @@ class Catalogue:
 
     def cached_tool(self, tool_id: str) -> Tool | None:
         """A tool that was just read. Every call looks its tool up, and most find it here."""
-        cached = self._cache.get(tool_id.casefold())
+        cached = self._cache.get(tool_id)
         return cached[1] if cached is not None and 0 <= self._clock() - cached[0] < _CACHE_S else None
 
     async def tool(self, tool_id: str) -> Tool:
@@ -294,27 +295,29 @@ class Catalogue:
         cached = self.cached_tool(tool_id)
         if cached is not None:
             return cached
-        key, now = tool_id.casefold(), self._clock()
+        now = self._clock()
         # Of many calls that come at once, one reads and all wait for it: else each would wait for the others' reading.
-        read = self._reads.get(key)
+        read = self._reads.get(tool_id)
         if read is None:
-            read = self._reads[key] = asyncio.ensure_future(self._read(key, tool_id, now))
-            read.add_done_callback(lambda done: self._read_done(key, done))
+            read = self._reads[tool_id] = asyncio.ensure_future(self._read(tool_id, now))
+            read.add_done_callback(lambda done: self._read_done(tool_id, done))
         return await asyncio.shield(read)
 
-    async def _read(self, key: str, tool_id: str, now: float) -> Tool:
+    async def _read(self, tool_id: str, now: float) -> Tool:
         commits = self.commits
         async with self.snapshot() as snapshot:
             tool = await snapshot.tool(tool_id)
             if tool is None:
                 raise await _tool_not_found(snapshot, tool_id)
+            if tool.tool_id != tool_id:
+                tool = await _spelled(snapshot, tool_id, tool)
         if commits == self.commits:
-            self._cache.renew(key, (now, tool))
+            self._cache.renew(tool_id, (now, tool))
         return tool
 
-    def _read_done(self, key: str, done: "asyncio.Future[Tool]") -> None:
-        if self._reads.get(key) is done:
-            del self._reads[key]
+    def _read_done(self, tool_id: str, done: "asyncio.Future[Tool]") -> None:
+        if self._reads.get(tool_id) is done:
+            del self._reads[tool_id]
         if not done.cancelled():
             done.exception()  # marks it as retrieved: whoever waited has it, and nobody may have waited
 
@@ -338,7 +341,7 @@ class Catalogue:
 
     async def diff(self, before: int | None = None, after: int | None = None) -> tuple[Change, ...]:
         """What changed from one generation to another; without numbers, in the last step."""
-        from toolfold.catalogue.changes import net_changes, reverse_change
+        from toolfold.catalogue.changes import net_changes
 
         async with self.snapshot() as snapshot:
             last = snapshot.generation if after is None else after
@@ -353,12 +356,18 @@ class Catalogue:
                     )
             steps = await snapshot.changes(min(first, last) + 1, max(first, last))
         changes = net_changes(change for _, change in steps)
-        return changes if first <= last else tuple(reverse_change(change) for change in changes)
+        return changes if first <= last else tuple(_reversed(change) for change in changes)
 
     async def write_registry(self, path: FilePath) -> int:
         """Writes `tool_registry.json` and returns the number of tools in it."""
         async with self.snapshot() as snapshot:
             return await _write_registry(path, tool_batches(snapshot))
+
+
+def _reversed(change: Change) -> Change:
+    """The same step backwards."""
+    kinds: dict[str, Literal["added", "removed", "changed"]] = {"added": "removed", "removed": "added"}
+    return replace(change, kind=kinds.get(change.kind, "changed"), before=change.after, after=change.before)
 
 
 async def tool_batches(snapshot: Snapshot) -> AsyncIterator[list[Tool]]:
@@ -388,11 +397,41 @@ async def resolve_node(snapshot: Snapshot, path: Path) -> Node | None:
     return node
 
 
+async def _spelled(snapshot: Snapshot, tool_id: str, found: Tool) -> Tool:
+    """Of the tools of a server that differ in letter case alone, the one whose name is spelled as the id was."""
+    from toolfold.catalogue.ids import natural_id
+
+    tools = await snapshot.tools(server=found.server)
+    return next((tool for tool in tools if natural_id(tool.server, tool.name) == tool_id), found)
+
+
 async def _tool_not_found(snapshot: Snapshot, tool_id: str) -> ToolNotFound:
     from toolfold.catalogue.suggestions import closest_words
 
-    hints = await asyncio.to_thread(closest_words, tool_id, await snapshot.tool_ids())
-    return ToolNotFound(f"there is no tool {tool_id[:_MAX_NAME_CHARS]!r}", hints=hints)
+    near = await asyncio.to_thread(closest_words, tool_id, await snapshot.tool_ids())
+    name = repr(tool_id[:_MAX_NAME_CHARS])
+    if not await snapshot.versions(tool_id):
+        return ToolNotFound(f"there is no tool {name}", hints=near)
+    became, came = await _what_became(snapshot, tool_id)
+    return ToolNotFound(f"{name} is gone: {became}", hints=list(dict.fromkeys((*came, *near))), removed=True)
+
+
+async def _what_became(snapshot: Snapshot, tool_id: str) -> tuple[str, list[str]]:
+    """What happened to a tool that was here, in words, and which tools of its server came when it went."""
+    from toolfold.catalogue.ids import natural_id
+
+    folded = tool_id.casefold()
+    front = folded.partition(".")[0]
+    steps = [(number, change.kind, change.tool_id) for number, change in await snapshot.changes(0, snapshot.generation)]
+    went = max((number for number, kind, name in steps if kind == "removed" and name.casefold() == folded), default=0)
+    came = [name for number, kind, name in steps if (number, kind) == (went, "added")]
+    times = {kept.number: kept.at for kept in await snapshot.generations()}
+    when = f" {time.strftime('%Y-%m-%d %H:%M UTC', time.gmtime(times[went]))}" if went in times else " a while ago"
+    for server in await snapshot.servers():
+        if natural_id(server.name, "a").casefold() == f"{front}.a":
+            own = [name for name in came if name.casefold().startswith(f"{front}.")]
+            return f"{server.name} listed it until{when}, and no longer does", own
+    return f"its server was taken out by{when}", []
 
 
 def _branches(nodes: Iterable[Node], path: Path, depth: int | None) -> tuple[Branch, ...]:

@@ -1,11 +1,9 @@
 """What differs: between two texts of one tool, two builds, or two generations of the catalogue."""
 
 from collections.abc import Iterable, Mapping
-from typing import Literal
 
 from msgspec import Raw
 from msgspec.json import decode
-from msgspec.structs import replace
 
 from toolfold.fingerprint import canonical
 from toolfold.types import Change, Tool
@@ -69,9 +67,3 @@ def _joined(tool_id: str, steps: list[Change]) -> Change | None:
         return Change(tool_id=tool_id, kind="removed", before=before)
     fields = sorted({field for step in steps for field in step.fields})
     return Change(tool_id=tool_id, kind="changed", before=before, after=after, fields=tuple(fields))
-
-
-def reverse_change(change: Change) -> Change:
-    """The same step backwards."""
-    kinds: dict[str, Literal["added", "removed", "changed"]] = {"added": "removed", "removed": "added"}
-    return replace(change, kind=kinds.get(change.kind, "changed"), before=change.after, after=change.before)

@@ -40,6 +40,13 @@ class Position(Struct, frozen=True, array_like=True):
         """The position after the last of these nodes, which are all that were listed so far."""
         return cls("node", fold_path(listed[-1].path), _sum(listed), generation, rest)
 
+    def nodes_after(self, nodes: Sequence[Node]) -> Sequence[Node]:
+        """What is still to be shown. Raises `BadCursor` where the nodes before the position are no longer the same."""
+        for number, node in enumerate(nodes, start=1):
+            if fold_path(node.path) == self.name and _sum(nodes[:number]) == self.before:
+                return nodes[number:]
+        raise BadCursor("the categories here changed since the cursor was given out", next_action=_AGAIN)
+
     async def check_rest(self, snapshot: Snapshot, last_tool: str, rest: Sequence[str]) -> None:
         """Raises `BadCursor` where a tool that was still to come may have left for another place."""
         if self.generation != snapshot.generation and not await self._is_rest(snapshot, last_tool, rest):
@@ -82,14 +89,6 @@ def decode_cursor(cursor: str, path: Path, tags: Collection[str]) -> Position:
     if content.question != _question(path, tags):
         raise BadCursor("the cursor belongs to another path or other tags", next_action=_AGAIN)
     return content.position
-
-
-def nodes_after(nodes: Sequence[Node], position: Position) -> Sequence[Node]:
-    """What is still to be shown. Raises `BadCursor` where the nodes before the position are no longer the same."""
-    for number, node in enumerate(nodes, start=1):
-        if fold_path(node.path) == position.name and _sum(nodes[:number]) == position.before:
-            return nodes[number:]
-    raise BadCursor("the categories here changed since the cursor was given out", next_action=_AGAIN)
 
 
 def sum_of_tools(tool_ids: Iterable[str]) -> int:

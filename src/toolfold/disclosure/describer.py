@@ -59,7 +59,7 @@ class Describer:
         """The same error with ids alike by letters and by meaning: a likely typing error first, else what was meant."""
         by_meaning = await self._suggest(view, tool_id) if self._suggest is not None else []
         by_letters = error.hints
-        if by_letters and is_typo(tool_id, by_letters[0]):
+        if error.removed or (by_letters and is_typo(tool_id, by_letters[0])):
             hints = (*by_letters, *by_meaning)
         else:
             hints = (*by_meaning, *by_letters[:_MAX_SIMILAR_SPELLINGS])
@@ -90,7 +90,7 @@ class Describer:
         if observed_calls(schema) is not None:
             answer["result_schema"] = Raw(msgspec.json.encode(schema))
         answer["output_fields"], answer["has_hidden_fields"] = summarize_schema_for_llm(schema, tool_id=tool.tool_id)
-        return {**answer, **await self._contradicted(tool)}
+        return {**answer, **await self._warnings(view, tool)}
 
     async def inspect(
         self, view: CatalogueView, tool_id: str, field_path: str | None, max_depth: int, max_fields: int
@@ -105,7 +105,7 @@ class Describer:
         elif schema is None:
             answer["note"] = "this tool declares no output schema, and none of its results was seen yet"
         await self._count_inspection(tool.tool_id, answer["field_path"])
-        return {"tool_id": tool.tool_id, **answer, **await self._contradicted(tool)}
+        return {"tool_id": tool.tool_id, **answer, **await self._warnings(view, tool)}
 
     async def contradictions(self, tool: Tool) -> list[str]:
         """Where results of a tool did not fit what it declares, a few words each."""
@@ -120,9 +120,10 @@ class Describer:
         found = {tool.tool_id: await self.contradictions(tool) for tool in tools}
         return {tool_id: texts for tool_id, texts in found.items() if texts}
 
-    async def _contradicted(self, tool: Tool) -> dict[str, Any]:
-        found = await self.contradictions(tool)
-        return {"contradicted": found} if found else {}
+    async def _warnings(self, view: CatalogueView, tool: Tool) -> dict[str, Any]:
+        """What speaks against what is shown of a tool; nothing where nothing does."""
+        found = {"contradicted": await self.contradictions(tool), "may_be_old": await view.unread(tool.server)}
+        return {key: value for key, value in found.items() if value}
 
     async def inspections(self) -> Mapping[str, int]:
         """How often the output of each tool was inspected."""

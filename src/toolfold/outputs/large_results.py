@@ -28,6 +28,8 @@ from toolfold.types import CallContext, Caller, Outcome, Stored, Tool, ToolCall
 from toolfold.upstream.mcp import is_error_result
 from toolfold.upstream.threads import run_in_thread
 from toolfold.wire import jsonrpc
+from toolfold.wire.dispatcher import unreadable_answer
+from toolfold.wire.repair import repair
 
 log = logging.getLogger("toolfold.outputs")
 
@@ -116,12 +118,10 @@ class LargeResults:
         self._notify(context.caller, stored)
         return reduced
 
-    async def fit_text(self, text: str, origin: Origin) -> str:
-        """A text that is no tool's result where it fits the limits, else the message about where it is stored."""
-        limits = self.tool_limits(origin.tool_id)
-        if limits.allow([text.encode("utf-8", "replace")]):
-            return text
-        return too_large_message(await self.store_text(text, origin))
+    async def store_large_text(self, text: str, origin: Origin) -> Stored | None:
+        """Stores a text that is no tool's result where it does not fit the limits."""
+        fits = self.tool_limits(origin.tool_id).allow([text.encode("utf-8", "replace")])
+        return None if fits else await self.store_text(text, origin)
 
     async def store_text(self, text: str, origin: Origin) -> Stored:
         """Stores a text that is no tool's result. Raises `OutputError`."""
@@ -184,7 +184,14 @@ class LargeResults:
 def _read_spilled(file: BinaryIO) -> Outcome:
     """A result that is small enough after all, out of the message that it came in."""
     with file:
-        result = jsonrpc.parse_envelope(file.read()).result
+        frame = file.read()
+    try:
+        result = jsonrpc.parse_envelope(frame).result
+    except jsonrpc.DECODE_ERRORS as error:
+        messages = repair(frame).messages
+        if not messages:
+            raise unreadable_answer("tools/call", str(error)) from error
+        result = messages[0].result
     return Outcome(result=result, is_error=is_error_result(result))
 
 

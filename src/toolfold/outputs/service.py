@@ -20,7 +20,7 @@ from toolfold.outputs.large_results import LargeResults
 from toolfold.outputs.references import ReferenceResolver
 from toolfold.outputs.split import Origin
 from toolfold.outputs.store import OutputStore
-from toolfold.outputs.tool_output_definition import MODES, Mode
+from toolfold.outputs.tool_output_definition import MODES, Mode, too_large_message
 from toolfold.types import LOCAL, Caller, Stored
 
 if TYPE_CHECKING:
@@ -31,6 +31,8 @@ log = logging.getLogger("toolfold.outputs")
 
 # The file in the state folder that names the folder of outputs which outlive a command.
 SESSION_FILE = "outputs-session"
+# The file there that tells of handles which are gone, after the gateway that gave them out.
+ISSUED_FILE = "outputs-issued"
 
 # How often an open gateway looks for expired outputs.
 PURGE_INTERVAL_S = 60.0
@@ -59,7 +61,8 @@ class OutputService:
         self._events = events
         limits, outputs = settings.limits, settings.outputs
         note = settings.home / SESSION_FILE if keep else None
-        self.store = OutputStore(Path(outputs.directory), lifetime_s=outputs.lifetime_s, note=note)
+        issued = settings.home / ISSUED_FILE
+        self.store = OutputStore(Path(outputs.directory), lifetime_s=outputs.lifetime_s, note=note, issued=issued)
         self.large_results = LargeResults(self.store, limits, settings.rules, events=events, on_stored=self._on_stored)
         self.references = ReferenceResolver(
             self.store, max_bytes=outputs.reference_max_bytes, max_document=limits.max_frame_bytes, events=events
@@ -144,7 +147,14 @@ class OutputService:
 
     async def fit_text(self, text: str, *, tool_id: str, arguments: str = "{}", caller: Caller = LOCAL) -> str:
         """Such a text itself where it is as small as a result may be, else the message about where it is stored."""
-        return await self.large_results.fit_text(text, Origin(caller, tool_id, arguments))
+        stored = await self.store_large_text(text, tool_id=tool_id, arguments=arguments, caller=caller)
+        return text if stored is None else too_large_message(stored)
+
+    async def store_large_text(
+        self, text: str, *, tool_id: str, arguments: str = "{}", caller: Caller = LOCAL
+    ) -> Stored | None:
+        """Stores such a text where it is larger than a result may be."""
+        return await self.large_results.store_large_text(text, Origin(caller, tool_id, arguments))
 
     def on_changed(self, listener: OnChanged) -> Callable[[], None]:
         """Calls the listener when a session gets its first output or loses its last; the result removes it."""

@@ -67,8 +67,8 @@ def describe_binary(media_type: str, size: int, handle: str = "") -> str:
     if not handle:
         return about
     return (
-        f"{about} An MCP client reads it as the resource {OUTPUT_URI}{handle}; as an argument of a call, "
-        f'{{"$output": "{handle}"}} passes it on.'
+        f"{about} An MCP client reads it as the resource {OUTPUT_URI}{handle}, others GET /v1/outputs/{handle}; as an "
+        f'argument of a call, {{"$output": "{handle}"}} passes it on.'
     )
 
 

@@ -24,9 +24,9 @@ from pathlib import Path
 
 import msgspec
 
-from toolfold.containers import BoundedDict
 from toolfold.errors import OutputError, OutputFull, UnknownHandle
 from toolfold.outputs.document import Document
+from toolfold.outputs.issued import IssuedHandles
 from toolfold.outputs.token_counter import Counts
 from toolfold.types import LOCAL, Caller, Stored
 from toolfold.wire.spill import DISK_FULL_ERRNOS, storage_full
@@ -54,8 +54,7 @@ SessionKey = tuple[str, str]
 CALL_AGAIN = "call the tool again, and use the handle in the same session: it lives as long as its client is connected"
 ELSEWHERE = "belongs to another session of yours, and can be read there only"
 LOST = "is lost: something else than toolfold removed its file"
-# Handles that are remembered, so that one which is gone can be told from one that never was.
-MAX_ISSUED = 10_000
+OTHER_RUN = "was stored by another run of toolfold: it ended with that, or can be read there only"
 
 
 class _SessionFolder:
@@ -76,25 +75,18 @@ class _SessionFolder:
             self._lock = None
 
 
-class _Issued(msgspec.Struct, frozen=True):
-    """A handle that was given out: to whom, for which tool, from when and until when."""
-
-    key: SessionKey
-    tool: str
-    at: float
-    expires_at: float
-    ended: bool = False
-
-
 class OutputStore:
-    """The outputs of all sessions of one gateway. With `note`, those of the local session outlive it."""
+    """The outputs of all sessions of one gateway. With `note`, those of the local session outlive it; `issued` is the
+    file that tells the next run of handles that are gone."""
 
-    def __init__(self, base: Path, *, lifetime_s: float = 86_400.0, note: Path | None = None) -> None:
+    def __init__(
+        self, base: Path, *, lifetime_s: float = 86_400.0, note: Path | None = None, issued: Path | None = None
+    ) -> None:
         self.base = base
         self._lifetime = lifetime_s
         self._note = note
         self._folders: dict[SessionKey, _SessionFolder] = {}
-        self._issued: BoundedDict[str, _Issued] = BoundedDict(MAX_ISSUED)
+        self._issued = IssuedHandles(issued)
         self._lock = threading.RLock()
         self._closed = False
 
@@ -135,19 +127,24 @@ class OutputStore:
 
     def _unknown_handle(self, handle: str, caller: Caller) -> UnknownHandle:
         """What became of a handle that leads to nothing. Another caller's is as unknown as one that never was."""
-        issued = self._issued.get(handle)
-        if issued is not None and issued.key[0] == caller.name:
-            if issued.expires_at <= time.time():
-                return _gone(handle, issued.tool, _expired(issued.at, issued.expires_at))
-            if issued.ended:
-                return _gone(handle, issued.tool, "was removed when its session ended")
-            return _gone(handle, issued.tool, LOST if issued.key == _key(caller) else ELSEWHERE)
+        issued = self._issued.find(handle) if _is_handle(handle) else None
+        if issued is not None and issued.caller == caller.name:
+            return _gone(handle, issued.tool_name, self._what_became(issued, caller))
         handles = [record.handle for record in self.all(caller)]
         return UnknownHandle(
-            f"there is no stored output {handle[:80]!r} in this session",
+            f"there is no stored output {handle[:80]!r} in this session: it never was, or is long gone",
             hints=handles[-10:],
             next_action="use a handle that there is, or call the tool again" if handles else CALL_AGAIN,
         )
+
+    def _what_became(self, issued: Stored, caller: Caller) -> str:
+        if _is_expired(issued, time.time()):
+            return _expired(issued.at, issued.expires_at)
+        if issued.handle not in self._issued.own:
+            return OTHER_RUN
+        if (issued.caller, issued.session) not in self._folders:
+            return "was removed when its session ended"
+        return LOST if issued.session == caller.session else ELSEWHERE
 
     def document(self, handle: str, caller: Caller) -> Document:
         """An output as extraction takes it."""
@@ -170,9 +167,6 @@ class OutputStore:
             folder = self._folders.pop(_key(caller), None)
             if folder is None:
                 return False
-            for handle, issued in self._issued.items():
-                if issued.key == _key(caller):
-                    self._issued[handle] = msgspec.structs.replace(issued, ended=True)
         self._drop(caller, folder)
         return True
 
@@ -236,7 +230,7 @@ class OutputStore:
 class Draft:
     """An output that is being written. Nobody can read it before `finish`."""
 
-    def __init__(self, folder: _SessionFolder, caller: Caller, lifetime_s: float, issued: dict[str, _Issued]) -> None:
+    def __init__(self, folder: _SessionFolder, caller: Caller, lifetime_s: float, issued: IssuedHandles) -> None:
         self.handle = str(uuid.uuid4())
         self._folder = folder.path
         self._caller = caller
@@ -276,7 +270,7 @@ class Draft:
         )
         self._attempt(lambda: self._publish(msgspec.json.encode(stored)))
         self._close()
-        self._issued[self.handle] = _Issued(_key(self._caller), stored.tool_name, now, now + self._lifetime)
+        self._issued.add(stored)
         return stored
 
     def _publish(self, record: bytes) -> int:

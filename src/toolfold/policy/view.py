@@ -6,6 +6,7 @@ else is not there. `VisibleCatalogue` works that out once for a generation, `_Vi
 """
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from functools import cache
 
@@ -70,6 +71,16 @@ class CatalogueView:
             return tool
         await self._servers.ask([tool.server])
         return await self.catalogue.tool(tool_id)
+
+    async def unread(self, server: str) -> str:
+        """Why what the catalogue has of a server may be old, and of when it is; nothing where it is what there is."""
+        record = next((one for one in await self.catalogue.servers() if one.name == server), None)
+        current = self._servers is None or self._servers.is_current(server)
+        if record is None or record.read_at is None or (current and not record.stale):
+            return ""
+        why = truncate(record.error, _MAX_REASON) if record.stale else "it has not answered yet"
+        at = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(record.read_at))
+        return f"{server} cannot be read now ({why}): this is what it listed on {at}"
 
     async def ask(self, tool_id: str = "") -> Mapping[str, UpstreamError]:
         """Reads the server that an id names, or all of them, where that was not done yet. Gives those that could not

@@ -1,14 +1,17 @@
 """A run as people and models read it: a short text, or plain JSON. Nothing is left out without saying so."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
 from toolfold.outputs.tool_output_definition import too_large_message
 from toolfold.scripts.values import CallRecord, Need, ScriptResult
+from toolfold.types import Stored
 
 __all__ = ["as_dict", "as_text", "summary_lines"]
 
+_NOTHING: Mapping[str, Stored] = {}
 _OUTCOMES = {
     "finished": "the script finished",
     "failed": "the script failed",
@@ -24,18 +27,17 @@ _OUTCOMES = {
 }
 
 
-def as_dict(result: ScriptResult) -> dict[str, Any]:
-    """Plain JSON values. Calls are summed up by tool."""
+def as_dict(result: ScriptResult, stored: Mapping[str, Stored] = _NOTHING) -> dict[str, Any]:
+    """Plain JSON values. Calls are summed up by tool. `stored` is what was printed and is too large to show."""
     report: dict[str, Any] = {"run": result.run, "ok": result.ok, "outcome": result.outcome, "answer": result.answer}
-    if result.stored is not None:
-        report["answer_stored"] = {"handle": result.stored.handle, "bytes": result.stored.bytes}
+    kept = {"answer": result.stored, **stored}
+    report |= {f"{name}_stored": {"handle": one.handle, "bytes": one.bytes} for name, one in kept.items() if one}
     if result.code is not None:
         report["code"] = result.code
     if result.error is not None:
         report["error"] = msgspec.to_builtins(result.error)
     report |= {
-        "stdout": result.stdout,
-        "stderr": result.stderr,
+        **{name: "" if name in stored else getattr(result, name) for name in ("stdout", "stderr")},
         "needs": [_need_dict(need) for need in result.needs],
         "calls": _calls_by_tool(result.calls),
         "seconds": result.seconds,
@@ -50,18 +52,21 @@ def as_dict(result: ScriptResult) -> dict[str, Any]:
     return report
 
 
-def as_text(result: ScriptResult) -> str:
+def as_text(result: ScriptResult, stored: Mapping[str, Stored] = _NOTHING) -> str:
     """What a model reads: what the needs became, the printed output, the summary, then how it went."""
+    stdout, stderr = (
+        too_large_message(stored[name]) if name in stored else getattr(result, name) for name in ("stdout", "stderr")
+    )
     parts = ["\n".join(f"[{need.shown}]" for need in result.needs)] if result.needs else []
-    if result.stdout.strip():
-        parts.append(result.stdout.rstrip())
+    if stdout.strip():
+        parts.append(stdout.rstrip())
     if result.answer is not None:
         parts.append("summary: " + msgspec.json.encode(result.answer).decode())
     if result.stored is not None:
         parts.append("summary: " + too_large_message(result.stored))
     parts += _error_text(result)
-    if result.stderr.strip():
-        parts.append("stderr:\n" + result.stderr.rstrip())
+    if stderr.strip():
+        parts.append("stderr:\n" + stderr.rstrip())
     parts.append("\n".join(_outcome_lines(result)))
     return "\n\n".join(parts)
 

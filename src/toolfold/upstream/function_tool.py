@@ -23,7 +23,7 @@ from msgspec import Meta, Raw, Struct
 from msgspec.json import Decoder
 
 from toolfold.errors import ConfigError, InvalidArguments
-from toolfold.text import replace_escaped_halves
+from toolfold.text import NOTE_KEY, REPLACED, replace_escaped_halves
 from toolfold.types import Annotations, ToolDefinition
 from toolfold.upstream.definitions import make_definition
 from toolfold.upstream.docstrings import ParsedDocstring, parse_docstring
@@ -126,13 +126,15 @@ class FunctionTool(Struct, frozen=True):
     def result(self, value: Any) -> Raw:
         """A returned value as the JSON of a `CallToolResult`."""
         try:
-            encoded = _encode_value(value)
+            encoded, replaced = _encode_value(value)
         except (TypeError, NotImplementedError, OverflowError, RecursionError) as error:
             return error_result(f"{self.definition.name} returned something that has no JSON form: {error}")
         text = msgspec.json.decode(encoded) if isinstance(value, str) else encoded.decode()
         if self.returns_nothing and value is None:
             text = "Done."
         body: dict[str, Any] = {"content": [{"type": "text", "text": text}]}
+        if replaced:
+            body["_meta"] = {NOTE_KEY: REPLACED}
         if self.structured:
             body["structuredContent"] = {"result": Raw(encoded)} if self.wrapped else Raw(encoded)
         return Raw(msgspec.json.encode(body))
@@ -395,12 +397,12 @@ def _summarise_errors(error: ValueError) -> str:
     return ", ".join(f"`{place}`: {text}" if place else str(text) for place, text in places)
 
 
-def _encode_value(value: Any) -> bytes:
-    """A result as JSON. Raises `TypeError` where it holds something that has no JSON form."""
+def _encode_value(value: Any) -> tuple[bytes, bool]:
+    """A result as JSON, and whether something had to be replaced. Raises `TypeError` where it has no JSON form."""
     try:
-        return msgspec.json.encode(value, enc_hook=_encode_model)
+        return msgspec.json.encode(value, enc_hook=_encode_model), False
     except UnicodeEncodeError:  # half of a character costs that character, not the result
-        return replace_escaped_halves(json.dumps(_to_builtins(value)).encode())
+        return replace_escaped_halves(json.dumps(_to_builtins(value)).encode()), True
 
 
 def _to_builtins(value: Any) -> Any:

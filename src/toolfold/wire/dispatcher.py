@@ -107,12 +107,13 @@ class Dispatcher:
     def receive(self, frame: bytes, reply: SendReply, within: PendingRequest | None = None) -> None:
         """One frame: a message, a batch, or noise. `within`: the request on whose stream it came."""
         # msgspec checks the UTF-8 of what it decodes, and `params` and `result` stay undecoded: they are checked here.
-        if not frame.isascii():
-            frame = replace_invalid_utf8(frame)
+        valid = frame if frame.isascii() else replace_invalid_utf8(frame)
         try:
-            message = jsonrpc.parse_envelope(frame)
+            message = jsonrpc.parse_envelope(valid) if valid is frame else None
         except DECODE_ERRORS:
-            self._repair(frame, reply, within)
+            message = None
+        if message is None:
+            self._repair(valid, reply, within, replaced=valid is not frame)
             return
         if message.method is UNSET and message.result is not ABSENT and message.error is ABSENT:
             self._answer(message, within)
@@ -129,8 +130,8 @@ class Dispatcher:
         else:
             self._request(message, reply, within)
 
-    def _repair(self, frame: bytes, reply: SendReply, within: PendingRequest | None) -> None:
-        repaired = repair(frame)
+    def _repair(self, frame: bytes, reply: SendReply, within: PendingRequest | None, *, replaced: bool) -> None:
+        repaired = repair(frame, replaced=replaced)
         for message in repaired.messages:
             self._accept(message, frame, reply, within)
         if repaired.noise:

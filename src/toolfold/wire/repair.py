@@ -1,4 +1,4 @@
-"""Repairs bytes that are not quite a JSON-RPC message: noise before or after it, batches, broken JSON, odd ids.
+"""Repairs bytes that are not quite a JSON-RPC message: noise before or after it, batches, broken or deep JSON, odd ids.
 
 No proper message passes through here. Above: the transports; below: `jsonrpc.py`, `spill.py`.
 """
@@ -10,9 +10,11 @@ import re
 import msgspec
 from msgspec import Raw, Struct
 
-from toolfold.text import replace_escaped_halves, truncate
-from toolfold.wire.jsonrpc import ABSENT, DECODE_ERRORS, Envelope, is_message, parse_envelope
+from toolfold.text import MAX_LEVELS, NOTE_KEY, REPLACED, cut_deep, replace_escaped_halves, truncate
+from toolfold.wire.jsonrpc import ABSENT, DECODE_ERRORS, Envelope, encode, is_message, parse_envelope
 from toolfold.wire.spill import EDGE_BYTES, Edges
+
+_LEFT_OUT = f"what was nested over {MAX_LEVELS} levels is left out"
 
 # How much of a noisy line is shown.
 _MAX_EXCERPT = 200
@@ -56,9 +58,28 @@ def replace_invalid_utf8(text: bytes) -> bytes:
     return text
 
 
-def repair(line: bytes) -> _Repaired:
-    """Reads a line that is no message as it stands."""
-    line = replace_escaped_halves(line)
+def repair(line: bytes, *, replaced: bool = False) -> _Repaired:
+    """Reads a line that is no message as it stands; `replaced`: or was none before bad bytes in it were replaced."""
+    whole = replace_escaped_halves(line)
+    cut = cut_deep(whole)
+    notes = ((REPLACED, replaced or whole != line), (_LEFT_OUT, cut != whole))
+    repaired = _repair(cut)
+    note = "; ".join(text for text, is_true in notes if is_true)
+    for message in repaired.messages if note else ():
+        message.result = _with_note(message.result, note)
+    return repaired
+
+
+def _with_note(result: Raw, note: str) -> Raw:
+    try:
+        members = msgspec.json.decode(result, type=dict[str, Raw])
+        meta = msgspec.json.decode(members.get("_meta", b"{}"), type=dict[str, Raw])
+    except DECODE_ERRORS:
+        return result  # no result, or one of another form
+    return Raw(encode({**members, "_meta": {**meta, NOTE_KEY: note}}))
+
+
+def _repair(line: bytes) -> _Repaired:
     batch = _batch(line)
     if batch is not None:
         return batch

@@ -11,6 +11,7 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 from toolfold.errors import RemoteError
+from toolfold.text import cut_deep
 from toolfold.wire.dispatcher import unreadable_answer
 from toolfold.wire.jsonrpc import ABSENT, DECODE_ERRORS, METHOD_NOT_FOUND, parse_string
 from toolfold.wire.types import ToolList, WireOptions
@@ -51,8 +52,7 @@ class _Pages:
     def add(self, result: Raw) -> bytes:
         """Adds a page; returns the cursor of the next, as JSON."""
         try:
-            page = _page.decode(result)
-            entries = _list.decode(page.tools) if page.tools is not ABSENT else None
+            page, entries = _read_page(result)
         except DECODE_ERRORS as error:
             raise unreadable_answer("tools/list", str(error)) from error
         if entries is None:
@@ -114,6 +114,17 @@ async def list_tools(request: _Request, options: WireOptions, capabilities: Raw)
         pages.warnings.append(f"the list of tools has more than {options.max_pages} pages; the rest was left out")
     pages.tools = list(map(Raw, dict.fromkeys(map(bytes, pages.tools))))
     return pages.result()
+
+
+def _read_page(result: Raw) -> tuple[_Page, list[Raw] | None]:
+    try:
+        page = _page.decode(result)
+        return page, _list.decode(page.tools) if page.tools is not ABSENT else None
+    except RecursionError:
+        cut = Raw(cut_deep(bytes(result)))
+        if cut == result:
+            raise
+    return _read_page(cut)  # the definition that is so deep is still a tool
 
 
 def announces_tool_changes(capabilities: Raw) -> bool:

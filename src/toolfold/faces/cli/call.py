@@ -1,8 +1,13 @@
 """`toolfold call`: a call for real, after a person's confirmation where the policy wants one."""
 
 import argparse
+import base64
 import sys
-from typing import Any
+from collections.abc import Iterator
+from contextlib import suppress
+from io import BytesIO
+from pathlib import Path
+from typing import Any, BinaryIO
 
 import msgspec
 from msgspec import Raw
@@ -10,7 +15,8 @@ from msgspec import Raw
 from toolfold.errors import ConfirmationNeeded, Declined
 from toolfold.faces.cli.runner import load_settings, run_with_gateway
 from toolfold.faces.cli.terminal import Output
-from toolfold.text import printable
+from toolfold.gateway import Gateway
+from toolfold.text import NOTE_KEY, printable
 from toolfold.types import Outcome
 
 TOOL_FAILED = 1
@@ -20,13 +26,18 @@ SHOWN_CHARS = 4_000
 
 def call(arguments: argparse.Namespace, output: Output) -> int:
     """Prints the text of the result, or with `--json` the whole of it. The exit code says whether the tool failed."""
+    if arguments.save:  # before anything is called
+        output.save(arguments.save, BytesIO())
+        Path(arguments.save).unlink()
     args = Raw((sys.stdin.read() if arguments.args == "-" else arguments.args).encode())
     try:
         outcome = _call(arguments, args, confirmed=arguments.yes)
     except ConfirmationNeeded as needed:
         _confirm(arguments, output, needed)
         outcome = _call(arguments, args, confirmed=True)
-    if output.as_json:
+    if arguments.save and not outcome.is_error:
+        _save(arguments, outcome, output)
+    elif output.as_json:
         output.data(_with_handles(outcome))
     else:
         _print_result(msgspec.json.decode(outcome.result), output)
@@ -35,6 +46,41 @@ def call(arguments: argparse.Namespace, output: Output) -> int:
             whole = f"toolfold output {handle} --save FILE"
             output.note(f"ask for a part of it: toolfold output {handle} 'what to extract'; save it: {whole}")
     return TOOL_FAILED if outcome.is_error else 0
+
+
+def _save(arguments: argparse.Namespace, outcome: Outcome, output: Output) -> None:
+    """Writes each part that is no text or was stored to a file of its own, or where there is none the text."""
+    result = msgspec.json.decode(outcome.result)
+    blocks = [block for block in result.get("content") or () if isinstance(block, dict)]
+    parts = _stored_files(arguments, outcome) + [part for block in blocks for part in _binary(block)]
+    texts = [block["text"] for block in blocks if isinstance(block.get("text"), str)]
+    whole = "\n".join(texts).encode() if texts else msgspec.json.encode(result.get("structuredContent"))
+    path = Path(arguments.save)
+    names = [path, *(path.with_stem(f"{path.stem}-{number}") for number in range(2, len(parts) + 1))]
+    sizes = {
+        str(name): output.save(str(name), source) for name, source in zip(names, parts or [BytesIO(whole)], strict=True)
+    }
+    if output.as_json:
+        output.data({"saved": [{"file": name, "bytes": size} for name, size in sizes.items()]})
+    else:
+        output.line("\n".join(f"{size} bytes are in {name}" for name, size in sizes.items()))
+
+
+def _stored_files(arguments: argparse.Namespace, outcome: Outcome) -> list[BinaryIO]:
+    async def work(gateway: Gateway) -> list[Path]:
+        return [await gateway.outputs.file(stored.handle) for stored in outcome.all_stored]
+
+    paths = run_with_gateway(load_settings(arguments), work, keep_outputs=True) if outcome.all_stored else []
+    return [path.open("rb") for path in paths]
+
+
+def _binary(block: dict[str, Any]) -> Iterator[BinaryIO]:
+    """A picture, a sound or an embedded file as its bytes."""
+    resource = block.get("resource")
+    data = resource.get("blob") if isinstance(resource, dict) else block.get("data")
+    if isinstance(data, str):
+        with suppress(ValueError):  # it only says that it is one
+            yield BytesIO(base64.b64decode(data))
 
 
 def _with_handles(outcome: Outcome) -> Raw | dict[str, Any]:
@@ -87,5 +133,8 @@ def _print_result(result: dict[str, Any], output: Output) -> None:
             output.line(block.get("text", ""))
         else:
             output.note(f"[{block.get('type')} {block.get('mimeType', '')}]")
+    meta = result.get("_meta")
+    if isinstance(meta, dict) and NOTE_KEY in meta:
+        output.note(str(meta[NOTE_KEY]))
     if not has_text and result.get("structuredContent") is not None:
         output.data(result["structuredContent"])

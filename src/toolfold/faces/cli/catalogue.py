@@ -171,8 +171,14 @@ def expand(arguments: argparse.Namespace, output: Output) -> None:
     output.line(f"{output.style('output_fields', 'cyan')}:")
     for line in tool["output_fields"]:
         output.line(f"  {line}")
-    for line in tool.get("contradicted", ()):
+    _note_warnings(tool, output)
+
+
+def _note_warnings(answer: Mapping[str, Any], output: Output) -> None:
+    for line in answer.get("contradicted", ()):
         output.note(f"results do not fit the declared schema: {line}")
+    if "may_be_old" in answer:
+        output.note(answer["may_be_old"])
 
 
 def inspect_output(arguments: argparse.Namespace, output: Output) -> None:
@@ -190,7 +196,6 @@ def inspect_output(arguments: argparse.Namespace, output: Output) -> None:
     output.line(f"{output.style(answer['tool_id'], 'bold')}{place}: {answer['node_type']}{fields}")
     for line in answer["flattened_fields"]:
         output.line(f"  {line}")
-    for line in answer.get("contradicted", ()):
-        output.note(f"results do not fit the declared schema: {line}")
+    _note_warnings(answer, output)
     if "note" in answer:
         output.note(answer["note"])

@@ -4,14 +4,13 @@ What was stored outlives the command that stored it, until its time is over, so 
 """
 
 import argparse
-import shutil
 import sys
 import time
 from pathlib import Path
 
 import msgspec
 
-from toolfold.errors import ConfigError, OutputError
+from toolfold.errors import ConfigError
 from toolfold.faces.cli.runner import load_settings, run_with_gateway
 from toolfold.faces.cli.terminal import Output
 from toolfold.outputs.tool_output_definition import FAILED
@@ -79,15 +78,7 @@ def _save_output(arguments: argparse.Namespace, output: Output) -> int:
         create=False,
         keep_outputs=True,
     )
-    try:
-        with path.open("rb") as source, Path(arguments.save).open("xb") as target:
-            shutil.copyfileobj(source, target)
-            size = target.tell()
-    except OSError as error:
-        raise OutputError(
-            f"{arguments.save} cannot be written: {error.strerror or error}",
-            next_action="name a file that is not there yet, in a folder that is",
-        ) from error
+    size = output.save(arguments.save, path.open("rb"))
     if output.as_json:
         output.data({"file": arguments.save, "bytes": size})
     else:

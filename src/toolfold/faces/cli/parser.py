@@ -150,6 +150,7 @@ def _add_calls(command: _AddCommand) -> None:
     call.number("--timeout", "S", "seconds to wait at most")
     call.number("--expect-version", "N", "fail if the tool has another version than `expand` showed")
     call.flag("--whole", "print the result however large, instead of storing it")
+    call.value("--save", "FILE", "write pictures, sound and stored parts of the result to a file, else its text")
 
     command("outputs", "results that were too large to print, and how long they stay")
 

@@ -11,9 +11,10 @@ import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import IO, Any
+from pathlib import Path
+from typing import IO, Any, BinaryIO
 
-from toolfold.errors import NoMatchInCategory, ToolfoldError
+from toolfold.errors import NoMatchInCategory, OutputError, ToolfoldError
 
 STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "blue": "34", "cyan": "36"}
 
@@ -79,6 +80,16 @@ class Output:
         if self.out.isatty():
             encoded = msgspec.json.format(encoded, indent=2)
         self.out.write(encoded.decode() + "\n")
+
+    def save(self, name: str, source: BinaryIO) -> int:
+        """Copies to a file that is not there yet, and closes the source; returns the bytes written."""
+        try:
+            with source, Path(name).open("xb") as target:
+                shutil.copyfileobj(source, target)
+                return target.tell()
+        except OSError as error:
+            action = "name a file that is not there yet, in a folder that is"
+            raise OutputError(f"{name} cannot be written: {error.strerror or error}", next_action=action) from error
 
     def error(self, error: ToolfoldError) -> None:
         if self.as_json:

@@ -7,6 +7,7 @@ of which is `report`; a client that goes away ends the run, as it ends any call.
 
 import asyncio
 import logging
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -54,6 +55,10 @@ _CODES = {
 }
 STATUSES = {code: status for status, codes in _CODES.items() for code in codes.split()}
 
+# Answers are a caller's own, and text from servers: no proxy may keep them, no browser guess that they are a page.
+_SAFE = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
+_MEDIA_TYPE = re.compile(r"[A-Za-z0-9!#$&^_.+-]{1,100}/[A-Za-z0-9!#$&^_.+-]{1,100}")
+
 _Endpoint = Callable[["Request"], Awaitable["Response"]]
 # Answers a caller's request, with data or with a response of its own.
 _Work = Callable[[Caller, "Request"], Awaitable["Answer | Response"]]
@@ -73,6 +78,7 @@ def make_app(gateway: Gateway, guard: HttpGuard) -> "Starlette":
         *operations,
         Route("/v1/agents/runs", api.guarded(api.agent_run), methods=["POST"]),
         Route("/v1/live/{name}", api.guarded(api.live), methods=["POST"]),
+        Route("/v1/outputs/{handle}", api.guarded(api.output), methods=["GET"]),
         Route("/v1/servers", api.guarded(api.servers), methods=["GET"]),
         Route("/v1/instructions", api.guarded(api.instructions), methods=["GET"]),
         # Whatever watches the service has no key.
@@ -159,6 +165,17 @@ class _Api:
         # The prefix keeps a session that a header names apart from those of stdio and MCP clients.
         caller = replace(caller, session=f"http-{session}")
         return await self._gateway.live_sessions.sessions.dispatch(caller, request.path_params["name"], arguments)
+
+    async def output(self, caller: Caller, request: "Request") -> "Response":
+        """A stored output of this caller, whole: its bytes under its own type."""
+        from starlette.responses import FileResponse
+
+        found = self._gateway.outputs.store.find
+        stored, path = await asyncio.to_thread(found, request.path_params["handle"], caller)
+        media_type = stored.media_type if _MEDIA_TYPE.fullmatch(stored.media_type) else "application/octet-stream"
+        # A tool's server chose bytes and type: no browser may take them for a page of this service.
+        headers = {**_SAFE, "content-disposition": "attachment", "content-security-policy": "sandbox"}
+        return FileResponse(path, media_type=media_type, headers=headers)
 
     async def servers(self, caller: Caller, request: "Request") -> Answer:
         """Names, kinds and counts. How a server is started is its owner's business."""
@@ -262,9 +279,7 @@ def _json(answer: Answer, status: int = 200, headers: Mapping[str, str] | None =
     elif isinstance(answer, TextAndData):
         answer = answer.data
     body = bytes(answer) if isinstance(answer, Raw) else msgspec.json.encode(answer, enc_hook=str)
-    # Answers are a caller's own, and text from servers: no proxy may keep them, no browser guess that they are a page.
-    safe = {"cache-control": "no-store", "x-content-type-options": "nosniff", **(headers or {})}
-    return Response(body, status, media_type="application/json", headers=safe)
+    return Response(body, status, media_type="application/json", headers={**_SAFE, **(headers or {})})
 
 
 def _refused(refusal: HttpError) -> "Response":

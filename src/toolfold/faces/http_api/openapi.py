@@ -70,6 +70,9 @@ def _paths() -> dict[str, Any]:
         _content("Each event as it happens.", "text/event-stream", "AgentEvents"),
         (404, 502),
     )
+    whole = _get("output", "A stored output of the caller, whole, as it is.", "Bytes", "*/*", (404,))
+    whole["get"]["parameters"] = [_data()["handle_parameter"]]
+    paths["/v1/outputs/{handle}"] = whole
     paths["/v1/servers"] = _get("servers", "The servers behind this gateway.", "Servers")
     paths["/v1/instructions"] = _get("instructions", "What to tell a model before its first call.", "Instructions")
     paths["/healthz"] = _get("health", "Whether toolfold is up.", "Health")
@@ -92,10 +95,12 @@ def _post(
     }
 
 
-def _get(name: str, summary: str, schema: str) -> dict[str, Any]:
-    answer = _content("The answer.", "application/json", schema)
+def _get(
+    name: str, summary: str, schema: str, media_type: str = "application/json", statuses: tuple[int, ...] = ()
+) -> dict[str, Any]:
+    answer = _content("The answer.", media_type, schema)
     about = {"operationId": name, "summary": summary, "tags": ["state"]}
-    return {"get": {**about, "responses": _responses(answer, GET_STATUSES)}}
+    return {"get": {**about, "responses": _responses(answer, (*GET_STATUSES, *statuses))}}
 
 
 def _content(description: str, media_type: str, schema: str) -> dict[str, Any]:

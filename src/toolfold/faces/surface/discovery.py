@@ -1,7 +1,7 @@
 """The default profile: the whole catalogue behind eight operations, the same bytes whatever its size.
 
 `tool_output` is listed from the start for clients that do not listen for changes, and only while something is stored
-for those that do.
+for those that do; `run_script` to callers whose policy allows it.
 """
 
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from msgspec import Raw
 
 from toolfold.errors import ToolNotFound
 from toolfold.faces.surface.base import LOCAL_CONTEXT, CallerCache, OnToolsChanged
-from toolfold.faces.surface.definitions import BY_NAME, TOOL_OUTPUT, tool_objects
+from toolfold.faces.surface.definitions import BY_NAME, RUN_SCRIPT, TOOL_OUTPUT, tool_objects
 from toolfold.faces.surface.instructions import discovery_instructions
 from toolfold.faces.surface.operations import Operations
 from toolfold.gateway import Gateway
@@ -31,8 +31,12 @@ class DiscoverySurface:
         return await self._instructions.get(caller)
 
     async def tools(self, caller: Caller, *, listens: bool = False) -> tuple[Raw, ...]:
-        hides_output = listens and not await self._gateway.outputs.has_any(caller)
-        return tuple(raw for name, raw in tool_objects().items() if not (hides_output and name == TOOL_OUTPUT.name))
+        hidden = set()
+        if listens and not await self._gateway.outputs.has_any(caller):
+            hidden.add(TOOL_OUTPUT.name)
+        if self._gateway.settings.restricts and not self._gateway.programs.allows(RUN_SCRIPT.name, caller):
+            hidden.add(RUN_SCRIPT.name)
+        return tuple(raw for name, raw in tool_objects().items() if name not in hidden)
 
     async def call(self, name: str, arguments: Raw = EMPTY_OBJECT, context: CallContext = LOCAL_CONTEXT) -> Raw:
         if name not in BY_NAME:

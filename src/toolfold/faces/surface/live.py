@@ -41,13 +41,14 @@ class _LiveSurface:
     """A `Surface` over the live sessions of one gateway."""
 
     def __init__(self, gateway: Gateway) -> None:
+        self._gateway = gateway
         self._sessions = gateway.live_sessions.sessions
 
     async def instructions(self, caller: Caller) -> str:
         return f"{TITLE}\n{GUIDANCE}"
 
     async def tools(self, caller: Caller, *, listens: bool = False) -> tuple[Raw, ...]:
-        return _tool_objects()
+        return _tool_objects() if self._gateway.programs.allows("live_python", caller) else ()
 
     async def call(self, name: str, arguments: Raw = EMPTY_OBJECT, context: CallContext = LOCAL_CONTEXT) -> Raw:
         """A name that is none of the three is answered with the envelope's own `unknown_function`."""

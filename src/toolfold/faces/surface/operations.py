@@ -22,7 +22,7 @@ from toolfold.errors import InvalidArguments, NotExpanded
 from toolfold.faces.surface.results import Answer, TextAndData, to_json, to_result
 from toolfold.gateway import Gateway
 from toolfold.outputs.tool_output_definition import FAILED, MODES, Mode, failure_text
-from toolfold.text import as_path
+from toolfold.text import NOTE_KEY, as_path
 from toolfold.types import EMPTY_OBJECT, CallContext, Tool, ToolCall
 from toolfold.wire.jsonrpc import DECODE_ERRORS
 
@@ -80,6 +80,10 @@ class _ToolOutput(Struct, frozen=True):
     handle: NotEmpty
     extract: NotEmpty
     mode: Mode = "auto"
+
+
+class _Noted(Struct):
+    meta: dict[str, Any] = msgspec.field(name="_meta", default_factory=dict)
 
 
 class _RunScript(Struct, frozen=True):
@@ -236,6 +240,7 @@ MAX_RESULT_SCHEMA_BYTES = 4_000
 # A larger result is passed on without a note: taking it apart would cost too much.
 MAX_NOTED_BYTES = 1 << 20
 
+CONTRADICTED = "results of this tool do not fit its declared result_schema; go by the result. "
 FOLDED = "result_schema is large and folded into output_fields; inspect_tool_output opens any part of it"
 
 
@@ -246,22 +251,31 @@ async def call_tool(
     tool = await gateway.tool(tool_id, context.caller)
     call = ToolCall(tool=tool, arguments=args, expect_version=expect_version)
     outcome = await gateway.calls(call, context)
-    if tool.definition.output_schema is None or outcome.is_error:
-        return outcome.result
-    contradicted = await gateway.describer.contradictions(tool)
-    return _with_note(outcome.result, contradicted) if contradicted else outcome.result
+    notes = _own_note(outcome.result)
+    if tool.definition.output_schema is not None and not outcome.is_error:
+        contradicted = await gateway.describer.contradictions(tool)
+        notes += [CONTRADICTED + "; ".join(contradicted)] if contradicted else []
+    return _with_notes(outcome.result, notes) if notes else outcome.result
 
 
-def _with_note(result: Raw, contradicted: list[str]) -> Raw:
-    """The result with one more text that tells where it, or one before it, is not what the tool declares."""
+def _own_note(result: Raw) -> list[str]:
+    """What the result itself says was replaced in it."""
+    if NOTE_KEY.encode() not in bytes(result):
+        return []
+    try:
+        note = msgspec.json.decode(result, type=_Noted).meta.get(NOTE_KEY)
+    except DECODE_ERRORS:  # the words stand elsewhere in it
+        note = None
+    return [note] if isinstance(note, str) else []
+
+
+def _with_notes(result: Raw, notes: list[str]) -> Raw:
+    """The result with one more text for each thing that is not as a reader would expect."""
     if len(memoryview(result)) > MAX_NOTED_BYTES:
         return result
-    text = "note: results of this tool do not fit its declared result_schema; go by the result. " + "; ".join(
-        contradicted
-    )
     parts = msgspec.json.decode(result, type=dict[str, Raw])
     content = msgspec.json.decode(parts.get("content", Raw(b"[]")), type=list[Raw])
-    content.append(Raw(msgspec.json.encode({"type": "text", "text": text})))
+    content += [Raw(msgspec.json.encode({"type": "text", "text": f"note: {note}"})) for note in notes]
     return Raw(msgspec.json.encode({**parts, "content": content}))
 
 
@@ -367,10 +381,20 @@ class Operations:
         )
         from toolfold.scripts import report
 
-        text = await self._store_if_large(report.as_text(result), "run_script", args, context)
-        return TextAndData(report.as_dict(result), text, not result.ok)
+        origin = {"tool_id": "run_script", "arguments": _sent(args)}
+        printed = {
+            name: await self._gateway.outputs.store_large_text(text, **origin, caller=context.caller)
+            for name, text in (("stdout", result.stdout), ("stderr", result.stderr))
+        }
+        stored = {name: kept for name, kept in printed.items() if kept is not None}
+        text = await self._store_if_large(report.as_text(result, stored), "run_script", args, context)
+        return TextAndData(report.as_dict(result, stored), text, not result.ok)
 
     async def _store_if_large(self, text: str, operation: str, args: Raw, context: CallContext) -> str:
         """The text, or where it is too large for a result, the message about where it is stored."""
-        sent = bytes(args).decode(errors="replace")
-        return await self._gateway.outputs.fit_text(text, tool_id=operation, arguments=sent, caller=context.caller)
+        outputs = self._gateway.outputs
+        return await outputs.fit_text(text, tool_id=operation, arguments=_sent(args), caller=context.caller)
+
+
+def _sent(args: Raw) -> str:
+    return bytes(args).decode(errors="replace")

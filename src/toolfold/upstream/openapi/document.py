@@ -16,6 +16,7 @@ from urllib.parse import urljoin, urlsplit
 import msgspec
 
 from toolfold.errors import ServerUnavailable
+from toolfold.text import cut_deep
 from toolfold.upstream.openapi.schemas import Json, as_dict, as_list
 from toolfold.upstream.threads import run_in_thread
 from toolfold.wire.http_client import is_loopback
@@ -122,7 +123,10 @@ def _parse_document(body: bytes, source: str) -> Json:
 
 def _json(body: bytes, source: str) -> Any:
     try:
-        return msgspec.json.decode(body)
+        try:
+            return msgspec.json.decode(body)
+        except RecursionError:  # one operation's schema is no reason to go without the others
+            return msgspec.json.decode(cut_deep(body))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ServerUnavailable(f"{source} is no valid JSON: {error}", next_action="Correct the document.") from None
 
