@@ -94,10 +94,11 @@ class _Asked:
             hits = index.search(query.query, limit=10)
             self.there.append(hits[0].confidence if hits else 0.0)
             self.refused.append(not fits(hits))
-            if any(hit.tool_id in query.relevant for hit in hits):
+            right = [bool({hit.tool_id, *hit.same_as} & set(query.relevant)) for hit in hits]
+            if any(right):
                 self.found.append(self.there[-1])
                 self.refused_of_found.append(self.refused[-1])
-            self.known += [(hit.confidence, hit.tool_id in query.relevant) for hit in hits[:3]]
+            self.known += [(hit.confidence, fit) for hit, fit in zip(hits[:3], right, strict=False)]
             self.gone.append(_first(index, query.query, without=query.relevant)[0])
             scores = peer.scores(query.query)
             self.peer_there.append(float(scores.max()))

@@ -54,11 +54,17 @@ def run(
     }
 
 
+def _ids(hits: Sequence[Hit]) -> list[str]:
+    """A tool of several servers is one hit: here each of its ids counts."""
+    return [tool_id for hit in hits for tool_id in (hit.tool_id, *hit.same_as)]
+
+
 def _line(query: Query, hits: Sequence[Hit]) -> bytes:
+    ids = [(tool_id, hit.confidence) for hit in hits for tool_id in (hit.tool_id, *hit.same_as)]
     found = {
         "qid": query.qid,
-        "ranked": [hit.tool_id for hit in hits],
-        "confidence": [round(hit.confidence, 6) for hit in hits],
+        "ranked": [tool_id for tool_id, _ in ids],
+        "confidence": [round(confidence, 6) for _, confidence in ids],
     }
     return msgspec.json.encode(found) + b"\n"
 
@@ -91,7 +97,7 @@ def _measure(
             "build_cpu_s": round(built.seconds, 2),
             "query_cpu_ms_p50": round(percentile(spent, 0.5), 2),
             "query_cpu_ms_p99": round(percentile(spent, 0.99), 2),
-            "toolfold": measures(_pairs(queries, [[hit.tool_id for hit in found] for found in hits])),
+            "toolfold": measures(_pairs(queries, [_ids(found) for found in hits])),
             "words_alone": measures(_pairs(queries, [index.by_words(query.query, limit=DEPTH) for query in queries])),
             "fastmcp_formula": measures(_pairs(queries, [peer.ranked(query.query, DEPTH) for query in queries])),
         }
