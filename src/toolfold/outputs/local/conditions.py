@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable
 from decimal import Decimal
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from msgspec import Struct
 
@@ -76,6 +76,12 @@ class Query(Struct):
 
     operation: Operation = "rows"
     field: str = ""
+    # For an extreme: of each value of this field the sum or the mean of the other; `per` is empty where either the
+    # records or their sums may be meant.
+    group: str = ""
+    per: Literal["", "sum", "mean"] = ""
+    # For `share`: how many of the conditions say of what.
+    base: int = 0
     # For `place`: from 0, or from the end where negative; and how many.
     place: int = 0
     limit: int = 1
@@ -90,7 +96,8 @@ class Query(Struct):
 
 
 def _spoken_moment(moment: Moment) -> str:
-    return f"{moment.day} {moment.clock}".strip()
+    clock = moment.clock.removesuffix(":00") if moment.clock.count(":") == 2 else moment.clock
+    return f"{moment.day} {clock}".strip()
 
 
 def _window_test(field: str, bounds: list[tuple[str, Moment]]) -> Test:
@@ -103,7 +110,7 @@ def _window_test(field: str, bounds: list[tuple[str, Moment]]) -> Test:
 
 def _moment_fits(own: Moment, sign: str, bound: Moment) -> bool | None:
     """Compares as exactly as the bound is written: a day with a day, a minute's end with its beginning."""
-    if (bound.day and (not own.day or own.day.startswith("-"))) or (bound.clock and not own.clock):
+    if (bound.day and (not own.day or own.day[0] == "-" != bound.day[0])) or (bound.clock and not own.clock):
         raise NoQuery(reason=f"{_spoken_moment(bound)} is more exact than the times of the document")
     left = f"{own.day if bound.day else ''} {own.clock if bound.clock else ''}".strip()
     right = f"{bound.day} {bound.clock}".strip()
@@ -111,7 +118,7 @@ def _moment_fits(own: Moment, sign: str, bound: Moment) -> bool | None:
     left = left if bound.clock else left[: len(right)]
     if sign == "=":
         return left.startswith(right)
-    if sign == "<=":  # `until 9:31` has all of that minute, as `until Friday` has all of that day
+    if sign == "<=":
         return left[: len(right)] <= right
     full = right if not bound.clock or bound.clock.count(":") == 2 else f"{right}:00"
     return {">": left > full, ">=": left >= full, "<": left < full}[sign]

@@ -8,24 +8,18 @@ from collections.abc import Sequence
 
 from toolfold.outputs.local.conditions import Condition, Query
 from toolfold.outputs.local.query_words import (
+    ASIDES,
+    CARDINAL,
     KEY_WORDS,
     NUMBERED,
     OPERATIONS,
+    TOTALS,
     YES_OR_NO,
     NoQuery,
     Operation,
     name_words,
 )
 from toolfold.outputs.local.token_reader import RecordSet, TokenReader
-from toolfold.words import fold_word, split_identifier
-
-# What says nothing, but has words in it that do.
-_ASIDES = (
-    *("in total", "in all", "all in all", "all together", "so far", "at the moment", "right now"),
-    *("over all", "over the"),
-)
-# What ends the name of a number that is a count of something: `restartCount`.
-_COUNT_NAMES = frozenset({"count", "number", "quantity", "qty"})
 
 
 class OperationParser:
@@ -45,21 +39,46 @@ class OperationParser:
         self._last_step = ""
         # A noun such as `the margin` may as well be a field that is not there.
         self._doubtful_noun = False
+        # Whether the whole of it is asked for, whether a number is counted, and of what the most is asked for.
+        self._total = self._counts_number = self._most_of = False
+        # Behind how many conditions the verb stands.
+        self._verb_at: int | None = None
 
     def _finished(self) -> Query:
         query = self._query
         if self._superlative and not query.field:
             query.field = self._in.implied_field(self._superlative)
+        self._finish_measure()
         if query.operation == "values" and query.and_then is None:
             for field in reversed(query.wanted):
                 query.and_then = Query("values", field, conditions=query.conditions, and_then=query.and_then)
             query.wanted = []
         if unplaced := self._yes_or_no() or self._negation or self._unplaced_noun():
             raise NoQuery(unplaced)
-        if query.operation in {"count", "sum", "mean"} and query.wanted:
+        if query.operation in {"count", "sum", "mean", "median", "share"} and query.wanted:
             raise NoQuery(query.wanted[0])
         self._check_operand()
         return query
+
+    def _finish_measure(self) -> None:
+        query = self._query
+        if self._counts_number and not (self._total or query.conditions):
+            raise NoQuery(reason=f"{query.field} is a number: ask for its sum, or for its different values")
+        if self._most_of and not (self._noun or query.conditions or query.taken_for):
+            raise NoQuery("most")
+        if query.operation in {"greatest", "least"} and len(query.wanted) == 1 and not query.group:
+            query.group = query.wanted[0]
+        if query.operation == "share":
+            self._finish_share()
+        if query.operation in {"greatest", "least", "place"} and not query.wanted and self._in.low[0] == "who":
+            query.wanted = [*filter(None, [self._in.person_field()])]
+
+    def _finish_share(self) -> None:
+        """`the share of paid orders that are late` is one of those that are paid."""
+        query = self._query
+        query.base = self._verb_at or 0
+        if query.base == len(query.conditions) or (self._verb_at is None and len(query.conditions) > 1):
+            raise NoQuery(reason="of what the share is to be computed is not said")
 
     def _yes_or_no(self) -> str:
         """`is` of `is the last order paid`: what is computed is no answer."""
@@ -78,7 +97,7 @@ class OperationParser:
         query = self._query
         if query.operation == "rows" and not query.conditions:
             raise NoQuery(reason="no condition is named")
-        if query.operation in {"rows", "count", "place"} and not query.field:
+        if query.operation in {"rows", "count", "place", "share"} and not query.field:
             return
         if not query.field:
             raise NoQuery(reason="the field is not named that is to be computed")
@@ -88,7 +107,8 @@ class OperationParser:
         query = self._query
         if self._records.fields[query.field].lists:
             raise NoQuery(reason=f"{query.field} is a list")
-        if query.operation in {"sum", "mean"} and not self._records.is_number(query.field):
+        numeric = query.operation in {"sum", "mean", "median", "share"} or query.per
+        if numeric and not self._records.is_number(query.field):
             raise NoQuery(reason=f"{query.field} is no number")
         if query.operation in {"greatest", "least"} and not self._is_ordered(query.field):
             raise NoQuery(reason=f"{query.field} is neither a number nor a time")
@@ -98,10 +118,29 @@ class OperationParser:
 
     def _take_aside(self) -> bool:
         """`in total`, `over all`: what says nothing, but has words in it that do."""
-        phrase = self._in.phrase_in(_ASIDES)
+        phrase = self._in.phrase_in((*ASIDES, *TOTALS))
         if not phrase or self._in.value_here()[2] > 1:
             return False
         self._in.skip(phrase)
+        self._total = self._total or phrase in TOTALS
+        return True
+
+    def _take_top(self) -> bool:
+        """`top 3`, `bottom 3`, and the number of `the 3 cheapest`."""
+        ends = {"top": "highest", "bottom": "lowest"}
+        size = int(self._in.word() in ends)
+        digits = self._in.word(size)
+        number = int(digits) if digits.isdecimal() else CARDINAL.get(digits, 0)
+        at, self._in.at = self._in.at, self._in.at + size + 1
+        follows = OPERATIONS.get(self._in.phrase_in(OPERATIONS), "") in {"greatest", "least"}
+        if self._asked or not 0 < number <= 1000 or not (size or follows):
+            self._in.at = at
+            return False
+        self._query.limit = number
+        if not follows:
+            self._asked = True
+            self._superlative = ends[self._in.low[at]]
+            self._query.operation = "greatest" if self._superlative == "highest" else "least"
         return True
 
     def _take_operation(self) -> bool:
@@ -111,6 +150,9 @@ class OperationParser:
             return False
         self._in.skip(phrase)
         operation = OPERATIONS[phrase]
+        if self._takes_mean(phrase):
+            self._query.operation = "mean"
+            return True
         if self._asked and not (self._query.operation == "count" and operation == "values"):
             raise NoQuery(phrase)
         self._asked = True
@@ -118,6 +160,10 @@ class OperationParser:
             operation = "least" if phrase == "first" else "greatest"
         self._take_rest(phrase, operation)
         return True
+
+    def _takes_mean(self, phrase: str) -> bool:
+        """`how much … on average`."""
+        return phrase == "on average" and self._query.operation == "sum"
 
     def _take_rest(self, phrase: str, operation: Operation) -> None:
         """What belongs to the operation behind its phrase."""
@@ -128,14 +174,14 @@ class OperationParser:
             self._take_counted(phrase)
         else:
             self._superlative = phrase if operation in {"greatest", "least"} else ""
-            if not (phrase == "most" and self._take_most()):
+            if not (self._superlative and (self._take_most(phrase) or self._take_aggregate())):
                 self._take_operand()
 
     def _take_limit(self, phrase: str) -> None:
         """`the last 3`."""
         self._query.place = {"last": -1, "final": -1, "penultimate": -2}.get(phrase, 0)
-        if self._in.word().isdecimal():
-            self._query.limit = int(self._in.word())
+        if self._in.word().isdecimal() or self._in.word() in CARDINAL:
+            self._query.limit = CARDINAL.get(self._in.word()) or int(self._in.word())
             self._in.at += 1
 
     def _is_dated(self) -> bool:
@@ -143,15 +189,46 @@ class OperationParser:
         wanted = self._query.wanted
         return bool(wanted) and self._last_step == "_take_field" and self._records.is_time(wanted[-1])
 
-    def _take_most(self) -> bool:
-        """`which customer has the most orders`: how often each customer is there."""
-        size = self._in.noun_here()
-        if not size or len(self._query.wanted) != 1:
+    def _group_named(self) -> str:
+        """The field that is asked for: the one that is named, or the one that says who."""
+        wanted = self._query.wanted
+        if not wanted and self._in.low[0] in {"who", "whose"}:
+            return self._in.person_field()
+        return wanted[0] if len(wanted) == 1 else ""
+
+    def _take_most(self, phrase: str) -> bool:
+        """`which customer has the most orders`, `the most failed orders`: how often each customer is there."""
+        group = self._group_named()
+        if phrase not in {"most", "fewest", "least"} or not group or self._in.identifies_each(group):
             return False
-        self._noun = self._in.word()
-        self._in.at += size
-        self._superlative, self._query.operation = "", "values"
-        self._query.field = self._query.wanted.pop()
+        field = "" if self._in.noun_here() else self._in.field_here()[0]
+        if field and self._records.is_number(field):
+            self._query.per, self._query.group = "sum", group
+        elif phrase == "most" and not field:
+            self._superlative, self._query.operation, self._most_of = "", "values", True
+            self._query.field = group
+        else:
+            return False
+        self._query.wanted = []
+        if field:
+            self._take_operand()
+        return True
+
+    def _take_aggregate(self) -> bool:
+        """`the highest average salary`, of each department."""
+        self._in.skip_words({"the"})
+        operation = OPERATIONS.get(phrase := self._in.phrase_in(OPERATIONS), "")
+        group = self._group_named()
+        if operation not in {"sum", "mean", "count"} or not group:
+            return False
+        self._in.skip(phrase)
+        if operation == "count":
+            self._superlative, self._query.operation, self._most_of = "", "values", True
+            self._query.field = group
+        else:
+            self._query.per, self._query.group = ("sum" if operation == "sum" else "mean"), group
+            self._take_operand()
+        self._query.wanted = []
         return True
 
     def _take_operand(self) -> None:
@@ -189,10 +266,8 @@ class OperationParser:
         self._query.field = field
         # How many comments there are is no count of records, where each has a number of them.
         if self._records.is_number(field) and KEY_WORDS.isdisjoint(self._names[field]):
-            last = split_identifier(field)[-1].lower()
-            if phrase != "total number of" or not (last in _COUNT_NAMES or fold_word(last) != last):
-                raise NoQuery(reason=f"{field} is a number: ask for its sum, or for its different values")
-            self._query.operation = "sum"
+            self._query.operation, self._counts_number = "sum", True
+            self._total = self._total or phrase == "total number of"
 
     def _take_place(self) -> bool:
         """`the third`, `the 21st`, `the second to last`, `row number 7`."""
@@ -243,6 +318,10 @@ class OperationParser:
         if field and self._query.operation == "count":
             self._in.at += size
             self._query.operation, self._query.field = "values", field
+            return True
+        if field and phrase == "by" and self._superlative and not self._query.field and self._is_ordered(field):
+            self._in.at += size
+            self._query.field = field
             return True
         if phrase != "by" or field:
             raise NoQuery(phrase)

@@ -5,7 +5,9 @@ Every word of the request must have its place, or the request is no query: a wor
 Below: `operation.py`, `conditions.py`.
 """
 
+import re
 from collections.abc import Sequence
+from decimal import Decimal
 
 from toolfold.outputs.local.conditions import Condition, Query
 from toolfold.outputs.local.operation import OperationParser
@@ -20,13 +22,19 @@ from toolfold.outputs.local.query_words import (
     MAX_TOKENS,
     NO_TEXT,
     OPERATIONS,
+    PARTICLES,
     SIDES,
+    SOME,
     TEXT_COMPARISONS,
+    VERBS,
+    YES_OR_NO,
     NoQuery,
     name_words,
+    root_of,
     to_number,
 )
-from toolfold.outputs.local.records import TEXT
+from toolfold.outputs.local.records import TEXT, Moment
+from toolfold.outputs.local.request import stem
 from toolfold.outputs.local.token_reader import RecordSet, unit_of
 from toolfold.words import fold_word, stop_words
 
@@ -38,6 +46,8 @@ _NEGATIONS = {
     "outside of": "outside",
 }
 _NO_VALUE = frozenset({"without", "no", "lacking"})
+# Names of times that are those of the record itself.
+_PLAIN_TIMES = frozenset({"time", "date", "timestamp", "ts", "t", "day", "datetime", "when", "at", "event", "start"})
 _NOUN_LEADS_TEXT = """
 many which what of all list show find get count first last these those any per among across over every each
 """
@@ -58,6 +68,7 @@ class _Parser(OperationParser):
             raise NoQuery(reason="the request is too long")
         steps = (
             self._take_aside,
+            self._take_top,
             self._take_place,
             self._take_operation,
             self._take_window,
@@ -70,6 +81,10 @@ class _Parser(OperationParser):
             self._take_field,
             self._take_value,
             self._take_contrary,
+            self._take_phrasal,
+            self._take_verb,
+            self._take_known_noun,
+            self._take_loose_value,
             self._take_noun,
             self._take_filler,
         )
@@ -143,12 +158,32 @@ class _Parser(OperationParser):
         if bounds is None:
             self._in.at = start
             return False
-        field = field or self._in.time_field()
-        facts = self._records.fields[field]
-        if facts.times != facts.present:
-            raise NoQuery(reason=f"{field} is no time")
-        self._add(Condition.of_window(field, bounds))
+        self._add_window(field or self._window_field(), bounds)
         return True
+
+    def _window_field(self) -> str:
+        """The field of a time whose field is not named. `closed in March` need not be by the time of creation."""
+        field = self._in.time_field()
+        words = set(self._names[field])
+        if self._last_step in {"_take_value", "_take_loose_value"} and not words <= _PLAIN_TIMES:
+            before = self._in.low[: self._in.at]
+            value = next((word for word in reversed(before) if word.endswith("ed")), "")
+            if value and value in self._records.hits:
+                raise NoQuery(reason=f'whether "{value}" is by {field} is not said')
+        return field
+
+    def _add_window(self, field: str, bounds: list[tuple[str, Moment]]) -> None:
+        facts = self._records.fields[field]
+        if facts.times == facts.present:
+            self._add(Condition.of_window(field, bounds))
+            return
+        years = [
+            (sign, moment.day) for sign, moment in bounds if re.fullmatch(r"\d{4}", moment.day) and not moment.clock
+        ]
+        if len(years) < len(bounds) or not self._records.is_number(field):
+            raise NoQuery(reason=f"{field} is no time")
+        for sign, year in years:
+            self._add(Condition.of_number(field, sign, Decimal(year)))
 
     def _take_text(self) -> bool:
         """`containing X`, `with the text "X"`: the whole record is searched."""
@@ -171,18 +206,26 @@ class _Parser(OperationParser):
             return False
         at = self._in.at
         self._in.skip(phrase)
-        number = to_number(self._in.word())
-        unit = unit_of(self._in.word(1))
+        number = to_number(token := self._in.word())
         self._in.at += 1
-        field, size = self._in.field_here() if number is not None else ("", 0)
-        if not field and unit and len(fields := self._in.fields_in(unit)) == 1:
-            field, size = fields[0], 1
+        field, size = self._compared_field(token) if number is not None else ("", 0)
         if number is None or not field or not self._records.is_number(field):
             self._in.at = at
             return False
         self._in.at += size
         self._add(Condition.of_number(field, COMPARISONS[phrase], number))
         return True
+
+    def _compared_field(self, number: str) -> tuple[str, int]:
+        """The field of `over 500 bytes`, `over 80%`, `the cheapest over 50`, and how many tokens name it."""
+        field, size = self._in.field_here()
+        unit = unit_of(self._in.word()) or unit_of(number[-1]) or unit_of(number[0])
+        if field or unit:
+            fields = [field] if field else self._in.fields_in(unit)
+            return (fields[0], size or bool(unit_of(self._in.word()))) if len(fields) == 1 else ("", 0)
+        if self._superlative and not self._query.field:
+            self._query.field = self._in.implied_field(self._superlative)
+        return self._query.field or self._in.measure_field(), 0
 
     def _take_field(self) -> bool:
         field, size = self._in.field_here()
@@ -254,6 +297,9 @@ class _Parser(OperationParser):
                 raise NoQuery(phrase)
             # Of a field that is named, `except Ada and Ivo` can only mean both.
             self._negation = "!=" if phrase == "other than" else phrase if phrase in EXCLUSIONS else "not"
+            if self._negation in EXCLUSIONS and not self._in.value_here(field)[1]:
+                self._mention(field, "", negated=False)
+                return
         if not self._take_values(field):
             self._add(Condition.of_values(field, [self._in.literal()]))
 
@@ -297,11 +343,13 @@ class _Parser(OperationParser):
         self._in.at += size
         return another
 
-    def _mention(self, field: str, before: str) -> None:
+    def _mention(self, field: str, before: str, *, negated: bool = True) -> None:
         """A field without a comparison: that it is there, that it is not, that it is true, or to be shown."""
         with_words = {"with", "have", "has", "having", "a", "an"} if self._asked else set()
         is_flag = self._records.is_boolean(field)
-        if self._negation in _NO_VALUE and not is_flag:
+        if not negated:
+            self._query.wanted.append(field)
+        elif self._negation in _NO_VALUE and not is_flag:
             self._negation = ""
             self._add_presence(field, present=False)
         elif is_flag and self._negation not in _NO_VALUE and self._query.operation != "values":
@@ -310,10 +358,14 @@ class _Parser(OperationParser):
             raise NoQuery(f"{self._negation} {field}")
         elif self._query.operation in {"count", "rows", "sum", "mean"} and before in with_words:
             self._add_presence(field, present=True)
-        elif self._superlative and not self._query.field:
+        elif not self._query.field and (self._superlative or self._wants_number(field)):
             self._query.field = field
         else:
             self._query.wanted.append(field)
+
+    def _wants_number(self, field: str) -> bool:
+        """Whether this may be what is added up: `average order amount`."""
+        return self._query.operation in {"sum", "mean", "median"} and self._records.is_number(field)
 
     def _take_value(self) -> bool:
         """A value without its field: `failed orders`, `order 9123`. It must be a value of one field only."""
@@ -331,9 +383,68 @@ class _Parser(OperationParser):
         if self._records.fields[field].lists:
             raise NoQuery(reason=f"{field} is a list")
         self._take_values(field)
+        at = self._in.at
+        self._in.skip_words({"as", "for", "its", "their", "the", "a"})
         same, size = self._in.field_here()
-        if same == field:
-            self._in.at += size
+        self._in.at = self._in.at + size if same == field else at
+        return True
+
+    def _take_loose_value(self) -> bool:
+        """A word that shares its root with one value, as `refunds` with `refunded`, or stands inside of values."""
+        word = self._in.word().lstrip('"')
+        if word in FILLER or word in OPERATIONS or len(word) < 2 or self._in.is_noun(word):
+            return False
+        rooted = self._records.roots.get(root_of(word), {})
+        spelled = [(field, own) for field, own in rooted.items() if len({value.lower() for value in own}) == 1]
+        # `opened` is what was done once, and `open` what is.
+        if len(spelled) == len(rooted) == 1 and not (word.endswith("ed") and not spelled[0][1][0].endswith("ed")):
+            self._in.at += 1
+            self._add(Condition.of_values(*spelled[0]))
+            return True
+        fields = self._records.parts.get(word, set())
+        if len(fields) != 1 or TEXT in self._records.fields:
+            return False
+        self._in.at += 1
+        self._add(Condition.of_text(next(iter(fields)), "contains", word))
+        return True
+
+    def _take_phrasal(self) -> bool:
+        """`logged in`, where `login` is a value; else it says something that is not known."""
+        word, particle = self._in.word(), self._in.word(1)
+        if not word.endswith("ed") or particle not in PARTICLES:
+            return False
+        value = f"{stem(word)}{particle}"
+        fields = self._records.hits.get(value, {})
+        if len(fields) == 1:
+            self._in.at += 2
+            self._add(Condition.of_values(*next(iter(fields.items()))))
+            return True
+        if word == "logged" and self._in.word(2) in {"", *FILLER, *OPERATIONS, *SIDES}:
+            raise NoQuery(f"{word} {particle}")
+        return False
+
+    def _take_verb(self) -> bool:
+        """`assigned to noor`, `return 404`, `running ubuntu`: a verb that says which field a value is of."""
+        meant = VERBS.get(self._in.word())
+        if meant is None:
+            return False
+        at = self._in.at
+        self._in.at += 1
+        # `how many replicas does infra run`
+        if (
+            self._in.low[at] in {"run", "use", "own"}
+            and self._last_step == "_take_value"
+            and "does" in self._in.low[:at]
+        ):
+            return True
+        self._in.skip_words({"by", "to", "in", "with", "a", "an", "the", "as", "for", "from", "on", "code", "status"})
+        if self._in.phrase_in((*OPERATIONS, *COMPARISONS)) or self._in.field_here()[0]:
+            return True
+        before = len(self._query.conditions)
+        taken = self._take_value() or self._take_loose_value()
+        fields = [condition.field for condition in self._query.conditions[before:]]
+        if not taken or any(meant and meant.isdisjoint(self._names[field]) for field in fields):
+            raise NoQuery(self._in.low[at])
         return True
 
     def _fields_meant(self, phrase: str, fields: list[str], size: int) -> list[str]:
@@ -341,22 +452,27 @@ class _Parser(OperationParser):
         before = self._in.word(-1) if self._in.at else ""
         if to_number(phrase) is not None:
             # `order 4321` is the order with this id, and no other field that happens to be 4321.
-            fields = [field for field in fields if self._in.identifies(field, before, self._query.taken_for)]
+            own = [field for field in fields if self._in.identifies(field, before, self._query.taken_for)]
+            # `404` is the status of a request, whatever else is 404.
+            codes = [field for field in fields if {"status", "code"}.intersection(self._names.get(field, ()))]
+            fields = own or (codes if re.fullmatch(r"[1-5]\d\d", phrase) else [])
         if self._in.key in fields and not self._asked:
             return [self._in.key]
         fields = [field for field in fields if "[]" not in field] or fields
         following = name_words(self._in.word(size))
         return [field for field in fields if self._names.get(field) == following] or fields
 
-    def _take_noun(self) -> bool:
+    def _take_known_noun(self) -> bool:
         word = self._in.word()
-        if size := self._in.noun_here():
-            # Who has `no open orders` may have none at all: that is not said of one record.
-            if self._lacks and self._last_step == "_take_value":
-                raise NoQuery(f"no {word}")
-            self._noun = word
-            self._in.at += size
-            return True
+        size = self._in.noun_here()
+        # Who has `no open orders` may have none at all: that is not said of one record.
+        if size and self._lacks and self._last_step == "_take_value" and self._query.operation in {"count", "rows"}:
+            raise NoQuery(f"no {word}")
+        self._noun = word if size else self._noun
+        self._in.at += size
+        return bool(size)
+
+    def _take_noun(self) -> bool:
         return self._take_unknown_noun() or self._take_implied_text()
 
     def _take_level(self) -> bool:
@@ -402,10 +518,18 @@ class _Parser(OperationParser):
         if not (numbered or self._is_nouns_place(before)):
             return False
         singular = fold_word(word) == word
+        if self._is_some(word, singular=singular, numbered=numbered):
+            return False
         self._doubtful_noun = singular and not numbered and before not in {"which", "what", "many"}
         self._query.taken_for = word
         self._in.at += 1
         return True
+
+    def _is_some(self, word: str, *, singular: bool, numbered: bool) -> bool:
+        """Whether a word may be said of some of the records: `failed` of `failed logins`, `errors` of `most errors`."""
+        if word.endswith("ed") or (singular and not numbered and self._in.word(1) in self._records.hits):
+            return True
+        return self._most_of and (singular or self._in.is_named or fold_word(word) in SOME)
 
     def _is_nouns_place(self, before: str) -> bool:
         if before == "the" and self._in.at > 1:
@@ -438,6 +562,8 @@ class _Parser(OperationParser):
         word = self._in.word()
         if word not in FILLER and word != ",":
             return False
+        if self._verb_at is None and word in {*YES_OR_NO, "that"} and self._query.operation == "share":
+            self._verb_at = len(self._query.conditions)
         self._in.at += 1
         return True
 

@@ -11,44 +11,40 @@ from msgspec import Struct
 
 from toolfold.outputs.local.query_words import (
     COMPARISONS,
+    EPOCHS,
     GENERIC,
+    IMPLIED_NAMES,
     KEY_WORDS,
+    LINES,
     MAX_PHRASE,
+    MONEY,
+    PERSONS,
     REQUESTS,
     SIDES,
+    SYNONYMS,
     TAKES_TIME,
     TIME_ENDINGS,
+    UNITS,
     NoQuery,
     name_words,
     to_number,
 )
 from toolfold.outputs.local.records import TEXT, Moment
-from toolfold.outputs.local.request import MONTHS
+from toolfold.outputs.local.request import MONTHS, stem
 from toolfold.words import fold_word
 
-_DURATIONS = frozenset({"ms", "us", "µs", "ns", "second", "sec", "s", "min", "duration", "elapsed", "latency", "took"})
-_PRICES = frozenset({"price", "amount", "total", "cost", "fee"})
-# Words of the names of the fields that a superlative can mean.
-_IMPLIED_NAMES = {
-    **dict.fromkeys(("slowest", "longest", "fastest", "shortest"), _DURATIONS),
-    **dict.fromkeys(("dearest", "most expensive", "priciest", "costliest", "cheapest", "least expensive"), _PRICES),
-    **dict.fromkeys(("largest", "biggest", "smallest"), frozenset({"size", "byte", "length"})),
-}
-_UNITS_TEXT = """
-ms=ms millisecond=ms s=s sec=s second=s min=min minute=min h=h hour=h us=us ns=ns byte=byte b=byte kb=kb mb=mb gb=gb
-tb=tb kib=kib mib=mib gib=gib usd=usd dollar=usd $=usd eur=eur euro=eur €=eur gbp=gbp pound=gbp £=gbp percent=% pct=%
-%=% kg=kg km=km
-"""
-# What a number may be of, by all its names.
-_UNITS = dict(pair.rsplit("=", 1) for pair in _UNITS_TEXT.split())
 _WRAPPERS_TEXT = "data list value hit node edge content doc resource response"
+_MONTH_NAMES = {
+    *("jan", "feb", "mar", "apr", "jun", "jul", "aug", "sep", "sept", "oct", "nov", "dec", "january", "february"),
+    *("march", "april", "may", "june", "july", "august", "september", "october", "november", "december"),
+}
 # What a list is called that is called nothing: any noun may mean its elements.
 _WRAPPERS = GENERIC | set(map(fold_word, _WRAPPERS_TEXT.split()))
 
 
 def unit_of(word: str) -> str:
     """The unit that a word is: `usd` for `dollars`; empty for none."""
-    return _UNITS.get(fold_word(word.lower()), "") if word else ""
+    return UNITS.get(fold_word(word.lower()), "") if word else ""
 
 
 class FieldFacts(Struct):
@@ -65,6 +61,8 @@ class FieldFacts(Struct):
     lists: int = 0
     # The signs beside its numbers: $, %.
     signs: set[str] = set()
+    # Where its values are times: the years they are in, up to two.
+    years: set[str] = set()
 
 
 class RecordSet(Struct):
@@ -75,6 +73,10 @@ class RecordSet(Struct):
     fields: dict[str, FieldFacts] = {}
     # Phrase of the request → field → its values that read so but for the case of letters.
     hits: dict[str, dict[str, list[str]]] = {}
+    # Root of a word of the request → field → its values of one word with this root.
+    roots: dict[str, dict[str, list[str]]] = {}
+    # Word of the request → the fields with values that hold it among others.
+    parts: dict[str, set[str]] = {}
     # What a record is called: rows, records, lines.
     noun: str = "records"
     # The first field, and its values as long as all records differ in it.
@@ -178,12 +180,29 @@ class TokenReader:
         tries: tuple[Callable[[str, tuple[str, ...]], bool], ...] = (
             lambda field, _: field.lower() == own,
             lambda _, names: names == words,
-            lambda field, names: names[:-1] == words and names[-1] in TIME_ENDINGS and self.records.is_time(field),
+            lambda field, names: self._is_done_at(words, field, names),
             lambda _, names: names[-len(words) :] == words,
             lambda _, names: len(names) > 1 and bool(unit_of(names[-1])) and names[:-1][-len(words) :] == words,
+            lambda field, names: self._is_synonym(words, field, names),
         )
         found = ([field for field, names in self.names.items() if fits(field, names)] for fits in tries)
         return next(filter(None, found), [])
+
+    def _is_done_at(self, words: tuple[str, ...], field: str, names: tuple[str, ...]) -> bool:
+        """`created` for `created_at`, `launched` for `launch_time`."""
+        alike = tuple(map(stem, names[:-1])) == tuple(map(stem, words))
+        return alike and names[-1] in TIME_ENDINGS and self.records.is_time(field)
+
+    def _is_synonym(self, words: tuple[str, ...], field: str, names: tuple[str, ...]) -> bool:
+        """`cost` for `price`. Of what is sold by the piece, a price is no sum of money."""
+        group = next((group for group in SYNONYMS if len(words) == 1 and words[0] in group), frozenset())
+        if not group or any(words[0] in own for own in self.names.values()):
+            return False
+        return not group.isdisjoint(names) and (group != MONEY or self._is_money(field))
+
+    def _is_money(self, field: str) -> bool:
+        counted = {"qty", "quantity", "unit", "count", "pieces"}
+        return self.records.is_number(field) and all(counted.isdisjoint(names) for names in self.names.values())
 
     def value_here(self, field: str = "") -> tuple[str, list[str], int]:
         """The phrase here that is a value, in which fields, and of how many tokens; the longest one."""
@@ -207,7 +226,10 @@ class TokenReader:
 
     def moment(self) -> Moment | None:
         """A point in time here: a day, a clock, or both."""
-        self.skip_words({"the", "at", "on"})
+        self.skip_words({"the", "at", "on", "about"})
+        return self._stamp()
+
+    def _stamp(self) -> Moment | None:
         day = self._day()
         if day:
             at = self.at
@@ -231,20 +253,34 @@ class TokenReader:
         number, name = (second, first) if first[:1].isalpha() else (first, second)
         month = MONTHS.get(name[:3])
         date = re.fullmatch(r"(\d{1,2})(?:st|nd|rd|th)?", number)
-        if month is None or date is None or not re.fullmatch(r"\d{4}", year):
+        if month is None or date is None or name not in _MONTH_NAMES:
             return ""
-        self.at += 3 + comma
+        if re.fullmatch(r"\d{4}", year):
+            self.at += 3 + comma
+        else:
+            year = self._only_year(name)
+            self.at += 2
         return f"{year}-{month:02}-{int(date[1]):02}"
 
-    def _period(self) -> Moment | None:
-        """`May 2026`, `2026-05`, `2026`."""
-        month = MONTHS.get(self.word()[:3])
-        if month is not None and re.fullmatch(r"\d{4}", self.word(1)):
-            self.at += 2
-            return Moment(f"{self.word(-1)}-{month:02}", "")
-        if re.fullmatch(r"(?:19|20)\d\d(?:-\d\d)?", self.word()):
+    def _only_year(self, said: str) -> str:
+        """The year that is not said, where all times of the document are in one."""
+        years = self.records.fields[self.time_field()].years
+        if len(years) != 1:
+            raise NoQuery(reason=f"the year of {said} is not said")
+        return next(iter(years))
+
+    def period(self) -> tuple[Moment, Moment] | None:
+        """`May 2026`, `May`, `2026-05`, `2026`, `Q2 2026`: its first and its last month, or day, or year."""
+        word, year = self.word(), self.word(1) if re.fullmatch(r"(?:19|20)\d\d", self.word(1)) else ""
+        quarter = re.fullmatch(r"q([1-4])", word)
+        if quarter or word in _MONTH_NAMES:
+            self.at += 1 + bool(year)
+            year = year or self._only_year(word)
+            first = 3 * int(quarter[1]) - 2 if quarter else MONTHS[word[:3]]
+            return Moment(f"{year}-{first:02}", ""), Moment(f"{year}-{first + 2 * bool(quarter):02}", "")
+        if re.fullmatch(r"(?:19|20)\d\d(?:-\d\d)?", word):
             self.at += 1
-            return Moment(self.low[self.at - 1], "")
+            return Moment(word, ""), Moment(word, "")
         return None
 
     def _clock(self) -> str:
@@ -258,22 +294,54 @@ class TokenReader:
         return f"{hour:02}:{match[2] or '00'}" + (f":{match[3]}" if match[3] else "")
 
     def bounds(self) -> list[tuple[str, Moment]] | None:
-        word = self.word()
-        if word in {"between", "from"}:
-            self.at += 1
-            first = self.moment() or self._period()
-            joint = self.word() in {"and", "to", "until", "till"}
-            self.at += 1
-            last = self.moment() or self._period() if first and joint else None
-            if first is None or last is None:
-                return None
-            if first.day and not last.day and last.clock:
-                last = Moment(first.day, last.clock)
-            return [(">=", first), ("<=", last)]
-        phrase = self.phrase_in((*SIDES, "on", "at", "in", "during"))
+        """The stretch of time here, as bounds."""
+        if self.word() in {"between", "from"}:
+            start, self.at = self.at, self.at + 1
+            if bounds := self._bounds_between():
+                return bounds
+            self.at = start
+        phrase = self.phrase_in((*SIDES, "on", "at", "in", "during", "from", "for"))
         self.at += len(phrase.split())
-        moment = self.moment() or (self._period() if phrase not in {"", "on", "at"} else None)
-        return [(SIDES.get(phrase, "="), moment)] if moment is not None else None
+        self.skip_words({"the", "year", "month", "day", "of", "date"})
+        moment = self.moment() if phrase not in {"in", "for"} else self._stamp()
+        period = self.period() if moment is None and phrase not in {"", "at"} else (moment, moment)
+        if period is None or period[0] is None or period[1] is None:
+            return None
+        return self._on_side(phrase, *period)
+
+    def _on_side(self, phrase: str, first: Moment, last: Moment) -> list[tuple[str, Moment]]:
+        sign = SIDES.get(phrase, "=")
+        later = self.phrase_in(("or later", "and later", "or after", "onwards", "onward", "or newer", "on"))
+        earlier = self.phrase_in(("or earlier", "and earlier", "or before", "or older"))
+        if sign == "=" and (later or earlier):
+            self.skip(later or earlier)
+            return [(">=", first)] if later else [("<=", last)]
+        if sign == "=" and first != last:
+            return [(">=", first), ("<=", last)]
+        # `until 9:31` has all of that minute, as `until Friday` has all of that day.
+        if sign == "<=" and last.clock.count(":") == 1:
+            hour, minute = map(int, last.clock.split(":"))
+            return [("<", Moment(last.day, f"{hour + (minute == 59):02}:{(minute + 1) % 60:02}"))]
+        return [(sign, first if sign in {"<", ">="} else last)]
+
+    def _bounds_between(self) -> list[tuple[str, Moment]] | None:
+        first = self.moment() or (self.period() or (None,))[0] or self._hour()
+        if first is None or self.word() not in {"and", "to", "until", "till", "through", "-"}:
+            return None
+        self.at += 1
+        last = self.moment() or (self.period() or (None,))[-1] or self._hour()
+        if last is None or bool(first.clock) < bool(last.clock and not last.day):
+            return None
+        # What lies between 9:00 and 10:00 does not go on until 10:00:59.
+        clock = f"{last.clock}:00" if last.clock.count(":") == 1 else last.clock
+        return [(">=", first), ("<=", Moment(last.day or (first.day if first.clock else ""), clock))]
+
+    def _hour(self) -> Moment | None:
+        """`9` of `between 9 and 10`, in a log: elsewhere it may be any number."""
+        if TEXT not in self.records.fields or not re.fullmatch(r"1?\d|2[0-4]", self.word()):
+            return None
+        self.at += 1
+        return Moment("", f"{int(self.word(-1)):02}:00")
 
     def identifies(self, field: str, noun: str, taken_for: str) -> bool:
         """Whether a number after a noun is a value of this field: `order 7` of `order_id`, or of `id` in `orders`."""
@@ -284,6 +352,10 @@ class TokenReader:
         named = self.is_noun(noun) or noun == fold_word(taken_for)
         return bool(words) and words <= KEY_WORDS | set(self.set_words) and named
 
+    def identifies_each(self, field: str) -> bool:
+        """Whether each record has another value of this field, as far as that is known."""
+        return field == self.key
+
     def is_key_number(self, word: str) -> bool:
         """Whether a word is a number that identifies a record: of a field `id`."""
         fields = self.records.hits.get(word, {}) if to_number(word) is not None else ()
@@ -292,27 +364,55 @@ class TokenReader:
     def is_noun(self, word: str) -> bool:
         """Whether a word is what the records are called."""
         folded = fold_word(word)
-        if folded in REQUESTS and {"method", "path"} <= self.names.keys():
+        if (
+            folded in REQUESTS
+            and not {"path", "url", "endpoint"}.isdisjoint(self.names)
+            and self.records.noun == "events"
+        ):
             return True
         if self.set_words and folded == self.set_words[-1]:
             return True
         if folded in GENERIC and not any(words == (folded,) for words in self.names.values()):
             return True
-        return folded == "line" and TEXT in self.records.fields
+        return folded in LINES and TEXT in self.records.fields and folded not in self.names
 
     def implied_field(self, superlative: str) -> str:
         """The one field that `slowest` or `latest` can mean."""
         if superlative in TAKES_TIME:
             fields = [field for field in self.names if self.records.is_time(field)]
+            fields = fields or [field for field in self.names if self._is_epoch(field)]
         else:
-            meant = _IMPLIED_NAMES.get(superlative, frozenset())
-            named = [field for field, words in self.names.items() if not meant.isdisjoint(words)]
+            meant = IMPLIED_NAMES.get(superlative, frozenset())
+            named = [field for field in self.names if not meant.isdisjoint(self._own_words(field))]
             fields = [field for field in named if self.records.is_number(field)]
         if len(fields) > 1:
             raise NoQuery(reason=f'"{superlative}" may be by {" or ".join(fields[:4])}')
         if not fields:
             raise NoQuery(superlative)
         return fields[0]
+
+    def _is_epoch(self, field: str) -> bool:
+        return self.records.is_number(field) and not EPOCHS.isdisjoint(self.names[field])
+
+    def _own_words(self, field: str) -> list[str]:
+        """The words of a field's name, each also with the sign that its numbers have: `use%`."""
+        sign = "%" if "%" in self.records.fields[field].signs or "%" in field else ""
+        return [*self.names[field], *(f"{word}{sign}" for word in self.names[field] if sign)]
+
+    def person_field(self) -> str:
+        """The one field that says who; empty where there is none, or more than one."""
+        fields = [field for field, words in self.names.items() if PERSONS.intersection(words) and "email" not in words]
+        fields = [field for field in fields if not self.records.is_number(field) and not self.records.is_boolean(field)]
+        return fields[0] if len(fields) == 1 else ""
+
+    def measure_field(self) -> str:
+        """The one number that is neither an identifier nor a code; empty where there is none, or more than one."""
+        fields = [field for field in self.names if self.records.is_number(field) and self.is_measure(field)]
+        return fields[0] if len(fields) == 1 else ""
+
+    def is_measure(self, field: str) -> bool:
+        words = self.names[field]
+        return KEY_WORDS.isdisjoint(words) and not {"status", "year", "port", "pid", "version", "zip"} & set(words)
 
     def fields_in(self, unit: str) -> list[str]:
         """The numbers that are in a unit, as their names or the signs beside them say."""
@@ -338,8 +438,10 @@ class TokenReader:
         return number
 
     def time_field(self) -> str:
-        """The one field that holds times."""
+        """The one field that holds times; else the one number that is a year."""
         fields = [field for field in self.names if self.records.is_time(field)]
+        if not fields:
+            fields = [field for field, words in self.names.items() if "year" in words and self.records.is_number(field)]
         if len(fields) != 1:
             raise NoQuery(reason="which field the time is of is not said")
         return fields[0]
