@@ -24,7 +24,15 @@ from toolfold.outputs.local.query_words import (
     to_number,
     tokenize,
 )
-from toolfold.outputs.local.records import TEXT, Record, UnreadableRecords, find_moment, read_lines, read_records
+from toolfold.outputs.local.records import (
+    TEXT,
+    UNKNOWN,
+    Record,
+    UnreadableRecords,
+    find_moment,
+    read_lines,
+    read_records,
+)
 from toolfold.outputs.local.render import clip, take_fitting
 from toolfold.outputs.local.source import Offsets
 from toolfold.outputs.local.statements import LISTED, QUOTED, STATEMENTS, Selection
@@ -189,9 +197,9 @@ def _noun(index: DocumentIndex, name: str) -> str:
         return "lines"
     structure = index.structure.kind if index.structure is not None else ""
     if structure in {"markup", "items"}:
-        return f"<{name}> elements" if structure == "markup" else f"items of {name}"
+        return f"<{name}> elements" if structure == "markup" else f"items of {name.removesuffix('[]')}"
     own = NOUNS.get(index.format.kind, "records")
-    return f"elements of {name}" if index.format.kind == "json" else f"rows of {name}" if name else own
+    return f"elements of {name}" if index.format.kind == "json" or "[]" in name else f"rows of {name}" if name else own
 
 
 def _note(records: RecordSet, values: dict[str, Any], wanted: _Wanted) -> None:
@@ -316,6 +324,7 @@ def _state(index: DocumentIndex, records: RecordSet, query: Query) -> _Computed:
 
 
 def _segments(index: DocumentIndex, starts: list[int]) -> Offsets | None:
+    starts = [start for start in starts if start != UNKNOWN]
     if not starts:
         return None
     return index.segments.at(np.array(starts, dtype=np.int64))

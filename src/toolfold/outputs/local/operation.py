@@ -64,6 +64,8 @@ class OperationParser:
         query = self._query
         if self._counts_number and not (self._total or query.conditions):
             raise NoQuery(reason=f"{query.field} is a number: ask for its sum, or for its different values")
+        if query.operation == "rows" and self._total and len(query.wanted) == 1:
+            query.operation, query.field, query.wanted = "sum", query.wanted[0], []
         if self._most_of and not (self._noun or query.conditions or query.taken_for):
             raise NoQuery("most")
         if query.operation in {"greatest", "least"} and len(query.wanted) == 1 and not query.group:
@@ -240,6 +242,7 @@ class OperationParser:
         if field and not (self._superlative and not self._is_ordered(field)):
             self._in.at += size
             self._query.field = field
+            self._in.skip_words({"count", "usage", "use", "consumption", "value", "values"})
         else:
             self._in.at = start
             before = [

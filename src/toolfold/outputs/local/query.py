@@ -26,6 +26,7 @@ from toolfold.outputs.local.query_words import (
     SIDES,
     SOME,
     TEXT_COMPARISONS,
+    TITLES,
     VERBS,
     YES_OR_NO,
     NoQuery,
@@ -372,7 +373,7 @@ class _Parser(OperationParser):
         phrase, fields, size = self._in.value_here()
         if not fields or (size == 1 and self._in.is_noun(self._in.word())):
             return False
-        if size == 1 and self._in.word() in FILLER:
+        if size == 1 and self._in.word() in FILLER and not self._is_written_value(fields):
             return False
         fields = self._fields_meant(phrase, fields, size)
         if len(fields) > 1:
@@ -394,6 +395,11 @@ class _Parser(OperationParser):
         word = self._in.word().lstrip('"')
         if word in FILLER or word in OPERATIONS or len(word) < 2 or self._in.is_noun(word):
             return False
+        titles = [field for field, words in self._names.items() if TITLES.intersection(words[-1:])]
+        if re.fullmatch(r"\.[a-z]\w{0,4}", word) and len(titles) == 1:
+            self._in.at += 1
+            self._add(Condition.of_text(titles[0], "ends with", word))
+            return True
         rooted = self._records.roots.get(root_of(word), {})
         spelled = [(field, own) for field, own in rooted.items() if len({value.lower() for value in own}) == 1]
         # `opened` is what was done once, and `open` what is.
@@ -445,6 +451,15 @@ class _Parser(OperationParser):
         fields = [condition.field for condition in self._query.conditions[before:]]
         if not taken or any(meant and meant.isdisjoint(self._names[field]) for field in fields):
             raise NoQuery(self._in.low[at])
+        return True
+
+    def _is_written_value(self, fields: list[str]) -> bool:
+        """Whether a word that mostly says nothing is meant as a value: `in IT`; `in it` may be either."""
+        word, before = self._in.tokens[self._in.at], self._in.word(-1) if self._in.at else ""
+        if before not in {"in", "from", "for", "of", "by", "at"}:
+            return False
+        if not word.isupper():
+            raise NoQuery(reason=f'"{word}" may be a value of {fields[0]}')
         return True
 
     def _fields_meant(self, phrase: str, fields: list[str], size: int) -> list[str]:

@@ -17,15 +17,19 @@ import msgspec
 from msgspec import Struct
 
 from toolfold.outputs.json_path import Step, format_path
-from toolfold.outputs.local.formats import NARROW, RULE, WIDE, Format
+from toolfold.outputs.local.formats import FOOTER, NARROW, RULE, WIDE, Format
 from toolfold.outputs.local.headings import SECTION, STANZA_LINE
 from toolfold.outputs.local.index import DocumentIndex
 from toolfold.outputs.local.json_index import Container, JsonIndex, decode_value
 from toolfold.outputs.local.request import MONTHS
-from toolfold.outputs.local.source import BLOCK
+from toolfold.outputs.local.source import BLOCK, HEAD
+from toolfold.outputs.local.sql_rows import INSERTS, inserted_rows
+from toolfold.yaml_reader import load_yaml
 
 MARKDOWN = Format("markdown-table")
-LARGEST, LARGEST_MARKUP = 128 << 20, 24 << 20
+LARGEST, LARGEST_MARKUP, LARGEST_YAML = 128 << 20, 24 << 20, 2 << 20
+# The first byte of a record, where only its path is known.
+UNKNOWN = -1
 # Elements of a JSON array are decoded together up to so many bytes, and those from `SMALL` on alone.
 SMALL, PIECE, LARGEST_ELEMENT = 4096, 1 << 19, 4 << 20
 MAX_FIELDS, MAX_DEPTH = 200, 48
@@ -46,6 +50,10 @@ ACCESS = re.compile(
 )
 SYSLOG = re.compile(
     r"(?:<\d+>)?[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d (?P<host>\S+) (?P<program>[\w./-]+)(?:\[(?P<pid>\d+)\])?:"
+)
+# What logs between the level and the message: `INFO [billing] …`, `INFO billing.worker: …`.
+COMPONENT = re.compile(
+    rf"\b(?:{LEVELS})\b\]?:?\s+(?:\[([A-Za-z][\w./:-]{{0,60}})\]|([A-Za-z][\w./-]{{0,60}})(?::| -)\s)"
 )
 CLOCK = r"(\d\d):(\d\d)(?::(\d\d)(?:[.,](\d{1,9}))?)?"
 ISO_TIME = re.compile(rf"(\d{{4}})[-/](\d\d)[-/](\d\d)(?:[T ,]{{1,2}}{CLOCK}\s?(Z|[+-]\d\d:?\d\d)?)?(?![\w-])")
@@ -83,6 +91,8 @@ def read_records(index: DocumentIndex) -> Iterator[Record] | None:
     kind = index.format.kind
     structure = index.structure.kind if index.structure is not None else ""
     read = READERS.get(kind) or READERS.get(structure)
+    if kind == "text" and structure not in {"page", "markup"} and INSERTS.search(index.source.read(0, HEAD)):
+        read = _insertions
     if read is None:
         return None
     if index.source.size > (LARGEST_MARKUP if kind == "text" else LARGEST):
@@ -115,10 +125,11 @@ def _rows(index: DocumentIndex) -> Iterator[Record]:
     by_lines = fmt.delimiter in {WIDE, NARROW}
     width = len(fmt.header)
     for number, start, cells in _line_cells(index) if by_lines else _csv_cells(index):
-        if number > fmt.header_lines and cells:
+        if number > fmt.header_lines and cells and not (len(cells) < width and FOOTER.fullmatch(cells[0])):
             if len(cells) > width or (by_lines and len(cells) < width):
                 raise UnreadableRecords(f"line {number} has {len(cells)} cells, the header {width}")
-            yield Record("", start, f"line {number}", dict(zip(fmt.header, cells, strict=False)))
+            values = cells if fmt.delimiter != "|" else [cell.strip() for cell in cells]
+            yield Record("", start, f"line {number}", dict(zip(fmt.header, values, strict=False)))
 
 
 def _line_cells(index: DocumentIndex) -> Iterator[tuple[int, int, list[str]]]:
@@ -153,7 +164,7 @@ def _markdown_tables(index: DocumentIndex) -> Iterator[Record]:
     table = 0
     for (number, start, line), (_, _, following) in pairwise([*_lines(index), (0, 0, "")]):
         if not line.strip().startswith("|"):
-            header = []
+            header = header if RULE.fullmatch(line[:2000]) and "+" in line else []
         elif not header:
             if RULE.fullmatch(following[:2000]):
                 header, table = MARKDOWN.split_row(line), number
@@ -330,6 +341,8 @@ def _event(lines: list[str], number: int, start: int) -> Record:
         values["level"] = level[1] or level[2] or level[3]
     if moment := find_moment(line[:LEVEL_REACH]):
         values["time"] = moment.written
+    if component := COMPONENT.search(line[: LEVEL_REACH * 2]):
+        values["component"] = component[1] or component[2]
     if match := ACCESS.match(line) or SYSLOG.match(line):
         values |= {name: text for name, text in match.groupdict().items() if text not in {None, "-"}}
     for word, number_, unit in MEASURED.findall(line):
@@ -403,6 +416,18 @@ def _sections(index: DocumentIndex) -> Iterator[Record]:
 
 
 def _items(index: DocumentIndex) -> Iterator[Record]:
+    """The items of YAML, like those of JSON. Of what cannot be read whole, the items of the outermost lists as text."""
+    if index.source.size <= LARGEST_YAML:
+        try:
+            yield from _in_value(load_yaml(index.source.text(0, index.source.size)), [], UNKNOWN)
+        except ValueError:
+            pass
+        else:
+            return
+    yield from _listed_items(index)
+
+
+def _listed_items(index: DocumentIndex) -> Iterator[Record]:
     """The items of the lists of YAML that no other list holds, by the key above them; their fields are not read."""
     depth = None
     key = ""
@@ -416,6 +441,18 @@ def _items(index: DocumentIndex) -> Iterator[Record]:
         elif bare.strip() and not bare.startswith("#") and (depth is None or own <= depth):
             match = LIST_KEY.fullmatch(bare.rstrip())
             key, depth = (match[1], None) if match else ("", depth)
+
+
+def _insertions(index: DocumentIndex) -> Iterator[Record]:
+    """The rows that a dump of SQL inserts."""
+    text = index.source.text(0, index.source.size)
+    at = line = start = 0
+    for table, place, values in inserted_rows(text):
+        passed = text[at:place]
+        at, line, start = place, line + passed.count("\n"), start + len(passed.encode())
+        if values is None:
+            raise UnreadableRecords(f"line {line + 1} has other values than the table has columns")
+        yield Record(table, start, f"line {line + 1}", values)
 
 
 class _Elements:
