@@ -36,13 +36,12 @@ from toolfold.outputs.local.records import (
 from toolfold.outputs.local.render import clip, take_fitting
 from toolfold.outputs.local.source import Offsets
 from toolfold.outputs.local.statements import LISTED, QUOTED, STATEMENTS, Selection
-from toolfold.outputs.local.token_reader import FieldFacts, RecordSet
+from toolfold.outputs.local.token_reader import LONGEST_NAME, FieldFacts, RecordSet
+from toolfold.words import fold_word
 
 # Without an operation, only documents up to this size are read for what the search finds as well.
 LOOKUP_BYTES = 2 << 20
 MAX_SETS, MAX_STATED = 400, 3
-# Words are looked for inside of values of up to so many characters.
-LONGEST_HOLDER = 80
 MAX_KEPT, MAX_KEYS = 2_000_000, 500_000
 FLAGS, TRUTHS, SHORT_FLAGS = (
     frozenset({"true", "false", "yes", "no"}),
@@ -61,6 +60,7 @@ FILES_ASKED = re.compile(
     r"(?: (?:in|by) (?:this|the) (?:diff|patch|change|commit|output|document))?[\s.?]*",
     re.IGNORECASE,
 )
+ASIDE = re.compile(r"\S+ \(([^()]{1,80})\)")
 DIFF_FILE = re.compile(r"diff --git a/(.+?) b/")
 
 
@@ -74,6 +74,7 @@ class _Wanted(Struct, frozen=True):
     @classmethod
     def of(cls, tokens: list[str]) -> "_Wanted":
         words = {token.lower().lstrip('"') for token in tokens} - FILLER - OPERATIONS.keys()
+        words |= set(map(fold_word, words))
         longer = sorted(word for word in words if len(word) > 1 and any(map(str.isalpha, word)))
         inside = re.compile(rf"(?<![\w.-])(?:{'|'.join(map(re.escape, longer))})(?!\w|-\w)") if longer else None
         return cls(frozenset(phrases(tokens)), frozenset(filter(None, map(root_of, words))), inside)
@@ -100,11 +101,17 @@ def compute(index: DocumentIndex, request: str, budget: int = 600) -> _Computed:
     asks = COMPUTES.search(request) is not None
     if index.format.kind == "binary" or (not asks and index.source.size > LOOKUP_BYTES):
         return _Computed()
-    tokens = tokenize(request)
     try:
-        return _of_sets(index, _record_sets(index, tokens), tokens, asks=asks)
+        # `from France (FR)` is `from FR`, where France has no place.
+        forms = dict.fromkeys([request, ASIDE.sub(r"\1", request)])
+        computed = [_of_tokens(index, tokenize(form), asks=asks) for form in forms]
+        return next((own for own in computed if own.claimed), computed[0])
     except UnreadableRecords as error:
         return _Computed((f"Nothing was computed: {error}.",) if asks else (), refused=asks)
+
+
+def _of_tokens(index: DocumentIndex, tokens: list[str], *, asks: bool) -> _Computed:
+    return _of_sets(index, _record_sets(index, tokens), tokens, asks=asks)
 
 
 def _of_sets(index: DocumentIndex, sets: list[RecordSet], tokens: list[str], *, asks: bool) -> _Computed:
@@ -217,6 +224,7 @@ def _note(records: RecordSet, values: dict[str, Any], wanted: _Wanted) -> None:
             facts.empty += 1
         elif field != TEXT:
             facts.present += 1
+            facts.longest = max(facts.longest, len(value))
             if len(value) < 200:
                 _note_value(records, field, facts, value, wanted)
 
@@ -239,7 +247,7 @@ def _note_value(records: RecordSet, field: str, facts: FieldFacts, value: str, w
         _note_spelling(records.hits, low, field, value)
     elif (root := root_of(low)) and root in wanted.roots:
         _note_spelling(records.roots, root, field, value)
-    elif wanted.words is not None and len(low) <= LONGEST_HOLDER:
+    elif wanted.words is not None and facts.longest <= LONGEST_NAME:
         for word in wanted.words.findall(low):
             records.parts.setdefault(word, set()).add(field)
 

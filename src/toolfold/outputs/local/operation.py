@@ -37,6 +37,8 @@ class OperationParser:
         self._lacks = False
         self._noun = ""
         self._last_step = ""
+        # Whether the last step added a condition.
+        self._demanded = False
         # A noun such as `the margin` may as well be a field that is not there.
         self._doubtful_noun = False
         # Whether the whole of it is asked for, whether a number is counted, and of what the most is asked for.
@@ -47,7 +49,7 @@ class OperationParser:
     def _finished(self) -> Query:
         query = self._query
         if self._superlative and not query.field:
-            query.field = self._in.implied_field(self._superlative)
+            query.field = self._in.implied_field(self._superlative, self._noun or query.taken_for)
         self._finish_measure()
         if query.operation == "values" and query.and_then is None:
             for field in reversed(query.wanted):
@@ -193,17 +195,23 @@ class OperationParser:
 
     def _group_named(self) -> str:
         """The field that is asked for: the one that is named, or the one that says who."""
-        wanted = self._query.wanted
+        wanted = [field for field in self._query.wanted if field != self._spent()]
         if not wanted and self._in.low[0] in {"who", "whose"}:
             return self._in.person_field()
         return wanted[0] if len(wanted) == 1 else ""
+
+    def _spent(self) -> str:
+        """The number right before `most`: `which customer spent the most`."""
+        wanted = self._query.wanted
+        return wanted[-1] if wanted and self._records.is_number(wanted[-1]) else ""
 
     def _take_most(self, phrase: str) -> bool:
         """`which customer has the most orders`, `the most failed orders`: how often each customer is there."""
         group = self._group_named()
         if phrase not in {"most", "fewest", "least"} or not group or self._in.identifies_each(group):
             return False
-        field = "" if self._in.noun_here() else self._in.field_here()[0]
+        field = "" if self._in.noun_here() else self._in.field_here()[0] or self._spent()
+        self._query.field = self._spent()
         if field and self._records.is_number(field):
             self._query.per, self._query.group = "sum", group
         elif phrase == "most" and not field:
@@ -212,7 +220,7 @@ class OperationParser:
         else:
             return False
         self._query.wanted = []
-        if field:
+        if field and not self._query.field:
             self._take_operand()
         return True
 
@@ -242,7 +250,7 @@ class OperationParser:
         if field and not (self._superlative and not self._is_ordered(field)):
             self._in.at += size
             self._query.field = field
-            self._in.skip_words({"count", "usage", "use", "consumption", "value", "values"})
+            self._in.skip_words({"count", "usage", "use", "consumption", "value", "values", "space"})
         else:
             self._in.at = start
             before = [

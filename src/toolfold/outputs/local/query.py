@@ -15,6 +15,7 @@ from toolfold.outputs.local.query_words import (
     ABSENT,
     COMPARISONS,
     CONTRARY,
+    EVENTS,
     EXCLUSIONS,
     FILLER,
     LEVELS,
@@ -31,12 +32,13 @@ from toolfold.outputs.local.query_words import (
     YES_OR_NO,
     NoQuery,
     name_words,
+    number_said,
     root_of,
     to_number,
 )
 from toolfold.outputs.local.records import TEXT, Moment
 from toolfold.outputs.local.request import stem
-from toolfold.outputs.local.token_reader import RecordSet, unit_of
+from toolfold.outputs.local.token_reader import LONGEST_NAME, RecordSet, unit_of
 from toolfold.words import fold_word, stop_words
 
 # Words that turn around what follows, and what they are short for.
@@ -83,6 +85,7 @@ class _Parser(OperationParser):
             self._take_value,
             self._take_contrary,
             self._take_phrasal,
+            self._take_event,
             self._take_verb,
             self._take_known_noun,
             self._take_loose_value,
@@ -90,10 +93,11 @@ class _Parser(OperationParser):
             self._take_filler,
         )
         while self._in.at < len(self._in.tokens):
+            before = len(self._query.conditions)
             taken = next((step for step in steps if step()), None)
             if taken is None:
                 raise NoQuery(self._in.tokens[self._in.at].lstrip('"'))
-            self._last_step = taken.__name__
+            self._last_step, self._demanded = taken.__name__, len(self._query.conditions) > before
         return self._finished()
 
     def _take_negation(self) -> bool:
@@ -207,7 +211,7 @@ class _Parser(OperationParser):
             return False
         at = self._in.at
         self._in.skip(phrase)
-        number = to_number(token := self._in.word())
+        number = number_said(token := self._in.word())
         self._in.at += 1
         field, size = self._compared_field(token) if number is not None else ("", 0)
         if number is None or not field or not self._records.is_number(field):
@@ -301,8 +305,16 @@ class _Parser(OperationParser):
             if self._negation in EXCLUSIONS and not self._in.value_here(field)[1]:
                 self._mention(field, "", negated=False)
                 return
-        if not self._take_values(field):
-            self._add(Condition.of_values(field, [self._in.literal()]))
+        if self._take_values(field):
+            return
+        literal = self._in.literal()
+        if field in self._records.parts.get(literal.lower(), ()):
+            self._add(Condition.of_text(field, "contains", literal))
+        elif self._negation:
+            # Of what nothing is, the contrary is true of everything.
+            raise NoQuery(literal)
+        else:
+            self._add(Condition.of_values(field, [literal]))
 
     def _compare_again(self, field: str) -> None:
         """A second bound of the same field: `over 50 but under 60`."""
@@ -348,8 +360,12 @@ class _Parser(OperationParser):
         """A field without a comparison: that it is there, that it is not, that it is true, or to be shown."""
         with_words = {"with", "have", "has", "having", "a", "an"} if self._asked else set()
         is_flag = self._records.is_boolean(field)
+        if field in {self._query.field, *self._query.wanted} and not self._negation:
+            return
         if not negated:
             self._query.wanted.append(field)
+        elif self._query.operation == "sum" and not self._negation and self._is_said_of_all(field):
+            return
         elif self._negation in _NO_VALUE and not is_flag:
             self._negation = ""
             self._add_presence(field, present=False)
@@ -363,6 +379,11 @@ class _Parser(OperationParser):
             self._query.field = field
         else:
             self._query.wanted.append(field)
+
+    def _is_said_of_all(self, field: str) -> bool:
+        """`customers` of `how much did customers from Graz spend`: those of the records that are added up."""
+        word = self._in.word(-1)
+        return bool(self._query.field) and not self._records.is_number(field) and fold_word(word) != word
 
     def _wants_number(self, field: str) -> bool:
         """Whether this may be what is added up: `average order amount`."""
@@ -384,17 +405,23 @@ class _Parser(OperationParser):
         if self._records.fields[field].lists:
             raise NoQuery(reason=f"{field} is a list")
         self._take_values(field)
+        self._skip_name(field)
+        return True
+
+    def _skip_name(self, field: str) -> None:
+        """Goes behind the name of the field that a value is of: `404 as their status`."""
         at = self._in.at
         self._in.skip_words({"as", "for", "its", "their", "the", "a"})
         same, size = self._in.field_here()
         self._in.at = self._in.at + size if same == field else at
-        return True
 
     def _take_loose_value(self) -> bool:
         """A word that shares its root with one value, as `refunds` with `refunded`, or stands inside of values."""
         word = self._in.word().lstrip('"')
         if word in FILLER or word in OPERATIONS or len(word) < 2 or self._in.is_noun(word):
             return False
+        if self._split_word(word) or self._take_class(word):
+            return True
         titles = [field for field, words in self._names.items() if TITLES.intersection(words[-1:])]
         if re.fullmatch(r"\.[a-z]\w{0,4}", word) and len(titles) == 1:
             self._in.at += 1
@@ -407,11 +434,35 @@ class _Parser(OperationParser):
             self._in.at += 1
             self._add(Condition.of_values(*spelled[0]))
             return True
-        fields = self._records.parts.get(word, set())
+        parts = {form: self._records.parts.get(form, set()) for form in (word, fold_word(word))}
+        fields = {field for field in set.union(*parts.values()) if self._records.fields[field].longest <= LONGEST_NAME}
         if len(fields) != 1 or TEXT in self._records.fields:
             return False
         self._in.at += 1
-        self._add(Condition.of_text(next(iter(fields)), "contains", word))
+        self._add(Condition.of_text(next(iter(fields)), "contains", *(form for form, own in parts.items() if own)))
+        return True
+
+    def _split_word(self, word: str) -> bool:
+        """`low-priority`, where `low` is a value."""
+        parts = word.split("-")
+        if len(parts) < 2 or parts[0] not in self._records.hits:
+            return False
+        for tokens in (self._in.tokens, self._in.low):
+            tokens[self._in.at : self._in.at + 1] = parts
+        return True
+
+    def _take_class(self, word: str) -> bool:
+        """`4xx`, `4xx or 5xx`: statuses by their first digit."""
+        codes = [field for field, words in self._names.items() if {"status", "code"} & set(words)]
+        if not re.fullmatch(r"[1-5]xx", word) or len(codes) != 1:
+            return False
+        first, last = int(word[0]), int(word[0])
+        self._in.at += 1
+        if self._in.word() in {"or", "and", "/"} and re.fullmatch(rf"[{first - 1}{first + 1}]xx", self._in.word(1)):
+            first, last = sorted((first, int(self._in.word(1)[0])))
+            self._in.at += 2
+        self._add(Condition.of_range(codes[0], Decimal(first * 100), Decimal(last * 100 + 99)))
+        self._skip_name(codes[0])
         return True
 
     def _take_phrasal(self) -> bool:
@@ -436,12 +487,7 @@ class _Parser(OperationParser):
             return False
         at = self._in.at
         self._in.at += 1
-        # `how many replicas does infra run`
-        if (
-            self._in.low[at] in {"run", "use", "own"}
-            and self._last_step == "_take_value"
-            and "does" in self._in.low[:at]
-        ):
+        if self._trails(self._in.low[at], meant):
             return True
         self._in.skip_words({"by", "to", "in", "with", "a", "an", "the", "as", "for", "from", "on", "code", "status"})
         if self._in.phrase_in((*OPERATIONS, *COMPARISONS)) or self._in.field_here()[0]:
@@ -449,18 +495,19 @@ class _Parser(OperationParser):
         before = len(self._query.conditions)
         taken = self._take_value() or self._take_loose_value()
         fields = [condition.field for condition in self._query.conditions[before:]]
-        if not taken or any(meant and meant.isdisjoint(self._names[field]) for field in fields):
+        if any(meant and meant.isdisjoint(self._names[field]) for field in fields):
             raise NoQuery(self._in.low[at])
-        return True
+        self._in.at = self._in.at if taken else at
+        return taken
 
     def _is_written_value(self, fields: list[str]) -> bool:
         """Whether a word that mostly says nothing is meant as a value: `in IT`; `in it` may be either."""
         word, before = self._in.tokens[self._in.at], self._in.word(-1) if self._in.at else ""
+        if word.isupper() and len(word) > 1:
+            return True
         if before not in {"in", "from", "for", "of", "by", "at"}:
             return False
-        if not word.isupper():
-            raise NoQuery(reason=f'"{word}" may be a value of {fields[0]}')
-        return True
+        raise NoQuery(reason=f'"{word}" may be a value of {fields[0]}')
 
     def _fields_meant(self, phrase: str, fields: list[str], size: int) -> list[str]:
         """Of the fields that have a value, those that can be meant here."""
@@ -476,6 +523,24 @@ class _Parser(OperationParser):
         fields = [field for field in fields if "[]" not in field] or fields
         following = name_words(self._in.word(size))
         return [field for field in fields if self._names.get(field) == following] or fields
+
+    def _trails(self, verb: str, meant: frozenset[str]) -> bool:
+        """`how many replicas does infra run`, `how many books did Ada write`"""
+        if self._last_step != "_take_value" or {"do", "does", "did"}.isdisjoint(self._in.low):
+            return False
+        return verb in {"run", "use", "own"} or not meant.isdisjoint(self._names[self._query.conditions[-1].field])
+
+    def _take_event(self) -> bool:
+        """`orders placed`, `500 errors`: what is true of all of them."""
+        nouns = EVENTS.get(self._in.word(), frozenset())
+        said = {fold_word(word) for word in self._in.low[: self._in.at + 2]}
+        answered = self._query.conditions[-1:] and {"status", "code"} & set(
+            self._names.get(self._query.conditions[-1].field, ())
+        )
+        if nouns.isdisjoint(said) and not (answered and fold_word(self._in.word()) in {"error", "response"}):
+            return False
+        self._in.at += 1
+        return True
 
     def _take_known_noun(self) -> bool:
         word = self._in.word()
@@ -547,11 +612,12 @@ class _Parser(OperationParser):
         return self._most_of and (singular or self._in.is_named or fold_word(word) in SOME)
 
     def _is_nouns_place(self, before: str) -> bool:
+        if before in {"a", "an"}:
+            return self._in.at > 1 and self._in.word(-2) in {"for", "of", "is"}
         if before == "the" and self._in.at > 1:
             return self._in.word(-2) not in _NO_NOUN_LEADS
         described = self._last_step in {"_take_operation", "_take_level", "_take_value", "_take_contrary"}
-        flagged = self._last_step == "_take_field" and not self._query.wanted
-        return described or flagged or before in _NOUN_LEADS or before in {"", "the"}
+        return described or self._demanded or before in _NOUN_LEADS or before in {"", "the"}
 
     def _take_implied_text(self) -> bool:
         """In a log: what is no field may be a text, `slow queries`, `in payments`, `svc-7`; it must occur."""
@@ -591,6 +657,8 @@ class _Parser(OperationParser):
 
     def _add(self, condition: Condition) -> None:
         """Adds a condition, turned around where a negation stands before it."""
+        if not self._negation and condition.words in {other.words for other in self._query.conditions}:
+            return
         if condition.field and self._records.fields[condition.field].lists:
             raise NoQuery(reason=f"{condition.field} is a list")
         valued = {other.field for other in self._query.conditions if other.values}

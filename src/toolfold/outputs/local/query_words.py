@@ -54,6 +54,7 @@ class _Grammar(Struct, frozen=True):
     sides: dict[str, list[str]]
     superlatives: dict[str, str]
     verbs: dict[str, str]
+    events: dict[str, str]
     synonyms: dict[str, str]
 
 
@@ -74,6 +75,7 @@ TOTALS, ASIDES, EXCLUSIONS = _G.totals, _G.asides, _G.exclusions
 # Words of the names of the fields that a superlative can mean, and that a verb's value can be of.
 IMPLIED_NAMES = _by_word(_G.superlatives)
 VERBS = _by_word(_G.verbs)
+EVENTS = _by_word(_G.events)
 SYNONYMS = [frozenset(words.split()) for words in _G.synonyms.values()]
 MONEY = frozenset(_G.synonyms["money"].split())
 UNITS = dict(pair.rsplit("=", 1) for pair in _G.units.split())
@@ -97,6 +99,7 @@ NO_TEXT = FILLER | {",", "not", "no", "without", "except", "or", "and", "=", "<"
 PARTICLES = frozenset({"in", "on", "out", "off", "up", "down"})
 LEVELS = (("error", "err"), ("warning", "warn"), ("fatal", "critical", "crit", "emerg"), ("info",), ("debug",))
 # What words of one root end in: `refunds`, `refunded`; `failures`, `failed`.
+_CAPITALS = re.compile(r"[A-Z]{2,}s")
 _ENDING = re.compile(r"(?:ations?|ions?|ures?|ments?|ed|ing|es|s|e)$")
 
 
@@ -126,6 +129,7 @@ def tokenize(request: str) -> list[str]:
 def phrases(tokens: Sequence[str]) -> Iterable[str]:
     """Every run of tokens that may be a value, lower case; of the last word also the singular."""
     low = [token.lower().lstrip('"') for token in tokens]
+    yield from (part for word in low if "-" in word for part in word.split("-"))
     for start in range(len(low)):
         for end in range(start + 1, min(start + MAX_PHRASE, len(low)) + 1):
             yield " ".join(low[start:end])
@@ -143,8 +147,15 @@ def to_number(text: str) -> Decimal | None:
     return Decimal(match[1].replace(",", "")) if match else None
 
 
+def number_said(word: str) -> Decimal | None:
+    """A number in digits or, up to ten, in letters."""
+    return Decimal(CARDINAL[word]) if word in CARDINAL else to_number(word)
+
+
 def name_words(name: str) -> tuple[str, ...]:
     """The words that a field's name is made of."""
+    if _CAPITALS.fullmatch(name):  # `CPUs`
+        name = name[:-1]
     return tuple(fold_word(part.lower()) for part in split_identifier(name))
 
 

@@ -18,6 +18,7 @@ from toolfold.outputs.local.query_words import (
     LINES,
     MAX_PHRASE,
     MONEY,
+    NUMBERED,
     PERSONS,
     REQUESTS,
     SIDES,
@@ -27,12 +28,16 @@ from toolfold.outputs.local.query_words import (
     UNITS,
     NoQuery,
     name_words,
+    number_said,
     to_number,
 )
 from toolfold.outputs.local.records import TEXT, Moment
 from toolfold.outputs.local.request import MONTHS, stem
 from toolfold.words import fold_word
 
+# A field with longer values is a text, and no name.
+LONGEST_NAME = 60
+_PAID = frozenset({"order", "sale", "payment", "invoice", "transaction", "purchase", "bill", "donation", "expense"})
 _WRAPPERS_TEXT = "data list value hit node edge content doc resource response"
 _MONTH_NAMES = {
     *("jan", "feb", "mar", "apr", "jun", "jul", "aug", "sep", "sept", "oct", "nov", "dec", "january", "february"),
@@ -61,6 +66,8 @@ class FieldFacts(Struct):
     lists: int = 0
     # The signs beside its numbers: $, %.
     signs: set[str] = set()
+    # The length of its longest value: a word inside of a long text says little.
+    longest: int = 0
     # Where its values are times: the years they are in, up to two.
     years: set[str] = set()
 
@@ -184,6 +191,7 @@ class TokenReader:
             lambda _, names: names[-len(words) :] == words,
             lambda _, names: len(names) > 1 and bool(unit_of(names[-1])) and names[:-1][-len(words) :] == words,
             lambda field, names: self._is_synonym(words, field, names),
+            lambda field, _: words == ("date",) and self.records.is_time(field),
         )
         found = ([field for field, names in self.names.items() if fits(field, names)] for fits in tries)
         return next(filter(None, found), [])
@@ -272,6 +280,9 @@ class TokenReader:
     def period(self) -> tuple[Moment, Moment] | None:
         """`May 2026`, `May`, `2026-05`, `2026`, `Q2 2026`: its first and its last month, or day, or year."""
         word, year = self.word(), self.word(1) if re.fullmatch(r"(?:19|20)\d\d", self.word(1)) else ""
+        if self.word(1) == "quarter" and NUMBERED.get(word, 9) < 5:
+            self.at += 1
+            word, year = f"q{NUMBERED[word]}", self.word(1) if self.word(1).isdecimal() else ""
         quarter = re.fullmatch(r"q([1-4])", word)
         if quarter or word in _MONTH_NAMES:
             self.at += 1 + bool(year)
@@ -376,13 +387,14 @@ class TokenReader:
             return True
         return folded in LINES and TEXT in self.records.fields and folded not in self.names
 
-    def implied_field(self, superlative: str) -> str:
-        """The one field that `slowest` or `latest` can mean."""
+    def implied_field(self, superlative: str, noun: str = "") -> str:
+        """The one field that `slowest` or `latest` can mean. The largest order is that of the most money."""
         if superlative in TAKES_TIME:
             fields = [field for field in self.names if self.records.is_time(field)]
             fields = fields or [field for field in self.names if self._is_epoch(field)]
         else:
             meant = IMPLIED_NAMES.get(superlative, frozenset())
+            meant = meant | MONEY if "size" in meant and fold_word(noun) in _PAID else meant
             named = [field for field in self.names if not meant.isdisjoint(self._own_words(field))]
             fields = [field for field in named if self.records.is_number(field)]
         if len(fields) > 1:
@@ -425,7 +437,7 @@ class TokenReader:
     def take_number(self, field: str) -> Decimal | None:
         """The number here and its unit, which must be that of the field."""
         token = self.word()
-        number = to_number(token) if self.records.is_number(field) else None
+        number = number_said(token) if self.records.is_number(field) else None
         if number is None:
             return None
         self.at += 1
