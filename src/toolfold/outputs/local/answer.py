@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from toolfold import tokens
 from toolfold.outputs.json_path import Step, format_path
-from toolfold.outputs.local.computed import compute
+from toolfold.outputs.local.computed import ADDS_UP, compute
 from toolfold.outputs.local.exact import ExactAnswer, describe_shape, find_exact
 from toolfold.outputs.local.index import DocumentIndex, IndexCache
 from toolfold.outputs.local.json_index import Container, JsonIndex
@@ -386,8 +386,9 @@ def _render_hit(index: DocumentIndex, hit: _Hit, forms: Sequence[str], limit: in
     return f"{format_path(hit.path)} {format_location(index, hit.start, hit.end)}\n{text}"
 
 
-# Tokens of passages where most words of the request are not in the document.
-FAINT = 400
+# Tokens of passages where most words of the request are not in the document, and where something was to be computed,
+# but could not be: passages do not hold a number that is found by reading everything.
+FAINT, REFUSED, UNCOUNTED = 250, 400, 100
 PREAMBLE = "Made without a language model, by searching the document."
 
 
@@ -439,8 +440,11 @@ def _search(index: DocumentIndex, request: ParsedRequest, budget: int, lead: lis
         return "\n".join([head, *lead])
     lead += [] if computed.claimed else _not_there(absent, request)
     room = budget - tokens.count(head) - tokens.count("\n".join(lead)) - 80
-    faint = not (telling or computed.claimed) and _is_mostly_absent(request, places)
-    return "\n\n".join([head, *lead, *render_passages(index, ranked, min(room, FAINT if faint else room), weighted)])
+    if computed.refused and not telling:
+        room = min(room, UNCOUNTED if ADDS_UP.search(request.text) else REFUSED)
+    elif not (telling or computed.claimed) and _is_mostly_absent(request, places):
+        room = min(room, FAINT)
+    return "\n\n".join([head, *lead, *render_passages(index, ranked, room, weighted)])
 
 
 def _not_there(absent: Sequence[Term], request: ParsedRequest) -> list[str]:

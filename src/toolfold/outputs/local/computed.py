@@ -16,6 +16,7 @@ from toolfold.outputs.local.index import DocumentIndex
 from toolfold.outputs.local.query import parse_query
 from toolfold.outputs.local.query_words import (
     FILLER,
+    NUMERIC,
     OPERATIONS,
     NoQuery,
     name_words,
@@ -36,7 +37,7 @@ from toolfold.outputs.local.records import (
 from toolfold.outputs.local.render import clip, take_fitting
 from toolfold.outputs.local.source import Offsets
 from toolfold.outputs.local.statements import LISTED, QUOTED, STATEMENTS, Selection
-from toolfold.outputs.local.token_reader import LONGEST_NAME, FieldFacts, RecordSet
+from toolfold.outputs.local.token_reader import FieldFacts, RecordSet
 from toolfold.words import fold_word
 
 # Without an operation, only documents up to this size are read for what the search finds as well.
@@ -54,13 +55,14 @@ COMPUTES = re.compile(
     rf"\b(?:{'|'.join(sorted(OPERATIONS, key=len, reverse=True))})\b|\d(?:st|nd|rd|th)\b|\b(?:top|bottom) \d",
     re.IGNORECASE,
 )
+_NUMBERS = sorted((phrase for phrase, name in OPERATIONS.items() if name in NUMERIC), key=len, reverse=True)
+ADDS_UP = re.compile(rf"\b(?:{'|'.join(_NUMBERS)})\b", re.IGNORECASE)
 FILES_ASKED = re.compile(
     r"(?:please )?(?:(?:which|what|list|show|give|name|how many|names of|all|the|me|number of)\s+)+files?"
     r"(?: (?:are|were|was|is|have been|has been|got|did))?(?: (?:changed|touched|modified))"
     r"(?: (?:in|by) (?:this|the) (?:diff|patch|change|commit|output|document))?[\s.?]*",
     re.IGNORECASE,
 )
-ASIDE = re.compile(r"\S+ \(([^()]{1,80})\)")
 DIFF_FILE = re.compile(r"diff --git a/(.+?) b/")
 
 
@@ -90,6 +92,8 @@ class _Computed(Struct, frozen=True):
     refused: bool = False
     # The one word that has no place, where no other word says which records are meant.
     unplaced: str = ""
+    # The word without a place at which reading stopped first.
+    stopped_at: str = ""
     # A noun of the request that the document does not know.
     guessed: str = ""
 
@@ -102,12 +106,15 @@ def compute(index: DocumentIndex, request: str, budget: int = 600) -> _Computed:
     if index.format.kind == "binary" or (not asks and index.source.size > LOOKUP_BYTES):
         return _Computed()
     try:
+        computed = _of_tokens(index, tokenize(request), asks=asks)
         # `from France (FR)` is `from FR`, where France has no place.
-        forms = dict.fromkeys([request, ASIDE.sub(r"\1", request)])
-        computed = [_of_tokens(index, tokenize(form), asks=asks) for form in forms]
-        return next((own for own in computed if own.claimed), computed[0])
+        aside = re.compile(rf"\b{re.escape(computed.stopped_at)} \(([^()]{{1,80}})\)")
+        if computed.stopped_at and aside.search(request):
+            other = _of_tokens(index, tokenize(aside.sub(r"\1", request)), asks=asks)
+            computed = other if other.claimed else computed
     except UnreadableRecords as error:
         return _Computed((f"Nothing was computed: {error}.",) if asks else (), refused=asks)
+    return computed
 
 
 def _of_tokens(index: DocumentIndex, tokens: list[str], *, asks: bool) -> _Computed:
@@ -116,13 +123,13 @@ def _of_tokens(index: DocumentIndex, tokens: list[str], *, asks: bool) -> _Compu
 
 def _of_sets(index: DocumentIndex, sets: list[RecordSet], tokens: list[str], *, asks: bool) -> _Computed:
     """What can be stated of the sets that the request is a query over; else why nothing can."""
-    problem = unplaced = ""
+    problem = unplaced = stopped_at = ""
     stated: list[list[_Computed]] = []
     for records in sets:
         try:
             stated.append(_statements(index, records, tokens))
         except NoQuery as error:
-            problem = problem or str(error)
+            problem, stopped_at = problem or str(error), stopped_at or error.words
             unplaced = unplaced or _only_unplaced(tokens, records, error.words)
     guessed = next((own[0].guessed for own in stated if own[0].guessed), "")
     if guessed and len(stated) > 1:
@@ -130,8 +137,10 @@ def _of_sets(index: DocumentIndex, sets: list[RecordSet], tokens: list[str], *, 
     elif stated:
         return _joined([one for own in stated for one in own])
     if asks and problem:
-        return _Computed((f"Nothing was computed: {clip(problem, 160)}.", _fields_line(sets)), refused=True)
-    return _Computed(unplaced=unplaced)
+        return _Computed(
+            (f"Nothing was computed: {clip(problem, 160)}.", _fields_line(sets)), refused=True, stopped_at=stopped_at
+        )
+    return _Computed(unplaced=unplaced, stopped_at=stopped_at)
 
 
 def _fields_line(sets: list[RecordSet]) -> str:
@@ -247,7 +256,7 @@ def _note_value(records: RecordSet, field: str, facts: FieldFacts, value: str, w
         _note_spelling(records.hits, low, field, value)
     elif (root := root_of(low)) and root in wanted.roots:
         _note_spelling(records.roots, root, field, value)
-    elif wanted.words is not None and facts.longest <= LONGEST_NAME:
+    elif wanted.words is not None:
         for word in wanted.words.findall(low):
             records.parts.setdefault(word, set()).add(field)
 

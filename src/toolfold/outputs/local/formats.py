@@ -36,6 +36,7 @@ CAPITALS = re.compile(r"[A-Z%#][A-Z0-9_%#/().-]*")
 RULE = re.compile(r"(?=[^-]*-)(?=[^|+]*[|+])[\s|:+-]*")
 # A line of `ls -l`, and what its columns are.
 LISTING = re.compile(r"[bcdlps-][rwxsStT-]{9}[.+@]?\s+\d+\s+\S+\s+\S+\s+\d+\s+\S+\s+\d+\s+[\d:]{4,5}\s+\S.*")
+LISTING_TYPES = {"-": "file", "d": "directory", "l": "link"}
 LISTING_COLUMNS = ("mode", "links", "owner", "group", "size", "month", "day", "time", "name")
 
 

@@ -11,8 +11,11 @@ from toolfold.outputs.local.query_words import (
     ASIDES,
     CARDINAL,
     KEY_WORDS,
+    MONEY,
     NUMBERED,
+    NUMERIC,
     OPERATIONS,
+    PRICES,
     TOTALS,
     YES_OR_NO,
     NoQuery,
@@ -57,7 +60,7 @@ class OperationParser:
             query.wanted = []
         if unplaced := self._yes_or_no() or self._negation or self._unplaced_noun():
             raise NoQuery(unplaced)
-        if query.operation in {"count", "sum", "mean", "median", "share"} and query.wanted:
+        if query.operation in NUMERIC and query.wanted:
             raise NoQuery(query.wanted[0])
         self._check_operand()
         return query
@@ -68,7 +71,9 @@ class OperationParser:
             raise NoQuery(reason=f"{query.field} is a number: ask for its sum, or for its different values")
         if query.operation == "rows" and self._total and len(query.wanted) == 1:
             query.operation, query.field, query.wanted = "sum", query.wanted[0], []
-        if self._most_of and not (self._noun or query.conditions or query.taken_for):
+        if query.operation == "values" and not query.field and len(query.wanted) == 1:
+            query.field = query.wanted.pop()
+        if self._most_of and not (self._noun or query.conditions):
             raise NoQuery("most")
         if query.operation in {"greatest", "least"} and len(query.wanted) == 1 and not query.group:
             query.group = query.wanted[0]
@@ -111,6 +116,11 @@ class OperationParser:
         query = self._query
         if self._records.fields[query.field].lists:
             raise NoQuery(reason=f"{query.field} is a list")
+        # What was spent is no sum of prices.
+        words = set(self._names[query.field])
+        by_piece = PRICES & words or (MONEY & words and self._in.is_sold_by_piece())
+        if query.operation == "sum" and by_piece and words.isdisjoint(self._in.said()):
+            raise NoQuery(reason=f"{query.field} may be of one piece: ask for the sum of {query.field}")
         numeric = query.operation in {"sum", "mean", "median", "share"} or query.per
         if numeric and not self._records.is_number(query.field):
             raise NoQuery(reason=f"{query.field} is no number")
@@ -161,8 +171,10 @@ class OperationParser:
             raise NoQuery(phrase)
         self._asked = True
         if operation == "place" and self._is_dated():
-            operation = "least" if phrase == "first" else "greatest"
-        self._take_rest(phrase, operation)
+            self._query.operation = "least" if "first" in phrase else "greatest"
+            self._query.field = self._query.wanted.pop()
+        else:
+            self._take_rest(phrase, operation)
         return True
 
     def _takes_mean(self, phrase: str) -> bool:
@@ -183,7 +195,7 @@ class OperationParser:
 
     def _take_limit(self, phrase: str) -> None:
         """`the last 3`."""
-        self._query.place = {"last": -1, "final": -1, "penultimate": -2}.get(phrase, 0)
+        self._query.place = -2 if phrase == "penultimate" else -1 if "last" in phrase or phrase == "final" else 0
         if self._in.word().isdecimal() or self._in.word() in CARDINAL:
             self._query.limit = CARDINAL.get(self._in.word()) or int(self._in.word())
             self._in.at += 1
@@ -277,6 +289,8 @@ class OperationParser:
         self._query.field = field
         # How many comments there are is no count of records, where each has a number of them.
         if self._records.is_number(field) and KEY_WORDS.isdisjoint(self._names[field]):
+            if not self._in.is_measure(field):
+                raise NoQuery(reason=f"{field} is a number: ask for its sum, or for its different values")
             self._query.operation, self._counts_number = "sum", True
             self._total = self._total or phrase == "total number of"
 

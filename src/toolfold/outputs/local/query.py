@@ -15,6 +15,7 @@ from toolfold.outputs.local.query_words import (
     ABSENT,
     COMPARISONS,
     CONTRARY,
+    DOCUMENTS,
     EVENTS,
     EXCLUSIONS,
     FILLER,
@@ -25,14 +26,12 @@ from toolfold.outputs.local.query_words import (
     OPERATIONS,
     PARTICLES,
     SIDES,
-    SOME,
     TEXT_COMPARISONS,
     TITLES,
     VERBS,
     YES_OR_NO,
     NoQuery,
     name_words,
-    number_said,
     root_of,
     to_number,
 )
@@ -92,6 +91,8 @@ class _Parser(OperationParser):
             self._take_noun,
             self._take_filler,
         )
+        # `Name the hosts` is no field.
+        self._in.at = int(self._in.low[:1] == ["name"] and self._in.low[1:2] in (["the"], ["all"], ["every"]))
         while self._in.at < len(self._in.tokens):
             before = len(self._query.conditions)
             taken = next((step for step in steps if step()), None)
@@ -211,8 +212,8 @@ class _Parser(OperationParser):
             return False
         at = self._in.at
         self._in.skip(phrase)
-        number = number_said(token := self._in.word())
-        self._in.at += 1
+        token = self._in.word()
+        number = self._in.number()
         field, size = self._compared_field(token) if number is not None else ("", 0)
         if number is None or not field or not self._records.is_number(field):
             self._in.at = at
@@ -230,7 +231,7 @@ class _Parser(OperationParser):
             return (fields[0], size or bool(unit_of(self._in.word()))) if len(fields) == 1 else ("", 0)
         if self._superlative and not self._query.field:
             self._query.field = self._in.implied_field(self._superlative)
-        return self._query.field or self._in.measure_field(), 0
+        return self._query.field, 0
 
     def _take_field(self) -> bool:
         field, size = self._in.field_here()
@@ -427,20 +428,28 @@ class _Parser(OperationParser):
             self._in.at += 1
             self._add(Condition.of_text(titles[0], "ends with", word))
             return True
-        rooted = self._records.roots.get(root_of(word), {})
-        spelled = [(field, own) for field, own in rooted.items() if len({value.lower() for value in own}) == 1]
-        # `opened` is what was done once, and `open` what is.
-        if len(spelled) == len(rooted) == 1 and not (word.endswith("ed") and not spelled[0][1][0].endswith("ed")):
-            self._in.at += 1
-            self._add(Condition.of_values(*spelled[0]))
-            return True
-        parts = {form: self._records.parts.get(form, set()) for form in (word, fold_word(word))}
-        fields = {field for field in set.union(*parts.values()) if self._records.fields[field].longest <= LONGEST_NAME}
-        if len(fields) != 1 or TEXT in self._records.fields:
+        condition = self._rooted(word) or self._part(word)
+        if condition is None:
             return False
         self._in.at += 1
-        self._add(Condition.of_text(next(iter(fields)), "contains", *(form for form, own in parts.items() if own)))
+        self._add(condition)
         return True
+
+    def _rooted(self, word: str) -> Condition | None:
+        fields = self._records.roots.get(root_of(word), {})
+        spelled = [(field, own) for field, own in fields.items() if len({value.lower() for value in own}) == 1]
+        # `opened` is what was done once, and `open` what is.
+        done = spelled and word.endswith("ed") and not spelled[0][1][0].endswith("ed")
+        return Condition.of_values(*spelled[0]) if len(spelled) == len(fields) == 1 and not done else None
+
+    def _part(self, word: str) -> Condition | None:
+        parts = {form: self._records.parts.get(form, set()) for form in (word, fold_word(word))}
+        fields = set.union(*parts.values())
+        if len(fields) != 1 or TEXT in self._records.fields:
+            return None
+        field = next(iter(fields))
+        named = self._records.fields[field].longest <= LONGEST_NAME
+        return Condition.of_text(field, "contains", *(form for form, own in parts.items() if own)) if named else None
 
     def _split_word(self, word: str) -> bool:
         """`low-priority`, where `low` is a value."""
@@ -468,7 +477,7 @@ class _Parser(OperationParser):
     def _take_phrasal(self) -> bool:
         """`logged in`, where `login` is a value; else it says something that is not known."""
         word, particle = self._in.word(), self._in.word(1)
-        if not word.endswith("ed") or particle not in PARTICLES:
+        if not word.isalpha() or particle not in PARTICLES:
             return False
         value = f"{stem(word)}{particle}"
         fields = self._records.hits.get(value, {})
@@ -489,7 +498,9 @@ class _Parser(OperationParser):
         self._in.at += 1
         if self._trails(self._in.low[at], meant):
             return True
-        self._in.skip_words({"by", "to", "in", "with", "a", "an", "the", "as", "for", "from", "on", "code", "status"})
+        self._in.skip_words(
+            {"by", "to", "in", "with", "up", "a", "an", "the", "as", "for", "from", "on", "code", "status"}
+        )
         if self._in.phrase_in((*OPERATIONS, *COMPARISONS)) or self._in.field_here()[0]:
             return True
         before = len(self._query.conditions)
@@ -526,9 +537,12 @@ class _Parser(OperationParser):
 
     def _trails(self, verb: str, meant: frozenset[str]) -> bool:
         """`how many replicas does infra run`, `how many books did Ada write`"""
-        if self._last_step != "_take_value" or {"do", "does", "did"}.isdisjoint(self._in.low):
+        if self._superlative and not self._in.word():
+            return True
+        last = self._query.conditions[-1:]
+        if not last or {"do", "does", "did"}.isdisjoint(self._in.low):
             return False
-        return verb in {"run", "use", "own"} or not meant.isdisjoint(self._names[self._query.conditions[-1].field])
+        return verb in {"run", "use", "own", "need"} or not meant.isdisjoint(self._names.get(last[0].field, ()))
 
     def _take_event(self) -> bool:
         """`orders placed`, `500 errors`: what is true of all of them."""
@@ -607,9 +621,11 @@ class _Parser(OperationParser):
 
     def _is_some(self, word: str, *, singular: bool, numbered: bool) -> bool:
         """Whether a word may be said of some of the records: `failed` of `failed logins`, `errors` of `most errors`."""
-        if word.endswith("ed") or (singular and not numbered and self._in.word(1) in self._records.hits):
-            return True
-        return self._most_of and (singular or self._in.is_named or fold_word(word) in SOME)
+        return (
+            self._most_of
+            or word.endswith("ed")
+            or (singular and not numbered and self._in.word(1) in self._records.hits)
+        )
 
     def _is_nouns_place(self, before: str) -> bool:
         if before in {"a", "an"}:
@@ -617,7 +633,8 @@ class _Parser(OperationParser):
         if before == "the" and self._in.at > 1:
             return self._in.word(-2) not in _NO_NOUN_LEADS
         described = self._last_step in {"_take_operation", "_take_level", "_take_value", "_take_contrary"}
-        return described or self._demanded or before in _NOUN_LEADS or before in {"", "the"}
+        flagged = self._last_step == "_take_field" and self._demanded
+        return described or flagged or before in _NOUN_LEADS or before in {"", "the"}
 
     def _take_implied_text(self) -> bool:
         """In a log: what is no field may be a text, `slow queries`, `in payments`, `svc-7`; it must occur."""
@@ -641,7 +658,8 @@ class _Parser(OperationParser):
 
     def _take_filler(self) -> bool:
         word = self._in.word()
-        if word not in FILLER and word != ",":
+        named = word in DOCUMENTS and self._in.at and self._in.word(-1) in {"the", "this", "that"}
+        if word not in FILLER and word != "," and not named:
             return False
         if self._verb_at is None and word in {*YES_OR_NO, "that"} and self._query.operation == "share":
             self._verb_at = len(self._query.conditions)

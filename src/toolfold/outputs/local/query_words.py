@@ -15,6 +15,7 @@ from toolfold.outputs.local.request import stem
 from toolfold.words import fold_word, split_identifier
 
 Operation = Literal["rows", "count", "sum", "mean", "median", "share", "greatest", "least", "values", "place"]
+NUMERIC = frozenset({"count", "sum", "mean", "median", "share"})
 T = TypeVar("T")
 
 MAX_TOKENS = 60
@@ -22,7 +23,7 @@ MAX_PHRASE = 6
 TOKEN = re.compile(
     r"\"[^\"\n]{1,200}\"|`[^`\n]{1,200}`|\u201c[^\u201d\n]{1,200}\u201d|(?<![\w'])'[^'\n]{1,200}'(?!\w)"
     r"|>=|<=|!=|<>|==|[=<>≥≤≠,]|[$€£]?-?\d[\w.,:/+-]*%?"
-    r"|[^\s,;()\[\]{}\"'`?!<>=|$€£≥≤≠\u201c\u201d\u2018\u2019]+(?:['\u2019][a-z]{1,2}\b)?"
+    r"|[^\s,;()\[\]{}\"'`?!<>=|$€£≥≤≠\u201c\u201d\u2018\u2019]+(?:['\u2019]\w{1,20})?"
 )
 NUMBER = re.compile(r"[$€£]?\s?(-?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:[eE][+-]?\d{1,3})?)\s?[$€£%]?")
 NOT_ENDING = re.compile(r"(\w+)n['\u2019]t", re.IGNORECASE)
@@ -40,8 +41,9 @@ class _Grammar(Struct, frozen=True):
     keys: str
     titles: str
     epochs: str
+    labels: str
     persons: str
-    some: str
+    documents: str
     time_endings: str
     absent: str
     units: str
@@ -76,8 +78,10 @@ TOTALS, ASIDES, EXCLUSIONS = _G.totals, _G.asides, _G.exclusions
 IMPLIED_NAMES = _by_word(_G.superlatives)
 VERBS = _by_word(_G.verbs)
 EVENTS = _by_word(_G.events)
-SYNONYMS = [frozenset(words.split()) for words in _G.synonyms.values()]
-MONEY = frozenset(_G.synonyms["money"].split())
+SYNONYMS = _by_word(_G.synonyms)
+MONEY = SYNONYMS["money"]
+# What is paid for one piece is no sum.
+PRICES = frozenset({"price", "rent", "fare", "value"})
 UNITS = dict(pair.rsplit("=", 1) for pair in _G.units.split())
 TAKES_TIME = frozenset({"latest", "newest", "most recent", "most recently", "earliest", "oldest"})
 CONTRARY = re.compile(r"(?:un|non-?)([a-z]{4,})")
@@ -87,11 +91,26 @@ sixteenth seventeenth eighteenth nineteenth twentieth
 """
 NUMBERED = {word: number for number, word in enumerate(_ORDINALS_TEXT.split(), 1)}
 CARDINAL = {"two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8, "nine": 9, "ten": 10}
-FILLER, LINKS, YES_OR_NO, ABSENT, GENERIC, REQUESTS, LINES, KEY_WORDS, TITLES, PERSONS, TIME_ENDINGS, EPOCHS, SOME = (
+(
+    FILLER,
+    LINKS,
+    YES_OR_NO,
+    ABSENT,
+    GENERIC,
+    REQUESTS,
+    LINES,
+    KEY_WORDS,
+    TITLES,
+    PERSONS,
+    TIME_ENDINGS,
+    EPOCHS,
+    LABELS,
+    DOCUMENTS,
+) = (
     frozenset(words.split())
     for words in (
         *(_G.filler, _G.links, _G.yes_or_no, _G.absent, _G.records, _G.requests, _G.lines, _G.keys, _G.titles),
-        *(_G.persons, _G.time_endings, _G.epochs, _G.some),
+        *(_G.persons, _G.time_endings, _G.epochs, _G.labels, _G.documents),
     )
 )
 # What no text that is looked for holds.

@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from toolfold.outputs.json_path import Step, format_path
-from toolfold.outputs.local.formats import FOOTER, NARROW, RULE, WIDE, Format
+from toolfold.outputs.local.formats import FOOTER, LISTING_COLUMNS, LISTING_TYPES, NARROW, RULE, WIDE, Format
 from toolfold.outputs.local.headings import SECTION, STANZA_LINE
 from toolfold.outputs.local.index import DocumentIndex
 from toolfold.outputs.local.json_index import Container, JsonIndex, decode_value
@@ -129,7 +129,10 @@ def _rows(index: DocumentIndex) -> Iterator[Record]:
             if len(cells) > width or (by_lines and len(cells) < width):
                 raise UnreadableRecords(f"line {number} has {len(cells)} cells, the header {width}")
             values = cells if fmt.delimiter != "|" else [cell.strip() for cell in cells]
-            yield Record("", start, f"line {number}", dict(zip(fmt.header, values, strict=False)))
+            named = dict(zip(fmt.header, values, strict=False))
+            if fmt.header == LISTING_COLUMNS:
+                named["type"] = LISTING_TYPES.get(named["mode"][:1], "special file")
+            yield Record("", start, f"line {number}", named)
 
 
 def _line_cells(index: DocumentIndex) -> Iterator[tuple[int, int, list[str]]]:

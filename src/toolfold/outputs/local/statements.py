@@ -51,7 +51,10 @@ def _rows(records: RecordSet, query: Query, selection: Selection, scope: str, no
     if not selection.count:
         return [f"There are no {scope}{_noted(notes)}."], []
     lines = [f"{selection.count} {scope}{_noted(notes)}."]
-    if query.wanted or (selection.count <= LISTED and records.identifying_field()):
+    key = records.identifying_field()
+    if key and not query.wanted and selection.count <= QUOTED:
+        lines.append(f"Their {key}: {', '.join(_quoted(record.values.get(key)) for record, _ in selection.kept)}.")
+    elif query.wanted:
         lines += [_shown(records, query, record) for record, _ in selection.kept[:LISTED]]
         if selection.count > LISTED:
             lines.append(f"({selection.count - LISTED} further ones are not shown)")

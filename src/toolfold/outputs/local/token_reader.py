@@ -15,6 +15,7 @@ from toolfold.outputs.local.query_words import (
     GENERIC,
     IMPLIED_NAMES,
     KEY_WORDS,
+    LABELS,
     LINES,
     MAX_PHRASE,
     MONEY,
@@ -37,6 +38,8 @@ from toolfold.words import fold_word
 
 # A field with longer values is a text, and no name.
 LONGEST_NAME = 60
+_MULTIPLES = {"thousand": 1_000, "million": 1_000_000, "billion": 1_000_000_000}
+_COUNTED = frozenset({"qty", "quantity", "unit", "count", "piece", "stock", "sold", "night", "hour", "seat"})
 _PAID = frozenset({"order", "sale", "payment", "invoice", "transaction", "purchase", "bill", "donation", "expense"})
 _WRAPPERS_TEXT = "data list value hit node edge content doc resource response"
 _MONTH_NAMES = {
@@ -139,6 +142,10 @@ class TokenReader:
         at = self.at + ahead
         return self.low[at] if at < len(self.low) else ""
 
+    def said(self) -> set[str]:
+        """All words of the request, folded."""
+        return {part for token in self.tokens for part in name_words(token)}
+
     def phrase_in(self, phrases_: Iterable[str]) -> str:
         """The longest of some phrases that stands here."""
         found = ""
@@ -190,7 +197,7 @@ class TokenReader:
             lambda field, names: self._is_done_at(words, field, names),
             lambda _, names: names[-len(words) :] == words,
             lambda _, names: len(names) > 1 and bool(unit_of(names[-1])) and names[:-1][-len(words) :] == words,
-            lambda field, names: self._is_synonym(words, field, names),
+            lambda field, _: self._is_synonym(words, field),
             lambda field, _: words == ("date",) and self.records.is_time(field),
         )
         found = ([field for field, names in self.names.items() if fits(field, names)] for fits in tries)
@@ -201,16 +208,15 @@ class TokenReader:
         alike = tuple(map(stem, names[:-1])) == tuple(map(stem, words))
         return alike and names[-1] in TIME_ENDINGS and self.records.is_time(field)
 
-    def _is_synonym(self, words: tuple[str, ...], field: str, names: tuple[str, ...]) -> bool:
-        """`cost` for `price`. Of what is sold by the piece, a price is no sum of money."""
-        group = next((group for group in SYNONYMS if len(words) == 1 and words[0] in group), frozenset())
-        if not group or any(words[0] in own for own in self.names.values()):
-            return False
-        return not group.isdisjoint(names) and (group != MONEY or self._is_money(field))
+    def _is_synonym(self, words: tuple[str, ...], field: str) -> bool:
+        """`cost` for `price`, unless a field is called so."""
+        meant = SYNONYMS.get(words[0], frozenset()) if words[1:] in {(), ("address",)} else frozenset()
+        called = any(words[0] in own for own in self.names.values())
+        return not called and not meant.isdisjoint(self._own_words(field))
 
-    def _is_money(self, field: str) -> bool:
-        counted = {"qty", "quantity", "unit", "count", "pieces"}
-        return self.records.is_number(field) and all(counted.isdisjoint(names) for names in self.names.values())
+    def is_sold_by_piece(self) -> bool:
+        """Whether the records hold numbers of pieces: then what was spent is no sum of prices."""
+        return any(not _COUNTED.isdisjoint(names) for names in self.names.values())
 
     def value_here(self, field: str = "") -> tuple[str, list[str], int]:
         """The phrase here that is a value, in which fields, and of how many tokens; the longest one."""
@@ -417,14 +423,8 @@ class TokenReader:
         fields = [field for field in fields if not self.records.is_number(field) and not self.records.is_boolean(field)]
         return fields[0] if len(fields) == 1 else ""
 
-    def measure_field(self) -> str:
-        """The one number that is neither an identifier nor a code; empty where there is none, or more than one."""
-        fields = [field for field in self.names if self.records.is_number(field) and self.is_measure(field)]
-        return fields[0] if len(fields) == 1 else ""
-
     def is_measure(self, field: str) -> bool:
-        words = self.names[field]
-        return KEY_WORDS.isdisjoint(words) and not {"status", "year", "port", "pid", "version", "zip"} & set(words)
+        return LABELS.isdisjoint(self.names[field])
 
     def fields_in(self, unit: str) -> list[str]:
         """The numbers that are in a unit, as their names or the signs beside them say."""
@@ -434,13 +434,21 @@ class TokenReader:
     def _units(self, field: str) -> set[str]:
         return {unit_of(word) for word in (*self.names[field], *self.records.fields[field].signs)} - {""}
 
+    def number(self) -> Decimal | None:
+        """The number here: `1,500`, `two`, `50 million`."""
+        number = number_said(self.word())
+        if number is None:
+            return None
+        times = _MULTIPLES.get(self.word(1), 0)
+        self.at += 1 + bool(times)
+        return number * (times or 1)
+
     def take_number(self, field: str) -> Decimal | None:
         """The number here and its unit, which must be that of the field."""
         token = self.word()
-        number = number_said(token) if self.records.is_number(field) else None
+        number = self.number() if self.records.is_number(field) else None
         if number is None:
             return None
-        self.at += 1
         sign, unit = unit_of(token[0]) or unit_of(token[-1]), unit_of(self.word())
         units = self._units(field)
         # `$500` is often said of what has no unit; `500 dollars` says what the numbers are.
