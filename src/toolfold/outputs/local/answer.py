@@ -21,7 +21,7 @@ from toolfold.outputs.local.exact import ExactAnswer, describe_shape, find_exact
 from toolfold.outputs.local.index import DocumentIndex, IndexCache
 from toolfold.outputs.local.json_index import Container, JsonIndex
 from toolfold.outputs.local.query_words import FILLER, OPERATIONS
-from toolfold.outputs.local.rank import ORDERED, rank_segments, weigh_terms
+from toolfold.outputs.local.rank import ORDERED, Ranked, rank_segments, weigh_terms
 from toolfold.outputs.local.render import (
     clip,
     format_location,
@@ -32,7 +32,7 @@ from toolfold.outputs.local.render import (
 )
 from toolfold.outputs.local.request import MONTHS, ParsedRequest, Term, parse_request, stem
 from toolfold.outputs.local.segments import Segments
-from toolfold.outputs.local.source import BLOCK, Offsets, Source
+from toolfold.outputs.local.source import BLOCK, Offsets, Source, sorted_unique
 from toolfold.words import split_identifier
 
 # Times: which stretch of time a request names, and the time of each segment of a log, read with numpy.
@@ -386,6 +386,8 @@ def _render_hit(index: DocumentIndex, hit: _Hit, forms: Sequence[str], limit: in
     return f"{format_path(hit.path)} {format_location(index, hit.start, hit.end)}\n{text}"
 
 
+# A name in so few segments says where to look: in them, and so many segments around.
+FEW_NAMED, AROUND_NAME = 12, 6
 # Tokens of passages where most words of the request are not in the document, and where something was to be computed,
 # but could not be: passages do not hold a number that is found by reading everything.
 FAINT, REFUSED, UNCOUNTED = 250, 400, 100
@@ -444,7 +446,17 @@ def _search(index: DocumentIndex, request: ParsedRequest, budget: int, lead: lis
         room = min(room, UNCOUNTED if ADDS_UP.search(request.text) else REFUSED)
     elif not (telling or computed.claimed) and _is_mostly_absent(request, places):
         room = min(room, FAINT)
+    if len(telling) == 1 and not (computed.claimed or telling[0].is_name):
+        ranked = _near_name(index, ranked, places[telling[0].text])
     return "\n\n".join([head, *lead, *render_passages(index, ranked, room, weighted)])
+
+
+def _near_name(index: DocumentIndex, ranked: list[Ranked], places: Offsets) -> list[Ranked]:
+    """Where the one name or number of a request stands in few places: these, and not what only resembles it."""
+    holders = sorted_unique(index.segments.at(places))
+    if not 0 < len(holders) <= FEW_NAMED:
+        return ranked
+    return [item for item in ranked if np.abs(holders - item.segment).min() <= AROUND_NAME] or ranked
 
 
 def _not_there(absent: Sequence[Term], request: ParsedRequest) -> list[str]:

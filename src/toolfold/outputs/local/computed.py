@@ -92,6 +92,8 @@ class _Computed(Struct, frozen=True):
     refused: bool = False
     # The one word that has no place, where no other word says which records are meant.
     unplaced: str = ""
+    # How many records fit.
+    count: int = 0
     # The word without a place at which reading stopped first.
     stopped_at: str = ""
     # A noun of the request that the document does not know.
@@ -164,7 +166,8 @@ def _statements(index: DocumentIndex, records: RecordSet, tokens: list[str]) -> 
     stated = [_state(index, records, query)]
     while query.and_then is not None:
         query = query.and_then
-        stated.append(_state(index, records, query))
+        other = _state(index, records, query)
+        stated += [] if query.is_reading and other.count == stated[0].count else [other]
     return stated
 
 
@@ -337,7 +340,7 @@ def _state(index: DocumentIndex, records: RecordSet, query: Query) -> _Computed:
         notes.append(f'"{query.taken_for}" is taken to mean the {records.count} {records.noun}')
     lines, rows = STATEMENTS[query.operation](records, query, selection, scope, notes)
     starts = (selection.starts if query.conditions else []) if rows is None else [record.start for record in rows]
-    return _Computed(tuple(lines), _segments(index, starts), guessed=query.taken_for)
+    return _Computed(tuple(lines), _segments(index, starts), guessed=query.taken_for, count=selection.count)
 
 
 def _segments(index: DocumentIndex, starts: list[int]) -> Offsets | None:

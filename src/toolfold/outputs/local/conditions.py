@@ -60,7 +60,9 @@ class Condition(Struct, frozen=True):
         forms = list(dict.fromkeys(filter(None, (text, other))))
         said = " or ".join(f'"{form}"' for form in forms)
         # Said as it is: `ERROR_PAGE` does not have the word `error`.
-        spoken = f"has {said} as a whole word" if how == "contains" else f"{how} {said}"
+        spoken = {"contains": f"has {said} as a whole word", "holds": f"has {said} in any place"}.get(
+            how, f"{how} {said}"
+        )
         return cls(f"{field or 'the text'} {spoken}", field, _text_test(field, how, forms))
 
     def negated(self) -> Self:
@@ -91,6 +93,8 @@ class Query(Struct):
     taken_for: str = ""
     # What is asked besides, or may be meant instead: `order number 7` by its value, a second field.
     and_then: "Query | None" = None
+    # It is a second reading: told where it leads to other records.
+    is_reading: bool = False
     # A condition on the text is not said to be one: where nothing fits it, nothing is claimed.
     implied_text: bool = False
 
@@ -168,8 +172,8 @@ def _text_test(field: str, how: str, forms: list[str]) -> Test:
             own = "\n".join(value for value in values.values() if isinstance(value, str))
         if not own:
             return None
-        if how == "contains":
-            return whole.search(own) is not None
+        if how in {"contains", "holds"}:
+            return whole.search(own) is not None if how == "contains" else low in own.lower()
         edge: bool = own.lower().startswith(low) if how == "starts with" else own.lower().endswith(low)
         return edge
 

@@ -6,6 +6,8 @@ Above: `query.py`. Below: `token_reader.py`, `conditions.py`.
 import re
 from collections.abc import Sequence
 
+from msgspec import structs
+
 from toolfold.outputs.local.conditions import Condition, Query
 from toolfold.outputs.local.query_words import (
     ASIDES,
@@ -43,7 +45,9 @@ class OperationParser:
         # Whether the last step added a condition.
         self._demanded = False
         # A noun such as `the margin` may as well be a field that is not there.
-        self._doubtful_noun = False
+        self._doubtful_noun = self._numbered = False
+        # The place of a condition on a text, and what else it may mean.
+        self._inside: tuple[int, Condition] | None = None
         # Whether the whole of it is asked for, whether a number is counted, and of what the most is asked for.
         self._total = self._counts_number = self._most_of = False
         # Behind how many conditions the verb stands.
@@ -63,6 +67,10 @@ class OperationParser:
         if query.operation in NUMERIC and query.wanted:
             raise NoQuery(query.wanted[0])
         self._check_operand()
+        if self._inside is not None and query.and_then is None:
+            conditions = list(query.conditions)
+            conditions[self._inside[0]] = self._inside[1]
+            query.and_then = structs.replace(query, conditions=conditions, is_reading=True)
         return query
 
     def _finish_measure(self) -> None:
@@ -100,7 +108,13 @@ class OperationParser:
         demands = query.conditions or query.field
         doubtful = self._doubtful_noun and query.operation == "rows"
         alone = not demands and (query.operation == "place" or self._in.is_named)
-        return query.taken_for if alone or doubtful or self._noun else ""
+        return query.taken_for if alone or doubtful or self._noun or self._is_attribute() else ""
+
+    def _is_attribute(self) -> bool:
+        """Whether an unknown noun may be something that one record has: `how many seats does the A320 have`."""
+        asks = {"do", "does", "did"} & set(self._in.low) and {"have", "has", "own"} & set(self._in.low)
+        fields = {condition.field for condition in self._query.conditions if condition.values}
+        return bool(asks or self._in.key in fields) and not self._numbered
 
     def _check_operand(self) -> None:
         query = self._query

@@ -200,7 +200,7 @@ class _Parser(OperationParser):
         self._in.skip_words({"the", "word", "text", "phrase", "string"})
         if not self._in.word() or self._in.word() in FILLER or self._in.phrase_in(COMPARISONS):
             raise NoQuery(phrase)
-        self._add(Condition.of_text("", TEXT_COMPARISONS[phrase], self._in.literal()))
+        self._add_text("", TEXT_COMPARISONS[phrase])
         return True
 
     def _take_comparison_first(self) -> bool:
@@ -263,7 +263,7 @@ class _Parser(OperationParser):
         phrase = self._in.phrase_in((*COMPARISONS, *TEXT_COMPARISONS, "between"))
         if phrase in TEXT_COMPARISONS:
             self._in.skip(phrase)
-            self._add(Condition.of_text(field, TEXT_COMPARISONS[phrase], self._in.literal()))
+            self._add_text(field, TEXT_COMPARISONS[phrase])
             return True
         if phrase:
             self._in.skip(phrase)
@@ -445,10 +445,13 @@ class _Parser(OperationParser):
     def _part(self, word: str) -> Condition | None:
         parts = {form: self._records.parts.get(form, set()) for form in (word, fold_word(word))}
         fields = set.union(*parts.values())
-        if len(fields) != 1 or TEXT in self._records.fields:
+        if not fields or TEXT in self._records.fields:
             return None
         field = next(iter(fields))
-        named = self._records.fields[field].longest <= LONGEST_NAME
+        named = len(fields) == 1 and self._records.fields[field].longest <= LONGEST_NAME
+        # Of `lamps`, and of `python packages`, it is not known whether they are those with the word in their name.
+        if named and (not parts[word] or self._in.word(-1) in _NOUN_LEADS):
+            raise NoQuery(word)
         return Condition.of_text(field, "contains", *(form for form, own in parts.items() if own)) if named else None
 
     def _split_word(self, word: str) -> bool:
@@ -614,7 +617,8 @@ class _Parser(OperationParser):
         singular = fold_word(word) == word
         if self._is_some(word, singular=singular, numbered=numbered):
             return False
-        self._doubtful_noun = singular and not numbered and before not in {"which", "what", "many"}
+        self._doubtful_noun = singular and not numbered and before != "many"
+        self._numbered = numbered
         self._query.taken_for = word
         self._in.at += 1
         return True
@@ -665,6 +669,14 @@ class _Parser(OperationParser):
             self._verb_at = len(self._query.conditions)
         self._in.at += 1
         return True
+
+    def _add_text(self, field: str, how: str) -> None:
+        """What contains `lib` may have it as a word, or inside of one."""
+        text, negation = self._in.literal(), self._negation
+        self._add(Condition.of_text(field, how, text))
+        if how == "contains":
+            inside = Condition.of_text(field, "holds", text)
+            self._inside = len(self._query.conditions) - 1, inside.negated() if negation else inside
 
     def _add_presence(self, field: str, *, present: bool) -> None:
         facts = self._records.fields[field]
