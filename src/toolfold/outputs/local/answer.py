@@ -442,7 +442,7 @@ def _search(index: DocumentIndex, request: ParsedRequest, budget: int, lead: lis
         return "\n".join([head, *lead])
     lead += [] if computed.claimed else _not_there(absent, request)
     room = budget - tokens.count(head) - tokens.count("\n".join(lead)) - 80
-    if computed.refused and not telling:
+    if computed.refused and len(computed.lines) > 1 and not telling:
         room = min(room, UNCOUNTED if ADDS_UP.search(request.text) else REFUSED)
     elif not (telling or computed.claimed) and _is_mostly_absent(request, places):
         room = min(room, FAINT)

@@ -120,7 +120,10 @@ def compute(index: DocumentIndex, request: str, budget: int = 600) -> _Computed:
 
 
 def _of_tokens(index: DocumentIndex, tokens: list[str], *, asks: bool) -> _Computed:
-    return _of_sets(index, _record_sets(index, tokens), tokens, asks=asks)
+    sets = _record_sets(index, tokens)
+    if asks and not sets:
+        return _Computed(("Nothing was computed: the text has no records that can be told apart.",), refused=True)
+    return _of_sets(index, sets, tokens, asks=asks)
 
 
 def _of_sets(index: DocumentIndex, sets: list[RecordSet], tokens: list[str], *, asks: bool) -> _Computed:

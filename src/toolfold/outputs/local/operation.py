@@ -18,11 +18,11 @@ from toolfold.outputs.local.query_words import (
     NUMERIC,
     OPERATIONS,
     PRICES,
+    TAKES_TIME,
     TOTALS,
     YES_OR_NO,
     NoQuery,
     Operation,
-    name_words,
 )
 from toolfold.outputs.local.token_reader import RecordSet, TokenReader
 
@@ -279,15 +279,15 @@ class OperationParser:
             self._in.skip_words({"count", "usage", "use", "consumption", "value", "values", "space"})
         else:
             self._in.at = start
-            before = [
-                word for word in self._in.low[: start - 1] if word not in {"is", "the", "was", "are", "has", "with"}
-            ]
-            if (
-                self._query.wanted
-                and before
-                and name_words(before[-1])[-1:] == self._names[self._query.wanted[-1]][-1:]
-            ):
+            links = {"is", "the", "was", "are", "has", "with"}
+            before = [token for token in self._in.tokens[: start - 1] if token.lower() not in links]
+            named = self._query.wanted[-1:]
+            if named and self._in.fields_called(before[-1:]) == named and self._may_be_by(named[0]):
                 self._query.field = self._query.wanted.pop()
+
+    def _may_be_by(self, field: str) -> bool:
+        """Whether the superlative can be by this field: the largest is by no date."""
+        return not self._superlative or self._superlative in TAKES_TIME or self._records.is_number(field)
 
     def _take_counted(self, phrase: str) -> None:
         """`how many customers`, where `customer` is a field: those of the field are counted."""

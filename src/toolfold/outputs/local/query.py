@@ -124,6 +124,11 @@ class _Parser(OperationParser):
             return False
         fields = self._records.hits.get(contrary[1], {})
         flags = [field for field in self._names if self._is_flag(field, contrary[1])]
+        named = [field for field, words in self._names.items() if words[-1].startswith(stem(contrary[1]))]
+        if not (fields or flags or self._negation) and len(named) == 1:
+            self._in.at += 1
+            self._add_presence(named[0], present=False)
+            return True
         if self._negation or len(fields) + len(flags) != 1:
             raise NoQuery(self._in.word())
         self._in.at += 1
@@ -194,7 +199,7 @@ class _Parser(OperationParser):
     def _take_text(self) -> bool:
         """`containing X`, `with the text "X"`: the whole record is searched."""
         phrase = self._in.phrase_in(TEXT_COMPARISONS)
-        if not phrase:
+        if not phrase or self._in.low[self._in.at + 1 : self._in.at + 3] == ["the", "most"]:
             return False
         self._in.skip(phrase)
         self._in.skip_words({"the", "word", "text", "phrase", "string"})

@@ -138,6 +138,8 @@ def _extreme(records: RecordSet, query: Query, selection: Selection, scope: str,
     groups = _groups(records, query, compared, scope, notes)
     if groups and query.per:
         return groups, None
+    if query.per:
+        query = structs.replace(query, wanted=[query.group])
     ordered = sorted(compared, key=lambda one: one[0], reverse=query.operation == "greatest")
     best = [one for one in ordered if one[0] == ordered[0][0]]
     word = query.operation.capitalize()

@@ -177,19 +177,21 @@ class TokenReader:
             # A sign has no words: it belongs to what is demanded of the field.
             if len(tokens) < size or tokens[-1].startswith('"') or not name_words(tokens[-1]):
                 break
-            if fields := self._fields_called(tokens):
+            if fields := self.fields_called(tokens):
                 best, longest = fields, size
         if len(best) > 1:
             named = " ".join(self.tokens[self.at : self.at + longest])
             raise NoQuery(reason=f'"{named}" may be {" or ".join(best[:4])}')
         return (best[0], longest) if best else ("", 0)
 
-    def _fields_called(self, tokens: Sequence[str]) -> list[str]:
+    def fields_called(self, tokens: Sequence[str]) -> list[str]:
         """The fields of this name; else of its words; else `created_at` for `created`; else `x.city` for `city`.
 
         The unit at the end of a name need not be said: `timeout` is `http.timeout_s`.
         """
         words = tuple(word for token in tokens for word in name_words(token))
+        if not words:
+            return []
         own = " ".join(tokens).lower()
         tries: tuple[Callable[[str, tuple[str, ...]], bool], ...] = (
             lambda field, _: field.lower() == own,
