@@ -390,7 +390,7 @@ def _render_hit(index: DocumentIndex, hit: _Hit, forms: Sequence[str], limit: in
 FEW_NAMED, AROUND_NAME = 12, 6
 # Tokens of passages where most words of the request are not in the document, and where something was to be computed,
 # but could not be: passages do not hold a number that is found by reading everything.
-FAINT, REFUSED, UNCOUNTED = 250, 400, 100
+FAINT, REFUSED, UNCOUNTED, MOST = 250, 400, 100, 1 << 30
 PREAMBLE = "Made without a language model, by searching the document."
 
 
@@ -440,20 +440,30 @@ def _search(index: DocumentIndex, request: ParsedRequest, budget: int, lead: lis
         elif not named and not computed.claimed:
             lead.append(_no_match(index, absent or request.terms, request))
         return "\n".join([head, *lead])
-    lead += [] if computed.claimed else _not_there(absent, request)
     room = budget - tokens.count(head) - tokens.count("\n".join(lead)) - 80
-    if computed.refused and len(computed.lines) > 1 and not telling:
-        room = min(room, UNCOUNTED if ADDS_UP.search(request.text) else REFUSED)
-    elif not (telling or computed.claimed) and _is_mostly_absent(request, places):
-        room = min(room, FAINT)
-    if len(telling) == 1 and not (computed.claimed or telling[0].is_name):
-        ranked = _near_name(index, ranked, places[telling[0].text])
+    if not computed.claimed:
+        lead += _not_there(absent, request)
+        room = min(room, _worth(request, places, telling, uncounted=computed.refused and len(computed.lines) > 1))
+        ranked = _near_name(index, ranked, telling, places)
     return "\n\n".join([head, *lead, *render_passages(index, ranked, room, weighted)])
 
 
-def _near_name(index: DocumentIndex, ranked: list[Ranked], places: Offsets) -> list[Ranked]:
+def _worth(request: ParsedRequest, places: Mapping[str, Offsets], telling: list[Term], *, uncounted: bool) -> int:
+    """How many tokens of passages a request may be worth that nothing was computed for."""
+    if telling:
+        return MOST
+    if uncounted:
+        return UNCOUNTED if ADDS_UP.search(request.text) else REFUSED
+    return FAINT if _is_mostly_absent(request, places) else MOST
+
+
+def _near_name(
+    index: DocumentIndex, ranked: list[Ranked], telling: list[Term], places: Mapping[str, Offsets]
+) -> list[Ranked]:
     """Where the one name or number of a request stands in few places: these, and not what only resembles it."""
-    holders = sorted_unique(index.segments.at(places))
+    if len(telling) != 1 or telling[0].is_name:
+        return ranked
+    holders = sorted_unique(index.segments.at(places[telling[0].text]))
     if not 0 < len(holders) <= FEW_NAMED:
         return ranked
     return [item for item in ranked if np.abs(holders - item.segment).min() <= AROUND_NAME] or ranked

@@ -11,17 +11,15 @@ from typing import Any
 import numpy as np
 from msgspec import Struct
 
-from toolfold.outputs.local.conditions import Query
+from toolfold.outputs.local.conditions import Condition, Query
 from toolfold.outputs.local.index import DocumentIndex
 from toolfold.outputs.local.query import parse_query
 from toolfold.outputs.local.query_words import (
-    FILLER,
     NUMERIC,
     OPERATIONS,
     NoQuery,
+    Wanted,
     name_words,
-    phrases,
-    root_of,
     to_number,
     tokenize,
 )
@@ -38,7 +36,6 @@ from toolfold.outputs.local.render import clip, take_fitting
 from toolfold.outputs.local.source import Offsets
 from toolfold.outputs.local.statements import LISTED, QUOTED, STATEMENTS, Selection
 from toolfold.outputs.local.token_reader import FieldFacts, RecordSet
-from toolfold.words import fold_word
 
 # Without an operation, only documents up to this size are read for what the search finds as well.
 LOOKUP_BYTES = 2 << 20
@@ -64,22 +61,6 @@ FILES_ASKED = re.compile(
     re.IGNORECASE,
 )
 DIFF_FILE = re.compile(r"diff --git a/(.+?) b/")
-
-
-class _Wanted(Struct, frozen=True):
-    """What of a request is looked for among the values: phrases, roots of words, and words inside of values."""
-
-    phrases: frozenset[str] = frozenset()
-    roots: frozenset[str] = frozenset()
-    words: re.Pattern[str] | None = None
-
-    @classmethod
-    def of(cls, tokens: list[str]) -> "_Wanted":
-        words = {token.lower().lstrip('"') for token in tokens} - FILLER - OPERATIONS.keys()
-        words |= set(map(fold_word, words))
-        longer = sorted(word for word in words if len(word) > 1 and any(map(str.isalpha, word)))
-        inside = re.compile(rf"(?<![\w.-])(?:{'|'.join(map(re.escape, longer))})(?!\w|-\w)") if longer else None
-        return cls(frozenset(phrases(tokens)), frozenset(filter(None, map(root_of, words))), inside)
 
 
 class _Computed(Struct, frozen=True):
@@ -108,15 +89,19 @@ def compute(index: DocumentIndex, request: str, budget: int = 600) -> _Computed:
     if index.format.kind == "binary" or (not asks and index.source.size > LOOKUP_BYTES):
         return _Computed()
     try:
-        computed = _of_tokens(index, tokenize(request), asks=asks)
-        # `from France (FR)` is `from FR`, where France has no place.
-        aside = re.compile(rf"\b{re.escape(computed.stopped_at)} \(([^()]{{1,80}})\)")
-        if computed.stopped_at and aside.search(request):
-            other = _of_tokens(index, tokenize(aside.sub(r"\1", request)), asks=asks)
-            computed = other if other.claimed else computed
+        return _of_request(index, request, asks=asks)
     except UnreadableRecords as error:
         return _Computed((f"Nothing was computed: {error}.",) if asks else (), refused=asks)
-    return computed
+
+
+def _of_request(index: DocumentIndex, request: str, *, asks: bool) -> _Computed:
+    computed = _of_tokens(index, tokenize(request), asks=asks)
+    # `from France (FR)` is `from FR`, where France has no place.
+    aside = re.compile(rf"\b{re.escape(computed.stopped_at)} \(([^()]{{1,80}})\)")
+    if not computed.stopped_at or not aside.search(request):
+        return computed
+    other = _of_tokens(index, tokenize(aside.sub(r"\1", request)), asks=asks)
+    return other if other.claimed else computed
 
 
 def _of_tokens(index: DocumentIndex, tokens: list[str], *, asks: bool) -> _Computed:
@@ -136,16 +121,13 @@ def _of_sets(index: DocumentIndex, sets: list[RecordSet], tokens: list[str], *, 
         except NoQuery as error:
             problem, stopped_at = problem or str(error), stopped_at or error.words
             unplaced = unplaced or _only_unplaced(tokens, records, error.words)
-    guessed = next((own[0].guessed for own in stated if own[0].guessed), "")
-    if guessed and len(stated) > 1:
-        problem = f'"{guessed}" is the name of none of the kinds of records'
-    elif stated:
+    guessed = next((own[0].guessed for own in stated if own[0].guessed), "") if len(stated) > 1 else ""
+    if stated and not guessed:
         return _joined([one for own in stated for one in own])
-    if asks and problem:
-        return _Computed(
-            (f"Nothing was computed: {clip(problem, 160)}.", _fields_line(sets)), refused=True, stopped_at=stopped_at
-        )
-    return _Computed(unplaced=unplaced, stopped_at=stopped_at)
+    problem = f'"{guessed}" is the name of none of the kinds of records' if guessed else problem
+    refused = asks and bool(problem)
+    lines = (f"Nothing was computed: {clip(problem, 160)}.", _fields_line(sets)) if refused else ()
+    return _Computed(lines, refused=refused, unplaced="" if refused else unplaced, stopped_at=stopped_at)
 
 
 def _fields_line(sets: list[RecordSet]) -> str:
@@ -195,13 +177,13 @@ def _check_alone(records: RecordSet, query: Query) -> None:
 def _record_sets(index: DocumentIndex, tokens: list[str]) -> list[RecordSet]:
     """The sets of records, those that the request names first, else the outermost and largest."""
     words = [token.lower() for token in tokens]
-    sets = _gathered(index, read_records(index), _Wanted.of(tokens))
+    sets = _gathered(index, read_records(index), Wanted.of(tokens))
     if not {"line", "lines"}.isdisjoint(words) and sum(one.count for one in sets.values()) != index.source.lines:
-        sets = _gathered(index, read_lines(index), _Wanted())
+        sets = _gathered(index, read_lines(index), Wanted())
     return _chosen(list(sets.values()), words)
 
 
-def _gathered(index: DocumentIndex, source: Iterator[Record] | None, wanted: _Wanted) -> dict[str, RecordSet]:
+def _gathered(index: DocumentIndex, source: Iterator[Record] | None, wanted: Wanted) -> dict[str, RecordSet]:
     sets: dict[str, RecordSet] = {}
     for record in source or ():
         records = sets.get(record.of)
@@ -224,7 +206,7 @@ def _noun(index: DocumentIndex, name: str) -> str:
     return f"elements of {name}" if index.format.kind == "json" or "[]" in name else f"rows of {name}" if name else own
 
 
-def _note(records: RecordSet, values: dict[str, Any], wanted: _Wanted) -> None:
+def _note(records: RecordSet, values: dict[str, Any], wanted: Wanted) -> None:
     """Adds one record to the facts of its set."""
     records.count += 1
     if len(records.keys) == records.count - 1 < MAX_KEYS and isinstance(own := values.get(records.key), str):
@@ -244,7 +226,7 @@ def _note(records: RecordSet, values: dict[str, Any], wanted: _Wanted) -> None:
                 _note_value(records, field, facts, value, wanted)
 
 
-def _note_value(records: RecordSet, field: str, facts: FieldFacts, value: str, wanted: _Wanted) -> None:
+def _note_value(records: RecordSet, field: str, facts: FieldFacts, value: str, wanted: Wanted) -> None:
     low = value.strip().lower()
     if to_number(value) is not None:
         facts.numbers += 1
@@ -258,9 +240,14 @@ def _note_value(records: RecordSet, field: str, facts: FieldFacts, value: str, w
         facts.times += 1
         if len(facts.years) < 2:
             facts.years.add(moment.day[:-6])
+    _note_wanted(records, field, value, low, wanted)
+
+
+def _note_wanted(records: RecordSet, field: str, value: str, low: str, wanted: Wanted) -> None:
+    """Notes where words of the request are values, or stand in them."""
     if low in wanted.phrases:
         _note_spelling(records.hits, low, field, value)
-    elif (root := root_of(low)) and root in wanted.roots:
+    elif (root := Wanted.root_of(low)) and root in wanted.roots:
         _note_spelling(records.roots, root, field, value)
     elif wanted.words is not None:
         for word in wanted.words.findall(low):
@@ -284,14 +271,22 @@ def _depth(records: RecordSet) -> int:
 
 def _chosen(sets: list[RecordSet], words: list[str]) -> list[RecordSet]:
     folded = {part for word in words for part in name_words(word)}
-    # An element that is nothing but its text is a value of the one around it.
-    fields = {field for records in sets for field in records.fields}
-    sets = [records for records in sets if set(records.fields) != {"text"} or records.name not in fields]
+    sets = _without_values(sets)
     named = [records for records in sets if (own := records.name_words()) and folded.issuperset(own)]
     if named:
         # The one `<parts>` that holds each `<part>` is not what is meant by them.
         several = {one.name_words() for one in named if one.count > 1}
         return [one for one in named if one.count > 1 or one.name_words() not in several]
+    return _outermost(sets)
+
+
+def _without_values(sets: list[RecordSet]) -> list[RecordSet]:
+    """An element that is nothing but its text is a value of the one around it."""
+    fields = {field for records in sets for field in records.fields}
+    return [records for records in sets if set(records.fields) != {"text"} or records.name not in fields]
+
+
+def _outermost(sets: list[RecordSet]) -> list[RecordSet]:
     depth = min(map(_depth, sets), default=0)
     outer = [records for records in sets if _depth(records) == depth]
     for records in outer:
@@ -306,10 +301,7 @@ def _select(index: DocumentIndex, records: RecordSet, query: Query) -> Selection
     for record in source or ():
         if record.of != records.name:
             continue
-        results = [condition.test(record.values) for condition in query.conditions]
-        for condition, result in zip(query.conditions, results, strict=True):
-            if result is None and condition.field:
-                out.without[condition.field] = out.without.get(condition.field, 0) + 1
+        results = [_tested(condition, record, out.without) for condition in query.conditions]
         if query.operation == "share" and all(results[: query.base]):
             out.base.append(str(record.values.get(query.field, "")))
         if not all(results):
@@ -317,6 +309,13 @@ def _select(index: DocumentIndex, records: RecordSet, query: Query) -> Selection
         out.count += 1
         _keep(out, query, record)
     return out
+
+
+def _tested(condition: Condition, record: Record, without: dict[str, int]) -> bool | None:
+    result = condition.test(record.values)
+    if result is None and condition.field:
+        without[condition.field] = without.get(condition.field, 0) + 1
+    return result
 
 
 def _keep(out: Selection, query: Query, record: Record) -> None:
@@ -338,9 +337,8 @@ def _state(index: DocumentIndex, records: RecordSet, query: Query) -> _Computed:
     where = " and ".join(condition.words for condition in query.conditions[query.base :])
     scope = f"{records.noun} where {where}" if where else records.noun
     notes = [f"of {records.count} {records.noun.partition(' of ')[0]}"] if where else []
-    notes += [f"{count} with no {field} to compare" for field, count in selection.without.items() if field]
-    if query.taken_for:
-        notes.append(f'"{query.taken_for}" is taken to mean the {records.count} {records.noun}')
+    notes += [f"{count} with no {field} to compare" for field, count in selection.without.items()]
+    notes += [f'"{query.taken_for}" is taken to mean the {records.count} {records.noun}'] if query.taken_for else []
     lines, rows = STATEMENTS[query.operation](records, query, selection, scope, notes)
     starts = (selection.starts if query.conditions else []) if rows is None else [record.start for record in rows]
     return _Computed(tuple(lines), _segments(index, starts), guessed=query.taken_for, count=selection.count)

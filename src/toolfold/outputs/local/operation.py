@@ -58,37 +58,50 @@ class OperationParser:
         if self._superlative and not query.field:
             query.field = self._in.implied_field(self._superlative, self._noun or query.taken_for)
         self._finish_measure()
-        if query.operation == "values" and query.and_then is None:
-            for field in reversed(query.wanted):
-                query.and_then = Query("values", field, conditions=query.conditions, and_then=query.and_then)
-            query.wanted = []
+        self._finish_shown()
         if unplaced := self._yes_or_no() or self._negation or self._unplaced_noun():
             raise NoQuery(unplaced)
         if query.operation in NUMERIC and query.wanted:
             raise NoQuery(query.wanted[0])
         self._check_operand()
-        if self._inside is not None and query.and_then is None:
-            conditions = list(query.conditions)
-            conditions[self._inside[0]] = self._inside[1]
-            query.and_then = structs.replace(query, conditions=conditions, is_reading=True)
+        self._add_reading()
         return query
+
+    def _add_reading(self) -> None:
+        if self._inside is not None and self._query.and_then is None:
+            conditions = list(self._query.conditions)
+            conditions[self._inside[0]] = self._inside[1]
+            self._query.and_then = structs.replace(self._query, conditions=conditions, is_reading=True)
 
     def _finish_measure(self) -> None:
         query = self._query
-        if self._counts_number and not (self._total or query.conditions):
-            raise NoQuery(reason=f"{query.field} is a number: ask for its sum, or for its different values")
-        if query.operation == "rows" and self._total and len(query.wanted) == 1:
-            query.operation, query.field, query.wanted = "sum", query.wanted[0], []
-        if query.operation == "values" and not query.field and len(query.wanted) == 1:
-            query.field = query.wanted.pop()
         if self._most_of and not (self._noun or query.conditions):
             raise NoQuery("most")
-        if query.operation in {"greatest", "least"} and len(query.wanted) == 1 and not query.group:
-            query.group = query.wanted[0]
         if query.operation == "share":
             self._finish_share()
-        if query.operation in {"greatest", "least", "place"} and not query.wanted and self._in.low[0] == "who":
+        if self._counts_number and not (self._total or query.conditions):
+            raise NoQuery(reason=f"{query.field} is a number: ask for its sum, or for its different values")
+        self._finish_field()
+
+    def _finish_field(self) -> None:
+        """A field that is named alone: the sum of it, or its values."""
+        query = self._query
+        adds = query.operation == "rows" and self._total
+        if len(query.wanted) == 1 and not query.field and (adds or query.operation == "values"):
+            query.operation, query.field = ("sum" if adds else "values"), query.wanted.pop()
+
+    def _finish_shown(self) -> None:
+        """What is to be shown, and of what there is to be one figure each."""
+        query = self._query
+        extreme = query.operation in {"greatest", "least"}
+        if extreme and len(query.wanted) == 1:
+            query.group = query.group or query.wanted[0]
+        if (extreme or query.operation == "place") and not query.wanted and self._in.low[0] == "who":
             query.wanted = [*filter(None, [self._in.person_field()])]
+        if query.operation == "values" and query.and_then is None:
+            for field in reversed(query.wanted):
+                query.and_then = Query("values", field, conditions=query.conditions, and_then=query.and_then)
+            query.wanted = []
 
     def _finish_share(self) -> None:
         """`the share of paid orders that are late` is one of those that are paid."""
@@ -130,16 +143,19 @@ class OperationParser:
         query = self._query
         if self._records.fields[query.field].lists:
             raise NoQuery(reason=f"{query.field} is a list")
-        # What was spent is no sum of prices.
-        words = set(self._names[query.field])
-        by_piece = PRICES & words or (MONEY & words and self._in.is_sold_by_piece())
-        if query.operation == "sum" and by_piece and words.isdisjoint(self._in.said()):
+        if query.operation == "sum" and self._is_by_piece(query.field):
             raise NoQuery(reason=f"{query.field} may be of one piece: ask for the sum of {query.field}")
         numeric = query.operation in {"sum", "mean", "median", "share"} or query.per
         if numeric and not self._records.is_number(query.field):
             raise NoQuery(reason=f"{query.field} is no number")
         if query.operation in {"greatest", "least"} and not self._is_ordered(query.field):
             raise NoQuery(reason=f"{query.field} is neither a number nor a time")
+
+    def _is_by_piece(self, field: str) -> bool:
+        """What was spent is no sum of prices, unless that is asked for."""
+        words = set(self._names[field])
+        by_piece = PRICES & words or (MONEY & words and self._in.is_sold_by_piece())
+        return bool(by_piece) and words.isdisjoint(self._in.said())
 
     def _is_ordered(self, field: str) -> bool:
         return self._records.is_number(field) or self._records.is_time(field)
@@ -178,27 +194,24 @@ class OperationParser:
             return False
         self._in.skip(phrase)
         operation = OPERATIONS[phrase]
-        if self._takes_mean(phrase):
-            self._query.operation = "mean"
-            return True
-        if self._asked and not (self._query.operation == "count" and operation == "values"):
+        # `how much … on average`
+        averaged = phrase == "on average" and self._query.operation == "sum"
+        if self._asked and not averaged and (self._query.operation, operation) != ("count", "values"):
             raise NoQuery(phrase)
         self._asked = True
-        if operation == "place" and self._is_dated():
-            self._query.operation = "least" if "first" in phrase else "greatest"
-            self._query.field = self._query.wanted.pop()
+        if averaged:
+            self._query.operation = "mean"
         else:
             self._take_rest(phrase, operation)
         return True
 
-    def _takes_mean(self, phrase: str) -> bool:
-        """`how much … on average`."""
-        return phrase == "on average" and self._query.operation == "sum"
-
     def _take_rest(self, phrase: str, operation: Operation) -> None:
         """What belongs to the operation behind its phrase."""
         self._query.operation = operation
-        if operation == "place":
+        if operation == "place" and self._is_dated():
+            self._query.operation = "least" if "first" in phrase else "greatest"
+            self._query.field = self._query.wanted.pop()
+        elif operation == "place":
             self._take_limit(phrase)
         elif operation == "count":
             self._take_counted(phrase)
@@ -233,21 +246,22 @@ class OperationParser:
 
     def _take_most(self, phrase: str) -> bool:
         """`which customer has the most orders`, `the most failed orders`: how often each customer is there."""
-        group = self._group_named()
-        if phrase not in {"most", "fewest", "least"} or not group or self._in.identifies_each(group):
+        group, spent = self._group_named(), self._spent()
+        if phrase not in {"most", "fewest", "least"} or group in {"", self._in.key}:
             return False
-        field = "" if self._in.noun_here() else self._in.field_here()[0] or self._spent()
-        self._query.field = self._spent()
-        if field and self._records.is_number(field):
-            self._query.per, self._query.group = "sum", group
-        elif phrase == "most" and not field:
-            self._superlative, self._query.operation, self._most_of = "", "values", True
-            self._query.field = group
-        else:
+        field = "" if self._in.noun_here() else self._in.field_here()[0] or spent
+        if field and not self._records.is_number(field):
             return False
-        self._query.wanted = []
-        if field and not self._query.field:
+        if not field:
+            return phrase == "most" and self._count_each(group)
+        self._query.per, self._query.group, self._query.field, self._query.wanted = "sum", group, spent, []
+        if not spent:
             self._take_operand()
+        return True
+
+    def _count_each(self, group: str) -> bool:
+        self._superlative, self._query.operation, self._most_of = "", "values", True
+        self._query.field, self._query.wanted = group, []
         return True
 
     def _take_aggregate(self) -> bool:
@@ -259,11 +273,9 @@ class OperationParser:
             return False
         self._in.skip(phrase)
         if operation == "count":
-            self._superlative, self._query.operation, self._most_of = "", "values", True
-            self._query.field = group
-        else:
-            self._query.per, self._query.group = ("sum" if operation == "sum" else "mean"), group
-            self._take_operand()
+            return self._count_each(group)
+        self._query.per, self._query.group = ("sum" if operation == "sum" else "mean"), group
+        self._take_operand()
         self._query.wanted = []
         return True
 
@@ -353,16 +365,20 @@ class OperationParser:
             self._noun = self._in.word()
             self._in.at += size
             return True
-        field, size = self._in.field_here()
-        if field and self._query.operation == "count":
-            self._in.at += size
-            self._query.operation, self._query.field = "values", field
+        if self._take_grouped(phrase):
             return True
-        if field and phrase == "by" and self._superlative and not self._query.field and self._is_ordered(field):
-            self._in.at += size
-            self._query.field = field
-            return True
-        if phrase != "by" or field:
+        if phrase != "by" or self._in.field_here()[0]:
             raise NoQuery(phrase)
         self._in.at = start
         return False
+
+    def _take_grouped(self, phrase: str) -> bool:
+        """The field behind `per`, or behind the `by` of `the largest by population`."""
+        query = self._query
+        field, size = self._in.field_here()
+        by = phrase == "by" and self._superlative and not query.field
+        if not field or not (query.operation == "count" or (by and self._is_ordered(field))):
+            return False
+        self._in.at += size
+        query.operation, query.field = "values" if query.operation == "count" else query.operation, field
+        return True

@@ -6,7 +6,7 @@ Below: `operation.py`, `conditions.py`.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from decimal import Decimal
 
 from toolfold.outputs.local.conditions import Condition, Query
@@ -31,13 +31,13 @@ from toolfold.outputs.local.query_words import (
     VERBS,
     YES_OR_NO,
     NoQuery,
+    Wanted,
     name_words,
-    root_of,
     to_number,
 )
 from toolfold.outputs.local.records import TEXT, Moment
 from toolfold.outputs.local.request import stem
-from toolfold.outputs.local.token_reader import LONGEST_NAME, RecordSet, unit_of
+from toolfold.outputs.local.token_reader import LONGEST_NAME, RecordSet
 from toolfold.words import fold_word, stop_words
 
 # Words that turn around what follows, and what they are short for.
@@ -124,10 +124,7 @@ class _Parser(OperationParser):
             return False
         fields = self._records.hits.get(contrary[1], {})
         flags = [field for field in self._names if self._is_flag(field, contrary[1])]
-        named = [field for field, words in self._names.items() if words[-1].startswith(stem(contrary[1]))]
-        if not (fields or flags or self._negation) and len(named) == 1:
-            self._in.at += 1
-            self._add_presence(named[0], present=False)
+        if not (fields or flags) and self._take_lacking(contrary[1]):
             return True
         if self._negation or len(fields) + len(flags) != 1:
             raise NoQuery(self._in.word())
@@ -137,6 +134,15 @@ class _Parser(OperationParser):
             self._add(Condition.of_values(field, self._records.fields[field].truths or ["true"]))
         for field, values in fields.items():
             self._add(Condition.of_values(field, values))
+        return True
+
+    def _take_lacking(self, word: str) -> bool:
+        """`unassigned`, where there is a field `assignee`."""
+        named = [field for field, words in self._names.items() if words[-1].startswith(stem(word))]
+        if self._negation or len(named) != 1:
+            return False
+        self._in.at += 1
+        self._add_presence(named[0], present=False)
         return True
 
     def _is_flag(self, field: str, word: str) -> bool:
@@ -230,10 +236,10 @@ class _Parser(OperationParser):
     def _compared_field(self, number: str) -> tuple[str, int]:
         """The field of `over 500 bytes`, `over 80%`, `the cheapest over 50`, and how many tokens name it."""
         field, size = self._in.field_here()
-        unit = unit_of(self._in.word()) or unit_of(number[-1]) or unit_of(number[0])
+        unit = self._in.unit_of(self._in.word()) or self._in.unit_of(number[-1]) or self._in.unit_of(number[0])
         if field or unit:
             fields = [field] if field else self._in.fields_in(unit)
-            return (fields[0], size or bool(unit_of(self._in.word()))) if len(fields) == 1 else ("", 0)
+            return (fields[0], size or bool(self._in.unit_of(self._in.word()))) if len(fields) == 1 else ("", 0)
         if self._superlative and not self._query.field:
             self._query.field = self._in.implied_field(self._superlative)
         return self._query.field, 0
@@ -364,32 +370,42 @@ class _Parser(OperationParser):
 
     def _mention(self, field: str, before: str, *, negated: bool = True) -> None:
         """A field without a comparison: that it is there, that it is not, that it is true, or to be shown."""
-        with_words = {"with", "have", "has", "having", "a", "an"} if self._asked else set()
-        is_flag = self._records.is_boolean(field)
-        if field in {self._query.field, *self._query.wanted} and not self._negation:
-            return
         if not negated:
             self._query.wanted.append(field)
-        elif self._query.operation == "sum" and not self._negation and self._is_said_of_all(field):
-            return
-        elif self._negation in _NO_VALUE and not is_flag:
+        elif self._negation or self._records.is_boolean(field):
+            self._demand(field)
+        elif not self._is_said(field):
+            self._show(field, before)
+
+    def _demand(self, field: str) -> None:
+        """That a field is not there, or that it is true or false."""
+        is_flag = self._records.is_boolean(field)
+        if self._negation in _NO_VALUE and not is_flag:
             self._negation = ""
             self._add_presence(field, present=False)
         elif is_flag and self._negation not in _NO_VALUE and self._query.operation != "values":
             self._add(Condition.of_values(field, self._records.fields[field].truths or ["true"]))
         elif self._negation:
             raise NoQuery(f"{self._negation} {field}")
-        elif self._query.operation in {"count", "rows", "sum", "mean"} and before in with_words:
+        else:
+            self._show(field, "")
+
+    def _show(self, field: str, before: str) -> None:
+        with_words = {"with", "have", "has", "having", "a", "an"} if self._asked else set()
+        if self._query.operation in {"count", "rows", "sum", "mean"} and before in with_words:
             self._add_presence(field, present=True)
         elif not self._query.field and (self._superlative or self._wants_number(field)):
             self._query.field = field
         else:
             self._query.wanted.append(field)
 
-    def _is_said_of_all(self, field: str) -> bool:
-        """`customers` of `how much did customers from Graz spend`: those of the records that are added up."""
-        word = self._in.word(-1)
-        return bool(self._query.field) and not self._records.is_number(field) and fold_word(word) != word
+    def _is_said(self, field: str) -> bool:
+        """What was said before, and `customers` of `how much did customers from Graz spend`."""
+        if field in {self._query.field, *self._query.wanted}:
+            return True
+        plural = fold_word(word := self._in.word(-1)) != word
+        added = self._query.operation == "sum" and self._query.field
+        return bool(added and plural) and not self._records.is_number(field)
 
     def _wants_number(self, field: str) -> bool:
         """Whether this may be what is added up: `average order amount`."""
@@ -428,20 +444,21 @@ class _Parser(OperationParser):
             return False
         if self._split_word(word) or self._take_class(word):
             return True
-        titles = [field for field, words in self._names.items() if TITLES.intersection(words[-1:])]
-        if re.fullmatch(r"\.[a-z]\w{0,4}", word) and len(titles) == 1:
-            self._in.at += 1
-            self._add(Condition.of_text(titles[0], "ends with", word))
-            return True
-        condition = self._rooted(word) or self._part(word)
+        condition = self._ending(word) or self._rooted(word) or self._part(word)
         if condition is None:
             return False
         self._in.at += 1
         self._add(condition)
         return True
 
+    def _ending(self, word: str) -> Condition | None:
+        """`.py` of `.py files`."""
+        titles = [field for field, words in self._names.items() if TITLES.intersection(words[-1:])]
+        ends = re.fullmatch(r"\.[a-z]\w{0,4}", word) and len(titles) == 1
+        return Condition.of_text(titles[0], "ends with", word) if ends else None
+
     def _rooted(self, word: str) -> Condition | None:
-        fields = self._records.roots.get(root_of(word), {})
+        fields = self._records.roots.get(Wanted.root_of(word), {})
         spelled = [(field, own) for field, own in fields.items() if len({value.lower() for value in own}) == 1]
         # `opened` is what was done once, and `open` what is.
         done = spelled and word.endswith("ed") and not spelled[0][1][0].endswith("ed")
@@ -470,8 +487,8 @@ class _Parser(OperationParser):
 
     def _take_class(self, word: str) -> bool:
         """`4xx`, `4xx or 5xx`: statuses by their first digit."""
-        codes = [field for field, words in self._names.items() if {"status", "code"} & set(words)]
-        if not re.fullmatch(r"[1-5]xx", word) or len(codes) != 1:
+        codes = self._codes(word, self._names)
+        if not word.endswith("xx") or len(codes) != 1:
             return False
         first, last = int(word[0]), int(word[0])
         self._in.at += 1
@@ -534,14 +551,17 @@ class _Parser(OperationParser):
         if to_number(phrase) is not None:
             # `order 4321` is the order with this id, and no other field that happens to be 4321.
             own = [field for field in fields if self._in.identifies(field, before, self._query.taken_for)]
-            # `404` is the status of a request, whatever else is 404.
-            codes = [field for field in fields if {"status", "code"}.intersection(self._names.get(field, ()))]
-            fields = own or (codes if re.fullmatch(r"[1-5]\d\d", phrase) else [])
+            fields = own or self._codes(phrase, fields)
         if self._in.key in fields and not self._asked:
             return [self._in.key]
         fields = [field for field in fields if "[]" not in field] or fields
         following = name_words(self._in.word(size))
         return [field for field in fields if self._names.get(field) == following] or fields
+
+    def _codes(self, number: str, fields: Iterable[str]) -> list[str]:
+        """`404` is the status of a request, whatever else is 404."""
+        codes = [field for field in fields if {"status", "code"}.intersection(self._names.get(field, ()))]
+        return codes if re.fullmatch(r"[1-5]\d\d|[1-5]xx", number) else []
 
     def _trails(self, verb: str, meant: frozenset[str]) -> bool:
         """`how many replicas does infra run`, `how many books did Ada write`"""
@@ -609,12 +629,7 @@ class _Parser(OperationParser):
     def _take_unknown_noun(self) -> bool:
         """One noun that the document does not know, in the place of a noun: `how many pods`, `the oldest pod`."""
         word, before = self._in.word(), self._in.word(-1) if self._in.at else ""
-        if self._query.taken_for or self._noun or self._negation or TEXT in self._records.fields:
-            return False
-        # A word of a field's name means that field or what it is about, not the records.
-        if not word.isalpha() or word in FILLER | stop_words("documents"):
-            return False
-        if any(fold_word(word) in names for names in self._names.values()):
+        if self._query.taken_for or self._noun or self._negation or not self._may_be_noun(word):
             return False
         numbered = self._in.is_key_number(self._in.word(1))
         if not (numbered or self._is_nouns_place(before)):
@@ -627,6 +642,12 @@ class _Parser(OperationParser):
         self._query.taken_for = word
         self._in.at += 1
         return True
+
+    def _may_be_noun(self, word: str) -> bool:
+        """A word of a field's name means that field or what it is about, not the records."""
+        if TEXT in self._records.fields or not word.isalpha() or word in FILLER | stop_words("documents"):
+            return False
+        return not any(fold_word(word) in names for names in self._names.values())
 
     def _is_some(self, word: str, *, singular: bool, numbered: bool) -> bool:
         """Whether a word may be said of some of the records: `failed` of `failed logins`, `errors` of `most errors`."""
@@ -692,12 +713,12 @@ class _Parser(OperationParser):
 
     def _add(self, condition: Condition) -> None:
         """Adds a condition, turned around where a negation stands before it."""
-        if not self._negation and condition.words in {other.words for other in self._query.conditions}:
-            return
         if condition.field and self._records.fields[condition.field].lists:
             raise NoQuery(reason=f"{condition.field} is a list")
-        valued = {other.field for other in self._query.conditions if other.values}
-        if self._closed or (condition.values and condition.field in valued and not self._negation):
+        same = [other for other in self._query.conditions if other.values and other.field == condition.field]
+        if not self._negation and any(other.words == condition.words for other in same):
+            return
+        if self._closed or (same and condition.values and not self._negation):
             raise NoQuery(condition.words)
         if self._negation:
             self._closed = self._negation in EXCLUSIONS

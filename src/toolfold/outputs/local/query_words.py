@@ -6,7 +6,7 @@ from decimal import Decimal
 from functools import lru_cache
 from importlib import resources
 from itertools import pairwise
-from typing import Literal, TypeVar
+from typing import Literal, Self, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -145,30 +145,29 @@ def tokenize(request: str) -> list[str]:
     return [token for token in tokens if token]
 
 
-def phrases(tokens: Sequence[str]) -> Iterable[str]:
+def _phrases(tokens: Sequence[str]) -> Iterable[str]:
     """Every run of tokens that may be a value, lower case; of the last word also the singular."""
     low = [token.lower().lstrip('"') for token in tokens]
-    yield from (part for word in low if "-" in word for part in word.split("-"))
     for start in range(len(low)):
         for end in range(start + 1, min(start + MAX_PHRASE, len(low)) + 1):
             yield " ".join(low[start:end])
             yield " ".join([*low[start : end - 1], fold_word(low[end - 1])])
-    # `logged in` may be written `login`.
-    yield from (f"{stem(word)}{after}" for word, after in pairwise(low) if after in PARTICLES)
+    yield from _other_forms(low)
     yield from (contrary[1] for contrary in map(CONTRARY.fullmatch, low) if contrary)
     words = set(map(fold_word, low))
     yield from (name for group in LEVELS if words.intersection(group) for name in group)
+
+
+def _other_forms(low: Sequence[str]) -> Iterable[str]:
+    """`login` for `logged in`; the parts of `low-priority`."""
+    yield from (f"{stem(word)}{after}" for word, after in pairwise(low) if after in PARTICLES)
+    yield from (part for word in low if "-" in word for part in word.split("-"))
 
 
 def to_number(text: str) -> Decimal | None:
     """A number as people write it: 12, -1.5, 1,234.50, $5, 40%."""
     match = NUMBER.fullmatch(text.strip()) if len(text) < 60 else None
     return Decimal(match[1].replace(",", "")) if match else None
-
-
-def number_said(word: str) -> Decimal | None:
-    """A number in digits or, up to ten, in letters."""
-    return Decimal(CARDINAL[word]) if word in CARDINAL else to_number(word)
 
 
 def name_words(name: str) -> tuple[str, ...]:
@@ -178,8 +177,24 @@ def name_words(name: str) -> tuple[str, ...]:
     return tuple(fold_word(part.lower()) for part in split_identifier(name))
 
 
-@lru_cache(maxsize=4096)
-def root_of(word: str) -> str:
-    """What `refunds` and `refunded` share; empty for short words."""
-    root = _ENDING.sub("", word) if word.isalpha() else ""
-    return root if len(root) > 3 else ""
+class Wanted(Struct, frozen=True):
+    """What of a request is looked for among the values: phrases, roots of words, and words inside of values."""
+
+    phrases: frozenset[str] = frozenset()
+    roots: frozenset[str] = frozenset()
+    words: re.Pattern[str] | None = None
+
+    @classmethod
+    def of(cls, tokens: list[str]) -> Self:
+        words = {token.lower().lstrip('"') for token in tokens} - FILLER - OPERATIONS.keys()
+        words |= set(map(fold_word, words))
+        longer = sorted(word for word in words if len(word) > 1 and any(map(str.isalpha, word)))
+        inside = re.compile(rf"(?<![\w.-])(?:{'|'.join(map(re.escape, longer))})(?!\w|-\w)") if longer else None
+        return cls(frozenset(_phrases(tokens)), frozenset(filter(None, map(cls.root_of, words))), inside)
+
+    @staticmethod
+    @lru_cache(maxsize=4096)
+    def root_of(word: str) -> str:
+        """What `refunds` and `refunded` share; empty for short words."""
+        root = _ENDING.sub("", word) if word.isalpha() else ""
+        return root if len(root) > 3 else ""

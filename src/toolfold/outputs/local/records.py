@@ -23,7 +23,6 @@ from toolfold.outputs.local.index import DocumentIndex
 from toolfold.outputs.local.json_index import Container, JsonIndex, decode_value
 from toolfold.outputs.local.request import MONTHS
 from toolfold.outputs.local.source import BLOCK, HEAD
-from toolfold.outputs.local.sql_rows import INSERTS, inserted_rows
 from toolfold.yaml_reader import load_yaml
 
 MARKDOWN = Format("markdown-table")
@@ -62,6 +61,19 @@ SYSLOG_TIME = re.compile(rf"([A-Z][a-z]{{2}}) ([ \d]\d) {CLOCK}")
 CLOCK_TIME = re.compile(rf"(?<![\d:]){CLOCK}(?![\d:])")
 LIST_KEY = re.compile(r"[\"']?([\w.$/@-]{1,80})[\"']?:")
 SETTING = re.compile(r"\s*([\w.\"'-]{1,80})\s*[=:]\s*(.*)")
+# The rows that a dump of SQL inserts: `INSERT INTO orders (id, state) VALUES (1, 'open'), …`.
+SQL_NAME = r"[`\"\[]?[\w.$]+[`\"\]]?(?:\.[`\"\[]?\w+[`\"\]]?)?"
+SQL_CELL = r"'(?:[^'\\]|''|\\.)*+'|[^',()]++(?:\([^()]*+\))?"
+SQL_STATEMENT = re.compile(
+    rf"^\s*(CREATE\s+TABLE(?:\s+IF\s+NOT\s+EXISTS)?\s+|INSERT\s+INTO\s+)({SQL_NAME})\s*"
+    rf"(?:\(((?:[^()]++|\([^()]*+\))*+)\))?\s*(?:VALUES\s*)?",
+    re.IGNORECASE | re.MULTILINE,
+)
+SQL_CELLS = re.compile(rf"\s*({SQL_CELL})\s*(?:,|$)", re.DOTALL)
+SQL_ROW = re.compile(rf"\s*,?\s*\(((?:{SQL_CELL}|,)*+)\)", re.DOTALL)
+# What a column's definition begins with that is none.
+SQL_NO_COLUMNS = frozenset({"primary", "unique", "key", "constraint", "foreign", "check", "index"})
+SQL_INSERTS = re.compile(rb"^\s*INSERT\s+INTO\s+\S+", re.IGNORECASE | re.MULTILINE)
 
 
 class UnreadableRecords(Exception):
@@ -91,7 +103,7 @@ def read_records(index: DocumentIndex) -> Iterator[Record] | None:
     kind = index.format.kind
     structure = index.structure.kind if index.structure is not None else ""
     read = READERS.get(kind) or READERS.get(structure)
-    if kind == "text" and structure not in {"page", "markup"} and INSERTS.search(index.source.read(0, HEAD)):
+    if kind == "text" and structure not in {"page", "markup"} and SQL_INSERTS.search(index.source.read(0, HEAD)):
         read = _insertions
     if read is None:
         return None
@@ -125,14 +137,19 @@ def _rows(index: DocumentIndex) -> Iterator[Record]:
     by_lines = fmt.delimiter in {WIDE, NARROW}
     width = len(fmt.header)
     for number, start, cells in _line_cells(index) if by_lines else _csv_cells(index):
-        if number > fmt.header_lines and cells and not (len(cells) < width and FOOTER.fullmatch(cells[0])):
+        footer = len(cells) < width and FOOTER.fullmatch("".join(cells))
+        if number > fmt.header_lines and cells and not footer:
             if len(cells) > width or (by_lines and len(cells) < width):
                 raise UnreadableRecords(f"line {number} has {len(cells)} cells, the header {width}")
-            values = cells if fmt.delimiter != "|" else [cell.strip() for cell in cells]
-            named = dict(zip(fmt.header, values, strict=False))
-            if fmt.header == LISTING_COLUMNS:
-                named["type"] = LISTING_TYPES.get(named["mode"][:1], "special file")
-            yield Record("", start, f"line {number}", named)
+            yield Record("", start, f"line {number}", _row_values(fmt, cells))
+
+
+def _row_values(fmt: Format, cells: list[str]) -> dict[str, Any]:
+    values = cells if fmt.delimiter != "|" else [cell.strip() for cell in cells]
+    named = dict(zip(fmt.header, values, strict=False))
+    if fmt.header == LISTING_COLUMNS:
+        named["type"] = LISTING_TYPES.get(named["mode"][:1], "special file")
+    return named
 
 
 def _line_cells(index: DocumentIndex) -> Iterator[tuple[int, int, list[str]]]:
@@ -341,11 +358,11 @@ def _event(lines: list[str], number: int, start: int) -> Record:
     line = lines[0]
     values: dict[str, Any] = {TEXT: "\n".join(lines)}
     if level := LEVEL.search(line[:LEVEL_REACH]):
-        values["level"] = level[1] or level[2] or level[3]
+        values["level"] = level[level.lastindex or 0]
     if moment := find_moment(line[:LEVEL_REACH]):
         values["time"] = moment.written
     if component := COMPONENT.search(line[: LEVEL_REACH * 2]):
-        values["component"] = component[1] or component[2]
+        values["component"] = component[component.lastindex or 0]
     if match := ACCESS.match(line) or SYSLOG.match(line):
         values |= {name: text for name, text in match.groupdict().items() if text not in {None, "-"}}
     for word, number_, unit in MEASURED.findall(line):
@@ -450,12 +467,46 @@ def _insertions(index: DocumentIndex) -> Iterator[Record]:
     """The rows that a dump of SQL inserts."""
     text = index.source.text(0, index.source.size)
     at = line = start = 0
-    for table, place, values in inserted_rows(text):
+    for table, place, values in _inserted_rows(text):
         passed = text[at:place]
         at, line, start = place, line + passed.count("\n"), start + len(passed.encode())
         if values is None:
             raise UnreadableRecords(f"line {line + 1} has other values than the table has columns")
         yield Record(table, start, f"line {line + 1}", values)
+
+
+def _inserted_rows(text: str) -> Iterator[tuple[str, int, dict[str, Any] | None]]:
+    """Table, place in the text and values of each row; no values where they do not fit the columns."""
+    columns: dict[str, list[str]] = {}
+    for match in SQL_STATEMENT.finditer(text):
+        table, names = match[2].rpartition(".")[2].strip('`"[]'), _sql_columns(match[3] or "")
+        if match[1].lower().startswith("create"):
+            columns[table] = names
+            continue
+        header, at = names or columns.get(table, []), match.end()
+        while row := SQL_ROW.match(text, at):
+            yield table, row.start(1), _sql_row(header, SQL_CELLS.findall(row[1]))
+            at = row.end()
+
+
+def _sql_columns(defined: str) -> list[str]:
+    """The names of columns, from their list or their definitions."""
+    names = (own.split()[0].strip('`"[]') for own in re.sub(r"\([^()]*\)", "", defined).split(",") if own.strip())
+    return [name for name in names if name.lower() not in SQL_NO_COLUMNS]
+
+
+def _sql_row(header: list[str], cells: list[str]) -> dict[str, Any] | None:
+    if len(cells) != len(header):
+        return None
+    values = zip(header, map(_sql_value, cells), strict=True)
+    return {name: value for name, value in values if value is not None}
+
+
+def _sql_value(cell: str) -> str | None:
+    cell = cell.strip()
+    if cell.startswith("'"):
+        return re.sub(r"\\(.)", r"\1", cell[1:-1].replace("''", "'"))
+    return None if cell.upper() == "NULL" else cell
 
 
 class _Elements:

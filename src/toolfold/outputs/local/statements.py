@@ -58,11 +58,16 @@ def _rows(records: RecordSet, query: Query, selection: Selection, scope: str, no
         lines += [_shown(records, query, record) for record, _ in selection.kept[:LISTED]]
         if selection.count > LISTED:
             lines.append(f"({selection.count - LISTED} further ones are not shown)")
-    if len(query.wanted) == 1 and selection.count > 1 and records.is_number(own := query.wanted[0]):
-        numbers = [to_number(str(record.values.get(own, ""))) for record, _ in selection.kept]
-        if selection.count == len(numbers) and None not in numbers:
-            lines.append(f"Sum of {own} over them: {_plain(sum(filter(None, numbers), Decimal(0)))}.")
-    return lines, None
+    return [*lines, *_sum_of_rows(records, query, selection)], None
+
+
+def _sum_of_rows(records: RecordSet, query: Query, selection: Selection) -> list[str]:
+    """`the revenue of the North in May` may be asked of each row, or of all."""
+    if len(query.wanted) != 1 or selection.count < 2 or not records.is_number(own := query.wanted[0]):
+        return []
+    numbers = _numbers([str(record.values.get(own, "")) for record, _ in selection.kept])
+    whole = len(numbers) == selection.count
+    return [f"Sum of {own} over them: {_plain(sum(numbers, Decimal(0)))}."] if whole else []
 
 
 def _shown(records: RecordSet, query: Query, record: Record) -> str:
@@ -140,16 +145,21 @@ def _extreme(records: RecordSet, query: Query, selection: Selection, scope: str,
         return groups, None
     if query.per:
         query = structs.replace(query, wanted=[query.group])
+    lines, rows = _best(records, query, compared, f"{len(compared)} {scope}", notes)
+    return [*lines, *groups], rows
+
+
+def _best(records: RecordSet, query: Query, compared: list[Any], scope: str, notes: list[str]) -> Stated:
     ordered = sorted(compared, key=lambda one: one[0], reverse=query.operation == "greatest")
     best = [one for one in ordered if one[0] == ordered[0][0]]
     word = query.operation.capitalize()
     shared = f", shared by {len(best)}" if len(best) > 1 else ""
-    lines = [f"{word} {query.field} of {len(compared)} {scope}: {best[0][2]}{shared}{_noted(notes)}."]
+    lines = [f"{word} {query.field} of {scope}: {best[0][2]}{shared}{_noted(notes)}."]
     if query.limit > 1:
         best = ordered[: query.limit]
         query = structs.replace(query, wanted=list(dict.fromkeys([query.field, *query.wanted])))
     lines += [_shown(records, query, record) for _, record, _ in best[: max(LISTED, query.limit)]]
-    return [*lines, *groups], [record for _, record, _ in best[:QUOTED]]
+    return lines, [record for _, record, _ in best[:QUOTED]]
 
 
 def _groups(records: RecordSet, query: Query, compared: list[Any], scope: str, notes: list[str]) -> list[str]:
@@ -158,17 +168,21 @@ def _groups(records: RecordSet, query: Query, compared: list[Any], scope: str, n
         return []
     numbers: dict[str, list[Decimal]] = {}
     for number, record, _ in compared:
-        own = record.values.get(query.group)
-        if own and not isinstance(own, list):
+        if isinstance(own := record.values.get(query.group), str):
             numbers.setdefault(own, []).append(number)
     if not numbers or (len(numbers) == len(compared) and query.per != "mean"):
         return []
-    measure = _mean if query.per == "mean" else lambda own: sum(own, Decimal(0))
-    figures = sorted(((measure(own), name) for name, own in numbers.items()), reverse=query.operation == "greatest")
+    figures = _figures(query, numbers)
     name = f"{query.operation} {query.per or 'sum'} of {query.field}"
     lead = name.capitalize() if query.per else f"If the sums of each {query.group} are meant, {name}"
     shown = ", ".join(f"{_quoted(own)}: {_plain(figure)}" for figure, own in figures[: max(LISTED, query.limit)])
     return [f"{lead} per {query.group} in {len(compared)} {scope}{_noted(notes)}: {shown}."]
+
+
+def _figures(query: Query, numbers: dict[str, list[Decimal]]) -> list[tuple[Decimal, str]]:
+    """Sum or mean of each group, the one that is asked for first."""
+    figures = ((_mean(own) if query.per == "mean" else sum(own, Decimal(0)), name) for name, own in numbers.items())
+    return sorted(figures, reverse=query.operation == "greatest")
 
 
 def _comparable(records: RecordSet, query: Query, selection: Selection) -> list[tuple[Any, Record, str]]:
@@ -192,18 +206,17 @@ def _values(_: RecordSet, query: Query, selection: Selection, scope: str, notes:
 
 def _place(records: RecordSet, query: Query, selection: Selection, scope: str, notes: list[str]) -> Stated:
     kept = [record for record, _ in selection.kept]
-    first = query.place if query.place >= 0 else len(kept) + query.place
-    if query.limit > 1:
-        first = max(0, len(kept) - query.limit) if query.place < 0 else 0
+    first = query.place if query.place >= 0 else len(kept) + query.place - query.limit + 1
+    first = max(0, first) if query.limit > 1 else first
     chosen = kept[first : first + query.limit] if first >= 0 else []
     if not chosen:
         raise NoQuery(reason=f"there are {selection.count} {scope}")
-    lines = []
-    for number, record in enumerate(chosen[:LISTED], first + 1):
-        among = f"{selection.count} {scope}" if query.conditions else str(selection.count)
-        lines.append(f"By its place in the list, {number} of {among}: {_shown(records, query, record)}")
-    if notes:
-        lines[0] += _noted(notes)
+    among = f"{selection.count} {scope}" if query.conditions else str(selection.count)
+    lines = [
+        f"By its place in the list, {number} of {among}: {_shown(records, query, record)}"
+        for number, record in enumerate(chosen[:LISTED], first + 1)
+    ]
+    lines[0] += _noted(notes)
     timed = _by_time(records, query, kept)
     if timed is not None and timed is not chosen[0]:
         word = "latest" if query.place else "earliest"
@@ -217,13 +230,11 @@ def _by_time(records: RecordSet, query: Query, kept: list[Record]) -> Record | N
     fields = [field for field in records.fields if field != TEXT and records.is_time(field)]
     if query.limit > 1 or query.place not in {0, -1} or len(fields) != 1:
         return None
-    timed = [(moment, record) for record in kept if (moment := find_moment(str(record.values.get(fields[0], ""))))]
-    if len(timed) < len(kept) or len({(bool(own.day), own.zone) for own, _ in timed}) > 1:
+    moments = [find_moment(str(record.values.get(fields[0], ""))) or Moment("", "") for record in kept]
+    if len({own.zone or bool(own.day) for own in moments}) > 1:
         return None
-    moments = [own for own, _ in timed]
-    best = max(moments) if query.place else min(moments)
-    tied = [record for own, record in timed if own == best]
-    return tied[query.place]
+    order = sorted(range(len(kept)), key=lambda at: (moments[at], at))
+    return kept[order[query.place]]
 
 
 STATEMENTS = {

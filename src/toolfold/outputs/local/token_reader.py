@@ -10,6 +10,7 @@ from decimal import Decimal
 from msgspec import Struct
 
 from toolfold.outputs.local.query_words import (
+    CARDINAL,
     COMPARISONS,
     EPOCHS,
     GENERIC,
@@ -29,7 +30,6 @@ from toolfold.outputs.local.query_words import (
     UNITS,
     NoQuery,
     name_words,
-    number_said,
     to_number,
 )
 from toolfold.outputs.local.records import TEXT, Moment
@@ -48,11 +48,6 @@ _MONTH_NAMES = {
 }
 # What a list is called that is called nothing: any noun may mean its elements.
 _WRAPPERS = GENERIC | set(map(fold_word, _WRAPPERS_TEXT.split()))
-
-
-def unit_of(word: str) -> str:
-    """The unit that a word is: `usd` for `dollars`; empty for none."""
-    return UNITS.get(fold_word(word.lower()), "") if word else ""
 
 
 class FieldFacts(Struct):
@@ -137,6 +132,11 @@ class TokenReader:
         words = tuple(word for word in names if word not in KEY_WORDS)
         return (words, len(names) > 1) if len(words) == 1 else ((), False)
 
+    @staticmethod
+    def unit_of(word: str) -> str:
+        """The unit that a word is: `usd` for `dollars`; empty for none."""
+        return UNITS.get(fold_word(word.lower()), "") if word else ""
+
     def word(self, ahead: int = 0) -> str:
         """The word here, or so many tokens ahead; empty behind the last one."""
         at = self.at + ahead
@@ -198,7 +198,7 @@ class TokenReader:
             lambda _, names: names == words,
             lambda field, names: self._is_done_at(words, field, names),
             lambda _, names: names[-len(words) :] == words,
-            lambda _, names: len(names) > 1 and bool(unit_of(names[-1])) and names[:-1][-len(words) :] == words,
+            lambda _, names: len(names) > 1 and bool(self.unit_of(names[-1])) and names[:-1][-len(words) :] == words,
             lambda field, _: self._is_synonym(words, field),
             lambda field, _: words == ("date",) and self.records.is_time(field),
         )
@@ -323,10 +323,10 @@ class TokenReader:
         self.at += len(phrase.split())
         self.skip_words({"the", "year", "month", "day", "of", "date"})
         moment = self.moment() if phrase not in {"in", "for"} else self._stamp()
-        period = self.period() if moment is None and phrase not in {"", "at"} else (moment, moment)
-        if period is None or period[0] is None or period[1] is None:
-            return None
-        return self._on_side(phrase, *period)
+        if moment is not None:
+            return self._on_side(phrase, moment, moment)
+        period = self.period() if phrase not in {"", "at"} else None
+        return self._on_side(phrase, *period) if period is not None else None
 
     def _on_side(self, phrase: str, first: Moment, last: Moment) -> list[tuple[str, Moment]]:
         sign = SIDES.get(phrase, "=")
@@ -344,16 +344,22 @@ class TokenReader:
         return [(sign, first if sign in {"<", ">="} else last)]
 
     def _bounds_between(self) -> list[tuple[str, Moment]] | None:
-        first = self.moment() or (self.period() or (None,))[0] or self._hour()
+        first = self._bound(0)
         if first is None or self.word() not in {"and", "to", "until", "till", "through", "-"}:
             return None
         self.at += 1
-        last = self.moment() or (self.period() or (None,))[-1] or self._hour()
+        last = self._bound(-1)
         if last is None or bool(first.clock) < bool(last.clock and not last.day):
             return None
         # What lies between 9:00 and 10:00 does not go on until 10:00:59.
         clock = f"{last.clock}:00" if last.clock.count(":") == 1 else last.clock
         return [(">=", first), ("<=", Moment(last.day or (first.day if first.clock else ""), clock))]
+
+    def _bound(self, end: int) -> Moment | None:
+        if moment := self.moment():
+            return moment
+        period = self.period()
+        return period[end] if period else self._hour()
 
     def _hour(self) -> Moment | None:
         """`9` of `between 9 and 10`, in a log: elsewhere it may be any number."""
@@ -370,10 +376,6 @@ class TokenReader:
             return words <= KEY_WORDS | {noun}
         named = self.is_noun(noun) or noun == fold_word(taken_for)
         return bool(words) and words <= KEY_WORDS | set(self.set_words) and named
-
-    def identifies_each(self, field: str) -> bool:
-        """Whether each record has another value of this field, as far as that is known."""
-        return field == self.key
 
     def is_key_number(self, word: str) -> bool:
         """Whether a word is a number that identifies a record: of a field `id`."""
@@ -397,19 +399,22 @@ class TokenReader:
 
     def implied_field(self, superlative: str, noun: str = "") -> str:
         """The one field that `slowest` or `latest` can mean. The largest order is that of the most money."""
-        if superlative in TAKES_TIME:
-            fields = [field for field in self.names if self.records.is_time(field)]
-            fields = fields or [field for field in self.names if self._is_epoch(field)]
-        else:
-            meant = IMPLIED_NAMES.get(superlative, frozenset())
-            meant = meant | MONEY if "size" in meant and fold_word(noun) in _PAID else meant
-            named = [field for field in self.names if not meant.isdisjoint(self._own_words(field))]
-            fields = [field for field in named if self.records.is_number(field)]
+        fields = self._timed() if superlative in TAKES_TIME else self._measured(superlative, noun)
         if len(fields) > 1:
             raise NoQuery(reason=f'"{superlative}" may be by {" or ".join(fields[:4])}')
         if not fields:
             raise NoQuery(superlative)
         return fields[0]
+
+    def _timed(self) -> list[str]:
+        fields = [field for field in self.names if self.records.is_time(field)]
+        return fields or [field for field in self.names if self._is_epoch(field)]
+
+    def _measured(self, superlative: str, noun: str) -> list[str]:
+        meant = IMPLIED_NAMES.get(superlative, frozenset())
+        meant = meant | MONEY if "size" in meant and fold_word(noun) in _PAID else meant
+        numbers = (field for field in self.names if self.records.is_number(field))
+        return [field for field in numbers if not meant.isdisjoint(self._own_words(field))]
 
     def _is_epoch(self, field: str) -> bool:
         return self.records.is_number(field) and not EPOCHS.isdisjoint(self.names[field])
@@ -434,11 +439,11 @@ class TokenReader:
         return [field for field in own if unit in self._units(field)]
 
     def _units(self, field: str) -> set[str]:
-        return {unit_of(word) for word in (*self.names[field], *self.records.fields[field].signs)} - {""}
+        return {self.unit_of(word) for word in (*self.names[field], *self.records.fields[field].signs)} - {""}
 
     def number(self) -> Decimal | None:
         """The number here: `1,500`, `two`, `50 million`."""
-        number = number_said(self.word())
+        number = Decimal(CARDINAL[self.word()]) if self.word() in CARDINAL else to_number(self.word())
         if number is None:
             return None
         times = _MULTIPLES.get(self.word(1), 0)
@@ -451,7 +456,7 @@ class TokenReader:
         number = self.number() if self.records.is_number(field) else None
         if number is None:
             return None
-        sign, unit = unit_of(token[0]) or unit_of(token[-1]), unit_of(self.word())
+        sign, unit = self.unit_of(token[0]) or self.unit_of(token[-1]), self.unit_of(self.word())
         units = self._units(field)
         # `$500` is often said of what has no unit; `500 dollars` says what the numbers are.
         if (sign and units and sign not in units) or (unit and unit not in units):
