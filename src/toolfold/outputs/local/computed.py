@@ -337,11 +337,16 @@ def _state(index: DocumentIndex, records: RecordSet, query: Query) -> _Computed:
     where = " and ".join(condition.words for condition in query.conditions[query.base :])
     scope = f"{records.noun} where {where}" if where else records.noun
     notes = [f"of {records.count} {records.noun.partition(' of ')[0]}"] if where else []
-    notes += [f"{count} with no {field} to compare" for field, count in selection.without.items()]
-    notes += [f'"{query.taken_for}" is taken to mean the {records.count} {records.noun}'] if query.taken_for else []
+    notes += _notes(records, query, selection)
     lines, rows = STATEMENTS[query.operation](records, query, selection, scope, notes)
     starts = (selection.starts if query.conditions else []) if rows is None else [record.start for record in rows]
     return _Computed(tuple(lines), _segments(index, starts), guessed=query.taken_for, count=selection.count)
+
+
+def _notes(records: RecordSet, query: Query, selection: Selection) -> list[str]:
+    notes = [f"{count} with no {field} to compare" for field, count in selection.without.items()]
+    notes += [f'"{query.taken_for}" is taken to mean the {records.count} {records.noun}'] if query.taken_for else []
+    return notes
 
 
 def _segments(index: DocumentIndex, starts: list[int]) -> Offsets | None:

@@ -99,9 +99,13 @@ class OperationParser:
         if (extreme or query.operation == "place") and not query.wanted and self._in.low[0] == "who":
             query.wanted = [*filter(None, [self._in.person_field()])]
         if query.operation == "values" and query.and_then is None:
-            for field in reversed(query.wanted):
-                query.and_then = Query("values", field, conditions=query.conditions, and_then=query.and_then)
-            query.wanted = []
+            self._chain_values()
+
+    def _chain_values(self) -> None:
+        query = self._query
+        for field in reversed(query.wanted):
+            query.and_then = Query("values", field, conditions=query.conditions, and_then=query.and_then)
+        query.wanted = []
 
     def _finish_share(self) -> None:
         """`the share of paid orders that are late` is one of those that are paid."""

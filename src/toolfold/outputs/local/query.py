@@ -248,7 +248,7 @@ class _Parser(OperationParser):
         field, size = self._in.field_here()
         if not field or self._in.is_noun(self._in.word()):
             return False
-        before = self._in.low[self._in.at - 1] if self._in.at else ""
+        before = self._in.before()
         self._in.at += size
         if self._records.fields[field].lists:
             raise NoQuery(reason=f"{field} is a list")
@@ -474,7 +474,7 @@ class _Parser(OperationParser):
         # Of `lamps`, and of `python packages`, it is not known whether they are those with the word in their name.
         if named and (not parts[word] or self._in.word(-1) in _NOUN_LEADS):
             raise NoQuery(word)
-        return Condition.of_text(field, "contains", *(form for form, own in parts.items() if own)) if named else None
+        return Condition.of_text(field, "contains", *filter(parts.get, parts)) if named else None
 
     def _split_word(self, word: str) -> bool:
         """`low-priority`, where `low` is a value."""
@@ -531,14 +531,14 @@ class _Parser(OperationParser):
         before = len(self._query.conditions)
         taken = self._take_value() or self._take_loose_value()
         fields = [condition.field for condition in self._query.conditions[before:]]
-        if any(meant and meant.isdisjoint(self._names[field]) for field in fields):
+        if meant and any(map(meant.isdisjoint, map(self._names.__getitem__, fields))):
             raise NoQuery(self._in.low[at])
         self._in.at = self._in.at if taken else at
         return taken
 
     def _is_written_value(self, fields: list[str]) -> bool:
         """Whether a word that mostly says nothing is meant as a value: `in IT`; `in it` may be either."""
-        word, before = self._in.tokens[self._in.at], self._in.word(-1) if self._in.at else ""
+        word, before = self._in.tokens[self._in.at], self._in.before()
         if word.isupper() and len(word) > 1:
             return True
         if before not in {"in", "from", "for", "of", "by", "at"}:
@@ -547,7 +547,7 @@ class _Parser(OperationParser):
 
     def _fields_meant(self, phrase: str, fields: list[str], size: int) -> list[str]:
         """Of the fields that have a value, those that can be meant here."""
-        before = self._in.word(-1) if self._in.at else ""
+        before = self._in.before()
         if to_number(phrase) is not None:
             # `order 4321` is the order with this id, and no other field that happens to be 4321.
             own = [field for field in fields if self._in.identifies(field, before, self._query.taken_for)]
@@ -628,7 +628,7 @@ class _Parser(OperationParser):
 
     def _take_unknown_noun(self) -> bool:
         """One noun that the document does not know, in the place of a noun: `how many pods`, `the oldest pod`."""
-        word, before = self._in.word(), self._in.word(-1) if self._in.at else ""
+        word, before = self._in.word(), self._in.before()
         if self._query.taken_for or self._noun or self._negation or not self._may_be_noun(word):
             return False
         numbered = self._in.is_key_number(self._in.word(1))
@@ -671,7 +671,7 @@ class _Parser(OperationParser):
         # Of a text that nothing holds the contrary is true of everything.
         if TEXT not in self._records.fields or self._negation:
             return False
-        before = self._in.low[self._in.at - 1] if self._in.at else ""
+        before = self._in.before()
         run = []
         while (
             self._in.word() and self._in.word() not in NO_TEXT and not self._in.phrase_in((*OPERATIONS, *COMPARISONS))

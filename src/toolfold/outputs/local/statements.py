@@ -166,10 +166,7 @@ def _groups(records: RecordSet, query: Query, compared: list[Any], scope: str, n
     """The sums or means of each value of another field; nothing where each record has its own value of it."""
     if not query.group or records.is_time(query.field):
         return []
-    numbers: dict[str, list[Decimal]] = {}
-    for number, record, _ in compared:
-        if isinstance(own := record.values.get(query.group), str):
-            numbers.setdefault(own, []).append(number)
+    numbers = _by_group(query.group, compared)
     if not numbers or (len(numbers) == len(compared) and query.per != "mean"):
         return []
     figures = _figures(query, numbers)
@@ -177,6 +174,14 @@ def _groups(records: RecordSet, query: Query, compared: list[Any], scope: str, n
     lead = name.capitalize() if query.per else f"If the sums of each {query.group} are meant, {name}"
     shown = ", ".join(f"{_quoted(own)}: {_plain(figure)}" for figure, own in figures[: max(LISTED, query.limit)])
     return [f"{lead} per {query.group} in {len(compared)} {scope}{_noted(notes)}: {shown}."]
+
+
+def _by_group(group: str, compared: list[Any]) -> dict[str, list[Decimal]]:
+    numbers: dict[str, list[Decimal]] = {}
+    for number, record, _ in compared:
+        if isinstance(own := record.values.get(group), str):
+            numbers.setdefault(own, []).append(number)
+    return numbers
 
 
 def _figures(query: Query, numbers: dict[str, list[Decimal]]) -> list[tuple[Decimal, str]]:
@@ -231,7 +236,7 @@ def _by_time(records: RecordSet, query: Query, kept: list[Record]) -> Record | N
     if query.limit > 1 or query.place not in {0, -1} or len(fields) != 1:
         return None
     moments = [find_moment(str(record.values.get(fields[0], ""))) or Moment("", "") for record in kept]
-    if len({own.zone or bool(own.day) for own in moments}) > 1:
+    if len({(own.zone, len(own.day)) for own in moments}) > 1:
         return None
     order = sorted(range(len(kept)), key=lambda at: (moments[at], at))
     return kept[order[query.place]]

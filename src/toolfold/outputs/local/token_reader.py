@@ -146,6 +146,10 @@ class TokenReader:
         """All words of the request, folded."""
         return {part for token in self.tokens for part in name_words(token)}
 
+    def before(self) -> str:
+        """The word before the one here; empty at the first."""
+        return self.low[self.at - 1] if self.at else ""
+
     def phrase_in(self, phrases_: Iterable[str]) -> str:
         """The longest of some phrases that stands here."""
         found = ""
