@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from toolfold.outputs.local.conditions import Condition, Query
 from toolfold.outputs.local.index import DocumentIndex
+from toolfold.outputs.local.moments import find_moment
 from toolfold.outputs.local.query import parse_query
 from toolfold.outputs.local.query_words import (
     NUMERIC,
@@ -28,8 +29,6 @@ from toolfold.outputs.local.records import (
     UNKNOWN,
     Record,
     UnreadableRecords,
-    find_moment,
-    read_lines,
     read_records,
 )
 from toolfold.outputs.local.render import clip, take_fitting
@@ -179,7 +178,7 @@ def _record_sets(index: DocumentIndex, tokens: list[str]) -> list[RecordSet]:
     words = [token.lower() for token in tokens]
     sets = _gathered(index, read_records(index), Wanted.of(tokens))
     if not {"line", "lines"}.isdisjoint(words) and sum(one.count for one in sets.values()) != index.source.lines:
-        sets = _gathered(index, read_lines(index), Wanted())
+        sets = _gathered(index, read_records(index, lines=True), Wanted())
     return _chosen(list(sets.values()), words)
 
 
@@ -297,7 +296,7 @@ def _outermost(sets: list[RecordSet]) -> list[RecordSet]:
 def _select(index: DocumentIndex, records: RecordSet, query: Query) -> Selection:
     """Every record is read again and tested."""
     out = Selection()
-    source = read_lines(index) if records.name == "lines" else read_records(index)
+    source = read_records(index, lines=records.name == "lines")
     for record in source or ():
         if record.of != records.name:
             continue

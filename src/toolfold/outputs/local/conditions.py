@@ -7,8 +7,9 @@ from typing import Any, Literal, Self
 
 from msgspec import Struct
 
+from toolfold.outputs.local.moments import Moment, find_moment
 from toolfold.outputs.local.query_words import NoQuery, Operation, to_number
-from toolfold.outputs.local.records import TEXT, Moment, find_moment
+from toolfold.outputs.local.records import TEXT
 
 Test = Callable[[dict[str, Any]], bool | None]
 

@@ -6,11 +6,11 @@ Below: `operation.py`, `conditions.py`.
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from decimal import Decimal
 
 from toolfold.outputs.local.conditions import Condition, Query
-from toolfold.outputs.local.operation import OperationParser
+from toolfold.outputs.local.moments import Moment
 from toolfold.outputs.local.query_words import (
     ABSENT,
     COMPARISONS,
@@ -23,21 +23,20 @@ from toolfold.outputs.local.query_words import (
     LINKS,
     MAX_TOKENS,
     NO_TEXT,
+    NO_VALUE,
+    NOUN_LEADS,
     OPERATIONS,
     PARTICLES,
     SIDES,
     TEXT_COMPARISONS,
-    TITLES,
-    VERBS,
     YES_OR_NO,
     NoQuery,
-    Wanted,
-    name_words,
     to_number,
 )
-from toolfold.outputs.local.records import TEXT, Moment
+from toolfold.outputs.local.records import TEXT
 from toolfold.outputs.local.request import stem
-from toolfold.outputs.local.token_reader import LONGEST_NAME, RecordSet
+from toolfold.outputs.local.token_reader import RecordSet
+from toolfold.outputs.local.value_words import ValueParser
 from toolfold.words import fold_word, stop_words
 
 # Words that turn around what follows, and what they are short for.
@@ -47,14 +46,8 @@ _NEGATIONS = {
     **dict.fromkeys(("missing", "lack", "lacks"), "lacking"),
     "outside of": "outside",
 }
-_NO_VALUE = frozenset({"without", "no", "lacking"})
 # Names of times that are those of the record itself.
 _PLAIN_TIMES = frozenset({"time", "date", "timestamp", "ts", "t", "day", "datetime", "when", "at", "event", "start"})
-_NOUN_LEADS_TEXT = """
-many which what of all list show find get count first last these those any per among across over every each
-"""
-# After them the records are named: `how many pods`, `all of the pods`.
-_NOUN_LEADS = frozenset(_NOUN_LEADS_TEXT.split())
 # With an article behind them they begin a condition: `with the discounts`.
 _NO_NOUN_LEADS = frozenset({"with", "in", "on", "from", "by", "at", "to", "has", "have", "having", "about"})
 
@@ -64,7 +57,7 @@ def parse_query(tokens: Sequence[str], records: RecordSet) -> Query:
     return _Parser(tokens, records).parse()
 
 
-class _Parser(OperationParser):
+class _Parser(ValueParser):
     def parse(self) -> Query:
         if len(self._in.tokens) > MAX_TOKENS:
             raise NoQuery(reason="the request is too long")
@@ -338,36 +331,6 @@ class _Parser(OperationParser):
                 return
         self._in.at = at
 
-    def _take_values(self, field: str) -> bool:
-        """One or more values of a field: `failed`, `failed or open`."""
-        phrase, fields, size = self._in.value_here(field)
-        if not fields:
-            return False
-        values = [phrase]
-        joints = {"or", "and", ","} if self._negation != "neither" else {"nor", ","}
-        self._in.at += size
-        while self._in.word() in joints and (another := self._another_value(field, joints)):
-            values.append(another)
-        if self._negation == "neither" and len(values) < 2:
-            raise NoQuery("neither")
-        self._add(Condition.of_values(field, [own for value in values for own in self._records.hits[value][field]]))
-        return True
-
-    def _another_value(self, field: str, joints: set[str]) -> str:
-        """`or open` behind `failed`; nothing is read where no value of the same field follows."""
-        at, joint = self._in.at, self._in.word()
-        self._in.at += 1
-        skipped = self._in.skip_words({"or", "and", "not", "nor"} if self._in.word() in joints else ())
-        self._in.skip_words({field.lower()})
-        another, fields, size = self._in.value_here(field)
-        if not fields or ("not" in skipped and not self._negation):
-            self._in.at = at
-            return ""
-        if self._negation in {"not", "no"} and joint == "and":
-            raise NoQuery(f"not … and {another}")
-        self._in.at += size
-        return another
-
     def _mention(self, field: str, before: str, *, negated: bool = True) -> None:
         """A field without a comparison: that it is there, that it is not, that it is true, or to be shown."""
         if not negated:
@@ -380,10 +343,10 @@ class _Parser(OperationParser):
     def _demand(self, field: str) -> None:
         """That a field is not there, or that it is true or false."""
         is_flag = self._records.is_boolean(field)
-        if self._negation in _NO_VALUE and not is_flag:
+        if self._negation in NO_VALUE and not is_flag:
             self._negation = ""
             self._add_presence(field, present=False)
-        elif is_flag and self._negation not in _NO_VALUE and self._query.operation != "values":
+        elif is_flag and self._negation not in NO_VALUE and self._query.operation != "values":
             self._add(Condition.of_values(field, self._records.fields[field].truths or ["true"]))
         elif self._negation:
             raise NoQuery(f"{self._negation} {field}")
@@ -411,94 +374,6 @@ class _Parser(OperationParser):
         """Whether this may be what is added up: `average order amount`."""
         return self._query.operation in {"sum", "mean", "median"} and self._records.is_number(field)
 
-    def _take_value(self) -> bool:
-        """A value without its field: `failed orders`, `order 9123`. It must be a value of one field only."""
-        phrase, fields, size = self._in.value_here()
-        if not fields or (size == 1 and self._in.is_noun(self._in.word())):
-            return False
-        if size == 1 and self._in.word() in FILLER and not self._is_written_value(fields):
-            return False
-        fields = self._fields_meant(phrase, fields, size)
-        if len(fields) > 1:
-            raise NoQuery(reason=f'"{phrase}" is a value of {" and of ".join(fields[:4])}')
-        if not fields:
-            raise NoQuery(phrase)
-        field = fields[0]
-        if self._records.fields[field].lists:
-            raise NoQuery(reason=f"{field} is a list")
-        self._take_values(field)
-        self._skip_name(field)
-        return True
-
-    def _skip_name(self, field: str) -> None:
-        """Goes behind the name of the field that a value is of: `404 as their status`."""
-        at = self._in.at
-        self._in.skip_words({"as", "for", "its", "their", "the", "a"})
-        same, size = self._in.field_here()
-        self._in.at = self._in.at + size if same == field else at
-
-    def _take_loose_value(self) -> bool:
-        """A word that shares its root with one value, as `refunds` with `refunded`, or stands inside of values."""
-        word = self._in.word().lstrip('"')
-        if word in FILLER or word in OPERATIONS or len(word) < 2 or self._in.is_noun(word):
-            return False
-        if self._split_word(word) or self._take_class(word):
-            return True
-        condition = self._ending(word) or self._rooted(word) or self._part(word)
-        if condition is None:
-            return False
-        self._in.at += 1
-        self._add(condition)
-        return True
-
-    def _ending(self, word: str) -> Condition | None:
-        """`.py` of `.py files`."""
-        titles = [field for field, words in self._names.items() if TITLES.intersection(words[-1:])]
-        ends = re.fullmatch(r"\.[a-z]\w{0,4}", word) and len(titles) == 1
-        return Condition.of_text(titles[0], "ends with", word) if ends else None
-
-    def _rooted(self, word: str) -> Condition | None:
-        fields = self._records.roots.get(Wanted.root_of(word), {})
-        spelled = [(field, own) for field, own in fields.items() if len({value.lower() for value in own}) == 1]
-        # `opened` is what was done once, and `open` what is.
-        done = spelled and word.endswith("ed") and not spelled[0][1][0].endswith("ed")
-        return Condition.of_values(*spelled[0]) if len(spelled) == len(fields) == 1 and not done else None
-
-    def _part(self, word: str) -> Condition | None:
-        parts = {form: self._records.parts.get(form, set()) for form in (word, fold_word(word))}
-        fields = set.union(*parts.values())
-        if not fields or TEXT in self._records.fields:
-            return None
-        field = next(iter(fields))
-        named = len(fields) == 1 and self._records.fields[field].longest <= LONGEST_NAME
-        # Of `lamps`, and of `python packages`, it is not known whether they are those with the word in their name.
-        if named and (not parts[word] or self._in.word(-1) in _NOUN_LEADS):
-            raise NoQuery(word)
-        return Condition.of_text(field, "contains", *filter(parts.get, parts)) if named else None
-
-    def _split_word(self, word: str) -> bool:
-        """`low-priority`, where `low` is a value."""
-        parts = word.split("-")
-        if len(parts) < 2 or parts[0] not in self._records.hits:
-            return False
-        for tokens in (self._in.tokens, self._in.low):
-            tokens[self._in.at : self._in.at + 1] = parts
-        return True
-
-    def _take_class(self, word: str) -> bool:
-        """`4xx`, `4xx or 5xx`: statuses by their first digit."""
-        codes = self._codes(word, self._names)
-        if not word.endswith("xx") or len(codes) != 1:
-            return False
-        first, last = int(word[0]), int(word[0])
-        self._in.at += 1
-        if self._in.word() in {"or", "and", "/"} and re.fullmatch(rf"[{first - 1}{first + 1}]xx", self._in.word(1)):
-            first, last = sorted((first, int(self._in.word(1)[0])))
-            self._in.at += 2
-        self._add(Condition.of_range(codes[0], Decimal(first * 100), Decimal(last * 100 + 99)))
-        self._skip_name(codes[0])
-        return True
-
     def _take_phrasal(self) -> bool:
         """`logged in`, where `login` is a value; else it says something that is not known."""
         word, particle = self._in.word(), self._in.word(1)
@@ -513,64 +388,6 @@ class _Parser(OperationParser):
         if word == "logged" and self._in.word(2) in {"", *FILLER, *OPERATIONS, *SIDES}:
             raise NoQuery(f"{word} {particle}")
         return False
-
-    def _take_verb(self) -> bool:
-        """`assigned to noor`, `return 404`, `running ubuntu`: a verb that says which field a value is of."""
-        meant = VERBS.get(self._in.word())
-        if meant is None:
-            return False
-        at = self._in.at
-        self._in.at += 1
-        if self._trails(self._in.low[at], meant):
-            return True
-        self._in.skip_words(
-            {"by", "to", "in", "with", "up", "a", "an", "the", "as", "for", "from", "on", "code", "status"}
-        )
-        if self._in.phrase_in((*OPERATIONS, *COMPARISONS)) or self._in.field_here()[0]:
-            return True
-        before = len(self._query.conditions)
-        taken = self._take_value() or self._take_loose_value()
-        fields = [condition.field for condition in self._query.conditions[before:]]
-        if meant and any(map(meant.isdisjoint, map(self._names.__getitem__, fields))):
-            raise NoQuery(self._in.low[at])
-        self._in.at = self._in.at if taken else at
-        return taken
-
-    def _is_written_value(self, fields: list[str]) -> bool:
-        """Whether a word that mostly says nothing is meant as a value: `in IT`; `in it` may be either."""
-        word, before = self._in.tokens[self._in.at], self._in.before()
-        if word.isupper() and len(word) > 1:
-            return True
-        if before not in {"in", "from", "for", "of", "by", "at"}:
-            return False
-        raise NoQuery(reason=f'"{word}" may be a value of {fields[0]}')
-
-    def _fields_meant(self, phrase: str, fields: list[str], size: int) -> list[str]:
-        """Of the fields that have a value, those that can be meant here."""
-        before = self._in.before()
-        if to_number(phrase) is not None:
-            # `order 4321` is the order with this id, and no other field that happens to be 4321.
-            own = [field for field in fields if self._in.identifies(field, before, self._query.taken_for)]
-            fields = own or self._codes(phrase, fields)
-        if self._in.key in fields and not self._asked:
-            return [self._in.key]
-        fields = [field for field in fields if "[]" not in field] or fields
-        following = name_words(self._in.word(size))
-        return [field for field in fields if self._names.get(field) == following] or fields
-
-    def _codes(self, number: str, fields: Iterable[str]) -> list[str]:
-        """`404` is the status of a request, whatever else is 404."""
-        codes = [field for field in fields if {"status", "code"}.intersection(self._names.get(field, ()))]
-        return codes if re.fullmatch(r"[1-5]\d\d|[1-5]xx", number) else []
-
-    def _trails(self, verb: str, meant: frozenset[str]) -> bool:
-        """`how many replicas does infra run`, `how many books did Ada write`"""
-        if self._superlative and not self._in.word():
-            return True
-        last = self._query.conditions[-1:]
-        if not last or {"do", "does", "did"}.isdisjoint(self._in.low):
-            return False
-        return verb in {"run", "use", "own", "need"} or not meant.isdisjoint(self._names.get(last[0].field, ()))
 
     def _take_event(self) -> bool:
         """`orders placed`, `500 errors`: what is true of all of them."""
@@ -664,7 +481,7 @@ class _Parser(OperationParser):
             return self._in.word(-2) not in _NO_NOUN_LEADS
         described = self._last_step in {"_take_operation", "_take_level", "_take_value", "_take_contrary"}
         flagged = self._last_step == "_take_field" and self._demanded
-        return described or flagged or before in _NOUN_LEADS or before in {"", "the"}
+        return described or flagged or before in NOUN_LEADS or before in {"", "the"}
 
     def _take_implied_text(self) -> bool:
         """In a log: what is no field may be a text, `slow queries`, `in payments`, `svc-7`; it must occur."""
@@ -695,34 +512,3 @@ class _Parser(OperationParser):
             self._verb_at = len(self._query.conditions)
         self._in.at += 1
         return True
-
-    def _add_text(self, field: str, how: str) -> None:
-        """What contains `lib` may have it as a word, or inside of one."""
-        text, negation = self._in.literal(), self._negation
-        self._add(Condition.of_text(field, how, text))
-        if how == "contains":
-            inside = Condition.of_text(field, "holds", text)
-            self._inside = len(self._query.conditions) - 1, inside.negated() if negation else inside
-
-    def _add_presence(self, field: str, *, present: bool) -> None:
-        facts = self._records.fields[field]
-        # Where some have it empty and others not at all, either may be meant.
-        if facts.empty and facts.present + facts.empty + facts.lists < self._records.count:
-            raise NoQuery(reason=f"{field} is there without a value in {facts.empty} of {self._records.count}")
-        self._add(Condition.of_presence(field, present=present))
-
-    def _add(self, condition: Condition) -> None:
-        """Adds a condition, turned around where a negation stands before it."""
-        if condition.field and self._records.fields[condition.field].lists:
-            raise NoQuery(reason=f"{condition.field} is a list")
-        same = [other for other in self._query.conditions if other.values and other.field == condition.field]
-        if not self._negation and any(other.words == condition.words for other in same):
-            return
-        if self._closed or (same and condition.values and not self._negation):
-            raise NoQuery(condition.words)
-        if self._negation:
-            self._closed = self._negation in EXCLUSIONS
-            self._lacks = self._negation in _NO_VALUE
-            condition = condition.negated()
-            self._negation = ""
-        self._query.conditions.append(condition)

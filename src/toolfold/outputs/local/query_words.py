@@ -44,6 +44,7 @@ class _Grammar(Struct, frozen=True):
     labels: str
     persons: str
     documents: str
+    noun_leads: str
     time_endings: str
     absent: str
     units: str
@@ -113,6 +114,9 @@ CARDINAL = {"two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "e
         *(_G.persons, _G.time_endings, _G.epochs, _G.labels, _G.documents),
     )
 )
+NO_VALUE = frozenset({"without", "no", "lacking"})
+# After them the records are named: `how many pods`, `all of the pods`.
+NOUN_LEADS = frozenset(_G.noun_leads.split())
 # What no text that is looked for holds.
 NO_TEXT = FILLER | {",", "not", "no", "without", "except", "or", "and", "=", "<", ">", "per", "each", *SIDES, "between"}
 PARTICLES = frozenset({"in", "on", "out", "off", "up", "down"})

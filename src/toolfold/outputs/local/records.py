@@ -21,7 +21,7 @@ from toolfold.outputs.local.formats import FOOTER, LISTING_COLUMNS, LISTING_TYPE
 from toolfold.outputs.local.headings import SECTION, STANZA_LINE
 from toolfold.outputs.local.index import DocumentIndex
 from toolfold.outputs.local.json_index import Container, JsonIndex, decode_value
-from toolfold.outputs.local.request import MONTHS
+from toolfold.outputs.local.moments import find_moment
 from toolfold.outputs.local.source import BLOCK, HEAD
 from toolfold.yaml_reader import load_yaml
 
@@ -54,11 +54,6 @@ SYSLOG = re.compile(
 COMPONENT = re.compile(
     rf"\b(?:{LEVELS})\b\]?:?\s+(?:\[([A-Za-z][\w./:-]{{0,60}})\]|([A-Za-z][\w./-]{{0,60}})(?::| -)\s)"
 )
-CLOCK = r"(\d\d):(\d\d)(?::(\d\d)(?:[.,](\d{1,9}))?)?"
-ISO_TIME = re.compile(rf"(\d{{4}})[-/](\d\d)[-/](\d\d)(?:[T ,]{{1,2}}{CLOCK}\s?(Z|[+-]\d\d:?\d\d)?)?(?![\w-])")
-WEB_TIME = re.compile(rf"(\d\d)/([A-Z][a-z]{{2}})/(\d{{4}}):{CLOCK}(?: ([+-]\d{{4}}))?")
-SYSLOG_TIME = re.compile(rf"([A-Z][a-z]{{2}}) ([ \d]\d) {CLOCK}")
-CLOCK_TIME = re.compile(rf"(?<![\d:]){CLOCK}(?![\d:])")
 LIST_KEY = re.compile(r"[\"']?([\w.$/@-]{1,80})[\"']?:")
 SETTING = re.compile(r"\s*([\w.\"'-]{1,80})\s*[=:]\s*(.*)")
 # The rows that a dump of SQL inserts: `INSERT INTO orders (id, state) VALUES (1, 'open'), …`.
@@ -89,17 +84,10 @@ class Record(Struct, frozen=True):
     values: dict[str, Any]
 
 
-class Moment(Struct, frozen=True, order=True):
-    """A point in time as it is written: day and clock, each empty where it is not given."""
-
-    day: str
-    clock: str
-    zone: str = ""
-    written: str = ""
-
-
-def read_records(index: DocumentIndex) -> Iterator[Record] | None:
-    """Every record in the order of the document; `None` where the document has none."""
+def read_records(index: DocumentIndex, *, lines: bool = False) -> Iterator[Record] | None:
+    """Every record in the order of the document, or every line as one; `None` where the document has none."""
+    if lines:
+        return _read_lines(index)
     kind = index.format.kind
     structure = index.structure.kind if index.structure is not None else ""
     read = READERS.get(kind) or READERS.get(structure)
@@ -112,7 +100,7 @@ def read_records(index: DocumentIndex) -> Iterator[Record] | None:
     return read(index)
 
 
-def read_lines(index: DocumentIndex) -> Iterator[Record]:
+def _read_lines(index: DocumentIndex) -> Iterator[Record]:
     """Every line as a record without fields."""
     for number, start, line in _lines(index):
         yield Record("lines", start, f"line {number}", {TEXT: line})
@@ -145,8 +133,7 @@ def _rows(index: DocumentIndex) -> Iterator[Record]:
 
 
 def _row_values(fmt: Format, cells: list[str]) -> dict[str, Any]:
-    values = cells if fmt.delimiter != "|" else [cell.strip() for cell in cells]
-    named = dict(zip(fmt.header, values, strict=False))
+    named = dict(zip(fmt.header, map(str.strip, cells) if fmt.delimiter == "|" else cells, strict=False))
     if fmt.header == LISTING_COLUMNS:
         named["type"] = LISTING_TYPES.get(named["mode"][:1], "special file")
     return named
@@ -370,27 +357,6 @@ def _event(lines: list[str], number: int, start: int) -> Record:
     for name, quoted, plain in PAIR.findall(line):
         values.setdefault(name, quoted or plain)
     return Record("", start, f"line {number}", values)
-
-
-def find_moment(text: str) -> Moment | None:
-    """The first point in time in a text."""
-    if match := ISO_TIME.search(text):
-        return Moment(f"{match[1]}-{match[2]}-{match[3]}", _clock(match.groups()[3:7]), match[8] or "", match[0])
-    if (match := WEB_TIME.search(text)) and match[2].lower() in MONTHS:
-        month = MONTHS[match[2].lower()]
-        return Moment(f"{match[3]}-{month:02}-{match[1]}", _clock(match.groups()[3:7]), match[8] or "", match[0])
-    if (match := SYSLOG_TIME.search(text)) and match[1].lower() in MONTHS:
-        month = MONTHS[match[1].lower()]
-        return Moment(f"-{month:02}-{int(match[2]):02}", _clock(match.groups()[2:6]), "", match[0])
-    match = CLOCK_TIME.search(text)
-    return Moment("", _clock(match.groups()[:4]), "", match[0]) if match else None
-
-
-def _clock(parts: tuple[str | None, ...]) -> str:
-    hour, minute, second, fraction = parts
-    if hour is None:
-        return ""
-    return f"{hour}:{minute}:{second or '00'}" + (f".{fraction}" if fraction else "")
 
 
 def _stanzas(index: DocumentIndex) -> Iterator[Record]:

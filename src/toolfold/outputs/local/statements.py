@@ -11,8 +11,9 @@ from typing import Any
 from msgspec import Struct, structs
 
 from toolfold.outputs.local.conditions import Query
+from toolfold.outputs.local.moments import Moment, find_moment
 from toolfold.outputs.local.query_words import TITLES, NoQuery, name_words, to_number
-from toolfold.outputs.local.records import TEXT, Moment, Record, find_moment
+from toolfold.outputs.local.records import TEXT, Record
 from toolfold.outputs.local.render import clip
 from toolfold.outputs.local.token_reader import RecordSet
 

@@ -9,6 +9,7 @@ from decimal import Decimal
 
 from msgspec import Struct
 
+from toolfold.outputs.local.moments import Moment
 from toolfold.outputs.local.query_words import (
     CARDINAL,
     COMPARISONS,
@@ -32,7 +33,7 @@ from toolfold.outputs.local.query_words import (
     name_words,
     to_number,
 )
-from toolfold.outputs.local.records import TEXT, Moment
+from toolfold.outputs.local.records import TEXT
 from toolfold.outputs.local.request import MONTHS, stem
 from toolfold.words import fold_word
 
