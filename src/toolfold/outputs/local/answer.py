@@ -390,7 +390,7 @@ def _render_hit(index: DocumentIndex, hit: _Hit, forms: Sequence[str], limit: in
 FEW_NAMED, AROUND_NAME = 12, 6
 # Tokens of passages where most words of the request are not in the document, and where something was to be computed,
 # but could not be: passages do not hold a number that is found by reading everything.
-FAINT, REFUSED, UNCOUNTED, MOST = 250, 400, 100, 1 << 30
+FAINT, REFUSED, UNCOUNTED, MOST = 240, 240, 100, 1 << 30
 PREAMBLE = "Made without a language model, by searching the document."
 
 
