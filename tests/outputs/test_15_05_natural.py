@@ -156,7 +156,7 @@ LOG = "".join(f"2026-05-01T10:{n:02}:00Z {('INFO', 'ERROR', 'WARN')[n % 3]} paym
         (SHOP, "how many products are there?", 'elements of data[]: 21 ("products" is taken to mean the 21 elements'),
         (SHOP, "the cheapest product", "Least price_usd of 21 elements of data[]: 0, shared by 3"),
         (SHOP, "the biggest product", "Greatest sizeBytes of 21 elements of data[]: 20"),
-        (SHOP, "how many products cost more than 3 dollars?", ""),
+        (SHOP, "how many products cost more than 3 dollars?", "where price_usd > 3: 9 (of 21 elements"),
         (SHOP, "how many products are over 3 dollars?", "where price_usd > 3: 9 (of 21 elements"),
         (SHOP, "how many products have a price over 3 euros?", ""),
         (SHOP, "how many products have a net weight over 3?", ""),

@@ -50,6 +50,21 @@ def test_a_computed_number_has_to_be_stated_and_not_only_to_stand_in_a_passage()
         ("sum of total: 4335.49", "extreme", ["43210"], False),
         ("sum of total: 4335.49", "unanswerable", None, True),
         ("77,failed,3", "unanswerable", None, False),
+        ('Nothing was computed: "carrier" has no place in a query here.', "sum", [5], False),
+        ("Fields of the 3 rows: order, status, total.", "unanswerable", None, False),
+        ("Its shape: an object with the key total: number", "unanswerable", None, False),
+        (
+            "Greatest total: 99\nIf the sums of each status are meant, greatest sum: 98",
+            "extreme",
+            ["x"],
+            True,
+        ),
+        (
+            "Greatest total: 99\nIf the sums of each status are meant, greatest sum: x",
+            "extreme",
+            ["x"],
+            False,
+        ),
     ],
 )
 def test_a_line_misleads_where_it_claims_what_is_not_true(

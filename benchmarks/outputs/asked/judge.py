@@ -14,7 +14,16 @@ COMPUTED = {"count", "negation", "sum", "average", "window"}
 """Kinds whose numbers stand nowhere in the document: in a passage one would stand by chance, so it must be stated."""
 
 HEADER = re.compile(r"\[(?:lines?|bytes?|rows?|records?|pages?) \d")
-OPENING = re.compile(r"made without a language model|only what |it begins|it ends|searched ", re.IGNORECASE)
+OPENING = re.compile(
+    r"made without a language model|only what |it begins|it ends|searched |"
+    r"nothing was computed|fields of the |its shape: |by the names of keys:",
+    re.IGNORECASE,
+)
+"""How lines begin that say how the answer was made, or what there is to ask for: they claim nothing."""
+
+READING = re.compile(r"^(?:if \w.* (?:is|are) meant|not in the order of its times:)", re.IGNORECASE)
+"""How a second reading of a question begins: an answer with several misleads only where none of them is true."""
+
 ABSENT = re.compile(r"^(?:not in the document|not (?:there|found)|absent|missing)\b[^:]*: *(.+?)\.?$", re.IGNORECASE)
 NOTHING = re.compile(
     r"^(?:nothing(?! was computed)|no match|no (?:row|record|line|entry|value|field|column)s?)\b.*|"
@@ -114,7 +123,8 @@ def judge(answer: str, document: str, kind: str, truth: Truth | None) -> Verdict
     if truth is not None and must_be_stated(kind, truth):
         made = [] if any(holds(line, truth) for line in made) else made
     elif truth is not None:
-        made = [line for line in made if not belongs(line, document, truth)]
+        false = [line for line in made if not belongs(line, document, truth)]
+        made = [] if any(map(READING.match, made)) and len(false) < len(made) else false
     beside = [line for line in made if BESIDE.search(line)]
     return Verdict(wrong + [line for line in made if line not in beside], beside)
 

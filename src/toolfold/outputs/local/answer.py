@@ -16,12 +16,12 @@ from msgspec import Struct
 
 from toolfold import tokens
 from toolfold.outputs.json_path import Step, format_path
-from toolfold.outputs.local.computed import compute
+from toolfold.outputs.local.computed import ADDS_UP, compute
 from toolfold.outputs.local.exact import ExactAnswer, describe_shape, find_exact
 from toolfold.outputs.local.index import DocumentIndex, IndexCache
 from toolfold.outputs.local.json_index import Container, JsonIndex
 from toolfold.outputs.local.query_words import FILLER, OPERATIONS
-from toolfold.outputs.local.rank import ORDERED, rank_segments, weigh_terms
+from toolfold.outputs.local.rank import ORDERED, Ranked, rank_segments, weigh_terms
 from toolfold.outputs.local.render import (
     clip,
     format_location,
@@ -32,7 +32,7 @@ from toolfold.outputs.local.render import (
 )
 from toolfold.outputs.local.request import MONTHS, ParsedRequest, Term, parse_request, stem
 from toolfold.outputs.local.segments import Segments
-from toolfold.outputs.local.source import BLOCK, Offsets, Source
+from toolfold.outputs.local.source import BLOCK, Offsets, Source, sorted_unique
 from toolfold.words import split_identifier
 
 # Times: which stretch of time a request names, and the time of each segment of a log, read with numpy.
@@ -386,8 +386,11 @@ def _render_hit(index: DocumentIndex, hit: _Hit, forms: Sequence[str], limit: in
     return f"{format_path(hit.path)} {format_location(index, hit.start, hit.end)}\n{text}"
 
 
-# Tokens of passages where most words of the request are not in the document.
-FAINT = 400
+# A name in so few segments says where to look: in them, and so many segments around.
+FEW_NAMED, AROUND_NAME = 12, 6
+# Tokens of passages where most words of the request are not in the document, and where something was to be computed,
+# but could not be: passages do not hold a number that is found by reading everything.
+FAINT, REFUSED, UNCOUNTED, MOST = 240, 240, 100, 1 << 30
 PREAMBLE = "Made without a language model, by searching the document."
 
 
@@ -437,10 +440,33 @@ def _search(index: DocumentIndex, request: ParsedRequest, budget: int, lead: lis
         elif not named and not computed.claimed:
             lead.append(_no_match(index, absent or request.terms, request))
         return "\n".join([head, *lead])
-    lead += [] if computed.claimed else _not_there(absent, request)
     room = budget - tokens.count(head) - tokens.count("\n".join(lead)) - 80
-    faint = not (telling or computed.claimed) and _is_mostly_absent(request, places)
-    return "\n\n".join([head, *lead, *render_passages(index, ranked, min(room, FAINT if faint else room), weighted)])
+    if not computed.claimed:
+        lead += _not_there(absent, request)
+        room = min(room, _worth(request, places, telling, uncounted=computed.refused and len(computed.lines) > 1))
+        ranked = _near_name(index, ranked, telling, places)
+    return "\n\n".join([head, *lead, *render_passages(index, ranked, room, weighted)])
+
+
+def _worth(request: ParsedRequest, places: Mapping[str, Offsets], telling: list[Term], *, uncounted: bool) -> int:
+    """How many tokens of passages a request may be worth that nothing was computed for."""
+    if telling:
+        return MOST
+    if uncounted:
+        return UNCOUNTED if ADDS_UP.search(request.text) else REFUSED
+    return FAINT if _is_mostly_absent(request, places) else MOST
+
+
+def _near_name(
+    index: DocumentIndex, ranked: list[Ranked], telling: list[Term], places: Mapping[str, Offsets]
+) -> list[Ranked]:
+    """Where the one name or number of a request stands in few places: these, and not what only resembles it."""
+    if len(telling) != 1 or telling[0].is_name:
+        return ranked
+    holders = sorted_unique(index.segments.at(places[telling[0].text]))
+    if not 0 < len(holders) <= FEW_NAMED:
+        return ranked
+    return [item for item in ranked if np.abs(holders - item.segment).min() <= AROUND_NAME] or ranked
 
 
 def _not_there(absent: Sequence[Term], request: ParsedRequest) -> list[str]:

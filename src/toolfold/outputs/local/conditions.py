@@ -3,12 +3,13 @@
 import re
 from collections.abc import Callable
 from decimal import Decimal
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from msgspec import Struct
 
+from toolfold.outputs.local.moments import Moment, find_moment
 from toolfold.outputs.local.query_words import NoQuery, Operation, to_number
-from toolfold.outputs.local.records import TEXT, Moment, find_moment
+from toolfold.outputs.local.records import TEXT
 
 Test = Callable[[dict[str, Any]], bool | None]
 
@@ -60,7 +61,9 @@ class Condition(Struct, frozen=True):
         forms = list(dict.fromkeys(filter(None, (text, other))))
         said = " or ".join(f'"{form}"' for form in forms)
         # Said as it is: `ERROR_PAGE` does not have the word `error`.
-        spoken = f"has {said} as a whole word" if how == "contains" else f"{how} {said}"
+        spoken = {"contains": f"has {said} as a whole word", "holds": f"has {said} in any place"}.get(
+            how, f"{how} {said}"
+        )
         return cls(f"{field or 'the text'} {spoken}", field, _text_test(field, how, forms))
 
     def negated(self) -> Self:
@@ -76,6 +79,12 @@ class Query(Struct):
 
     operation: Operation = "rows"
     field: str = ""
+    # For an extreme: of each value of this field the sum or the mean of the other; `per` is empty where either the
+    # records or their sums may be meant.
+    group: str = ""
+    per: Literal["", "sum", "mean"] = ""
+    # For `share`: how many of the conditions say of what.
+    base: int = 0
     # For `place`: from 0, or from the end where negative; and how many.
     place: int = 0
     limit: int = 1
@@ -85,12 +94,15 @@ class Query(Struct):
     taken_for: str = ""
     # What is asked besides, or may be meant instead: `order number 7` by its value, a second field.
     and_then: "Query | None" = None
+    # It is a second reading: told where it leads to other records.
+    is_reading: bool = False
     # A condition on the text is not said to be one: where nothing fits it, nothing is claimed.
     implied_text: bool = False
 
 
 def _spoken_moment(moment: Moment) -> str:
-    return f"{moment.day} {moment.clock}".strip()
+    clock = moment.clock.removesuffix(":00") if moment.clock.count(":") == 2 else moment.clock
+    return f"{moment.day} {clock}".strip()
 
 
 def _window_test(field: str, bounds: list[tuple[str, Moment]]) -> Test:
@@ -103,7 +115,7 @@ def _window_test(field: str, bounds: list[tuple[str, Moment]]) -> Test:
 
 def _moment_fits(own: Moment, sign: str, bound: Moment) -> bool | None:
     """Compares as exactly as the bound is written: a day with a day, a minute's end with its beginning."""
-    if (bound.day and (not own.day or own.day.startswith("-"))) or (bound.clock and not own.clock):
+    if (bound.day and (not own.day or own.day[0] == "-" != bound.day[0])) or (bound.clock and not own.clock):
         raise NoQuery(reason=f"{_spoken_moment(bound)} is more exact than the times of the document")
     left = f"{own.day if bound.day else ''} {own.clock if bound.clock else ''}".strip()
     right = f"{bound.day} {bound.clock}".strip()
@@ -111,7 +123,7 @@ def _moment_fits(own: Moment, sign: str, bound: Moment) -> bool | None:
     left = left if bound.clock else left[: len(right)]
     if sign == "=":
         return left.startswith(right)
-    if sign == "<=":  # `until 9:31` has all of that minute, as `until Friday` has all of that day
+    if sign == "<=":
         return left[: len(right)] <= right
     full = right if not bound.clock or bound.clock.count(":") == 2 else f"{right}:00"
     return {">": left > full, ">=": left >= full, "<": left < full}[sign]
@@ -161,8 +173,8 @@ def _text_test(field: str, how: str, forms: list[str]) -> Test:
             own = "\n".join(value for value in values.values() if isinstance(value, str))
         if not own:
             return None
-        if how == "contains":
-            return whole.search(own) is not None
+        if how in {"contains", "holds"}:
+            return whole.search(own) is not None if how == "contains" else low in own.lower()
         edge: bool = own.lower().startswith(low) if how == "starts with" else own.lower().endswith(low)
         return edge
 

@@ -33,7 +33,15 @@ LITERAL_STRING = re.compile(rb"'(?:[^'\\\n]|\\.){0,200}'\s*[:,\]})]")
 WIDE, NARROW = "  ", " "
 CAPITALS = re.compile(r"[A-Z%#][A-Z0-9_%#/().-]*")
 # The line under the header of a table in Markdown.
-RULE = re.compile(r"(?=[^-]*-)(?=[^|]*\|)[\s|:-]*")
+RULE = re.compile(r"(?=[^-]*-)(?=[^|+]*[|+])[\s|:+-]*")
+# A line of `ls -l`, and what its columns are.
+LISTING = re.compile(r"[bcdlps-][rwxsStT-]{9}[.+@]?\s+\d+\s+\S+\s+\S+\s+\d+\s+\S+\s+\d+\s+[\d:]{4,5}\s+\S.*")
+LISTING_TYPES = {"-": "file", "d": "directory", "l": "link"}
+LISTING_COLUMNS = ("mode", "links", "owner", "group", "size", "month", "day", "time", "name")
+
+
+# What stands below the header and the rows that a database prints.
+FOOTER = re.compile(r"\s*-+(?:\+-+)+\s*|\(\d+ rows?\)\s*")
 
 
 class Format(Struct, frozen=True):
@@ -64,7 +72,19 @@ def detect_format(source: Source) -> Format:
         return json
     if DIFF.search(head):
         return Format("diff")
+    if listing := _detect_listing(head):
+        return listing
     return _detect_table(head) or Format("log" if _is_log(head) else "text")
+
+
+def _detect_listing(head: bytes) -> Format | None:
+    """What `ls -l` prints of one folder."""
+    lines = head.decode(errors="replace").split("\n")[:50]
+    first = int(lines[0].startswith("total "))
+    rows = [line for line in lines[first:-1] if line.strip()]
+    if not rows or not all(map(LISTING.fullmatch, rows)):
+        return None
+    return Format("table", delimiter=NARROW, header=LISTING_COLUMNS, header_lines=first)
 
 
 def _is_log(head: bytes) -> bool:
@@ -119,7 +139,7 @@ def _detect_table(head: bytes) -> Format | None:
     lines = [line.removesuffix("\r") for line in head.decode(errors="replace").removesuffix("\n").split("\n")]
     # The last line of a head that was cut is not whole.
     lines = (lines[:-1] if len(head) == HEAD else lines)[:50]
-    rows = [line for line in lines if line.strip()]
+    rows = [line for line in lines if line.strip() and not FOOTER.fullmatch(line)]
     if (table := _detect_markdown_table(lines)) or len(rows) < 3:
         return table
     above = lines.index(rows[0])
@@ -142,15 +162,24 @@ def _detect_delimited(rows: list[str], above: int) -> Format | None:
 def _detect_columns(rows: list[str], above: int) -> Format | None:
     """A table that is aligned by blanks, as `ps`, `docker ps` and `pip list` print it, below so many blank lines."""
     ruled = "-" in rows[1] and re.fullmatch(r"[-=\s+]{5,}", rows[1]) is not None
-    for delimiter, least in ((WIDE, 3), (NARROW, 4)):
+    regular = not ruled and _has_numbers(rows)
+    for delimiter, least in ((NARROW, 3),) if regular else ((WIDE, 3), (NARROW, 4)):
         header = _split_columns(rows[0], delimiter)
-        # Any prose is cut at single blanks: there only names in capitals, or a rule below them, make a header.
-        clear = ruled or delimiter == WIDE or all(map(CAPITALS.fullmatch, header))
+        # Any prose is cut at single blanks: there only names in capitals, or what is below them, make a header.
+        clear = ruled or regular or delimiter == WIDE or all(map(CAPITALS.fullmatch, header))
         body = (len(_split_columns(row, delimiter, len(header))) for row in rows[1 + ruled :])
         wide = len(header) >= (2 if ruled else least)
         if wide and clear and _are_column_names(header) and _mostly(len(header), body):
             return Format("table", delimiter=delimiter, header=tuple(header), header_lines=above + 1 + ruled)
     return None
+
+
+def _has_numbers(rows: list[str]) -> bool:
+    """Whether all rows have as many cells as the header, with a number in the same column of each."""
+    width = len(_split_columns(rows[0], NARROW))
+    cells = [_split_columns(row, NARROW) for row in rows[1:]]
+    numbers = ({at for at, cell in enumerate(own) if re.fullmatch(r"[\d.,]+[%KMGTi]*", cell)} for own in cells)
+    return all(len(own) == width for own in cells) and bool(set.intersection(*numbers))
 
 
 def _mostly(width: int, widths: Iterable[int]) -> bool:
@@ -161,6 +190,8 @@ def _mostly(width: int, widths: Iterable[int]) -> bool:
 
 def _split_columns(line: str, delimiter: str, limit: int = 0) -> list[str]:
     """The cells of a line that is aligned by blanks: cut at two or more of them, or at each run."""
+    if line.endswith(" Mounted on"):  # the one header of two words that `df` prints
+        line = line.replace(" Mounted on", " Mounted")
     return re.split(r"\s{2,}|\t" if delimiter == WIDE else r"\s+", line.strip(), maxsplit=max(0, limit - 1))
 
 
@@ -178,6 +209,7 @@ def _are_column_names(cells: Sequence[str]) -> bool:
 
 
 def _detect_markdown_table(lines: list[str]) -> Format | None:
+    """A table between signs with a rule below its header, in Markdown or as a database prints it."""
     for number, line in enumerate(lines[:-1]):
         if line.strip().startswith("|") and RULE.fullmatch(lines[number + 1][:2000]):
             if number > 3:

@@ -6,26 +6,25 @@ Above: `query.py`. Below: `token_reader.py`, `conditions.py`.
 import re
 from collections.abc import Sequence
 
+from msgspec import structs
+
 from toolfold.outputs.local.conditions import Condition, Query
 from toolfold.outputs.local.query_words import (
+    ASIDES,
+    CARDINAL,
     KEY_WORDS,
+    MONEY,
     NUMBERED,
+    NUMERIC,
     OPERATIONS,
+    PRICES,
+    TAKES_TIME,
+    TOTALS,
     YES_OR_NO,
     NoQuery,
     Operation,
-    name_words,
 )
 from toolfold.outputs.local.token_reader import RecordSet, TokenReader
-from toolfold.words import fold_word, split_identifier
-
-# What says nothing, but has words in it that do.
-_ASIDES = (
-    *("in total", "in all", "all in all", "all together", "so far", "at the moment", "right now"),
-    *("over all", "over the"),
-)
-# What ends the name of a number that is a count of something: `restartCount`.
-_COUNT_NAMES = frozenset({"count", "number", "quantity", "qty"})
 
 
 class OperationParser:
@@ -43,23 +42,77 @@ class OperationParser:
         self._lacks = False
         self._noun = ""
         self._last_step = ""
+        # Whether the last step added a condition.
+        self._demanded = False
         # A noun such as `the margin` may as well be a field that is not there.
-        self._doubtful_noun = False
+        self._doubtful_noun = self._numbered = False
+        # The place of a condition on a text, and what else it may mean.
+        self._inside: tuple[int, Condition] | None = None
+        # Whether the whole of it is asked for, whether a number is counted, and of what the most is asked for.
+        self._total = self._counts_number = self._most_of = False
+        # Behind how many conditions the verb stands.
+        self._verb_at: int | None = None
 
     def _finished(self) -> Query:
         query = self._query
         if self._superlative and not query.field:
-            query.field = self._in.implied_field(self._superlative)
-        if query.operation == "values" and query.and_then is None:
-            for field in reversed(query.wanted):
-                query.and_then = Query("values", field, conditions=query.conditions, and_then=query.and_then)
-            query.wanted = []
+            query.field = self._in.implied_field(self._superlative, self._noun or query.taken_for)
+        self._finish_measure()
+        self._finish_shown()
         if unplaced := self._yes_or_no() or self._negation or self._unplaced_noun():
             raise NoQuery(unplaced)
-        if query.operation in {"count", "sum", "mean"} and query.wanted:
+        if query.operation in NUMERIC and query.wanted:
             raise NoQuery(query.wanted[0])
         self._check_operand()
+        self._add_reading()
         return query
+
+    def _add_reading(self) -> None:
+        if self._inside is not None and self._query.and_then is None:
+            conditions = list(self._query.conditions)
+            conditions[self._inside[0]] = self._inside[1]
+            self._query.and_then = structs.replace(self._query, conditions=conditions, is_reading=True)
+
+    def _finish_measure(self) -> None:
+        query = self._query
+        if self._most_of and not (self._noun or query.conditions):
+            raise NoQuery("most")
+        if query.operation == "share":
+            self._finish_share()
+        if self._counts_number and not (self._total or query.conditions):
+            raise NoQuery(reason=f"{query.field} is a number: ask for its sum, or for its different values")
+        self._finish_field()
+
+    def _finish_field(self) -> None:
+        """A field that is named alone: the sum of it, or its values."""
+        query = self._query
+        adds = query.operation == "rows" and self._total
+        if len(query.wanted) == 1 and not query.field and (adds or query.operation == "values"):
+            query.operation, query.field = ("sum" if adds else "values"), query.wanted.pop()
+
+    def _finish_shown(self) -> None:
+        """What is to be shown, and of what there is to be one figure each."""
+        query = self._query
+        extreme = query.operation in {"greatest", "least"}
+        if extreme and len(query.wanted) == 1:
+            query.group = query.group or query.wanted[0]
+        if (extreme or query.operation == "place") and not query.wanted and self._in.low[0] == "who":
+            query.wanted = [*filter(None, [self._in.person_field()])]
+        if query.operation == "values" and query.and_then is None:
+            self._chain_values()
+
+    def _chain_values(self) -> None:
+        query = self._query
+        for field in reversed(query.wanted):
+            query.and_then = Query("values", field, conditions=query.conditions, and_then=query.and_then)
+        query.wanted = []
+
+    def _finish_share(self) -> None:
+        """`the share of paid orders that are late` is one of those that are paid."""
+        query = self._query
+        query.base = self._verb_at or 0
+        if query.base == len(query.conditions) or (self._verb_at is None and len(query.conditions) > 1):
+            raise NoQuery(reason="of what the share is to be computed is not said")
 
     def _yes_or_no(self) -> str:
         """`is` of `is the last order paid`: what is computed is no answer."""
@@ -72,13 +125,19 @@ class OperationParser:
         demands = query.conditions or query.field
         doubtful = self._doubtful_noun and query.operation == "rows"
         alone = not demands and (query.operation == "place" or self._in.is_named)
-        return query.taken_for if alone or doubtful or self._noun else ""
+        return query.taken_for if alone or doubtful or self._noun or self._is_attribute() else ""
+
+    def _is_attribute(self) -> bool:
+        """Whether an unknown noun may be something that one record has: `how many seats does the A320 have`."""
+        asks = {"do", "does", "did"} & set(self._in.low) and {"have", "has", "own"} & set(self._in.low)
+        fields = {condition.field for condition in self._query.conditions if condition.values}
+        return bool(asks or self._in.key in fields) and not self._numbered
 
     def _check_operand(self) -> None:
         query = self._query
         if query.operation == "rows" and not query.conditions:
             raise NoQuery(reason="no condition is named")
-        if query.operation in {"rows", "count", "place"} and not query.field:
+        if query.operation in {"rows", "count", "place", "share"} and not query.field:
             return
         if not query.field:
             raise NoQuery(reason="the field is not named that is to be computed")
@@ -88,20 +147,48 @@ class OperationParser:
         query = self._query
         if self._records.fields[query.field].lists:
             raise NoQuery(reason=f"{query.field} is a list")
-        if query.operation in {"sum", "mean"} and not self._records.is_number(query.field):
+        if query.operation == "sum" and self._is_by_piece(query.field):
+            raise NoQuery(reason=f"{query.field} may be of one piece: ask for the sum of {query.field}")
+        numeric = query.operation in {"sum", "mean", "median", "share"} or query.per
+        if numeric and not self._records.is_number(query.field):
             raise NoQuery(reason=f"{query.field} is no number")
         if query.operation in {"greatest", "least"} and not self._is_ordered(query.field):
             raise NoQuery(reason=f"{query.field} is neither a number nor a time")
+
+    def _is_by_piece(self, field: str) -> bool:
+        """What was spent is no sum of prices, unless that is asked for."""
+        words = set(self._names[field])
+        by_piece = PRICES & words or (MONEY & words and self._in.is_sold_by_piece())
+        return bool(by_piece) and words.isdisjoint(self._in.said())
 
     def _is_ordered(self, field: str) -> bool:
         return self._records.is_number(field) or self._records.is_time(field)
 
     def _take_aside(self) -> bool:
         """`in total`, `over all`: what says nothing, but has words in it that do."""
-        phrase = self._in.phrase_in(_ASIDES)
+        phrase = self._in.phrase_in((*ASIDES, *TOTALS))
         if not phrase or self._in.value_here()[2] > 1:
             return False
         self._in.skip(phrase)
+        self._total = self._total or phrase in TOTALS
+        return True
+
+    def _take_top(self) -> bool:
+        """`top 3`, `bottom 3`, and the number of `the 3 cheapest`."""
+        ends = {"top": "highest", "bottom": "lowest"}
+        size = int(self._in.word() in ends)
+        digits = self._in.word(size)
+        number = int(digits) if digits.isdecimal() else CARDINAL.get(digits, 0)
+        at, self._in.at = self._in.at, self._in.at + size + 1
+        follows = OPERATIONS.get(self._in.phrase_in(OPERATIONS), "") in {"greatest", "least"}
+        if self._asked or not 0 < number <= 1000 or not (size or follows):
+            self._in.at = at
+            return False
+        self._query.limit = number
+        if not follows:
+            self._asked = True
+            self._superlative = ends[self._in.low[at]]
+            self._query.operation = "greatest" if self._superlative == "highest" else "least"
         return True
 
     def _take_operation(self) -> bool:
@@ -111,31 +198,37 @@ class OperationParser:
             return False
         self._in.skip(phrase)
         operation = OPERATIONS[phrase]
-        if self._asked and not (self._query.operation == "count" and operation == "values"):
+        # `how much … on average`
+        averaged = phrase == "on average" and self._query.operation == "sum"
+        if self._asked and not averaged and (self._query.operation, operation) != ("count", "values"):
             raise NoQuery(phrase)
         self._asked = True
-        if operation == "place" and self._is_dated():
-            operation = "least" if phrase == "first" else "greatest"
-        self._take_rest(phrase, operation)
+        if averaged:
+            self._query.operation = "mean"
+        else:
+            self._take_rest(phrase, operation)
         return True
 
     def _take_rest(self, phrase: str, operation: Operation) -> None:
         """What belongs to the operation behind its phrase."""
         self._query.operation = operation
-        if operation == "place":
+        if operation == "place" and self._is_dated():
+            self._query.operation = "least" if "first" in phrase else "greatest"
+            self._query.field = self._query.wanted.pop()
+        elif operation == "place":
             self._take_limit(phrase)
         elif operation == "count":
             self._take_counted(phrase)
         else:
             self._superlative = phrase if operation in {"greatest", "least"} else ""
-            if not (phrase == "most" and self._take_most()):
+            if not (self._superlative and (self._take_most(phrase) or self._take_aggregate())):
                 self._take_operand()
 
     def _take_limit(self, phrase: str) -> None:
         """`the last 3`."""
-        self._query.place = {"last": -1, "final": -1, "penultimate": -2}.get(phrase, 0)
-        if self._in.word().isdecimal():
-            self._query.limit = int(self._in.word())
+        self._query.place = -2 if phrase == "penultimate" else -1 if "last" in phrase or phrase == "final" else 0
+        if self._in.word().isdecimal() or self._in.word() in CARDINAL:
+            self._query.limit = CARDINAL.get(self._in.word()) or int(self._in.word())
             self._in.at += 1
 
     def _is_dated(self) -> bool:
@@ -143,15 +236,51 @@ class OperationParser:
         wanted = self._query.wanted
         return bool(wanted) and self._last_step == "_take_field" and self._records.is_time(wanted[-1])
 
-    def _take_most(self) -> bool:
-        """`which customer has the most orders`: how often each customer is there."""
-        size = self._in.noun_here()
-        if not size or len(self._query.wanted) != 1:
+    def _group_named(self) -> str:
+        """The field that is asked for: the one that is named, or the one that says who."""
+        wanted = [field for field in self._query.wanted if field != self._spent()]
+        if not wanted and self._in.low[0] in {"who", "whose"}:
+            return self._in.person_field()
+        return wanted[0] if len(wanted) == 1 else ""
+
+    def _spent(self) -> str:
+        """The number right before `most`: `which customer spent the most`."""
+        wanted = self._query.wanted
+        return wanted[-1] if wanted and self._records.is_number(wanted[-1]) else ""
+
+    def _take_most(self, phrase: str) -> bool:
+        """`which customer has the most orders`, `the most failed orders`: how often each customer is there."""
+        group, spent = self._group_named(), self._spent()
+        if phrase not in {"most", "fewest", "least"} or group in {"", self._in.key}:
             return False
-        self._noun = self._in.word()
-        self._in.at += size
-        self._superlative, self._query.operation = "", "values"
-        self._query.field = self._query.wanted.pop()
+        field = "" if self._in.noun_here() else self._in.field_here()[0] or spent
+        if field and not self._records.is_number(field):
+            return False
+        if not field:
+            return phrase == "most" and self._count_each(group)
+        self._query.per, self._query.group, self._query.field, self._query.wanted = "sum", group, spent, []
+        if not spent:
+            self._take_operand()
+        return True
+
+    def _count_each(self, group: str) -> bool:
+        self._superlative, self._query.operation, self._most_of = "", "values", True
+        self._query.field, self._query.wanted = group, []
+        return True
+
+    def _take_aggregate(self) -> bool:
+        """`the highest average salary`, of each department."""
+        self._in.skip_words({"the"})
+        operation = OPERATIONS.get(phrase := self._in.phrase_in(OPERATIONS), "")
+        group = self._group_named()
+        if operation not in {"sum", "mean", "count"} or not group:
+            return False
+        self._in.skip(phrase)
+        if operation == "count":
+            return self._count_each(group)
+        self._query.per, self._query.group = ("sum" if operation == "sum" else "mean"), group
+        self._take_operand()
+        self._query.wanted = []
         return True
 
     def _take_operand(self) -> None:
@@ -163,17 +292,18 @@ class OperationParser:
         if field and not (self._superlative and not self._is_ordered(field)):
             self._in.at += size
             self._query.field = field
+            self._in.skip_words({"count", "usage", "use", "consumption", "value", "values", "space"})
         else:
             self._in.at = start
-            before = [
-                word for word in self._in.low[: start - 1] if word not in {"is", "the", "was", "are", "has", "with"}
-            ]
-            if (
-                self._query.wanted
-                and before
-                and name_words(before[-1])[-1:] == self._names[self._query.wanted[-1]][-1:]
-            ):
+            links = {"is", "the", "was", "are", "has", "with"}
+            before = [token for token in self._in.tokens[: start - 1] if token.lower() not in links]
+            named = self._query.wanted[-1:]
+            if named and self._in.fields_called(before[-1:]) == named and self._may_be_by(named[0]):
                 self._query.field = self._query.wanted.pop()
+
+    def _may_be_by(self, field: str) -> bool:
+        """Whether the superlative can be by this field: the largest is by no date."""
+        return not self._superlative or self._superlative in TAKES_TIME or self._records.is_number(field)
 
     def _take_counted(self, phrase: str) -> None:
         """`how many customers`, where `customer` is a field: those of the field are counted."""
@@ -189,10 +319,10 @@ class OperationParser:
         self._query.field = field
         # How many comments there are is no count of records, where each has a number of them.
         if self._records.is_number(field) and KEY_WORDS.isdisjoint(self._names[field]):
-            last = split_identifier(field)[-1].lower()
-            if phrase != "total number of" or not (last in _COUNT_NAMES or fold_word(last) != last):
+            if not self._in.is_measure(field):
                 raise NoQuery(reason=f"{field} is a number: ask for its sum, or for its different values")
-            self._query.operation = "sum"
+            self._query.operation, self._counts_number = "sum", True
+            self._total = self._total or phrase == "total number of"
 
     def _take_place(self) -> bool:
         """`the third`, `the 21st`, `the second to last`, `row number 7`."""
@@ -239,12 +369,20 @@ class OperationParser:
             self._noun = self._in.word()
             self._in.at += size
             return True
-        field, size = self._in.field_here()
-        if field and self._query.operation == "count":
-            self._in.at += size
-            self._query.operation, self._query.field = "values", field
+        if self._take_grouped(phrase):
             return True
-        if phrase != "by" or field:
+        if phrase != "by" or self._in.field_here()[0]:
             raise NoQuery(phrase)
         self._in.at = start
         return False
+
+    def _take_grouped(self, phrase: str) -> bool:
+        """The field behind `per`, or behind the `by` of `the largest by population`."""
+        query = self._query
+        field, size = self._in.field_here()
+        by = phrase == "by" and self._superlative and not query.field
+        if not field or not (query.operation == "count" or (by and self._is_ordered(field))):
+            return False
+        self._in.at += size
+        query.operation, query.field = "values" if query.operation == "count" else query.operation, field
+        return True

@@ -5,29 +5,38 @@ Every word of the request must have its place, or the request is no query: a wor
 Below: `operation.py`, `conditions.py`.
 """
 
+import re
 from collections.abc import Sequence
+from decimal import Decimal
 
 from toolfold.outputs.local.conditions import Condition, Query
-from toolfold.outputs.local.operation import OperationParser
+from toolfold.outputs.local.moments import Moment
 from toolfold.outputs.local.query_words import (
     ABSENT,
     COMPARISONS,
     CONTRARY,
+    DOCUMENTS,
+    EVENTS,
     EXCLUSIONS,
     FILLER,
     LEVELS,
     LINKS,
     MAX_TOKENS,
     NO_TEXT,
+    NO_VALUE,
+    NOUN_LEADS,
     OPERATIONS,
+    PARTICLES,
     SIDES,
     TEXT_COMPARISONS,
+    YES_OR_NO,
     NoQuery,
-    name_words,
     to_number,
 )
 from toolfold.outputs.local.records import TEXT
-from toolfold.outputs.local.token_reader import RecordSet, unit_of
+from toolfold.outputs.local.request import stem
+from toolfold.outputs.local.token_reader import RecordSet
+from toolfold.outputs.local.value_words import ValueParser
 from toolfold.words import fold_word, stop_words
 
 # Words that turn around what follows, and what they are short for.
@@ -37,12 +46,8 @@ _NEGATIONS = {
     **dict.fromkeys(("missing", "lack", "lacks"), "lacking"),
     "outside of": "outside",
 }
-_NO_VALUE = frozenset({"without", "no", "lacking"})
-_NOUN_LEADS_TEXT = """
-many which what of all list show find get count first last these those any per among across over every each
-"""
-# After them the records are named: `how many pods`, `all of the pods`.
-_NOUN_LEADS = frozenset(_NOUN_LEADS_TEXT.split())
+# Names of times that are those of the record itself.
+_PLAIN_TIMES = frozenset({"time", "date", "timestamp", "ts", "t", "day", "datetime", "when", "at", "event", "start"})
 # With an article behind them they begin a condition: `with the discounts`.
 _NO_NOUN_LEADS = frozenset({"with", "in", "on", "from", "by", "at", "to", "has", "have", "having", "about"})
 
@@ -52,12 +57,13 @@ def parse_query(tokens: Sequence[str], records: RecordSet) -> Query:
     return _Parser(tokens, records).parse()
 
 
-class _Parser(OperationParser):
+class _Parser(ValueParser):
     def parse(self) -> Query:
         if len(self._in.tokens) > MAX_TOKENS:
             raise NoQuery(reason="the request is too long")
         steps = (
             self._take_aside,
+            self._take_top,
             self._take_place,
             self._take_operation,
             self._take_window,
@@ -70,14 +76,22 @@ class _Parser(OperationParser):
             self._take_field,
             self._take_value,
             self._take_contrary,
+            self._take_phrasal,
+            self._take_event,
+            self._take_verb,
+            self._take_known_noun,
+            self._take_loose_value,
             self._take_noun,
             self._take_filler,
         )
+        # `Name the hosts` is no field.
+        self._in.at = int(self._in.low[:1] == ["name"] and self._in.low[1:2] in (["the"], ["all"], ["every"]))
         while self._in.at < len(self._in.tokens):
+            before = len(self._query.conditions)
             taken = next((step for step in steps if step()), None)
             if taken is None:
                 raise NoQuery(self._in.tokens[self._in.at].lstrip('"'))
-            self._last_step = taken.__name__
+            self._last_step, self._demanded = taken.__name__, len(self._query.conditions) > before
         return self._finished()
 
     def _take_negation(self) -> bool:
@@ -103,6 +117,8 @@ class _Parser(OperationParser):
             return False
         fields = self._records.hits.get(contrary[1], {})
         flags = [field for field in self._names if self._is_flag(field, contrary[1])]
+        if not (fields or flags) and self._take_lacking(contrary[1]):
+            return True
         if self._negation or len(fields) + len(flags) != 1:
             raise NoQuery(self._in.word())
         self._in.at += 1
@@ -111,6 +127,15 @@ class _Parser(OperationParser):
             self._add(Condition.of_values(field, self._records.fields[field].truths or ["true"]))
         for field, values in fields.items():
             self._add(Condition.of_values(field, values))
+        return True
+
+    def _take_lacking(self, word: str) -> bool:
+        """`unassigned`, where there is a field `assignee`."""
+        named = [field for field, words in self._names.items() if words[-1].startswith(stem(word))]
+        if self._negation or len(named) != 1:
+            return False
+        self._in.at += 1
+        self._add_presence(named[0], present=False)
         return True
 
     def _is_flag(self, field: str, word: str) -> bool:
@@ -143,23 +168,43 @@ class _Parser(OperationParser):
         if bounds is None:
             self._in.at = start
             return False
-        field = field or self._in.time_field()
-        facts = self._records.fields[field]
-        if facts.times != facts.present:
-            raise NoQuery(reason=f"{field} is no time")
-        self._add(Condition.of_window(field, bounds))
+        self._add_window(field or self._window_field(), bounds)
         return True
+
+    def _window_field(self) -> str:
+        """The field of a time whose field is not named. `closed in March` need not be by the time of creation."""
+        field = self._in.time_field()
+        words = set(self._names[field])
+        if self._last_step in {"_take_value", "_take_loose_value"} and not words <= _PLAIN_TIMES:
+            before = self._in.low[: self._in.at]
+            value = next((word for word in reversed(before) if word.endswith("ed")), "")
+            if value and value in self._records.hits:
+                raise NoQuery(reason=f'whether "{value}" is by {field} is not said')
+        return field
+
+    def _add_window(self, field: str, bounds: list[tuple[str, Moment]]) -> None:
+        facts = self._records.fields[field]
+        if facts.times == facts.present:
+            self._add(Condition.of_window(field, bounds))
+            return
+        years = [
+            (sign, moment.day) for sign, moment in bounds if re.fullmatch(r"\d{4}", moment.day) and not moment.clock
+        ]
+        if len(years) < len(bounds) or not self._records.is_number(field):
+            raise NoQuery(reason=f"{field} is no time")
+        for sign, year in years:
+            self._add(Condition.of_number(field, sign, Decimal(year)))
 
     def _take_text(self) -> bool:
         """`containing X`, `with the text "X"`: the whole record is searched."""
         phrase = self._in.phrase_in(TEXT_COMPARISONS)
-        if not phrase:
+        if not phrase or self._in.low[self._in.at + 1 : self._in.at + 3] == ["the", "most"]:
             return False
         self._in.skip(phrase)
         self._in.skip_words({"the", "word", "text", "phrase", "string"})
         if not self._in.word() or self._in.word() in FILLER or self._in.phrase_in(COMPARISONS):
             raise NoQuery(phrase)
-        self._add(Condition.of_text("", TEXT_COMPARISONS[phrase], self._in.literal()))
+        self._add_text("", TEXT_COMPARISONS[phrase])
         return True
 
     def _take_comparison_first(self) -> bool:
@@ -171,12 +216,9 @@ class _Parser(OperationParser):
             return False
         at = self._in.at
         self._in.skip(phrase)
-        number = to_number(self._in.word())
-        unit = unit_of(self._in.word(1))
-        self._in.at += 1
-        field, size = self._in.field_here() if number is not None else ("", 0)
-        if not field and unit and len(fields := self._in.fields_in(unit)) == 1:
-            field, size = fields[0], 1
+        token = self._in.word()
+        number = self._in.number()
+        field, size = self._compared_field(token) if number is not None else ("", 0)
         if number is None or not field or not self._records.is_number(field):
             self._in.at = at
             return False
@@ -184,11 +226,22 @@ class _Parser(OperationParser):
         self._add(Condition.of_number(field, COMPARISONS[phrase], number))
         return True
 
+    def _compared_field(self, number: str) -> tuple[str, int]:
+        """The field of `over 500 bytes`, `over 80%`, `the cheapest over 50`, and how many tokens name it."""
+        field, size = self._in.field_here()
+        unit = self._in.unit_of(self._in.word()) or self._in.unit_of(number[-1]) or self._in.unit_of(number[0])
+        if field or unit:
+            fields = [field] if field else self._in.fields_in(unit)
+            return (fields[0], size or bool(self._in.unit_of(self._in.word()))) if len(fields) == 1 else ("", 0)
+        if self._superlative and not self._query.field:
+            self._query.field = self._in.implied_field(self._superlative)
+        return self._query.field, 0
+
     def _take_field(self) -> bool:
         field, size = self._in.field_here()
         if not field or self._in.is_noun(self._in.word()):
             return False
-        before = self._in.low[self._in.at - 1] if self._in.at else ""
+        before = self._in.before()
         self._in.at += size
         if self._records.fields[field].lists:
             raise NoQuery(reason=f"{field} is a list")
@@ -214,7 +267,7 @@ class _Parser(OperationParser):
         phrase = self._in.phrase_in((*COMPARISONS, *TEXT_COMPARISONS, "between"))
         if phrase in TEXT_COMPARISONS:
             self._in.skip(phrase)
-            self._add(Condition.of_text(field, TEXT_COMPARISONS[phrase], self._in.literal()))
+            self._add_text(field, TEXT_COMPARISONS[phrase])
             return True
         if phrase:
             self._in.skip(phrase)
@@ -254,8 +307,19 @@ class _Parser(OperationParser):
                 raise NoQuery(phrase)
             # Of a field that is named, `except Ada and Ivo` can only mean both.
             self._negation = "!=" if phrase == "other than" else phrase if phrase in EXCLUSIONS else "not"
-        if not self._take_values(field):
-            self._add(Condition.of_values(field, [self._in.literal()]))
+            if self._negation in EXCLUSIONS and not self._in.value_here(field)[1]:
+                self._mention(field, "", negated=False)
+                return
+        if self._take_values(field):
+            return
+        literal = self._in.literal()
+        if field in self._records.parts.get(literal.lower(), ()):
+            self._add(Condition.of_text(field, "contains", literal))
+        elif self._negation:
+            # Of what nothing is, the contrary is true of everything.
+            raise NoQuery(literal)
+        else:
+            self._add(Condition.of_values(field, [literal]))
 
     def _compare_again(self, field: str) -> None:
         """A second bound of the same field: `over 50 but under 60`."""
@@ -267,96 +331,87 @@ class _Parser(OperationParser):
                 return
         self._in.at = at
 
-    def _take_values(self, field: str) -> bool:
-        """One or more values of a field: `failed`, `failed or open`."""
-        phrase, fields, size = self._in.value_here(field)
-        if not fields:
-            return False
-        values = [phrase]
-        joints = {"or", "and", ","} if self._negation != "neither" else {"nor", ","}
-        self._in.at += size
-        while self._in.word() in joints and (another := self._another_value(field, joints)):
-            values.append(another)
-        if self._negation == "neither" and len(values) < 2:
-            raise NoQuery("neither")
-        self._add(Condition.of_values(field, [own for value in values for own in self._records.hits[value][field]]))
-        return True
-
-    def _another_value(self, field: str, joints: set[str]) -> str:
-        """`or open` behind `failed`; nothing is read where no value of the same field follows."""
-        at, joint = self._in.at, self._in.word()
-        self._in.at += 1
-        skipped = self._in.skip_words({"or", "and", "not", "nor"} if self._in.word() in joints else ())
-        self._in.skip_words({field.lower()})
-        another, fields, size = self._in.value_here(field)
-        if not fields or ("not" in skipped and not self._negation):
-            self._in.at = at
-            return ""
-        if self._negation in {"not", "no"} and joint == "and":
-            raise NoQuery(f"not … and {another}")
-        self._in.at += size
-        return another
-
-    def _mention(self, field: str, before: str) -> None:
+    def _mention(self, field: str, before: str, *, negated: bool = True) -> None:
         """A field without a comparison: that it is there, that it is not, that it is true, or to be shown."""
-        with_words = {"with", "have", "has", "having", "a", "an"} if self._asked else set()
+        if not negated:
+            self._query.wanted.append(field)
+        elif self._negation or self._records.is_boolean(field):
+            self._demand(field)
+        elif not self._is_said(field):
+            self._show(field, before)
+
+    def _demand(self, field: str) -> None:
+        """That a field is not there, or that it is true or false."""
         is_flag = self._records.is_boolean(field)
-        if self._negation in _NO_VALUE and not is_flag:
+        if self._negation in NO_VALUE and not is_flag:
             self._negation = ""
             self._add_presence(field, present=False)
-        elif is_flag and self._negation not in _NO_VALUE and self._query.operation != "values":
+        elif is_flag and self._negation not in NO_VALUE and self._query.operation != "values":
             self._add(Condition.of_values(field, self._records.fields[field].truths or ["true"]))
         elif self._negation:
             raise NoQuery(f"{self._negation} {field}")
-        elif self._query.operation in {"count", "rows", "sum", "mean"} and before in with_words:
+        else:
+            self._show(field, "")
+
+    def _show(self, field: str, before: str) -> None:
+        with_words = {"with", "have", "has", "having", "a", "an"} if self._asked else set()
+        if self._query.operation in {"count", "rows", "sum", "mean"} and before in with_words:
             self._add_presence(field, present=True)
-        elif self._superlative and not self._query.field:
+        elif not self._query.field and (self._superlative or self._wants_number(field)):
             self._query.field = field
         else:
             self._query.wanted.append(field)
 
-    def _take_value(self) -> bool:
-        """A value without its field: `failed orders`, `order 9123`. It must be a value of one field only."""
-        phrase, fields, size = self._in.value_here()
-        if not fields or (size == 1 and self._in.is_noun(self._in.word())):
+    def _is_said(self, field: str) -> bool:
+        """What was said before, and `customers` of `how much did customers from Graz spend`."""
+        if field in {self._query.field, *self._query.wanted}:
+            return True
+        plural = fold_word(word := self._in.word(-1)) != word
+        added = self._query.operation == "sum" and self._query.field
+        return bool(added and plural) and not self._records.is_number(field)
+
+    def _wants_number(self, field: str) -> bool:
+        """Whether this may be what is added up: `average order amount`."""
+        return self._query.operation in {"sum", "mean", "median"} and self._records.is_number(field)
+
+    def _take_phrasal(self) -> bool:
+        """`logged in`, where `login` is a value; else it says something that is not known."""
+        word, particle = self._in.word(), self._in.word(1)
+        if not word.isalpha() or particle not in PARTICLES:
             return False
-        if size == 1 and self._in.word() in FILLER:
+        value = f"{stem(word)}{particle}"
+        fields = self._records.hits.get(value, {})
+        if len(fields) == 1:
+            self._in.at += 2
+            self._add(Condition.of_values(*next(iter(fields.items()))))
+            return True
+        if word == "logged" and self._in.word(2) in {"", *FILLER, *OPERATIONS, *SIDES}:
+            raise NoQuery(f"{word} {particle}")
+        return False
+
+    def _take_event(self) -> bool:
+        """`orders placed`, `500 errors`: what is true of all of them."""
+        nouns = EVENTS.get(self._in.word(), frozenset())
+        said = {fold_word(word) for word in self._in.low[: self._in.at + 2]}
+        answered = self._query.conditions[-1:] and {"status", "code"} & set(
+            self._names.get(self._query.conditions[-1].field, ())
+        )
+        if nouns.isdisjoint(said) and not (answered and fold_word(self._in.word()) in {"error", "response"}):
             return False
-        fields = self._fields_meant(phrase, fields, size)
-        if len(fields) > 1:
-            raise NoQuery(reason=f'"{phrase}" is a value of {" and of ".join(fields[:4])}')
-        if not fields:
-            raise NoQuery(phrase)
-        field = fields[0]
-        if self._records.fields[field].lists:
-            raise NoQuery(reason=f"{field} is a list")
-        self._take_values(field)
-        same, size = self._in.field_here()
-        if same == field:
-            self._in.at += size
+        self._in.at += 1
         return True
 
-    def _fields_meant(self, phrase: str, fields: list[str], size: int) -> list[str]:
-        """Of the fields that have a value, those that can be meant here."""
-        before = self._in.word(-1) if self._in.at else ""
-        if to_number(phrase) is not None:
-            # `order 4321` is the order with this id, and no other field that happens to be 4321.
-            fields = [field for field in fields if self._in.identifies(field, before, self._query.taken_for)]
-        if self._in.key in fields and not self._asked:
-            return [self._in.key]
-        fields = [field for field in fields if "[]" not in field] or fields
-        following = name_words(self._in.word(size))
-        return [field for field in fields if self._names.get(field) == following] or fields
+    def _take_known_noun(self) -> bool:
+        word = self._in.word()
+        size = self._in.noun_here()
+        # Who has `no open orders` may have none at all: that is not said of one record.
+        if size and self._lacks and self._last_step == "_take_value" and self._query.operation in {"count", "rows"}:
+            raise NoQuery(f"no {word}")
+        self._noun = word if size else self._noun
+        self._in.at += size
+        return bool(size)
 
     def _take_noun(self) -> bool:
-        word = self._in.word()
-        if size := self._in.noun_here():
-            # Who has `no open orders` may have none at all: that is not said of one record.
-            if self._lacks and self._last_step == "_take_value":
-                raise NoQuery(f"no {word}")
-            self._noun = word
-            self._in.at += size
-            return True
         return self._take_unknown_noun() or self._take_implied_text()
 
     def _take_level(self) -> bool:
@@ -390,36 +445,50 @@ class _Parser(OperationParser):
 
     def _take_unknown_noun(self) -> bool:
         """One noun that the document does not know, in the place of a noun: `how many pods`, `the oldest pod`."""
-        word, before = self._in.word(), self._in.word(-1) if self._in.at else ""
-        if self._query.taken_for or self._noun or self._negation or TEXT in self._records.fields:
-            return False
-        # A word of a field's name means that field or what it is about, not the records.
-        if not word.isalpha() or word in FILLER | stop_words("documents"):
-            return False
-        if any(fold_word(word) in names for names in self._names.values()):
+        word, before = self._in.word(), self._in.before()
+        if self._query.taken_for or self._noun or self._negation or not self._may_be_noun(word):
             return False
         numbered = self._in.is_key_number(self._in.word(1))
         if not (numbered or self._is_nouns_place(before)):
             return False
         singular = fold_word(word) == word
-        self._doubtful_noun = singular and not numbered and before not in {"which", "what", "many"}
+        if self._is_some(word, singular=singular, numbered=numbered):
+            return False
+        self._doubtful_noun = singular and not numbered and before != "many"
+        self._numbered = numbered
         self._query.taken_for = word
         self._in.at += 1
         return True
 
+    def _may_be_noun(self, word: str) -> bool:
+        """A word of a field's name means that field or what it is about, not the records."""
+        if TEXT in self._records.fields or not word.isalpha() or word in FILLER | stop_words("documents"):
+            return False
+        return not any(fold_word(word) in names for names in self._names.values())
+
+    def _is_some(self, word: str, *, singular: bool, numbered: bool) -> bool:
+        """Whether a word may be said of some of the records: `failed` of `failed logins`, `errors` of `most errors`."""
+        return (
+            self._most_of
+            or word.endswith("ed")
+            or (singular and not numbered and self._in.word(1) in self._records.hits)
+        )
+
     def _is_nouns_place(self, before: str) -> bool:
+        if before in {"a", "an"}:
+            return self._in.at > 1 and self._in.word(-2) in {"for", "of", "is"}
         if before == "the" and self._in.at > 1:
             return self._in.word(-2) not in _NO_NOUN_LEADS
         described = self._last_step in {"_take_operation", "_take_level", "_take_value", "_take_contrary"}
-        flagged = self._last_step == "_take_field" and not self._query.wanted
-        return described or flagged or before in _NOUN_LEADS or before in {"", "the"}
+        flagged = self._last_step == "_take_field" and self._demanded
+        return described or flagged or before in NOUN_LEADS or before in {"", "the"}
 
     def _take_implied_text(self) -> bool:
         """In a log: what is no field may be a text, `slow queries`, `in payments`, `svc-7`; it must occur."""
         # Of a text that nothing holds the contrary is true of everything.
         if TEXT not in self._records.fields or self._negation:
             return False
-        before = self._in.low[self._in.at - 1] if self._in.at else ""
+        before = self._in.before()
         run = []
         while (
             self._in.word() and self._in.word() not in NO_TEXT and not self._in.phrase_in((*OPERATIONS, *COMPARISONS))
@@ -436,28 +505,10 @@ class _Parser(OperationParser):
 
     def _take_filler(self) -> bool:
         word = self._in.word()
-        if word not in FILLER and word != ",":
+        named = word in DOCUMENTS and self._in.at and self._in.word(-1) in {"the", "this", "that"}
+        if word not in FILLER and word != "," and not named:
             return False
+        if self._verb_at is None and word in {*YES_OR_NO, "that"} and self._query.operation == "share":
+            self._verb_at = len(self._query.conditions)
         self._in.at += 1
         return True
-
-    def _add_presence(self, field: str, *, present: bool) -> None:
-        facts = self._records.fields[field]
-        # Where some have it empty and others not at all, either may be meant.
-        if facts.empty and facts.present + facts.empty + facts.lists < self._records.count:
-            raise NoQuery(reason=f"{field} is there without a value in {facts.empty} of {self._records.count}")
-        self._add(Condition.of_presence(field, present=present))
-
-    def _add(self, condition: Condition) -> None:
-        """Adds a condition, turned around where a negation stands before it."""
-        if condition.field and self._records.fields[condition.field].lists:
-            raise NoQuery(reason=f"{condition.field} is a list")
-        valued = {other.field for other in self._query.conditions if other.values}
-        if self._closed or (condition.values and condition.field in valued and not self._negation):
-            raise NoQuery(condition.words)
-        if self._negation:
-            self._closed = self._negation in EXCLUSIONS
-            self._lacks = self._negation in _NO_VALUE
-            condition = condition.negated()
-            self._negation = ""
-        self._query.conditions.append(condition)

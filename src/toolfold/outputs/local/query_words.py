@@ -1,109 +1,129 @@
 """The words of the query grammar, and a request cut into tokens. Knows no document. Above: `token_reader.py`."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
-from typing import Literal
+from functools import lru_cache
+from importlib import resources
+from itertools import pairwise
+from typing import Literal, Self, TypeVar
 
+import msgspec
+from msgspec import Struct
+
+from toolfold.outputs.local.request import stem
 from toolfold.words import fold_word, split_identifier
 
-Operation = Literal["rows", "count", "sum", "mean", "greatest", "least", "values", "place"]
+Operation = Literal["rows", "count", "sum", "mean", "median", "share", "greatest", "least", "values", "place"]
+NUMERIC = frozenset({"count", "sum", "mean", "median", "share"})
+T = TypeVar("T")
 
 MAX_TOKENS = 60
 MAX_PHRASE = 6
 TOKEN = re.compile(
     r"\"[^\"\n]{1,200}\"|`[^`\n]{1,200}`|\u201c[^\u201d\n]{1,200}\u201d|(?<![\w'])'[^'\n]{1,200}'(?!\w)"
     r"|>=|<=|!=|<>|==|[=<>≥≤≠,]|[$€£]?-?\d[\w.,:/+-]*%?"
-    r"|[^\s,;()\[\]{}\"'`?!<>=|$€£≥≤≠\u201c\u201d\u2018\u2019]+(?:['\u2019][a-z]{1,2}\b)?"
+    r"|[^\s,;()\[\]{}\"'`?!<>=|$€£≥≤≠\u201c\u201d\u2018\u2019]+(?:['\u2019]\w{1,20})?"
 )
 NUMBER = re.compile(r"[$€£]?\s?(-?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:[eE][+-]?\d{1,3})?)\s?[$€£%]?")
 NOT_ENDING = re.compile(r"(\w+)n['\u2019]t", re.IGNORECASE)
 
-OPERATIONS: dict[str, Operation] = {
-    "how many": "count",
-    "how often": "count",
-    "total number of": "count",
-    "number of": "count",
-    "count of": "count",
-    "count": "count",
-    "sum of": "sum",
-    "sum": "sum",
-    "total": "sum",
-    "average": "mean",
-    "mean": "mean",
-    **dict.fromkeys(("highest", "largest", "maximum", "max", "greatest", "biggest"), "greatest"),
-    **dict.fromkeys(("lowest", "smallest", "minimum", "min", "least"), "least"),
-    **dict.fromkeys(("slowest", "longest", "latest", "newest", "most recent", "most recently"), "greatest"),
-    **dict.fromkeys(("fastest", "shortest", "earliest", "oldest"), "least"),
-    **dict.fromkeys(("dearest", "most expensive", "priciest", "costliest", "most"), "greatest"),
-    **dict.fromkeys(("cheapest", "least expensive", "fewest"), "least"),
-    "most common": "values",
-    "most frequent": "values",
-    "distribution of": "values",
-    "different": "values",
-    "distinct": "values",
-    "unique": "values",
-    "first": "place",
-    "last": "place",
-    "final": "place",
-    "penultimate": "place",
-}
+
+class _Grammar(Struct, frozen=True):
+    """`grammar.toml`."""
+
+    filler: str
+    links: str
+    yes_or_no: str
+    records: str
+    requests: str
+    lines: str
+    keys: str
+    titles: str
+    epochs: str
+    labels: str
+    persons: str
+    documents: str
+    noun_leads: str
+    time_endings: str
+    absent: str
+    units: str
+    exclusions: tuple[str, ...]
+    totals: tuple[str, ...]
+    asides: tuple[str, ...]
+    operations: dict[Operation, list[str]]
+    comparisons: dict[str, list[str]]
+    texts: dict[str, list[str]]
+    sides: dict[str, list[str]]
+    superlatives: dict[str, str]
+    verbs: dict[str, str]
+    events: dict[str, str]
+    synonyms: dict[str, str]
+
+
+def _by_phrase(groups: Mapping[T, Iterable[str]]) -> dict[str, T]:
+    return {phrase: name for name, phrases_ in groups.items() for phrase in phrases_}
+
+
+def _by_word(groups: Mapping[str, str]) -> dict[str, frozenset[str]]:
+    return {key.replace("_", " "): frozenset(own.split()) for keys, own in groups.items() for key in keys.split()}
+
+
+_G = msgspec.toml.decode((resources.files(__package__) / "grammar.toml").read_text(encoding="utf-8"), type=_Grammar)
+OPERATIONS = _by_phrase(_G.operations)
+COMPARISONS = _by_phrase(_G.comparisons)
+TEXT_COMPARISONS = _by_phrase(_G.texts)
+SIDES = _by_phrase(_G.sides)
+TOTALS, ASIDES, EXCLUSIONS = _G.totals, _G.asides, _G.exclusions
+# Words of the names of the fields that a superlative can mean, and that a verb's value can be of.
+IMPLIED_NAMES = _by_word(_G.superlatives)
+VERBS = _by_word(_G.verbs)
+EVENTS = _by_word(_G.events)
+SYNONYMS = _by_word(_G.synonyms)
+MONEY = SYNONYMS["money"]
+# What is paid for one piece is no sum.
+PRICES = frozenset({"price", "rent", "fare", "value"})
+UNITS = dict(pair.rsplit("=", 1) for pair in _G.units.split())
 TAKES_TIME = frozenset({"latest", "newest", "most recent", "most recently", "earliest", "oldest"})
-COMPARISONS: dict[str, str] = {
-    **dict.fromkeys(("greater than", "more than", "higher than", "larger than", "bigger than", "longer than"), ">"),
-    **dict.fromkeys(("over", "above", "exceed", "exceeds", "exceeding", ">"), ">"),
-    **dict.fromkeys(("at least", "no less than", "not less than", ">=", "≥"), ">="),
-    **dict.fromkeys(
-        ("less than", "lower than", "smaller than", "fewer than", "shorter than", "under", "below", "<"), "<"
-    ),
-    **dict.fromkeys(("at most", "no more than", "not more than", "<=", "≤"), "<="),
-    **dict.fromkeys(("!=", "<>", "≠", "other than", "different from", "except for", "except", "excluding"), "!="),
-    **dict.fromkeys(("apart from",), "!="),
-    **dict.fromkeys(("=", "==", "equals", "equal to"), "="),
-}
-TEXT_COMPARISONS = {
-    **dict.fromkeys(("contains", "contain", "containing", "includes", "including", "mentions", "mention"), "contains"),
-    **dict.fromkeys(("mentioning", "with the text", "with the word", "holds", "hold", "holding"), "contains"),
-    **dict.fromkeys(("starts with", "start with", "starting with", "begins with", "beginning with"), "starts with"),
-    **dict.fromkeys(("ends with", "end with", "ending with", "ending in"), "ends with"),
-}
-# What is excluded by them must be one field's values and stand last: else it is not clear how far they reach.
-EXCLUSIONS = ("except for", "except", "excluding", "other than", "apart from", "without", "but not", "outside")
 CONTRARY = re.compile(r"(?:un|non-?)([a-z]{4,})")
-ABSENT = frozenset({"missing", "empty", "null", "unset", "blank"})
-SIDES = {
-    **dict.fromkeys(("after", "later than"), ">"),
-    **dict.fromkeys(("since", "no earlier than"), ">="),
-    **dict.fromkeys(("before", "prior to", "earlier than"), "<"),
-    **dict.fromkeys(("until", "till", "up to", "no later than"), "<="),
-}
 _ORDINALS_TEXT = """
 first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth thirteenth fourteenth fifteenth
 sixteenth seventeenth eighteenth nineteenth twentieth
 """
 NUMBERED = {word: number for number, word in enumerate(_ORDINALS_TEXT.split(), 1)}
-GENERIC = frozenset(
-    {"row", "record", "entry", "item", "element", "result", "object", "member", "event", "stanza", "block", "section"}
+CARDINAL = {"two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8, "nine": 9, "ten": 10}
+(
+    FILLER,
+    LINKS,
+    YES_OR_NO,
+    ABSENT,
+    GENERIC,
+    REQUESTS,
+    LINES,
+    KEY_WORDS,
+    TITLES,
+    PERSONS,
+    TIME_ENDINGS,
+    EPOCHS,
+    LABELS,
+    DOCUMENTS,
+) = (
+    frozenset(words.split())
+    for words in (
+        *(_G.filler, _G.links, _G.yes_or_no, _G.absent, _G.records, _G.requests, _G.lines, _G.keys, _G.titles),
+        *(_G.persons, _G.time_endings, _G.epochs, _G.labels, _G.documents),
+    )
 )
-KEY_WORDS = frozenset({"id", "number", "no", "nr", "key", "code", "name", "identifier", "ref"})
-_FILLER_TEXT = """
-a an the this that these those of in on for from to is are was were be been being has have had having do does did there
-with which who whose what where when me my please show give tell find get return print display i need want document file
-table log data list output all any it its their they value values and by at called named set exactly details entire
-can could would you we us kindly know like made make come came got switched still yet currently now ever among amongst
-across altogether overall listed recorded mentioned logged happened happen happens occurred occur occurs appear appears
-appeared exist exists according contained either fall falls fell work works belong belongs every here
-"""
-FILLER = frozenset(_FILLER_TEXT.split())
-LINKS = frozenset({"is", "are", "was", "were", "of", "value", ":", "equals", "exactly", "be", "being", "the"})
-YES_OR_NO = frozenset({"is", "are", "was", "were", "does", "do", "did", "has", "have", "had", "can", "could"})
-# What the events of a web server's log are called.
-REQUESTS = frozenset({"request", "hit", "visit"})
-# What `created` leaves away of `created_at`.
-TIME_ENDINGS = frozenset({"at", "on", "date", "time"})
+NO_VALUE = frozenset({"without", "no", "lacking"})
+# After them the records are named: `how many pods`, `all of the pods`.
+NOUN_LEADS = frozenset(_G.noun_leads.split())
 # What no text that is looked for holds.
 NO_TEXT = FILLER | {",", "not", "no", "without", "except", "or", "and", "=", "<", ">", "per", "each", *SIDES, "between"}
+PARTICLES = frozenset({"in", "on", "out", "off", "up", "down"})
 LEVELS = (("error", "err"), ("warning", "warn"), ("fatal", "critical", "crit", "emerg"), ("info",), ("debug",))
+# What words of one root end in: `refunds`, `refunded`; `failures`, `failed`.
+_CAPITALS = re.compile(r"[A-Z]{2,}s")
+_ENDING = re.compile(r"(?:ations?|ions?|ures?|ments?|ed|ing|es|s|e)$")
 
 
 class NoQuery(Exception):
@@ -129,16 +149,23 @@ def tokenize(request: str) -> list[str]:
     return [token for token in tokens if token]
 
 
-def phrases(tokens: Sequence[str]) -> Iterable[str]:
+def _phrases(tokens: Sequence[str]) -> Iterable[str]:
     """Every run of tokens that may be a value, lower case; of the last word also the singular."""
     low = [token.lower().lstrip('"') for token in tokens]
     for start in range(len(low)):
         for end in range(start + 1, min(start + MAX_PHRASE, len(low)) + 1):
             yield " ".join(low[start:end])
             yield " ".join([*low[start : end - 1], fold_word(low[end - 1])])
+    yield from _other_forms(low)
     yield from (contrary[1] for contrary in map(CONTRARY.fullmatch, low) if contrary)
     words = set(map(fold_word, low))
     yield from (name for group in LEVELS if words.intersection(group) for name in group)
+
+
+def _other_forms(low: Sequence[str]) -> Iterable[str]:
+    """`login` for `logged in`; the parts of `low-priority`."""
+    yield from (f"{stem(word)}{after}" for word, after in pairwise(low) if after in PARTICLES)
+    yield from (part for word in low if "-" in word for part in word.split("-"))
 
 
 def to_number(text: str) -> Decimal | None:
@@ -149,4 +176,29 @@ def to_number(text: str) -> Decimal | None:
 
 def name_words(name: str) -> tuple[str, ...]:
     """The words that a field's name is made of."""
+    if _CAPITALS.fullmatch(name):  # `CPUs`
+        name = name[:-1]
     return tuple(fold_word(part.lower()) for part in split_identifier(name))
+
+
+class Wanted(Struct, frozen=True):
+    """What of a request is looked for among the values: phrases, roots of words, and words inside of values."""
+
+    phrases: frozenset[str] = frozenset()
+    roots: frozenset[str] = frozenset()
+    words: re.Pattern[str] | None = None
+
+    @classmethod
+    def of(cls, tokens: list[str]) -> Self:
+        words = {token.lower().lstrip('"') for token in tokens} - FILLER - OPERATIONS.keys()
+        words |= set(map(fold_word, words))
+        longer = sorted(word for word in words if len(word) > 1 and any(map(str.isalpha, word)))
+        inside = re.compile(rf"(?<![\w.-])(?:{'|'.join(map(re.escape, longer))})(?!\w|-\w)") if longer else None
+        return cls(frozenset(_phrases(tokens)), frozenset(filter(None, map(cls.root_of, words))), inside)
+
+    @staticmethod
+    @lru_cache(maxsize=4096)
+    def root_of(word: str) -> str:
+        """What `refunds` and `refunded` share; empty for short words."""
+        root = _ENDING.sub("", word) if word.isalpha() else ""
+        return root if len(root) > 3 else ""

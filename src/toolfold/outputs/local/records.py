@@ -17,15 +17,18 @@ import msgspec
 from msgspec import Struct
 
 from toolfold.outputs.json_path import Step, format_path
-from toolfold.outputs.local.formats import NARROW, RULE, WIDE, Format
+from toolfold.outputs.local.formats import FOOTER, LISTING_COLUMNS, LISTING_TYPES, NARROW, RULE, WIDE, Format
 from toolfold.outputs.local.headings import SECTION, STANZA_LINE
 from toolfold.outputs.local.index import DocumentIndex
 from toolfold.outputs.local.json_index import Container, JsonIndex, decode_value
-from toolfold.outputs.local.request import MONTHS
-from toolfold.outputs.local.source import BLOCK
+from toolfold.outputs.local.moments import find_moment
+from toolfold.outputs.local.source import BLOCK, HEAD
+from toolfold.yaml_reader import load_yaml
 
 MARKDOWN = Format("markdown-table")
-LARGEST, LARGEST_MARKUP = 128 << 20, 24 << 20
+LARGEST, LARGEST_MARKUP, LARGEST_YAML = 128 << 20, 24 << 20, 2 << 20
+# The first byte of a record, where only its path is known.
+UNKNOWN = -1
 # Elements of a JSON array are decoded together up to so many bytes, and those from `SMALL` on alone.
 SMALL, PIECE, LARGEST_ELEMENT = 4096, 1 << 19, 4 << 20
 MAX_FIELDS, MAX_DEPTH = 200, 48
@@ -47,13 +50,25 @@ ACCESS = re.compile(
 SYSLOG = re.compile(
     r"(?:<\d+>)?[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d (?P<host>\S+) (?P<program>[\w./-]+)(?:\[(?P<pid>\d+)\])?:"
 )
-CLOCK = r"(\d\d):(\d\d)(?::(\d\d)(?:[.,](\d{1,9}))?)?"
-ISO_TIME = re.compile(rf"(\d{{4}})[-/](\d\d)[-/](\d\d)(?:[T ,]{{1,2}}{CLOCK}\s?(Z|[+-]\d\d:?\d\d)?)?(?![\w-])")
-WEB_TIME = re.compile(rf"(\d\d)/([A-Z][a-z]{{2}})/(\d{{4}}):{CLOCK}(?: ([+-]\d{{4}}))?")
-SYSLOG_TIME = re.compile(rf"([A-Z][a-z]{{2}}) ([ \d]\d) {CLOCK}")
-CLOCK_TIME = re.compile(rf"(?<![\d:]){CLOCK}(?![\d:])")
+# What logs between the level and the message: `INFO [billing] …`, `INFO billing.worker: …`.
+COMPONENT = re.compile(
+    rf"\b(?:{LEVELS})\b\]?:?\s+(?:\[([A-Za-z][\w./:-]{{0,60}})\]|([A-Za-z][\w./-]{{0,60}})(?::| -)\s)"
+)
 LIST_KEY = re.compile(r"[\"']?([\w.$/@-]{1,80})[\"']?:")
 SETTING = re.compile(r"\s*([\w.\"'-]{1,80})\s*[=:]\s*(.*)")
+# The rows that a dump of SQL inserts: `INSERT INTO orders (id, state) VALUES (1, 'open'), …`.
+SQL_NAME = r"[`\"\[]?[\w.$]+[`\"\]]?(?:\.[`\"\[]?\w+[`\"\]]?)?"
+SQL_CELL = r"'(?:[^'\\]|''|\\.)*+'|[^',()]++(?:\([^()]*+\))?"
+SQL_STATEMENT = re.compile(
+    rf"^\s*(CREATE\s+TABLE(?:\s+IF\s+NOT\s+EXISTS)?\s+|INSERT\s+INTO\s+)({SQL_NAME})\s*"
+    rf"(?:\(((?:[^()]++|\([^()]*+\))*+)\))?\s*(?:VALUES\s*)?",
+    re.IGNORECASE | re.MULTILINE,
+)
+SQL_CELLS = re.compile(rf"\s*({SQL_CELL})\s*(?:,|$)", re.DOTALL)
+SQL_ROW = re.compile(rf"\s*,?\s*\(((?:{SQL_CELL}|,)*+)\)", re.DOTALL)
+# What a column's definition begins with that is none.
+SQL_NO_COLUMNS = frozenset({"primary", "unique", "key", "constraint", "foreign", "check", "index"})
+SQL_INSERTS = re.compile(rb"^\s*INSERT\s+INTO\s+\S+", re.IGNORECASE | re.MULTILINE)
 
 
 class UnreadableRecords(Exception):
@@ -69,20 +84,15 @@ class Record(Struct, frozen=True):
     values: dict[str, Any]
 
 
-class Moment(Struct, frozen=True, order=True):
-    """A point in time as it is written: day and clock, each empty where it is not given."""
-
-    day: str
-    clock: str
-    zone: str = ""
-    written: str = ""
-
-
-def read_records(index: DocumentIndex) -> Iterator[Record] | None:
-    """Every record in the order of the document; `None` where the document has none."""
+def read_records(index: DocumentIndex, *, lines: bool = False) -> Iterator[Record] | None:
+    """Every record in the order of the document, or every line as one; `None` where the document has none."""
+    if lines:
+        return _read_lines(index)
     kind = index.format.kind
     structure = index.structure.kind if index.structure is not None else ""
     read = READERS.get(kind) or READERS.get(structure)
+    if kind == "text" and structure not in {"page", "markup"} and SQL_INSERTS.search(index.source.read(0, HEAD)):
+        read = _insertions
     if read is None:
         return None
     if index.source.size > (LARGEST_MARKUP if kind == "text" else LARGEST):
@@ -90,7 +100,7 @@ def read_records(index: DocumentIndex) -> Iterator[Record] | None:
     return read(index)
 
 
-def read_lines(index: DocumentIndex) -> Iterator[Record]:
+def _read_lines(index: DocumentIndex) -> Iterator[Record]:
     """Every line as a record without fields."""
     for number, start, line in _lines(index):
         yield Record("lines", start, f"line {number}", {TEXT: line})
@@ -115,10 +125,18 @@ def _rows(index: DocumentIndex) -> Iterator[Record]:
     by_lines = fmt.delimiter in {WIDE, NARROW}
     width = len(fmt.header)
     for number, start, cells in _line_cells(index) if by_lines else _csv_cells(index):
-        if number > fmt.header_lines and cells:
+        footer = len(cells) < width and FOOTER.fullmatch("".join(cells))
+        if number > fmt.header_lines and cells and not footer:
             if len(cells) > width or (by_lines and len(cells) < width):
                 raise UnreadableRecords(f"line {number} has {len(cells)} cells, the header {width}")
-            yield Record("", start, f"line {number}", dict(zip(fmt.header, cells, strict=False)))
+            yield Record("", start, f"line {number}", _row_values(fmt, cells))
+
+
+def _row_values(fmt: Format, cells: list[str]) -> dict[str, Any]:
+    named = dict(zip(fmt.header, map(str.strip, cells) if fmt.delimiter == "|" else cells, strict=False))
+    if fmt.header == LISTING_COLUMNS:
+        named["type"] = LISTING_TYPES.get(named["mode"][:1], "special file")
+    return named
 
 
 def _line_cells(index: DocumentIndex) -> Iterator[tuple[int, int, list[str]]]:
@@ -153,7 +171,7 @@ def _markdown_tables(index: DocumentIndex) -> Iterator[Record]:
     table = 0
     for (number, start, line), (_, _, following) in pairwise([*_lines(index), (0, 0, "")]):
         if not line.strip().startswith("|"):
-            header = []
+            header = header if RULE.fullmatch(line[:2000]) and "+" in line else []
         elif not header:
             if RULE.fullmatch(following[:2000]):
                 header, table = MARKDOWN.split_row(line), number
@@ -327,9 +345,11 @@ def _event(lines: list[str], number: int, start: int) -> Record:
     line = lines[0]
     values: dict[str, Any] = {TEXT: "\n".join(lines)}
     if level := LEVEL.search(line[:LEVEL_REACH]):
-        values["level"] = level[1] or level[2] or level[3]
+        values["level"] = level[level.lastindex or 0]
     if moment := find_moment(line[:LEVEL_REACH]):
         values["time"] = moment.written
+    if component := COMPONENT.search(line[: LEVEL_REACH * 2]):
+        values["component"] = component[component.lastindex or 0]
     if match := ACCESS.match(line) or SYSLOG.match(line):
         values |= {name: text for name, text in match.groupdict().items() if text not in {None, "-"}}
     for word, number_, unit in MEASURED.findall(line):
@@ -337,27 +357,6 @@ def _event(lines: list[str], number: int, start: int) -> Record:
     for name, quoted, plain in PAIR.findall(line):
         values.setdefault(name, quoted or plain)
     return Record("", start, f"line {number}", values)
-
-
-def find_moment(text: str) -> Moment | None:
-    """The first point in time in a text."""
-    if match := ISO_TIME.search(text):
-        return Moment(f"{match[1]}-{match[2]}-{match[3]}", _clock(match.groups()[3:7]), match[8] or "", match[0])
-    if (match := WEB_TIME.search(text)) and match[2].lower() in MONTHS:
-        month = MONTHS[match[2].lower()]
-        return Moment(f"{match[3]}-{month:02}-{match[1]}", _clock(match.groups()[3:7]), match[8] or "", match[0])
-    if (match := SYSLOG_TIME.search(text)) and match[1].lower() in MONTHS:
-        month = MONTHS[match[1].lower()]
-        return Moment(f"-{month:02}-{int(match[2]):02}", _clock(match.groups()[2:6]), "", match[0])
-    match = CLOCK_TIME.search(text)
-    return Moment("", _clock(match.groups()[:4]), "", match[0]) if match else None
-
-
-def _clock(parts: tuple[str | None, ...]) -> str:
-    hour, minute, second, fraction = parts
-    if hour is None:
-        return ""
-    return f"{hour}:{minute}:{second or '00'}" + (f".{fraction}" if fraction else "")
 
 
 def _stanzas(index: DocumentIndex) -> Iterator[Record]:
@@ -403,6 +402,18 @@ def _sections(index: DocumentIndex) -> Iterator[Record]:
 
 
 def _items(index: DocumentIndex) -> Iterator[Record]:
+    """The items of YAML, like those of JSON. Of what cannot be read whole, the items of the outermost lists as text."""
+    if index.source.size <= LARGEST_YAML:
+        try:
+            yield from _in_value(load_yaml(index.source.text(0, index.source.size)), [], UNKNOWN)
+        except ValueError:
+            pass
+        else:
+            return
+    yield from _listed_items(index)
+
+
+def _listed_items(index: DocumentIndex) -> Iterator[Record]:
     """The items of the lists of YAML that no other list holds, by the key above them; their fields are not read."""
     depth = None
     key = ""
@@ -416,6 +427,52 @@ def _items(index: DocumentIndex) -> Iterator[Record]:
         elif bare.strip() and not bare.startswith("#") and (depth is None or own <= depth):
             match = LIST_KEY.fullmatch(bare.rstrip())
             key, depth = (match[1], None) if match else ("", depth)
+
+
+def _insertions(index: DocumentIndex) -> Iterator[Record]:
+    """The rows that a dump of SQL inserts."""
+    text = index.source.text(0, index.source.size)
+    at = line = start = 0
+    for table, place, values in _inserted_rows(text):
+        passed = text[at:place]
+        at, line, start = place, line + passed.count("\n"), start + len(passed.encode())
+        if values is None:
+            raise UnreadableRecords(f"line {line + 1} has other values than the table has columns")
+        yield Record(table, start, f"line {line + 1}", values)
+
+
+def _inserted_rows(text: str) -> Iterator[tuple[str, int, dict[str, Any] | None]]:
+    """Table, place in the text and values of each row; no values where they do not fit the columns."""
+    columns: dict[str, list[str]] = {}
+    for match in SQL_STATEMENT.finditer(text):
+        table, names = match[2].rpartition(".")[2].strip('`"[]'), _sql_columns(match[3] or "")
+        if match[1].lower().startswith("create"):
+            columns[table] = names
+            continue
+        header, at = names or columns.get(table, []), match.end()
+        while row := SQL_ROW.match(text, at):
+            yield table, row.start(1), _sql_row(header, SQL_CELLS.findall(row[1]))
+            at = row.end()
+
+
+def _sql_columns(defined: str) -> list[str]:
+    """The names of columns, from their list or their definitions."""
+    names = (own.split()[0].strip('`"[]') for own in re.sub(r"\([^()]*\)", "", defined).split(",") if own.strip())
+    return [name for name in names if name.lower() not in SQL_NO_COLUMNS]
+
+
+def _sql_row(header: list[str], cells: list[str]) -> dict[str, Any] | None:
+    if len(cells) != len(header):
+        return None
+    values = zip(header, map(_sql_value, cells), strict=True)
+    return {name: value for name, value in values if value is not None}
+
+
+def _sql_value(cell: str) -> str | None:
+    cell = cell.strip()
+    if cell.startswith("'"):
+        return re.sub(r"\\(.)", r"\1", cell[1:-1].replace("''", "'"))
+    return None if cell.upper() == "NULL" else cell
 
 
 class _Elements:

@@ -9,46 +9,46 @@ from decimal import Decimal
 
 from msgspec import Struct
 
+from toolfold.outputs.local.moments import Moment
 from toolfold.outputs.local.query_words import (
+    CARDINAL,
     COMPARISONS,
+    EPOCHS,
     GENERIC,
+    IMPLIED_NAMES,
     KEY_WORDS,
+    LABELS,
+    LINES,
     MAX_PHRASE,
+    MONEY,
+    NUMBERED,
+    PERSONS,
     REQUESTS,
     SIDES,
+    SYNONYMS,
     TAKES_TIME,
     TIME_ENDINGS,
+    UNITS,
     NoQuery,
     name_words,
     to_number,
 )
-from toolfold.outputs.local.records import TEXT, Moment
-from toolfold.outputs.local.request import MONTHS
+from toolfold.outputs.local.records import TEXT
+from toolfold.outputs.local.request import MONTHS, stem
 from toolfold.words import fold_word
 
-_DURATIONS = frozenset({"ms", "us", "µs", "ns", "second", "sec", "s", "min", "duration", "elapsed", "latency", "took"})
-_PRICES = frozenset({"price", "amount", "total", "cost", "fee"})
-# Words of the names of the fields that a superlative can mean.
-_IMPLIED_NAMES = {
-    **dict.fromkeys(("slowest", "longest", "fastest", "shortest"), _DURATIONS),
-    **dict.fromkeys(("dearest", "most expensive", "priciest", "costliest", "cheapest", "least expensive"), _PRICES),
-    **dict.fromkeys(("largest", "biggest", "smallest"), frozenset({"size", "byte", "length"})),
-}
-_UNITS_TEXT = """
-ms=ms millisecond=ms s=s sec=s second=s min=min minute=min h=h hour=h us=us ns=ns byte=byte b=byte kb=kb mb=mb gb=gb
-tb=tb kib=kib mib=mib gib=gib usd=usd dollar=usd $=usd eur=eur euro=eur €=eur gbp=gbp pound=gbp £=gbp percent=% pct=%
-%=% kg=kg km=km
-"""
-# What a number may be of, by all its names.
-_UNITS = dict(pair.rsplit("=", 1) for pair in _UNITS_TEXT.split())
+# A field with longer values is a text, and no name.
+LONGEST_NAME = 60
+_MULTIPLES = {"thousand": 1_000, "million": 1_000_000, "billion": 1_000_000_000}
+_COUNTED = frozenset({"qty", "quantity", "unit", "count", "piece", "stock", "sold", "night", "hour", "seat"})
+_PAID = frozenset({"order", "sale", "payment", "invoice", "transaction", "purchase", "bill", "donation", "expense"})
 _WRAPPERS_TEXT = "data list value hit node edge content doc resource response"
+_MONTH_NAMES = {
+    *("jan", "feb", "mar", "apr", "jun", "jul", "aug", "sep", "sept", "oct", "nov", "dec", "january", "february"),
+    *("march", "april", "may", "june", "july", "august", "september", "october", "november", "december"),
+}
 # What a list is called that is called nothing: any noun may mean its elements.
 _WRAPPERS = GENERIC | set(map(fold_word, _WRAPPERS_TEXT.split()))
-
-
-def unit_of(word: str) -> str:
-    """The unit that a word is: `usd` for `dollars`; empty for none."""
-    return _UNITS.get(fold_word(word.lower()), "") if word else ""
 
 
 class FieldFacts(Struct):
@@ -65,6 +65,10 @@ class FieldFacts(Struct):
     lists: int = 0
     # The signs beside its numbers: $, %.
     signs: set[str] = set()
+    # The length of its longest value: a word inside of a long text says little.
+    longest: int = 0
+    # Where its values are times: the years they are in, up to two.
+    years: set[str] = set()
 
 
 class RecordSet(Struct):
@@ -75,6 +79,10 @@ class RecordSet(Struct):
     fields: dict[str, FieldFacts] = {}
     # Phrase of the request → field → its values that read so but for the case of letters.
     hits: dict[str, dict[str, list[str]]] = {}
+    # Root of a word of the request → field → its values of one word with this root.
+    roots: dict[str, dict[str, list[str]]] = {}
+    # Word of the request → the fields with values that hold it among others.
+    parts: dict[str, set[str]] = {}
     # What a record is called: rows, records, lines.
     noun: str = "records"
     # The first field, and its values as long as all records differ in it.
@@ -125,10 +133,23 @@ class TokenReader:
         words = tuple(word for word in names if word not in KEY_WORDS)
         return (words, len(names) > 1) if len(words) == 1 else ((), False)
 
+    @staticmethod
+    def unit_of(word: str) -> str:
+        """The unit that a word is: `usd` for `dollars`; empty for none."""
+        return UNITS.get(fold_word(word.lower()), "") if word else ""
+
     def word(self, ahead: int = 0) -> str:
         """The word here, or so many tokens ahead; empty behind the last one."""
         at = self.at + ahead
         return self.low[at] if at < len(self.low) else ""
+
+    def said(self) -> set[str]:
+        """All words of the request, folded."""
+        return {part for token in self.tokens for part in name_words(token)}
+
+    def before(self) -> str:
+        """The word before the one here; empty at the first."""
+        return self.low[self.at - 1] if self.at else ""
 
     def phrase_in(self, phrases_: Iterable[str]) -> str:
         """The longest of some phrases that stands here."""
@@ -161,29 +182,48 @@ class TokenReader:
             # A sign has no words: it belongs to what is demanded of the field.
             if len(tokens) < size or tokens[-1].startswith('"') or not name_words(tokens[-1]):
                 break
-            if fields := self._fields_called(tokens):
+            if fields := self.fields_called(tokens):
                 best, longest = fields, size
         if len(best) > 1:
             named = " ".join(self.tokens[self.at : self.at + longest])
             raise NoQuery(reason=f'"{named}" may be {" or ".join(best[:4])}')
         return (best[0], longest) if best else ("", 0)
 
-    def _fields_called(self, tokens: Sequence[str]) -> list[str]:
+    def fields_called(self, tokens: Sequence[str]) -> list[str]:
         """The fields of this name; else of its words; else `created_at` for `created`; else `x.city` for `city`.
 
         The unit at the end of a name need not be said: `timeout` is `http.timeout_s`.
         """
         words = tuple(word for token in tokens for word in name_words(token))
+        if not words:
+            return []
         own = " ".join(tokens).lower()
         tries: tuple[Callable[[str, tuple[str, ...]], bool], ...] = (
             lambda field, _: field.lower() == own,
             lambda _, names: names == words,
-            lambda field, names: names[:-1] == words and names[-1] in TIME_ENDINGS and self.records.is_time(field),
+            lambda field, names: self._is_done_at(words, field, names),
             lambda _, names: names[-len(words) :] == words,
-            lambda _, names: len(names) > 1 and bool(unit_of(names[-1])) and names[:-1][-len(words) :] == words,
+            lambda _, names: len(names) > 1 and bool(self.unit_of(names[-1])) and names[:-1][-len(words) :] == words,
+            lambda field, _: self._is_synonym(words, field),
+            lambda field, _: words == ("date",) and self.records.is_time(field),
         )
         found = ([field for field, names in self.names.items() if fits(field, names)] for fits in tries)
         return next(filter(None, found), [])
+
+    def _is_done_at(self, words: tuple[str, ...], field: str, names: tuple[str, ...]) -> bool:
+        """`created` for `created_at`, `launched` for `launch_time`."""
+        alike = tuple(map(stem, names[:-1])) == tuple(map(stem, words))
+        return alike and names[-1] in TIME_ENDINGS and self.records.is_time(field)
+
+    def _is_synonym(self, words: tuple[str, ...], field: str) -> bool:
+        """`cost` for `price`, unless a field is called so."""
+        meant = SYNONYMS.get(words[0], frozenset()) if words[1:] in {(), ("address",)} else frozenset()
+        called = any(words[0] in own for own in self.names.values())
+        return not called and not meant.isdisjoint(self._own_words(field))
+
+    def is_sold_by_piece(self) -> bool:
+        """Whether the records hold numbers of pieces: then what was spent is no sum of prices."""
+        return any(not _COUNTED.isdisjoint(names) for names in self.names.values())
 
     def value_here(self, field: str = "") -> tuple[str, list[str], int]:
         """The phrase here that is a value, in which fields, and of how many tokens; the longest one."""
@@ -207,7 +247,10 @@ class TokenReader:
 
     def moment(self) -> Moment | None:
         """A point in time here: a day, a clock, or both."""
-        self.skip_words({"the", "at", "on"})
+        self.skip_words({"the", "at", "on", "about"})
+        return self._stamp()
+
+    def _stamp(self) -> Moment | None:
         day = self._day()
         if day:
             at = self.at
@@ -231,20 +274,37 @@ class TokenReader:
         number, name = (second, first) if first[:1].isalpha() else (first, second)
         month = MONTHS.get(name[:3])
         date = re.fullmatch(r"(\d{1,2})(?:st|nd|rd|th)?", number)
-        if month is None or date is None or not re.fullmatch(r"\d{4}", year):
+        if month is None or date is None or name not in _MONTH_NAMES:
             return ""
-        self.at += 3 + comma
+        if re.fullmatch(r"\d{4}", year):
+            self.at += 3 + comma
+        else:
+            year = self._only_year(name)
+            self.at += 2
         return f"{year}-{month:02}-{int(date[1]):02}"
 
-    def _period(self) -> Moment | None:
-        """`May 2026`, `2026-05`, `2026`."""
-        month = MONTHS.get(self.word()[:3])
-        if month is not None and re.fullmatch(r"\d{4}", self.word(1)):
-            self.at += 2
-            return Moment(f"{self.word(-1)}-{month:02}", "")
-        if re.fullmatch(r"(?:19|20)\d\d(?:-\d\d)?", self.word()):
+    def _only_year(self, said: str) -> str:
+        """The year that is not said, where all times of the document are in one."""
+        years = self.records.fields[self.time_field()].years
+        if len(years) != 1:
+            raise NoQuery(reason=f"the year of {said} is not said")
+        return next(iter(years))
+
+    def period(self) -> tuple[Moment, Moment] | None:
+        """`May 2026`, `May`, `2026-05`, `2026`, `Q2 2026`: its first and its last month, or day, or year."""
+        word, year = self.word(), self.word(1) if re.fullmatch(r"(?:19|20)\d\d", self.word(1)) else ""
+        if self.word(1) == "quarter" and NUMBERED.get(word, 9) < 5:
             self.at += 1
-            return Moment(self.low[self.at - 1], "")
+            word, year = f"q{NUMBERED[word]}", self.word(1) if self.word(1).isdecimal() else ""
+        quarter = re.fullmatch(r"q([1-4])", word)
+        if quarter or word in _MONTH_NAMES:
+            self.at += 1 + bool(year)
+            year = year or self._only_year(word)
+            first = 3 * int(quarter[1]) - 2 if quarter else MONTHS[word[:3]]
+            return Moment(f"{year}-{first:02}", ""), Moment(f"{year}-{first + 2 * bool(quarter):02}", "")
+        if re.fullmatch(r"(?:19|20)\d\d(?:-\d\d)?", word):
+            self.at += 1
+            return Moment(word, ""), Moment(word, "")
         return None
 
     def _clock(self) -> str:
@@ -258,22 +318,60 @@ class TokenReader:
         return f"{hour:02}:{match[2] or '00'}" + (f":{match[3]}" if match[3] else "")
 
     def bounds(self) -> list[tuple[str, Moment]] | None:
-        word = self.word()
-        if word in {"between", "from"}:
-            self.at += 1
-            first = self.moment() or self._period()
-            joint = self.word() in {"and", "to", "until", "till"}
-            self.at += 1
-            last = self.moment() or self._period() if first and joint else None
-            if first is None or last is None:
-                return None
-            if first.day and not last.day and last.clock:
-                last = Moment(first.day, last.clock)
-            return [(">=", first), ("<=", last)]
-        phrase = self.phrase_in((*SIDES, "on", "at", "in", "during"))
+        """The stretch of time here, as bounds."""
+        if self.word() in {"between", "from"}:
+            start, self.at = self.at, self.at + 1
+            if bounds := self._bounds_between():
+                return bounds
+            self.at = start
+        phrase = self.phrase_in((*SIDES, "on", "at", "in", "during", "from", "for"))
         self.at += len(phrase.split())
-        moment = self.moment() or (self._period() if phrase not in {"", "on", "at"} else None)
-        return [(SIDES.get(phrase, "="), moment)] if moment is not None else None
+        self.skip_words({"the", "year", "month", "day", "of", "date"})
+        moment = self.moment() if phrase not in {"in", "for"} else self._stamp()
+        if moment is not None:
+            return self._on_side(phrase, moment, moment)
+        period = self.period() if phrase not in {"", "at"} else None
+        return self._on_side(phrase, *period) if period is not None else None
+
+    def _on_side(self, phrase: str, first: Moment, last: Moment) -> list[tuple[str, Moment]]:
+        sign = SIDES.get(phrase, "=")
+        later = self.phrase_in(("or later", "and later", "or after", "onwards", "onward", "or newer", "on"))
+        earlier = self.phrase_in(("or earlier", "and earlier", "or before", "or older"))
+        if sign == "=" and (later or earlier):
+            self.skip(later or earlier)
+            return [(">=", first)] if later else [("<=", last)]
+        if sign == "=" and first != last:
+            return [(">=", first), ("<=", last)]
+        # `until 9:31` has all of that minute, as `until Friday` has all of that day.
+        if sign == "<=" and last.clock.count(":") == 1:
+            hour, minute = map(int, last.clock.split(":"))
+            return [("<", Moment(last.day, f"{hour + (minute == 59):02}:{(minute + 1) % 60:02}"))]
+        return [(sign, first if sign in {"<", ">="} else last)]
+
+    def _bounds_between(self) -> list[tuple[str, Moment]] | None:
+        first = self._bound(0)
+        if first is None or self.word() not in {"and", "to", "until", "till", "through", "-"}:
+            return None
+        self.at += 1
+        last = self._bound(-1)
+        if last is None or bool(first.clock) < bool(last.clock and not last.day):
+            return None
+        # What lies between 9:00 and 10:00 does not go on until 10:00:59.
+        clock = f"{last.clock}:00" if last.clock.count(":") == 1 else last.clock
+        return [(">=", first), ("<=", Moment(last.day or (first.day if first.clock else ""), clock))]
+
+    def _bound(self, end: int) -> Moment | None:
+        if moment := self.moment():
+            return moment
+        period = self.period()
+        return period[end] if period else self._hour()
+
+    def _hour(self) -> Moment | None:
+        """`9` of `between 9 and 10`, in a log: elsewhere it may be any number."""
+        if TEXT not in self.records.fields or not re.fullmatch(r"1?\d|2[0-4]", self.word()):
+            return None
+        self.at += 1
+        return Moment("", f"{int(self.word(-1)):02}:00")
 
     def identifies(self, field: str, noun: str, taken_for: str) -> bool:
         """Whether a number after a noun is a value of this field: `order 7` of `order_id`, or of `id` in `orders`."""
@@ -292,27 +390,53 @@ class TokenReader:
     def is_noun(self, word: str) -> bool:
         """Whether a word is what the records are called."""
         folded = fold_word(word)
-        if folded in REQUESTS and {"method", "path"} <= self.names.keys():
+        if (
+            folded in REQUESTS
+            and not {"path", "url", "endpoint"}.isdisjoint(self.names)
+            and self.records.noun == "events"
+        ):
             return True
         if self.set_words and folded == self.set_words[-1]:
             return True
         if folded in GENERIC and not any(words == (folded,) for words in self.names.values()):
             return True
-        return folded == "line" and TEXT in self.records.fields
+        return folded in LINES and TEXT in self.records.fields and folded not in self.names
 
-    def implied_field(self, superlative: str) -> str:
-        """The one field that `slowest` or `latest` can mean."""
-        if superlative in TAKES_TIME:
-            fields = [field for field in self.names if self.records.is_time(field)]
-        else:
-            meant = _IMPLIED_NAMES.get(superlative, frozenset())
-            named = [field for field, words in self.names.items() if not meant.isdisjoint(words)]
-            fields = [field for field in named if self.records.is_number(field)]
+    def implied_field(self, superlative: str, noun: str = "") -> str:
+        """The one field that `slowest` or `latest` can mean. The largest order is that of the most money."""
+        fields = self._timed() if superlative in TAKES_TIME else self._measured(superlative, noun)
         if len(fields) > 1:
             raise NoQuery(reason=f'"{superlative}" may be by {" or ".join(fields[:4])}')
         if not fields:
             raise NoQuery(superlative)
         return fields[0]
+
+    def _timed(self) -> list[str]:
+        fields = [field for field in self.names if self.records.is_time(field)]
+        return fields or [field for field in self.names if self._is_epoch(field)]
+
+    def _measured(self, superlative: str, noun: str) -> list[str]:
+        meant = IMPLIED_NAMES.get(superlative, frozenset())
+        meant = meant | MONEY if "size" in meant and fold_word(noun) in _PAID else meant
+        numbers = (field for field in self.names if self.records.is_number(field))
+        return [field for field in numbers if not meant.isdisjoint(self._own_words(field))]
+
+    def _is_epoch(self, field: str) -> bool:
+        return self.records.is_number(field) and not EPOCHS.isdisjoint(self.names[field])
+
+    def _own_words(self, field: str) -> list[str]:
+        """The words of a field's name, each also with the sign that its numbers have: `use%`."""
+        sign = "%" if "%" in self.records.fields[field].signs or "%" in field else ""
+        return [*self.names[field], *(f"{word}{sign}" for word in self.names[field] if sign)]
+
+    def person_field(self) -> str:
+        """The one field that says who; empty where there is none, or more than one."""
+        fields = [field for field, words in self.names.items() if PERSONS.intersection(words) and "email" not in words]
+        fields = [field for field in fields if not self.records.is_number(field) and not self.records.is_boolean(field)]
+        return fields[0] if len(fields) == 1 else ""
+
+    def is_measure(self, field: str) -> bool:
+        return LABELS.isdisjoint(self.names[field])
 
     def fields_in(self, unit: str) -> list[str]:
         """The numbers that are in a unit, as their names or the signs beside them say."""
@@ -320,16 +444,24 @@ class TokenReader:
         return [field for field in own if unit in self._units(field)]
 
     def _units(self, field: str) -> set[str]:
-        return {unit_of(word) for word in (*self.names[field], *self.records.fields[field].signs)} - {""}
+        return {self.unit_of(word) for word in (*self.names[field], *self.records.fields[field].signs)} - {""}
+
+    def number(self) -> Decimal | None:
+        """The number here: `1,500`, `two`, `50 million`."""
+        number = Decimal(CARDINAL[self.word()]) if self.word() in CARDINAL else to_number(self.word())
+        if number is None:
+            return None
+        times = _MULTIPLES.get(self.word(1), 0)
+        self.at += 1 + bool(times)
+        return number * (times or 1)
 
     def take_number(self, field: str) -> Decimal | None:
         """The number here and its unit, which must be that of the field."""
         token = self.word()
-        number = to_number(token) if self.records.is_number(field) else None
+        number = self.number() if self.records.is_number(field) else None
         if number is None:
             return None
-        self.at += 1
-        sign, unit = unit_of(token[0]) or unit_of(token[-1]), unit_of(self.word())
+        sign, unit = self.unit_of(token[0]) or self.unit_of(token[-1]), self.unit_of(self.word())
         units = self._units(field)
         # `$500` is often said of what has no unit; `500 dollars` says what the numbers are.
         if (sign and units and sign not in units) or (unit and unit not in units):
@@ -338,8 +470,10 @@ class TokenReader:
         return number
 
     def time_field(self) -> str:
-        """The one field that holds times."""
+        """The one field that holds times; else the one number that is a year."""
         fields = [field for field in self.names if self.records.is_time(field)]
+        if not fields:
+            fields = [field for field, words in self.names.items() if "year" in words and self.records.is_number(field)]
         if len(fields) != 1:
             raise NoQuery(reason="which field the time is of is not said")
         return fields[0]

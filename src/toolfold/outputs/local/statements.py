@@ -1,0 +1,257 @@
+"""What was computed, in words: each statement says its field, its condition, and over how many records it was made.
+
+Above: `computed.py`. Below: `conditions.py`, `records.py`.
+"""
+
+from collections import Counter
+from decimal import Decimal
+from statistics import median
+from typing import Any
+
+from msgspec import Struct, structs
+
+from toolfold.outputs.local.conditions import Query
+from toolfold.outputs.local.moments import Moment, find_moment
+from toolfold.outputs.local.query_words import TITLES, NoQuery, name_words, to_number
+from toolfold.outputs.local.records import TEXT, Record
+from toolfold.outputs.local.render import clip
+from toolfold.outputs.local.token_reader import RecordSet
+
+LISTED, QUOTED, FEW = 12, 100, 6
+LONGEST_VALUE = 200
+
+
+class Selection(Struct):
+    """The records that fit, as far as they are needed, and how many of all could not be compared."""
+
+    count: int = 0
+    kept: list[tuple[Record, str]] = []
+    starts: list[int] = []
+    without: dict[str, int] = {}
+    lacking: int = 0
+    # For a share: the values of all that it is a share of.
+    base: list[str] = []
+
+
+def _noted(notes: list[str]) -> str:
+    return f" ({'; '.join(notes)})" if notes else ""
+
+
+Stated = tuple[list[str], list[Record] | None]
+
+
+def _count(_: RecordSet, query: Query, selection: Selection, scope: str, notes: list[str]) -> Stated:
+    if not query.field:
+        return [f"Count of {scope}: {selection.count}{_noted(notes)}."], None
+    different = len({value for _, value in selection.kept})
+    own = f"{len(selection.kept)} have a value of {query.field}, {different} different ones"
+    return [f"Count of {scope}: {selection.count}; {own}{_noted(notes)}."], None
+
+
+def _rows(records: RecordSet, query: Query, selection: Selection, scope: str, notes: list[str]) -> Stated:
+    if not selection.count:
+        return [f"There are no {scope}{_noted(notes)}."], []
+    lines = [f"{selection.count} {scope}{_noted(notes)}."]
+    key = records.identifying_field()
+    if key and not query.wanted and selection.count <= QUOTED:
+        lines.append(f"Their {key}: {', '.join(_quoted(record.values.get(key)) for record, _ in selection.kept)}.")
+    elif query.wanted:
+        lines += [_shown(records, query, record) for record, _ in selection.kept[:LISTED]]
+        if selection.count > LISTED:
+            lines.append(f"({selection.count - LISTED} further ones are not shown)")
+    return [*lines, *_sum_of_rows(records, query, selection)], None
+
+
+def _sum_of_rows(records: RecordSet, query: Query, selection: Selection) -> list[str]:
+    """`the revenue of the North in May` may be asked of each row, or of all."""
+    if len(query.wanted) != 1 or selection.count < 2 or not records.is_number(own := query.wanted[0]):
+        return []
+    numbers = _numbers([str(record.values.get(own, "")) for record, _ in selection.kept])
+    whole = len(numbers) == selection.count
+    return [f"Sum of {own} over them: {_plain(sum(numbers, Decimal(0)))}."] if whole else []
+
+
+def _shown(records: RecordSet, query: Query, record: Record) -> str:
+    """A record by its place, with the values that are asked for, and what it is called; of a log its first line."""
+    named = [*filter(None, (records.identifying_field(), _title_of(record)))]
+    fields = list(dict.fromkeys([*query.wanted, *named]))
+    if not named and TEXT not in record.values:
+        fields = list(dict.fromkeys([*fields, *list(record.values)[:FEW]]))
+    values = [f"{field}: {_quoted(record.values.get(field))}" for field in fields]
+    if TEXT in record.values:
+        values.append(clip(record.values[TEXT].partition("\n")[0], LONGEST_VALUE))
+    return f"{record.place}: {', '.join(values)}".rstrip(": ")
+
+
+def _title_of(record: Record) -> str:
+    return next((field for field in record.values if field != TEXT and TITLES.intersection(name_words(field)[-1:])), "")
+
+
+def _quoted(value: Any) -> str:
+    if value is None or value == "":
+        return "no value"
+    return f'"{clip(str(value), LONGEST_VALUE)}"' if not isinstance(value, list) else f"a list of {len(value)}"
+
+
+def _numbers(values: list[str]) -> list[Decimal]:
+    return [number for value in values if (number := to_number(value)) is not None]
+
+
+def _total(_: RecordSet, query: Query, selection: Selection, scope: str, notes: list[str]) -> Stated:
+    numbers = _numbers([value for _, value in selection.kept])
+    left_out = selection.count - len(numbers)
+    notes = [*notes, *([f"{left_out} of them without a number there"] if left_out else [])]
+    if not numbers:
+        return [f"No {query.field} is a number in {scope}{_noted(notes)}."], None
+    figure = {"sum": sum(numbers, Decimal(0)), "mean": _mean(numbers), "median": median(numbers)}[query.operation]
+    name = query.operation.capitalize()
+    return [f"{name} of {query.field} over {len(numbers)} {scope}: {_plain(figure)}{_noted(notes)}."], None
+
+
+def _mean(numbers: list[Decimal]) -> Decimal:
+    return round(sum(numbers, Decimal(0)) / len(numbers), 6)
+
+
+def _share(records: RecordSet, query: Query, selection: Selection, scope: str, notes: list[str]) -> Stated:
+    """What part of the records, or of the sum of a field, those are that fit."""
+    of = " and ".join(condition.words for condition in query.conditions[: query.base])
+    whole = f"{len(selection.base)} {records.noun}{f' where {of}' if of else ''}"
+    part, all_ = Decimal(selection.count), Decimal(len(selection.base))
+    said = f"Share of {scope}: {{}} ({selection.count} of {whole}"
+    if query.field:
+        part, all_ = (
+            sum(_numbers(own), Decimal(0)) for own in ([value for _, value in selection.kept], selection.base)
+        )
+        said = f"Share of {query.field} in {scope}: {{}} ({_plain(part)} of {_plain(all_)}, the sum over {whole}"
+    if not all_:
+        raise NoQuery(reason=f"there are no {whole}")
+    lacking = "; ".join(notes[1:])
+    figure = f"{_plain(round(100 * part / all_, 2))}%"
+    return [f"{said.format(figure)}{f'; {lacking}' if lacking else ''})."], None
+
+
+def _plain(number: Decimal) -> str:
+    text = f"{number:f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def _extreme(records: RecordSet, query: Query, selection: Selection, scope: str, notes: list[str]) -> Stated:
+    compared = _comparable(records, query, selection)
+    left_out = selection.count - len(compared)
+    notes = [*notes, *([f"{left_out} of them without a value to compare"] if left_out else [])]
+    if not compared:
+        return [f"No {query.field} can be compared in {scope}{_noted(notes)}."], []
+    groups = _groups(records, query, compared, scope, notes)
+    if groups and query.per:
+        return groups, None
+    if query.per:
+        query = structs.replace(query, wanted=[query.group])
+    lines, rows = _best(records, query, compared, f"{len(compared)} {scope}", notes)
+    return [*lines, *groups], rows
+
+
+def _best(records: RecordSet, query: Query, compared: list[Any], scope: str, notes: list[str]) -> Stated:
+    ordered = sorted(compared, key=lambda one: one[0], reverse=query.operation == "greatest")
+    best = [one for one in ordered if one[0] == ordered[0][0]]
+    word = query.operation.capitalize()
+    shared = f", shared by {len(best)}" if len(best) > 1 else ""
+    lines = [f"{word} {query.field} of {scope}: {best[0][2]}{shared}{_noted(notes)}."]
+    if query.limit > 1:
+        best = ordered[: query.limit]
+        query = structs.replace(query, wanted=list(dict.fromkeys([query.field, *query.wanted])))
+    lines += [_shown(records, query, record) for _, record, _ in best[: max(LISTED, query.limit)]]
+    return lines, [record for _, record, _ in best[:QUOTED]]
+
+
+def _groups(records: RecordSet, query: Query, compared: list[Any], scope: str, notes: list[str]) -> list[str]:
+    """The sums or means of each value of another field; nothing where each record has its own value of it."""
+    if not query.group or records.is_time(query.field):
+        return []
+    numbers = _by_group(query.group, compared)
+    if not numbers or (len(numbers) == len(compared) and query.per != "mean"):
+        return []
+    figures = _figures(query, numbers)
+    name = f"{query.operation} {query.per or 'sum'} of {query.field}"
+    lead = name.capitalize() if query.per else f"If the sums of each {query.group} are meant, {name}"
+    shown = ", ".join(f"{_quoted(own)}: {_plain(figure)}" for figure, own in figures[: max(LISTED, query.limit)])
+    return [f"{lead} per {query.group} in {len(compared)} {scope}{_noted(notes)}: {shown}."]
+
+
+def _by_group(group: str, compared: list[Any]) -> dict[str, list[Decimal]]:
+    numbers: dict[str, list[Decimal]] = {}
+    for number, record, _ in compared:
+        if isinstance(own := record.values.get(group), str):
+            numbers.setdefault(own, []).append(number)
+    return numbers
+
+
+def _figures(query: Query, numbers: dict[str, list[Decimal]]) -> list[tuple[Decimal, str]]:
+    """Sum or mean of each group, the one that is asked for first."""
+    figures = ((_mean(own) if query.per == "mean" else sum(own, Decimal(0)), name) for name, own in numbers.items())
+    return sorted(figures, reverse=query.operation == "greatest")
+
+
+def _comparable(records: RecordSet, query: Query, selection: Selection) -> list[tuple[Any, Record, str]]:
+    """The values as numbers or as times. Times of several zones cannot be compared as they are written."""
+    if not records.is_time(query.field):
+        pairs = [(to_number(value), record, value) for record, value in selection.kept]
+        return [pair for pair in pairs if pair[0] is not None]
+    moments = [(find_moment(value) or Moment("", ""), record, value) for record, value in selection.kept]
+    if len({(bool(moment.day), bool(moment.clock), moment.zone) for moment, _, _ in moments}) > 1:
+        raise NoQuery(reason=f"{query.field} has times of several forms or zones")
+    return moments
+
+
+def _values(_: RecordSet, query: Query, selection: Selection, scope: str, notes: list[str]) -> Stated:
+    counter = Counter(value for _, value in selection.kept)
+    notes = [*notes, *([f"{selection.lacking} of them without one"] if selection.lacking else [])]
+    top = ", ".join(f"{_quoted(value)}: {count}" for value, count in counter.most_common(LISTED))
+    more = f", and {len(counter) - LISTED} more values" if len(counter) > LISTED else ""
+    return [f"Values of {query.field} in {scope}: {len(counter)} different{_noted(notes)}: {top}{more}."], None
+
+
+def _place(records: RecordSet, query: Query, selection: Selection, scope: str, notes: list[str]) -> Stated:
+    kept = [record for record, _ in selection.kept]
+    first = query.place if query.place >= 0 else len(kept) + query.place - query.limit + 1
+    first = max(0, first) if query.limit > 1 else first
+    chosen = kept[first : first + query.limit] if first >= 0 else []
+    if not chosen:
+        raise NoQuery(reason=f"there are {selection.count} {scope}")
+    among = f"{selection.count} {scope}" if query.conditions else str(selection.count)
+    lines = [
+        f"By its place in the list, {number} of {among}: {_shown(records, query, record)}"
+        for number, record in enumerate(chosen[:LISTED], first + 1)
+    ]
+    lines[0] += _noted(notes)
+    timed = _by_time(records, query, kept)
+    if timed is not None and timed is not chosen[0]:
+        word = "latest" if query.place else "earliest"
+        lines.append(f"Not in the order of its times: the {word} is {_shown(records, query, timed)}")
+        chosen = [*chosen, timed]
+    return lines, chosen
+
+
+def _by_time(records: RecordSet, query: Query, kept: list[Record]) -> Record | None:
+    """The first or last by the one time that records have; `None` where that is not known or not asked for."""
+    fields = [field for field in records.fields if field != TEXT and records.is_time(field)]
+    if query.limit > 1 or query.place not in {0, -1} or len(fields) != 1:
+        return None
+    moments = [find_moment(str(record.values.get(fields[0], ""))) or Moment("", "") for record in kept]
+    if len({(own.zone, len(own.day)) for own in moments}) > 1:
+        return None
+    order = sorted(range(len(kept)), key=lambda at: (moments[at], at))
+    return kept[order[query.place]]
+
+
+STATEMENTS = {
+    "count": _count,
+    "rows": _rows,
+    "sum": _total,
+    "mean": _total,
+    "median": _total,
+    "share": _share,
+    "greatest": _extreme,
+    "least": _extreme,
+    "values": _values,
+    "place": _place,
+}

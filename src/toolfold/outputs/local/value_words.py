@@ -1,0 +1,249 @@
+"""Values in a request: alone, behind a verb, by their root or as a part of a name; and the conditions they make.
+
+Above: `query.py`. Below: `operation.py`, `conditions.py`.
+"""
+
+import re
+from collections.abc import Iterable
+from decimal import Decimal
+
+from toolfold.outputs.local.conditions import Condition
+from toolfold.outputs.local.operation import OperationParser
+from toolfold.outputs.local.query_words import (
+    COMPARISONS,
+    EXCLUSIONS,
+    FILLER,
+    NO_VALUE,
+    NOUN_LEADS,
+    OPERATIONS,
+    TITLES,
+    VERBS,
+    NoQuery,
+    Wanted,
+    name_words,
+    to_number,
+)
+from toolfold.outputs.local.records import TEXT
+from toolfold.outputs.local.token_reader import LONGEST_NAME, TokenReader
+from toolfold.words import fold_word
+
+
+class _Loose:
+    """What a word may mean that is no value as it stands."""
+
+    def __init__(self, reader: TokenReader) -> None:
+        self._in, self._records, self._names = reader, reader.records, reader.names
+
+    def condition(self, word: str) -> Condition | None:
+        return self._ending(word) or self._rooted(word) or self._part(word)
+
+    def _ending(self, word: str) -> Condition | None:
+        """`.py` of `.py files`."""
+        titles = [field for field, words in self._names.items() if TITLES.intersection(words[-1:])]
+        ends = re.fullmatch(r"\.[a-z]\w{0,4}", word) and len(titles) == 1
+        return Condition.of_text(titles[0], "ends with", word) if ends else None
+
+    def _rooted(self, word: str) -> Condition | None:
+        fields = self._records.roots.get(Wanted.root_of(word), {})
+        spelled = [(field, own) for field, own in fields.items() if len({value.lower() for value in own}) == 1]
+        # `opened` is what was done once, and `open` what is.
+        done = spelled and word.endswith("ed") and not spelled[0][1][0].endswith("ed")
+        return Condition.of_values(*spelled[0]) if len(spelled) == len(fields) == 1 and not done else None
+
+    def _part(self, word: str) -> Condition | None:
+        parts = {form: self._records.parts.get(form, set()) for form in (word, fold_word(word))}
+        fields = set.union(*parts.values())
+        if not fields or TEXT in self._records.fields:
+            return None
+        field = next(iter(fields))
+        named = len(fields) == 1 and self._records.fields[field].longest <= LONGEST_NAME
+        # Of `lamps`, and of `python packages`, it is not known whether they are those with the word in their name.
+        if named and (not parts[word] or self._in.word(-1) in NOUN_LEADS):
+            raise NoQuery(word)
+        return Condition.of_text(field, "contains", *filter(parts.get, parts)) if named else None
+
+    def codes(self, number: str, fields: Iterable[str]) -> list[str]:
+        """`404` is the status of a request, whatever else is 404."""
+        codes = [field for field in fields if {"status", "code"}.intersection(self._names.get(field, ()))]
+        return codes if re.fullmatch(r"[1-5]\d\d|[1-5]xx", number) else []
+
+
+class ValueParser(OperationParser):
+    """The steps that read values, and add conditions."""
+
+    def _take_values(self, field: str) -> bool:
+        """One or more values of a field: `failed`, `failed or open`."""
+        phrase, fields, size = self._in.value_here(field)
+        if not fields:
+            return False
+        values = [phrase]
+        joints = {"or", "and", ","} if self._negation != "neither" else {"nor", ","}
+        self._in.at += size
+        while self._in.word() in joints and (another := self._another_value(field, joints)):
+            values.append(another)
+        if self._negation == "neither" and len(values) < 2:
+            raise NoQuery("neither")
+        self._add(Condition.of_values(field, [own for value in values for own in self._records.hits[value][field]]))
+        return True
+
+    def _another_value(self, field: str, joints: set[str]) -> str:
+        """`or open` behind `failed`; nothing is read where no value of the same field follows."""
+        at, joint = self._in.at, self._in.word()
+        self._in.at += 1
+        skipped = self._in.skip_words({"or", "and", "not", "nor"} if self._in.word() in joints else ())
+        self._in.skip_words({field.lower()})
+        another, fields, size = self._in.value_here(field)
+        if not fields or ("not" in skipped and not self._negation):
+            self._in.at = at
+            return ""
+        if self._negation in {"not", "no"} and joint == "and":
+            raise NoQuery(f"not … and {another}")
+        self._in.at += size
+        return another
+
+    def _take_value(self) -> bool:
+        """A value without its field: `failed orders`, `order 9123`. It must be a value of one field only."""
+        phrase, fields, size = self._in.value_here()
+        if not fields or (size == 1 and self._in.is_noun(self._in.word())):
+            return False
+        if size == 1 and self._in.word() in FILLER and not self._is_written_value(fields):
+            return False
+        fields = self._fields_meant(phrase, fields, size)
+        if len(fields) > 1:
+            raise NoQuery(reason=f'"{phrase}" is a value of {" and of ".join(fields[:4])}')
+        if not fields:
+            raise NoQuery(phrase)
+        field = fields[0]
+        if self._records.fields[field].lists:
+            raise NoQuery(reason=f"{field} is a list")
+        self._take_values(field)
+        self._skip_name(field)
+        return True
+
+    def _skip_name(self, field: str) -> None:
+        """Goes behind the name of the field that a value is of: `404 as their status`."""
+        at = self._in.at
+        self._in.skip_words({"as", "for", "its", "their", "the", "a"})
+        same, size = self._in.field_here()
+        self._in.at = self._in.at + size if same == field else at
+
+    def _take_loose_value(self) -> bool:
+        """A word that shares its root with one value, as `refunds` with `refunded`, or stands inside of values."""
+        word = self._in.word().lstrip('"')
+        if word in FILLER or word in OPERATIONS or len(word) < 2 or self._in.is_noun(word):
+            return False
+        if self._split_word(word) or self._take_class(word):
+            return True
+        condition = _Loose(self._in).condition(word)
+        if condition is None:
+            return False
+        self._in.at += 1
+        self._add(condition)
+        return True
+
+    def _split_word(self, word: str) -> bool:
+        """`low-priority`, where `low` is a value."""
+        parts = word.split("-")
+        if len(parts) < 2 or parts[0] not in self._records.hits:
+            return False
+        for tokens in (self._in.tokens, self._in.low):
+            tokens[self._in.at : self._in.at + 1] = parts
+        return True
+
+    def _take_class(self, word: str) -> bool:
+        """`4xx`, `4xx or 5xx`: statuses by their first digit."""
+        codes = _Loose(self._in).codes(word, self._names)
+        if not word.endswith("xx") or len(codes) != 1:
+            return False
+        first, last = int(word[0]), int(word[0])
+        self._in.at += 1
+        if self._in.word() in {"or", "and", "/"} and re.fullmatch(rf"[{first - 1}{first + 1}]xx", self._in.word(1)):
+            first, last = sorted((first, int(self._in.word(1)[0])))
+            self._in.at += 2
+        self._add(Condition.of_range(codes[0], Decimal(first * 100), Decimal(last * 100 + 99)))
+        self._skip_name(codes[0])
+        return True
+
+    def _take_verb(self) -> bool:
+        """`assigned to noor`, `return 404`, `running ubuntu`: a verb that says which field a value is of."""
+        meant = VERBS.get(self._in.word())
+        if meant is None:
+            return False
+        at = self._in.at
+        self._in.at += 1
+        if self._trails(self._in.low[at], meant):
+            return True
+        self._in.skip_words(
+            {"by", "to", "in", "with", "up", "a", "an", "the", "as", "for", "from", "on", "code", "status"}
+        )
+        if self._in.phrase_in((*OPERATIONS, *COMPARISONS)) or self._in.field_here()[0]:
+            return True
+        before = len(self._query.conditions)
+        taken = self._take_value() or self._take_loose_value()
+        fields = [condition.field for condition in self._query.conditions[before:]]
+        if meant and any(map(meant.isdisjoint, map(self._names.__getitem__, fields))):
+            raise NoQuery(self._in.low[at])
+        self._in.at = self._in.at if taken else at
+        return taken
+
+    def _is_written_value(self, fields: list[str]) -> bool:
+        """Whether a word that mostly says nothing is meant as a value: `in IT`; `in it` may be either."""
+        word, before = self._in.tokens[self._in.at], self._in.before()
+        if word.isupper() and len(word) > 1:
+            return True
+        if before not in {"in", "from", "for", "of", "by", "at"}:
+            return False
+        raise NoQuery(reason=f'"{word}" may be a value of {fields[0]}')
+
+    def _fields_meant(self, phrase: str, fields: list[str], size: int) -> list[str]:
+        """Of the fields that have a value, those that can be meant here."""
+        before = self._in.before()
+        if to_number(phrase) is not None:
+            # `order 4321` is the order with this id, and no other field that happens to be 4321.
+            own = [field for field in fields if self._in.identifies(field, before, self._query.taken_for)]
+            fields = own or _Loose(self._in).codes(phrase, fields)
+        if self._in.key in fields and not self._asked:
+            return [self._in.key]
+        fields = [field for field in fields if "[]" not in field] or fields
+        following = name_words(self._in.word(size))
+        return [field for field in fields if self._names.get(field) == following] or fields
+
+    def _trails(self, verb: str, meant: frozenset[str]) -> bool:
+        """`how many replicas does infra run`, `how many books did Ada write`"""
+        if self._superlative and not self._in.word():
+            return True
+        last = self._query.conditions[-1:]
+        if not last or {"do", "does", "did"}.isdisjoint(self._in.low):
+            return False
+        return verb in {"run", "use", "own", "need"} or not meant.isdisjoint(self._names.get(last[0].field, ()))
+
+    def _add_text(self, field: str, how: str) -> None:
+        """What contains `lib` may have it as a word, or inside of one."""
+        text, negation = self._in.literal(), self._negation
+        self._add(Condition.of_text(field, how, text))
+        if how == "contains":
+            inside = Condition.of_text(field, "holds", text)
+            self._inside = len(self._query.conditions) - 1, inside.negated() if negation else inside
+
+    def _add_presence(self, field: str, *, present: bool) -> None:
+        facts = self._records.fields[field]
+        # Where some have it empty and others not at all, either may be meant.
+        if facts.empty and facts.present + facts.empty + facts.lists < self._records.count:
+            raise NoQuery(reason=f"{field} is there without a value in {facts.empty} of {self._records.count}")
+        self._add(Condition.of_presence(field, present=present))
+
+    def _add(self, condition: Condition) -> None:
+        """Adds a condition, turned around where a negation stands before it."""
+        if condition.field and self._records.fields[condition.field].lists:
+            raise NoQuery(reason=f"{condition.field} is a list")
+        same = [other for other in self._query.conditions if other.values and other.field == condition.field]
+        if not self._negation and any(other.words == condition.words for other in same):
+            return
+        if self._closed or (same and condition.values and not self._negation):
+            raise NoQuery(condition.words)
+        if self._negation:
+            self._closed = self._negation in EXCLUSIONS
+            self._lacks = self._negation in NO_VALUE
+            condition = condition.negated()
+            self._negation = ""
+        self._query.conditions.append(condition)
