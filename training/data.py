@@ -1,24 +1,27 @@
-"""Read the retrieval sets and the recorded servers into one form.
+"""Read the retrieval sets, the recorded servers and the servers of our own making into one form.
 
-What it is: tools and requests as plain values, the tool as the product's search sees it, and the rule that drops
-what also stands in a set that is tested on. What it is not: a downloader. The data lies outside the project.
+What it is: tools and requests as plain values, the tool as the product's search sees it, and the rules that keep out of
+training what is tested on. What it is not: a downloader. The sets and the recordings lie outside the project.
 """
 
 from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from benchmarks.everyday import HELD_OUT, our_servers
 from toolfold.search.document import Document, _parameters_of
-from toolfold.words import split_identifier
 
 TRAINING_SETS = ("metatool", "sealtools", "toolbench")
 TEST_ONLY_SETS = ("toollens", "mcpflow_toucan", "mcptoolbenchpp")
 ALL_SETS = TRAINING_SETS + TEST_ONLY_SETS
-SERVERS = "servers"
+RECORDED = "servers"
+EVERYDAY, OURS, PLANNER = "everyday", "ours", "planner"
+"""Kinds of requests: people's words for recorded servers, for servers we made up, and a model's words for either."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +34,7 @@ class Tool:
     description: str
     parameters: tuple[tuple[str, str], ...]  # name, description
     group: str  # server or category: tools that stand together
+    server: str = ""
 
     @property
     def key(self) -> str:
@@ -41,11 +45,10 @@ class Tool:
 class Request:
     """One request and the keys of the tools that answer it."""
 
-    source: str
+    kind: str  # the set it is of, or one of the three kinds above
     text: str
     relevant: tuple[str, ...]
     split: str = "train"
-    kind: str = "set"
 
 
 @dataclass
@@ -55,10 +58,8 @@ class Corpus:
     tools: dict[str, Tool] = field(default_factory=dict)
     requests: list[Request] = field(default_factory=list)
 
-
-def words(name: str) -> str:
-    """A name split into its words: snake, camel, dotted."""
-    return " ".join(split_identifier(name))
+    def add(self, tools: Iterable[Tool]) -> None:
+        self.tools.update((tool.key, tool) for tool in tools)
 
 
 def tool_document(tool: Tool) -> Document:
@@ -68,14 +69,9 @@ def tool_document(tool: Tool) -> Document:
         name=tool.name,
         description=tool.description,
         parameters=tool.parameters,
-        server=tool.group.rsplit("/", 1)[-1],
+        server=tool.server,
         category=tuple(tool.group.split("/")[:-1]),
     )
-
-
-def _tool(source: str, item: dict[str, Any], group: str, key: str) -> Tool:
-    schema = item.get("parameters") or item.get("inputSchema") or {}
-    return Tool(source, key, item["name"], item.get("description") or "", _parameters_of(schema), group)
 
 
 def _lines(path: Path) -> list[dict[str, Any]]:
@@ -87,21 +83,47 @@ def read_set(folder: Path, name: str) -> Corpus:
     """One retrieval set: its tools and all its requests."""
     corpus = Corpus()
     for item in _lines(folder / "retrieval" / name / "tools.jsonl"):
-        tool = _tool(name, item, "/".join(item.get("category") or []), item["id"])
-        corpus.tools[tool.key] = tool
+        about, parameters = item.get("description") or "", _parameters_of(item.get("parameters") or {})
+        group, server = "/".join(item.get("category") or []), item.get("server") or ""
+        corpus.add([Tool(name, item["id"], item["name"], about, parameters, group, server)])
     for item in _lines(folder / "retrieval" / name / "queries.jsonl"):
         relevant = tuple(f"{name}/{one}" for one in item["relevant"])
         corpus.requests.append(Request(name, item["query"], relevant, item["split"]))
     return corpus
 
 
-def read_servers(folder: Path) -> Corpus:
-    """The tools of the recorded servers. They bring no requests."""
+def read_recorded(folder: Path) -> Corpus:
+    """The recorded servers, and the requests we wrote for them. Those of the servers in `HELD_OUT` are for testing."""
     corpus = Corpus()
     for path in sorted((folder / "servers").glob("*.json")):
         for item in json.loads(path.read_text(encoding="utf-8"))["tools"]:
-            tool = _tool(SERVERS, item, path.stem, f"{path.stem}::{item['name']}")
-            corpus.tools[tool.key] = tool
+            about, parameters = item.get("description") or "", _parameters_of(item.get("inputSchema") or {})
+            key = f"{path.stem}::{item['name']}"
+            corpus.add([Tool(RECORDED, key, item["name"], about, parameters, path.stem, path.stem)])
+    for item in _lines(folder / "everyday" / "requests.jsonl"):
+        kind = PLANNER if item["kind"] == "planner" else EVERYDAY
+        relevant = tuple(f"{RECORDED}/{one.replace('.', '::', 1)}" for one in item["relevant"])
+        split = "test" if item["relevant"][0].partition(".")[0] in HELD_OUT else "train"
+        corpus.requests.append(Request(kind, item["query"], relevant, split))
+    return corpus
+
+
+def read_ours(split: str) -> Corpus:
+    """The servers we made up, with their requests: those for `training`, for `calibration` or for the `bench`."""
+    corpus = Corpus()
+    for number, server in enumerate(our_servers(split)):
+        # Some names stand for two servers, so a number goes with them.
+        keys = {tool["name"]: f"{split}-{number}::{tool['name']}" for tool in server["tools"]}
+        for tool in server["tools"]:
+            parameters = tuple((name, "") for name in tool["params"])
+            name, place = tool["name"], server["server"]
+            corpus.add([Tool(OURS, keys[name], name, tool["description"], parameters, place, place)])
+        for tool in server["tools"]:
+            fitting = [tool["name"], *(other for other in tool.get("also", ()) if other in keys)]
+            relevant = tuple(f"{OURS}/{keys[name]}" for name in fitting)
+            corpus.requests += [Request(OURS, text, relevant, split) for text in tool["requests"]]
+            if tool["planner"]:
+                corpus.requests.append(Request(PLANNER, tool["planner"], relevant, split))
     return corpus
 
 
@@ -110,25 +132,31 @@ def plain(text: str) -> str:
     return " ".join(re.findall(r"[a-z0-9]+", text.lower()))
 
 
-def training_corpus(folder: Path, *, without: str | None = None) -> Corpus:
-    """Tools and training requests, less the set `without` and less everything that stands in a set tested on."""
-    tested = [*TEST_ONLY_SETS, *([without] if without in TRAINING_SETS else [])]
+def training_corpus(folder: Path) -> Corpus:
+    """All to train on: no test request, no tool of a set that is only tested on, no server that is held out."""
     banned_requests: set[str] = set()
     banned_tools: set[str] = set()
     for name in ALL_SETS:
-        other = read_set(folder, name)
-        banned_requests |= {plain(one.text) for one in other.requests if name in tested or one.split == "test"}
-        if name in tested:
-            banned_tools |= {plain(f"{tool.name} {tool.description}") for tool in other.tools.values()}
-            banned_tools |= {plain(t.description) for t in other.tools.values() if len(t.description.split()) >= 5}
+        tested = read_set(folder, name)
+        banned_requests |= {plain(one.text) for one in tested.requests if one.split == "test"}
+        if name in TEST_ONLY_SETS:
+            banned_tools |= {plain(f"{tool.name} {tool.description}") for tool in tested.tools.values()}
+            banned_tools |= {plain(t.description) for t in tested.tools.values() if len(t.description.split()) >= 5}
     corpus = Corpus()
-    for source in [one for one in (*TRAINING_SETS, SERVERS) if one != without]:
-        part = read_servers(folder) if source == SERVERS else read_set(folder, source)
-        for key, tool in part.tools.items():
-            if not {plain(f"{tool.name} {tool.description}"), plain(tool.description)} & banned_tools:
-                corpus.tools[key] = tool
-        for one in part.requests:
-            relevant = tuple(key for key in one.relevant if key in corpus.tools)
-            if one.split == "train" and relevant and plain(one.text) not in banned_requests:
-                corpus.requests.append(Request(one.source, one.text, relevant))
+    for part in (*(read_set(folder, name) for name in TRAINING_SETS), read_recorded(folder)):
+        for tool in part.tools.values():
+            held_out = tool.source == RECORDED and tool.server in HELD_OUT
+            if not held_out and not {plain(f"{tool.name} {tool.description}"), plain(tool.description)} & banned_tools:
+                corpus.add([tool])
+        corpus.requests += [one for one in part.requests if one.split == "train"]
+    made_up = read_ours("training")
+    corpus.add(made_up.tools.values())
+    corpus.requests = [one for one in corpus.requests if _allowed(one, corpus, banned_requests)] + made_up.requests
     return corpus
+
+
+def _allowed(request: Request, corpus: Corpus, banned: set[str]) -> bool:
+    """Whether no test asks the same, and its tools are there: one of them for a set, all for requests of our own."""
+    there = [key in corpus.tools for key in request.relevant]
+    enough = any(there) if request.kind in ALL_SETS else all(there)
+    return enough and plain(request.text) not in banned

@@ -1,8 +1,9 @@
-"""Measure an exported ONNX encoder on the test requests, on the CPU, one text at a time as the product does.
+"""Measure an exported encoder on the tests, on the CPU, one text at a time as the product does.
 
-    evaluate.py DATA ENCODER.onnx VOCAB [--sets a,b] [--query 128] [--tool 64]
+    evaluate.py DATA FOLDER [--tests a,b] [--query 128] [--tool 48]
 
-DATA is the folder that prepare.py wrote. Prints the figures of each set and the CPU time of a text.
+DATA is what `prepare.py` wrote, FOLDER what `export.py` did. Prints the figures of each test, with several shares of
+words, and the CPU time of a text.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from typing import Any
 
 import numpy as np
 import torch
-from encoder import Texts
-from train import Data, figures, standard
+from encoder import SHAPES, Texts
+from train import TESTED_REQUEST_TOKENS, TESTED_TOOL_TOKENS, WORD_SHARES, Data, figures, mixed
 
 
 def open_session(path: Path) -> Any:
@@ -30,7 +31,7 @@ def open_session(path: Path) -> Any:
 def embed(session: Any, texts: Texts, lines: list[str], limit: int) -> tuple[torch.Tensor, float]:
     """Vectors, and CPU milliseconds a text."""
     found = []
-    ids = texts.ids(lines, max_tokens=limit)
+    ids = texts.ids(lines, limit)
     started = time.process_time()
     for one in ids:
         tokens = np.array([one], dtype=np.int64)
@@ -40,25 +41,25 @@ def embed(session: Any, texts: Texts, lines: list[str], limit: int) -> tuple[tor
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", type=Path)
-    parser.add_argument("encoder", type=Path)
-    parser.add_argument("vocabulary", type=Path)
-    parser.add_argument("--sets", default="metatool,sealtools,toolbench,toollens,mcpflow_toucan,mcptoolbenchpp")
-    parser.add_argument("--query", type=int, default=128)
-    parser.add_argument("--tool", type=int, default=64)
-    options = parser.parse_args()
-    data = Data(options.data)
-    session = open_session(options.encoder)
-    texts = Texts(options.vocabulary, max_tokens=64)
-    for name in options.sets.split(","):
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--tests", default="", help="names between commas; without: all")
+    parser.add_argument("--query", type=int, default=TESTED_REQUEST_TOKENS)
+    parser.add_argument("--tool", type=int, default=TESTED_TOOL_TOKENS)
+    given = parser.parse_args()
+    data = Data(given.data)
+    session = open_session(given.folder / "encoder.onnx")
+    dims = json.loads((given.folder / "encoder.json").read_text())["dims"]
+    texts = Texts(next(kind for kind, shape in SHAPES.items() if shape.dims == dims), given.folder)
+    for name in given.tests.split(",") if given.tests else data.bundle["tests"]:
         test = data.bundle["tests"][name]
-        tools, tool_ms = embed(session, texts, test["tools"], options.tool)
-        queries, query_ms = embed(session, texts, test["queries"], options.query)
-        lexical, dense = torch.from_numpy(data.arrays[f"lexical_{name}"].astype(np.float32)), queries @ tools.T
-        row: dict[str, Any] = {"set": name, "query_ms": round(query_ms, 2), "tool_ms": round(tool_ms, 2)}
-        for part in (0.4, 0.25, 0.0):
-            row[f"words {part}"] = figures(part * standard(lexical) + (1 - part) * standard(dense), test["relevant"])
+        tools, tool_ms = embed(session, texts, test["tools"], given.tool)
+        queries, query_ms = embed(session, texts, test["queries"], given.query)
+        lexical = torch.from_numpy(data.arrays[f"lexical_{name}"].astype(np.float32))
+        row: dict[str, Any] = {"test": name, "query_ms": round(query_ms, 2), "tool_ms": round(tool_ms, 2)}
+        for share in WORD_SHARES:
+            row[f"words {share}"] = figures(mixed(lexical, queries @ tools.T, share), test["relevant"])
         print(json.dumps(row), flush=True)
 
 

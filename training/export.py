@@ -1,7 +1,10 @@
-"""Write the encoder as int8 ONNX, with its vocabulary and its record.
+"""Write an encoder as int8 ONNX, with its vocabulary and its record.
 
-    python training/export.py                      # the untrained base model
-    python training/export.py --weights FILE --share .7 --record FILE     # trained, averaged with the base
+    python training/export.py minilm STARTS TARGET --mix out/student.safetensors=.4 out/student-longer.safetensors=.4
+    python training/export.py mpnet STARTS TARGET --mix out/teacher.safetensors=1
+
+STARTS is the folder that `train.py` takes; its weights have the share that the others leave. TARGET gets
+`encoder.onnx`, `vocab.txt` and `encoder.json`.
 
 The graph takes `input_ids` and `attention_mask` (int64, batch x sequence) and gives `embedding` (float32, batch x
 dims), pooled and normalised. Weights are int8 (seven bits used) per output channel, activations are quantised as they
@@ -19,9 +22,7 @@ import warnings
 from pathlib import Path
 
 import torch
-from encoder import Encoder, base_folder
-
-TARGET = Path(__file__).resolve().parent.parent / "src" / "toolfold" / "search" / "weights"
+from encoder import SHAPES, Encoder, load, mix
 
 
 def to_onnx(model: torch.nn.Module, path: Path) -> None:
@@ -42,11 +43,11 @@ def to_onnx(model: torch.nn.Module, path: Path) -> None:
         )
 
 
-def fuse(path: Path, target: Path) -> None:
+def fuse(path: Path, target: Path, dims: int) -> None:
     """Join attention, layer norm and activation into the runtime's own operators: less time for the same numbers."""
     from onnxruntime.transformers.optimizer import optimize_model
 
-    optimised = optimize_model(str(path), model_type="bert", num_heads=12, hidden_size=384, opt_level=0)
+    optimised = optimize_model(str(path), model_type="bert", num_heads=12, hidden_size=dims, opt_level=0)
     optimised.save_model_to_file(str(target))
 
 
@@ -65,45 +66,56 @@ def quantise(path: Path, target: Path) -> None:
     )
 
 
-def export(model: Encoder, target: Path, record: dict[str, object], *, keep: Path | None = None) -> Path:
-    """Write `encoder.onnx`, `vocab.txt` and `encoder.json` into the folder `target`."""
-    target.mkdir(parents=True, exist_ok=True)
+def export(model: Encoder, target: Path) -> None:
+    """Write `encoder.onnx` into the folder `target`."""
     model.bert.set_attn_implementation("eager")
     with tempfile.TemporaryDirectory() as scratch:
         plain, fused, small = (Path(scratch) / name for name in ("plain.onnx", "fused.onnx", "small.onnx"))
         to_onnx(model, plain)
-        fuse(plain, fused)
+        fuse(plain, fused, model.shape.dims)
         quantise(fused, small)
-        if keep:
-            shutil.copy(fused, keep)
         shutil.copy(small, target / "encoder.onnx")
-    shutil.copy(base_folder() / "vocab.txt", target / "vocab.txt")
-    digest = {name: hashlib.sha256((target / name).read_bytes()).hexdigest() for name in ("encoder.onnx", "vocab.txt")}
-    record = {**record, "dims": 384, "sha256": digest}
-    (target / "encoder.json").write_text(json.dumps(record, indent=2) + "\n")
-    return target / "encoder.onnx"
+
+
+def averaged(kind: str, start: Path, shares: list[str]) -> Encoder:
+    """The weights `FILE=SHARE`, and those to start with for what is left."""
+    model = Encoder(kind, start)
+    parts = []
+    for one in shares:
+        file, _, share = one.rpartition("=")
+        held, state = load(Path(file))
+        if held != kind:
+            raise ValueError(f"{file} holds weights of {held}")
+        parts.append((float(share), state))
+    left = 1 - sum(share for share, _ in parts)
+    model.load_state_dict(mix([(left, model.state_dict()), *parts]))
+    return model
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--weights", type=Path, help="safetensors written by train.py; without it, the base model")
-    parser.add_argument("--share", type=float, default=1.0, help="share of the trained weights; the base has the rest")
-    parser.add_argument("--record", type=Path, help="JSON object to keep in encoder.json (version, figures)")
-    parser.add_argument("--target", type=Path, default=TARGET)
-    parser.add_argument("--keep", type=Path, help="keep the float32 graph here, to compare with")
-    options = parser.parse_args()
-    model = Encoder(base_folder())
-    if options.weights:
-        from safetensors.torch import load_file
-
-        base, trained = model.state_dict(), load_file(options.weights)
-        share = options.share
-        model.load_state_dict({name: share * trained[name].float() + (1 - share) * base[name] for name in base})
-    record: dict[str, object] = {"name": "all-MiniLM-L6-v2", "version": "base", "max_tokens": {"query": 64, "tool": 96}}
-    if options.record:
-        record = json.loads(options.record.read_text())
-    path = export(model, options.target, record, keep=options.keep)
-    print(path, path.stat().st_size)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("kind", choices=list(SHAPES))
+    parser.add_argument("starts", type=Path)
+    parser.add_argument("target", type=Path)
+    parser.add_argument("--mix", nargs="*", default=[], metavar="FILE=SHARE", help="weights that train.py wrote")
+    parser.add_argument("--record", type=Path, help="JSON object to keep in encoder.json: name, version, base, figures")
+    given = parser.parse_args()
+    given.target.mkdir(parents=True, exist_ok=True)
+    export(averaged(given.kind, given.starts / given.kind, given.mix), given.target)
+    shutil.copy(given.starts / given.kind / "vocab.txt", given.target / "vocab.txt")
+    files = ("encoder.onnx", "vocab.txt")
+    shape = SHAPES[given.kind]
+    record = {
+        "name": given.kind,
+        "version": "0",
+        "max_tokens": {"query": 128, "tool": 48},
+        **(json.loads(given.record.read_text()) if given.record else {}),
+        "dims": shape.dims,
+        "frame": shape.marks[:2],
+        "sha256": {name: hashlib.sha256((given.target / name).read_bytes()).hexdigest() for name in files},
+    }
+    (given.target / "encoder.json").write_text(json.dumps(record, indent=2) + "\n")
+    print(given.target, (given.target / "encoder.onnx").stat().st_size)
 
 
 if __name__ == "__main__":

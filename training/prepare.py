@@ -1,10 +1,10 @@
-"""Bring everything a training run needs into one file that travels to the machine with the accelerator.
+"""Bring everything a training run needs into one folder that travels to the machine with the accelerator.
 
-    prepare.py DATA GENERATED OUT
+    prepare.py DATA OUT
 
-What goes in: the tools' texts as the product embeds them, training requests, generated requests, the nearest tools by
-words (hard negatives), and for the test requests the lexical scores of all tools, so that the hybrid can be measured
-there. It imports the product's own text and word rules, so both sides agree.
+What goes in: the tools' texts as the product embeds them, the training requests, for each the nearest tools by words
+(hard negatives), and the tests: requests with the lexical scores of all tools, so that the mix of words and meaning can
+be measured there. It imports the product's own text and word rules, so both sides agree.
 """
 
 from __future__ import annotations
@@ -18,7 +18,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from data import ALL_SETS, TRAINING_SETS, Request, Tool, plain, read_set, tool_document, training_corpus
+from data import (
+    ALL_SETS,
+    PLANNER,
+    Corpus,
+    Request,
+    Tool,
+    read_ours,
+    read_recorded,
+    read_set,
+    tool_document,
+    training_corpus,
+)
 from scipy import sparse
 
 from toolfold.search.document import tool_text, weighted_terms
@@ -26,8 +37,11 @@ from toolfold.search.ranker import LENGTH, SATURATION, _idf
 from toolfold.words import query_terms, split_identifier
 
 QUERIES = 400
+"""Test requests of a public set."""
 SEED = 20
 NEAR = 60
+MAX_TEXT = 1200
+"""Characters of a tool that travel: far more than the tokens that are read."""
 
 
 class Words:
@@ -59,75 +73,79 @@ class Words:
         asked = sparse.csr_matrix((ones, (rows, columns)), shape=(len(texts), len(self.index)))
         return (asked @ self.matrix).toarray()
 
+    def nearest(self, texts: list[str]) -> Any:
+        """The rows of the nearest tools, best first."""
+        found = []
+        for start in range(0, len(texts), 1000):
+            scores = self.scores(texts[start : start + 1000])
+            part = np.argpartition(-scores, NEAR, axis=1)[:, :NEAR]
+            order = np.argsort(-np.take_along_axis(scores, part, 1), axis=1)
+            found.append(np.take_along_axis(part, order, 1).astype(np.int16))
+        return np.concatenate(found)
 
-def test_requests(requests: list[Request]) -> list[Request]:
-    chosen = [one for one in requests if one.split == "test"]
-    random.Random(SEED).shuffle(chosen)
-    return chosen[:QUERIES]
+
+def text_of(tool: Tool) -> str:
+    """What the product embeds."""
+    return tool_text(tool_document(tool))[:MAX_TEXT]
 
 
-def write_tests(folder: Path, arrays: dict[str, Any]) -> dict[str, Any]:
-    tests: dict[str, Any] = {}
+def tests(folder: Path) -> dict[str, tuple[list[Tool], list[Request]]]:
+    """The public sets; the held-out servers among all recorded ones; our own held-out servers beside all those."""
+    found = {}
     for name in ALL_SETS:
         corpus = read_set(folder, name)
-        tools = list(corpus.tools.values())
-        place = {tool.key: row for row, tool in enumerate(tools)}
-        chosen = test_requests(corpus.requests)
-        arrays[f"lexical_{name}"] = Words(tools).scores([one.text for one in chosen]).astype(np.float16)
-        tests[name] = {
-            "tools": [tool_text(tool_document(tool))[:1200] for tool in tools],
-            "queries": [one.text for one in chosen],
-            "relevant": [sorted({place[key] for key in one.relevant if key in place}) for one in chosen],
-        }
-    return tests
+        chosen = [one for one in corpus.requests if one.split == "test"]
+        random.Random(SEED).shuffle(chosen)
+        found[name] = (list(corpus.tools.values()), chosen[:QUERIES])
+    recorded = read_recorded(folder)
+    ours = Corpus()
+    for part in (read_ours("calibration"), read_ours("bench")):
+        ours.add(part.tools.values())
+        ours.requests += part.requests
+    tools = list(recorded.tools.values())
+    held_out = [one for one in recorded.requests if one.split == "test"]
+    for name, pool, requests in (("", tools, held_out), ("ours_", [*tools, *ours.tools.values()], ours.requests)):
+        found[f"{name}everyday"] = (pool, [one for one in requests if one.kind != PLANNER])
+        found[f"{name}planner"] = (pool, [one for one in requests if one.kind == PLANNER])
+    return found
 
 
-def near(words: Words, texts: list[str]) -> Any:
-    """The rows of the nearest tools by words, best first."""
-    found = []
-    for start in range(0, len(texts), 1000):
-        scores = words.scores(texts[start : start + 1000])
-        part = np.argpartition(-scores, NEAR, axis=1)[:, :NEAR]
-        order = np.argsort(-np.take_along_axis(scores, part, 1), axis=1)
-        found.append(np.take_along_axis(part, order, 1).astype(np.int16))
-    return np.concatenate(found)
-
-
-def main(data: str, generated: str, out: str) -> None:
-    folder = Path(data)
+def main(data: str, out: str) -> None:
+    folder, target = Path(data), Path(out)
     corpus = training_corpus(folder)
     tools = list(corpus.tools.values())
     place = {tool.key: row for row, tool in enumerate(tools)}
-    requests: list[list[Any]] = [
-        [one.source, one.text, [place[key] for key in one.relevant]] for one in corpus.requests
-    ]
-    banned = {plain(one.text) for name in ALL_SETS for one in read_set(folder, name).requests if one.split == "test"}
-    for line in Path(generated).read_text().splitlines():
-        item = json.loads(line)
-        if plain(item["text"]) not in banned and all(key in place for key in item["tools"]):
-            requests.append(["generated", item["text"], [place[key] for key in item["tools"]]])
-    arrays: dict[str, Any] = {"near": near(Words(tools), [str(one[1]) for one in requests])}
-    kept = {name: [place[key] for key in training_corpus(folder, without=name).tools] for name in TRAINING_SETS}
-    bundle = {
+    arrays = {"near": Words(tools).nearest([one.text for one in corpus.requests])}
+    bundle: dict[str, Any] = {
         "tools": [
             {
                 "source": tool.source,
                 "group": tool.group,
                 "name": " ".join(split_identifier(tool.name)).lower(),
-                "description": tool.description[:1200],
-                "text": tool_text(tool_document(tool))[:1200],
+                "description": tool.description[:MAX_TEXT],
+                "text": text_of(tool),
             }
             for tool in tools
         ],
-        "requests": requests,
-        "kept_without": kept,
-        "tests": write_tests(folder, arrays),
+        "requests": [
+            [one.kind, one.text, [place[key] for key in one.relevant if key in place]] for one in corpus.requests
+        ],
+        "tests": {},
     }
-    target = Path(out)
+    for name, (pool, requests) in tests(folder).items():
+        rows = {tool.key: row for row, tool in enumerate(pool)}
+        arrays[f"lexical_{name}"] = Words(pool).scores([one.text for one in requests]).astype(np.float16)
+        bundle["tests"][name] = {
+            "tools": [text_of(tool) for tool in pool],
+            "queries": [one.text for one in requests],
+            "relevant": [sorted({rows[key] for key in one.relevant if key in rows}) for one in requests],
+        }
+        print(name, len(requests), "requests,", len(pool), "tools")
     target.mkdir(parents=True, exist_ok=True)
     (target / "bundle.json.gz").write_bytes(gzip.compress(json.dumps(bundle).encode(), 6))
     np.savez_compressed(target / "arrays.npz", **arrays)
+    print(len(tools), "tools,", Counter(one.kind for one in corpus.requests))
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:4])
+    main(*sys.argv[1:3])

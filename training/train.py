@@ -1,10 +1,15 @@
-"""Contrastive fine-tuning of the encoder, and its figures on the test requests.
+"""Training of the encoders, and their figures on the tests.
 
-    train.py DATA BASE OUT RUNS.json       each run: {"name", "without", "steps", ...}; see `Run`
+    train.py DATA STARTS OUT RUNS.json       each run: {"name", "model", "steps", ...}; see `Run`
 
-Multi-positive InfoNCE: the tools of all requests in a batch and one near tool by words for each request are the
-candidates; every tool that answers a request is a positive; tools that are all but the same text are no negatives.
-Afterwards the weights are averaged with the base weights and measured at several shares.
+DATA is what `prepare.py` wrote. STARTS/minilm holds `encoder.onnx` and `vocab.txt` of version 1, STARTS/mpnet
+`model.safetensors` and `vocab.txt` of all-mpnet-base-v2. Runs follow each other, and each leaves OUT/NAME.safetensors,
+which later ones may start from or learn from.
+
+Two kinds of loss. Contrast: multi-positive InfoNCE over the tools of all requests in a batch and a hard negative for
+each; every tool that answers a request is a positive; tools that are all but the same text are no negatives. Likeness:
+KL divergence between this encoder's similarities and another's over the same batch, from the teacher for requests of
+our own, from version 1 for the public ones, so that what it knew is kept.
 """
 
 from __future__ import annotations
@@ -21,118 +26,66 @@ from typing import Any
 
 import numpy as np
 import torch
-from encoder import Encoder, Texts, pad
+from encoder import Encoder, Texts, load, mix, save
+from torch.nn.functional import kl_div, log_softmax, normalize, softmax
 
-from examples import Examples, build, tool_variants
+from examples import FULL, UNPLACED, VARIANTS, Examples, build, place_of, tool_variants
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
+VERSION_1 = "version-1"
+OUR_KINDS = {"everyday", "ours", "planner"}
+KINDS = {
+    "everyday": 0.20,
+    "ours": 0.28,
+    "planner": 0.08,
+    "metatool": 0.08,
+    "sealtools": 0.05,
+    "name": 0.06,
+    "description": 0.13,
+    "joined": 0.12,
+}
+"""The share of each kind of example in a batch."""
 
-@dataclass
+CONTRAST_SCALE = 20.0
+LIKENESS_SCALE = 30.0
+SAME = 0.95
+"""The similarity of two tools, before training, from which they are no negatives of each other."""
+NEAREST = 40
+"""Hard negatives are drawn from so many near tools."""
+UNLABELLED = 3
+"""By meaning, so many of the nearest are left out: they may well be right."""
+REQUEST_TOKENS, TOOL_TOKENS = 80, 56
+"""What is read in training. The tests read what the product reads: 128 and 48."""
+TESTED_REQUEST_TOKENS, TESTED_TOOL_TOKENS = 128, 48
+
+PUBLIC = ("metatool", "sealtools", "toolbench", "toollens", "mcpflow_toucan", "mcptoolbenchpp")
+WORD_SHARES = (0.0, 0.15, 0.2, 0.25)
+MAX_LEXICAL = 12.0
+"""As in the product: one rare word stands out by any number of standard deviations in a large catalogue."""
+
+
+@dataclass(frozen=True)
 class Run:
     """One training run."""
 
     name: str
-    without: str | None = None
+    model: str  # minilm or mpnet
+    start: str = ""  # the run whose weights it goes on from; else those in STARTS
+    teacher: str = ""  # the run whose similarities it learns for requests of our own
+    anchored: bool = False  # whether it keeps to version 1's similarities for all others
     steps: int = 400
-    batch: int = 1024
+    batch: int = 768
     rate: float = 1e-4
-    scale: float = 20.0
-    hard: int = 1
-    generated: bool = True
-    near_limit: int = 40
-    meaning: float = 0.0  # share of hard negatives that are near by the base model's meaning instead of by words
-    same: float = 0.93  # base similarity of two tools from which they are no negatives of each other
-    nested: list[int] = field(default_factory=list)  # Matryoshka sizes beside the full one
-    shares: list[float] = field(default_factory=lambda: [0.5, 0.7, 1.0])
-    weights: dict[str, float] = field(default_factory=dict)  # share of each kind in a batch
-    consistent: int = 0  # keep generated requests whose tool stands among this many by the base model
+    contrast: float = 1.0  # weights of the losses: InfoNCE,
+    likeness: float = 1.0  # KL between similarities of requests and tools,
+    tool_likeness: float = 0.0  # and, as a part of that one, of tools and tools (the teacher's only)
+    siblings: float = 0.45  # share of hard negatives that are tools of the same server or category
+    meaning: float = 0.3  # share that are near by meaning, before training; the rest is near by words
+    kinds: dict[str, float] = field(default_factory=lambda: KINDS)
+    measured: tuple[float, ...] = (0.5, 0.75, 1.0)  # shares of the trained weights, the rest as in STARTS
+    kept: float = 1.0  # the share that is written
     seed: int = 1
-    save: bool = False  # write the trained weights, before averaging with the base
-    tests: list[str] = field(default_factory=list)
-
-
-KINDS = {"generated": 0.42, "metatool": 0.1, "sealtools": 0.06, "name": 0.1, "description": 0.17, "joined": 0.15}
-
-
-class Pool:
-    """Token ids of many texts on the device, cut and padded to one width."""
-
-    def __init__(self, texts: Texts, lines: list[str], width: int) -> None:
-        ids = texts.ids(lines, max_tokens=width)
-        tokens, _ = pad([*ids, [0] * width])
-        self.tokens = tokens[:-1].to(DEVICE)
-        self.lengths = torch.tensor([len(one) for one in ids], device=DEVICE)
-
-    def take(self, rows: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        lengths = self.lengths[rows]
-        width = int(lengths.max())
-        mask = torch.arange(width, device=DEVICE)[None] < lengths[:, None]
-        return self.tokens[rows, :width], mask.long()
-
-
-def encode(model: Encoder, pool: Pool, rows: torch.Tensor, parts: int = 4) -> torch.Tensor:
-    """Vectors of rows of a pool, in parts of like length, so that little is padded."""
-    order = pool.lengths[rows].argsort()
-    found = torch.cat([model(*pool.take(part)) for part in rows[order].chunk(parts)])
-    return found[order.argsort()]
-
-
-def embed(model: Encoder, texts: Texts, lines: list[str], width: int, size: int = 1024) -> torch.Tensor:
-    """Vectors of texts, sorted by length inside so that little is padded."""
-    ids = texts.ids(lines, max_tokens=width)
-    order = sorted(range(len(ids)), key=lambda row: len(ids[row]))
-    found = torch.zeros(len(ids), 384, device=DEVICE)
-    with torch.no_grad():
-        for start in range(0, len(order), size):
-            rows = order[start : start + size]
-            tokens, mask = pad([ids[row] for row in rows])
-            found[rows] = model(tokens.to(DEVICE), mask.to(DEVICE))
-    return found
-
-
-def standard(scores: torch.Tensor) -> torch.Tensor:
-    return (scores - scores.mean(1, keepdim=True)) / scores.std(1, keepdim=True).clamp(min=1e-6)
-
-
-def figures(scores: torch.Tensor, relevant: list[list[int]]) -> dict[str, float]:
-    """nDCG@10, recall at 1 and 5, and how often the first hit is right."""
-    top = scores.topk(min(10, scores.shape[1]), dim=1).indices.tolist()
-    sums = {"ndcg10": 0.0, "recall1": 0.0, "recall5": 0.0, "first": 0.0}
-    for row, wanted in zip(top, relevant, strict=True):
-        hits = [one in set(wanted) for one in row]
-        best = sum(1 / math.log2(rank + 2) for rank in range(min(10, len(wanted))))
-        sums["ndcg10"] += sum(hit / math.log2(rank + 2) for rank, hit in enumerate(hits)) / best
-        sums["recall1"] += hits[0] / len(wanted)
-        sums["recall5"] += sum(hits[:5]) / len(wanted)
-        sums["first"] += hits[0]
-    return {name: round(value / len(relevant), 4) for name, value in sums.items()}
-
-
-def measure(
-    model: Encoder, texts: Texts, data: Data, sets: list[str], *, dims: int = 384, width: int = 64
-) -> dict[str, Any]:
-    """Dense alone and mixed with words, for each set."""
-    model.eval()
-    found: dict[str, Any] = {}
-    for name in sets:
-        test = data.bundle["tests"][name]
-        tools = torch.nn.functional.normalize(embed(model, texts, test["tools"], width)[:, :dims], dim=-1)
-        queries = torch.nn.functional.normalize(embed(model, texts, test["queries"], 128)[:, :dims], dim=-1)
-        dense = queries @ tools.T
-        lexical = torch.tensor(data.arrays[f"lexical_{name}"].astype(np.float32), device=DEVICE)
-        mixed = 0.4 * standard(lexical) + 0.6 * standard(dense)
-        light = 0.25 * standard(lexical) + 0.75 * standard(dense)
-        kinds = {"hybrid": mixed, "hybrid25": light, "dense": dense, "words": lexical}
-        found[name] = {kind: figures(scores, test["relevant"]) for kind, scores in kinds.items()}
-    return found
-
-
-def brief(found: dict[str, Any]) -> str:
-    kinds = ("hybrid", "hybrid25", "dense")
-    cells = [f"{name} " + "/".join(f"{one[kind]['ndcg10']:.3f}" for kind in kinds) for name, one in found.items()]
-    mean = [sum(one["hybrid"][key] for one in found.values()) / len(found) for key in ("ndcg10", "first", "recall5")]
-    return "  ".join(cells) + "  mean " + " ".join(f"{value:.4f}" for value in mean)
 
 
 class Data:
@@ -143,22 +96,125 @@ class Data:
         self.arrays = dict(np.load(folder / "arrays.npz"))
 
 
-class Batches:
-    """Draws requests, their tools and near tools by words."""
+class Pool:
+    """Token ids of many texts on the device, cut and padded to one width."""
 
-    def __init__(self, run: Run, data: Data, examples: Examples, allowed: set[int], meaning: Any) -> None:
-        self.run, self.examples, self.near, self.meaning = run, examples, data.arrays["near"], meaning
+    def __init__(self, texts: Texts, lines: list[str], width: int) -> None:
+        ids = texts.ids(lines, width)
+        tokens = np.full((len(ids), width), texts.pad, np.int32)
+        for row, one in enumerate(ids):
+            tokens[row, : len(one)] = one
+        self.tokens = torch.tensor(tokens, device=DEVICE)
+        self.lengths = torch.tensor([len(one) for one in ids], device=DEVICE)
+
+    def take(self, rows: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        lengths = self.lengths[rows]
+        width = int(lengths.max())
+        mask = torch.arange(width, device=DEVICE)[None] < lengths[:, None]
+        return self.tokens[rows, :width].long(), mask.long()
+
+
+@dataclass(frozen=True)
+class Pools:
+    """All requests, and all texts of all tools: the variants of a tool follow each other."""
+
+    requests: Pool
+    tools: Pool
+
+    @classmethod
+    def read(cls, texts: Texts, data: Data, examples: Examples) -> Pools:
+        lines = [text for tool in data.bundle["tools"] for text in tool_variants(tool)]
+        return cls(Pool(texts, examples.text, REQUEST_TOKENS), Pool(texts, lines, TOOL_TOKENS))
+
+
+def encode(model: Encoder, pool: Pool, rows: torch.Tensor, parts: int = 4) -> torch.Tensor:
+    """Vectors of rows of a pool, in parts of like length, so that little is padded."""
+    order = pool.lengths[rows].argsort()
+    with torch.autocast(DEVICE, dtype=torch.bfloat16):
+        found = torch.cat([model(*pool.take(part)) for part in rows[order].chunk(parts)])
+    return found[order.argsort()]
+
+
+@torch.no_grad()
+def embed(model: Encoder, pool: Pool, size: int = 2048) -> torch.Tensor:
+    """Vectors of a whole pool."""
+    rows = torch.arange(len(pool.lengths), device=DEVICE)
+    return encode(model, pool, rows, parts=-(-len(rows) // size))
+
+
+# Figures
+
+
+def standard(scores: torch.Tensor) -> torch.Tensor:
+    return (scores - scores.mean(1, keepdim=True)) / scores.std(1, keepdim=True).clamp(min=1e-6)
+
+
+def mixed(lexical: torch.Tensor, dense: torch.Tensor, share: float) -> torch.Tensor:
+    """Words and meaning as the product adds them."""
+    return share * standard(lexical).clamp(max=MAX_LEXICAL) + (1 - share) * standard(dense)
+
+
+def figures(scores: torch.Tensor, relevant: list[list[int]]) -> dict[str, float]:
+    """nDCG@10, recall at 1 and 5, and how often the first hit, or one of the first five, is right."""
+    top = scores.topk(min(10, scores.shape[1]), dim=1).indices.tolist()
+    sums = dict.fromkeys(("ndcg10", "recall1", "recall5", "first", "among5"), 0.0)
+    for row, wanted in zip(top, relevant, strict=True):
+        hits = [one in set(wanted) for one in row]
+        best = sum(1 / math.log2(rank + 2) for rank in range(min(10, len(wanted))))
+        sums["ndcg10"] += sum(hit / math.log2(rank + 2) for rank, hit in enumerate(hits)) / best
+        sums["recall1"] += hits[0] / len(wanted)
+        sums["recall5"] += sum(hits[:5]) / len(wanted)
+        sums["first"] += hits[0]
+        sums["among5"] += any(hits[:5])
+    return {name: round(value / len(relevant), 4) for name, value in sums.items()}
+
+
+def measure(model: Encoder, texts: Texts, data: Data) -> dict[str, Any]:
+    """The figures of each test, with several shares of words."""
+    model.eval()
+    found: dict[str, Any] = {}
+    for name, test in data.bundle["tests"].items():
+        tools = embed(model, Pool(texts, test["tools"], TESTED_TOOL_TOKENS))
+        dense = embed(model, Pool(texts, test["queries"], TESTED_REQUEST_TOKENS)) @ tools.T
+        lexical = torch.tensor(data.arrays[f"lexical_{name}"].astype(np.float32), device=DEVICE)
+        found[name] = {
+            f"words {share}": figures(mixed(lexical, dense, share), test["relevant"]) for share in WORD_SHARES
+        }
+    return found
+
+
+def brief(found: dict[str, Any], words: str = "words 0.15") -> str:
+    """Of the public sets nDCG@10 and its mean; of the others how often the right tool is first, and among five."""
+    public = {name: one[words]["ndcg10"] for name, one in found.items() if name in PUBLIC}
+    cells = [f"{name} {value:.3f}" for name, value in public.items()]
+    cells += [f"public mean {sum(public.values()) / len(public):.4f}"] if public else []
+    own = {name: one[words] for name, one in found.items() if name not in PUBLIC}
+    cells += [f"{name} {one['first']:.3f}/{one['among5']:.3f}" for name, one in own.items()]
+    return f"({words}) " + "  ".join(cells)
+
+
+# Batches and losses
+
+
+class Batches:
+    """Draws requests, their tools, and a hard negative for each request."""
+
+    def __init__(self, run: Run, data: Data, examples: Examples, nearest: Any) -> None:
+        """`nearest`: for each request the rows of the nearest tools by meaning."""
+        self.run, self.examples = run, examples
+        self.by_words, self.by_meaning = data.arrays["near"], nearest
         self.chance = random.Random(run.seed)
-        self.allowed = sorted(allowed)
-        self.allowed_set = allowed
+        self.places = [place_of(tool) for tool in data.bundle["tools"]]
+        self.siblings: dict[str, list[int]] = {}
+        for row, place in enumerate(self.places):
+            self.siblings.setdefault(place, []).append(row)
         by_kind: dict[str, dict[int, list[int]]] = {}
         for row, kind in enumerate(examples.kind):
             by_kind.setdefault(kind, {}).setdefault(examples.relevant[row][0], []).append(row)
         # First the kind, then the tool, then one of its requests: breadth of tools counts more than number of requests.
         self.by_kind = {kind: list(rows.values()) for kind, rows in by_kind.items()}
-        wanted = run.weights or KINDS
-        self.kinds = [kind for kind in self.by_kind if wanted.get(kind)]
-        self.shares = [wanted[kind] for kind in self.kinds]
+        self.kinds = [kind for kind in self.by_kind if run.kinds.get(kind)]
+        self.shares = [run.kinds[kind] for kind in self.kinds]
 
     def draw(self) -> tuple[list[int], list[int], list[int]]:
         """Rows of requests, tools, and variants of tools; the first tools belong to the requests in order."""
@@ -168,40 +224,47 @@ class Batches:
             requests.append(row)
             tools.append(self.chance.choice(self.examples.relevant[row]))
             variants.append(self.chance.choice(self.examples.variants[row]))
-        for row in requests * self.run.hard:
-            near = self.examples.near[row]
-            place = self.chance.randrange(self.run.near_limit)
-            if self.chance.random() < self.run.meaning:
-                tool = int(self.meaning[row][place])
-            else:
-                tool = int(self.near[near][place]) if near >= 0 else -1
-            tools.append(tool if tool in self.allowed_set else self.chance.choice(self.allowed))
-            variants.append(self.chance.choice((0, 0, 1)))
+        for row in requests:
+            tools.append(self.hard_negative(row))
+            variants.append(self.chance.choice((FULL, FULL, FULL, UNPLACED)))
         return requests, tools, variants
 
+    def hard_negative(self, request: int) -> int:
+        """A tool much like the right one. It may be right itself, and then counts as such."""
+        dice = self.chance.random()
+        if dice < self.run.siblings:
+            return self.chance.choice(self.siblings[self.places[self.examples.relevant[request][0]]])
+        if dice < self.run.siblings + self.run.meaning:
+            return int(self.by_meaning[request, self.chance.randrange(UNLABELLED, NEAREST)])
+        if (row := self.examples.near[request]) >= 0:
+            return int(self.by_words[row, self.chance.randrange(NEAREST)])
+        return self.chance.randrange(len(self.places))
 
-def loss_of(
-    queries: torch.Tensor, tools: torch.Tensor, positive: torch.Tensor, ignored: torch.Tensor, scale: float
-) -> torch.Tensor:
-    """For each positive: its own share against all negatives; the mean over the positives of a request."""
-    scores = queries @ tools.T * scale
-    negatives = scores.masked_fill(positive | ignored, -1e4).logsumexp(1, keepdim=True)
-    each = torch.logaddexp(scores, negatives) - scores
-    found: torch.Tensor = ((each * positive).sum(1) / positive.sum(1)).mean()
-    return found
 
+@dataclass(frozen=True)
+class Batch:
+    """What one step is about, on the device."""
 
-def consistent(run: Run, examples: Examples, vectors: torch.Tensor, asked: torch.Tensor) -> None:
-    """Drop generated requests that the base model finds far from their tool."""
-    rows = [row for row, kind in enumerate(examples.kind) if kind == "generated"]
-    for start in range(0, len(rows), 4096):
-        part = rows[start : start + 4096]
-        scores = asked[part] @ vectors.T
-        first = torch.tensor([examples.relevant[row][0] for row in part], device=DEVICE)
-        rank = (scores > scores.gather(1, first[:, None])).sum(1).tolist()
-        for row, place in zip(part, rank, strict=True):
-            if place >= run.consistent:
-                examples.kind[row] = "dropped"
+    requests: torch.Tensor  # rows of requests
+    texts: torch.Tensor  # rows of tools' texts; the first belong to the requests in order
+    positive: torch.Tensor  # which text answers which request
+    ignored: torch.Tensor  # which is no negative of it all the same
+    ours: torch.Tensor  # which requests are of our own kinds
+
+    @classmethod
+    def draw(cls, batches: Batches, alike: torch.Tensor) -> Batch:
+        """`alike`: the vectors of all tools before training."""
+        examples = batches.examples
+        requests, tools, variants = batches.draw()
+        at = torch.tensor(tools, device=DEVICE)
+        positive = positives(tools, [examples.relevant[row] for row in requests])
+        return cls(
+            requests=torch.tensor(requests, device=DEVICE),
+            texts=at * VARIANTS + torch.tensor(variants, device=DEVICE),
+            positive=positive,
+            ignored=(alike[at[: len(requests)]] @ alike[at].T > SAME) & ~positive,
+            ours=torch.tensor([examples.kind[row] in OUR_KINDS for row in requests], device=DEVICE),
+        )
 
 
 def positives(tools: list[int], answers: list[tuple[int, ...]]) -> torch.Tensor:
@@ -216,114 +279,137 @@ def positives(tools: list[int], answers: list[tuple[int, ...]]) -> torch.Tensor:
     return found
 
 
-def fit(run: Run, model: Encoder, batches: Batches, pools: tuple[Pool, Pool], vectors: torch.Tensor) -> None:
-    """The training loop. The pools hold the requests and the texts of the tools."""
-    asked, described = pools
-    started = time.monotonic()
-    optimiser = torch.optim.AdamW(model.parameters(), lr=run.rate, weight_decay=0.01, fused=DEVICE == "cuda")
-    warm = max(1, run.steps // 10)
-    shape = torch.optim.lr_scheduler.LambdaLR(
-        optimiser, lambda step: min((step + 1) / warm, max(0.02, (run.steps - step) / (run.steps - warm + 1)))
-    )
-    model.train()
-    for step in range(run.steps):
-        requests, tools, variants = batches.draw()
-        at = torch.tensor(tools, device=DEVICE)
-        positive = positives(tools, [batches.examples.relevant[row] for row in requests])
-        ignored = (vectors[at[: len(requests)]] @ vectors[at].T > run.same) & ~positive
-        with torch.autocast(DEVICE, dtype=torch.bfloat16):
-            queries = encode(model, asked, torch.tensor(requests, device=DEVICE))
-            candidates = encode(model, described, at * 4 + torch.tensor(variants, device=DEVICE))
-        loss = loss_of(queries, candidates, positive, ignored, run.scale)
-        for size in run.nested:
-            short = [torch.nn.functional.normalize(one[:, :size], dim=-1) for one in (queries, candidates)]
-            loss = loss + loss_of(short[0], short[1], positive, ignored, run.scale)
-        optimiser.zero_grad(set_to_none=True)
-        loss.backward()  # type: ignore[no-untyped-call]  # torch leaves this method untyped
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimiser.step()
-        shape.step()
-        if step % max(1, run.steps // 4) == 0:
-            print(f"{run.name} step {step} loss {loss.item():.3f} {time.monotonic() - started:.0f} s", flush=True)
+def contrast(queries: torch.Tensor, tools: torch.Tensor, batch: Batch) -> torch.Tensor:
+    """For each positive: its own share against all negatives; the mean over the positives of a request."""
+    scores = queries @ tools.T * CONTRAST_SCALE
+    negatives = scores.masked_fill(batch.positive | batch.ignored, -1e4).logsumexp(1, keepdim=True)
+    each = torch.logaddexp(scores, negatives) - scores
+    found: torch.Tensor = ((each * batch.positive).sum(1) / batch.positive.sum(1)).mean()
+    return found
 
 
-def train(run: Run, data: Data, base: Path, out: Path) -> dict[str, Any]:
-    """One run: examples, training, averages with the base, figures."""
-    torch.manual_seed(run.seed)
-    model = Encoder(base).to(DEVICE).eval()
-    texts = Texts(base / "vocab.txt", max_tokens=64)
-    original = {name: value.detach().clone() for name, value in model.state_dict().items()}
-    rows = range(len(data.bundle["tools"])) if run.without is None else data.bundle["kept_without"][run.without]
-    examples = build(data.bundle, set(rows), left_out=run.without, generated=run.generated)
-    asked = Pool(texts, examples.text, 80)
-    described = Pool(texts, [text for tool in data.bundle["tools"] for text in tool_variants(tool)], 64)
-    vectors = embed(model, texts, [tool["text"] for tool in data.bundle["tools"]], 64)
-    meaning: Any = None
-    if run.consistent or run.meaning:
-        placed = embed(model, texts, examples.text, 64)
-        meaning = torch.cat([(part @ vectors.T).topk(60).indices for part in torch.split(placed, 4096)]).cpu().numpy()
-        if run.consistent:
-            consistent(run, examples, vectors, placed)
-    batches = Batches(run, data, examples, set(rows), meaning)
-    print(run.name, {kind: len(one) for kind, one in batches.by_kind.items()}, flush=True)
-    fit(run, model, batches, (asked, described), vectors)
-    trained = {name: value.detach().clone() for name, value in model.state_dict().items()}
-    result: dict[str, Any] = {"run": asdict(run), "figures": {}}
-    for share in run.shares:
-        model.load_state_dict({name: share * trained[name] + (1 - share) * original[name] for name in trained})
-        found = measure(model, texts, data, run.tests or list(data.bundle["tests"]))
-        result["figures"][str(share)] = found
-        print(f"{run.name} share {share}: {brief(found)}", flush=True)
-    if run.save:
-        save(trained, out / f"{run.name}.safetensors")
-    return result
+@dataclass(frozen=True)
+class Guide:
+    """The vectors another encoder gives to all requests and texts: its similarities are to be learnt."""
+
+    requests: torch.Tensor
+    tools: torch.Tensor
 
 
-def save(state: dict[str, torch.Tensor], path: Path) -> None:
-    from safetensors.torch import save_file
-
-    save_file({name: value.half().contiguous().cpu() for name, value in state.items()}, path)
-
-
-def soup(item: dict[str, Any], data: Data, base: Path, out: Path) -> dict[str, Any]:
-    """Average several trained weights, then with the base; write the first average; measure the second."""
-    from safetensors.torch import load_file
-
-    model = Encoder(base).to(DEVICE)
-    texts = Texts(base / "vocab.txt", max_tokens=64)
-    original = {name: value.detach().clone() for name, value in model.state_dict().items()}
-    states = [load_file(path, device=DEVICE) for path in item["of"]]
-    trained = {name: torch.stack([state[name].float() for state in states]).mean(0) for name in original}
-    save(trained, out / f"{item['name']}.safetensors")
-    result: dict[str, Any] = {"run": item, "figures": {}}
-    cases = [(share, 384, 64) for share in item["shares"]]
-    cases += [(item["share"], dims, 64) for dims in (256, 192, 128)]
-    cases += [(item["share"], 384, width) for width in (48, 96, 128)]
-    for share, dims, width in cases:
-        model.load_state_dict({name: share * trained[name] + (1 - share) * original[name] for name in trained})
-        found = measure(model, texts, data, list(data.bundle["tests"]), dims=dims, width=width)
-        result["figures"][f"{share} dims {dims} tokens {width}"] = found
-        print(f"{item['name']} share {share} dims {dims} tokens {width}: {brief(found)}", flush=True)
-    return result
+def divergence(own: torch.Tensor, guided: torch.Tensor) -> torch.Tensor:
+    """How far the own distribution over the batch's tools is from the guide's, summed over the requests."""
+    own, guided = own * LIKENESS_SCALE, guided * LIKENESS_SCALE
+    return kl_div(log_softmax(own, 1), softmax(guided, 1), reduction="sum")
 
 
-def main(data: str, base: str, out: str, runs: str) -> None:
+def likeness(
+    run: Run, queries: torch.Tensor, tools: torch.Tensor, batch: Batch, guides: tuple[Guide | None, Guide | None]
+) -> torch.Tensor:
+    """The divergence from the teacher for our own requests, from version 1 for the others; by request."""
+    teacher, anchor = guides
+    total = torch.zeros((), device=DEVICE)
+    for guide, rows in ((teacher, batch.ours), (anchor, ~batch.ours)):
+        if guide is not None:
+            wanted, candidates = guide.requests[batch.requests[rows]].float(), guide.tools[batch.texts].float()
+            total = total + divergence(queries[rows] @ tools.T, wanted @ candidates.T)
+    if teacher is not None and run.tool_likeness:
+        own = batch.ours.nonzero()[:, 0]
+        candidates = teacher.tools[batch.texts].float()
+        total = total + run.tool_likeness * divergence(tools[own] @ tools.T, candidates[own] @ candidates.T)
+    return total / len(batch.requests)
+
+
+def loss_of(
+    run: Run, vectors: tuple[torch.Tensor, torch.Tensor], batch: Batch, guides: tuple[Guide | None, Guide | None]
+) -> torch.Tensor:
+    found = run.likeness * likeness(run, *vectors, batch, guides)
+    return found + run.contrast * contrast(*vectors, batch) if run.contrast else found
+
+
+# Runs
+
+
+class Trainer:
+    """What all runs share: the data, the examples, the weights to start with, and where results go."""
+
+    def __init__(self, data: Path, starts: Path, out: Path) -> None:
+        self.data, self.starts, self.out = Data(data), starts, out
+        self.examples = build(self.data.bundle)
+
+    def texts(self, kind: str) -> Texts:
+        return Texts(kind, self.starts / kind)
+
+    def open(self, kind: str, name: str = "") -> Encoder:
+        """The weights of an earlier run, or those to start with."""
+        model = Encoder(kind, self.starts / kind)
+        if name:
+            model.load_state_dict(load(self.out / f"{name}.safetensors")[1])
+        return model.to(DEVICE).eval()
+
+    def guide(self, name: str) -> Guide:
+        """The vectors of an earlier run, or of version 1."""
+        kind = "minilm" if name == VERSION_1 else load(self.out / f"{name}.safetensors")[0]
+        model = self.open(kind, "" if name == VERSION_1 else name)
+        pools = Pools.read(self.texts(kind), self.data, self.examples)
+        return Guide(embed(model, pools.requests).half(), embed(model, pools.tools).half())
+
+    def train(self, run: Run) -> dict[str, Any]:
+        """One run: training, then figures at several shares of the trained weights."""
+        torch.manual_seed(run.seed)
+        texts = self.texts(run.model)
+        original = self.open(run.model).state_dict()
+        model = self.open(run.model, run.start)
+        if run.steps:
+            self.fit(run, model, Pools.read(texts, self.data, self.examples))
+        trained = {name: value.detach().clone() for name, value in model.state_dict().items()}
+        found = {}
+        for share in run.measured:
+            model.load_state_dict(mix([(share, trained), (1 - share, original)]))
+            found[str(share)] = measure(model, texts, self.data)
+            print(f"{run.name} share {share}: {brief(found[str(share)])}", flush=True)
+        if run.steps:
+            kept = mix([(run.kept, trained), (1 - run.kept, original)])
+            save(run.model, kept, self.out / f"{run.name}.safetensors")
+        return {"run": asdict(run), "figures": found}
+
+    def fit(self, run: Run, model: Encoder, pools: Pools) -> None:
+        """The training loop."""
+        started = time.monotonic()
+        guides = (self.guide(run.teacher) if run.teacher else None, self.guide(VERSION_1) if run.anchored else None)
+        alike = embed(model, pools.tools)[::VARIANTS].clone()
+        asked = embed(model, pools.requests)
+        nearest = torch.cat([(part @ alike.T).topk(NEAREST).indices for part in asked.split(4096)]).cpu().numpy()
+        batches = Batches(run, self.data, self.examples, nearest)
+        print(run.name, {kind: len(rows) for kind, rows in batches.by_kind.items()}, flush=True)
+        optimiser = torch.optim.AdamW(model.parameters(), lr=run.rate, weight_decay=0.01, fused=DEVICE == "cuda")
+        warm = max(1, run.steps // 10)
+        pace = torch.optim.lr_scheduler.LambdaLR(
+            optimiser, lambda step: min((step + 1) / warm, max(0.02, (run.steps - step) / (run.steps - warm + 1)))
+        )
+        model.train()
+        for step in range(run.steps):
+            batch = Batch.draw(batches, alike)
+            vectors = (encode(model, pools.requests, batch.requests), encode(model, pools.tools, batch.texts))
+            short = [normalize(one[:, : model.shape.short_dims], dim=-1) for one in vectors]
+            loss = loss_of(run, vectors, batch, guides) + loss_of(run, (short[0], short[1]), batch, guides)
+            optimiser.zero_grad(set_to_none=True)
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            optimiser.step()
+            pace.step()
+            if step % max(1, run.steps // 4) == 0:
+                print(f"{run.name} step {step} loss {loss.item():.3f} {time.monotonic() - started:.0f} s", flush=True)
+
+
+def main(data: str, starts: str, out: str, runs: str) -> None:
     torch.backends.cuda.matmul.allow_tf32 = True
     target = Path(out)
-    loaded = Data(Path(data))
-    name = Path(runs).stem
+    target.mkdir(parents=True, exist_ok=True)
+    trainer = Trainer(Path(data), Path(starts), target)
     results = []
     for item in json.loads(Path(runs).read_text()):
-        if item["name"] == "untrained":
-            model = Encoder(Path(base)).to(DEVICE)
-            found = measure(model, Texts(Path(base) / "vocab.txt", max_tokens=64), loaded, list(loaded.bundle["tests"]))
-            print(f"untrained: {brief(found)}", flush=True)
-            results.append({"run": item, "figures": {"0": found}})
-        elif "of" in item:
-            results.append(soup(item, loaded, Path(base), target))
-        else:
-            results.append(train(Run(**item), loaded, Path(base), target))
-        (target / f"results-{name}.json").write_text(json.dumps(results, indent=1))
+        results.append(trainer.train(Run(**item)))
+        (target / f"results-{Path(runs).stem}.json").write_text(json.dumps(results, indent=1))
 
 
 if __name__ == "__main__":
