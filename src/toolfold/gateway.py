@@ -538,9 +538,9 @@ class Gateway:
 
     async def savings(self) -> "Savings":
         """The tokens that all definitions would have cost, against what was shown."""
-        from toolfold.audit.savings import compute_savings, count_definitions
+        from toolfold.audit.savings import compute_savings
 
-        return compute_savings(await self.audit_log.steps(), *await count_definitions(self.catalogue, self.store))
+        return await compute_savings(await self.audit_log.steps(), self.catalogue, self.store)
 
     async def render_metrics(self, caller: Caller = LOCAL) -> tuple[str, bytes]:
         """What a Prometheus server reads, as far as this caller may know of it: the content type and the text."""

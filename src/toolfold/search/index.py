@@ -22,6 +22,7 @@ from toolfold.search.arrays import Mask
 from toolfold.search.calibration import RANKED_AT_LEAST, features, judge
 from toolfold.search.document import Document, document_of
 from toolfold.search.encoder import Encoder
+from toolfold.search.enrichment import Requests
 from toolfold.search.ranker import Ranker, Ranking
 from toolfold.search.segment import Allowed, IndexSnapshot, Scope, top_rows
 from toolfold.search.store import IndexStore
@@ -40,6 +41,8 @@ SHOWN_TOOLS = 3
 
 # A category's own words besides its name: its summary.
 OwnText = Callable[[Path], str]
+
+_NO_REQUESTS: Requests = {}
 
 MAX_HITS = 200
 # Words a hit names in its reasons.
@@ -81,16 +84,23 @@ class SearchIndex:
         """Why the index on disk could not be used and is now empty; the next update builds it anew."""
         return self._store.damage
 
-    def update(self, tools: Iterable[Tool | Document], removed: Iterable[str] = ()) -> UpdateReport:
-        """Puts tools in, or in the place of those with the same id, and takes `removed` out."""
-        return self._update(tools, removed, only=False)
+    def update(
+        self, tools: Iterable[Tool | Document], removed: Iterable[str] = (), *, requests: Requests = _NO_REQUESTS
+    ) -> UpdateReport:
+        """Puts tools in, or in the place of those with the same id, and takes `removed` out. `requests` are those that
+        a model wrote for tools."""
+        return self._update(tools, removed, requests, only=False)
 
-    def sync(self, tools: Iterable[Tool | Document]) -> UpdateReport:
+    def sync(self, tools: Iterable[Tool | Document], *, requests: Requests = _NO_REQUESTS) -> UpdateReport:
         """Makes the index hold exactly these tools. Cheap when little changed."""
-        return self._update(tools, (), only=True)
+        return self._update(tools, (), requests, only=True)
 
-    def _update(self, tools: Iterable[Tool | Document], removed: Iterable[str], *, only: bool) -> UpdateReport:
-        documents = [document_of(tool) if isinstance(tool, Tool) else tool for tool in tools]
+    def _update(
+        self, tools: Iterable[Tool | Document], removed: Iterable[str], requests: Requests, *, only: bool
+    ) -> UpdateReport:
+        documents = [
+            document_of(tool, requests.get(tool.fingerprint, ())) if isinstance(tool, Tool) else tool for tool in tools
+        ]
         with self._lock, self._store.writing():
             done = update_index(self._store, self._encoder, documents, removed, only=only)
             self._ranker = Ranker(self._store.snapshot, self._encoder, self._usage)
