@@ -61,3 +61,16 @@ def test_16_07_requests_come_over_the_wire_and_are_counted_and_forgotten(place: 
         0,
         {"forgotten": 2, "tools": report["tools"], "tools_enriched": 0},
     )
+
+
+def test_16_08_choices_of_processes_of_their_own_are_counted_and_forgotten(place: Path) -> None:
+    assert toolfold(place, "learn") == (0, {"choices": 0})
+    for words in (
+        ["search", "read the content of a file"],
+        ["expand", "files.read"],
+        ["call", "files.read", '{"path": "README.md"}'],
+    ):
+        assert toolfold(place, *words)[0] == 0
+    assert toolfold(place, "learn") == (0, {"choices": 1})
+    assert toolfold(place, "learn", "--forget") == (0, {"forgotten": 1})
+    assert toolfold(place, "learn") == (0, {"choices": 0})

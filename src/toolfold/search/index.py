@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from toolfold.errors import InvalidArguments, StoreDamaged
 from toolfold.search.arrays import Mask
-from toolfold.search.calibration import RANKED_AT_LEAST, features, judge
+from toolfold.search.calibration import RANKED_AT_LEAST, features, is_plausible, judge
 from toolfold.search.document import Document, document_of
 from toolfold.search.encoder import Encoder
 from toolfold.search.enrichment import Requests
@@ -137,9 +137,40 @@ class SearchIndex:
         """Records that a tool was chosen for a request and worked. Does nothing where learning is off."""
         if self._usage is None or not query.strip():
             return False
-        with self._lock:
-            self._usage.learn(self._encoder.queries([query])[0], tool_id)
+        vector = self._encoder.queries([query])[0]
+        with self._lock, self._store.writing():
+            self._usage.learn(vector, tool_id)
         return True
+
+    def is_plausible(self, query: str, tool_id: str, selected_by: str) -> bool:
+        """Whether a tool may have been called because of a request: it fits it a little, or it fits the request that
+        it was selected by and the two are alike. A name says nothing about words."""
+        if self._usage is None or not query.strip():
+            return False
+        ranker, _, ranking = self._ranking(query, Scope(), MAX_HITS)
+        if ranking.named:
+            return False
+        if _may_serve(ranker, ranking, tool_id):
+            return True
+        if query == selected_by or not self._usage.are_alike(*self._encoder.queries([query, selected_by])):
+            return False
+        ranker, _, ranking = self._ranking(selected_by, Scope(), MAX_HITS)
+        return _may_serve(ranker, ranking, tool_id)
+
+    @property
+    def choices(self) -> int:
+        return len(self._kept_usage())
+
+    def _kept_usage(self) -> Usage:
+        """What was learned, even where learning is off by now."""
+        return Usage(self._store.folder, self._encoder.record) if self._usage is None else self._usage
+
+    def forget(self) -> int:
+        """Forgets every choice; returns how many there were."""
+        forgotten = self.choices
+        with self._lock, self._store.writing():
+            self._kept_usage().forget()
+        return forgotten
 
     def by_words(self, query: str, *, limit: int = 10) -> list[str]:
         """The ids that words alone would give: for benches that ask what meaning adds."""
@@ -206,6 +237,12 @@ class SearchIndex:
             raise StoreDamaged(
                 f"the search index contradicts itself: {error}", next_action="build it again with `toolfold build`"
             ) from error
+
+
+def _may_serve(ranker: Ranker, ranking: Ranking, tool_id: str) -> bool:
+    """Whether a tool may have to do with a request, if it is not sure enough to be offered."""
+    ids = [ranker.snapshot.tool_id(row) for row in ranking.rows.tolist()]
+    return tool_id in ids and is_plausible(ranking, ids.index(tool_id))
 
 
 def _without_twins(snapshot: IndexSnapshot, mask: Mask, hits: Iterable[tuple[Hit, int]]) -> Iterator[Hit]:

@@ -153,6 +153,22 @@ class SearchService:
         index = await self._open()
         return await asyncio.to_thread(index.learn, query, tool_id)
 
+    async def learn_choice(self, query: str, tool_id: str, selected_by: str) -> bool:
+        """Learns from use: that a tool was called for a request and worked, if the two have to do with each other."""
+        index = await self._open()
+        if not await asyncio.to_thread(index.is_plausible, query, tool_id, selected_by):
+            return False
+        return await self.learn(query, tool_id)
+
+    async def count_choices(self) -> int:
+        """How many choices search has learned from."""
+        return (await self._open()).choices
+
+    async def forget_choices(self) -> int:
+        """Forgets every choice; returns how many there were."""
+        index = await self._open()
+        return await asyncio.to_thread(index.forget)
+
     async def sync(self, on_progress: Callable[[int, int], None] | None = None) -> int:
         """Brings the index to the catalogue's generation and returns how many texts had to be embedded.
 

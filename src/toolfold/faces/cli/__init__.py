@@ -32,6 +32,7 @@ COMMANDS = {
     "build": "build:build",
     "servers": "build:servers",
     "enrich": "enrich:enrich",
+    "learn": "enrich:learn",
     "tree": "catalogue:tree",
     "list": "catalogue:list_level",
     "nodes": "catalogue:nodes",

@@ -1,11 +1,11 @@
-"""`toolfold enrich`: a model writes requests for each tool, as people would phrase them, and search knows them."""
+"""`toolfold enrich` and `toolfold learn`: what search knows besides the tools' own texts, and forgetting it."""
 
 import argparse
 from collections.abc import Callable
 from contextlib import AsyncExitStack, ExitStack
 
 from toolfold.faces.cli.build import plural
-from toolfold.faces.cli.runner import load_settings, run_with_gateway
+from toolfold.faces.cli.runner import load_settings, run_with_catalogue, run_with_gateway
 from toolfold.faces.cli.terminal import Output
 from toolfold.gateway import Gateway
 from toolfold.models.factory import create_model
@@ -50,3 +50,16 @@ def _print_report(report: dict[str, int], output: Output) -> None:
         if report["failed"]:
             output.warn(f"the model failed for {plural(report['failed'], 'tool')}: run it again to ask about these")
     output.line(f"{report['tools_enriched']:,} of {plural(report['tools'], 'tool')} enriched")
+
+
+def learn(arguments: argparse.Namespace, output: Output) -> None:
+    async def work(gateway: Gateway) -> int:
+        return await (gateway.search.forget_choices() if arguments.forget else gateway.search.count_choices())
+
+    choices = run_with_catalogue(arguments, work)
+    if output.as_json:
+        output.data({"forgotten" if arguments.forget else "choices": choices})
+    elif arguments.forget:
+        output.line(f"forgot {plural(choices, 'choice')}")
+    else:
+        output.line(f"search has learned from {plural(choices, 'choice')}; forget them with `toolfold learn --forget`")

@@ -116,6 +116,9 @@ def _add_setup(command: _AddCommand) -> None:
     enrich.number("--limit", "N", "ask about so many tools at most (default: all that were not asked about)")
     enrich.flag("--forget", "drop what was written instead")
 
+    learn = command("learn", "how many choices search has learned from")
+    learn.flag("--forget", "forget them all")
+
 
 def _add_catalogue(command: _AddCommand) -> None:
     tree = command("tree", "the categories, with how many tools each holds")
