@@ -10,6 +10,7 @@ from toolfold import Gateway, Settings
 from toolfold.audit.log import _SessionSelections
 from toolfold.config.sections import Audit, Policy
 from toolfold.errors import NoMatchInCategory
+from toolfold.search.calibration import fits
 from toolfold.testing.memory_upstream import MemoryUpstream
 from toolfold.types import LOCAL, Caller
 
@@ -116,17 +117,16 @@ async def test_16_08_another_caller_and_another_session_teach_nothing_of_mine(tm
 
 
 async def test_16_08_what_was_learned_lifts_nothing_that_the_policy_hides_and_passes_no_bar(tmp_path: Path) -> None:
-    refused = "will my parcel be here before noon or do I have to wait for weeks"
+    refused = "which horse is going to win the derby"
     policy = Policy(name="guest", deny=("home.update_parcel",))
     guest = Caller(name="guest", policy="guest")
     async with home_of(tmp_path, (policy,)) as gateway:
-        before = {
-            hit.tool_id: hit.confidence for hit in await gateway.search.hits(gateway.view(), refused, (), limit=50)
-        }
+        before = await gateway.search.hits(gateway.view(), refused, (), limit=50)
+        assert not fits(before)
         await gateway.search.learn(refused, "home.update_parcel")
         found = await gateway.search.hits(gateway.view(), refused, (), limit=50)
-        assert {hit.tool_id: hit.confidence for hit in found} == before
-        assert found[0].tool_id == "home.update_parcel"
+        assert found[0].tool_id == "home.update_parcel" != before[0].tool_id
+        assert not fits(found)
         hidden = await gateway.search.hits(gateway.view(guest), refused, (), limit=50)
         assert "home.update_parcel" not in {hit.tool_id for hit in hidden}
 

@@ -32,8 +32,6 @@ FILE = "calibration.json"
 RANKED_AT_LEAST = 10
 # One rare word says little of fitting: above so many standard deviations words count no more.
 _WORDS = 4.0
-# The share of the bar from which on a tool may have to do with a request.
-_PLAUSIBLE = 0.7
 
 
 class _Bar(Struct, frozen=True):
@@ -112,9 +110,3 @@ def _probability(model: _Calibration, values: dict[str, float]) -> float:
 def fits(hits: Sequence[Hit] | Sequence[NodeHit]) -> bool:
     """Whether anything among the hits is good enough to be offered."""
     return any(hit.fits for hit in hits)
-
-
-def is_plausible(ranking: Ranking, at: int) -> bool:
-    """Whether a hit may have to do with the request at all, judged by itself."""
-    model = _load_calibration(ranking.weights)
-    return _probability(model, features(ranking, at)) >= _PLAUSIBLE * model.bar(ranking.request)

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from toolfold.errors import InvalidArguments, StoreDamaged
 from toolfold.search.arrays import Mask
-from toolfold.search.calibration import RANKED_AT_LEAST, features, is_plausible, judge
+from toolfold.search.calibration import RANKED_AT_LEAST, features, judge
 from toolfold.search.document import Document, document_of
 from toolfold.search.encoder import Encoder
 from toolfold.search.enrichment import Requests
@@ -143,19 +143,20 @@ class SearchIndex:
         return True
 
     def is_plausible(self, query: str, tool_id: str, selected_by: str) -> bool:
-        """Whether a tool may have been called because of a request: it fits it a little, or it fits the request that
-        it was selected by and the two are alike. A name says nothing about words."""
+        """Whether a tool may have been called because of a request: it fits it, or it fits the request that it was
+        selected by and the two are alike. A name says nothing about words."""
         if self._usage is None or not query.strip():
             return False
-        ranker, _, ranking = self._ranking(query, Scope(), MAX_HITS)
-        if ranking.named:
+        if self._ranking(query, Scope(), 1)[2].named:
             return False
-        if _may_serve(ranker, ranking, tool_id):
+        if self._is_offered(query, tool_id):
             return True
-        if query == selected_by or not self._usage.are_alike(*self._encoder.queries([query, selected_by])):
-            return False
-        ranker, _, ranking = self._ranking(selected_by, Scope(), MAX_HITS)
-        return _may_serve(ranker, ranking, tool_id)
+        alike = query != selected_by and self._usage.are_alike(*self._encoder.queries([query, selected_by]))
+        return alike and self._is_offered(selected_by, tool_id)
+
+    def _is_offered(self, query: str, tool_id: str) -> bool:
+        ranker, _, ranking = self._ranking(query, Scope(), MAX_HITS)
+        return any(hit.fits for hit, _ in _hits(ranker, ranking, None) if hit.tool_id == tool_id)
 
     @property
     def choices(self) -> int:
@@ -237,12 +238,6 @@ class SearchIndex:
             raise StoreDamaged(
                 f"the search index contradicts itself: {error}", next_action="build it again with `toolfold build`"
             ) from error
-
-
-def _may_serve(ranker: Ranker, ranking: Ranking, tool_id: str) -> bool:
-    """Whether a tool may have to do with a request, if it is not sure enough to be offered."""
-    ids = [ranker.snapshot.tool_id(row) for row in ranking.rows.tolist()]
-    return tool_id in ids and is_plausible(ranking, ids.index(tool_id))
 
 
 def _without_twins(snapshot: IndexSnapshot, mask: Mask, hits: Iterable[tuple[Hit, int]]) -> Iterator[Hit]:
