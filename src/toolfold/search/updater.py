@@ -127,7 +127,7 @@ def _vectors(store: IndexStore, encoder: Encoder, rows: Sequence[_Row]) -> tuple
 
 def _embed(store: IndexStore, encoder: Encoder, tools: Sequence[Document]) -> Floats:
     """The vectors of tools, a few at a time: a process that ends must not wait for the rest."""
-    parts = []
+    parts: list[Floats] = []
     for start in range(0, len(tools), _EMBEDDED_AT_ONCE):
         if store.stopped.is_set():
             raise StoreError("search was closed while it took in tools", next_action="open it again: it goes on then")
