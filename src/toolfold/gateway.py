@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     import asyncio
 
     from toolfold.agent.agent import Agent
-    from toolfold.audit.log import AuditLog, CallRecorder
+    from toolfold.audit.call_recorder import CallRecorder
+    from toolfold.audit.log import AuditLog
     from toolfold.audit.redaction import Redactor
     from toolfold.audit.savings import Savings
     from toolfold.calls import Handler
@@ -159,7 +160,7 @@ class Gateway:
         from toolfold.search.service import SearchService
 
         folder = self.settings.home / "search"
-        return SearchService(self.catalogue, self.store, folder, self.events, learn=self.settings.audit.learn)
+        return SearchService(self.catalogue, self.store, folder, self.events, learn=self.settings.audit.learns)
 
     @cached_property
     def describer(self) -> "Describer":
@@ -188,11 +189,11 @@ class Gateway:
         """Where steps and calls are recorded, and read. With `audit.enabled = false` it records nothing."""
         from toolfold.audit.log import AuditLog
 
-        return AuditLog(self.store, self.settings, lambda: self.redactor, self.search.learn, settle=self._settle)
+        return AuditLog(self.store, self.settings, lambda: self.redactor, self.search.learn_choice, settle=self._settle)
 
     @cached_property
     def call_recorder(self) -> "CallRecorder":
-        from toolfold.audit.log import CallRecorder
+        from toolfold.audit.call_recorder import CallRecorder
 
         return CallRecorder((self.metrics.record_call, self.audit_log.record_call), self.events)
 
@@ -538,9 +539,9 @@ class Gateway:
 
     async def savings(self) -> "Savings":
         """The tokens that all definitions would have cost, against what was shown."""
-        from toolfold.audit.savings import compute_savings, count_definitions
+        from toolfold.audit.savings import compute_savings
 
-        return compute_savings(await self.audit_log.steps(), *await count_definitions(self.catalogue, self.store))
+        return await compute_savings(await self.audit_log.steps(), self.catalogue, self.store)
 
     async def render_metrics(self, caller: Caller = LOCAL) -> tuple[str, bytes]:
         """What a Prometheus server reads, as far as this caller may know of it: the content type and the text."""

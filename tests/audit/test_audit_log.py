@@ -76,7 +76,7 @@ def test_15_18_a_call_by_id_is_not_tied_to_a_search_that_is_over(tmp_path: Path)
             await gateway.build()
             lessons: list[tuple[str, str]] = []
 
-            async def learn(query: str, tool_id: str) -> None:
+            async def learn(query: str, tool_id: str, selected_by: str) -> None:
                 lessons.append((query, tool_id))
 
             gateway.audit_log._learn = learn
@@ -115,7 +115,7 @@ def test_15_18_a_failed_call_leaves_its_search_open_and_time_closes_it() -> None
     # No call of shop.find worked: another tool of the same search may be the right one.
     second = session.start("b", "shop.refund", 1_002.0)
     assert second.result is not None
-    assert (session.use("shop.refund"), session.use("shop.refund")) == ("an order", "")
+    assert (session.use("shop.refund", 1_003.0), session.use("shop.refund", 1_004.0)) == (["an order"], [])
     session.add_result("s2", "the weather", 2_000.0, ["shop.weather"])
     assert session.start("c", "shop.weather", 4_000.0).result is None
     assert session.start("d", "shop.weather", 2_100.0).result is not None

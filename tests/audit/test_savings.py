@@ -9,7 +9,7 @@ import msgspec
 
 from toolfold import Gateway, Settings, tokens
 from toolfold.audit.record import Step
-from toolfold.audit.savings import _COUNTS, compute_savings
+from toolfold.audit.savings import _COUNTS, _add_up
 from toolfold.config import Audit
 from toolfold.testing.memory_upstream import MemoryUpstream
 from toolfold.types import Caller
@@ -55,9 +55,9 @@ def test_each_session_is_told_what_all_definitions_would_have_cost(tmp_path: Pat
 
 def test_what_was_not_counted_is_worked_out_from_its_bytes_and_says_so() -> None:
     steps = [Step(id="1", step="search", at=1.0, caller="local", shown_bytes=400)]
-    found = compute_savings(steps, 10, 1000, 4000)
+    found = _add_up(steps, 10, 1000, 4000)
     assert (found.total.shown_tokens, found.total.estimated, found.total.saved_percent) == (100, True, 90.0)
-    assert compute_savings([], 0, 0, 0).sessions == ()
+    assert _add_up([], 0, 0, 0).sessions == ()
 
 
 def test_a_step_with_huge_arguments_is_kept_without_them(tmp_path: Path) -> None:

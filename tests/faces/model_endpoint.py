@@ -14,7 +14,7 @@ def model_endpoint(
 ) -> Iterator[str]:
     """The endpoint's address. A command of `{"type": "hang"}` is never answered; `reached` is set when it is asked.
 
-    `asked` gets the names of the models that requests ask for.
+    One of `{"type": "text"}` is answered with its `text`. `asked` gets the names of the models that requests ask for.
     """
     remaining = list(says)
     hung = threading.Event()
@@ -32,7 +32,9 @@ def model_endpoint(
                 return
             name = command.pop("type")
             call = {"id": "1", "type": "function", "function": {"name": name, "arguments": json.dumps(command)}}
-            message = {"role": "assistant", "content": None, "tool_calls": [call]}
+            message: dict[str, Any] = {"role": "assistant", "content": None, "tool_calls": [call]}
+            if name == "text":
+                message = {"role": "assistant", "content": command["text"]}
             usage = {"prompt_tokens": 10, "completion_tokens": 5}
             answer = json.dumps(
                 {"choices": [{"message": message, "finish_reason": "tool_calls"}], "usage": usage}

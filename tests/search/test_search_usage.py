@@ -1,4 +1,4 @@
-"""Learning from use: off unless switched on, bounded, local, and without the words of a request."""
+"""Learning from use: off where it is switched off, bounded, local, and without the words of a request."""
 
 from pathlib import Path
 

@@ -24,18 +24,20 @@ from msgspec import Raw, Struct
 
 from toolfold.audit.record import REFUSED, Step, StepName, StepResult, decode_step, encode_step
 from toolfold.audit.redaction import MAX_ARGUMENT_BYTES, Redactor
-from toolfold.calls import CallEnd, CallObserver
+from toolfold.calls import CallEnd
 from toolfold.config import Settings
 from toolfold.containers import BoundedDict
-from toolfold.errors import StoreError, ToolfoldError
-from toolfold.events import Events
+from toolfold.errors import NoMatchInCategory, StoreError, ToolfoldError
 from toolfold.storage.base import AuditRow, Store
 from toolfold.text import replace_surrogates, replace_surrogates_all
-from toolfold.types import Caller, Outcome, Tool, ToolCall
+from toolfold.types import Caller, Outcome, Tool
 
 _MAX_SEARCHES = 32
 # How long after a search a tool may be selected from it.
 _SEARCH_S = 1_800.0
+# How long after a search a call that worked may teach search, and how many searches one call may.
+_LESSON_S = 600.0
+_MAX_LESSONS = 3
 # Tools that are remembered with the newest search that showed them.
 _MAX_TOOLS = 4096
 _MAX_SELECTIONS = 256
@@ -45,13 +47,14 @@ _MAX_SESSIONS = 10_000
 
 class _SearchResult(Struct, eq=False):
     """An answer that showed tools: the id of its step, its query, its time, and the rank of each tool by its folded id.
-    It is `used` once a tool that was selected from it was called and worked."""
+    It is `used` once a tool that was selected from it was called and worked, `taught` once search heard of it."""
 
     step: str
     query: str
     at: float
     ranks: dict[str, int]
     used: bool = False
+    taught: bool = False
 
 
 class _Selection(Struct, frozen=True):
@@ -67,17 +70,20 @@ class _Selection(Struct, frozen=True):
 class _SessionSelections:
     """The recent searches and selections of one caller in one session."""
 
-    __slots__ = ("_newest", "_results", "_selections", "last_at")
+    __slots__ = ("_expanded", "_newest", "_results", "_selections", "last_at")
 
     def __init__(self) -> None:
         self._results: deque[_SearchResult] = deque(maxlen=_MAX_SEARCHES)
         self._newest: dict[str, _SearchResult] = {}
         self._selections: BoundedDict[str, _Selection] = BoundedDict(_MAX_SELECTIONS)
+        self._expanded: BoundedDict[str, float] = BoundedDict(_MAX_SELECTIONS)
         self.last_at = 0.0
 
     def add_result(
         self, step: str, query: str, at: float, tool_ids: Sequence[str], twins: Mapping[str, str] | None = None
     ) -> None:
+        if not (query or tool_ids):
+            return
         ranks = {tool_id.casefold(): rank for rank, tool_id in enumerate(tool_ids, start=1)}
         ranks |= {twin.casefold(): ranks[tool_id.casefold()] for twin, tool_id in (twins or {}).items()}
         result = _SearchResult(step, query, at, ranks)
@@ -105,13 +111,29 @@ class _SessionSelections:
         self._selections.renew(tool_id.casefold(), selection)
         return selection
 
-    def use(self, tool_id: str) -> str:
-        """A call of this tool worked: its search is over. Returns the query that it served, the first time."""
-        selection = self._selections.get(tool_id.casefold())
-        if selection is None or selection.result is None or selection.result.used:
-            return ""
-        selection.result.used = True
-        return selection.result.query
+    def expand(self, tool_id: str, at: float) -> None:
+        self._expanded.renew(tool_id.casefold(), at)
+
+    def use(self, tool_id: str, at: float) -> list[str]:
+        """A call of this tool worked: its search is over. Returns the queries that it may have served, the first time:
+        that of its search, and those before it that led nowhere. A tool counts that the answer showed, or that was
+        expanded after it."""
+        key = tool_id.casefold()
+        selection, expanded = self._selections.get(key), self._expanded.get(key, 0.0)
+        shown = selection.result if selection is not None else None
+        last = expanded
+        if shown is not None:
+            if shown.used:
+                return []
+            shown.used, last = True, shown.at
+        served = self._asked_between(at - _LESSON_S, last) if last else []
+        served = [result for result in served if key in result.ranks or result.at < expanded]
+        for result in served:
+            result.taught = True
+        return list(dict.fromkeys(result.query for result in served if result.query))[-_MAX_LESSONS:]
+
+    def _asked_between(self, first: float, last: float) -> list[_SearchResult]:
+        return [result for result in self._results if first <= result.at <= last and not result.taught]
 
     def _resume(self, selection_id: str, tool_id: str, search: str) -> None:
         """Takes up a selection of an earlier process, with the search it came from."""
@@ -120,12 +142,19 @@ class _SessionSelections:
 
     def restore(self, step: Step) -> None:
         """Takes up a step that an earlier process recorded."""
-        if step.results and step.step in {"list", "search"}:
-            self.add_result(step.id, step.query, step.at, step.results)
+        if _is_search(step):
+            self.add_result(step.id, step.query, step.at, step.results if step.step != "nodes" else ())
         elif step.selection:
             self._resume(step.selection, step.tool_id, step.search)
+        if step.step == "expand" and not step.code:
+            self.expand(step.tool_id, step.at)
         if step.step == "call" and not (step.code or step.is_error):
-            self.use(step.tool_id)
+            self.use(step.tool_id, step.at)
+
+
+def _is_search(step: Step) -> bool:
+    """Whether somebody looked for a tool, and was answered, if only that there is none."""
+    return step.step in {"list", "nodes", "search"} and step.code in {"", NoMatchInCategory.code}
 
 
 _FLUSH_S = 0.5
@@ -149,8 +178,8 @@ _SCANNED_CHARS = 16_384
 
 log = logging.getLogger("toolfold.audit")
 
-# Learns that a tool served a query.
-Learn = Callable[[str, str], Awaitable[object]]
+# Learns that a tool served a query: the last argument is the one that it was selected by.
+Learn = Callable[[str, str, str], Awaitable[object]]
 
 
 class _PendingStep(Struct):
@@ -203,12 +232,12 @@ class AuditLog:
     ) -> None:
         self._store = store
         self._settings = settings.audit
-        self._learn = learn if settings.audit.learn else None
+        self._learn = learn if settings.audit.learns else None
         # Ids of several processes on one store must differ.
         self._prefix = secrets.token_hex(4)
         self._count = 0
         self._pending: list[_Pending] = []
-        self._lessons: list[tuple[str, str]] = []
+        self._lessons: list[tuple[str, str, str]] = []
         self._timer: asyncio.TimerHandle | None = None
         self._flushing: asyncio.Task[None] | None = None
         self._redactor = redactor
@@ -291,8 +320,9 @@ class AuditLog:
             )
         )
         worked = end.outcome is not None and not end.outcome.is_error
-        if worked and (query := session.use(tool.tool_id)) and self._learn is not None:
-            self._lessons.append((query, tool.tool_id))
+        queries = session.use(tool.tool_id, end.at) if worked else []
+        if self._learn is not None:
+            self._lessons += [(query, tool.tool_id, queries[-1]) for query in queries]
 
     def record_rejection(self, caller: Caller, tool_id: str, error: ToolfoldError) -> None:
         """Records a call that was refused before it was one: there is no such tool, or none for this caller."""
@@ -373,8 +403,11 @@ class AuditLog:
 
     def _add_step(self, session: _SessionSelections, step: Step, result: StepResult | None = None) -> None:
         session.last_at = step.at
-        if result is not None and result.tool_ids:
-            session.add_result(step.id, step.query, step.at, result.tool_ids, result.twins)
+        if _is_search(step):
+            shown = result or StepResult(answer={})
+            session.add_result(step.id, step.query, step.at, shown.tool_ids, shown.twins)
+        elif step.step == "expand" and not step.code:
+            session.expand(step.tool_id, step.at)
         self._add(_PendingStep(step, result))
 
     def _add(self, pending: _Pending) -> None:
@@ -421,9 +454,9 @@ class AuditLog:
             if batch:
                 await self._write(batch)
             lessons, self._lessons = self._lessons, []
-            for query, tool_id in lessons:
+            for lesson in lessons:
                 try:
-                    await self._learn(query, tool_id) if self._learn is not None else None
+                    await self._learn(*lesson) if self._learn is not None else None
                 except ToolfoldError as error:
                     log.warning("search could not learn from a choice: %s", error.message)
 
@@ -517,45 +550,3 @@ def _measure_outcome(outcome: Outcome | None) -> tuple[int | None, bool, str]:
 
 def _redacted_text(text: str, redactor: Redactor) -> str:
     return redactor.text(replace_surrogates(text[:_SCANNED_CHARS]))[:_TEXT_CHARS]
-
-
-class CallRecorder(CallObserver):
-    """Emits events at once, and notifies `listeners` a moment later, when whoever waits for the outcome has it."""
-
-    def __init__(self, listeners: Sequence[Callable[[CallEnd], None]], events: Events) -> None:
-        self._listeners = listeners
-        self._events = events
-        self._pending: list[CallEnd] = []
-
-    def settle(self) -> None:
-        """Delivers what is pending. For whoever is about to read what the listeners keep."""
-        pending, self._pending = self._pending, []
-        for end in pending:
-            for notify in self._listeners:
-                notify(end)
-
-    def started(self, call: ToolCall) -> None:
-        if self._events.has_listeners("call.started"):
-            size = len(memoryview(call.arguments))
-            self._events.emit("call.started", tool_id=call.tool.tool_id, version=call.tool.version, argument_bytes=size)
-
-    def record(self, end: CallEnd) -> None:
-        # The answer must not wait for the records: they are made in the loop's next turn, many at once under load.
-        if not self._pending:
-            asyncio.get_running_loop().call_soon(self.settle)
-        self._pending.append(end)
-
-    def ended(self, end: CallEnd) -> None:
-        self.record(end)
-        if self._events.has_listeners("call.finished", "call.failed"):
-            self._emit(end)
-
-    def _emit(self, end: CallEnd) -> None:
-        tool_id, seconds = end.call.tool.tool_id, round(end.seconds, 6)
-        if end.outcome is None:
-            self._events.emit("call.failed", tool_id=tool_id, seconds=seconds, code=end.code)
-            return
-        size = len(memoryview(end.outcome.result))
-        self._events.emit(
-            "call.finished", tool_id=tool_id, seconds=seconds, is_error=end.outcome.is_error, result_bytes=size
-        )

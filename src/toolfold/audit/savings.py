@@ -49,7 +49,12 @@ class Savings(Struct, frozen=True, kw_only=True):
     sessions: tuple[SessionCost, ...]
 
 
-async def count_definitions(catalogue: Catalogue, store: Store) -> tuple[int, int, int]:
+async def compute_savings(steps: Sequence[Step], catalogue: Catalogue, store: Store) -> Savings:
+    """The tokens of all definitions against what the steps showed."""
+    return _add_up(steps, *await _count_definitions(catalogue, store))
+
+
+async def _count_definitions(catalogue: Catalogue, store: Store) -> tuple[int, int, int]:
     """The number of tools, and the tokens and bytes of all their definitions."""
     known = {server: _decode(value) for server, value in (await store.items(_COUNTS)).items()}
     by_server: dict[str, list[Tool]] = {}
@@ -76,7 +81,7 @@ def _count_tokens(tools: Sequence[Tool], known: dict[str, int]) -> dict[str, int
     }
 
 
-def compute_savings(steps: Sequence[Step], tools: int, full_tokens: int, full_bytes: int) -> Savings:
+def _add_up(steps: Sequence[Step], tools: int, full_tokens: int, full_bytes: int) -> Savings:
     """Adds the steps up. Where nothing was counted yet, four bytes are taken as a token."""
     ratio = full_bytes / full_tokens if full_tokens else 4.0
     sessions: dict[tuple[str, str], list[Step]] = {}

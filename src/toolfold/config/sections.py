@@ -201,8 +201,13 @@ class Audit(Struct, frozen=True, kw_only=True):
     """Of arguments: `shapes` (names, kinds and sizes), `masked` (values, cut, secrets masked), `full`."""
     max_entries: Annotated[int, _range(100, 100_000_000, "entries")] = 100_000
     keep_days: Annotated[int, _range(1, 3_650, "days")] = 30
-    learn: bool = False
+    learn: bool = True
     """Let search learn from it: a tool that was chosen for a request and worked rises for requests like it."""
+
+    @property
+    def learns(self) -> bool:
+        """What is not recorded teaches nothing."""
+        return self.enabled and self.learn
 
 
 class Telemetry(Struct, frozen=True, kw_only=True):

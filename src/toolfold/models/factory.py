@@ -10,6 +10,8 @@ from toolfold.models.retry import RetryingModel
 if TYPE_CHECKING:
     from toolfold.config.sections import Model as ModelSettings
 
+__all__ = ["configured_model", "create_model"]
+
 
 def configured_model(settings: "ModelSettings") -> Model | None:
     """The configured model, where there is one."""

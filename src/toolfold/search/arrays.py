@@ -88,8 +88,9 @@ def replace_file(path: Path, fill: Any) -> None:
         raise
 
 
-def read_arrays(path: Path) -> Columns:
-    """The arrays as views of the mapped file; they keep it mapped for as long as one of them lives."""
+def read_arrays(path: Path, *, verify: bool = False) -> Columns:
+    """The arrays as views of the mapped file; they keep it mapped for as long as one of them lives. With `verify`
+    everything is read and compared with its checksum."""
     head, start, whole = _open(path)
     arrays: Columns = {}
     for name, slot in head.slots.items():
@@ -98,15 +99,9 @@ def read_arrays(path: Path) -> Columns:
         if start + slot.offset + count * dtype.itemsize > len(whole):
             raise _damaged(path, "an array reaches behind the end")
         arrays[name] = np.frombuffer(whole, dtype=dtype, count=count, offset=start + slot.offset).reshape(slot.shape)
-    return arrays
-
-
-def verify_arrays(path: Path) -> None:
-    """Reads everything and compares the checksums."""
-    head, _, _ = _open(path)
-    for name, array in read_arrays(path).items():
-        if zlib.crc32(array.data) != head.slots[name].checksum:
+        if verify and zlib.crc32(arrays[name].data) != slot.checksum:
             raise _damaged(path, f"the contents of {name} changed")
+    return arrays
 
 
 def _open(path: Path) -> tuple[_Head, int, mmap.mmap]:

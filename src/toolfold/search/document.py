@@ -22,6 +22,8 @@ DESCRIPTION_WEIGHT = 1.0
 PARAMETER_WEIGHT = 0.4
 # Server and category words.
 PLACE_WEIGHT = 0.4
+# Words of requests that a model wrote for the tool (`enrichment.py`): few, since they hold values of single cases.
+REQUEST_WEIGHT = 0.1
 
 # Words in the names of servers that tell no server from another.
 _SAYS_NOTHING = frozenset(("mcp", "server", "api"))
@@ -47,9 +49,11 @@ class Document(Struct, frozen=True, kw_only=True):
     title: str = ""
     twin_key: str = ""
     """The same for the same tool of two servers: a hash of its name, description and input schema; empty: unknown."""
+    requests: tuple[str, ...] = ()
+    """What people may ask for when they need it, as a model wrote it."""
 
 
-def document_of(tool: Tool) -> Document:
+def document_of(tool: Tool, requests: tuple[str, ...] = ()) -> Document:
     """Reads what is searchable out of a catalogue entry."""
     definition = tool.definition
     title = definition.title if definition.title.lower() != definition.name.lower() else ""
@@ -65,6 +69,7 @@ def document_of(tool: Tool) -> Document:
         tags=tool.tags,
         title=definition.title,
         twin_key=_twin_key(definition),
+        requests=requests,
     )
 
 
@@ -135,3 +140,4 @@ def _weighted(tool: Document) -> Iterator[tuple[str, float]]:
         yield about, PARAMETER_WEIGHT
     yield tool.server, PLACE_WEIGHT
     yield " ".join(tool.category), PLACE_WEIGHT
+    yield " ".join(tool.requests), REQUEST_WEIGHT

@@ -22,6 +22,7 @@ from toolfold.search.arrays import Mask
 from toolfold.search.calibration import RANKED_AT_LEAST, features, judge
 from toolfold.search.document import Document, document_of
 from toolfold.search.encoder import Encoder
+from toolfold.search.enrichment import Requests
 from toolfold.search.ranker import Ranker, Ranking
 from toolfold.search.segment import Allowed, IndexSnapshot, Scope, top_rows
 from toolfold.search.store import IndexStore
@@ -40,6 +41,8 @@ SHOWN_TOOLS = 3
 
 # A category's own words besides its name: its summary.
 OwnText = Callable[[Path], str]
+
+_NO_REQUESTS: Requests = {}
 
 MAX_HITS = 200
 # Words a hit names in its reasons.
@@ -81,16 +84,23 @@ class SearchIndex:
         """Why the index on disk could not be used and is now empty; the next update builds it anew."""
         return self._store.damage
 
-    def update(self, tools: Iterable[Tool | Document], removed: Iterable[str] = ()) -> UpdateReport:
-        """Puts tools in, or in the place of those with the same id, and takes `removed` out."""
-        return self._update(tools, removed, only=False)
+    def update(
+        self, tools: Iterable[Tool | Document], removed: Iterable[str] = (), *, requests: Requests = _NO_REQUESTS
+    ) -> UpdateReport:
+        """Puts tools in, or in the place of those with the same id, and takes `removed` out. `requests` are those that
+        a model wrote for tools."""
+        return self._update(tools, removed, requests, only=False)
 
-    def sync(self, tools: Iterable[Tool | Document]) -> UpdateReport:
+    def sync(self, tools: Iterable[Tool | Document], *, requests: Requests = _NO_REQUESTS) -> UpdateReport:
         """Makes the index hold exactly these tools. Cheap when little changed."""
-        return self._update(tools, (), only=True)
+        return self._update(tools, (), requests, only=True)
 
-    def _update(self, tools: Iterable[Tool | Document], removed: Iterable[str], *, only: bool) -> UpdateReport:
-        documents = [document_of(tool) if isinstance(tool, Tool) else tool for tool in tools]
+    def _update(
+        self, tools: Iterable[Tool | Document], removed: Iterable[str], requests: Requests, *, only: bool
+    ) -> UpdateReport:
+        documents = [
+            document_of(tool, requests.get(tool.fingerprint, ())) if isinstance(tool, Tool) else tool for tool in tools
+        ]
         with self._lock, self._store.writing():
             done = update_index(self._store, self._encoder, documents, removed, only=only)
             self._ranker = Ranker(self._store.snapshot, self._encoder, self._usage)
@@ -127,9 +137,41 @@ class SearchIndex:
         """Records that a tool was chosen for a request and worked. Does nothing where learning is off."""
         if self._usage is None or not query.strip():
             return False
-        with self._lock:
-            self._usage.learn(self._encoder.queries([query])[0], tool_id)
+        vector = self._encoder.queries([query])[0]
+        with self._lock, self._store.writing():
+            self._usage.learn(vector, tool_id)
         return True
+
+    def is_plausible(self, query: str, tool_id: str, selected_by: str) -> bool:
+        """Whether a tool may have been called because of a request: it fits it, or it fits the request that it was
+        selected by and the two are alike. A name says nothing about words."""
+        if self._usage is None or not query.strip():
+            return False
+        if self._ranking(query, Scope(), 1)[2].named:
+            return False
+        if self._is_offered(query, tool_id):
+            return True
+        alike = query != selected_by and self._usage.are_alike(*self._encoder.queries([query, selected_by]))
+        return alike and self._is_offered(selected_by, tool_id)
+
+    def _is_offered(self, query: str, tool_id: str) -> bool:
+        ranker, _, ranking = self._ranking(query, Scope(), MAX_HITS)
+        return any(hit.fits for hit, _ in _hits(ranker, ranking, None) if hit.tool_id == tool_id)
+
+    @property
+    def choices(self) -> int:
+        return len(self._kept_usage())
+
+    def _kept_usage(self) -> Usage:
+        """What was learned, even where learning is off by now."""
+        return Usage(self._store.folder, self._encoder.record) if self._usage is None else self._usage
+
+    def forget(self) -> int:
+        """Forgets every choice; returns how many there were."""
+        forgotten = self.choices
+        with self._lock, self._store.writing():
+            self._kept_usage().forget()
+        return forgotten
 
     def by_words(self, query: str, *, limit: int = 10) -> list[str]:
         """The ids that words alone would give: for benches that ask what meaning adds."""

@@ -18,7 +18,9 @@ from toolfold.catalogue.catalogue import Catalogue, resolve_node, tool_batches
 from toolfold.catalogue.cursor import Position, decode_cursor, encode_cursor, sum_of_tools
 from toolfold.errors import BadCursor, NoMatchInCategory, ToolNotFound
 from toolfold.events import Events
+from toolfold.model import Model
 from toolfold.policy.view import CatalogueView
+from toolfold.search.enrichment import Enrichment, Requests
 from toolfold.storage.base import Snapshot, Store
 from toolfold.types import Hit, Node, NodeHit, Path, Tool
 
@@ -130,6 +132,7 @@ class SearchService:
         self._folder = folder
         self._events = events
         self._learn = learn
+        self._enrichment = Enrichment(store)
         self._index: SearchIndex | None = None
         self._generation: int | None = None
         self._sync_lock = asyncio.Lock()
@@ -150,6 +153,22 @@ class SearchService:
         index = await self._open()
         return await asyncio.to_thread(index.learn, query, tool_id)
 
+    async def learn_choice(self, query: str, tool_id: str, selected_by: str) -> bool:
+        """Learns from use: that a tool was called for a request and worked, if the two have to do with each other."""
+        index = await self._open()
+        if not await asyncio.to_thread(index.is_plausible, query, tool_id, selected_by):
+            return False
+        return await self.learn(query, tool_id)
+
+    async def count_choices(self) -> int:
+        """How many choices search has learned from."""
+        return (await self._open()).choices
+
+    async def forget_choices(self) -> int:
+        """Forgets every choice; returns how many there were."""
+        index = await self._open()
+        return await asyncio.to_thread(index.forget)
+
     async def sync(self, on_progress: Callable[[int, int], None] | None = None) -> int:
         """Brings the index to the catalogue's generation and returns how many texts had to be embedded.
 
@@ -161,17 +180,20 @@ class SearchService:
                 self._generation = snapshot.generation
                 return 0
             tools = [tool async for batch in tool_batches(snapshot) for tool in batch]
+            state, requests = await self._state(snapshot), await self._enrichment.requests()
+            many = (
+                tools if len(tools) - len(index) > _SYNC_BATCH else await self._newly_enriched(tools, state, requests)
+            )
             embedded = 0
-            if len(tools) - len(index) > _SYNC_BATCH:
-                # Embedding takes 5 ms a tool. In parts, what is done stays done if this is broken off.
-                for start in range(0, len(tools), _SYNC_BATCH):
-                    if on_progress is not None:
-                        on_progress(start, len(tools))
-                    report = await asyncio.to_thread(index.update, tools[start : start + _SYNC_BATCH])
-                    embedded += report.embedded
-            embedded += (await asyncio.to_thread(index.sync, tools)).embedded
+            # Embedding takes 5 ms a text. In parts, what is done stays done if this is broken off.
+            for start in range(0, len(many), _SYNC_BATCH):
+                if on_progress is not None:
+                    on_progress(start, len(many))
+                part = many[start : start + _SYNC_BATCH]
+                embedded += (await asyncio.to_thread(index.update, part, requests=requests)).embedded
+            embedded += (await asyncio.to_thread(index.sync, tools, requests=requests)).embedded
             self._generation = snapshot.generation
-            await self._store.put(_NAMESPACE, _GENERATION, str(snapshot.generation).encode())
+            await self._store.put(_NAMESPACE, _GENERATION, state)
             if embedded:
                 self._events.emit("search.synced", embedded=embedded, tools=len(tools))
             return embedded
@@ -187,7 +209,48 @@ class SearchService:
         """Whether an earlier process left the index at this generation: then no tool has to be read."""
         stored = await self._store.get(_NAMESPACE, _GENERATION)
         tools = (await snapshot.generations())[-1].tools
-        return stored == str(snapshot.generation).encode() and not index.damage and len(index) == tools
+        return stored == await self._state(snapshot) and not index.damage and len(index) == tools
+
+    async def _state(self, snapshot: Snapshot) -> bytes:
+        """What the index is made from: a generation of the catalogue, and the requests that a model wrote."""
+        return f"{snapshot.generation} {await self._enrichment.revision()}".strip().encode()
+
+    async def _newly_enriched(self, tools: list[Tool], state: bytes, requests: Requests) -> list[Tool]:
+        """The tools with requests, where the index was made with others."""
+        held = await self._store.get(_NAMESPACE, _GENERATION) or b""
+        if held.partition(b" ")[2] == state.partition(b" ")[2]:
+            return []
+        return [tool for tool in tools if requests.get(tool.fingerprint)]
+
+    async def enrich(
+        self,
+        model: Model,
+        *,
+        server: str = "",
+        limit: int | None = None,
+        on_start: Callable[[int], Callable[[str], None]],
+    ) -> dict[str, int]:
+        """Has a model write requests for the tools that have none: see `Enrichment.ask`. `on_start` is told how many
+        there are, and returns who hears of each that is done."""
+        tools = await self._enrichment.pending(await self._tools(), server=server, limit=limit)
+        self._generation = None
+        return await self._enrichment.ask(model, tools, on_start(len(tools)))
+
+    async def forget_requests(self, *, server: str = "") -> int:
+        """Drops the requests that a model wrote for the tools of a server, or for all; returns for how many."""
+        self._generation = None
+        known = await self._enrichment.requests()
+        chosen = [tool.fingerprint for tool in await self._tools(server)] if server else list(known)
+        return await self._enrichment.forget(chosen)
+
+    async def count_enriched(self) -> int:
+        """How many tools of the catalogue have requests that a model wrote."""
+        known = await self._enrichment.requests()
+        return sum(bool(known.get(tool.fingerprint)) for tool in await self._tools())
+
+    async def _tools(self, server: str = "") -> list[Tool]:
+        async with self._catalogue.snapshot() as snapshot:
+            return await snapshot.tools(server=server or None)
 
     async def _open(self) -> "SearchIndex":
         if self._index is None:

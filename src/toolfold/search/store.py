@@ -18,7 +18,7 @@ import numpy as np
 from msgspec import Struct
 
 from toolfold.errors import StoreDamaged
-from toolfold.search.arrays import Columns, Rows, read_arrays, replace_file, verify_arrays, write_arrays
+from toolfold.search.arrays import Columns, Rows, read_arrays, replace_file, write_arrays
 from toolfold.search.segment import IndexSnapshot, Segment
 
 # Goes up with every change of what is stored or how words are cut: an index of another format is built anew.
@@ -148,7 +148,7 @@ class IndexStore:
         """Reads every file in full. Raises `StoreDamaged`."""
         if self.folder is not None:
             for segment in self.snapshot.segments:
-                verify_arrays(self.folder / segment.name)
+                read_arrays(self.folder / segment.name, verify=True)
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[None]:

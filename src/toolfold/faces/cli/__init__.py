@@ -31,6 +31,8 @@ COMMANDS = {
     "import": "import_clients:import_servers",
     "build": "build:build",
     "servers": "build:servers",
+    "enrich": "enrich:enrich",
+    "learn": "enrich:learn",
     "tree": "catalogue:tree",
     "list": "catalogue:list_level",
     "nodes": "catalogue:nodes",

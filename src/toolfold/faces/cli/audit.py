@@ -91,14 +91,15 @@ def _describe_search(step: Step) -> str:
 
 
 def stats(arguments: argparse.Namespace, output: Output) -> None:
-    async def work(gateway: Gateway) -> tuple[Savings, dict[str, list[str]]]:
-        return await gateway.savings(), await gateway.describer.all_contradictions(gateway.view())
+    async def work(gateway: Gateway) -> tuple[Savings, dict[str, list[str]], int]:
+        contradicted = await gateway.describer.all_contradictions(gateway.view())
+        return await gateway.savings(), contradicted, await gateway.search.count_enriched()
 
-    savings, contradicted = run_with_catalogue(arguments, work)
+    savings, contradicted, enriched = run_with_catalogue(arguments, work)
     if output.as_json:
-        output.data({**asdict(savings), "contradicted": contradicted})
+        output.data({**asdict(savings), "contradicted": contradicted, "enriched": enriched})
         return
-    output.line(f"{savings.tools:,} tools, whose definitions are {savings.full_tokens:,} tokens")
+    output.line(f"{savings.tools:,} tools, whose definitions are {savings.full_tokens:,} tokens; {enriched:,} enriched")
     if not savings.sessions:
         output.note("nothing was searched or called yet")
     rows = [_stats_row(spent, spent.caller, spent.session or "-") for spent in savings.sessions]

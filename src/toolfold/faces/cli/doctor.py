@@ -81,6 +81,7 @@ def _examine(arguments: argparse.Namespace) -> Iterator[_Finding]:
     for spec in settings.servers:
         yield _check_server(spec)
     yield _check_catalogue(settings)
+    yield from _check_search(settings)
     yield from _check_trust(settings)
     yield from _check_declared_results(settings)
     if arguments.connect:
@@ -169,6 +170,17 @@ def _check_catalogue(settings: Settings) -> _Finding:
     except ToolfoldError as error:
         return _wrong("catalogue", error.message, error.next_action)
     return _well("catalogue", f"{tree.tools:,} tools, build {tree.generation}")
+
+
+def _check_search(settings: Settings) -> Iterator[_Finding]:
+    """Tells how many tools a model wrote requests for."""
+    try:
+        tree = run_with_gateway(settings, lambda gateway: gateway.tree(depth=1), create=False)
+        enriched = run_with_gateway(settings, lambda gateway: gateway.search.count_enriched(), create=False)
+    except ToolfoldError:
+        return  # `_check_catalogue` has reported it
+    advice = "" if enriched or not settings.model.name else "to find more by everyday words: toolfold enrich"
+    yield _well("search", f"{enriched:,} of {tree.tools:,} tools enriched with requests that a model wrote", advice)
 
 
 def _check_trust(settings: Settings) -> Iterator[_Finding]:

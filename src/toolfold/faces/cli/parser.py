@@ -111,6 +111,14 @@ def _add_setup(command: _AddCommand) -> None:
     servers = command("servers", "the configured servers and how each one is doing")
     servers.flag("--connect", "connect to each now, instead of telling what the last build saw")
 
+    enrich = command("enrich", "have the configured model write requests for each tool, which search then knows")
+    enrich.value("--server", "NAME", "only tools of this server", default="")
+    enrich.number("--limit", "N", "ask about so many tools at most (default: all that were not asked about)")
+    enrich.flag("--forget", "drop what was written instead")
+
+    learn = command("learn", "how many choices search has learned from")
+    learn.flag("--forget", "forget them all")
+
 
 def _add_catalogue(command: _AddCommand) -> None:
     tree = command("tree", "the categories, with how many tools each holds")

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from toolfold.errors import ConfigError, ToolfoldError
 from toolfold.faces.cli.runner import load_settings, run_with_gateway
-from toolfold.faces.cli.terminal import Output, safe, wants_colour
+from toolfold.faces.cli.terminal import Output, safe
 from toolfold.gateway import Gateway
 
 if TYPE_CHECKING:
@@ -216,7 +216,7 @@ def _line_editor(session: "LiveSession", history: Path) -> "PromptSession[str]":
         multiline=True,
         completer=_completer(session),
         complete_while_typing=False,
-        lexer=PygmentsLexer.from_filename("input.py") if wants_colour(sys.stdout) else None,
+        lexer=PygmentsLexer.from_filename("input.py") if Output.wants_colour(sys.stdout) else None,
         key_bindings=_bindings(),
         prompt_continuation="... ",
         enable_history_search=True,

@@ -28,15 +28,6 @@ UNLIMITED = 10_000
 Progress = Callable[[str], None]
 
 
-def wants_colour(stream: IO[str]) -> bool:
-    """Colours on a terminal, unless NO_COLOR or a dumb terminal says otherwise; FORCE_COLOR wins over a pipe."""
-    if os.environ.get("NO_COLOR"):
-        return False
-    if os.environ.get("FORCE_COLOR"):
-        return True
-    return stream.isatty() and os.environ.get("TERM") != "dumb"
-
-
 class Output:
     """The two streams of one command. `as_json` is the caller's `--json`."""
 
@@ -45,7 +36,16 @@ class Output:
         self.out = out or sys.stdout
         self.err = err or sys.stderr
         # Decided for each stream: results may go to a file while errors stay on the terminal.
-        self._colour = {id(self.out): wants_colour(self.out), id(self.err): wants_colour(self.err)}
+        self._colour = {id(stream): self.wants_colour(stream) for stream in (self.out, self.err)}
+
+    @staticmethod
+    def wants_colour(stream: IO[str]) -> bool:
+        """Colours on a terminal, unless NO_COLOR or a dumb terminal says otherwise; FORCE_COLOR wins over a pipe."""
+        if os.environ.get("NO_COLOR"):
+            return False
+        if os.environ.get("FORCE_COLOR"):
+            return True
+        return stream.isatty() and os.environ.get("TERM") != "dumb"
 
     @property
     def width(self) -> int:
