@@ -17,7 +17,7 @@ BENCHES = {
     "ontology": "tokens and calls from the root to a tool, agreement, stability",
     "retrieval": "search quality on sets of requests with known answers",
     "abstain": "whether search knows when nothing fits",
-    "everyday": "requests in people's own words and queries of models, against servers nothing was tuned on",
+    "everyday": "requests in people's own words and queries of models, against servers kept out of training",
     "search": "search time, memory and size at 1,000 to 100,000 tools",
     "calls": "a call through the gateway beside a direct one and FastMCP's proxy",
     "load": "a thousand HTTP clients at once, beside a bare service",

@@ -1,9 +1,10 @@
-"""Requests in people's own words, and queries as models write them, against recorded servers that nothing was tuned on.
+"""Requests in people's own words, and queries as models write them, against recorded servers kept out of training.
 
-A split by server: the encoder and the confidence were made without the servers named in `HELD_OUT` and without their
-requests; only those are asked for here. Catalogues of 3 and of 10 servers (the right one among them) and of all.
-Besides requests whose tool is there: near misses (what a user of the product may ask and no tool does), requests for
-services that are not there, and far ones. Whether the hints of a refusal hold the tool is counted on its own.
+A split by server: version 2 of the encoder and the confidence were made without the servers named in `HELD_OUT` and
+without their requests; only those are asked for here. (Version 1, where it began, had read their listings.) Catalogues
+of 3 and of 10 servers, the right one among them, and of all. Besides requests whose tool is there: near misses (what a
+user of the product may ask and no tool does), requests for services that are not there, and far ones. Whether the hints
+of a refusal hold the tool is counted on its own.
 
 `data` has `servers/NAME.json` and `everyday/{requests,near_misses}.jsonl`; requests for other services come from the
 servers that we made up ourselves (`training/everyday`), of which the held-out ones are asked for.

@@ -103,8 +103,10 @@ def test_an_inspection_is_bounded_and_truncated_exactly_when_something_is_missin
     lines, children = answer["flattened_fields"], answer["children"]
     assert len(children) <= limit
     check_listing(schema, lines, hidden=any(mark_of(line) for line in lines), limit=limit)
+    alternatives = inspect_schema(schema, max_depth=depth, max_fields=100).get("alternatives", [])
+    assert answer.get("alternatives", []) == alternatives[:limit]
     missing = len(children) < answer["total_child_fields"] or any(mark_of(line) for line in lines)
-    assert answer["truncated"] == missing
+    assert answer["truncated"] == (missing or len(alternatives) > limit)
 
 
 @pytest.mark.requirement("S-07", "S-08")
