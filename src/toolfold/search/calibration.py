@@ -22,7 +22,7 @@ import numpy as np
 from msgspec import Struct
 
 from toolfold.errors import ConfigError
-from toolfold.search.arrays import Floats
+from toolfold.search.arrays import Floats, Numbers
 from toolfold.search.ranker import LEXICAL_WEIGHT, Ranking
 from toolfold.types import Hit, NodeHit
 
@@ -71,21 +71,21 @@ def _load_calibration(folder: Path) -> _Calibration:
         ) from error
 
 
-def features(ranking: Ranking, at: int) -> dict[str, float]:
-    """What the model looks at for one hit.
+def features(ranking: Ranking) -> dict[str, Numbers]:
+    """What the model looks at, for all hits.
 
     `near`: cosine. `apart`: the score against the highest that chance gives among so many tools. `alone`: how far above
     the catalogue it stands by meaning; great beside a small `near`, it says that the request is unrelated.
     `ours`: how much nearer than the nearest of the background tools (`ranker.py`); below nothing, it says the same.
     """
     by_chance = math.sqrt(2 * math.log(ranking.searched + 2))
-    words = LEXICAL_WEIGHT * min(float(ranking.lexical_z[at]), _WORDS)
-    score = words + (1 - LEXICAL_WEIGHT) * float(ranking.dense_z[at]) - float(ranking.against[at])
+    words = LEXICAL_WEIGHT * np.minimum(ranking.lexical_z, _WORDS)
+    score = words + (1 - LEXICAL_WEIGHT) * ranking.dense_z - ranking.against
     return {
-        "near": float(ranking.similarity[at]),
-        "apart": math.log1p(max(score, 0.0) / by_chance),
-        "alone": math.log1p(max(float(ranking.dense_z[at]), 0.0)),
-        "ours": float(ranking.similarity[at]) - ranking.background,
+        "near": ranking.similarity,
+        "apart": np.log1p(np.maximum(score, 0.0) / by_chance),
+        "alone": np.log1p(np.maximum(ranking.dense_z, 0.0)),
+        "ours": ranking.similarity - ranking.background,
     }
 
 
@@ -95,16 +95,13 @@ def judge(ranking: Ranking) -> list[tuple[float, bool]]:
     Earlier choices do not count: they say nothing of fitting. What a request names by its name fits.
     """
     model = _load_calibration(ranking.weights)
-    said = [_probability(model, features(ranking, at)) for at in range(len(ranking.rows))]
+    values = features(ranking)
+    total = model.intercept + sum(weight * values[name] for name, weight in model.weights.items())
+    said = np.round(1 / (1 + np.exp(-np.clip(total, -30.0, 30.0))), 4).tolist()
     said[:RANKED_AT_LEAST] = sorted(said[:RANKED_AT_LEAST], reverse=True)
     falling = [1.0 if at < ranking.named else least for at, least in enumerate(accumulate(said, min))]
     bar = model.bar(ranking.request)
     return [(confidence, confidence >= bar) for confidence in falling]
-
-
-def _probability(model: _Calibration, values: dict[str, float]) -> float:
-    total = model.intercept + sum(weight * values[name] for name, weight in model.weights.items())
-    return round(1 / (1 + math.exp(-max(min(total, 30.0), -30.0))), 4)
 
 
 def fits(hits: Sequence[Hit] | Sequence[NodeHit]) -> bool:

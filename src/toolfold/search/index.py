@@ -131,7 +131,11 @@ class SearchIndex:
     ) -> list[tuple[str, dict[str, float]]]:
         """The ids of hits, each with the numbers its confidence is made of: for fitting, and for whoever doubts one."""
         ranker, _, ranking = self._ranking(query, Scope(without=tuple(without)), limit)
-        return [(ranker.snapshot.tool_id(row), features(ranking, at)) for at, row in enumerate(ranking.rows[:limit])]
+        values = features(ranking)
+        return [
+            (ranker.snapshot.tool_id(row), {name: float(of_hit[at]) for name, of_hit in values.items()})
+            for at, row in enumerate(ranking.rows[:limit].tolist())
+        ]
 
     def learn(self, query: str, tool_id: str) -> bool:
         """Records that a tool was chosen for a request and worked. Does nothing where learning is off."""
