@@ -88,6 +88,19 @@ async def test_16_08_a_call_for_another_reason_teaches_an_unrelated_search_nothi
         assert await gateway.search.count_choices() == 1
 
 
+async def test_16_08_a_tool_far_worse_than_the_best_was_called_for_another_reason(tmp_path: Path) -> None:
+    async with home_of(tmp_path) as gateway:
+        query = "which meeting is next"
+        hits = await gateway.search.hits(gateway.view(), query, (), limit=50)
+        worse = [hit for hit in hits if hit.fits and hit.confidence < hits[0].confidence / 2]
+        assert worse, "the request has no hit that fits and is far worse"
+        assert (await ask(gateway, query))[0] == hits[0].tool_id
+        await gateway.expand_tool(worse[0].tool_id)
+        await gateway.call_tool(worse[0].tool_id, {})
+        assert await prior(gateway, query, worse[0].tool_id) == 0
+        assert (await ask(gateway, query))[0] == hits[0].tool_id
+
+
 async def test_16_08_a_tool_that_was_neither_shown_nor_expanded_teaches_nothing(tmp_path: Path) -> None:
     async with home_of(tmp_path) as gateway:
         shown = await ask(gateway, "create a recipe")

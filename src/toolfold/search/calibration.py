@@ -32,6 +32,8 @@ FILE = "calibration.json"
 RANKED_AT_LEAST = 10
 # One rare word says little of fitting: above so many standard deviations words count no more.
 _WORDS = 4.0
+# Of the probability of the best hit: who calls a tool that has less after such a request wanted something else.
+_CLEARLY_WORSE = 0.5
 
 
 class _Bar(Struct, frozen=True):
@@ -89,19 +91,22 @@ def features(ranking: Ranking) -> dict[str, Numbers]:
     }
 
 
-def judge(ranking: Ranking) -> list[tuple[float, bool]]:
+def judge(ranking: Ranking, *, alone: bool = False) -> list[tuple[float, bool]]:
     """For each hit the probability that it fits, and whether that is enough to offer it. Never rising.
 
-    Earlier choices do not count: they say nothing of fitting. What a request names by its name fits.
+    Earlier choices do not count: they say nothing of fitting. What a request names by its name fits. `alone`: what each
+    hit has by itself, and whether that is enough, and not far less than the best has: whether it may have been meant.
     """
     model = _load_calibration(ranking.weights)
-    values = features(ranking)
+    values, bar = features(ranking), model.bar(ranking.request)
     total = model.intercept + sum(weight * values[name] for name, weight in model.weights.items())
-    said = np.round(1 / (1 + np.exp(-np.clip(total, -30.0, 30.0))), 4).tolist()
-    said[:RANKED_AT_LEAST] = sorted(said[:RANKED_AT_LEAST], reverse=True)
-    falling = [1.0 if at < ranking.named else least for at, least in enumerate(accumulate(said, min))]
-    bar = model.bar(ranking.request)
-    return [(confidence, confidence >= bar) for confidence in falling]
+    said: list[float] = np.round(1 / (1 + np.exp(-np.clip(total, -30.0, 30.0))), 4).tolist()
+    if alone:
+        bar = max(bar, _CLEARLY_WORSE * max(said, default=0.0))
+    else:
+        said[:RANKED_AT_LEAST] = sorted(said[:RANKED_AT_LEAST], reverse=True)
+        said = [1.0 if at < ranking.named else least for at, least in enumerate(accumulate(said, min))]
+    return [(confidence, confidence >= bar) for confidence in said]
 
 
 def fits(hits: Sequence[Hit] | Sequence[NodeHit]) -> bool:

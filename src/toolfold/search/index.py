@@ -147,20 +147,21 @@ class SearchIndex:
         return True
 
     def is_plausible(self, query: str, tool_id: str, selected_by: str) -> bool:
-        """Whether a tool may have been called because of a request: it fits it, or it fits the request that it was
-        selected by and the two are alike. A name says nothing about words."""
+        """Whether a tool may have been called because of a request: it fits it and no other far better, or so with the
+        request that it was selected by, and the two are alike. A name says nothing about words."""
         if self._usage is None or not query.strip():
             return False
         if self._ranking(query, Scope(), 1)[2].named:
             return False
-        if self._is_offered(query, tool_id):
+        if self._may_be_chosen(query, tool_id):
             return True
         alike = query != selected_by and self._usage.are_alike(*self._encoder.queries([query, selected_by]))
-        return alike and self._is_offered(selected_by, tool_id)
+        return alike and self._may_be_chosen(selected_by, tool_id)
 
-    def _is_offered(self, query: str, tool_id: str) -> bool:
+    def _may_be_chosen(self, query: str, tool_id: str) -> bool:
         ranker, _, ranking = self._ranking(query, Scope(), MAX_HITS)
-        return any(hit.fits for hit, _ in _hits(ranker, ranking, None) if hit.tool_id == tool_id)
+        rows = zip(ranking.rows.tolist(), judge(ranking, alone=True), strict=True)
+        return any(meant and ranker.snapshot.tool_id(row) == tool_id for row, (_, meant) in rows)
 
     @property
     def choices(self) -> int:
