@@ -74,3 +74,14 @@ def test_16_08_choices_of_processes_of_their_own_are_counted_and_forgotten(place
     assert toolfold(place, "learn") == (0, {"choices": 1})
     assert toolfold(place, "learn", "--forget") == (0, {"forgotten": 1})
     assert toolfold(place, "learn") == (0, {"choices": 0})
+
+
+def test_16_07_a_person_reads_sentences(place: Path) -> None:
+    def said(*arguments: str) -> str:
+        command = [sys.executable, "-m", "toolfold", "--home", "state", *arguments]
+        done = subprocess.run(command, cwd=place, capture_output=True, text=True, timeout=60, check=True)
+        return done.stdout
+
+    assert said("learn").startswith("search has learned from 0 choices; forget them with `toolfold learn --forget`")
+    assert said("learn", "--forget") == "forgot 0 choices\n"
+    assert said("enrich", "--forget").splitlines() == ["forgot the requests of 0 tools", "0 of 6 tools enriched"]

@@ -170,3 +170,62 @@ def test_what_is_shown_below_a_negated_count_fits_the_negation(tmp_path: Path) -
 def test_a_dump_with_an_endless_row_is_read_in_bounded_time(tmp_path: Path) -> None:
     dump = "INSERT INTO t (a, b) VALUES (1, 2);\n" * 3 + "INSERT INTO t (a, b) VALUES (" + "x, 'y' " * 20_000
     assert ask(stored(tmp_path, dump), "how many rows of t are there").text
+
+
+@pytest.mark.parametrize(
+    ("content", "asked", "said"),
+    [
+        (ORDERS, "how many orders have an amount between 10 and 20?", "amount >= 10 and amount <= 20: 10 (of 40 rows)"),
+        (ORDERS, "how many orders have an amount over 5 but under 9", "amount > 5 and amount < 9: 4 (of 40 rows)"),
+        (ORDERS, "orders where customer is not Ada, how many?", 'customer != "Ada": 27 (of 40 rows)'),
+        (
+            ORDERS,
+            "how many orders are from a customer other than Ada and Bo?",
+            'customer is none of "Ada", "Bo": 13 (of 40 rows)',
+        ),
+        (ORDERS, "how many orders where status is missing?", "status has no value: 0 (of 40 rows)"),
+        (
+            ORDERS,
+            "how many orders have amount more than 30 and status paid",
+            'amount > 30 and status = "paid": 6 (of 40 rows)',
+        ),
+        (ORDERS, "how many orders after 2025-03-01", "created_at > 2025-03-01: 20 (of 40 rows)"),
+        (ORDERS, "how many orders on 10 February 2025", "created_at = 2025-02-10: 10 (of 40 rows)"),
+        (ORDERS, "count of orders where customer contains B", 'customer has "B" in any place: 14 (of 40 rows)'),
+        (ORDERS, "how many different customers", '3 different: "Bo": 14, "Cy": 13, "Ada": 13'),
+        (
+            ORDERS,
+            "sum of amount where status is not paid and customer is Ada",
+            'status != "paid" and customer = "Ada": 120 (of 40',
+        ),
+        (ORDERS, "how many orders are unpaid?", 'status != "paid": 20 (of 40 rows)'),
+        (ORDERS, "how many orders except those of Ada", 'customer != "Ada": 27 (of 40 rows)'),
+        (ORDERS, "smallest amount in March", "created_at = 2025-03: 2.50 (of 40 rows)"),
+        (ORDERS, "first order of Bo", 'Not in the order of its times: the earliest is line 5: order_id: "O-4"'),
+        (TICKETS, "how many issues have an assignee?", "assignee has a value: 20 (of 30 elements)"),
+        (TICKETS, "sum of points of tasks without an assignee", 'type = "Task" and assignee has no value: 85 (of 30'),
+        (TICKETS, "points of OPS-7", 'data.issues[6]: points: "7", key: "OPS-7"'),
+        (TICKETS, "which issues have exactly 3 points", "points = 3 (of 30 elements)"),
+        (TICKETS, "lowest points of a task", 'type = "Task": 1 (of 30 elements)'),
+        (LISTING, "how many files are owned by ann", 'type = "file" and owner = "ann": 3 (of 12 rows)'),
+        (LISTING, "total size of directories", 'type = "directory": 2400 (of 12 rows)'),
+        (DISKS, "which filesystem has the least available space", "Least Available of 8 rows: 200."),
+        (YAML, "average cpu of dev hosts", 'env = "dev": 5 (of 10 items)'),
+        (
+            ACCESS,
+            "how many POST requests failed with status 500",
+            'method = "POST" and status = "500": 0 (of 60 events)',
+        ),
+        (
+            ACCESS,
+            "how many requests from 10.0.0.1 before 9:30",
+            'client = "10.0.0.1" and time < 09:30: 10 (of 60 events)',
+        ),
+        (ACCESS, "how many requests did not return 200", 'status != "200": 30 (of 60 events)'),
+        (PSQL, "average rent in Berlin", 'city = "Berlin": 600 (of 10 rows)'),
+        (BOOKS, "average price of books after 2005", "year > 2005: 9 (of 12 <book> elements)"),
+        (BOOKS, "how many books are not by Kay Moss", 'author != "Kay Moss": 4 (of 12 <book> elements)'),
+    ],
+)
+def test_the_grammar_compares_negates_and_bounds(tmp_path: Path, content: str, asked: str, said: str) -> None:
+    assert said in ask(stored(tmp_path, content), asked).text
