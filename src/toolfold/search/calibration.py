@@ -33,7 +33,7 @@ RANKED_AT_LEAST = 10
 # One rare word says little of fitting: above so many standard deviations words count no more.
 _WORDS = 4.0
 # Of the probability of the best hit: who calls a tool that has less after such a request wanted something else.
-_CLEARLY_WORSE = 0.5
+_CLEARLY_WORSE = 0.25
 
 
 class _Bar(Struct, frozen=True):
