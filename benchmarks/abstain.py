@@ -16,7 +16,6 @@ import numpy as np
 from benchmarks.measurement import environment
 from benchmarks.recorded import recorded_servers
 from benchmarks.retrieval_sets import PeerBM25, Query, ToolRow, auroc, find_sets, read_set, sampled
-from toolfold.search.calibration import fits
 from toolfold.search.document import document_of
 from toolfold.search.encoder import Encoder
 from toolfold.search.index import SearchIndex
@@ -93,7 +92,7 @@ class _Asked:
         for query in queries:
             hits = index.search(query.query, limit=10)
             self.there.append(hits[0].confidence if hits else 0.0)
-            self.refused.append(not fits(hits))
+            self.refused.append(not any(hit.fits for hit in hits))
             right = [bool({hit.tool_id, *hit.same_as} & set(query.relevant)) for hit in hits]
             if any(right):
                 self.found.append(self.there[-1])
@@ -123,7 +122,7 @@ def _other_world(servers: Path, keep: Path, encoder: Encoder) -> tuple[SearchInd
 def _first(index: SearchIndex, query: str, *, without: Sequence[str] = ()) -> tuple[float, bool]:
     """The confidence of the first hit, and whether that is enough."""
     hits = index.search(query, without=without, limit=1)
-    return hits[0].confidence if hits else 0.0, fits(hits)
+    return hits[0].confidence if hits else 0.0, any(hit.fits for hit in hits)
 
 
 def _refused(there: Sequence[float], away: Sequence[float]) -> float:

@@ -25,7 +25,6 @@ from benchmarks.recorded import recorded_servers
 from benchmarks.retrieval_sets import PeerBM25, ToolRow, auroc
 from toolfold.errors import ConfigError
 from toolfold.search.arrays import Floats
-from toolfold.search.calibration import fits
 from toolfold.search.document import Document, document_of
 from toolfold.search.encoder import Encoder
 from toolfold.search.index import SearchIndex
@@ -171,7 +170,12 @@ def asked(requests: Sequence[Request], tools: Sequence[Document], encoder: Encod
         index.sync(tool for tool in tools if chosen is None or tool.server in chosen)
         for one in group:
             hits = index.search(one.query, limit=DEPTH)
-            yield one, [{hit.tool_id, *hit.same_as} for hit in hits], [hit.confidence for hit in hits], fits(hits)
+            yield (
+                one,
+                [{hit.tool_id, *hit.same_as} for hit in hits],
+                [hit.confidence for hit in hits],
+                any(hit.fits for hit in hits),
+            )
 
 
 def figures(answers: Sequence[Answer]) -> dict[str, Any]:

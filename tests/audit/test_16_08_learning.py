@@ -10,7 +10,6 @@ from toolfold import Gateway, Settings
 from toolfold.audit.log import _SessionSelections
 from toolfold.config.sections import Audit, Policy
 from toolfold.errors import NoMatchInCategory
-from toolfold.search.calibration import fits
 from toolfold.testing.memory_upstream import MemoryUpstream
 from toolfold.types import LOCAL, Caller
 
@@ -135,11 +134,11 @@ async def test_16_08_what_was_learned_lifts_nothing_that_the_policy_hides_and_pa
     guest = Caller(name="guest", policy="guest")
     async with home_of(tmp_path, (policy,)) as gateway:
         before = await gateway.search.hits(gateway.view(), refused, (), limit=50)
-        assert not fits(before)
+        assert not any(hit.fits for hit in before)
         await gateway.search.learn(refused, "home.update_parcel")
         found = await gateway.search.hits(gateway.view(), refused, (), limit=50)
         assert found[0].tool_id == "home.update_parcel" != before[0].tool_id
-        assert not fits(found)
+        assert not any(hit.fits for hit in found)
         hidden = await gateway.search.hits(gateway.view(guest), refused, (), limit=50)
         assert "home.update_parcel" not in {hit.tool_id for hit in hidden}
 

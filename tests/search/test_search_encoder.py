@@ -55,3 +55,18 @@ def test_the_runtime_reports_to_nobody_and_leaves_no_file_behind(tmp_path: Path)
     environment = {name: value for name, value in os.environ.items() if "TELEMETRY" not in name and name != "CI"}
     subprocess.run([sys.executable, "-c", code], env={**environment, "TMPDIR": str(tmp_path)}, check=True, timeout=60)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_request_is_embedded_once_while_it_is_asked_about(monkeypatch: pytest.MonkeyPatch) -> None:
+    own, embedded = Encoder(WEIGHTS), []
+    whole = own._encode
+    monkeypatch.setattr(own, "_encode", lambda texts, limits: embedded.append(texts) or whole(texts, limits))
+    first = own.queries(["weather in Rome", "weather"])
+    assert own.queries(("weather in Rome", "weather")) is first
+    assert embedded == [("weather in Rome", "weather")]
+    with pytest.raises(ValueError, match="read-only"):
+        first[0] = 0
+    for number in range(100):
+        own.queries([f"request {number}"])
+    assert len(own._asked) < 100
+    assert np.array_equal(own.queries(["weather in Rome", "weather"]), first)

@@ -12,7 +12,6 @@ same with their tools taken away, on near misses and on unrelated requests (`tra
 """
 
 import math
-from collections.abc import Sequence
 from functools import cache
 from itertools import accumulate
 from pathlib import Path
@@ -24,7 +23,6 @@ from msgspec import Struct
 from toolfold.errors import ConfigError
 from toolfold.search.arrays import Floats, Numbers
 from toolfold.search.ranker import LEXICAL_WEIGHT, Ranking
-from toolfold.types import Hit, NodeHit
 
 FILE = "calibration.json"
 # Hits that share out their confidences, so that the order of the ranking and of the confidences is one. How many are
@@ -107,8 +105,3 @@ def judge(ranking: Ranking, *, alone: bool = False) -> list[tuple[float, bool]]:
         said[:RANKED_AT_LEAST] = sorted(said[:RANKED_AT_LEAST], reverse=True)
         said = [1.0 if at < ranking.named else least for at, least in enumerate(accumulate(said, min))]
     return [(confidence, confidence >= bar) for confidence in said]
-
-
-def fits(hits: Sequence[Hit] | Sequence[NodeHit]) -> bool:
-    """Whether anything among the hits is good enough to be offered."""
-    return any(hit.fits for hit in hits)

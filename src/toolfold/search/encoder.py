@@ -21,6 +21,7 @@ import msgspec
 import numpy as np
 from msgspec import Struct
 
+from toolfold.containers import BoundedDict
 from toolfold.errors import ConfigError
 from toolfold.search.arrays import Floats
 
@@ -119,6 +120,8 @@ def _is_punctuation(mark: str) -> bool:
 WEIGHTS = Path(__file__).parent / "weights"
 # So a request of any length costs at most the whole's tokens and eight sentences of these.
 SENTENCE_TOKENS = 48
+# Requests whose vectors are kept for the next question about them.
+_REMEMBERED = 16
 
 
 # onnxruntime reports on its use to its makers unless one of these is set before it is loaded: nothing leaves here.
@@ -155,6 +158,7 @@ class Encoder:
         self._lock = threading.Lock()
         self._session: Any = None
         self._words: _WordPiece | None = None
+        self._asked: BoundedDict[tuple[str, ...], Floats] = BoundedDict(_REMEMBERED)
 
     @property
     def dims(self) -> int:
@@ -162,8 +166,16 @@ class Encoder:
 
     def queries(self, texts: Sequence[str]) -> Floats:
         """A request, and behind it its sentences, which are cut sooner."""
-        whole = self.record.limits.query
-        return self._encode(texts, [whole, *[min(whole, SENTENCE_TOKENS)] * (len(texts) - 1)])
+        asked = tuple(texts)
+        # Tools, categories, hints and learning ask for the vectors of one request within moments.
+        vectors = self._asked.get(asked)
+        if vectors is None:
+            whole = self.record.limits.query
+            vectors = self._encode(asked, [whole, *[min(whole, SENTENCE_TOKENS)] * (len(asked) - 1)])
+            vectors.flags.writeable = False
+            with self._lock:
+                self._asked[asked] = vectors
+        return vectors
 
     def tools(self, texts: Sequence[str]) -> Floats:
         return self._encode(texts, [self.record.limits.tool] * len(texts))

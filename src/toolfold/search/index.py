@@ -119,8 +119,7 @@ class SearchIndex:
     ) -> list[Hit]:
         """Tools for a request, the best first, among those inside the path, with all tags, of the ids, allowed.
 
-        `without` names tools to leave out. Every tool gets its probability; whether the best is good enough is asked
-        with `calibration.fits`.
+        `without` names tools to leave out. Every tool gets its probability, and `fits` where that is enough.
         """
         scope = Scope(path=tuple(path), tags=tuple(tags), ids=ids, without=tuple(without), allowed=allowed)
         ranker, mask, ranking = self._ranking(query, scope, limit)
@@ -151,17 +150,13 @@ class SearchIndex:
         request that it was selected by, and the two are alike. A name says nothing about words."""
         if self._usage is None or not query.strip():
             return False
-        if self._ranking(query, Scope(), 1)[2].named:
+        ranker, _, ranking = self._ranking(query, Scope(), MAX_HITS)
+        if ranking.named:
             return False
-        if self._may_be_chosen(query, tool_id):
+        if _is_meant(ranker, ranking, tool_id):
             return True
         alike = query != selected_by and self._usage.are_alike(*self._encoder.queries([query, selected_by]))
-        return alike and self._may_be_chosen(selected_by, tool_id)
-
-    def _may_be_chosen(self, query: str, tool_id: str) -> bool:
-        ranker, _, ranking = self._ranking(query, Scope(), MAX_HITS)
-        rows = zip(ranking.rows.tolist(), judge(ranking, alone=True), strict=True)
-        return any(meant and ranker.snapshot.tool_id(row) == tool_id for row, (_, meant) in rows)
+        return alike and _is_meant(ranker, self._ranking(selected_by, Scope(), MAX_HITS)[2], tool_id)
 
     @property
     def choices(self) -> int:
@@ -243,6 +238,12 @@ class SearchIndex:
             raise StoreDamaged(
                 f"the search index contradicts itself: {error}", next_action="build it again with `toolfold build`"
             ) from error
+
+
+def _is_meant(ranker: Ranker, ranking: Ranking, tool_id: str) -> bool:
+    """Whether the tool is among the hits that somebody may have meant."""
+    rows = zip(ranking.rows.tolist(), judge(ranking, alone=True), strict=True)
+    return any(meant and ranker.snapshot.tool_id(row) == tool_id for row, (_, meant) in rows)
 
 
 def _without_twins(snapshot: IndexSnapshot, mask: Mask, hits: Iterable[tuple[Hit, int]]) -> Iterator[Hit]:

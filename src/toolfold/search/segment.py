@@ -198,9 +198,11 @@ class IndexSnapshot:
     @cached_property
     def _twins(self) -> dict[int, Rows]:
         rows = np.flatnonzero(self.alive & (self.twin != 0))
-        keys, counts = np.unique(self.twin[rows], return_counts=True)
-        repeated = rows[np.isin(self.twin[rows], keys[counts > 1])]
-        return {key: repeated[self.twin[repeated] == np.uint64(key)] for key in keys[counts > 1].tolist()}
+        rows = rows[np.argsort(self.twin[rows], kind="stable")]
+        keys, first, counts = np.unique(self.twin[rows], return_index=True, return_counts=True)
+        several = counts > 1
+        found = zip(keys[several].tolist(), first[several].tolist(), counts[several].tolist(), strict=True)
+        return {key: rows[start : start + count] for key, start, count in found}
 
     @property
     def has_twins(self) -> bool:

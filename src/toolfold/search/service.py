@@ -332,22 +332,20 @@ class SearchService:
         self, view: CatalogueView, query: str, path: Path, tags: Sequence[str], snapshot: Snapshot
     ) -> list[Hit]:
         """The tools below a path that fit and carry all tags."""
-        hits = [hit for hit in await self.hits(view, query, path, limit=_MAX_HITS) if _fits([hit])]
+        hits = [hit for hit in await self.hits(view, query, path, limit=_MAX_HITS) if hit.fits]
         if not tags or not hits:
             return hits
         # Judged beside everything below the path first: among the few that carry a tag nothing would stand out.
         tagged = set(await snapshot.tool_ids_at(path, below=True, tags=tags))
         matches = [match for hit in hits if (match := _among(hit, tagged)) is not None]
-        return matches or [
-            hit for hit in await self.hits(view, query, path, tags=tags, limit=_MAX_HITS) if _fits([hit])
-        ]
+        return matches or [hit for hit in await self.hits(view, query, path, tags=tags, limit=_MAX_HITS) if hit.fits]
 
     async def _fitting_nodes(
         self, view: CatalogueView, query: str, path: Path, tags: Sequence[str], snapshot: Snapshot, *, limit: int
     ) -> list[Node]:
         """The categories right below a path through which the tools that fit are reached."""
         hits = await self._node_hits(view, query, path, snapshot, limit=MAX_LIMIT)
-        ranked = [hit.path for hit in hits if _fits([hit]) and len(hit.path) == len(path) + 1]
+        ranked = [hit.path for hit in hits if hit.fits and len(hit.path) == len(path) + 1]
         children = {node.path: node for node in await snapshot.children(path, tags=tags)}
         return [children[child] for child in ranked if child in children and children[child].rank <= 0][:limit]
 
@@ -359,7 +357,7 @@ class SearchService:
         words = re.sub(r"[\W_]+", " ", text[:_MAX_ID_CHARS]).strip()
         if not words or not await self._is_current():
             return []
-        return [hit.tool_id for hit in await self.hits(view, words, (), limit=_MAX_SUGGESTIONS) if _fits([hit])]
+        return [hit.tool_id for hit in await self.hits(view, words, (), limit=_MAX_SUGGESTIONS) if hit.fits]
 
     async def search_nodes(self, view: CatalogueView, query: str, *, limit: int) -> _NodePage:
         """Ranked categories. Raises `NoMatchInCategory` where nothing in the whole catalogue fits."""
@@ -444,7 +442,7 @@ class SearchService:
     async def _fitting_elsewhere(self, view: CatalogueView, query: str, path: Path, snapshot: Snapshot) -> list[Path]:
         """The best categories outside of a path in which something fits."""
         hits = await self._node_hits(view, query, (), snapshot, limit=20)
-        return [hit.path for hit in hits if _fits([hit]) and hit.path[: len(path)] != path][:_MAX_SUGGESTIONS]
+        return [hit.path for hit in hits if hit.fits and hit.path[: len(path)] != path][:_MAX_SUGGESTIONS]
 
     @staticmethod
     async def _hints(snapshot: Snapshot, hits: Sequence[Hit]) -> list[dict[str, Any]]:
@@ -467,9 +465,7 @@ async def _ranked_tools(snapshot: Snapshot, hits: Sequence[Hit]) -> tuple[_Ranke
 
 
 def _fits(hits: Sequence[Hit] | Sequence[NodeHit]) -> bool:
-    from toolfold.search.calibration import fits
-
-    return fits(hits)
+    return any(hit.fits for hit in hits)
 
 
 def _next_cursor(path: Path, question: Sequence[str], shown: Sequence[Hit], snapshot: Snapshot) -> str:
