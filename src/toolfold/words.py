@@ -45,6 +45,7 @@ class _Lists(Struct, frozen=True):
     joined: dict[tuple[str, str], str]
     plurals: dict[str, str]
     opposites: dict[str, frozenset[str]]
+    synonyms: dict[str, tuple[str, ...]]
 
 
 @cache
@@ -66,6 +67,7 @@ def _lists() -> _Lists:
         | {word: word for word in plurals["same"].split()}
         | _pairs_of(plurals["irregular"]),
         opposites=_opposites_of(data["verbs"]["opposites"]),
+        synonyms=_synonyms_of(data["search"]["synonyms"]),
     )
 
 
@@ -81,6 +83,12 @@ def _opposites_of(text: str) -> dict[str, frozenset[str]]:
         for one, other in ((left, right), (right, left)):
             result |= {verb: result.get(verb, frozenset()) | other for verb in one}
     return result
+
+
+def _synonyms_of(text: str) -> dict[str, tuple[str, ...]]:
+    """For the stem of each word the others of its group."""
+    groups = [group.split() for group in text.strip().replace(";", "\n").splitlines()]
+    return {_stem(word): tuple(other for other in group if other != word) for group in groups for word in group}
 
 
 def opposite_verbs() -> dict[str, frozenset[str]]:
@@ -198,12 +206,17 @@ def search_terms(text: str) -> list[str]:
 
 
 def query_terms(text: str) -> dict[str, str]:
-    """Stem and first spelling of each word that counts, in order. A request of stop words only keeps them."""
+    """Stem and first spelling of each word that counts, in order, its synonyms behind it. A request of stop words only
+    keeps them."""
     terms: dict[str, str] = {}
     words = _search_words(text[:MAX_CHARACTERS])
     ignored = stop_words("search")
+    synonyms = _lists().synonyms
     for word in [word for word in words if word not in ignored] or words:
-        terms.setdefault(_stem(word), word)
+        stem = _stem(word)
+        terms.setdefault(stem, word)
+        for other in synonyms.get(stem, ()):
+            terms.setdefault(_stem(other), other)
         if len(terms) >= MAX_TERMS:
             break
     return terms

@@ -56,7 +56,14 @@ def test_scripts_without_spaces_become_pairs_of_characters() -> None:
 
 
 def test_a_request_counts_each_word_once_and_keeps_its_spelling() -> None:
-    assert query_terms("Delete rows, delete the deleted rows") == {_stem("delete"): "delete", _stem("rows"): "rows"}
+    assert query_terms("Update rows, update the updated rows") == {_stem("update"): "update", _stem("rows"): "rows"}
+
+
+def test_16_05_words_that_mean_the_same_find_each_other() -> None:
+    assert list(query_terms("Open a ticket, or an issue").values()) == ["Open".lower(), "ticket", "issue"]
+    assert {"pull", "merge"} <= set(query_terms("merge requests").values())
+    assert set(query_terms("photos").values()) == {"photos", "picture", "image"}
+    assert len(query_terms(" ".join(f"word{number}" for number in range(62)) + " photo")) <= MAX_TERMS + 2
 
 
 def test_a_request_of_stop_words_only_keeps_them() -> None:
