@@ -22,6 +22,7 @@ from toolfold.config.sections import (
     Outputs,
     Policy,
     Scripts,
+    Search,
     Telemetry,
     Trust,
 )
@@ -42,6 +43,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     outputs: Outputs = Outputs()
     model: Model = Model()
     discovery: Discovery = Discovery()
+    search: Search = Search()
     scripts: Scripts = Scripts()
     policies: tuple[Policy, ...] = ()
     callers: tuple[CallerKey, ...] = ()

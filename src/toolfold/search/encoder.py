@@ -14,6 +14,7 @@ import re
 import threading
 import unicodedata
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -197,6 +198,22 @@ class Encoder:
             ids = np.array([words.encode(text, limit)], dtype=np.int64)
             vectors[row] = self._session.run(None, {"input_ids": ids, "attention_mask": np.ones_like(ids)})[0][0]
         return vectors
+
+
+@cache
+def encoder_named(name: str) -> Encoder:
+    """`small` comes with the package, `large` in one of its own. One for the process: loading them takes a tenth of a
+    second and more."""
+    if name == "small":
+        return Encoder()
+    try:
+        import toolfold_large  # type: ignore[import-not-found,unused-ignore]  # an extra
+    except ImportError as error:
+        raise ConfigError(
+            'search.encoder = "large" needs the package toolfold-large, which is not installed',
+            next_action="install it with: pip install 'toolfold[large]'; or take the line out of the configuration",
+        ) from error
+    return Encoder(toolfold_large.WEIGHTS)
 
 
 def _read_record(folder: Path) -> EncoderRecord:

@@ -10,7 +10,6 @@ first. Further tools of a category add less each.
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cache
 from itertools import accumulate, islice
 from pathlib import Path as FilePath
 
@@ -21,7 +20,7 @@ from toolfold.errors import InvalidArguments, StoreDamaged
 from toolfold.search.arrays import Mask
 from toolfold.search.calibration import RANKED_AT_LEAST, features, judge
 from toolfold.search.document import Document, document_of
-from toolfold.search.encoder import Encoder
+from toolfold.search.encoder import Encoder, encoder_named
 from toolfold.search.enrichment import Requests
 from toolfold.search.ranker import Ranker, Ranking
 from toolfold.search.segment import Allowed, IndexSnapshot, Scope, top_rows
@@ -49,12 +48,6 @@ MAX_HITS = 200
 MAX_WORDS = 12
 
 
-@cache
-def _shipped_encoder() -> Encoder:
-    """One for the process: the weights are large, and loading them takes a tenth of a second."""
-    return Encoder()
-
-
 class SearchIndex:
     """The tools of one catalogue, searchable."""
 
@@ -71,7 +64,7 @@ class SearchIndex:
 
         `learn` switches learning from use on: earlier choices are read, and `learn` may be called.
         """
-        encoder = encoder or _shipped_encoder()
+        encoder = encoder or encoder_named("small")
         store = IndexStore(folder, encoder.record.key)
         store.load()
         return cls(store, encoder, Usage(folder, encoder.record) if learn else None)

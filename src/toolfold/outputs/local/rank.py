@@ -8,7 +8,6 @@ leave doubt, compares some dozens of passages by meaning, with the encoder of th
 import math
 import re
 from collections.abc import Mapping, Sequence
-from functools import cache
 from itertools import pairwise
 
 import numpy as np
@@ -20,7 +19,7 @@ from toolfold.outputs.local.index import DocumentIndex
 from toolfold.outputs.local.request import STOP, ParsedRequest, Term, stem
 from toolfold.outputs.local.segments import Segments
 from toolfold.outputs.local.source import Offsets, sorted_unique
-from toolfold.search.encoder import Encoder
+from toolfold.search.encoder import encoder_named
 from toolfold.words import split_identifier
 
 ORDER_LAST = re.compile(r"\b(last|latest|newest|most recent|final)\b", re.IGNORECASE)
@@ -258,12 +257,6 @@ def _count_pairs(text: str, pairs: Sequence[re.Pattern[str]]) -> int:
     return sum(1 for pair in pairs if pair.search(low))
 
 
-@cache
-def _encoder() -> Encoder:
-    """One for the process: its weights are read once."""
-    return Encoder()
-
-
 def _rerank(
     index: DocumentIndex, request: ParsedRequest, ranked: list[Ranked], weighted: Sequence[WeightedTerm]
 ) -> list[Ranked]:
@@ -287,7 +280,8 @@ def _rerank(
 def _similarity(request: str, texts: list[str]) -> npt.NDArray[np.float32] | None:
     """How near each text is to the request by meaning; `None` without the encoder's runtime."""
     try:
-        vectors, question = _encoder().tools(texts), _encoder().queries([request[:600]])[0]
+        encoder = encoder_named("small")
+        vectors, question = encoder.tools(texts), encoder.queries([request[:600]])[0]
     except ConfigError:
         return None
     # Rounded: machines differ in the last digits, and the order of passages must not.
