@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 from search_catalogue import encoder
 
 from toolfold.errors import ConfigError
+from toolfold.search.arrays import Floats
 from toolfold.search.encoder import WEIGHTS, Encoder, _check_weights, _read_record
 
 MAX_BYTES = 30_000_000
@@ -58,9 +60,15 @@ def test_the_runtime_reports_to_nobody_and_leaves_no_file_behind(tmp_path: Path)
 
 
 def test_a_request_is_embedded_once_while_it_is_asked_about(monkeypatch: pytest.MonkeyPatch) -> None:
-    own, embedded = Encoder(WEIGHTS), []
+    own = Encoder(WEIGHTS)
+    embedded: list[Sequence[str]] = []
     whole = own._encode
-    monkeypatch.setattr(own, "_encode", lambda texts, limits: embedded.append(texts) or whole(texts, limits))
+
+    def encode(texts: Sequence[str], limits: Sequence[int]) -> Floats:
+        embedded.append(texts)
+        return whole(texts, limits)
+
+    monkeypatch.setattr(own, "_encode", encode)
     first = own.queries(["weather in Rome", "weather"])
     assert own.queries(("weather in Rome", "weather")) is first
     assert embedded == [("weather in Rome", "weather")]
