@@ -81,6 +81,7 @@ class _Scanner:
         self.text = text
         self.offsets: dict[KeyPath, int] = {}
         self.headers: list[_Header] = []
+        self.comments: list[int] = []
         self._at = 0
         self._table: KeyPath = ()
         self._lengths: dict[KeyPath, int] = {}
@@ -207,6 +208,9 @@ class _Scanner:
     def _skip(self, pattern: re.Pattern[str]) -> None:
         match = pattern.match(self.text, self._at)
         if match:
+            comment = self.text.find("#", self._at, match.end())
+            if comment >= 0:  # one stands for all of this gap
+                self.comments.append(comment)
             self._at = match.end()
 
 

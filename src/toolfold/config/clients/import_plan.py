@@ -8,7 +8,8 @@ read back as the old content plus the new servers. Above: the command line.
 import copy
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from itertools import chain, count
 from pathlib import Path, PureWindowsPath
 from typing import Any, Literal
@@ -18,12 +19,14 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from toolfold.config.clients.discovery import ClientConfig, ClientServer
-from toolfold.config.files import PRIVATE_MODE, PUBLIC_MODE, create_backup, path_exists, read_text, write_atomically
+from toolfold.config.clients.replacement import plan_replacement
+from toolfold.config.files import PRIVATE_MODE, PUBLIC_MODE, path_exists, read_text
 from toolfold.config.secrets import PlainSecret, find_plain_secrets, store_in_keyring
 from toolfold.config.sections import PartialRepr
 from toolfold.config.servers import MAX_NAME_LENGTH, clean_name
 from toolfold.config.settings import Settings
 from toolfold.config.toml import format_table, parse_toml
+from toolfold.config.transaction import FileChange, WrittenFile, write_all
 from toolfold.config.validation import format_key
 from toolfold.errors import ConfigError
 from toolfold.redaction import MASK
@@ -79,6 +82,8 @@ class _PlanItem(PartialRepr, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
     table: dict[str, Any] = field(default_factory=dict)
     """What is written. May hold secrets."""
+    spec: ServerSpec | None = None
+    """The server as its client starts it, under the name it has here."""
 
     @property
     def writes(self) -> bool:
@@ -86,7 +91,9 @@ class _PlanItem(PartialRepr, frozen=True, kw_only=True):
 
     def as_dict(self) -> dict[str, Any]:
         """For `--json`: all but the table and the secrets' values."""
-        fields = {name: getattr(self, name) for name in self.__struct_fields__ if name not in {"title", "table"}}
+        fields = {
+            name: getattr(self, name) for name in self.__struct_fields__ if name not in {"title", "table", "spec"}
+        }
         secrets = [{"place": secret.place, "variable": secret.variable} for secret in self.secrets]
         return fields | {"path": str(self.path), "secrets": secrets, "notes": list(self.notes)}
 
@@ -102,6 +109,11 @@ class ImportPlan(Struct, frozen=True, kw_only=True):
     @property
     def additions(self) -> tuple[_PlanItem, ...]:
         return tuple(item for item in self.items if item.writes)
+
+    @property
+    def taken_over(self) -> tuple[ServerSpec, ...]:
+        """The enabled servers of the clients, each once, as they start them: new ones and those that were here."""
+        return tuple({item.spec.name: item.spec for item in self.items if item.spec and item.spec.enabled}.values())
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -156,13 +168,15 @@ class _Planner:
         here = str(self._project) if self._project else None
         twin = next((spec.name for spec in self._specs if _same(spec, server.spec, here)), None)
         if twin is not None:
-            return _item("identical", config, server, reason=f"the same as `{twin}`")
+            spec = replace(server.spec, name=twin)
+            return _item("identical", config, server, reason=f"the same as `{twin}`", spec=spec)
         return self._addition(config, server, server.spec)
 
     def _addition(self, config: ClientConfig, server: ClientServer, spec: ServerSpec) -> _PlanItem:
         name = _unique_name(server.name, self._taken, config.client.replace(".", "-"))
         self._taken.add(name.casefold())
-        self._specs.append(replace(spec, name=name))
+        spec = replace(spec, name=name)
+        self._specs.append(spec)
         table = dict(server.table)
         # A project's server ran in its project; from a file elsewhere that has to be said.
         if spec.transport == "stdio" and "cwd" not in table and config.project not in {None, self._project}:
@@ -174,7 +188,7 @@ class _Planner:
             table = _substitute(table, zip(plain_secrets, references, strict=True))
         action: Action = "add" if name == server.name else "rename"
         reason = "" if action == "add" else f"`{server.name}` is taken by a different server"
-        return _item(action, config, server, name=name, reason=reason, secrets=planned, table=table)
+        return _item(action, config, server, name=name, reason=reason, secrets=planned, table=table, spec=spec)
 
     def _secret(self, plain: PlainSecret, server: str) -> _PlannedSecret:
         variable = self._variable(plain, server)
@@ -300,29 +314,87 @@ class Applied(Struct, frozen=True, kw_only=True):
     """The file holds secrets and only its owner may read it."""
     variables: tuple[str, ...]
     """Environment variables that must be set now."""
+    replaced: tuple[WrittenFile, ...] = ()
+    """The clients' files that start toolfold alone now."""
 
 
-def apply(plan: ImportPlan, target: str | os.PathLike[str], *, now: float | None = None) -> Applied:
-    """Writes the additions of the plan to the target. Raises `ConfigError`, and then nothing has changed."""
+class Rewrite(Struct, frozen=True, kw_only=True):
+    """A client's file that is to start toolfold alone: the parts of it, and the entry that they get."""
+
+    path: Path
+    configs: tuple[ClientConfig, ...]
+    entry: dict[str, Any]
+    drop_comments: bool = False
+
+    def plan(self) -> FileChange:
+        return plan_replacement(self.path, self.configs, self.entry, drop_comments=self.drop_comments)
+
+
+def check_import(plan: ImportPlan, target: Path, rewrites: Sequence[Rewrite] = ()) -> list[FileChange]:
+    """What `apply` would write. Raises one `ConfigError` for all that stands against it; nothing is written."""
+    problems: list[ConfigError] = []
+    changes: list[FileChange] = []
+    computed: list[Callable[[], FileChange | None]] = [partial(_target_change, plan, target)]
+    for compute in (*computed, *(rewrite.plan for rewrite in rewrites)):
+        try:
+            changes += filter(None, [compute()])
+        except ConfigError as error:
+            problems.append(error)
+    if len(problems) > 1:
+        hints = [error.message for error in problems]
+        message = f"{problems[0].message} (and {len(problems) - 1} more problems)"
+        raise ConfigError(message, hints=hints, next_action=problems[0].next_action)
+    if problems:
+        raise problems[0]
+    return changes
+
+
+def apply(
+    plan: ImportPlan,
+    target: str | os.PathLike[str],
+    rewrites: Sequence[Rewrite] = (),
+    *,
+    journal: Path | None = None,
+    now: float | None = None,
+) -> Applied:
+    """Writes the additions to the target and points clients at toolfold: all of it, or none and a `ConfigError`.
+
+    `journal` is where the record goes by which `undo` takes it back.
+    """
     path = Path(target)
+    changes = check_import(plan, path, rewrites)
+    private = bool(plan.additions) and changes[0].mode == PRIVATE_MODE and _has_secrets(changes[0])
+    if plan.secrets == "keyring":
+        _store_secrets(plan)
+    written = write_all(changes, journal, now=now)
+    own = written[:1] if plan.additions else []
+    return Applied(
+        target=path,
+        added=tuple(item.name for item in plan.additions),
+        backup=own[0].backup if own else None,
+        private=private,
+        variables=plan.variables if own else (),
+        replaced=tuple(written[len(own) :]),
+    )
+
+
+def _target_change(plan: ImportPlan, path: Path) -> FileChange | None:
     if path.suffix.casefold() != ".toml":
         raise ConfigError(f"{path} is not a TOML file", next_action="Import into a file that ends in .toml.")
     if not plan.additions:
-        return Applied(target=path, added=(), backup=None, private=False, variables=())
+        return None
     exists = path_exists(path)
     old = read_text(path) if exists else _HEADER
     new = _with_servers(old, plan)
     after = _checked(path, parse_toml(path, old), new, plan)
     private = any(find_plain_secrets(server) for server in after["servers"].values())
-    if plan.secrets == "keyring":
-        _store_secrets(plan)
     mode = PRIVATE_MODE if private else _public_mode(path, plan)
-    backup = create_backup(path, now=now) if exists else None
-    if backup is not None:
-        backup.chmod(mode)  # the copy may hold the same secrets
-    write_atomically(path, new.encode(), mode)
-    added = tuple(item.name for item in plan.additions)
-    return Applied(target=path, added=added, backup=backup, private=private, variables=plan.variables)
+    return FileChange(path=path, old=path.read_bytes() if exists else None, new=new.encode(), mode=mode)
+
+
+def _has_secrets(change: FileChange) -> bool:
+    servers = parse_toml(change.path, (change.new or b"").decode())["servers"]
+    return any(map(find_plain_secrets, servers.values()))
 
 
 def _store_secrets(plan: ImportPlan) -> None:

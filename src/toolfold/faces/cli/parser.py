@@ -97,8 +97,9 @@ def _add_setup(command: _AddCommand) -> None:
     text = "claude-desktop, claude-code, cursor, vscode, codex, gemini, or a file (default: all)"
     take.value("client", "CLIENT", text, nargs="?")
     take.flag("--yes", "write it (otherwise only show what would be written)")
-    take.flag("--replace", "with --yes: leave toolfold as the client's one server (after a backup)")
+    take.flag("--replace", "start the servers once, then leave toolfold as the client's one server (after a backup)")
     take.flag("--drop-comments", "with --replace: comments among the client's servers may go")
+    take.flag("--undo", "take the last import back: every file as it was before")
     take.value("--to", "FILE", "the toolfold.toml to write (default: the one in use, else in --home)")
     text = "what becomes of secrets in plain text: kept, ${VAR} in their place, or moved to the keyring"
     take.choice("--secrets", ("keep", "env", "keyring"), text)
