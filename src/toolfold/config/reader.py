@@ -26,6 +26,7 @@ from toolfold.config.sections import (
     PATTERN_KINDS,
     SECTIONS,
     CallerKey,
+    Defaults,
     Limits,
     MetadataRule,
     Policy,
@@ -268,7 +269,8 @@ def _check_ontology_exists(sections: _Sections, path: Path, checker: Checker) ->
 
 
 def _with_limits(context: ServerContext, sections: _Sections, overrides: _Sections) -> ServerContext:
-    return replace(context, limits=Limits(**{**sections.get("limits", {}), **overrides.get("limits", {})}))
+    merged = {name: {**sections.get(name, {}), **overrides.get(name, {})} for name in ("limits", "defaults")}
+    return replace(context, limits=Limits(**merged["limits"]), defaults=Defaults(**merged["defaults"]))
 
 
 def _servers(

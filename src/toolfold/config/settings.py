@@ -15,6 +15,7 @@ from toolfold.config.folders import toolfold_home, working_folder
 from toolfold.config.sections import (
     Audit,
     CallerKey,
+    Defaults,
     Discovery,
     Limits,
     MetadataRule,
@@ -39,6 +40,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     servers: tuple[ServerSpec, ...] = ()
     """With references still in place: see `toolfold.config.resolve`."""
     limits: Limits = Limits()
+    defaults: Defaults = Defaults()
     outputs: Outputs = Outputs()
     model: Model = Model()
     discovery: Discovery = Discovery()

@@ -61,7 +61,7 @@ class McpUpstream:
     async def open(self) -> ServerInfo:
         spec, hooks = self.spec, self._hooks
         target = (
-            StdioTarget(spec.command, spec.args, spec.env, spec.cwd)
+            StdioTarget(spec.command, spec.args, spec.env, spec.cwd, spec.inherit_env)
             if spec.transport == "stdio"
             else HttpTarget(spec.url, spec.headers)
         )

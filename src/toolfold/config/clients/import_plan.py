@@ -155,6 +155,7 @@ def plan_import(
 class _Planner:
     def __init__(self, existing: Settings | None, secrets: SecretsMode) -> None:
         self._project = existing.project if existing else None
+        self._env = existing.defaults.env if existing else {}
         self._mode = secrets
         self._specs: list[ServerSpec] = list(existing.servers) if existing else []
         self._taken = {spec.name.casefold() for spec in self._specs}
@@ -166,7 +167,9 @@ class _Planner:
         if _is_toolfold(server.written, server.spec):
             return _item("itself", config, server, reason="it is toolfold itself")
         here = str(self._project) if self._project else None
-        twin = next((spec.name for spec in self._specs if _same(spec, server.spec, here)), None)
+        # In its new place it would have the variables that every server there has.
+        alike = replace(server.spec, env={**self._env, **server.spec.env})
+        twin = next((spec.name for spec in self._specs if _same(spec, alike, here)), None)
         if twin is not None:
             spec = replace(server.spec, name=twin)
             return _item("identical", config, server, reason=f"the same as `{twin}`", spec=spec)
@@ -176,7 +179,7 @@ class _Planner:
         name = _unique_name(server.name, self._taken, config.client.replace(".", "-"))
         self._taken.add(name.casefold())
         spec = replace(spec, name=name)
-        self._specs.append(spec)
+        self._specs.append(replace(spec, env={**self._env, **spec.env}))
         table = dict(server.table)
         # A project's server ran in its project; from a file elsewhere that has to be said.
         if spec.transport == "stdio" and "cwd" not in table and config.project not in {None, self._project}:
