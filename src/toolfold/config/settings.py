@@ -75,6 +75,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     ) -> "Settings":
         """Reads the named file, else the first of ./toolfold.toml, ./.mcp.json, ./mcp.json, ~/.toolfold/toolfold.toml.
 
+        The servers of a ./.mcp.json or ./mcp.json come to those of ~/.toolfold/toolfold.toml; all else counts alone.
         With `require_servers=False` a missing file or one without servers is fine, too.
         """
         from toolfold.config.reader import read_settings

@@ -11,9 +11,8 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import chain, count
-from pathlib import Path, PureWindowsPath
+from pathlib import Path
 from typing import Any, Literal
-from urllib.parse import urlsplit
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -23,6 +22,7 @@ from toolfold.config.clients.replacement import plan_replacement
 from toolfold.config.files import PRIVATE_MODE, PUBLIC_MODE, path_exists, read_text
 from toolfold.config.secrets import PlainSecret, find_plain_secrets, store_in_keyring
 from toolfold.config.sections import PartialRepr
+from toolfold.config.self_reference import is_toolfold
 from toolfold.config.servers import MAX_NAME_LENGTH, clean_name
 from toolfold.config.settings import Settings
 from toolfold.config.toml import format_table, parse_toml
@@ -40,13 +40,6 @@ SecretsMode = Literal["keep", "env", "keyring"]
 
 _KEYRING_NAME = "toolfold"
 _HEADER = "# Servers of toolfold. What each key means: docs/configuration.md\n"
-
-_PACKAGE = re.compile(r"toolfold(\[[\w,-]*\])?([=<>@~!].*)?(\.exe)?", re.IGNORECASE)
-_IN_SHELL = re.compile(r"(?:^|[\s;&|/\\])toolfold(?:\.exe)?\s(?:.*\s)?serve\b")
-# Programs that start another one, whose name is then among the arguments.
-_LAUNCHER = re.compile(r"(uvx?|pipx|python[\d.]*|pythonw|py|env|cmd|wsl|poetry|hatch|rye|pdm|conda|mise)(\.exe)?")
-_SHELLS = {"sh", "bash", "zsh", "fish", "cmd", "powershell", "pwsh"}
-_LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 
 
 class _PlannedSecret(PartialRepr, frozen=True, kw_only=True):
@@ -164,7 +157,7 @@ class _Planner:
     def item(self, config: ClientConfig, server: ClientServer) -> _PlanItem:
         if server.spec is None:
             return _item("broken", config, server, reason="; ".join(server.problems))
-        if _is_toolfold(server.written, server.spec):
+        if is_toolfold(server.written, server.spec):
             return _item("itself", config, server, reason="it is toolfold itself")
         here = str(self._project) if self._project else None
         # In its new place it would have the variables that every server there has.
@@ -283,27 +276,6 @@ def _shape(spec: ServerSpec) -> tuple[Any, ...]:
 
 def _stands_for(reference: str, spec: ServerSpec, text: str) -> bool:
     return "${" in reference and "${" not in text and any(secret in text for secret in spec.secrets)
-
-
-def _is_toolfold(name: str, spec: ServerSpec) -> bool:
-    """Whether a server is toolfold: by its command, by what a launcher starts, or by name and a local address."""
-    if spec.transport == "http":
-        return name.casefold() == "toolfold" and _host(spec.url) in _LOOPBACK
-    if spec.transport != "stdio":
-        return False
-    program = PureWindowsPath(spec.command).name.casefold()  # splits at both kinds of slash
-    if _PACKAGE.fullmatch(program):
-        return True
-    if program.removesuffix(".exe") in _SHELLS and any(_IN_SHELL.search(arg) for arg in spec.args):
-        return True
-    return bool(_LAUNCHER.fullmatch(program)) and any(_PACKAGE.fullmatch(arg) for arg in spec.args)
-
-
-def _host(url: str) -> str:
-    try:
-        return urlsplit(url).hostname or ""
-    except ValueError:
-        return ""
 
 
 class Applied(Struct, frozen=True, kw_only=True):

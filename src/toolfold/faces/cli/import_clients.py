@@ -130,8 +130,8 @@ def _start_servers(plan: ImportPlan, existing: Settings | None, output: Output) 
     for name, error in failed.items():
         print_failure(name, error, output)
     if not output.as_json:
-        working = len(plan.taken_over) - len(failed)
-        output.line(f"{working} of {plural(len(plan.taken_over), 'server')} started and told their tools")
+        total = len(plan.taken_over)
+        output.line(f"{total - len(failed)} of {total} servers started and listed their tools")
     return failed
 
 
