@@ -230,6 +230,29 @@ def _unquoted(key: str) -> str:
     return key
 
 
+def remove_tables(text: str, path: KeyPath) -> tuple[str, str, list[int]]:
+    """The text without the tables at that path and below, what was removed, and where comments stand in that."""
+    scan = TomlPositions(text).scan
+    ends = [*(header.start for header in scan.headers), len(text)][1:]
+    rest, removed, comments = [text[: scan.headers[0].start] if scan.headers else text], [], []
+    for header, end in zip(scan.headers, ends, strict=True):
+        region = text[header.start : end]
+        own, after = _split_tail(region) if header.path[: len(path)] == path else ("", region)
+        comments += [at for at in scan.comments if header.start <= at < header.start + len(own)]
+        removed.append(own)
+        rest.append(after if after.strip() or not own else "")
+    return "".join(rest), "".join(removed), comments
+
+
+def _split_tail(region: str) -> tuple[str, str]:
+    """A table's own lines, and the blank lines and comments after them, which may belong to what follows."""
+    lines = region.splitlines(keepends=True)
+    count = len(lines)
+    while count and (not lines[count - 1].strip() or lines[count - 1].lstrip().startswith("#")):
+        count -= 1
+    return "".join(lines[:count]), "".join(lines[count:])
+
+
 def format_table(path: Sequence[str], content: Mapping[str, Any]) -> str:
     """`[path]` with its values, then one table for each table inside, with a blank line between."""
     lines = [f"[{'.'.join(_key(part) for part in path)}]"]

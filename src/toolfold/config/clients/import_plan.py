@@ -19,13 +19,14 @@ from msgspec.structs import replace
 
 from toolfold.config.clients.discovery import ClientConfig, ClientServer
 from toolfold.config.clients.replacement import plan_replacement
-from toolfold.config.files import PRIVATE_MODE, PUBLIC_MODE, path_exists, read_text
+from toolfold.config.files import PRIVATE_MODE
 from toolfold.config.secrets import PlainSecret, find_plain_secrets, store_in_keyring
 from toolfold.config.sections import PartialRepr
 from toolfold.config.self_reference import is_toolfold
 from toolfold.config.servers import MAX_NAME_LENGTH, clean_name
 from toolfold.config.settings import Settings
 from toolfold.config.toml import format_table, parse_toml
+from toolfold.config.toml_file import plan_servers
 from toolfold.config.transaction import FileChange, WrittenFile, write_all
 from toolfold.config.validation import format_key
 from toolfold.errors import ConfigError
@@ -39,7 +40,6 @@ Action = Literal["add", "rename", "identical", "itself", "broken"]
 SecretsMode = Literal["keep", "env", "keyring"]
 
 _KEYRING_NAME = "toolfold"
-_HEADER = "# Servers of toolfold. What each key means: docs/configuration.md\n"
 
 
 class _PlannedSecret(PartialRepr, frozen=True, kw_only=True):
@@ -356,15 +356,7 @@ def apply(
 def _target_change(plan: ImportPlan, path: Path) -> FileChange | None:
     if path.suffix.casefold() != ".toml":
         raise ConfigError(f"{path} is not a TOML file", next_action="Import into a file that ends in .toml.")
-    if not plan.additions:
-        return None
-    exists = path_exists(path)
-    old = read_text(path) if exists else _HEADER
-    new = _with_servers(old, plan)
-    after = _checked(path, parse_toml(path, old), new, plan)
-    private = any(find_plain_secrets(server) for server in after["servers"].values())
-    mode = PRIVATE_MODE if private else _public_mode(path, plan)
-    return FileChange(path=path, old=path.read_bytes() if exists else None, new=new.encode(), mode=mode)
+    return plan_servers(path, {item.name: item.table for item in plan.additions}) if plan.additions else None
 
 
 def _has_secrets(change: FileChange) -> bool:
@@ -376,43 +368,3 @@ def _store_secrets(plan: ImportPlan) -> None:
     for item in plan.additions:
         for secret in item.secrets:
             store_in_keyring(_KEYRING_NAME, f"{item.name}/{secret.variable}", secret.value)
-
-
-def _with_servers(old: str, plan: ImportPlan) -> str:
-    text = "".join(f"\n{format_table(('servers', item.name), item.table)}" for item in plan.additions)
-    if "\r\n" in old:  # the file keeps its kind of line ends
-        text = text.replace("\n", "\r\n")
-    end = "" if not old or old.endswith("\n") else "\n"
-    return old + end + text
-
-
-def _checked(path: Path, before: dict[str, Any], text: str, plan: ImportPlan) -> dict[str, Any]:
-    """Reads the new text back: it must hold the old content and the new servers, and nothing else."""
-    here = before.get("servers", {})
-    added = {item.name: item.table for item in plan.additions}
-    names = {name.casefold() for name in here} if isinstance(here, dict) else set()
-    if clash := names & {name.casefold() for name in added}:
-        raise ConfigError(
-            f"{path} has changed since the import was planned: it has {', '.join(sorted(clash))} now",
-            next_action="Run the import again.",
-        )
-    try:
-        after = parse_toml(path, text)
-    except ConfigError:
-        after = {}
-    if not isinstance(here, dict) or after != {**before, "servers": {**here, **added}}:
-        raise ConfigError(
-            f"servers cannot be added to {path}: its `servers` is written as an inline table",
-            next_action="Write each server there as its own table, [servers.NAME], and run the import again.",
-        )
-    return after
-
-
-def _public_mode(path: Path, plan: ImportPlan) -> int:
-    """The mode of a file without known secrets: an existing one keeps its own."""
-    if path_exists(path):
-        return path.stat().st_mode & 0o777
-    # A value of `env` or `headers` in plain text may be a secret that nothing gives away.
-    tables = (item.table.get(key) or {} for item in plan.additions for key in ("env", "headers"))
-    has_literals = any("${" not in str(value) for table in tables for value in table.values())
-    return PRIVATE_MODE if has_literals else PUBLIC_MODE

@@ -16,7 +16,7 @@ from typing import Any
 from toolfold.config.clients.discovery import ClientConfig
 from toolfold.config.files import line_and_column, read_text
 from toolfold.config.jsonc import is_json, parse_json
-from toolfold.config.toml import TomlPositions, format_table, parse_toml
+from toolfold.config.toml import format_table, parse_toml, remove_tables
 from toolfold.config.transaction import FileChange
 from toolfold.config.validation import KeyPath, format_key
 from toolfold.errors import ConfigError
@@ -52,7 +52,7 @@ def put_back(path: Path, current: bytes, old: bytes, keys: Sequence[KeyPath]) ->
     now, before = current.decode("utf-8-sig"), old.decode("utf-8-sig")
     if not is_json(path, now):
         name = str(keys[0][0])
-        rest, own = _without_tables(now, name)[0], _without_tables(before, name)[1]
+        rest, own = remove_tables(now, keys[0])[0], remove_tables(before, keys[0])[1]
         new = rest.rstrip("\r\n") + "\n\n" + own
         expected = {**parse_toml(path, now), name: parse_toml(path, before)[name]}
         return _marked(current, _read_back(path, new, expected, parse_toml))
@@ -118,7 +118,7 @@ def _rewrite_toml(path: Path, text: str, key: KeyPath, servers: dict[str, Any], 
     before = parse_toml(path, text)
     if key[0] not in before:
         raise _key_missing(path, key)
-    rest, _, comments = _without_tables(text, str(key[0]))
+    rest, _, comments = remove_tables(text, key)
     if comments and not drop_comments:
         raise _comments_lost(path, line_and_column(text, comments[0])[0])
     rest = rest.rstrip("\r\n") + "\n\n"
@@ -128,29 +128,6 @@ def _rewrite_toml(path: Path, text: str, key: KeyPath, servers: dict[str, Any], 
         new = new.replace("\r\n", "\n").replace("\n", "\r\n")
     why = f": its servers are not all written as [{key[0]}.NAME] tables"
     return _read_back(path, new, {**before, key[0]: servers}, parse_toml, why)
-
-
-def _without_tables(text: str, name: str) -> tuple[str, str, list[int]]:
-    """The text without the tables of that name and those inside them, what was removed, and the comments in that."""
-    scan = TomlPositions(text).scan
-    ends = [*(header.start for header in scan.headers), len(text)][1:]
-    rest, removed, comments = [text[: scan.headers[0].start] if scan.headers else text], [], []
-    for header, end in zip(scan.headers, ends, strict=True):
-        region = text[header.start : end]
-        own, after = _split_tail(region) if header.path[0] == name else ("", region)
-        comments += [at for at in scan.comments if header.start <= at < header.start + len(own)]
-        removed.append(own)
-        rest.append(after)
-    return "".join(rest), "".join(removed), comments
-
-
-def _split_tail(region: str) -> tuple[str, str]:
-    """A table's own lines, and the blank lines and comments after them, which may belong to what follows."""
-    lines = region.splitlines(keepends=True)
-    count = len(lines)
-    while count and (not lines[count - 1].strip() or lines[count - 1].lstrip().startswith("#")):
-        count -= 1
-    return "".join(lines[:count]), "".join(lines[count:])
 
 
 def _comments_lost(path: Path, line: int) -> ConfigError:
