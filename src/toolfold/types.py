@@ -41,6 +41,8 @@ class ServerSpec(Struct, frozen=True, kw_only=True):
     env: dict[str, str] = field(default_factory=dict)
     env_file: str = ""
     """Stdio: a file of `NAME=value` lines that is read when the secrets are filled in; `env` wins over it."""
+    inherit_env: tuple[str, ...] = ()
+    """Stdio: patterns of variables that it gets from our environment, besides the harmless ones that all get."""
     cwd: str | None = None
     url: str = ""
     headers: dict[str, str] = field(default_factory=dict)

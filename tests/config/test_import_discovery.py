@@ -7,6 +7,7 @@ from client_machine import Machine, servers
 
 from toolfold.config.clients import (
     CLIENTS,
+    discover,
     plan_import,
     read_client_file,
 )
@@ -224,3 +225,9 @@ def test_any_clients_file_can_be_named_directly(machine: Machine) -> None:
     assert (read_client_file(vscode).dialect, read_client_file(vscode).project) == ("vscode", machine.project)
     with pytest.raises(ConfigError, match="holds no servers"):
         read_client_file(machine.write("x.json", "{}"))
+
+
+def test_17_01_in_the_home_folder_each_file_is_read_once(machine: Machine) -> None:
+    machine.write("~/.cursor/mcp.json", servers(a={"command": "x"}))
+    found = discover(platform="linux", environ=machine.environ, cwd=machine.home)
+    assert [(config.scope, len(config.servers)) for config in found] == [("user", 1)]

@@ -20,7 +20,7 @@ from toolfold.config.clients import (
     read_client_file,
     restore,
 )
-from toolfold.config.clients.import_plan import _is_toolfold
+from toolfold.config.self_reference import is_toolfold
 from toolfold.errors import ConfigError, SecretNotFound
 from toolfold.types import ServerSpec
 
@@ -68,13 +68,16 @@ def test_a_plan_says_what_is_added_renamed_identical_or_toolfold_itself(machine:
         "pipx run toolfold@latest serve",
         "python3.12 -m toolfold serve",
         "uv --directory /x run toolfold serve",
+        "npx -y toolfold serve",
+        "timeout 600 /opt/venv/bin/toolfold --config x serve",
+        "docker run -i --rm ghcr.io/toolfold/toolfold:1 serve",
     ],
 )
 def test_toolfold_is_recognised_however_it_is_started(command: str) -> None:
     program, *args = command.split(" ")
-    assert _is_toolfold("x", ServerSpec(name="x", transport="stdio", command=program, args=tuple(args)))
+    assert is_toolfold("x", ServerSpec(name="x", transport="stdio", command=program, args=tuple(args)))
     shell = ServerSpec(name="x", transport="stdio", command="bash", args=("-lc", f"exec {command}"))
-    assert _is_toolfold("x", shell) or "toolfold serve" not in command
+    assert is_toolfold("x", shell) or "toolfold serve" not in command
 
 
 def test_a_server_that_only_mentions_toolfold_is_not_toolfold() -> None:
@@ -82,7 +85,7 @@ def test_a_server_that_only_mentions_toolfold_is_not_toolfold() -> None:
     python = ServerSpec(name="toolfold", transport="stdio", command="python", args=("toolfold.py",))
     web = ServerSpec(name="toolfold", transport="http", url="https://toolfold.example/mcp")
     local = ServerSpec(name="toolfold", transport="http", url="http://127.0.0.1:8080/mcp")
-    assert [_is_toolfold(spec.name, spec) for spec in (files, python, web, local)] == [False, False, False, True]
+    assert [is_toolfold(spec.name, spec) for spec in (files, python, web, local)] == [False, False, False, True]
 
 
 def secret_servers() -> dict[str, Any]:

@@ -3,23 +3,27 @@
 import json
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 from client_machine import Machine, servers
 
-from toolfold.config.clients import (
-    backups,
-    plan_import,
-    replace_servers,
-    restore,
-    toolfold_entry,
-)
+from toolfold.config.clients import ClientConfig, Rewrite, apply, backups, plan_import, restore, toolfold_entry
+from toolfold.config.transaction import WrittenFile
 from toolfold.errors import ConfigError
 
 
 @pytest.fixture
 def machine(tmp_path: Path) -> Machine:
     return Machine(tmp_path)
+
+
+def replace_servers(
+    config: ClientConfig, entry: dict[str, Any], *, drop_comments: bool = False, now: float | None = None
+) -> WrittenFile:
+    rewrite = Rewrite(path=config.path, configs=(config,), entry=entry, drop_comments=drop_comments)
+    (done,) = apply(plan_import([]), config.path.with_name("toolfold.toml"), [rewrite], now=now).replaced
+    return done
 
 
 @pytest.mark.requirement("G-03")
@@ -35,7 +39,8 @@ def test_a_client_is_pointed_at_toolfold_only_there_and_can_be_restored(machine:
         '\t\t\t\t"/h/toolfold.toml",\n\t\t\t\t"serve"\n\t\t\t]\n\t\t}\n\t}'
     )
     assert new == before + entry + after
-    assert (done.removed, done.backup.read_text()) == (("a",), text)
+    assert done.backup is not None
+    assert done.backup.read_text() == text
     assert plan_import(machine.discover()).items[0].action == "itself"
     restore(done.backup)
     assert source.read_text() == text

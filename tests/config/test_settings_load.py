@@ -245,7 +245,9 @@ def test_the_first_file_of_the_search_order_is_read(tmp_path: Path) -> None:
         seen.append(Settings.load(environ=environ, cwd=project).sources)
     (project / "toolfold.toml").write_text(SERVER)
     seen.append(Settings.load(environ=environ, cwd=project).sources)
-    assert [path.name for (path,) in seen] == ["toolfold.toml", "mcp.json", ".mcp.json", "toolfold.toml"]
+    own = home / ".toolfold" / "toolfold.toml"
+    here = [project / name for name in ("mcp.json", ".mcp.json", "toolfold.toml")]
+    assert seen == [(own,), (own, here[0]), (own, here[1]), (here[2],)]
     assert Settings.load(project / "mcp.json", environ=environ, cwd=tmp_path).sources == (project / "mcp.json",)
 
 

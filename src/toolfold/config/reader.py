@@ -26,10 +26,12 @@ from toolfold.config.sections import (
     PATTERN_KINDS,
     SECTIONS,
     CallerKey,
+    Defaults,
     Limits,
     MetadataRule,
     Policy,
 )
+from toolfold.config.self_reference import is_toolfold
 from toolfold.config.servers import NAME_RULE, ServerContext, build_server, clean_name, is_valid_name
 from toolfold.config.toml import TomlPositions, parse_toml
 from toolfold.config.validation import Checker, KeyPath, closest_match, describe_type, settings_of, syntax_error
@@ -63,7 +65,8 @@ def read_settings(
 ) -> dict[str, Any]:
     """The fields of `Settings`, as `Settings.load` says. `home` is the folder for state, where a person names one."""
     user_home = cwd / toolfold_home(environ)
-    candidates = [*(cwd / name for name in _PROJECT_FILES), user_home / "toolfold.toml"]
+    own = user_home / "toolfold.toml"
+    candidates = [*(cwd / name for name in _PROJECT_FILES), own]
     if path is not None:
         file: Path | None = cwd / expand_home(os.fspath(path), home_folder(environ))
     else:
@@ -72,15 +75,20 @@ def read_settings(
         raise ConfigError(
             "there is no configuration",
             hints=[f"looked for {path}" for path in candidates],
-            next_action="Run `toolfold import` to take over an MCP client's servers, "
+            next_action="Run `toolfold import` to take over an MCP client's servers, `toolfold add` to name one, "
             "or `toolfold demo` to look around.",
         )
+    # A project's file that is a client's has servers alone: they come to what the person has.
+    adds = path is None and file is not None and file.suffix == ".json" and path_exists(own)
+    fields = _read_fields(own if adds else file, file if adds else None, user_home, cwd, environ)
+    if adds and len(fields["sources"]) == 1:  # it had nothing but toolfold itself
+        file = own
     project = None if file is None else _project_of(file, user_home)
     state = _state_folder(file, project, home, cwd, environ)
-    fields = _read_fields(file, project, cwd, environ)
     if require_servers and not fields["servers"]:
         raise ConfigError(
             f"{file} names no servers",
+            hints=fields.get("warnings", ()),
             next_action='Add a server, such as [servers.git] with command = "mcp-server-git", or run `toolfold import` '
             "to take over those of an MCP client.",
         )
@@ -118,20 +126,25 @@ def _real(path: Path) -> Path:
     return Path(os.path.realpath(path))
 
 
-def _read_fields(file: Path | None, project: Path | None, cwd: Path, environ: Mapping[str, str]) -> dict[str, Any]:
+def _read_fields(
+    file: Path | None, adding: Path | None, user_home: Path, cwd: Path, environ: Mapping[str, str]
+) -> dict[str, Any]:
+    """The fields that the file gives; `adding` is a client's file whose servers come to them."""
     overrides = _read_overrides(environ)
     person = home_folder(environ)
     sections: _Sections = {}
     parts: dict[str, Any] = {"servers": ()}
     folder = cwd
     if file is not None:
-        # A project's servers run in the project; the user's own run where toolfold was started.
-        context = ServerContext(folder=project or cwd, user=person, default_cwd=str(project) if project else None)
         text = read_text(file)
+        context = _context(file, user_home, cwd, person)
         sections, parts = (_read_json if is_json(file, text) else _read_toml)(file, text, context, overrides)
         parts["sources"] = (file,)
         folder = file.parent
     merged = {name: {**sections.get(name, {}), **overrides.get(name, {})} for name in SECTIONS}
+    if adding is not None:
+        _, more = _read_json(adding, read_text(adding), _context(adding, user_home, cwd, person), merged)
+        parts |= _joined(parts, more, adding)
     if "directory" in merged["outputs"]:
         merged["outputs"]["directory"] = str(folder / expand_home(merged["outputs"]["directory"], person))
     elif environ.get("TMPDIR"):
@@ -139,6 +152,28 @@ def _read_fields(file: Path | None, project: Path | None, cwd: Path, environ: Ma
     if ontology := merged.pop("ontology").get("file"):
         parts["ontology_file"] = _existing(folder / expand_home(ontology, person))
     return parts | {name: SECTIONS[name](**values) for name, values in merged.items()}
+
+
+def _context(file: Path, user_home: Path, cwd: Path, person: Path) -> ServerContext:
+    # A project's servers run in the project; the user's own run where toolfold was started.
+    project = _project_of(file, user_home)
+    return ServerContext(folder=project or cwd, user=person, default_cwd=str(project) if project else None)
+
+
+def _joined(own: dict[str, Any], more: dict[str, Any], path: Path) -> dict[str, Any]:
+    """The person's servers and the project's. Of two of one name the project's counts, and that is said."""
+    project = {spec.name.casefold(): spec for spec in more["servers"]}
+    kept = [spec for spec in own["servers"] if spec.name.casefold() not in project]
+    warnings = [
+        f"{path}: `{spec.name}` counts here, and not the server of that name in {own['sources'][0]}"
+        for spec in own["servers"]
+        if spec.name.casefold() in project and replace(project[spec.name.casefold()], cwd=spec.cwd) != spec
+    ]
+    return {
+        "servers": (*kept, *more["servers"]),
+        "warnings": (*own["warnings"], *more["warnings"], *warnings),
+        "sources": (*own["sources"], path) if project else own["sources"],
+    }
 
 
 def _existing(path: Path) -> Path:
@@ -268,7 +303,8 @@ def _check_ontology_exists(sections: _Sections, path: Path, checker: Checker) ->
 
 
 def _with_limits(context: ServerContext, sections: _Sections, overrides: _Sections) -> ServerContext:
-    return replace(context, limits=Limits(**{**sections.get("limits", {}), **overrides.get("limits", {})}))
+    merged = {name: {**sections.get(name, {}), **overrides.get(name, {})} for name in ("limits", "defaults")}
+    return replace(context, limits=Limits(**merged["limits"]), defaults=Defaults(**merged["defaults"]))
 
 
 def _servers(
@@ -286,7 +322,11 @@ def _servers(
             checker.error(path, "not a valid server name", f"{NAME_RULE}. Use `{clean_name(name)}`.")
         _refuse_duplicate(name, written, names, checker, path)
         table = entry if inputs is None else normalise_table(entry, "mcp", inputs, checker, path)
-        specs.append(None if table is None else build_server(name, table, checker, path, context))
+        spec = None if table is None else build_server(name, table, checker, path, context)
+        if spec is not None and is_toolfold(written, spec):
+            checker.warning(path, "left out, since it is toolfold itself", "Remove it here.")
+            continue
+        specs.append(spec)
     return tuple(spec for spec in specs if spec is not None)
 
 

@@ -71,6 +71,17 @@ class Limits(Struct, frozen=True, kw_only=True):
         return self.tool_response_max_tokens or self.context_tokens // RESULT_SHARE
 
 
+class Defaults(PartialRepr, frozen=True, kw_only=True):
+    """What every server that is a program gets."""
+
+    printed = ("inherit_env",)
+
+    env: dict[str, str] = {}
+    """Variables for each; a server's own `env` wins."""
+    inherit_env: _OneOrMore = ()
+    """Variables of toolfold's own environment that are passed on besides the usual ones, with `*` for any text."""
+
+
 class Extraction(Struct, frozen=True, kw_only=True):
     """How a question is asked of a large document: thresholds and budgets, of one extraction each."""
 
@@ -244,6 +255,7 @@ class MetadataRule(Struct, frozen=True):
 # Every plain section of `toolfold.toml`. The environment may override each of their settings.
 SECTIONS: dict[str, type[Struct]] = {
     "limits": Limits,
+    "defaults": Defaults,
     "outputs": Outputs,
     "discovery": Discovery,
     "search": Search,

@@ -7,14 +7,14 @@ started or reached here.
 import re
 import unicodedata
 from hashlib import sha256
-from pathlib import Path
+from pathlib import Path, PureWindowsPath
 from typing import Any
 
 from msgspec import Struct
 
 from toolfold.config.folders import expand_home
 from toolfold.config.secrets import find_plain_secrets
-from toolfold.config.sections import Limits
+from toolfold.config.sections import Defaults, Limits
 from toolfold.config.validation import Checker, KeyPath, closest_match, settings_of
 from toolfold.types import ServerSpec, Transport
 
@@ -32,7 +32,7 @@ _TYPES: dict[str, Transport] = {
 _COMMON = ("type", "enabled", "disabled", "start_timeout_s", "call_timeout_s")
 _HTTP = ("headers", "bearer_token", "auth")
 KEYS_BY_TRANSPORT: dict[str, tuple[str, ...]] = {
-    "stdio": ("command", "args", "env", "env_file", "cwd", *_COMMON),
+    "stdio": ("command", "args", "env", "env_file", "inherit_env", "cwd", *_COMMON),
     "http": ("url", *_HTTP, *_COMMON),
     "openapi": ("openapi", "base_url", *_HTTP, *_COMMON),
     "functions": ("functions", *_COMMON),
@@ -62,6 +62,11 @@ NAME_RULE = (
     "'toolbox' is taken"
 )
 _VALID_NAME = re.compile(rf"[A-Za-z0-9][A-Za-z0-9_-]{{0,{MAX_NAME_LENGTH - 1}}}")
+# Programs that may have to download a server before they start it, and how much more time than others they then have.
+_INSTALLERS = frozenset(
+    ("npx", "npm", "pnpm", "pnpx", "yarn", "bunx", "deno", "uvx", "uv", "pipx", "dnx", "docker", "podman", "nerdctl")
+)
+_INSTALL_FACTOR = 4
 _EXAMPLE = 'Give one of command = "…", url = "https://…", openapi = "file or URL", functions = "package.module".'
 
 
@@ -73,6 +78,7 @@ class ServerContext(Struct, frozen=True, kw_only=True):
     user: Path
     """The person's home folder."""
     limits: Limits = Limits()
+    defaults: Defaults = Defaults()
     default_cwd: str | None = None
 
     def expand(self, text: str) -> str:
@@ -110,7 +116,10 @@ def build_server(name: str, table: Any, checker: Checker, path: KeyPath, context
     if checked is None or transport is None:
         return None
     checked = _check_keys(checked, transport, checker, path)
+    if transport == "stdio" and context.defaults.env and isinstance(checked.get("env", {}), dict):
+        checked["env"] = {**context.defaults.env, **checked.get("env", {})}
     fields = _Fields(checked, checker, path, context)
+    patience = _INSTALL_FACTOR if transport == "stdio" and _installs(checked) else 1
     spec = ServerSpec(
         name=name,
         transport=transport,
@@ -118,16 +127,24 @@ def build_server(name: str, table: Any, checker: Checker, path: KeyPath, context
         args=fields.args(),
         env=fields.env(),
         env_file=fields.path("env_file"),
+        inherit_env=fields.inherit_env() if transport == "stdio" else (),
         cwd=fields.cwd(transport),
         url=fields.url("url") or fields.url("base_url"),
         headers=fields.headers(),
         document=fields.functions() or fields.openapi(),
         enabled=fields.enabled(),
-        start_timeout_s=fields.seconds("start_timeout_s") or context.limits.start_timeout_s,
+        start_timeout_s=fields.seconds("start_timeout_s") or context.limits.start_timeout_s * patience,
         call_timeout_s=fields.seconds("call_timeout_s"),
         secrets=tuple(dict.fromkeys(secret.value for secret in find_plain_secrets(checked))),
     )
     return spec if len(checker.errors) == before else None
+
+
+def _installs(table: dict[str, Any]) -> bool:
+    """Whether the program fetches the server before it runs it, also where a shell starts that program."""
+    args = table.get("args")
+    words = " ".join(map(str, [table["command"], *(args[:2] if isinstance(args, list) else ())])).split()
+    return any(PureWindowsPath(word).stem.casefold() in _INSTALLERS for word in words)
 
 
 def _transport(table: dict[str, Any], checker: Checker, path: KeyPath) -> Transport | None:
@@ -210,6 +227,11 @@ class _Fields:
             if "=" in name:
                 self._checker.error((*path, name), "a variable's name cannot hold '='", "Write NAME and value apart.")
         return {name: self._context.expand(value) for name, value in env.items()}
+
+    def inherit_env(self) -> tuple[str, ...]:
+        path = (*self._path, "inherit_env")
+        own = self._checker.texts(self._table.get("inherit_env", []), path, single=True) or ()
+        return (*self._context.defaults.inherit_env, *own)
 
     def url(self, key: str) -> str:
         text = self._context.expand(self._text(key)).strip()

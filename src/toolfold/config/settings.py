@@ -15,6 +15,7 @@ from toolfold.config.folders import toolfold_home, working_folder
 from toolfold.config.sections import (
     Audit,
     CallerKey,
+    Defaults,
     Discovery,
     Limits,
     MetadataRule,
@@ -40,6 +41,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     servers: tuple[ServerSpec, ...] = ()
     """With references still in place: see `toolfold.config.resolve`."""
     limits: Limits = Limits()
+    defaults: Defaults = Defaults()
     outputs: Outputs = Outputs()
     model: Model = Model()
     discovery: Discovery = Discovery()
@@ -75,6 +77,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     ) -> "Settings":
         """Reads the named file, else the first of ./toolfold.toml, ./.mcp.json, ./mcp.json, ~/.toolfold/toolfold.toml.
 
+        The servers of a ./.mcp.json or ./mcp.json come to those of ~/.toolfold/toolfold.toml; all else counts alone.
         With `require_servers=False` a missing file or one without servers is fine, too.
         """
         from toolfold.config.reader import read_settings

@@ -81,6 +81,7 @@ class _Scanner:
         self.text = text
         self.offsets: dict[KeyPath, int] = {}
         self.headers: list[_Header] = []
+        self.comments: list[int] = []
         self._at = 0
         self._table: KeyPath = ()
         self._lengths: dict[KeyPath, int] = {}
@@ -207,6 +208,9 @@ class _Scanner:
     def _skip(self, pattern: re.Pattern[str]) -> None:
         match = pattern.match(self.text, self._at)
         if match:
+            comment = self.text.find("#", self._at, match.end())
+            if comment >= 0:  # one stands for all of this gap
+                self.comments.append(comment)
             self._at = match.end()
 
 
@@ -224,6 +228,29 @@ def _unquoted(key: str) -> str:
             raise _Lost from error
         return value if isinstance(value, str) else key
     return key
+
+
+def remove_tables(text: str, path: KeyPath) -> tuple[str, str, list[int]]:
+    """The text without the tables at that path and below, what was removed, and where comments stand in that."""
+    scan = TomlPositions(text).scan
+    ends = [*(header.start for header in scan.headers), len(text)][1:]
+    rest, removed, comments = [text[: scan.headers[0].start] if scan.headers else text], [], []
+    for header, end in zip(scan.headers, ends, strict=True):
+        region = text[header.start : end]
+        own, after = _split_tail(region) if header.path[: len(path)] == path else ("", region)
+        comments += [at for at in scan.comments if header.start <= at < header.start + len(own)]
+        removed.append(own)
+        rest.append(after if after.strip() or not own else "")
+    return "".join(rest), "".join(removed), comments
+
+
+def _split_tail(region: str) -> tuple[str, str]:
+    """A table's own lines, and the blank lines and comments after them, which may belong to what follows."""
+    lines = region.splitlines(keepends=True)
+    count = len(lines)
+    while count and (not lines[count - 1].strip() or lines[count - 1].lstrip().startswith("#")):
+        count -= 1
+    return "".join(lines[:count]), "".join(lines[count:])
 
 
 def format_table(path: Sequence[str], content: Mapping[str, Any]) -> str:

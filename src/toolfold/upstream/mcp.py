@@ -13,7 +13,8 @@ import msgspec
 from msgspec import Raw, Struct
 from msgspec.json import Decoder
 
-from toolfold.errors import ProtocolViolation, ServerClosed, UpstreamError
+from toolfold.config.self_reference import answers_as_toolfold
+from toolfold.errors import ProtocolViolation, ServerClosed, ServerUnavailable, UpstreamError
 from toolfold.redaction import redact
 from toolfold.text import truncate
 from toolfold.types import CallContext, Listing, OnInput, OnProgress, Outcome, ServerInfo, ServerSpec, ToolCall
@@ -61,7 +62,7 @@ class McpUpstream:
     async def open(self) -> ServerInfo:
         spec, hooks = self.spec, self._hooks
         target = (
-            StdioTarget(spec.command, spec.args, spec.env, spec.cwd)
+            StdioTarget(spec.command, spec.args, spec.env, spec.cwd, spec.inherit_env)
             if spec.transport == "stdio"
             else HttpTarget(spec.url, spec.headers)
         )
@@ -80,6 +81,13 @@ class McpUpstream:
             connection = await connect(target, options=options, handlers=handlers, era=hooks.known_era)
         except UpstreamError as error:
             raise redact_error(error, spec, hints=self.log) from None
+        if answers_as_toolfold(spec, connection.info):
+            await connection.aclose()
+            raise ServerUnavailable(
+                f"{spec.name} is toolfold itself, which would serve its own tools through itself",
+                server=spec.name,
+                next_action="Take it out of the configuration.",
+            )
         self._connection = connection
         connection.watch_tools()
         if hooks.remember_era is not None and connection.info.era is not None:

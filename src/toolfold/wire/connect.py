@@ -41,9 +41,11 @@ async def connect(
             return await _open_stdio(target, options, handlers, era, last_words)
     except TimeoutError:
         raise ServerTimeout(
-            f"the server was not ready within {options.start_timeout_s:g} seconds{stderr_suffix(last_words)}",
+            f"the server was not ready within {options.start_timeout_s:g} seconds"
+            f"{stderr_suffix(last_words) or ' and wrote nothing about it'}",
             hints=tuple(last_words),
-            next_action="start it by hand to see what it waits for, or allow more time with `start_timeout_s`",
+            next_action="start it by hand to see what it waits for, allow more time with `start_timeout_s`, or give it "
+            "a variable that it lacks with `inherit_env`",
         ) from None
 
 

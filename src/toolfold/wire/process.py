@@ -7,6 +7,7 @@ the servers when this process is killed. One reaper serves the whole process; on
 import asyncio
 import contextlib
 import os
+import re
 import secrets
 import shutil
 import signal
@@ -14,9 +15,11 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from fnmatch import translate
 from pathlib import Path
 
 from toolfold.config.install_hints import install_hint
+from toolfold.config.secrets import is_secret_name
 from toolfold.errors import ServerUnavailable
 from toolfold.wire import reaper
 from toolfold.wire.reaper import OWNER_VARIABLE, kill_tagged
@@ -97,24 +100,36 @@ def _reaper() -> _ReaperClient:
     return _reapers[pid]
 
 
-# What a server gets of our environment. Anything else may be a secret, and is given only by the configuration.
-_INHERITED = frozenset(
-    {
-        *("HOME", "LANG", "LANGUAGE", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER"),
-        *("SSL_CERT_DIR", "SSL_CERT_FILE"),
-        *("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_RUNTIME_DIR", "XDG_STATE_HOME"),
-    }
-)
+# What a server gets of our environment: what the programs that start servers need to work as they do for a person.
+# docs/servers.md has the same list. Anything else may be a secret, and is given only by the configuration.
+_INHERITED = (
+    "HOME", "USER", "LOGNAME", "PATH", "SHELL", "TERM", "LANG", "LANGUAGE", "LC_*", "TZ", "TMPDIR", "TMP", "TEMP",
+    "SSL_CERT_*", "NODE_EXTRA_CA_CERTS", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "GIT_SSL_CAINFO",
+    "*_PROXY", "*_proxy",
+    "NODE_*", "NPM_*", "npm_config_*", "NVM_DIR", "NVM_BIN", "FNM_*", "VOLTA_*", "PNPM_*", "YARN_*", "BUN_*",
+    "DENO_*", "COREPACK_*", "UV_*", "PIP_*", "PIPX_*", "PYENV_*", "CONDA_*", "MISE_*", "ASDF_*", "JAVA_HOME", "GOPATH",
+    "GOROOT", "CARGO_HOME", "RUSTUP_HOME", "GEM_HOME", "GEM_PATH", "DOTNET_*", "HOMEBREW_PREFIX", "NIX_PROFILES",
+    "DOCKER_*", "PODMAN_*", "CONTAINER_*", "BUILDKIT_*", "KUBECONFIG",
+    "DISPLAY", "WAYLAND_*", "XAUTHORITY", "XDG_*", "DBUS_SESSION_BUS_ADDRESS", "BROWSER", "WSL*",
+    "SSH_AUTH_SOCK", "SSH_AGENT_PID", "GPG_AGENT_INFO", "GNUPGHOME", "GIT_SSH", "GIT_SSH_COMMAND",
+)  # fmt: skip
+_USUAL = re.compile("|".join(map(translate, _INHERITED)))
 
 
-def _environment(extra: dict[str, str]) -> dict[str, str]:
-    """The safe part of our own environment, and the target's on top."""
+def _environment(target: StdioTarget) -> dict[str, str]:
+    """The harmless part of our own environment, what the target names of the rest, and the target's own on top."""
+    named = [re.compile(translate(pattern)) for pattern in target.inherit]
     inherited = {
         name: value
         for name, value in os.environ.items()
-        if (name in _INHERITED or name.startswith("LC_")) and not value.startswith("()")
+        if not value.startswith("()") and (_is_usual(name) or any(pattern.match(name) for pattern in named))
     }
-    return inherited | extra
+    return inherited | target.env
+
+
+def _is_usual(name: str) -> bool:
+    """Whether every server gets it. A pattern covers no secret, such as `NPM_TOKEN`: that has to be named."""
+    return name in _INHERITED or (_USUAL.match(name) is not None and not is_secret_name(name))
 
 
 class ServerProcess:
@@ -125,7 +140,7 @@ class ServerProcess:
         self._on_exit = on_exit
         self.exited = asyncio.Event()
         self.returncode: int | None = None
-        env = _environment(target.env)
+        env = _environment(target)
         command = _find_command(target, env)
         self._tag = env[OWNER_VARIABLE] = _reaper().tag()
         self._popen, self.stdin, self.stdout, self.stderr = _start(target, command, env)

@@ -36,6 +36,8 @@ class StdioTarget(Struct, frozen=True):
     args: tuple[str, ...] = ()
     env: dict[str, str] = field(default_factory=dict)
     cwd: str | None = None
+    inherit: tuple[str, ...] = ()
+    """Patterns of further variables of our environment that it gets."""
 
 
 class HttpTarget(Struct, frozen=True):

@@ -1,6 +1,6 @@
 """Taking servers over from MCP clients: find them, plan, show the plan, apply it; on request point the client here.
 
-Only `apply`, `replace_servers` and `restore` write, and each backs up what it changes.
+Only `apply`, `undo` and `restore` write. `apply` backs up what it changes, and `undo` takes the last of it back.
 """
 
 from toolfold.config.clients.discovery import (
@@ -10,9 +10,10 @@ from toolfold.config.clients.discovery import (
     discover,
     read_client_file,
 )
-from toolfold.config.clients.import_plan import Applied, ImportPlan, apply, plan_import
-from toolfold.config.clients.replacement import Replacement, replace_servers, toolfold_entry
+from toolfold.config.clients.import_plan import Applied, ImportPlan, Rewrite, apply, check_import, plan_import
+from toolfold.config.clients.replacement import put_back, toolfold_entry
 from toolfold.config.files import backups, restore
+from toolfold.config.transaction import undo
 
 __all__ = [
     "CLIENTS",
@@ -20,13 +21,15 @@ __all__ = [
     "ClientConfig",
     "ClientServer",
     "ImportPlan",
-    "Replacement",
+    "Rewrite",
     "apply",
     "backups",
+    "check_import",
     "discover",
     "plan_import",
+    "put_back",
     "read_client_file",
-    "replace_servers",
     "restore",
     "toolfold_entry",
+    "undo",
 ]

@@ -179,7 +179,11 @@ def discover(
     everywhere = _locations(platform, str(person), environ, str(folder))
     wanted = [location for location in everywhere if client in {None, location.client}]
     configs = chain.from_iterable(_read(location, person, folder, all_projects) for location in wanted)
-    return [config for config in configs if config.servers or config.problems]
+    # In the home folder a client's file for all projects is found as the project's, too: it is the former.
+    once: dict[tuple[str, KeyPath], ClientConfig] = {}
+    for config in configs:
+        once.setdefault((os.path.realpath(config.path), config.key), config)
+    return [config for config in once.values() if config.servers or config.problems]
 
 
 def read_client_file(path: str | os.PathLike[str], *, home: str | os.PathLike[str] | None = None) -> ClientConfig:

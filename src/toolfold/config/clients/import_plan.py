@@ -8,22 +8,26 @@ read back as the old content plus the new servers. Above: the command line.
 import copy
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from itertools import chain, count
-from pathlib import Path, PureWindowsPath
+from pathlib import Path
 from typing import Any, Literal
-from urllib.parse import urlsplit
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
 from toolfold.config.clients.discovery import ClientConfig, ClientServer
-from toolfold.config.files import PRIVATE_MODE, PUBLIC_MODE, create_backup, path_exists, read_text, write_atomically
+from toolfold.config.clients.replacement import plan_replacement
+from toolfold.config.files import PRIVATE_MODE
 from toolfold.config.secrets import PlainSecret, find_plain_secrets, store_in_keyring
 from toolfold.config.sections import PartialRepr
+from toolfold.config.self_reference import is_toolfold
 from toolfold.config.servers import MAX_NAME_LENGTH, clean_name
 from toolfold.config.settings import Settings
 from toolfold.config.toml import format_table, parse_toml
+from toolfold.config.toml_file import plan_servers
+from toolfold.config.transaction import FileChange, WrittenFile, write_all
 from toolfold.config.validation import format_key
 from toolfold.errors import ConfigError
 from toolfold.redaction import MASK
@@ -36,14 +40,6 @@ Action = Literal["add", "rename", "identical", "itself", "broken"]
 SecretsMode = Literal["keep", "env", "keyring"]
 
 _KEYRING_NAME = "toolfold"
-_HEADER = "# Servers of toolfold. What each key means: docs/configuration.md\n"
-
-_PACKAGE = re.compile(r"toolfold(\[[\w,-]*\])?([=<>@~!].*)?(\.exe)?", re.IGNORECASE)
-_IN_SHELL = re.compile(r"(?:^|[\s;&|/\\])toolfold(?:\.exe)?\s(?:.*\s)?serve\b")
-# Programs that start another one, whose name is then among the arguments.
-_LAUNCHER = re.compile(r"(uvx?|pipx|python[\d.]*|pythonw|py|env|cmd|wsl|poetry|hatch|rye|pdm|conda|mise)(\.exe)?")
-_SHELLS = {"sh", "bash", "zsh", "fish", "cmd", "powershell", "pwsh"}
-_LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 
 
 class _PlannedSecret(PartialRepr, frozen=True, kw_only=True):
@@ -79,6 +75,8 @@ class _PlanItem(PartialRepr, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
     table: dict[str, Any] = field(default_factory=dict)
     """What is written. May hold secrets."""
+    spec: ServerSpec | None = None
+    """The server as its client starts it, under the name it has here."""
 
     @property
     def writes(self) -> bool:
@@ -86,7 +84,9 @@ class _PlanItem(PartialRepr, frozen=True, kw_only=True):
 
     def as_dict(self) -> dict[str, Any]:
         """For `--json`: all but the table and the secrets' values."""
-        fields = {name: getattr(self, name) for name in self.__struct_fields__ if name not in {"title", "table"}}
+        fields = {
+            name: getattr(self, name) for name in self.__struct_fields__ if name not in {"title", "table", "spec"}
+        }
         secrets = [{"place": secret.place, "variable": secret.variable} for secret in self.secrets]
         return fields | {"path": str(self.path), "secrets": secrets, "notes": list(self.notes)}
 
@@ -102,6 +102,11 @@ class ImportPlan(Struct, frozen=True, kw_only=True):
     @property
     def additions(self) -> tuple[_PlanItem, ...]:
         return tuple(item for item in self.items if item.writes)
+
+    @property
+    def taken_over(self) -> tuple[ServerSpec, ...]:
+        """The enabled servers of the clients, each once, as they start them: new ones and those that were here."""
+        return tuple({item.spec.name: item.spec for item in self.items if item.spec and item.spec.enabled}.values())
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -143,6 +148,7 @@ def plan_import(
 class _Planner:
     def __init__(self, existing: Settings | None, secrets: SecretsMode) -> None:
         self._project = existing.project if existing else None
+        self._env = existing.defaults.env if existing else {}
         self._mode = secrets
         self._specs: list[ServerSpec] = list(existing.servers) if existing else []
         self._taken = {spec.name.casefold() for spec in self._specs}
@@ -151,18 +157,22 @@ class _Planner:
     def item(self, config: ClientConfig, server: ClientServer) -> _PlanItem:
         if server.spec is None:
             return _item("broken", config, server, reason="; ".join(server.problems))
-        if _is_toolfold(server.written, server.spec):
+        if is_toolfold(server.written, server.spec):
             return _item("itself", config, server, reason="it is toolfold itself")
         here = str(self._project) if self._project else None
-        twin = next((spec.name for spec in self._specs if _same(spec, server.spec, here)), None)
+        # In its new place it would have the variables that every server there has.
+        alike = replace(server.spec, env={**self._env, **server.spec.env})
+        twin = next((spec.name for spec in self._specs if _same(spec, alike, here)), None)
         if twin is not None:
-            return _item("identical", config, server, reason=f"the same as `{twin}`")
+            spec = replace(server.spec, name=twin)
+            return _item("identical", config, server, reason=f"the same as `{twin}`", spec=spec)
         return self._addition(config, server, server.spec)
 
     def _addition(self, config: ClientConfig, server: ClientServer, spec: ServerSpec) -> _PlanItem:
         name = _unique_name(server.name, self._taken, config.client.replace(".", "-"))
         self._taken.add(name.casefold())
-        self._specs.append(replace(spec, name=name))
+        spec = replace(spec, name=name)
+        self._specs.append(replace(spec, env={**self._env, **spec.env}))
         table = dict(server.table)
         # A project's server ran in its project; from a file elsewhere that has to be said.
         if spec.transport == "stdio" and "cwd" not in table and config.project not in {None, self._project}:
@@ -174,7 +184,7 @@ class _Planner:
             table = _substitute(table, zip(plain_secrets, references, strict=True))
         action: Action = "add" if name == server.name else "rename"
         reason = "" if action == "add" else f"`{server.name}` is taken by a different server"
-        return _item(action, config, server, name=name, reason=reason, secrets=planned, table=table)
+        return _item(action, config, server, name=name, reason=reason, secrets=planned, table=table, spec=spec)
 
     def _secret(self, plain: PlainSecret, server: str) -> _PlannedSecret:
         variable = self._variable(plain, server)
@@ -268,27 +278,6 @@ def _stands_for(reference: str, spec: ServerSpec, text: str) -> bool:
     return "${" in reference and "${" not in text and any(secret in text for secret in spec.secrets)
 
 
-def _is_toolfold(name: str, spec: ServerSpec) -> bool:
-    """Whether a server is toolfold: by its command, by what a launcher starts, or by name and a local address."""
-    if spec.transport == "http":
-        return name.casefold() == "toolfold" and _host(spec.url) in _LOOPBACK
-    if spec.transport != "stdio":
-        return False
-    program = PureWindowsPath(spec.command).name.casefold()  # splits at both kinds of slash
-    if _PACKAGE.fullmatch(program):
-        return True
-    if program.removesuffix(".exe") in _SHELLS and any(_IN_SHELL.search(arg) for arg in spec.args):
-        return True
-    return bool(_LAUNCHER.fullmatch(program)) and any(_PACKAGE.fullmatch(arg) for arg in spec.args)
-
-
-def _host(url: str) -> str:
-    try:
-        return urlsplit(url).hostname or ""
-    except ValueError:
-        return ""
-
-
 class Applied(Struct, frozen=True, kw_only=True):
     """What an import wrote."""
 
@@ -300,72 +289,82 @@ class Applied(Struct, frozen=True, kw_only=True):
     """The file holds secrets and only its owner may read it."""
     variables: tuple[str, ...]
     """Environment variables that must be set now."""
+    replaced: tuple[WrittenFile, ...] = ()
+    """The clients' files that start toolfold alone now."""
 
 
-def apply(plan: ImportPlan, target: str | os.PathLike[str], *, now: float | None = None) -> Applied:
-    """Writes the additions of the plan to the target. Raises `ConfigError`, and then nothing has changed."""
+class Rewrite(Struct, frozen=True, kw_only=True):
+    """A client's file that is to start toolfold alone: the parts of it, and the entry that they get."""
+
+    path: Path
+    configs: tuple[ClientConfig, ...]
+    entry: dict[str, Any]
+    drop_comments: bool = False
+
+    def plan(self) -> FileChange:
+        return plan_replacement(self.path, self.configs, self.entry, drop_comments=self.drop_comments)
+
+
+def check_import(plan: ImportPlan, target: Path, rewrites: Sequence[Rewrite] = ()) -> list[FileChange]:
+    """What `apply` would write. Raises one `ConfigError` for all that stands against it; nothing is written."""
+    problems: list[ConfigError] = []
+    changes: list[FileChange] = []
+    computed: list[Callable[[], FileChange | None]] = [partial(_target_change, plan, target)]
+    for compute in (*computed, *(rewrite.plan for rewrite in rewrites)):
+        try:
+            changes += filter(None, [compute()])
+        except ConfigError as error:
+            problems.append(error)
+    if len(problems) > 1:
+        hints = [error.message for error in problems]
+        message = f"{problems[0].message} (and {len(problems) - 1} more problems)"
+        raise ConfigError(message, hints=hints, next_action=problems[0].next_action)
+    if problems:
+        raise problems[0]
+    return changes
+
+
+def apply(
+    plan: ImportPlan,
+    target: str | os.PathLike[str],
+    rewrites: Sequence[Rewrite] = (),
+    *,
+    journal: Path | None = None,
+    now: float | None = None,
+) -> Applied:
+    """Writes the additions to the target and points clients at toolfold: all of it, or none and a `ConfigError`.
+
+    `journal` is where the record goes by which `undo` takes it back.
+    """
     path = Path(target)
-    if path.suffix.casefold() != ".toml":
-        raise ConfigError(f"{path} is not a TOML file", next_action="Import into a file that ends in .toml.")
-    if not plan.additions:
-        return Applied(target=path, added=(), backup=None, private=False, variables=())
-    exists = path_exists(path)
-    old = read_text(path) if exists else _HEADER
-    new = _with_servers(old, plan)
-    after = _checked(path, parse_toml(path, old), new, plan)
-    private = any(find_plain_secrets(server) for server in after["servers"].values())
+    changes = check_import(plan, path, rewrites)
+    private = bool(plan.additions) and changes[0].mode == PRIVATE_MODE and _has_secrets(changes[0])
     if plan.secrets == "keyring":
         _store_secrets(plan)
-    mode = PRIVATE_MODE if private else _public_mode(path, plan)
-    backup = create_backup(path, now=now) if exists else None
-    if backup is not None:
-        backup.chmod(mode)  # the copy may hold the same secrets
-    write_atomically(path, new.encode(), mode)
-    added = tuple(item.name for item in plan.additions)
-    return Applied(target=path, added=added, backup=backup, private=private, variables=plan.variables)
+    written = write_all(changes, journal, now=now)
+    own = written[:1] if plan.additions else []
+    return Applied(
+        target=path,
+        added=tuple(item.name for item in plan.additions),
+        backup=own[0].backup if own else None,
+        private=private,
+        variables=plan.variables if own else (),
+        replaced=tuple(written[len(own) :]),
+    )
+
+
+def _target_change(plan: ImportPlan, path: Path) -> FileChange | None:
+    if path.suffix.casefold() != ".toml":
+        raise ConfigError(f"{path} is not a TOML file", next_action="Import into a file that ends in .toml.")
+    return plan_servers(path, {item.name: item.table for item in plan.additions}) if plan.additions else None
+
+
+def _has_secrets(change: FileChange) -> bool:
+    servers = parse_toml(change.path, (change.new or b"").decode())["servers"]
+    return any(map(find_plain_secrets, servers.values()))
 
 
 def _store_secrets(plan: ImportPlan) -> None:
     for item in plan.additions:
         for secret in item.secrets:
             store_in_keyring(_KEYRING_NAME, f"{item.name}/{secret.variable}", secret.value)
-
-
-def _with_servers(old: str, plan: ImportPlan) -> str:
-    text = "".join(f"\n{format_table(('servers', item.name), item.table)}" for item in plan.additions)
-    if "\r\n" in old:  # the file keeps its kind of line ends
-        text = text.replace("\n", "\r\n")
-    end = "" if not old or old.endswith("\n") else "\n"
-    return old + end + text
-
-
-def _checked(path: Path, before: dict[str, Any], text: str, plan: ImportPlan) -> dict[str, Any]:
-    """Reads the new text back: it must hold the old content and the new servers, and nothing else."""
-    here = before.get("servers", {})
-    added = {item.name: item.table for item in plan.additions}
-    names = {name.casefold() for name in here} if isinstance(here, dict) else set()
-    if clash := names & {name.casefold() for name in added}:
-        raise ConfigError(
-            f"{path} has changed since the import was planned: it has {', '.join(sorted(clash))} now",
-            next_action="Run the import again.",
-        )
-    try:
-        after = parse_toml(path, text)
-    except ConfigError:
-        after = {}
-    if not isinstance(here, dict) or after != {**before, "servers": {**here, **added}}:
-        raise ConfigError(
-            f"servers cannot be added to {path}: its `servers` is written as an inline table",
-            next_action="Write each server there as its own table, [servers.NAME], and run the import again.",
-        )
-    return after
-
-
-def _public_mode(path: Path, plan: ImportPlan) -> int:
-    """The mode of a file without known secrets: an existing one keeps its own."""
-    if path_exists(path):
-        return path.stat().st_mode & 0o777
-    # A value of `env` or `headers` in plain text may be a secret that nothing gives away.
-    tables = (item.table.get(key) or {} for item in plan.additions for key in ("env", "headers"))
-    has_literals = any("${" not in str(value) for table in tables for value in table.values())
-    return PRIVATE_MODE if has_literals else PUBLIC_MODE

@@ -28,7 +28,12 @@ _Command = Callable[[argparse.Namespace, Output], int | None]
 COMMANDS = {
     "demo": "demo:demo",
     "serve": "serve:serve",
+    "init": "configure:init",
     "import": "import_clients:import_servers",
+    "add": "configure:add",
+    "remove": "configure:remove",
+    "enable": "configure:switch",
+    "disable": "configure:switch",
     "build": "build:build",
     "servers": "build:servers",
     "enrich": "enrich:enrich",

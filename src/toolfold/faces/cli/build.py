@@ -96,7 +96,8 @@ def print_failure(name: str, error: UpstreamError, output: Output) -> None:
     output.labelled("failed:", "red", f"{name}: {error.message}")
     # Hints are the last lines that the server wrote to standard error: the very last ones say why it ended.
     for hint in error.hints[-3:]:
-        output.note(f"  - {hint}")
+        if str(hint) not in error.message:
+            output.note(f"  - {hint}")
     if error.next_action:
         output.labelled("next:", "cyan", error.next_action, indent="  ")
 

@@ -126,10 +126,14 @@ def _check_configuration(settings: Settings) -> Iterator[_Finding]:
         yield _mind("configuration", "none found", "run `toolfold import`, or write a toolfold.toml")
         return
     enabled = sum(spec.enabled for spec in settings.servers)
-    text = f"{settings.sources[0]}, {enabled} of {len(settings.servers)} servers enabled"
+    files = " and ".join(map(str, settings.sources))
+    text = f"{files}, {enabled} of {len(settings.servers)} servers enabled"
     yield _well("configuration", text) if enabled else _mind("configuration", text, "add a [servers.NAME] table")
     for warning in settings.warnings:
         yield _mind("configuration", warning)
+    own = settings.user_home / "toolfold.toml"
+    if own.exists() and own not in settings.sources:
+        yield _well("configuration", f"{own} is not read here: the file above counts alone")
 
 
 def _check_state_folder(settings: Settings) -> Iterator[_Finding]:

@@ -1,18 +1,24 @@
 """`toolfold import`: shows what MCP clients have configured, and with `--yes` writes it to `toolfold.toml`.
 
 Without `--yes` nothing is written: on a terminal it asks, in a pipe it only shows. A client's own file is touched only
-with `--replace`, which leaves toolfold as its one server; a backup of the file comes first.
+with `--replace`, which leaves toolfold as its one server. That is all or nothing: everything is checked, the servers
+are started once, then all files are written, a backup of each beside it. `--undo` takes the last import back.
 """
 
 import argparse
 import shutil
+import sys
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from toolfold.config import Settings, clients
-from toolfold.config.clients import CLIENTS, Applied, ClientConfig, ImportPlan, Replacement
-from toolfold.faces.cli.runner import load_settings
+from toolfold.config import Limits, Settings, clients
+from toolfold.config.clients import CLIENTS, Applied, ClientConfig, ImportPlan, Rewrite
+from toolfold.errors import ConfigError, UpstreamError
+from toolfold.faces.cli.build import SOME_FAILED, plural, print_failure
+from toolfold.faces.cli.runner import load_settings, run_with_gateway
 from toolfold.faces.cli.terminal import Output
+from toolfold.gateway import Gateway
 
 MARKS = {
     "add": ("+", "green"),
@@ -21,24 +27,38 @@ MARKS = {
     "itself": ("=", "dim"),
     "broken": ("✗", "red"),
 }
+UNDONE = {
+    "restored": ("restored:", ""),
+    "removed": ("removed:", ", which the import had made"),
+    "merged": ("restored:", ": its servers; all else in it was changed since and stays"),
+    "kept": ("kept:", ", since it was changed after the import"),
+}
 
 
-def import_servers(arguments: argparse.Namespace, output: Output) -> None:
+def import_servers(arguments: argparse.Namespace, output: Output) -> int:
+    target, journal = _target(arguments)
+    if arguments.undo:
+        return _undo(arguments, journal, output)
     configs = _client_configs(arguments.client)
-    target = _target(arguments)
     existing = Settings.load(target, require_servers=False) if target.exists() else None
     plan = clients.plan_import(configs, existing, secrets=arguments.secrets)
     if not output.as_json:
         _print_plan(plan, target, output)
-    write = bool(plan.additions) and (arguments.yes or _confirm(plan, target, output))
-    applied = clients.apply(plan, target) if write else None
-    replaced: list[Replacement] = []
-    if arguments.replace and (write or not plan.additions):
-        replaced = _replace_servers(arguments, configs, plan, target, output)
+    rewrites = _rewrites(arguments, configs, plan, target, output) if arguments.replace else []
+    # Before anything is asked, started or written: what stands in the way is told first, all of it.
+    clients.check_import(plan, target, rewrites)
+    failed: dict[str, UpstreamError] = {}
+    if rewrites and (arguments.yes or output.interactive):
+        failed = _start_servers(plan, existing, output)
+    write = bool(plan.additions or rewrites) and (arguments.yes or _confirm(plan, target, rewrites, failed, output))
+    applied = clients.apply(plan, target, rewrites, journal=journal) if write else None
     if output.as_json:
-        output.data(_as_dict(plan, target, applied, replaced))
-    else:
-        _print_applied(plan, applied, replaced, output)
+        output.data(_as_dict(plan, target, applied, failed))
+    elif applied is not None:
+        _print_applied(applied, output)
+    elif plan.additions or rewrites:
+        output.note("nothing was written; run it again with --yes")
+    return SOME_FAILED if failed else 0
 
 
 def _client_configs(client: str | None) -> Sequence[ClientConfig]:
@@ -48,40 +68,86 @@ def _client_configs(client: str | None) -> Sequence[ClientConfig]:
     return clients.discover(client)
 
 
-def _target(arguments: argparse.Namespace) -> Path:
-    """The `toolfold.toml` to write: the one asked for, the one in use, or the user's own."""
-    if arguments.to:
-        return Path(arguments.to)
+def _target(arguments: argparse.Namespace) -> tuple[Path, Path]:
+    """The `toolfold.toml` to write: the one asked for, the one in use, or the user's own; and the record of imports."""
     settings = load_settings(arguments, require_servers=False)
-    for source in settings.sources:
-        if source.suffix == ".toml":
-            return source
-    return (Path(arguments.home) if arguments.home else settings.user_home) / "toolfold.toml"
+    home = Path(arguments.home) if arguments.home else settings.user_home
+    in_use = next((source for source in settings.sources if source.suffix == ".toml"), home / "toolfold.toml")
+    return Path(arguments.to) if arguments.to else in_use, home / "imports.json"
 
 
-def _confirm(plan: ImportPlan, target: Path, output: Output) -> bool:
-    return output.interactive and output.confirm(f"write {len(plan.additions)} servers to {target}?")
+def _confirm(
+    plan: ImportPlan, target: Path, rewrites: Sequence[Rewrite], failed: dict[str, UpstreamError], output: Output
+) -> bool:
+    steps = [f"write {plural(len(plan.additions), 'server')} to {target}"] if plan.additions else []
+    steps += [f"leave toolfold as the one server in {plural(len(rewrites), 'client file')}"] if rewrites else []
+    doubt = f", though {', '.join(failed)} did not start" if failed else ""
+    return output.interactive and output.confirm(f"{' and '.join(steps)}{doubt}?")
 
 
-def _replace_servers(
+def _rewrites(
     arguments: argparse.Namespace, configs: Sequence[ClientConfig], plan: ImportPlan, target: Path, output: Output
-) -> list[Replacement]:
-    """Points clients at toolfold."""
-    if not arguments.yes:
-        output.note("with --replace and --yes these clients would start toolfold alone")
-        return []
+) -> list[Rewrite]:
+    """The clients' files that are to start toolfold alone, each once, however many places in it hold servers."""
     unreadable = {item.path for item in plan.items if item.action == "broken"}
-    replaced = []
+    files: dict[Path, list[ClientConfig]] = {}
     for config in configs:
-        if _starts_toolfold_alone(config, plan):
-            continue
+        if config.servers and not _starts_toolfold_alone(config, plan):
+            files.setdefault(config.path.resolve(), []).append(config)
+    rewrites = []
+    for held in files.values():
+        path, client = held[0].path, held[0].client
         # A server that could not be read is in no other file: replacing this one would lose it.
-        if config.path in unreadable:
-            output.warn(f"{config.path} was left as it is: one of its servers could not be taken over")
+        if path in unreadable:
+            output.warn(f"{path} was left as it is: one of its servers could not be taken over")
             continue
-        entry = clients.toolfold_entry(config.client, target.resolve(), command=shutil.which("toolfold") or "toolfold")
-        replaced.append(clients.replace_servers(config, entry, drop_comments=arguments.drop_comments))
-    return replaced
+        entry = clients.toolfold_entry(client, target.resolve(), command=_own_command())
+        rewrites.append(Rewrite(path=path, configs=tuple(held), entry=entry, drop_comments=arguments.drop_comments))
+    return rewrites
+
+
+def _own_command() -> list[str]:
+    """How a client starts this very toolfold: by whole path, since few clients have a person's `PATH`."""
+    program = Path(sys.argv[0])
+    found = program.absolute() if program.stem == "toolfold" and program.is_file() else shutil.which("toolfold")
+    return [str(found)] if found else [sys.executable, "-m", "toolfold"]
+
+
+def _start_servers(plan: ImportPlan, existing: Settings | None, output: Output) -> dict[str, UpstreamError]:
+    """Starts what the clients have, once, and prints which work; nothing of it is kept."""
+    limits = existing.limits if existing else Limits()
+    failed: dict[str, UpstreamError] = {}
+
+    async def work(gateway: Gateway) -> None:
+        with output.progress("starting", len(plan.taken_over)) as step:
+            async for name, result in (await gateway.pool()).listings():
+                if isinstance(result, UpstreamError):
+                    failed[name] = result
+                step(name)
+
+    with tempfile.TemporaryDirectory(prefix="toolfold-import-") as home:
+        run_with_gateway(Settings(servers=plan.taken_over, limits=limits, home=Path(home)), work, fast=True)
+    for name, error in failed.items():
+        print_failure(name, error, output)
+    if not output.as_json:
+        total = len(plan.taken_over)
+        output.line(f"{total - len(failed)} of {total} servers started and listed their tools")
+    return failed
+
+
+def _undo(arguments: argparse.Namespace, journal: Path, output: Output) -> int:
+    if arguments.client or arguments.replace:
+        raise ConfigError("--undo takes back the whole last import", next_action="Run: toolfold import --undo")
+    undone = clients.undo(journal, clients.put_back)
+    if output.as_json:
+        output.data([{"path": str(file.path), "outcome": outcome} for file, outcome in undone])
+        return 0
+    for file, outcome in undone:
+        label, text = UNDONE[outcome]
+        output.line(f"{output.style(label, 'green')} {file.path}{text}")
+        if outcome == "merged":
+            output.line(f"the file as it was before the import: {file.backup}")
+    return 0
 
 
 def _starts_toolfold_alone(config: ClientConfig, plan: ImportPlan) -> bool:
@@ -109,27 +175,27 @@ def _print_plan(plan: ImportPlan, target: Path, output: Output) -> None:
     output.line(f"{len(plan.additions)} of {len(plan.items)} servers would be added to {target}")
 
 
-def _print_applied(plan: ImportPlan, applied: Applied | None, replaced: Sequence[Replacement], output: Output) -> None:
-    if applied is not None:
-        output.line(f"{output.style('written:', 'green')} {applied.target} ({len(applied.added)} servers)")
-        if applied.backup is not None:
-            output.line(f"the file as it was: {applied.backup}")
-        if applied.private:
-            output.line("it holds secrets, so only you may read it")
-        for variable in applied.variables:
-            output.line(f"set this before you go on: export {variable}=…")
-        output.line(f"{output.style('next:', 'cyan')} toolfold build")
-    elif plan.additions:
-        output.note("nothing was written; run it again with --yes")
-    for file in replaced:
+def _print_applied(applied: Applied, output: Output) -> None:
+    if applied.added:
+        output.line(f"{output.style('written:', 'green')} {applied.target} ({plural(len(applied.added), 'server')})")
+    if applied.backup is not None:
+        output.line(f"the file as it was: {applied.backup}")
+    if applied.private:
+        output.line("it holds secrets, so only you may read it")
+    for variable in applied.variables:
+        output.line(f"set this before you go on: export {variable}=…")
+    for file in applied.replaced:
         output.line(f"{output.style('replaced:', 'green')} {file.path} now starts toolfold alone")
         output.line(f"the file as it was: {file.backup}")
+    output.line(f"{output.style('next:', 'cyan')} toolfold build   (to take all of it back: toolfold import --undo)")
 
 
 def _as_dict(
-    plan: ImportPlan, target: Path, applied: Applied | None, replaced: Sequence[Replacement]
+    plan: ImportPlan, target: Path, applied: Applied | None, failed: dict[str, UpstreamError]
 ) -> dict[str, object]:
-    written = None if applied is None else {"added": applied.added, "backup": applied.backup and str(applied.backup)}
+    written = None
+    if applied is not None and applied.added:
+        written = {"added": applied.added, "backup": applied.backup and str(applied.backup)}
     return {
         "target": str(target),
         "items": [item.as_dict() for item in plan.items],
@@ -137,7 +203,8 @@ def _as_dict(
         "warnings": plan.warnings,
         "written": written,
         "variables": plan.variables,
+        "failed": {name: error.as_dict() for name, error in failed.items()},
         "replaced": [
-            {"path": str(file.path), "backup": str(file.backup), "removed": file.removed} for file in replaced
+            {"path": str(file.path), "backup": str(file.backup)} for file in (applied.replaced if applied else ())
         ],
     }

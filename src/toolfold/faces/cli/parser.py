@@ -93,12 +93,31 @@ def _add_setup(command: _AddCommand) -> None:
     serve.choice("--profile", profiles, text)
     serve.value("--server", "NAME", "transparent: which server")
 
+    init = command("init", "write a toolfold.toml to begin with, and its schema for editors beside it")
+    init.flag("--project", "for this folder alone (default: your own, for every folder)")
+    init.flag("--schema", "print the JSON Schema of toolfold.toml instead")
+
+    add = command("add", "add a server: a program, an address, or a server.json of the MCP registry's form")
+    add.value("name", "NAME", "what it is called here; or the path or address of a server.json alone")
+    text = "the program with its arguments (after --), an address, or a server.json"
+    add.value("target", "COMMAND", text, nargs="*")
+    add.value("--env", "NAME=VALUE", "a variable for the program (may be repeated)", action="append", default=[])
+    add.value("--header", "NAME:VALUE", "a header for the address (may be repeated)", action="append", default=[])
+
+    for name, text in (
+        ("remove", "take a server out of toolfold.toml (after a backup)"),
+        ("enable", "switch a server on again"),
+        ("disable", "switch a server off; its entry stays"),
+    ):
+        command(name, text).value("name", "NAME", "the server's name")
+
     take = command("import", "take servers over from an MCP client's configuration")
     text = "claude-desktop, claude-code, cursor, vscode, codex, gemini, or a file (default: all)"
     take.value("client", "CLIENT", text, nargs="?")
     take.flag("--yes", "write it (otherwise only show what would be written)")
-    take.flag("--replace", "with --yes: leave toolfold as the client's one server (after a backup)")
+    take.flag("--replace", "start the servers once, then leave toolfold as the client's one server (after a backup)")
     take.flag("--drop-comments", "with --replace: comments among the client's servers may go")
+    take.flag("--undo", "take the last import back: every file as it was before")
     take.value("--to", "FILE", "the toolfold.toml to write (default: the one in use, else in --home)")
     text = "what becomes of secrets in plain text: kept, ${VAR} in their place, or moved to the keyring"
     take.choice("--secrets", ("keep", "env", "keyring"), text)
@@ -247,4 +266,11 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     # Defaults of the shared options cannot stand in the parser: those of the command would hide what was given before
     # the command's name.
     shared = argparse.Namespace(config=None, home=None, json=False, verbose=0)
+    cut = argv.index("--") if "--" in argv else len(argv)
+    if "add" in argv[:cut]:
+        # What stands after `--` is another program's, and argparse loses it once an option stands before it.
+        arguments = build_parser().parse_args(argv[:cut], shared)
+        if arguments.command == "add":
+            arguments.target += argv[cut + 1 :]
+            return arguments
     return build_parser().parse_args(argv, shared)

@@ -1,0 +1,148 @@
+"""`toolfold init`, `add`, `remove`, `enable` and `disable`: the servers of `toolfold.toml`, changed in place."""
+
+import argparse
+import asyncio
+import re
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from toolfold.config import missing
+from toolfold.config.registry_form import read_server_json
+from toolfold.config.schema import schema_text
+from toolfold.config.toml_file import add_server, remove_server, start_file, switch_server
+from toolfold.errors import ConfigError
+from toolfold.faces.cli.runner import load_settings
+from toolfold.faces.cli.terminal import Output
+
+MAX_DOWNLOAD_BYTES = 1024 * 1024
+DOWNLOAD_S = 30.0
+# Where the official registry and those of its form keep single servers.
+REGISTRY_PATH = re.compile(r".*\.json|/v0(\.\d+)?/servers/.+")
+
+
+def init(arguments: argparse.Namespace, output: Output) -> None:
+    if arguments.schema:
+        output.out.write(schema_text())
+        return
+    file = Path("toolfold.toml").absolute() if arguments.project else _file(arguments, own=True)
+    is_new = start_file(file)
+    if output.as_json:
+        output.data({"file": str(file), "new": is_new})
+        return
+    output.line(
+        f"{output.style('written:', 'green')} {file}" if is_new else f"{file} is there already, and stays as it is"
+    )
+    output.line(f"{output.style('next:', 'cyan')} toolfold import, or toolfold add NAME -- COMMAND …")
+
+
+def add(arguments: argparse.Namespace, output: Output) -> None:
+    file = _file(arguments)
+    name, table = _described(arguments)
+    for key, given, sign in (("env", arguments.env, "="), ("headers", arguments.header, ":")):
+        if given:
+            table[key] = {**table.get(key, {}), **dict(_pair(item, sign) for item in given)}
+    spec, notes = add_server(file, name, table)
+    if output.as_json:
+        output.data({"file": str(file), "name": name, "shown": spec.shown(), "missing": missing(spec), "notes": notes})
+        return
+    output.line(f"{output.style('added:', 'green')} {name}  {output.style(spec.shown(), 'dim')}  to {file}")
+    for note in notes:
+        output.warn(note)
+    for variable in missing(spec):
+        output.line(f"set this before you go on: export {variable}=…")
+    output.line(f"{output.style('next:', 'cyan')} toolfold build")
+
+
+def remove(arguments: argparse.Namespace, output: Output) -> None:
+    file = _file(arguments)
+    backup = remove_server(file, arguments.name)
+    if output.as_json:
+        output.data({"file": str(file), "name": arguments.name, "backup": str(backup)})
+        return
+    output.line(f"{output.style('removed:', 'green')} {arguments.name} from {file}")
+    output.line(f"the file as it was: {backup}")
+
+
+def switch(arguments: argparse.Namespace, output: Output) -> None:
+    """`enable` and `disable`."""
+    file = _file(arguments)
+    enabled = arguments.command == "enable"
+    changed = switch_server(file, arguments.name, enabled=enabled)
+    if output.as_json:
+        output.data({"file": str(file), "name": arguments.name, "enabled": enabled, "changed": changed})
+    elif changed:
+        output.line(f"{output.style(f'{arguments.command}d:', 'green')} {arguments.name} in {file}")
+    else:
+        output.note(f"{arguments.name} is {arguments.command}d already")
+
+
+def _file(arguments: argparse.Namespace, *, own: bool = False) -> Path:
+    """The `toolfold.toml` to change: the one asked for, the one in use, or the person's own."""
+    if arguments.config:
+        return Path(arguments.config).absolute()
+    settings = load_settings(arguments, require_servers=False)
+    home = Path(arguments.home) if arguments.home else settings.user_home
+    in_use = [] if own else [source for source in settings.sources if source.suffix == ".toml"]
+    return (in_use or [home / "toolfold.toml"])[0]
+
+
+def _described(arguments: argparse.Namespace) -> tuple[str, dict[str, Any]]:
+    """The name and table that the command line describes: a program, an address, or a file of the registry's form."""
+    name, words = arguments.name, arguments.target
+    if not words:
+        return _from_document(name, "")
+    source = words[0] if len(words) == 1 else ""
+    if _is_address(source):
+        is_document = REGISTRY_PATH.fullmatch(urlsplit(source).path)
+        return _from_document(source, name) if is_document else (name, {"url": source})
+    if source.endswith(".json") and Path(source).is_file():
+        return _from_document(source, name)
+    return name, {"command": words[0], **({"args": words[1:]} if words[1:] else {})}
+
+
+def _is_address(text: str) -> bool:
+    return text.casefold().startswith(("http://", "https://"))
+
+
+def _from_document(source: str, name: str) -> tuple[str, dict[str, Any]]:
+    if _is_address(source):
+        return read_server_json(source, name, asyncio.run(_download(source)))
+    if not Path(source).is_file():
+        raise ConfigError(
+            f"`{source}` does not say what to add",
+            next_action=f"toolfold add {source} -- COMMAND …, toolfold add {source} https://…, or name a server.json.",
+        )
+    return read_server_json(source, name)
+
+
+async def _download(address: str) -> str:
+    import httpx2
+
+    body = bytearray()
+    try:
+        async with (
+            asyncio.timeout(DOWNLOAD_S),
+            httpx2.AsyncClient(follow_redirects=True) as client,
+            client.stream("GET", address) as response,
+        ):
+            response.raise_for_status()
+            async for part in response.aiter_bytes():
+                body += part
+                if len(body) > MAX_DOWNLOAD_BYTES:
+                    raise ConfigError(f"{address} is over {MAX_DOWNLOAD_BYTES:,} bytes; a server.json is small")
+        return body.decode("utf-8-sig")
+    except (httpx2.HTTPError, httpx2.InvalidURL, UnicodeDecodeError, TimeoutError) as error:
+        raise ConfigError(
+            f"{address} cannot be read: {type(error).__name__} {error}".strip(),
+            next_action="Check the address, or download the file and name it instead.",
+        ) from None
+
+
+def _pair(text: str, sign: str) -> tuple[str, str]:
+    name, found, value = text.partition(sign)
+    if not found or not name.strip():
+        raise ConfigError(
+            f"`{text}` is no NAME{sign}VALUE", next_action=f"Write NAME{sign}VALUE, or NAME{sign}'${{NAME}}'."
+        )
+    return name.strip(), value.strip() if sign == ":" else value
