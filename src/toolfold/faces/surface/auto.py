@@ -14,10 +14,10 @@ from msgspec import Raw
 
 from toolfold.containers import BoundedDict, TaskSet
 from toolfold.errors import NotBuilt, StoreError
-from toolfold.faces.surface.base import LOCAL_CONTEXT, CallerCache, CallerKind, OnToolsChanged, Surface, caller_kind
+from toolfold.faces.surface.base import LOCAL_CONTEXT, CallerCache, CallerKind, OnToolsChanged, Surface
 from toolfold.faces.surface.definitions import BY_NAME, RUN_SCRIPT, TOOL_OUTPUT, tool_objects
-from toolfold.faces.surface.direct import DirectSurface, call_listed, watch_catalogue
-from toolfold.faces.surface.discovery import DiscoverySurface, runs_scripts
+from toolfold.faces.surface.direct import DirectSurface, ToolListing
+from toolfold.faces.surface.discovery import DiscoverySurface
 from toolfold.faces.surface.instructions import count_tokens
 from toolfold.gateway import Gateway
 from toolfold.types import EMPTY_OBJECT, CallContext, Caller
@@ -53,8 +53,8 @@ class AutoSurface:
         self._discovery = DiscoverySurface(gateway, pin_used=True)
         self._folds = CallerCache(gateway, self._decide, max_size=256, restricted_s=1.0)
         self._folded: BoundedDict[CallerKind, bool] = BoundedDict(256)
-        # What was listed: for whom, its digest, and the tools under names of their own.
-        self._listed: BoundedDict[CallerKind, tuple[Caller, bytes, dict[str, str]]] = BoundedDict(256)
+        # What was listed: for whom, its digest, and the last tools under names of their own.
+        self._listed: BoundedDict[CallerKind, tuple[Caller, bytes, ToolListing]] = BoundedDict(256)
         self._tasks = TaskSet(log)
 
     async def instructions(self, caller: Caller) -> str:
@@ -62,7 +62,7 @@ class AutoSurface:
             return STARTING_INSTRUCTIONS
         surface = await self._choose(caller)
         text = await surface.instructions(caller)
-        return text + SCRIPTS if surface is self._direct and runs_scripts(self._gateway, caller) else text
+        return text + SCRIPTS if surface is self._direct and self._discovery.runs_scripts(caller) else text
 
     async def tools(self, caller: Caller, *, listens: bool = False) -> tuple[Raw, ...]:
         with suppress(TimeoutError):
@@ -70,18 +70,20 @@ class AutoSurface:
                 await self._gateway.initial_build.wait()
         surface = await self._choose(caller)
         shown = await self._shown(surface, caller, listens=listens)
-        ids = (await self._direct.listing(caller)).ids if surface is self._direct else {}
-        before = self._listed.get(caller_kind(caller))
-        self._listed[caller_kind(caller)] = caller, _digest(shown), ids or (before[2] if before else {})
+        before = self._listed.get(caller.kind)
+        named = before[2] if before is not None else ToolListing()
+        if surface is self._direct:
+            named = await self._direct.listing(caller)
+        self._listed[caller.kind] = caller, _digest(shown), named
         return shown
 
     async def call(self, name: str, arguments: Raw = EMPTY_OBJECT, context: CallContext = LOCAL_CONTEXT) -> Raw:
         """Takes what either surface lists: a client may not have read the list again since it changed."""
         if name in BY_NAME:
             return await self._discovery.call(name, arguments, context)
-        listed = self._listed.get(caller_kind(context.caller))
-        if listed is not None and name in listed[2]:
-            return await call_listed(self._gateway, listed[2][name], name, arguments, context)
+        listed = self._listed.get(context.caller.kind)
+        if listed is not None and name in listed[2].ids:
+            return await listed[2].call(self._gateway, name, arguments, context)
         await self._gateway.initial_build.wait()
         return await (await self._choose(context.caller)).call(name, arguments, context)
 
@@ -94,7 +96,7 @@ class AutoSurface:
             else:
                 self._tasks.start(self._tell(listener), name="telling clients of their tools")
 
-        return watch_catalogue(self._gateway, on_change)
+        return self._direct.watch(on_change)
 
     async def _tell(self, listener: OnToolsChanged) -> None:
         for caller, digest, _ in list(self._listed.values()):
@@ -104,7 +106,7 @@ class AutoSurface:
 
     async def _shown(self, surface: Surface, caller: Caller, *, listens: bool = False) -> tuple[Raw, ...]:
         shown = await surface.tools(caller, listens=listens)
-        if surface is self._direct and runs_scripts(self._gateway, caller):
+        if surface is self._direct and self._discovery.runs_scripts(caller):
             return *shown, tool_objects()[RUN_SCRIPT.name]
         return shown
 
@@ -119,7 +121,7 @@ class AutoSurface:
 
     async def _decide(self, caller: Caller) -> bool:
         """Whether this caller's tools are folded."""
-        kind = caller_kind(caller)
+        kind = caller.kind
         async with self._gateway.view(caller).catalogue.snapshot() as snapshot:
             few = len(await snapshot.tool_ids_at((), below=True, limit=_MAX_TOOLS + 1)) <= _MAX_TOOLS
         surface = _cost(await self._discovery.tools(caller), await self._discovery.instructions(caller))

@@ -39,12 +39,8 @@ class Surface(Protocol):
         """Calls `listener` when the tools change: for one caller, or for all (`None`). The result ends that."""
 
 
-# What a caller may see follows from its name, policy and groups; its session does not count.
+# A name, a policy, groups: see `Caller.kind`.
 CallerKind = tuple[str, str, tuple[str, ...]]
-
-
-def caller_kind(caller: Caller) -> CallerKind:
-    return caller.name, caller.policy, caller.groups
 
 
 class CallerCache(Generic[T]):
@@ -62,7 +58,7 @@ class CallerCache(Generic[T]):
         self._entries: BoundedDict[CallerKind, tuple[int, float, T]] = BoundedDict(max_size)
 
     async def get(self, caller: Caller) -> T:
-        key = caller_kind(caller)
+        key = caller.kind
         generation, now = await self._generation(), time.monotonic()
         entry = self._entries.get(key)
         if entry is None or entry[0] != generation or entry[1] < now:

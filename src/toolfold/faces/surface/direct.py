@@ -46,6 +46,16 @@ class ToolListing(Struct, frozen=True):
             tuple(_tool_object(tool, names[tool.tool_id]) for tool in tools),
         )
 
+    async def call(self, gateway: Gateway, name: str, arguments: Raw, context: CallContext) -> Raw:
+        """Calls one of them by its name here. Raises `ToolNotFound`."""
+        if name not in self.ids:
+            raise ToolNotFound(
+                f"there is no tool {name[:100]!r} here",
+                hints=list(self.ids)[:5],
+                next_action="list the tools again: they may have changed",
+            )
+        return await to_result(call_tool(gateway, self.ids[name], arguments, replace(context, tool_name=name)))
+
 
 class DirectSurface:
     """All tools of one gateway, as they are."""
@@ -67,17 +77,17 @@ class DirectSurface:
     async def call(self, name: str, arguments: Raw = EMPTY_OBJECT, context: CallContext = LOCAL_CONTEXT) -> Raw:
         if name == TOOL_OUTPUT.name:
             return await self._operations.result(name, arguments, context)
-        ids = (await self.listing(context.caller)).ids
-        if name not in ids:
-            raise ToolNotFound(
-                f"there is no tool {name[:100]!r} here",
-                hints=list(ids)[:5],
-                next_action="list the tools again: they may have changed",
-            )
-        return await call_listed(self._gateway, ids[name], name, arguments, context)
+        return await (await self.listing(context.caller)).call(self._gateway, name, arguments, context)
 
     def watch(self, listener: OnToolsChanged) -> Callable[[], None]:
-        return watch_catalogue(self._gateway, listener)
+        def on_event(event: Event) -> None:
+            if event.name in CATALOGUE_CHANGED:
+                listener(None)
+
+        stops = ExitStack()
+        stops.callback(self._gateway.events.subscribe(on_event))
+        stops.callback(self._gateway.outputs.on_changed(lambda caller, _: listener(caller)))
+        return stops.close
 
     async def listing(self, caller: Caller) -> ToolListing:
         """The tools that a caller may see, the same object until they change. Waits for the first catalogue."""
@@ -86,24 +96,6 @@ class DirectSurface:
 
     async def _load(self, caller: Caller) -> ToolListing:
         return ToolListing.of(await self._gateway.tools_below((), caller=caller))
-
-
-def watch_catalogue(gateway: Gateway, listener: OnToolsChanged) -> Callable[[], None]:
-    """Calls `listener` when the catalogue changed, and when the stored outputs of a caller came or went."""
-
-    def on_event(event: Event) -> None:
-        if event.name in CATALOGUE_CHANGED:
-            listener(None)
-
-    stops = ExitStack()
-    stops.callback(gateway.events.subscribe(on_event))
-    stops.callback(gateway.outputs.on_changed(lambda caller, _: listener(caller)))
-    return stops.close
-
-
-async def call_listed(gateway: Gateway, tool_id: str, name: str, arguments: Raw, context: CallContext) -> Raw:
-    """Calls a tool that was listed under a name of its own."""
-    return await to_result(call_tool(gateway, tool_id, arguments, replace(context, tool_name=name)))
 
 
 def _tool_object(tool: Tool, name: str) -> Raw:

@@ -11,7 +11,7 @@ from msgspec import Raw
 from toolfold.errors import ToolNotFound
 from toolfold.faces.surface.base import LOCAL_CONTEXT, CallerCache, OnToolsChanged
 from toolfold.faces.surface.definitions import BY_NAME, RUN_SCRIPT, TOOL_OUTPUT, tool_objects
-from toolfold.faces.surface.direct import call_listed, watch_catalogue
+from toolfold.faces.surface.direct import DirectSurface
 from toolfold.faces.surface.instructions import discovery_instructions
 from toolfold.faces.surface.operations import Operations
 from toolfold.faces.surface.pinned import PinnedTools
@@ -38,7 +38,7 @@ class DiscoverySurface:
         hidden = set()
         if listens and not await self._gateway.outputs.has_any(caller):
             hidden.add(TOOL_OUTPUT.name)
-        if not runs_scripts(self._gateway, caller):
+        if not self.runs_scripts(caller):
             hidden.add(RUN_SCRIPT.name)
         operations = (raw for name, raw in tool_objects().items() if name not in hidden)
         return *operations, *(await self._pinned.listing(caller)).objects
@@ -46,20 +46,19 @@ class DiscoverySurface:
     async def call(self, name: str, arguments: Raw = EMPTY_OBJECT, context: CallContext = LOCAL_CONTEXT) -> Raw:
         if name in BY_NAME:
             return await self._operations.result(name, arguments, context)
-        pinned = (await self._pinned.listing(context.caller)).ids
-        if name in pinned:
-            return await call_listed(self._gateway, pinned[name], name, arguments, context)
+        pinned = await self._pinned.listing(context.caller)
+        if name in pinned.ids:
+            return await pinned.call(self._gateway, name, arguments, context)
         raise ToolNotFound(
             f"there is no tool {name[:100]!r} here",
-            hints=[*BY_NAME, *pinned],
+            hints=[*BY_NAME, *pinned.ids],
             next_action="use one of the tools in hints; what expand_tool shows is called through call_tool",
         )
 
     def watch(self, listener: OnToolsChanged) -> Callable[[], None]:
         if self._gateway.settings.discovery.pin:
-            return watch_catalogue(self._gateway, listener)
+            return DirectSurface(self._gateway).watch(listener)
         return self._gateway.outputs.on_changed(lambda caller, _: listener(caller))
 
-
-def runs_scripts(gateway: Gateway, caller: Caller) -> bool:
-    return not gateway.settings.restricts or gateway.programs.allows(RUN_SCRIPT.name, caller)
+    def runs_scripts(self, caller: Caller) -> bool:
+        return not self._gateway.settings.restricts or self._gateway.programs.allows(RUN_SCRIPT.name, caller)

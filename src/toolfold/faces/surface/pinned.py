@@ -10,7 +10,7 @@ from fnmatch import fnmatchcase
 
 from toolfold.containers import BoundedDict
 from toolfold.errors import NotBuilt
-from toolfold.faces.surface.base import CallerCache, CallerKind, caller_kind
+from toolfold.faces.surface.base import CallerCache, CallerKind
 from toolfold.faces.surface.direct import ToolListing
 from toolfold.gateway import Gateway
 from toolfold.types import Caller
@@ -68,10 +68,9 @@ class PinnedTools:
         return ToolListing.of(chosen)
 
     async def _used_ids(self, caller: Caller) -> list[str]:
-        kind = caller_kind(caller)
-        if self._limit and kind not in self._most_used:
-            self._most_used[kind] = await self._count_uses(caller)
-        return self._most_used.get(kind, [])[: self._limit]
+        if self._limit and caller.kind not in self._most_used:
+            self._most_used[caller.kind] = await self._count_uses(caller)
+        return self._most_used.get(caller.kind, [])[: self._limit]
 
     async def _count_uses(self, caller: Caller) -> list[str]:
         """The tools that this caller called with success, on most days and in most sessions first."""
