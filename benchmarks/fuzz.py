@@ -88,7 +88,7 @@ def _prepared(folder: Path, script: Path, data: Path | None) -> StdioTarget:
     )
     base = ("-m", "toolfold", "--config", str(config), "--home", str(folder / "home"))
     subprocess.run([sys.executable, *base, "build"], check=True, capture_output=True, timeout=300)
-    return StdioTarget(sys.executable, (*base, "serve"))
+    return StdioTarget(sys.executable, (*base, "serve", "--profile", "discovery"))
 
 
 async def _operations(served: Connection) -> dict[str, list[str]]:

@@ -236,6 +236,11 @@ class Caller(Struct, frozen=True, kw_only=True):
     groups: tuple[str, ...] = ()
     """Groups that `Tool.access` may name."""
 
+    @property
+    def kind(self) -> tuple[str, str, tuple[str, ...]]:
+        """What a caller may see follows from these three; its session does not count."""
+        return self.name, self.policy, self.groups
+
 
 # The person at this machine, in the gateway's own session.
 LOCAL = Caller()

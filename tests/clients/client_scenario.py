@@ -136,6 +136,16 @@ async def direct(connection: Connection) -> None:
     expect(not read.failed and "currency" in read.text, read)
 
 
+async def auto(connection: Connection) -> None:
+    """Few tools are listed as they are; a script may call them, too."""
+    names = [tool["name"] for tool in await connection.tools()]
+    expect(len(names) == 19 and {"git_log", "sqlite_query", "tool_output", "run_script"} <= set(names), names)
+    read = await connection.call("files_read", {"path": "config/shop.json"})
+    expect(not read.failed and "currency" in read.text, read)
+    told = await connection.instructions()
+    expect("search" not in told and "tool_output" in told, told)
+
+
 async def one_by_one(connection: Connection) -> None:
     """The steps of `discovery` for a client that begins a session with each question."""
     await found(connection)
@@ -145,7 +155,7 @@ async def one_by_one(connection: Connection) -> None:
 
 def play(connect: Connect, *, discovering: Steps = discovery) -> None:
     """All of it with one client, over each transport."""
-    profiles = {"discovery": discovering, "direct": direct}
+    profiles = {"discovery": discovering, "direct": direct, "auto": auto}
 
     def act(way: str, profile: str) -> Act:
         async def acted() -> None:

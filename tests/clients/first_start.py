@@ -6,7 +6,7 @@ from typing import Any
 from client_scenario import Act, Target, expect, job, perform
 from with_mcp import connect
 
-FIRST = {"discovery": "search_tool_by_category", "direct": "files_read"}
+FIRST = {"discovery": "search_tool_by_category", "direct": "files_read", "auto": "files_read"}
 
 
 def begun(profile: str, arguments: dict[str, Any], wanted: str) -> Act:
@@ -30,5 +30,6 @@ if __name__ == "__main__":
         {
             "discovery": begun("discovery", {"query": "who changed a line of a file last"}, "git.blame"),
             "direct": begun("direct", {"path": "config/shop.json"}, "currency"),
+            "auto": begun("auto", {"path": "config/shop.json"}, "currency"),
         }
     )

@@ -125,7 +125,9 @@ def run_servers(stage: Stage) -> tuple[bool, str]:
         text = json.dumps({"tool": server.tool, "args": server.call, "query": server.query, "result": server.result})
         calls.append(json.loads(text.replace("{data}", places["data"]).replace("{work}", places["work"])))
     toolfold = stage.toolfold("servers", servers)
-    job = json.dumps({"serve": [*toolfold, "serve"], "build": [*toolfold, "build"], "calls": calls})
+    job = json.dumps(
+        {"serve": [*toolfold, "serve", "--profile", "discovery"], "build": [*toolfold, "build"], "calls": calls}
+    )
     left_out = f", without {', '.join(missing)}" if missing else ""
     name = f"{len(servers)} real servers ({', '.join(servers)}{left_out})"
     return stage.run(name, stage.environments.program("mcp", "python"), "public_servers.py", job, "auto")

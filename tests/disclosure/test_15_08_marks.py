@@ -9,7 +9,7 @@ from schema_marks import check_listing, mark_of
 from schema_oracle import below_of, dotted, leaves
 
 from toolfold.disclosure.fold import NOT_DECLARED, Entry, root_of, summarize_schema_for_llm
-from toolfold.disclosure.inspector import MAX_INSPECT_BYTES, _locate, inspect_schema
+from toolfold.disclosure.inspector import MAX_INSPECT_BYTES, inspect_schema, locate
 
 DEPTH = 4
 EACH = 500
@@ -27,7 +27,7 @@ def unlisted(schema: Any, lines: list[str]) -> set[str]:
 
 def children_of(schema: Any, path: str) -> set[str]:
     """The places directly below one; those of the items where it is an array."""
-    return {child.path for child in Entry(_locate(root_of(schema), path).node, path).children}
+    return {child.path for child in Entry(locate(root_of(schema), path).node, path).children}
 
 
 def is_endless(line: str) -> bool:

@@ -12,7 +12,14 @@ from typing import Any
 import pytest
 
 from toolfold import BlockingGateway, Gateway, Settings
-from toolfold.adapters import AnthropicTools, DirectSurface, OpenAITools, SurfaceToolset, langchain_tools
+from toolfold.adapters import (
+    AnthropicTools,
+    DirectSurface,
+    DiscoverySurface,
+    OpenAITools,
+    SurfaceToolset,
+    langchain_tools,
+)
 from toolfold.adapters.toolkit import ToolResult, _raw_arguments
 from toolfold.errors import ConfigError
 from toolfold.testing.memory_upstream import MemoryUpstream
@@ -44,7 +51,7 @@ def call(order: int) -> str:
 
 async def test_openai_chat_tools_and_calls(tmp_path: Path) -> None:
     async with opened(tmp_path) as gateway:
-        tools = OpenAITools(gateway)
+        tools = OpenAITools(DiscoverySurface(gateway))
         shown = await tools.chat_tools()
         assert {tool["type"] for tool in shown} == {"function"}
         assert [tool["function"]["name"] for tool in shown][:2] == ["list", "search_nodes"]
@@ -118,7 +125,7 @@ async def test_a_pydantic_ai_agent_finds_and_calls_a_tool(tmp_path: Path) -> Non
         return ModelResponse([ToolCallPart(name, arguments)])
 
     async with opened(tmp_path) as gateway:
-        agent = Agent(FunctionModel(model), toolsets=[SurfaceToolset(gateway)])
+        agent = Agent(FunctionModel(model), toolsets=[SurfaceToolset(DiscoverySurface(gateway))])
         result = await agent.run("where is order 9?")
         assert "number 9" in result.output
 
@@ -136,7 +143,7 @@ async def test_the_test_model_of_pydantic_ai_calls_every_tool_and_gets_an_answer
             "call_tool",
             "inspect_tool_output",
         ]
-        agent = Agent(TestModel(call_tools=names), toolsets=[SurfaceToolset(gateway)])
+        agent = Agent(TestModel(call_tools=names), toolsets=[SurfaceToolset(DiscoverySurface(gateway))])
         output = json.loads((await agent.run("go")).output)
         assert list(output) == names
         assert "path" in json.loads(output["list"])
@@ -158,8 +165,8 @@ def test_langchain_tools_have_their_shape_without_the_library(tmp_path: Path, mo
             gateway.run(langchain_tools(gateway))
         monkeypatch.setitem(sys.modules, "langchain_core.tools", SimpleNamespace(StructuredTool=StructuredTool))
         tools = {tool.name: tool for tool in gateway.run(langchain_tools(gateway))}
-        assert tools["expand_tool"].args_schema["required"] == ["tool_id"]
-        assert "number 5" in tools["call_tool"].func(tool_id="shop.find_order", args={"order_id": 5})
+        assert tools["shop_find_order"].args_schema["required"] == ["order_id"]
+        assert "number 5" in tools["shop_find_order"].func(order_id=5)
 
 
 LANGCHAIN = """
@@ -176,9 +183,8 @@ def find_order(order_id: int) -> dict[str, str]:
 with BlockingGateway(Settings(home=Path(sys.argv[1])), upstreams=[MemoryUpstream("shop", [find_order])]) as gateway:
     gateway.build()
     tools = {tool.name: tool for tool in gateway.run(langchain_tools(gateway))}
-    print(tools["list"].invoke({}))
-    print(tools["call_tool"].invoke({"tool_id": "shop.find_order", "args": {"order_id": 6}}))
-    print(asyncio.run(tools["expand_tool"].ainvoke({"tool_id": "shop.find_order"}))[:20])
+    print(tools["shop_find_order"].invoke({"order_id": 6}))
+    print(asyncio.run(tools["shop_find_order"].ainvoke({"order_id": 7})))
 """
 
 
@@ -188,6 +194,7 @@ def test_langchain_tools_are_invoked_for_real_where_it_is_installed(tmp_path: Pa
         [sys.executable, "-c", LANGCHAIN, str(tmp_path)], capture_output=True, text=True, timeout=60, check=False
     )
     assert "number 6" in done.stdout, done.stderr
+    assert "number 7" in done.stdout, done.stderr
 
 
 def test_no_library_is_imported_before_it_is_used() -> None:

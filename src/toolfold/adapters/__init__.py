@@ -5,8 +5,9 @@
     answer = client.chat.completions.create(model=…, messages=messages, tools=await tools.chat_tools())
     messages += [answer.choices[0].message, *await tools.run_chat(answer.choices[0].message)]
 
-Each takes an open gateway, and offers its discovery operations, or any surface (`DirectSurface`, `AutoSurface`). No
-library is imported before it is used, and those of OpenAI and Anthropic never: their tools are plain dictionaries.
+Each takes an open gateway, and offers its tools while they are few and the discovery operations where they are many; or
+any surface (`DirectSurface`, `DiscoverySurface`). No library is imported before it is used, and those of OpenAI and
+Anthropic never: their tools are plain dictionaries.
 """
 
 from typing import TYPE_CHECKING

@@ -8,13 +8,13 @@ import msgspec
 from msgspec import Raw, Struct
 
 from toolfold.errors import ToolNotFound
+from toolfold.faces.surface.auto import AutoSurface
 from toolfold.faces.surface.base import Surface
-from toolfold.faces.surface.discovery import DiscoverySurface
 from toolfold.faces.surface.results import error_dict, error_result
 from toolfold.gateway import BlockingGateway, Gateway
 from toolfold.types import EMPTY_OBJECT, LOCAL, CallContext, Caller
 
-# Where tools come from. A gateway offers the discovery operations.
+# Where tools come from. A gateway offers what the profile `auto` does.
 ToolSource = Gateway | BlockingGateway | Surface
 
 
@@ -39,7 +39,7 @@ class Toolkit:
 
     def __init__(self, source: ToolSource, *, caller: Caller = LOCAL) -> None:
         gateway = source.gateway if isinstance(source, BlockingGateway) else source
-        self.surface = DiscoverySurface(gateway) if isinstance(gateway, Gateway) else gateway
+        self.surface = AutoSurface(gateway) if isinstance(gateway, Gateway) else gateway
         self.caller = caller
 
     async def instructions(self) -> str:

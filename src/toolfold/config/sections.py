@@ -116,6 +116,10 @@ class Discovery(Struct, frozen=True, kw_only=True):
 
     strict: bool = False
     """A model's call of a tool is refused until it has expanded the version that is there."""
+    pin: _OneOrMore = ()
+    """Ids or globs over ids: these tools stand beside the discovery operations."""
+    pin_used: Annotated[int, _range(0, 20, "tools")] = 3
+    """Of the tools that a caller uses most, so many stand there by themselves in the profile `auto`; 0: none."""
 
 
 class Scripts(Struct, frozen=True, kw_only=True):

@@ -156,6 +156,14 @@ class Entry:
         return len(node.steps) if node.kind != "array" else 0
 
     @property
+    def alternatives(self) -> list[dict[str, Any]]:
+        """Of a union: the path, type and number of fields of each alternative."""
+        return [
+            {"path": join_path(self.path, Step("alternative", label)), "type": node.label, "fields": len(node.steps)}
+            for label, node in (self.node.alternatives if self.node.kind == "union" else ())
+        ]
+
+    @property
     def is_leaf(self) -> bool:
         node = self.node
         return not (node.has_steps or node.is_open or node.unresolved)

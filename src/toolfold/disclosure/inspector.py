@@ -52,14 +52,16 @@ class _Lost(NamedTuple):
     rest: str
 
 
-def _locate(root: Root, field_path: str) -> _Place:
-    """The place a path means. Raises `UnknownField` with the nearest paths that exist."""
+def locate(
+    root: Root, field_path: str, noun: str = "output", asked: str = "inspect_tool_output with field_path"
+) -> _Place:
+    """The place a path means. Raises `UnknownField` with the nearest paths that exist, in the words given."""
     text = field_path.strip()
     place = _walk(root.node, text) if len(text) <= MAX_PATH_CHARS else _Lost(root.node, "", text)
     if isinstance(place, _Lost) and not place.path and root.envelope is not None:
         place = _from_envelope(root.node, root.envelope, text, place)
     if isinstance(place, _Lost):
-        raise _unknown_field(root, place)
+        raise _unknown_field(root, place, noun, asked)
     return place
 
 
@@ -140,15 +142,15 @@ def _any_key(node: Node, path: str, step: Step, end: int) -> tuple[Node, str, in
     return (child, join_path(path, ANY), end) if child else None
 
 
-def _unknown_field(root: Root, lost: _Lost) -> UnknownField:
+def _unknown_field(root: Root, lost: _Lost, noun: str, asked: str) -> UnknownField:
     hints = _nearest(root, lost)
     where = f'"{lost.path}"' if lost.path else "the root"
     wrong = lost.rest.lstrip(".")[:200]
     if hints:
-        action = f'call inspect_tool_output with field_path="{hints[0]}", or with "{lost.path}" to see what is there'
+        action = f'call {asked}="{hints[0]}", or with "{lost.path}" to see what is there'
     else:
-        action = f'call inspect_tool_output with field_path="{lost.path}": nothing is declared below it'
-    return UnknownField(f'the output has no "{wrong}" at {where}', hints=hints, next_action=action)
+        action = f'call {asked}="{lost.path}": nothing is declared below it'
+    return UnknownField(f'the {noun} has no "{wrong}" at {where}', hints=hints, next_action=action)
 
 
 def _nearest(root: Root, lost: _Lost) -> list[str]:
@@ -208,7 +210,7 @@ def inspect_schema(
     `truncated` is true exactly when something below is not listed here. Raises `UnknownField` for a wrong path.
     """
     root = root_of(schema)
-    place = _locate(root, field_path or "")
+    place = locate(root, field_path or "")
     fields = max(1, min(max_fields, MAX_INSPECT_FIELDS))
     depth = max(1, min(max_depth, MAX_INSPECT_DEPTH))
     answer = _answer(root, place, depth, fields, tool_id)
@@ -224,7 +226,7 @@ def _answer(root: Root, place: _Place, depth: int, fields: int, tool_id: str | N
     # The items of an array that have no fields get a line of their own.
     folded = fold(entry, style, max_depth=depth, max_fields=fields) if entry.children or entry.line else None
     children = choose_entries(entry.children, fields, style)
-    alternatives = _alternatives(entry) if entry.node.kind == "union" else []
+    alternatives = entry.alternatives
     answer: dict[str, Any] = {
         "field_path": place.path,
         "node_type": place.node.kind,
@@ -241,13 +243,6 @@ def _answer(root: Root, place: _Place, depth: int, fields: int, tool_id: str | N
     if note:
         answer["note"] = note
     return answer
-
-
-def _alternatives(entry: Entry) -> list[dict[str, Any]]:
-    return [
-        {"path": join_path(entry.path, Step("alternative", label)), "type": node.label, "fields": len(node.steps)}
-        for label, node in entry.node.alternatives
-    ]
 
 
 def _notes(root: Root, place: _Place, entry: Entry) -> Iterator[str]:

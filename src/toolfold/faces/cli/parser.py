@@ -88,8 +88,10 @@ def _add_setup(command: _AddCommand) -> None:
 
     serve = command("serve", "serve MCP: on stdio, or with --http also JSON under /v1 and a page to read")
     serve.value("--http", "HOST:PORT", "serve over HTTP (port 0: any that is free)")
-    profiles = ("discovery", "transparent", "direct", "auto", "live")
-    text = "what clients see: the operations to find tools, one server as it is, all tools, whichever fits"
+    profiles = ("auto", "discovery", "direct", "transparent", "live")
+    text = (
+        "what clients see: direct or discovery, by tokens; the operations to find tools; all tools; one server as it is"
+    )
     serve.choice("--profile", profiles, text)
     serve.value("--server", "NAME", "transparent: which server")
 

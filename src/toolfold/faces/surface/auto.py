@@ -1,29 +1,47 @@
-"""The profile `auto`: tools as they are while all their definitions fit in a small part of a context window, the
-discovery protocol from there on."""
+"""The profile `auto`, the default: tools as they are while that costs about what the discovery protocol would, and the
+protocol from there on; for each caller by what it may see.
 
+What was chosen for a caller stays while the costs are near each other, so that a tool more or less changes nothing.
+"""
+
+import asyncio
+import logging
 from collections.abc import Callable
+from contextlib import suppress
+from hashlib import blake2b
 
 from msgspec import Raw
 
-from toolfold import tokens
-from toolfold.containers import BoundedDict
-from toolfold.errors import NotBuilt
-from toolfold.faces.surface.base import LOCAL_CONTEXT, OnToolsChanged, Surface
+from toolfold.containers import BoundedDict, TaskSet
+from toolfold.errors import NotBuilt, StoreError
+from toolfold.faces.surface.base import LOCAL_CONTEXT, CallerCache, CallerKind, OnToolsChanged, Surface
+from toolfold.faces.surface.definitions import BY_NAME, RUN_SCRIPT, TOOL_OUTPUT, tool_objects
 from toolfold.faces.surface.direct import DirectSurface, ToolListing
 from toolfold.faces.surface.discovery import DiscoverySurface
+from toolfold.faces.surface.instructions import count_tokens
 from toolfold.gateway import Gateway
 from toolfold.types import EMPTY_OBJECT, CallContext, Caller
 
-# Two hundredths of a window of 200,000 tokens.
-MAX_TOKENS = 4_000
-# Definitions with more bytes than this for each token allowed are too long, and need not be counted.
-MAX_BYTES_PER_TOKEN = 16
+log = logging.getLogger("toolfold.surface")
+
+# More tools are never cheap; so many and no more are read and counted.
+_MAX_TOOLS = 100
+_MAX_COUNTED = 100_000
+# What it costs to find one tool: the answers of a search and of `expand_tool`. A conversation uses two, say.
+_FIND_TOKENS = 700
+_TOOLS_USED = 2
+# The other form must be cheaper by this part before what a client has seen is changed.
+_MARGIN = 0.25
+# How long the first list of all waits for the first catalogue; from then on it is the operations, until there is one.
+_FIRST_LIST_S = 0.5
+
 # While the first catalogue is built nobody knows yet which of the two it will be.
 STARTING_INSTRUCTIONS = (
     "Call the tools that are listed. Where `search_tool_by_category` is among them, they are an index over many more: "
     "search for what a tool must do, in general words, then `expand_tool`, then `call_tool`. A result too large "
     "to show is stored; tool_output reads it."
 )
+SCRIPTS = " Many calls in a row go in one script: run_script."
 
 
 class AutoSurface:
@@ -32,39 +50,96 @@ class AutoSurface:
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
         self._direct = DirectSurface(gateway)
-        self._discovery = DiscoverySurface(gateway)
-        self._fits: BoundedDict[int, tuple[ToolListing, bool]] = BoundedDict(100)
+        self._discovery = DiscoverySurface(gateway, pin_used=True)
+        self._folds = CallerCache(gateway, self._decide, max_size=256, restricted_s=1.0)
+        self._folded: BoundedDict[CallerKind, bool] = BoundedDict(256)
+        # What was listed: for whom, its digest, and the last tools under names of their own.
+        self._listed: BoundedDict[CallerKind, tuple[Caller, bytes, ToolListing]] = BoundedDict(256)
+        self._tasks = TaskSet(log)
 
     async def instructions(self, caller: Caller) -> str:
         if self._gateway.initial_build.pending:  # a handshake waits for no server
             return STARTING_INSTRUCTIONS
-        return await (await self._choose(caller)).instructions(caller)
+        surface = await self._choose(caller)
+        text = await surface.instructions(caller)
+        return text + SCRIPTS if surface is self._direct and self._discovery.runs_scripts(caller) else text
 
     async def tools(self, caller: Caller, *, listens: bool = False) -> tuple[Raw, ...]:
-        return await (await self._choose(caller)).tools(caller, listens=listens)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_FIRST_LIST_S):
+                await self._gateway.initial_build.wait()
+        surface = await self._choose(caller)
+        shown = await self._shown(surface, caller, listens=listens)
+        before = self._listed.get(caller.kind)
+        named = before[2] if before is not None else ToolListing()
+        if surface is self._direct:
+            named = await self._direct.listing(caller)
+        self._listed[caller.kind] = caller, _digest(shown), named
+        return shown
 
     async def call(self, name: str, arguments: Raw = EMPTY_OBJECT, context: CallContext = LOCAL_CONTEXT) -> Raw:
+        """Takes what either surface lists: a client may not have read the list again since it changed."""
+        if name in BY_NAME:
+            return await self._discovery.call(name, arguments, context)
+        listed = self._listed.get(context.caller.kind)
+        if listed is not None and name in listed[2].ids:
+            return await listed[2].call(self._gateway, name, arguments, context)
+        await self._gateway.initial_build.wait()
         return await (await self._choose(context.caller)).call(name, arguments, context)
 
     def watch(self, listener: OnToolsChanged) -> Callable[[], None]:
-        return self._direct.watch(listener)
+        """Of a changed catalogue hears only who would see another list."""
+
+        def on_change(caller: Caller | None) -> None:
+            if caller is not None:
+                listener(caller)
+            else:
+                self._tasks.start(self._tell(listener), name="telling clients of their tools")
+
+        return self._direct.watch(on_change)
+
+    async def _tell(self, listener: OnToolsChanged) -> None:
+        for caller, digest, _ in list(self._listed.values()):
+            with suppress(StoreError):  # the gateway closes
+                if _digest(await self._shown(await self._choose(caller), caller)) != digest:
+                    listener(caller)
+
+    async def _shown(self, surface: Surface, caller: Caller, *, listens: bool = False) -> tuple[Raw, ...]:
+        shown = await surface.tools(caller, listens=listens)
+        if surface is self._direct and self._discovery.runs_scripts(caller):
+            return *shown, tool_objects()[RUN_SCRIPT.name]
+        return shown
 
     async def _choose(self, caller: Caller) -> Surface:
         """The surface that this caller sees now."""
+        if self._gateway.initial_build.pending or self._gateway.settings.discovery.strict:
+            return self._discovery
         try:
-            listing = await self._direct.listing(caller)
+            return self._discovery if await self._folds.get(caller) else self._direct
         except NotBuilt:
             return self._discovery
-        entry = self._fits.get(id(listing))
-        # An id may be used again once its object is gone, so the object itself decides.
-        if entry is None or entry[0] is not listing:
-            entry = self._fits[id(listing)] = (listing, _fits_budget(listing.objects))
-        return self._direct if entry[1] else self._discovery
+
+    async def _decide(self, caller: Caller) -> bool:
+        """Whether this caller's tools are folded."""
+        kind = caller.kind
+        async with self._gateway.view(caller).catalogue.snapshot() as snapshot:
+            few = len(await snapshot.tool_ids_at((), below=True, limit=_MAX_TOOLS + 1)) <= _MAX_TOOLS
+        surface = _cost(await self._discovery.tools(caller), await self._discovery.instructions(caller))
+        # Not the first time: what a client has seen changes only for something better.
+        margin = _MARGIN * (0 if kind not in self._folded else -1 if self._folded[kind] else 1)
+        limit = (surface + _FIND_TOKENS * _TOOLS_USED) * (1 + margin)
+        direct = await self._shown(self._direct, caller) if few else ()
+        folded = not few or _cost(direct, await self._direct.instructions(caller)) > limit
+        self._folded.renew(kind, folded)
+        return folded
 
 
-def _fits_budget(objects: tuple[Raw, ...]) -> bool:
-    """Whether the definitions of all tools fit in the share of the window."""
-    if sum(len(memoryview(raw)) for raw in objects) > MAX_TOKENS * MAX_BYTES_PER_TOKEN:
-        return False
-    text = b"[" + b",".join(bytes(raw) for raw in objects) + b"]"
-    return tokens.count(text.decode()) <= MAX_TOKENS
+def _cost(tools: tuple[Raw, ...], instructions: str) -> int:
+    text = b",".join(bytes(raw) for raw in tools).decode() + instructions
+    return count_tokens(text) if len(text) <= _MAX_COUNTED else len(text)
+
+
+def _digest(tools: tuple[Raw, ...]) -> bytes:
+    """Of a list, `tool_output` aside: it comes and goes with what is stored, and is told of by itself."""
+    aside = tool_objects()[TOOL_OUTPUT.name]
+    return blake2b(b",".join(bytes(raw) for raw in tools if raw is not aside), digest_size=16).digest()

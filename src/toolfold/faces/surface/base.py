@@ -39,6 +39,10 @@ class Surface(Protocol):
         """Calls `listener` when the tools change: for one caller, or for all (`None`). The result ends that."""
 
 
+# A name, a policy, groups: see `Caller.kind`.
+CallerKind = tuple[str, str, tuple[str, ...]]
+
+
 class CallerCache(Generic[T]):
     """A value for each kind of caller, loaded anew when the catalogue changes.
 
@@ -51,11 +55,10 @@ class CallerCache(Generic[T]):
         self._gateway = gateway
         self._load = load
         self._restricted_s = restricted_s
-        self._entries: BoundedDict[tuple[str, str, tuple[str, ...]], tuple[int, float, T]] = BoundedDict(max_size)
+        self._entries: BoundedDict[CallerKind, tuple[int, float, T]] = BoundedDict(max_size)
 
     async def get(self, caller: Caller) -> T:
-        # What a caller may see follows from these three; its session does not count.
-        key = (caller.name, caller.policy, caller.groups)
+        key = caller.kind
         generation, now = await self._generation(), time.monotonic()
         entry = self._entries.get(key)
         if entry is None or entry[0] != generation or entry[1] < now:

@@ -88,7 +88,10 @@ SEARCH_TOOLS = _Definition(
 EXPAND_TOOL = _Definition(
     name="expand_tool",
     description="The whole of one tool: description, args_schema, what it returns, version. Do this before call_tool.",
-    properties={"tool_id": TEXT},
+    properties={
+        "tool_id": TEXT,
+        "args_path": {**TEXT, "description": "opens one part of a folded args_schema: a.b, a[]"},
+    },
     required=("tool_id",),
 )
 

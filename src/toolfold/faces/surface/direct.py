@@ -6,7 +6,8 @@ it, except for its name and its output schema. `tool_output` stands after the to
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
 from hashlib import blake2b
 
 import msgspec
@@ -16,7 +17,7 @@ from msgspec.structs import replace
 from toolfold.errors import ToolNotFound
 from toolfold.events import Event
 from toolfold.faces.surface.base import LOCAL_CONTEXT, CallerCache, OnToolsChanged
-from toolfold.faces.surface.definitions import TOOL_OUTPUT, tool_objects
+from toolfold.faces.surface.definitions import BY_NAME, TOOL_OUTPUT, tool_objects
 from toolfold.faces.surface.operations import Operations, call_tool
 from toolfold.faces.surface.results import to_result
 from toolfold.gateway import Gateway
@@ -34,8 +35,26 @@ INSTRUCTIONS = (
 class ToolListing(Struct, frozen=True):
     """The tools of a caller as they are listed: name to id, and the tool objects."""
 
-    ids: dict[str, str]
-    objects: tuple[Raw, ...]
+    ids: dict[str, str] = {}
+    objects: tuple[Raw, ...] = ()
+
+    @staticmethod
+    def of(tools: Sequence[Tool]) -> "ToolListing":
+        names = _safe_names(tool.tool_id for tool in tools)
+        return ToolListing(
+            {names[tool.tool_id]: tool.tool_id for tool in tools},
+            tuple(_tool_object(tool, names[tool.tool_id]) for tool in tools),
+        )
+
+    async def call(self, gateway: Gateway, name: str, arguments: Raw, context: CallContext) -> Raw:
+        """Calls one of them by its name here. Raises `ToolNotFound`."""
+        if name not in self.ids:
+            raise ToolNotFound(
+                f"there is no tool {name[:100]!r} here",
+                hints=list(self.ids)[:5],
+                next_action="list the tools again: they may have changed",
+            )
+        return await to_result(call_tool(gateway, self.ids[name], arguments, replace(context, tool_name=name)))
 
 
 class DirectSurface:
@@ -58,28 +77,17 @@ class DirectSurface:
     async def call(self, name: str, arguments: Raw = EMPTY_OBJECT, context: CallContext = LOCAL_CONTEXT) -> Raw:
         if name == TOOL_OUTPUT.name:
             return await self._operations.result(name, arguments, context)
-        ids = (await self.listing(context.caller)).ids
-        if name not in ids:
-            raise ToolNotFound(
-                f"there is no tool {name[:100]!r} here",
-                hints=list(ids)[:5],
-                next_action="list the tools again: they may have changed",
-            )
-        return await to_result(call_tool(self._gateway, ids[name], arguments, replace(context, tool_name=name)))
+        return await (await self.listing(context.caller)).call(self._gateway, name, arguments, context)
 
     def watch(self, listener: OnToolsChanged) -> Callable[[], None]:
         def on_event(event: Event) -> None:
             if event.name in CATALOGUE_CHANGED:
                 listener(None)
 
-        stop_events = self._gateway.events.subscribe(on_event)
-        stop_outputs = self._gateway.outputs.on_changed(lambda caller, _: listener(caller))
-
-        def stop() -> None:
-            stop_events()
-            stop_outputs()
-
-        return stop
+        stops = ExitStack()
+        stops.callback(self._gateway.events.subscribe(on_event))
+        stops.callback(self._gateway.outputs.on_changed(lambda caller, _: listener(caller)))
+        return stops.close
 
     async def listing(self, caller: Caller) -> ToolListing:
         """The tools that a caller may see, the same object until they change. Waits for the first catalogue."""
@@ -87,12 +95,7 @@ class DirectSurface:
         return await self._listings.get(caller)
 
     async def _load(self, caller: Caller) -> ToolListing:
-        tools = await self._gateway.tools_below((), caller=caller)
-        names = _safe_names(tool.tool_id for tool in tools)
-        return ToolListing(
-            {names[tool.tool_id]: tool.tool_id for tool in tools},
-            tuple(_tool_object(tool, names[tool.tool_id]) for tool in tools),
-        )
+        return ToolListing.of(await self._gateway.tools_below((), caller=caller))
 
 
 def _tool_object(tool: Tool, name: str) -> Raw:
@@ -112,7 +115,7 @@ def _safe_names(tool_ids: Iterable[str]) -> dict[str, str]:
     """
     plain = {tool_id: re.sub(r"[^A-Za-z0-9_-]", "_", tool_id)[:MAX_NAME] for tool_id in tool_ids}
     # Some clients compare names without case.
-    uses = Counter(name.casefold() for name in (*plain.values(), TOOL_OUTPUT.name))
+    uses = Counter(name.casefold() for name in (*plain.values(), *BY_NAME))
     return {tool_id: _hashed(tool_id, name) if uses[name.casefold()] > 1 else name for tool_id, name in plain.items()}
 
 

@@ -1,7 +1,7 @@
-"""The default profile: the whole catalogue behind eight operations, the same bytes whatever its size.
+"""The profile `discovery`: the whole catalogue behind eight operations, the same bytes whatever its size.
 
 `tool_output` is listed from the start for clients that do not listen for changes, and only while something is stored
-for those that do; `run_script` to callers whose policy allows it.
+for those that do; `run_script` to callers whose policy allows it. Pinned tools stand after the operations.
 """
 
 from collections.abc import Callable
@@ -11,21 +11,25 @@ from msgspec import Raw
 from toolfold.errors import ToolNotFound
 from toolfold.faces.surface.base import LOCAL_CONTEXT, CallerCache, OnToolsChanged
 from toolfold.faces.surface.definitions import BY_NAME, RUN_SCRIPT, TOOL_OUTPUT, tool_objects
+from toolfold.faces.surface.direct import DirectSurface
 from toolfold.faces.surface.instructions import discovery_instructions
 from toolfold.faces.surface.operations import Operations
+from toolfold.faces.surface.pinned import PinnedTools
 from toolfold.gateway import Gateway
 from toolfold.types import EMPTY_OBJECT, CallContext, Caller
 
 
 class DiscoverySurface:
-    """The discovery protocol over one gateway."""
+    """The discovery protocol over one gateway. With `pin_used`, the tools that a caller uses most are pinned, too."""
 
-    def __init__(self, gateway: Gateway) -> None:
+    def __init__(self, gateway: Gateway, *, pin_used: bool = False) -> None:
         self._gateway = gateway
         self._operations = Operations(gateway)
-        self._instructions = CallerCache(
-            gateway, lambda caller: discovery_instructions(gateway, caller), max_size=256, restricted_s=5.0
-        )
+        self._pinned = PinnedTools(gateway, used=pin_used)
+        self._instructions = CallerCache(gateway, self._load_instructions, max_size=256, restricted_s=5.0)
+
+    async def _load_instructions(self, caller: Caller) -> str:
+        return await discovery_instructions(self._gateway, caller, list((await self._pinned.listing(caller)).ids))
 
     async def instructions(self, caller: Caller) -> str:
         return await self._instructions.get(caller)
@@ -34,18 +38,27 @@ class DiscoverySurface:
         hidden = set()
         if listens and not await self._gateway.outputs.has_any(caller):
             hidden.add(TOOL_OUTPUT.name)
-        if self._gateway.settings.restricts and not self._gateway.programs.allows(RUN_SCRIPT.name, caller):
+        if not self.runs_scripts(caller):
             hidden.add(RUN_SCRIPT.name)
-        return tuple(raw for name, raw in tool_objects().items() if name not in hidden)
+        operations = (raw for name, raw in tool_objects().items() if name not in hidden)
+        return *operations, *(await self._pinned.listing(caller)).objects
 
     async def call(self, name: str, arguments: Raw = EMPTY_OBJECT, context: CallContext = LOCAL_CONTEXT) -> Raw:
-        if name not in BY_NAME:
-            raise ToolNotFound(
-                f"there is no tool {name[:100]!r} here",
-                hints=list(BY_NAME),
-                next_action="use one of the tools in hints; what expand_tool shows is called through call_tool",
-            )
-        return await self._operations.result(name, arguments, context)
+        if name in BY_NAME:
+            return await self._operations.result(name, arguments, context)
+        pinned = await self._pinned.listing(context.caller)
+        if name in pinned.ids:
+            return await pinned.call(self._gateway, name, arguments, context)
+        raise ToolNotFound(
+            f"there is no tool {name[:100]!r} here",
+            hints=[*BY_NAME, *pinned.ids],
+            next_action="use one of the tools in hints; what expand_tool shows is called through call_tool",
+        )
 
     def watch(self, listener: OnToolsChanged) -> Callable[[], None]:
+        if self._gateway.settings.discovery.pin:
+            return DirectSurface(self._gateway).watch(listener)
         return self._gateway.outputs.on_changed(lambda caller, _: listener(caller))
+
+    def runs_scripts(self, caller: Caller) -> bool:
+        return not self._gateway.settings.restricts or self._gateway.programs.allows(RUN_SCRIPT.name, caller)

@@ -14,6 +14,7 @@ from toolfold.types import Caller
 MAX_TOKENS = 400
 MAX_NAME = 40
 MAX_UNREAD = 12
+MAX_PINNED = 5
 # toolfold's own tools, which no server has.
 TOOLBOX = "toolbox"
 
@@ -31,13 +32,19 @@ values out."""
 _Counted = tuple[str, int]
 
 
-async def discovery_instructions(gateway: Gateway, caller: Caller) -> str:
-    """Rules and inventory, in at most `MAX_TOKENS`."""
+async def discovery_instructions(gateway: Gateway, caller: Caller, pinned: Sequence[str] = ()) -> str:
+    """Rules and inventory, in at most `MAX_TOKENS`. `pinned` are the tools listed beside the operations."""
     try:
         servers, categories = await _inventory(gateway, caller)
     except NotBuilt:
         return f"{RULES}\n{_without_catalogue(gateway, caller)}"
-    return _fit_budget(servers, categories)
+    return _fit_budget(servers, categories, f"{RULES}\n{_about_pinned(pinned)}" if pinned else RULES)
+
+
+def _about_pinned(names: Sequence[str]) -> str:
+    more = f" and {len(names) - MAX_PINNED:,} more" if len(names) > MAX_PINNED else ""
+    listed = f"{', '.join(names[:MAX_PINNED])}{more}"
+    return f"Listed beside these operations, to be called directly: {listed}. The rules are for all other tools."
 
 
 def _without_catalogue(gateway: Gateway, caller: Caller) -> str:
@@ -71,16 +78,16 @@ def _sees_everything(gateway: Gateway, caller: Caller) -> bool:
     return gateway.view(caller).unrestricted
 
 
-def _fit_budget(servers: Sequence[_Counted], categories: Sequence[_Counted]) -> str:
+def _fit_budget(servers: Sequence[_Counted], categories: Sequence[_Counted], rules: str = RULES) -> str:
     """As many names as fit; what is left out is counted."""
     total = sum(count for _, count in servers)
     names = max(len(servers), len(categories))
     while True:
         text = (
-            f"{RULES}\nThere are {total:,} tools of {len(servers):,} servers: {_name_list(servers, names)}.\n"
+            f"{rules}\nThere are {total:,} tools of {len(servers):,} servers: {_name_list(servers, names)}.\n"
             f"Categories at the root: {_name_list(categories, names)}."
         )
-        if not names or _count(text) <= MAX_TOKENS:
+        if not names or count_tokens(text) <= MAX_TOKENS:
             return text
         names = min(names - 1, names * 7 // 8)
 
@@ -100,7 +107,8 @@ def _plain(name: str) -> str:
     return " ".join(text.split())[:MAX_NAME]
 
 
-def _count(text: str) -> int:
+def count_tokens(text: str) -> int:
+    """Exact where the tables are there, else an upper bound."""
     try:
         return tokens.count(text)
     except ConfigError:

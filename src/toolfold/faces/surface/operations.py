@@ -18,6 +18,7 @@ import msgspec
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 from msgspec.structs import asdict
 
+from toolfold.disclosure.arguments import Arguments
 from toolfold.errors import InvalidArguments, NotExpanded
 from toolfold.faces.surface.results import Answer, TextAndData, to_json, to_result
 from toolfold.gateway import Gateway
@@ -61,6 +62,7 @@ class _SearchTools(Struct, frozen=True):
 
 class _ExpandTool(Struct, frozen=True):
     tool_id: str
+    args_path: str = ""
 
 
 class _CallTool(Struct, frozen=True, forbid_unknown_fields=True):
@@ -231,10 +233,8 @@ def _starts(raw: Raw, *starts: bytes) -> bool:
     return bytes(memoryview(raw)[:64]).lstrip().startswith(starts)
 
 
-# The largest schema that an error carries; of a larger one it names the keys.
-MAX_SCHEMA_BYTES = 6_000
-MAX_KEYS = 100
-
+# A larger input schema is shown folded, by `expand_tool` and in an error: about 2,000 tokens.
+MAX_ARGS_SCHEMA_BYTES = 8_000
 # A larger result schema is shown folded: 30 lines in its place say what a model needs first.
 MAX_RESULT_SCHEMA_BYTES = 4_000
 # A larger result is passed on without a note: taking it apart would cost too much.
@@ -242,6 +242,7 @@ MAX_NOTED_BYTES = 1 << 20
 
 CONTRADICTED = "results of this tool do not fit its declared result_schema; go by the result. "
 FOLDED = "result_schema is large and folded into output_fields; inspect_tool_output opens any part of it"
+ARGS_FOLDED = "args_schema is large and folded into args_fields; expand_tool with args_path opens any part of it"
 
 
 async def call_tool(
@@ -289,6 +290,25 @@ def _describe_failure(args: Raw, error: dict[str, Any]) -> str:
     return failure_text(error, handle=str(asked.get("handle", "")), mode=mode if mode in MODES else "auto")
 
 
+def _arguments(schema: Raw, tool_id: str) -> Arguments:
+    return Arguments(msgspec.json.decode(schema), tool_id)
+
+
+def _folded(answer: dict[str, Any]) -> dict[str, Any]:
+    """An expanded tool as a model reads it: large schemas are folded, and can be opened part by part."""
+    notes = []
+    shown: dict[str, Any] = {}
+    for key, value in answer.items():
+        shown[key] = value
+        if key == "args_schema" and len(memoryview(value)) > MAX_ARGS_SCHEMA_BYTES:
+            shown |= {key: None, **_arguments(value, answer["tool_id"]).folded()}
+            notes.append(ARGS_FOLDED)
+        if key == "result_schema" and value is not None and len(memoryview(value)) > MAX_RESULT_SCHEMA_BYTES:
+            shown[key] = None
+            notes.append(FOLDED)
+    return {**shown, "note": "; ".join(notes)} if notes else shown
+
+
 class Operations:
     """The operations of one gateway."""
 
@@ -322,11 +342,11 @@ class Operations:
     async def _expand_tool(self, args: Raw, context: CallContext) -> Answer:
         parsed = _parse(_ExpandTool, args)
         answer = await self._gateway.expand_tool(parsed.tool_id, caller=context.caller)
-        # A model that calls a tool needs what it takes; what it returns can be opened part by part.
-        schema = answer["result_schema"]
-        is_large = schema is not None and len(memoryview(schema)) > MAX_RESULT_SCHEMA_BYTES
-        folded = {**answer, "result_schema": None, "note": FOLDED} if is_large else answer
-        return TextAndData(answer, await self._store_if_large(to_json(folded), "expand_tool", args, context))
+        if parsed.args_path:
+            part = _arguments(answer["args_schema"], answer["tool_id"]).part(parsed.args_path)
+            text = to_json({"tool_id": answer["tool_id"], "version": answer["version"], **part})
+            return TextAndData({**answer, **part}, await self._store_if_large(text, "expand_tool", args, context))
+        return TextAndData(answer, await self._store_if_large(to_json(_folded(answer)), "expand_tool", args, context))
 
     async def _call_tool(self, args: Raw, context: CallContext) -> Answer:
         parsed = _parse_call(args)
@@ -355,14 +375,14 @@ class Operations:
         tool, expanded = await self._look_up(tool_id, context)
         if expanded:
             return error
-        schema = msgspec.json.decode(tool.definition.input_schema)
-        if len(memoryview(tool.definition.input_schema)) > MAX_SCHEMA_BYTES:
-            short = {key: schema[key] for key in ("type", "required") if key in schema}
-            schema = {**short, "properties": sorted(schema.get("properties", {}))[:MAX_KEYS]}
+        schema = tool.definition.input_schema
+        hint = {"args_schema": msgspec.json.decode(schema)}
+        if len(memoryview(schema)) > MAX_ARGS_SCHEMA_BYTES:
+            hint = _arguments(schema, tool.tool_id).folded()
         return InvalidArguments(
             error.message,
-            hints=[*error.hints, {"args_schema": schema}],
-            next_action=f"{error.next_action}; its args_schema is in hints, or call expand_tool for {tool.tool_id}",
+            hints=[*error.hints, hint],
+            next_action=f"{error.next_action}; hints say what it takes, or call expand_tool for {tool.tool_id}",
         )
 
     async def _look_up(self, tool_id: str, context: CallContext) -> tuple[Tool, bool]:
