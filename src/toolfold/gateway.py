@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from toolfold.telemetry.spans import Tracing
     from toolfold.types import CallOptions
     from toolfold.upstream.base import Upstream
+    from toolfold.upstream.function_tool import Function
     from toolfold.upstream.pool import Pool
 
 __all__ = ["BlockingGateway", "Branch", "Gateway", "OnServer", "Tree"]
@@ -67,25 +68,27 @@ _CLOSING_ORDER = "scripts search upstreams outputs live_sessions describer trust
 class Gateway:
     """All tools of one configuration. Use it as `async with Gateway(Settings.load()) as gateway`.
 
-    `upstreams` are further sources that a program brings itself, such as its own functions. With `create=False` it
-    opens only a catalogue that is there, and raises `NotBuilt` otherwise. With `keep_outputs` what is stored for the
-    local caller outlives the gateway, until its time is over.
+    `functions` and `upstreams` are sources that a program brings itself: `Gateway(functions=[add, weather])`. Such a
+    gateway, and one whose settings name no `home`, keeps its state in a folder that goes with it, and builds its
+    catalogue when it is first asked for. Of the others: with `create=False` one opens only a catalogue that is there,
+    and raises `NotBuilt` otherwise. With `keep_outputs` what is stored for the local caller outlives the gateway.
     """
 
     def __init__(
         self,
         settings: Settings | None = None,
         *,
+        functions: "Iterable[Function]" = (),
         upstreams: "Iterable[Upstream]" = (),
         store: "Store | None" = None,
         create: bool = True,
         keep_outputs: bool = False,
     ) -> None:
-        self.settings = settings if settings is not None else Settings()
+        self.settings = self._given_settings = settings or Settings()
         self.events = Events()
         self.expansions = Expansions()
         self.metrics = Metrics()
-        self._given_upstreams = tuple(upstreams)
+        self._given_upstreams = (*upstreams, *_as_upstream(functions))
         self._given_store = store
         self._create = create
         self._keep_outputs = keep_outputs
@@ -97,6 +100,8 @@ class Gateway:
     async def __aenter__(self) -> Self:
         from toolfold.storage.sqlite.store import open_store
 
+        given, shared = self._given_settings, not self._given_upstreams
+        self.settings = self._resources.enter_context(given.with_state(shared=shared))
         _ = self.tracing  # where it is on and cannot be, that is said before anything starts, not call by call
         store = self._given_store if self._given_store is not None else open_store(self.settings, self._create)
         self._store = await self._resources.enter_async_context(store)
@@ -143,7 +148,8 @@ class Gateway:
     @cached_property
     def initial_build(self) -> InitialBuild:
         """The first catalogue, where it is being built right now."""
-        return InitialBuild(self.store, self.upstreams, partial(self.build, index=False))
+        unbuilt = self.settings is not self._given_settings
+        return InitialBuild(self.store, self.upstreams, partial(self.build, index=False), when_asked=unbuilt)
 
     @cached_property
     def trust(self) -> TrustMonitor:
@@ -317,6 +323,10 @@ class Gateway:
         """What this caller may see of the catalogue."""
         return self.access.view(caller)
 
+    async def _built_view(self, caller: Caller) -> CatalogueView:
+        await self.initial_build.wait()
+        return self.view(caller)
+
     async def _step(self, name: StepName, caller: Caller, operation: Operation, **question: Any) -> StepResult:
         """Runs a step in its caller's view, and counts, traces and records it."""
         view = self.view(caller)
@@ -423,16 +433,16 @@ class Gateway:
 
     async def tree(self, path: Sequence[str] = (), *, depth: int | None = None, caller: Caller = LOCAL) -> Tree:
         """The categories below a path, with their counts."""
-        return await self.view(caller).catalogue.tree(as_path(path), depth)
+        return await (await self._built_view(caller)).catalogue.tree(as_path(path), depth)
 
     async def tools_below(self, path: Sequence[str], *, caller: Caller = LOCAL) -> Sequence[Tool]:
         """Every tool that stands right at one of the nodes below a path, or at the path itself."""
-        async with self.view(caller).catalogue.snapshot() as snapshot:
+        async with (await self._built_view(caller)).catalogue.snapshot() as snapshot:
             return await snapshot.tools(ids=await snapshot.tool_ids_at(as_path(path), below=True))
 
     async def descriptor(self, tool_id: str, *, caller: Caller = LOCAL) -> dict[str, Any]:
         """The compact descriptor of a tool: what it takes, and what it returns, folded."""
-        return await self.describer.descriptor(self.view(caller), tool_id)
+        return await self.describer.descriptor(await self._built_view(caller), tool_id)
 
     async def available_tools(
         self, query: str, category_path: Sequence[str] = (), *, limit: int = 5, caller: Caller = LOCAL
@@ -444,7 +454,7 @@ class Gateway:
 
     async def inventory(self, *, caller: Caller = LOCAL) -> "Mapping[str, Sequence[str]]":
         """The names of all tools by server."""
-        return await self.describer.inventory(self.view(caller))
+        return await self.describer.inventory(await self._built_view(caller))
 
     async def inspections(self) -> Mapping[str, int]:
         """How often the output of each tool was inspected: many times means that its summary hides what is needed."""
@@ -509,6 +519,7 @@ class Gateway:
 
     async def run_script(self, code: str | bytes, *, caller: Caller = LOCAL, **options: Any) -> "ScriptResult":
         """Runs a script in the sandbox: see `ScriptRunner.run` for the options (`locked`, `timeout_s`, `args`, …)."""
+        await self.initial_build.wait()
         return await self.scripts.run(code, caller=caller, **options)
 
     def live(self, *, caller: Caller = LOCAL, **options: Any) -> "LiveSession":
@@ -550,6 +561,13 @@ class Gateway:
         generations = await self.view(caller).catalogue.generations()
         gauges = {"tools_held": len(self.trust.latest.held), **self.audit_log.gauges()}
         return self.metrics.render(generations[-1:], gauges, servers)
+
+
+def _as_upstream(functions: "Iterable[Function]") -> "Iterable[Upstream]":
+    if functions := tuple(functions):
+        from toolfold.upstream.functions import FunctionsUpstream
+
+        yield FunctionsUpstream.of("functions", functions)
 
 
 class BlockingGateway(LoopThread):
