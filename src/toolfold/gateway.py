@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 from msgspec import Raw
 from msgspec.structs import replace
 
-from toolfold.audit.record import StepName, StepResult
+from toolfold.answers import ExpandedTool, InspectedOutput, NodePage, ToolDescriptor, ToolList, ToolPage
+from toolfold.audit.record import A, StepName, StepResult
 from toolfold.catalogue.catalogue import DEFAULT_LIMIT, Branch, Catalogue, Tree
 from toolfold.config import Settings
 from toolfold.disclosure.render import Expansions, render_list_page, render_listing, render_node_page, render_tool_page
@@ -59,7 +60,7 @@ __all__ = ["BlockingGateway", "Branch", "Gateway", "OnServer", "Tree"]
 # Receives each server of a build as it is done: its listing, or why there is none.
 OnServer = Callable[[str, "Listing | UpstreamError"], None]
 # One step of finding a tool, in the view of whoever asks.
-Operation = Callable[[CatalogueView], Awaitable[StepResult]]
+Operation = Callable[[CatalogueView], Awaitable[StepResult[A]]]
 
 # Calls that end while the servers close are still recorded: the audit log closes after everything that calls.
 _CLOSING_ORDER = "scripts search upstreams outputs live_sessions describer trust audit_log tracing"
@@ -327,11 +328,11 @@ class Gateway:
         await self.initial_build.wait()
         return self.view(caller)
 
-    async def _step(self, name: StepName, caller: Caller, operation: Operation, **question: Any) -> StepResult:
+    async def _step(self, name: StepName, caller: Caller, operation: Operation[A], **question: Any) -> StepResult[A]:
         """Runs a step in its caller's view, and counts, traces and records it."""
         view = self.view(caller)
 
-        async def work() -> StepResult:
+        async def work() -> StepResult[A]:
             code = ""
             try:
                 await self.initial_build.wait()
@@ -355,12 +356,12 @@ class Gateway:
         limit: int = DEFAULT_LIMIT,
         cursor: str | None = None,
         caller: Caller = LOCAL,
-    ) -> dict[str, Any]:
+    ) -> ToolList:
         """Child nodes and tool pointers at a path, as a model reads them. A query keeps what fits it, the best first,
         from anywhere below the path."""
         path, tags, query = as_path(path), replace_surrogates_all(tags), replace_surrogates(query)
 
-        async def operation(view: CatalogueView) -> StepResult:
+        async def operation(view: CatalogueView) -> StepResult[ToolList]:
             if query.strip():
                 hits = await self.search.list_matching(view, query, path, tags=tags, limit=limit, cursor=cursor)
                 return StepResult.of_hits(render_list_page(hits), hits)
@@ -377,36 +378,36 @@ class Gateway:
         limit: int = 5,
         cursor: str | None = None,
         caller: Caller = LOCAL,
-    ) -> dict[str, Any]:
+    ) -> ToolPage:
         """Pointers to tools for a request, the best first, inside a category and all below it; `()` is everything."""
         return (await self._search_tools(query, as_path(category_path), limit, cursor, caller)).answer
 
     async def _search_tools(
         self, query: str, path: Path, limit: int, cursor: str | None, caller: Caller, *, sure: bool = False
-    ) -> StepResult:
+    ) -> StepResult[ToolPage]:
         query = replace_surrogates(query)
 
-        async def operation(view: CatalogueView) -> StepResult:
+        async def operation(view: CatalogueView) -> StepResult[ToolPage]:
             page = await self.search.search_tools(view, query, path, limit=limit, cursor=cursor, sure=sure)
             return StepResult.of_hits(render_tool_page(page), page)
 
         return await self._step("search", caller, operation, query=query, path=path)
 
-    async def search_nodes(self, query: str, *, limit: int = 5, caller: Caller = LOCAL) -> dict[str, Any]:
+    async def search_nodes(self, query: str, *, limit: int = 5, caller: Caller = LOCAL) -> NodePage:
         """Categories for a request, the best first."""
         query = replace_surrogates(query)
 
-        async def operation(view: CatalogueView) -> StepResult:
+        async def operation(view: CatalogueView) -> StepResult[NodePage]:
             page = await self.search.search_nodes(view, query, limit=limit)
             return StepResult(answer=render_node_page(page), paths=page.paths, confidence=page.confidences)
 
         return (await self._step("nodes", caller, operation, query=query)).answer
 
-    async def expand_tool(self, tool_id: str, *, caller: Caller = LOCAL) -> dict[str, Any]:
+    async def expand_tool(self, tool_id: str, *, caller: Caller = LOCAL) -> ExpandedTool:
         """The whole of one tool, with the schemas that a model needs to call it."""
         tool_id = replace_surrogates(tool_id)
 
-        async def operation(view: CatalogueView) -> StepResult:
+        async def operation(view: CatalogueView) -> StepResult[ExpandedTool]:
             answer = await self.describer.expand(view, tool_id)
             return StepResult(answer=answer, version=answer["version"])
 
@@ -422,11 +423,11 @@ class Gateway:
         max_depth: int = 4,
         max_fields: int = 120,
         caller: Caller = LOCAL,
-    ) -> dict[str, Any]:
+    ) -> InspectedOutput:
         """What is at one place of a tool's output. Raises `ToolNotFound` and `UnknownField` with what is near."""
         tool_id, field_path = replace_surrogates(tool_id), field_path and replace_surrogates(field_path)
 
-        async def operation(view: CatalogueView) -> StepResult:
+        async def operation(view: CatalogueView) -> StepResult[InspectedOutput]:
             return StepResult(answer=await self.describer.inspect(view, tool_id, field_path, max_depth, max_fields))
 
         return (await self._step("inspect", caller, operation, tool_id=tool_id)).answer
@@ -440,13 +441,13 @@ class Gateway:
         async with (await self._built_view(caller)).catalogue.snapshot() as snapshot:
             return await snapshot.tools(ids=await snapshot.tool_ids_at(as_path(path), below=True))
 
-    async def descriptor(self, tool_id: str, *, caller: Caller = LOCAL) -> dict[str, Any]:
+    async def descriptor(self, tool_id: str, *, caller: Caller = LOCAL) -> ToolDescriptor:
         """The compact descriptor of a tool: what it takes, and what it returns, folded."""
         return await self.describer.descriptor(await self._built_view(caller), tool_id)
 
     async def available_tools(
         self, query: str, category_path: Sequence[str] = (), *, limit: int = 5, caller: Caller = LOCAL
-    ) -> "Sequence[dict[str, Any]]":
+    ) -> Sequence[ToolDescriptor]:
         """What a planner gets for a request: the inspector's descriptor, then those of the tools that fit."""
         # A descriptor says nothing of how well its tool fits.
         hits = await self._search_tools(query, as_path(category_path), limit, None, caller, sure=True)

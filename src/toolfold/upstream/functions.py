@@ -148,7 +148,7 @@ class FunctionsUpstream:
         except (Exception, SystemExit) as error:  # noqa: BLE001 - a tool's own error, whatever it is, is a result
             return _error(exception_result(error))
         result = function.result(value)
-        return Outcome(result=result, is_error=bytes(result).endswith(b'"isError":true}'))
+        return Outcome(raw=result, is_error=bytes(result).endswith(b'"isError":true}'))
 
     async def aclose(self) -> None:
         self._tools = {}
@@ -169,4 +169,4 @@ def _make_tools(functions: Iterable[Function]) -> dict[str, FunctionTool]:
 
 
 def _error(result: Raw) -> Outcome:
-    return Outcome(result=result, is_error=True)
+    return Outcome(raw=result, is_error=True)

@@ -251,11 +251,11 @@ async def call_tool(
     tool = await gateway.tool(tool_id, context.caller)
     call = ToolCall(tool=tool, arguments=args, expect_version=expect_version)
     outcome = await gateway.calls(call, context)
-    notes = _own_note(outcome.result)
+    notes = _own_note(outcome.raw)
     if tool.definition.output_schema is not None and not outcome.is_error:
         contradicted = await gateway.describer.contradictions(tool)
         notes += [CONTRADICTED + "; ".join(contradicted)] if contradicted else []
-    return _with_notes(outcome.result, notes) if notes else outcome.result
+    return _with_notes(outcome.raw, notes) if notes else outcome.raw
 
 
 def _own_note(result: Raw) -> list[str]:
