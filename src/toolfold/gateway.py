@@ -30,7 +30,7 @@ from toolfold.policy.view import CatalogueView
 from toolfold.telemetry.metrics import Metrics
 from toolfold.text import as_path, replace_surrogates, replace_surrogates_all
 from toolfold.types import LOCAL, CallContext, Caller, Change, Listing, Outcome, Path, ServerState, Tool, ToolCall
-from toolfold.upstream.refresh import InitialBuild, UpstreamManager
+from toolfold.upstream.refresh import InitialBuild, UpstreamManager, upstream_of
 
 if TYPE_CHECKING:
     import asyncio
@@ -85,11 +85,11 @@ class Gateway:
         create: bool = True,
         keep_outputs: bool = False,
     ) -> None:
-        self.settings = self._given_settings = settings or Settings()
+        self.settings = self._given = settings or Settings()
         self.events = Events()
         self.expansions = Expansions()
         self.metrics = Metrics()
-        self._given_upstreams = (*upstreams, *_as_upstream(functions))
+        self._given_upstreams = (*upstreams, *upstream_of(functions))
         self._given_store = store
         self._create = create
         self._keep_outputs = keep_outputs
@@ -101,8 +101,7 @@ class Gateway:
     async def __aenter__(self) -> Self:
         from toolfold.storage.sqlite.store import open_store
 
-        given, shared = self._given_settings, not self._given_upstreams
-        self.settings = self._resources.enter_context(given.with_state(shared=shared))
+        self.settings = self._resources.enter_context(self._given.with_state(shared=not self._given_upstreams))
         _ = self.tracing  # where it is on and cannot be, that is said before anything starts, not call by call
         store = self._given_store if self._given_store is not None else open_store(self.settings, self._create)
         self._store = await self._resources.enter_async_context(store)
@@ -149,7 +148,7 @@ class Gateway:
     @cached_property
     def initial_build(self) -> InitialBuild:
         """The first catalogue, where it is being built right now."""
-        unbuilt = self.settings is not self._given_settings
+        unbuilt = self.settings is not self._given
         return InitialBuild(self.store, self.upstreams, partial(self.build, index=False), when_asked=unbuilt)
 
     @cached_property
@@ -562,13 +561,6 @@ class Gateway:
         generations = await self.view(caller).catalogue.generations()
         gauges = {"tools_held": len(self.trust.latest.held), **self.audit_log.gauges()}
         return self.metrics.render(generations[-1:], gauges, servers)
-
-
-def _as_upstream(functions: "Iterable[Function]") -> "Iterable[Upstream]":
-    if functions := tuple(functions):
-        from toolfold.upstream.functions import FunctionsUpstream
-
-        yield FunctionsUpstream.of("functions", functions)
 
 
 class BlockingGateway(LoopThread):

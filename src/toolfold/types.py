@@ -44,10 +44,11 @@ class ServerSpec(Struct, frozen=True, kw_only=True):
     env_file: str = ""
     """Stdio: a file of `NAME=value` lines that is read when the secrets are filled in; `env` wins over it."""
     cwd: str | None = None
+    """Functions: the folder that their modules are looked for in besides the installed ones."""
     url: str = ""
     headers: dict[str, str] = field(default_factory=dict)
     document: str = ""
-    """OpenAPI: path or loopback URL of the document. Functions: `package.module` or `package.module:name`."""
+    """OpenAPI: path or loopback URL of the document. Functions: a module or a file, and `:name` for one of them."""
     enabled: bool = True
     start_timeout_s: float = 30.0
     call_timeout_s: float | None = None

@@ -126,7 +126,9 @@ def _read_fields(file: Path | None, project: Path | None, cwd: Path, environ: Ma
     folder = cwd
     if file is not None:
         # A project's servers run in the project; the user's own run where toolfold was started.
-        context = ServerContext(folder=project or cwd, user=person, default_cwd=str(project) if project else None)
+        context = ServerContext(
+            folder=project or cwd, user=person, default_cwd=str(project) if project else None, beside=file.parent
+        )
         text = read_text(file)
         sections, parts = (_read_json if is_json(file, text) else _read_toml)(file, text, context, overrides)
         parts["sources"] = (file,)

@@ -52,6 +52,7 @@ _RENAMED = {
 
 _URL = re.compile(r"https?://[^\s/?#]+[^\s]*", re.IGNORECASE)
 _MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*(:[A-Za-z_]\w*)?")
+_PYTHON_FILE = re.compile(r"(.+\.py)(:[A-Za-z_]\w*)?")
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 # A name is the first part of each tool id `server.tool`, so it has no dot and no blank. Two names that differ only in
 # case are one name, and `toolbox` belongs to toolfold itself.
@@ -62,7 +63,7 @@ NAME_RULE = (
     "'toolbox' is taken"
 )
 _VALID_NAME = re.compile(rf"[A-Za-z0-9][A-Za-z0-9_-]{{0,{MAX_NAME_LENGTH - 1}}}")
-_EXAMPLE = 'Give one of command = "…", url = "https://…", openapi = "file or URL", functions = "package.module".'
+_EXAMPLE = 'Give one of command = "…", url = "https://…", openapi = "file or URL", functions = "./tools.py".'
 
 
 class ServerContext(Struct, frozen=True, kw_only=True):
@@ -74,6 +75,8 @@ class ServerContext(Struct, frozen=True, kw_only=True):
     """The person's home folder."""
     limits: Limits = Limits()
     default_cwd: str | None = None
+    beside: Path | None = None
+    """The file's own folder, where that is another: functions come from there."""
 
     def expand(self, text: str) -> str:
         """Fills in the variables that editors define and that are no secrets."""
@@ -197,7 +200,9 @@ class _Fields:
         return tuple(self._context.expand(arg) for arg in args)
 
     def cwd(self, transport: Transport) -> str | None:
-        return self.path("cwd") or (self._context.default_cwd if transport in {"stdio", "functions"} else None)
+        if transport == "functions":
+            return str(self._context.beside or self._context.folder)
+        return self.path("cwd") or (self._context.default_cwd if transport == "stdio" else None)
 
     def path(self, key: str) -> str:
         text = self._text(key)
@@ -246,10 +251,16 @@ class _Fields:
         return self._text("bearer_token") or self._text("auth")
 
     def functions(self) -> str:
-        text = self._text("functions")
+        text, path = self._text("functions"), (*self._path, "functions")
+        if file := _PYTHON_FILE.fullmatch(text):
+            context = self._context
+            absolute = (context.beside or context.folder) / expand_home(context.expand(file[1]), context.user)
+            if not absolute.is_file():
+                self._checker.error(path, f"there is no file {absolute}", "Correct the path, or write the file.")
+            return f"{absolute}{file[2] or ''}"
         if text and not _MODULE.fullmatch(text):
-            fix = 'Write "package.module" or "package.module:name".'
-            self._checker.error((*self._path, "functions"), "not the name of a Python module", fix)
+            fix = 'Write "./tools.py", "package.module" or "package.module:name".'
+            self._checker.error(path, "not the name of a Python file or module", fix)
         return text
 
     def openapi(self) -> str:

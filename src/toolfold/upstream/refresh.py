@@ -26,6 +26,7 @@ from toolfold.types import Era, Listing, ServerSpec, ServerState, Status
 
 if TYPE_CHECKING:
     from toolfold.upstream.base import Upstream
+    from toolfold.upstream.function_tool import Function
     from toolfold.upstream.pool import Pool
 
 
@@ -363,6 +364,14 @@ def _recorded_state(spec: ServerSpec, record: ServerRecord | None) -> ServerStat
 
 def _decode_era(stored: bytes) -> Era:
     return "modern" if stored == b"modern" else "legacy"
+
+
+def upstream_of(functions: "Iterable[Function]") -> "Iterable[Upstream]":
+    """The server `functions` of a program's own, where it has any."""
+    if functions := tuple(functions):
+        from toolfold.upstream.functions import FunctionsUpstream
+
+        yield FunctionsUpstream.of("functions", functions)
 
 
 class InitialBuild:

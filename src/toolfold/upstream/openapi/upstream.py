@@ -1,7 +1,7 @@
 """An OpenAPI document as an upstream: its operations as tools, real calls over HTTP.
 
-Where requests go: to `url` of the configuration, else to the first server that the document names. A document that was
-fetched from an address may name only that address's own origin; another has to be configured, so that a document
+Where requests go: to `base_url` of the configuration, else to the first server that the document names. A document that
+was fetched from an address may name only that address's own origin; another has to be configured, so that a document
 cannot lead calls and their credentials elsewhere. A redirect is followed within the origin only, and only for calls
 that change nothing.
 """
@@ -234,7 +234,7 @@ class OpenApiUpstream:
             return self._checked_address(document)
         except ValueError as error:
             raise ServerUnavailable(
-                f"the server's address cannot be read: {error}", next_action="Set `url` to the address of the API."
+                f"the server's address cannot be read: {error}", next_action="Set `base_url` to the address of the API."
             ) from None
 
     def _checked_address(self, document: Json) -> tuple[str, str]:
@@ -245,7 +245,7 @@ class OpenApiUpstream:
         if not is_url(address):
             raise ServerUnavailable(
                 f"the document names no server address ({address or 'nothing'!r})",
-                next_action="Set `url` to the address of the API.",
+                next_action="Set `base_url` to the address of the API.",
             )
         if source and not spec.url and _origin(address) != _origin(source):
             raise ServerUnavailable(
@@ -382,7 +382,7 @@ class OpenApiUpstream:
 
     def _unreachable(self, kind: type[UpstreamError], what: str, error: Exception) -> UpstreamError:
         text = redact(f"{_origin(self._base)} {what}: {type(error).__name__}: {error}", self._secrets)
-        return kind(text, server=self.spec.name, next_action="Check that the service runs, and `url`.")
+        return kind(text, server=self.spec.name, next_action="Check that the service runs, and `base_url`.")
 
     async def aclose(self) -> None:
         client, self._client = self._client, None
