@@ -7,6 +7,16 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from toolfold.agent.agent import Agent
+    from toolfold.answers import (
+        ExpandedTool,
+        InspectedOutput,
+        NodePage,
+        ToolDescriptor,
+        ToolHit,
+        ToolList,
+        ToolPage,
+        ToolPointer,
+    )
     from toolfold.config import Settings
     from toolfold.disclosure.fold import flatten_schema_fields, summarize_schema_for_llm
     from toolfold.disclosure.inspector import inspect_schema
@@ -57,6 +67,7 @@ if TYPE_CHECKING:
     from toolfold.live.session import LiveSession
     from toolfold.outputs.extraction import extract
     from toolfold.scripts.declarations import use_tools
+    from toolfold.types import Outcome
 
 __version__ = "0.1.0"
 
@@ -69,20 +80,24 @@ __all__ = [
     "ConfigError",
     "ConfirmationNeeded",
     "Declined",
+    "ExpandedTool",
     "FrameTooLarge",
     "Gateway",
     "InputRefused",
     "InputUnavailable",
+    "InspectedOutput",
     "InvalidArguments",
     "LiveError",
     "LiveSession",
     "LockMismatch",
     "ModelError",
     "NoMatchInCategory",
+    "NodePage",
     "NotAuthorized",
     "NotBuilt",
     "NotDeclared",
     "NotExpanded",
+    "Outcome",
     "OutputError",
     "OutputFull",
     "ProtocolViolation",
@@ -100,8 +115,13 @@ __all__ = [
     "StoreError",
     "StoreFull",
     "ToolChanged",
+    "ToolDescriptor",
     "ToolFailed",
+    "ToolHit",
+    "ToolList",
     "ToolNotFound",
+    "ToolPage",
+    "ToolPointer",
     "ToolfoldError",
     "UnknownField",
     "UnknownHandle",
@@ -119,9 +139,18 @@ __all__ = [
 _HOMES = {
     "Agent": "toolfold.agent.agent",
     "BlockingGateway": "toolfold.gateway",
+    "ExpandedTool": "toolfold.answers",
     "Gateway": "toolfold.gateway",
+    "InspectedOutput": "toolfold.answers",
     "LiveSession": "toolfold.live.session",
+    "NodePage": "toolfold.answers",
+    "Outcome": "toolfold.types",
     "Settings": "toolfold.config",
+    "ToolDescriptor": "toolfold.answers",
+    "ToolHit": "toolfold.answers",
+    "ToolList": "toolfold.answers",
+    "ToolPage": "toolfold.answers",
+    "ToolPointer": "toolfold.answers",
     "extract": "toolfold.outputs.extraction",
     "flatten_schema_fields": "toolfold.disclosure.fold",
     "inspect_schema": "toolfold.disclosure.inspector",

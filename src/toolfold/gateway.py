@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 from msgspec import Raw
 from msgspec.structs import replace
 
-from toolfold.audit.record import StepName, StepResult
+from toolfold.answers import ExpandedTool, InspectedOutput, NodePage, ToolDescriptor, ToolList, ToolPage
+from toolfold.audit.record import A, StepName, StepResult
 from toolfold.catalogue.catalogue import DEFAULT_LIMIT, Branch, Catalogue, Tree
 from toolfold.config import Settings
 from toolfold.disclosure.render import Expansions, render_list_page, render_listing, render_node_page, render_tool_page
@@ -29,7 +30,7 @@ from toolfold.policy.view import CatalogueView
 from toolfold.telemetry.metrics import Metrics
 from toolfold.text import as_path, replace_surrogates, replace_surrogates_all
 from toolfold.types import LOCAL, CallContext, Caller, Change, Listing, Outcome, Path, ServerState, Tool, ToolCall
-from toolfold.upstream.refresh import InitialBuild, UpstreamManager
+from toolfold.upstream.refresh import InitialBuild, UpstreamManager, upstream_of
 
 if TYPE_CHECKING:
     import asyncio
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from toolfold.telemetry.spans import Tracing
     from toolfold.types import CallOptions
     from toolfold.upstream.base import Upstream
+    from toolfold.upstream.function_tool import Function
     from toolfold.upstream.pool import Pool
 
 __all__ = ["BlockingGateway", "Branch", "Gateway", "OnServer", "Tree"]
@@ -58,7 +60,7 @@ __all__ = ["BlockingGateway", "Branch", "Gateway", "OnServer", "Tree"]
 # Receives each server of a build as it is done: its listing, or why there is none.
 OnServer = Callable[[str, "Listing | UpstreamError"], None]
 # One step of finding a tool, in the view of whoever asks.
-Operation = Callable[[CatalogueView], Awaitable[StepResult]]
+Operation = Callable[[CatalogueView], Awaitable[StepResult[A]]]
 
 # Calls that end while the servers close are still recorded: the audit log closes after everything that calls.
 _CLOSING_ORDER = "scripts search upstreams outputs live_sessions describer trust audit_log tracing"
@@ -67,25 +69,27 @@ _CLOSING_ORDER = "scripts search upstreams outputs live_sessions describer trust
 class Gateway:
     """All tools of one configuration. Use it as `async with Gateway(Settings.load()) as gateway`.
 
-    `upstreams` are further sources that a program brings itself, such as its own functions. With `create=False` it
-    opens only a catalogue that is there, and raises `NotBuilt` otherwise. With `keep_outputs` what is stored for the
-    local caller outlives the gateway, until its time is over.
+    `functions` and `upstreams` are sources that a program brings itself: `Gateway(functions=[add, weather])`. Such a
+    gateway, and one whose settings name no `home`, keeps its state in a folder that goes with it, and builds its
+    catalogue when it is first asked for. Of the others: with `create=False` one opens only a catalogue that is there,
+    and raises `NotBuilt` otherwise. With `keep_outputs` what is stored for the local caller outlives the gateway.
     """
 
     def __init__(
         self,
         settings: Settings | None = None,
         *,
+        functions: "Iterable[Function]" = (),
         upstreams: "Iterable[Upstream]" = (),
         store: "Store | None" = None,
         create: bool = True,
         keep_outputs: bool = False,
     ) -> None:
-        self.settings = settings if settings is not None else Settings()
+        self.settings = self._given = settings or Settings()
         self.events = Events()
         self.expansions = Expansions()
         self.metrics = Metrics()
-        self._given_upstreams = tuple(upstreams)
+        self._given_upstreams = (*upstreams, *upstream_of(functions))
         self._given_store = store
         self._create = create
         self._keep_outputs = keep_outputs
@@ -97,6 +101,7 @@ class Gateway:
     async def __aenter__(self) -> Self:
         from toolfold.storage.sqlite.store import open_store
 
+        self.settings = self._resources.enter_context(self._given.with_state(shared=not self._given_upstreams))
         _ = self.tracing  # where it is on and cannot be, that is said before anything starts, not call by call
         store = self._given_store if self._given_store is not None else open_store(self.settings, self._create)
         self._store = await self._resources.enter_async_context(store)
@@ -143,7 +148,8 @@ class Gateway:
     @cached_property
     def initial_build(self) -> InitialBuild:
         """The first catalogue, where it is being built right now."""
-        return InitialBuild(self.store, self.upstreams, partial(self.build, index=False))
+        unbuilt = self.settings is not self._given
+        return InitialBuild(self.store, self.upstreams, partial(self.build, index=False), when_asked=unbuilt)
 
     @cached_property
     def trust(self) -> TrustMonitor:
@@ -317,11 +323,15 @@ class Gateway:
         """What this caller may see of the catalogue."""
         return self.access.view(caller)
 
-    async def _step(self, name: StepName, caller: Caller, operation: Operation, **question: Any) -> StepResult:
+    async def _built_view(self, caller: Caller) -> CatalogueView:
+        await self.initial_build.wait()
+        return self.view(caller)
+
+    async def _step(self, name: StepName, caller: Caller, operation: Operation[A], **question: Any) -> StepResult[A]:
         """Runs a step in its caller's view, and counts, traces and records it."""
         view = self.view(caller)
 
-        async def work() -> StepResult:
+        async def work() -> StepResult[A]:
             code = ""
             try:
                 await self.initial_build.wait()
@@ -345,12 +355,12 @@ class Gateway:
         limit: int = DEFAULT_LIMIT,
         cursor: str | None = None,
         caller: Caller = LOCAL,
-    ) -> dict[str, Any]:
+    ) -> ToolList:
         """Child nodes and tool pointers at a path, as a model reads them. A query keeps what fits it, the best first,
         from anywhere below the path."""
         path, tags, query = as_path(path), replace_surrogates_all(tags), replace_surrogates(query)
 
-        async def operation(view: CatalogueView) -> StepResult:
+        async def operation(view: CatalogueView) -> StepResult[ToolList]:
             if query.strip():
                 hits = await self.search.list_matching(view, query, path, tags=tags, limit=limit, cursor=cursor)
                 return StepResult.of_hits(render_list_page(hits), hits)
@@ -367,36 +377,36 @@ class Gateway:
         limit: int = 5,
         cursor: str | None = None,
         caller: Caller = LOCAL,
-    ) -> dict[str, Any]:
+    ) -> ToolPage:
         """Pointers to tools for a request, the best first, inside a category and all below it; `()` is everything."""
         return (await self._search_tools(query, as_path(category_path), limit, cursor, caller)).answer
 
     async def _search_tools(
         self, query: str, path: Path, limit: int, cursor: str | None, caller: Caller, *, sure: bool = False
-    ) -> StepResult:
+    ) -> StepResult[ToolPage]:
         query = replace_surrogates(query)
 
-        async def operation(view: CatalogueView) -> StepResult:
+        async def operation(view: CatalogueView) -> StepResult[ToolPage]:
             page = await self.search.search_tools(view, query, path, limit=limit, cursor=cursor, sure=sure)
             return StepResult.of_hits(render_tool_page(page), page)
 
         return await self._step("search", caller, operation, query=query, path=path)
 
-    async def search_nodes(self, query: str, *, limit: int = 5, caller: Caller = LOCAL) -> dict[str, Any]:
+    async def search_nodes(self, query: str, *, limit: int = 5, caller: Caller = LOCAL) -> NodePage:
         """Categories for a request, the best first."""
         query = replace_surrogates(query)
 
-        async def operation(view: CatalogueView) -> StepResult:
+        async def operation(view: CatalogueView) -> StepResult[NodePage]:
             page = await self.search.search_nodes(view, query, limit=limit)
             return StepResult(answer=render_node_page(page), paths=page.paths, confidence=page.confidences)
 
         return (await self._step("nodes", caller, operation, query=query)).answer
 
-    async def expand_tool(self, tool_id: str, *, caller: Caller = LOCAL) -> dict[str, Any]:
+    async def expand_tool(self, tool_id: str, *, caller: Caller = LOCAL) -> ExpandedTool:
         """The whole of one tool, with the schemas that a model needs to call it."""
         tool_id = replace_surrogates(tool_id)
 
-        async def operation(view: CatalogueView) -> StepResult:
+        async def operation(view: CatalogueView) -> StepResult[ExpandedTool]:
             answer = await self.describer.expand(view, tool_id)
             return StepResult(answer=answer, version=answer["version"])
 
@@ -412,31 +422,31 @@ class Gateway:
         max_depth: int = 4,
         max_fields: int = 120,
         caller: Caller = LOCAL,
-    ) -> dict[str, Any]:
+    ) -> InspectedOutput:
         """What is at one place of a tool's output. Raises `ToolNotFound` and `UnknownField` with what is near."""
         tool_id, field_path = replace_surrogates(tool_id), field_path and replace_surrogates(field_path)
 
-        async def operation(view: CatalogueView) -> StepResult:
+        async def operation(view: CatalogueView) -> StepResult[InspectedOutput]:
             return StepResult(answer=await self.describer.inspect(view, tool_id, field_path, max_depth, max_fields))
 
         return (await self._step("inspect", caller, operation, tool_id=tool_id)).answer
 
     async def tree(self, path: Sequence[str] = (), *, depth: int | None = None, caller: Caller = LOCAL) -> Tree:
         """The categories below a path, with their counts."""
-        return await self.view(caller).catalogue.tree(as_path(path), depth)
+        return await (await self._built_view(caller)).catalogue.tree(as_path(path), depth)
 
     async def tools_below(self, path: Sequence[str], *, caller: Caller = LOCAL) -> Sequence[Tool]:
         """Every tool that stands right at one of the nodes below a path, or at the path itself."""
-        async with self.view(caller).catalogue.snapshot() as snapshot:
+        async with (await self._built_view(caller)).catalogue.snapshot() as snapshot:
             return await snapshot.tools(ids=await snapshot.tool_ids_at(as_path(path), below=True))
 
-    async def descriptor(self, tool_id: str, *, caller: Caller = LOCAL) -> dict[str, Any]:
+    async def descriptor(self, tool_id: str, *, caller: Caller = LOCAL) -> ToolDescriptor:
         """The compact descriptor of a tool: what it takes, and what it returns, folded."""
-        return await self.describer.descriptor(self.view(caller), tool_id)
+        return await self.describer.descriptor(await self._built_view(caller), tool_id)
 
     async def available_tools(
         self, query: str, category_path: Sequence[str] = (), *, limit: int = 5, caller: Caller = LOCAL
-    ) -> "Sequence[dict[str, Any]]":
+    ) -> Sequence[ToolDescriptor]:
         """What a planner gets for a request: the inspector's descriptor, then those of the tools that fit."""
         # A descriptor says nothing of how well its tool fits.
         hits = await self._search_tools(query, as_path(category_path), limit, None, caller, sure=True)
@@ -444,7 +454,7 @@ class Gateway:
 
     async def inventory(self, *, caller: Caller = LOCAL) -> "Mapping[str, Sequence[str]]":
         """The names of all tools by server."""
-        return await self.describer.inventory(self.view(caller))
+        return await self.describer.inventory(await self._built_view(caller))
 
     async def inspections(self) -> Mapping[str, int]:
         """How often the output of each tool was inspected: many times means that its summary hides what is needed."""
@@ -509,6 +519,7 @@ class Gateway:
 
     async def run_script(self, code: str | bytes, *, caller: Caller = LOCAL, **options: Any) -> "ScriptResult":
         """Runs a script in the sandbox: see `ScriptRunner.run` for the options (`locked`, `timeout_s`, `args`, …)."""
+        await self.initial_build.wait()
         return await self.scripts.run(code, caller=caller, **options)
 
     def live(self, *, caller: Caller = LOCAL, **options: Any) -> "LiveSession":

@@ -1,12 +1,14 @@
 """The values that travel between the stages, each frozen, each with a line of meaning.
 
-Nothing here does anything. A JSON piece that is only passed on travels as `Raw`, the exact bytes its server sent.
+Nothing here does anything but read itself. A JSON piece that is only passed on travels as `Raw`, the exact bytes its
+server sent.
 """
 
 from collections.abc import Awaitable, Callable
 from typing import Any, BinaryIO, Literal, TypedDict
 
-from msgspec import Raw, Struct, field
+from msgspec import DecodeError, Raw, Struct, field
+from msgspec.json import decode, encode
 
 from toolfold.redaction import redact
 
@@ -44,10 +46,11 @@ class ServerSpec(Struct, frozen=True, kw_only=True):
     inherit_env: tuple[str, ...] = ()
     """Stdio: patterns of variables that it gets from our environment, besides the harmless ones that all get."""
     cwd: str | None = None
+    """Functions: the folder that their modules are looked for in besides the installed ones."""
     url: str = ""
     headers: dict[str, str] = field(default_factory=dict)
     document: str = ""
-    """OpenAPI: path or loopback URL of the document. Functions: `package.module` or `package.module:name`."""
+    """OpenAPI: path or loopback URL of the document. Functions: a module or a file, and `:name` for one of them."""
     enabled: bool = True
     start_timeout_s: float = 30.0
     call_timeout_s: float | None = None
@@ -323,15 +326,67 @@ class Stored(Struct, frozen=True, kw_only=True):
         return self.bytes > 0 and self.lines == 0 and self.tokens == 0
 
 
-class Outcome(Struct, frozen=True, kw_only=True):
-    """What came back: a `CallToolResult` as the exact JSON the server sent, or the message that stands in for it."""
+class _Json(bytes):
+    """JSON that prints as what it says."""
 
-    result: Raw
+    def __str__(self) -> str:
+        return self.decode(errors="replace")
+
+
+class Outcome(Struct, frozen=True, kw_only=True):
+    """What came back from a call: `text`, `data` and `json()` read it; `is_error` says whether the tool failed."""
+
+    raw: Raw
+    """A `CallToolResult` as the exact JSON the server sent, or the message that stands in for it."""
     is_error: bool = False
     stored: Stored | None = None
-    """Where the result was too large: what is kept of it. `result` then only tells how to get at it."""
+    """Where the result was too large: what is kept of it. `raw` then only tells how to get at it."""
     all_stored: tuple[Stored, ...] = ()
     """The same for each part of it that was too large."""
     spilled: BinaryIO | None = None
-    """The whole answer in a file without a name, where it was too large to be held; the taker closes it. `result` then
+    """The whole answer in a file without a name, where it was too large to be held; the taker closes it. `raw` then
     says nothing. Only a call that allows it ends so."""
+
+    @property
+    def result(self) -> bytes:
+        """The exact JSON as bytes, which print as text."""
+        return _Json(self.raw)
+
+    def json(self) -> dict[str, Any]:
+        """The whole result, decoded: `content`, `structuredContent`, `isError`, `_meta`, as the server sent them."""
+        decoded = decode(self.raw)
+        return decoded if isinstance(decoded, dict) else {}
+
+    @property
+    def text(self) -> str:
+        """What a model reads of it: its texts one after the other, or its structured content as JSON; other blocks by
+        their kind."""
+        whole = self.json()
+        blocks = _blocks(whole)
+        parts = [str(block.get("text", "")) for block in blocks if block.get("type") == "text"]
+        if not parts and whole.get("structuredContent") is not None:
+            parts.append(encode(whole["structuredContent"]).decode())
+        parts += [_block_label(block) for block in blocks if block.get("type") != "text"]
+        return "\n".join(parts)
+
+    @property
+    def data(self) -> Any:
+        """What a program reads of it: its structured content, or its text as JSON; `None` where it has neither. A
+        function's result that is no object stands under `result`."""
+        whole = self.json()
+        if whole.get("structuredContent") is not None:
+            return whole["structuredContent"]
+        try:
+            return decode("\n".join(str(block.get("text")) for block in _blocks(whole) if block.get("type") == "text"))
+        except (DecodeError, RecursionError):
+            return None
+
+
+def _blocks(result: dict[str, Any]) -> list[dict[str, Any]]:
+    content = result.get("content")
+    return [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
+
+
+def _block_label(block: dict[str, Any]) -> str:
+    about = block.get("uri") or block.get("name") or block.get("mimeType") or ""
+    return f"[{block.get('type', 'content')} {about}]".replace(" ]", "]")

@@ -101,7 +101,7 @@ def test_15_02_a_search_followed_to_its_end_loses_no_tool(offers: list[set[str]]
             assert there <= seen
             return AGAIN
 
-    async def page(gateway: Gateway, limit: int, cursor: str | None, listed: bool) -> dict[str, Any]:
+    async def page(gateway: Gateway, limit: int, cursor: str | None, listed: bool) -> Mapping[str, Any]:
         words = "do something with an order"
         if not listed:
             return await gateway.search_tool_by_category(words, (), limit=limit, cursor=cursor)

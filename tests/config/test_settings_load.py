@@ -153,7 +153,7 @@ def test_a_nonsense_value_is_refused_with_its_bounds(tmp_path: Path, line: str, 
         ('url = "http://x/"\nheaders = { A = "b\\nc" }', "has a line break"),
         ('url = "http://x/"\nbearer_token = "t"\nheaders = { authorization = "b" }', "Keep one of the two"),
         ('url = "http://x/"\nauth = "oauth"', "OAuth is not supported yet"),
-        ('functions = "not a module"', "not the name of a Python module"),
+        ('functions = "not a module"', "not the name of a Python file or module"),
         ('enabled = "yes"\ncommand = "a"', "expected true or false"),
     ],
 )

@@ -47,7 +47,7 @@ def test_a_descriptor_has_the_fields_of_the_contract() -> None:
     }
     outputs = {"type": "object", "properties": {"id": STRING, "meta": {"type": "object"}}}
     tool = a_tool("get_order", inputs, outputs, "Gets an order.\n\nLong story.")
-    assert describe(tool).as_dict() == {
+    assert describe(tool) == {
         "tool_id": "shop.get_order",
         "server": "shop",
         "signature": ("get_order(order_id: string, expand?: string[], status?: string, limit?: integer) -> object"),
@@ -71,37 +71,37 @@ def test_large_inputs_are_folded_and_required_ones_survive() -> None:
     wide = {f"option{number}": STRING for number in range(60)}
     inputs = {"type": "object", "properties": {**wide, "account": STRING}, "required": ["account"]}
     descriptor = describe(a_tool("update", inputs))
-    assert len(descriptor.input_params) == 30
-    assert "account: string (required)" in descriptor.input_params
-    assert descriptor.input_params[-1] == '* (+32 more fields; expand_tool(tool_id="shop.update"))'
-    assert descriptor.signature.startswith("update(account: string, option0?: string, ")
-    assert descriptor.signature.endswith(", +53 more) -> any")
+    assert len(descriptor["input_params"]) == 30
+    assert "account: string (required)" in descriptor["input_params"]
+    assert descriptor["input_params"][-1] == '* (+32 more fields; expand_tool(tool_id="shop.update"))'
+    assert descriptor["signature"].startswith("update(account: string, option0?: string, ")
+    assert descriptor["signature"].endswith(", +53 more) -> any")
 
 
 @pytest.mark.requirement("S-01")
 @pytest.mark.parametrize("inputs", [{}, {"type": "object"}, {"type": "object", "properties": {}}, True, "text", None])
 def test_a_tool_that_takes_nothing_or_nonsense_has_no_parameters(inputs: Any) -> None:
     descriptor = describe(a_tool("ping", inputs))
-    assert descriptor.signature == "ping() -> any"
-    assert descriptor.input_params == []
-    assert (descriptor.output_fields, descriptor.has_hidden_fields) == ([NOT_DECLARED], False)
+    assert descriptor["signature"] == "ping() -> any"
+    assert descriptor["input_params"] == []
+    assert (descriptor["output_fields"], descriptor["has_hidden_fields"]) == ([NOT_DECLARED], False)
 
 
 @pytest.mark.requirement("S-01")
 def test_a_schema_that_is_no_json_counts_as_not_declared() -> None:
     definition = ToolDefinition(name="odd", raw=Raw(b"{}"), input_schema=Raw(b"{"), output_schema=Raw(b"nonsense"))
     tool = Tool(tool_id="shop.odd", server="shop", definition=definition, fingerprint="")
-    assert describe(tool).signature == "odd() -> any"
+    assert describe(tool)["signature"] == "odd() -> any"
 
 
 @pytest.mark.requirement("S-01")
 def test_a_tool_that_declares_nothing_shows_what_was_observed_and_how_often() -> None:
     seen = observe({"rows": [{"id": 1, "label": "x"}]})
-    told = describe(a_tool("rows", {}), seen).as_dict()
+    told = describe(a_tool("rows", {}), seen)
     assert told["output_fields"] == ["rows[]: object", "rows[].id: integer", "rows[].label: string"]
     assert told["observed_calls"] == 1
     assert told["signature"] == "rows() -> object"
-    declared = describe(a_tool("rows", {}, {"type": "object", "properties": {"rows": STRING}}), seen).as_dict()
+    declared = describe(a_tool("rows", {}, {"type": "object", "properties": {"rows": STRING}}), seen)
     assert declared["output_fields"] == ["rows: string"]
     assert "observed_calls" not in declared
 
@@ -115,7 +115,7 @@ def test_descriptors_of_all_recorded_tools_are_small(shared_data: Path) -> None:
                 a_tool(
                     entry["name"], entry.get("inputSchema"), entry.get("outputSchema"), entry.get("description") or ""
                 )
-            ).as_dict()
+            )
             assert len(told["input_params"]) <= 30
             assert len(told["output_fields"]) <= 30
             full += len(json.dumps(entry))
@@ -125,12 +125,12 @@ def test_descriptors_of_all_recorded_tools_are_small(shared_data: Path) -> None:
 
 def test_the_inspector_describes_itself_and_answers_within_its_own_schema() -> None:
     descriptor = _inspector_descriptor()
-    assert (descriptor.tool_id, descriptor.server) == ("toolbox.inspect_tool_output", "toolbox")
-    assert descriptor.signature == (
+    assert (descriptor["tool_id"], descriptor["server"]) == ("toolbox.inspect_tool_output", "toolbox")
+    assert descriptor["signature"] == (
         "inspect_tool_output(tool_id: string, field_path?: string?, max_depth?: integer, max_fields?: integer)"
         " -> object"
     )
-    assert not descriptor.has_hidden_fields
+    assert not descriptor["has_hidden_fields"]
     assert inspector_tool().definition.annotations.read_only
     declared = _inspector_definition()["outputSchema"]
     for path in ("", "children[]", "alternatives[]", "note"):

@@ -1,7 +1,7 @@
 """The same tool at two servers is one hit that carries both ids, in every face, within what the caller may see."""
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -45,7 +45,7 @@ async def shops(home: Path, *policies: Policy) -> AsyncIterator[Gateway]:
         yield gateway
 
 
-def ids(results: list[dict[str, Any]]) -> list[list[str]]:
+def ids(results: Sequence[Mapping[str, Any]]) -> list[list[str]]:
     return [[hit["tool_id"], *hit.get("same_as", ())] for hit in results]
 
 

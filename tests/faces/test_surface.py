@@ -214,7 +214,7 @@ async def test_a_call_passes_the_servers_result_through_untouched(tmp_path: Path
     async with refactoring(tmp_path) as gateway:
         arguments = Raw(msgspec.json.encode({"tool_id": ID, "args": GOOD}))
         result = await DiscoverySurface(gateway).call("call_tool", arguments)
-        assert result == (await gateway.call_tool(ID, GOOD)).result
+        assert result == (await gateway.call_tool(ID, GOOD)).raw
         assert msgspec.json.decode(result)["structuredContent"] == {"changed_files": 1}
 
 

@@ -62,7 +62,7 @@ def test_a_call_works_though_what_it_returned_cannot_be_noted(tmp_path: Path, ca
         async with Gateway(Settings(home=tmp_path), upstreams=[server], store=store) as gateway:
             await gateway.build()
             outcome = await gateway.call_tool("shop.find", {})
-            assert b'"id":7' in bytes(outcome.result)
+            assert b'"id":7' in bytes(outcome.raw)
 
     with caplog.at_level(logging.WARNING, "toolfold.gateway"):
         run(main())
@@ -255,7 +255,7 @@ def test_a_result_that_cannot_be_read_is_logged_and_the_next_one_is_noted(
         async with gateway_of(tmp_path, server) as gateway:
             await gateway.build()
             tool = await gateway.describer.tool(gateway.view(), "shop.find")
-            gateway.describer.observer.observe(tool, Outcome(result=Raw(b'{"structuredContent":{"a":"\xff"}}')))
+            gateway.describer.observer.observe(tool, Outcome(raw=Raw(b'{"structuredContent":{"a":"\xff"}}')))
             await gateway.call_tool("shop.find", {})
             assert (await gateway.inspect_tool_output("shop.find"))["observed_calls"] == 1
 

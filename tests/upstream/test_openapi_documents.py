@@ -278,11 +278,11 @@ def opened(**settings: Any) -> str:
 
 
 def test_documents_that_cannot_be_had_are_told_with_a_way_out(tmp_path: Path) -> None:
-    assert "Set `document`" in opened()
+    assert "Set `openapi`" in opened()
     assert "cannot be read" in opened(document=str(tmp_path / "missing.json"))
     assert "cannot be fetched" in opened(document="http://127.0.0.1:9/openapi.json")
     (tmp_path / "bare.json").write_text(json.dumps(document()))
-    assert "Set `url`" in opened(document=str(tmp_path / "bare.json"))
+    assert "Set `base_url`" in opened(document=str(tmp_path / "bare.json"))
 
 
 def test_a_fetched_document_cannot_lead_calls_to_another_origin() -> None:

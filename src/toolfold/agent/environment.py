@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
-from msgspec import Raw, Struct, structs
+from msgspec import Struct, structs
 
 from toolfold.catalogue.ids import natural_id
 from toolfold.config.sections import Extraction
@@ -32,29 +32,8 @@ SEARCHED_MAX = 50
 _SCHEMA_MAX_BYTES = 6_000
 
 
-def _result_text(result: Raw) -> str:
-    """Text blocks one after the other; where there are none, the structured content; other blocks by their kind."""
-    decoded: Any = msgspec.json.decode(result)
-    whole = decoded if isinstance(decoded, dict) else {}
-    blocks = _content_blocks(whole.get("content"))
-    parts = [str(block.get("text", "")) for block in blocks if block.get("type") == "text"]
-    if not parts and whole.get("structuredContent") is not None:
-        parts.append(msgspec.json.encode(whole["structuredContent"]).decode())
-    parts += [_block_label(block) for block in blocks if block.get("type") != "text"]
-    return "\n".join(parts)
-
-
-def _content_blocks(content: Any) -> list[dict[str, Any]]:
-    return [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
-
-
-def _block_label(block: dict[str, Any]) -> str:
-    about = block.get("uri") or block.get("name") or block.get("mimeType") or ""
-    return f"[{block.get('type', 'content')} {about}]".replace(" ]", "]")
-
-
 # The compact descriptor of a tool, as JSON; with `args_schema`, for a native offer, where that is not too large.
-Descriptor = dict[str, Any]
+Descriptor = Mapping[str, Any]
 _Allows = Callable[[str], bool]
 
 
@@ -193,7 +172,7 @@ class Environment:
         own = (self._thresholds.get("tool_response_max_bytes"), self._thresholds.get("tool_response_max_tokens"))
         outcome = await self._gateway.call_tool(tool_id, args, caller=self._caller, max_response=own)
         self.holds_outputs = self.holds_outputs or outcome.stored is not None
-        return not outcome.is_error, _result_text(outcome.result)
+        return not outcome.is_error, outcome.text
 
     async def run_script(self, code: str, allowed: Callable[[str], bool]) -> tuple[bool, str]:
         """Runs a script whose calls of tools that are not allowed fail with `NotAuthorized`."""

@@ -44,7 +44,7 @@ class CallRecorder(CallObserver):
         if end.outcome is None:
             self._events.emit("call.failed", tool_id=tool_id, seconds=seconds, code=end.code)
             return
-        size = len(memoryview(end.outcome.result))
+        size = len(memoryview(end.outcome.raw))
         self._events.emit(
             "call.finished", tool_id=tool_id, seconds=seconds, is_error=end.outcome.is_error, result_bytes=size
         )

@@ -22,7 +22,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
-from toolfold.audit.record import REFUSED, Step, StepName, StepResult, decode_step, encode_step
+from toolfold.audit.record import REFUSED, A, Step, StepName, StepResult, decode_step, encode_step
 from toolfold.audit.redaction import MAX_ARGUMENT_BYTES, Redactor
 from toolfold.calls import CallEnd
 from toolfold.config import Settings
@@ -186,7 +186,7 @@ class _PendingStep(Struct):
     """A step on its way to the store. Its `result` is measured when it is written."""
 
     step: Step
-    result: StepResult | None = None
+    result: StepResult[Any] | None = None
 
 
 class _PendingCall(Struct):
@@ -252,19 +252,19 @@ class AuditLog:
         self,
         name: StepName,
         caller: Caller,
-        operation: Callable[[], Awaitable[StepResult]],
+        operation: Callable[[], Awaitable[StepResult[A]]],
         *,
         tool_id: str = "",
         query: str = "",
         path: Sequence[str] = (),
-    ) -> StepResult:
+    ) -> StepResult[A]:
         """Runs a step of finding a tool, and records what was asked and shown, or why it failed."""
         if not self._settings.enabled:
             return await operation()
         self._settle()
         session = await self.restore(caller)
         started, at = time.perf_counter(), time.time()
-        result: StepResult | None = None
+        result: StepResult[A] | None = None
         code = message = ""
         try:
             result = await operation()
@@ -401,7 +401,7 @@ class AuditLog:
     def _step(self, name: StepName, caller: Caller, at: float, **fields: Any) -> Step:
         return Step(id=self._next_id(), step=name, at=at, caller=caller.name, session=caller.session, **fields)
 
-    def _add_step(self, session: _SessionSelections, step: Step, result: StepResult | None = None) -> None:
+    def _add_step(self, session: _SessionSelections, step: Step, result: StepResult[Any] | None = None) -> None:
         session.last_at = step.at
         if _is_search(step):
             shown = result or StepResult(answer={})
@@ -545,7 +545,7 @@ def _measure_outcome(outcome: Outcome | None) -> tuple[int | None, bool, str]:
     """What a step holds of the outcome of a call: its size, whether it is an error, its handle; never a value."""
     if outcome is None:
         return None, False, ""
-    return len(memoryview(outcome.result)), outcome.is_error, outcome.stored.handle if outcome.stored else ""
+    return len(memoryview(outcome.raw)), outcome.is_error, outcome.stored.handle if outcome.stored else ""
 
 
 def _redacted_text(text: str, redactor: Redactor) -> str:

@@ -1,7 +1,7 @@
 """One line of the audit log as a value, and the result of a step as the log takes it in."""
 
 from collections.abc import Mapping
-from typing import Any, Literal, Protocol
+from typing import Any, Generic, Literal, Protocol, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -12,6 +12,8 @@ __all__ = ["Step"]
 
 # A request that was let in nowhere: it belongs to no caller.
 REFUSED = "refused"
+
+A = TypeVar("A")
 
 StepName = Literal["list", "nodes", "search", "choose", "expand", "inspect", "call"]
 
@@ -65,10 +67,10 @@ class _Hits(Protocol):
     def confidences(self) -> tuple[float, ...]: ...
 
 
-class StepResult(Struct, frozen=True, kw_only=True):
+class StepResult(Struct, Generic[A], frozen=True, kw_only=True):
     """What a step of finding a tool came to: the answer that the caller gets, and the values it was rendered from."""
 
-    answer: dict[str, Any]
+    answer: A
     tool_ids: tuple[str, ...] = ()
     twins: Mapping[str, str] = {}
     """The ids that a hit carries besides its own, each with that: whoever takes one of them chose this hit."""
@@ -77,7 +79,7 @@ class StepResult(Struct, frozen=True, kw_only=True):
     version: int | None = None
 
     @classmethod
-    def of_hits(cls, answer: dict[str, Any], page: _Hits) -> "StepResult":
+    def of_hits(cls, answer: A, page: _Hits) -> "StepResult[A]":
         return cls(answer=answer, tool_ids=page.tool_ids, twins=page.twins, confidence=page.confidences)
 
     def fields(self) -> dict[str, Any]:

@@ -106,7 +106,7 @@ def answer_toolbox(view_of: Callable[[Caller], CatalogueView], describer: Descri
         )
         text = msgspec.json.encode(answer).decode()
         result = {"content": [{"type": "text", "text": text}], "structuredContent": answer}
-        return Outcome(result=Raw(msgspec.json.encode(result)))
+        return Outcome(raw=Raw(msgspec.json.encode(result)))
 
     def check(call: ToolCall, context: CallContext) -> Awaitable[Outcome] | None:
         return inspect(view_of(context.caller), call) if call.tool.server == TOOLBOX else None

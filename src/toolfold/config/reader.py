@@ -157,7 +157,9 @@ def _read_fields(
 def _context(file: Path, user_home: Path, cwd: Path, person: Path) -> ServerContext:
     # A project's servers run in the project; the user's own run where toolfold was started.
     project = _project_of(file, user_home)
-    return ServerContext(folder=project or cwd, user=person, default_cwd=str(project) if project else None)
+    return ServerContext(
+        folder=project or cwd, user=person, default_cwd=str(project) if project else None, beside=file.parent
+    )
 
 
 def _joined(own: dict[str, Any], more: dict[str, Any], path: Path) -> dict[str, Any]:

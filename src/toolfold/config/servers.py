@@ -52,6 +52,7 @@ _RENAMED = {
 
 _URL = re.compile(r"https?://[^\s/?#]+[^\s]*", re.IGNORECASE)
 _MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*(:[A-Za-z_]\w*)?")
+_PYTHON_FILE = re.compile(r"(.+\.py)(:[A-Za-z_]\w*)?")
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 # A name is the first part of each tool id `server.tool`, so it has no dot and no blank. Two names that differ only in
 # case are one name, and `toolbox` belongs to toolfold itself.
@@ -67,7 +68,7 @@ _INSTALLERS = frozenset(
     ("npx", "npm", "pnpm", "pnpx", "yarn", "bunx", "deno", "uvx", "uv", "pipx", "dnx", "docker", "podman", "nerdctl")
 )
 _INSTALL_FACTOR = 4
-_EXAMPLE = 'Give one of command = "…", url = "https://…", openapi = "file or URL", functions = "package.module".'
+_EXAMPLE = 'Give one of command = "…", url = "https://…", openapi = "file or URL", functions = "./tools.py".'
 
 
 class ServerContext(Struct, frozen=True, kw_only=True):
@@ -80,6 +81,8 @@ class ServerContext(Struct, frozen=True, kw_only=True):
     limits: Limits = Limits()
     defaults: Defaults = Defaults()
     default_cwd: str | None = None
+    beside: Path | None = None
+    """The file's own folder, where that is another: functions come from there."""
 
     def expand(self, text: str) -> str:
         """Fills in the variables that editors define and that are no secrets."""
@@ -214,7 +217,9 @@ class _Fields:
         return tuple(self._context.expand(arg) for arg in args)
 
     def cwd(self, transport: Transport) -> str | None:
-        return self.path("cwd") or (self._context.default_cwd if transport in {"stdio", "functions"} else None)
+        if transport == "functions":
+            return str(self._context.beside or self._context.folder)
+        return self.path("cwd") or (self._context.default_cwd if transport == "stdio" else None)
 
     def path(self, key: str) -> str:
         text = self._text(key)
@@ -268,10 +273,16 @@ class _Fields:
         return self._text("bearer_token") or self._text("auth")
 
     def functions(self) -> str:
-        text = self._text("functions")
+        text, path = self._text("functions"), (*self._path, "functions")
+        if file := _PYTHON_FILE.fullmatch(text):
+            context = self._context
+            absolute = (context.beside or context.folder) / expand_home(context.expand(file[1]), context.user)
+            if not absolute.is_file():
+                self._checker.error(path, f"there is no file {absolute}", "Correct the path, or write the file.")
+            return f"{absolute}{file[2] or ''}"
         if text and not _MODULE.fullmatch(text):
-            fix = 'Write "package.module" or "package.module:name".'
-            self._checker.error((*self._path, "functions"), "not the name of a Python module", fix)
+            fix = 'Write "./tools.py", "package.module" or "package.module:name".'
+            self._checker.error(path, "not the name of a Python file or module", fix)
         return text
 
     def openapi(self) -> str:

@@ -6,10 +6,13 @@ program stay light. Above: every stage. Below: the reader.
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from toolfold.config.folders import toolfold_home, working_folder
 from toolfold.config.sections import (
@@ -29,6 +32,9 @@ from toolfold.config.sections import (
 )
 from toolfold.errors import ConfigError
 from toolfold.types import ServerSpec
+
+# Where nothing can be written: state that found no folder fails there, and never lands in the person's.
+_NOWHERE = Path(os.devnull)
 
 
 def _default_home() -> Path:
@@ -56,8 +62,9 @@ class Settings(Struct, frozen=True, kw_only=True):
     rules: tuple[MetadataRule, ...] = ()
     """From `[tools."glob"]`, in the order of the file."""
     ontology_file: Path | None = None
-    home: Path = field(default_factory=_default_home)
-    """Where state lives: the catalogue, stored outputs, logs."""
+    home: Path = _NOWHERE
+    """Where state lives: the catalogue, stored outputs, logs. Settings made from values name none, and a gateway then
+    keeps its state in a folder that goes with it; those of a file name the person's."""
     user_home: Path = field(default_factory=_default_home)
     """toolfold's own folder, where the user's `toolfold.toml` lies."""
     project: Path | None = None
@@ -90,6 +97,15 @@ class Settings(Struct, frozen=True, kw_only=True):
             require_servers=require_servers,
         )
         return Settings(**fields)
+
+    @contextmanager
+    def with_state(self, *, shared: bool) -> "Iterator[Settings]":
+        """The same with a folder for state. Unless it may be `shared` with the person, theirs is not taken."""
+        if self.home != _NOWHERE and (shared or not self.home.is_relative_to(self.user_home)):
+            yield self
+            return
+        with TemporaryDirectory(prefix="toolfold-", ignore_cleanup_errors=True) as folder:
+            yield replace(self, home=Path(folder))
 
     @property
     def registry_path(self) -> Path:

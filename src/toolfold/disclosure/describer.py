@@ -4,12 +4,13 @@ Every question comes with the view of the caller who asks it. Declared output sc
 nothing, what was observed stands in, marked and counted.
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, cast
 
 import msgspec
 from msgspec import Raw
 
+from toolfold.answers import Doubts, ExpandedTool, InspectedOutput, ToolDescriptor, ToolHit
 from toolfold.catalogue.suggestions import is_typo
 from toolfold.disclosure.descriptor import describe
 from toolfold.disclosure.fold import summarize_schema_for_llm
@@ -65,14 +66,17 @@ class Describer:
             hints = (*by_meaning, *by_letters[:_MAX_SIMILAR_SPELLINGS])
         return ToolNotFound(error.message, hints=list(dict.fromkeys(hints)))
 
-    async def descriptor(self, view: CatalogueView, tool_id: str) -> dict[str, Any]:
+    async def descriptor(self, view: CatalogueView, tool_id: str) -> ToolDescriptor:
         tool = await self.tool(view, tool_id, current=True)
-        return describe(tool, await self.observer.of(tool)).as_dict()
+        return describe(tool, await self.observer.of(tool))
 
-    async def available(self, view: CatalogueView, hits: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    async def available(self, view: CatalogueView, hits: Sequence[ToolHit]) -> list[ToolDescriptor]:
         """Descriptors for a planner: the inspector's first, then those of the hits of a search."""
-        twins = {hit["tool_id"]: {"same_as": hit["same_as"]} if "same_as" in hit else {} for hit in hits}
-        return with_inspector([{**await self.descriptor(view, tool_id), **same} for tool_id, same in twins.items()])
+        found = {hit["tool_id"]: await self.descriptor(view, hit["tool_id"]) for hit in hits}
+        for hit in hits:
+            if "same_as" in hit:
+                found[hit["tool_id"]]["same_as"] = hit["same_as"]
+        return with_inspector(list(found.values()))
 
     async def inventory(self, view: CatalogueView) -> dict[str, list[str]]:
         """The names of all tools by server, the toolbox among them."""
@@ -82,30 +86,30 @@ class Describer:
                 names.setdefault(tool.server, []).append(tool.name)
         return names
 
-    async def expand(self, view: CatalogueView, tool_id: str) -> dict[str, Any]:
+    async def expand(self, view: CatalogueView, tool_id: str) -> ExpandedTool:
         """The whole of one tool, its result also folded; what was observed where the declared schema says nothing."""
         tool = await self.tool(view, tool_id, current=True)
-        answer = render_tool(tool)
         schema = await self._result_schema(tool)
+        answer = render_tool(tool, *summarize_schema_for_llm(schema, tool_id=tool.tool_id))
         if observed_calls(schema) is not None:
             answer["result_schema"] = Raw(msgspec.json.encode(schema))
-        answer["output_fields"], answer["has_hidden_fields"] = summarize_schema_for_llm(schema, tool_id=tool.tool_id)
         return {**answer, **await self._warnings(view, tool)}
 
     async def inspect(
         self, view: CatalogueView, tool_id: str, field_path: str | None, max_depth: int, max_fields: int
-    ) -> dict[str, Any]:
+    ) -> InspectedOutput:
         """What is at one place of a tool's output."""
         tool = await self.tool(view, tool_id, current=True)
         schema = await self._result_schema(tool)
-        answer = inspect_schema(schema, field_path, max_depth=max_depth, max_fields=max_fields, tool_id=tool.tool_id)
+        found = inspect_schema(schema, field_path, max_depth=max_depth, max_fields=max_fields, tool_id=tool.tool_id)
+        answer = cast("InspectedOutput", {"tool_id": tool.tool_id, **found})
         calls = observed_calls(schema)
         if calls is not None:
             answer["observed_calls"] = calls
         elif schema is None:
             answer["note"] = "this tool declares no output schema, and none of its results was seen yet"
         await self._count_inspection(tool.tool_id, answer["field_path"])
-        return {"tool_id": tool.tool_id, **answer, **await self._warnings(view, tool)}
+        return {**answer, **await self._warnings(view, tool)}
 
     async def contradictions(self, tool: Tool) -> list[str]:
         """Where results of a tool did not fit what it declares, a few words each."""
@@ -120,10 +124,14 @@ class Describer:
         found = {tool.tool_id: await self.contradictions(tool) for tool in tools}
         return {tool_id: texts for tool_id, texts in found.items() if texts}
 
-    async def _warnings(self, view: CatalogueView, tool: Tool) -> dict[str, Any]:
+    async def _warnings(self, view: CatalogueView, tool: Tool) -> Doubts:
         """What speaks against what is shown of a tool; nothing where nothing does."""
-        found = {"contradicted": await self.contradictions(tool), "may_be_old": await view.unread(tool.server)}
-        return {key: value for key, value in found.items() if value}
+        doubts: Doubts = {}
+        if contradicted := await self.contradictions(tool):
+            doubts["contradicted"] = contradicted
+        if may_be_old := await view.unread(tool.server):
+            doubts["may_be_old"] = may_be_old
+        return doubts
 
     async def inspections(self) -> Mapping[str, int]:
         """How often the output of each tool was inspected."""

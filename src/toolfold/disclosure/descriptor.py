@@ -3,11 +3,7 @@
 Made from one entry of the catalogue, and from what the tool was seen to return where it declares nothing useful.
 """
 
-from typing import Any
-
-from msgspec import Struct
-from msgspec.structs import asdict
-
+from toolfold.answers import ToolDescriptor
 from toolfold.disclosure.arguments import Arguments
 from toolfold.disclosure.fold import root_of, summarize_schema_for_llm
 from toolfold.disclosure.observed import Observed, decode_schema, observed_calls, result_schema
@@ -49,42 +45,24 @@ def _short_type(node: Node) -> str:
 MAX_DESCRIPTION_CHARS = 400
 
 
-class Descriptor(Struct, frozen=True, kw_only=True):
-    """What search results and `available_tools` hold for each tool."""
-
-    tool_id: str
-    server: str
-    signature: str
-    description: str
-    input_params: list[str]
-    output_fields: list[str]
-    has_hidden_fields: bool
-    observed_calls: int | None = None
-    """Set where the fields come from results and not from a declaration: how many results were looked at."""
-
-    def as_dict(self) -> dict[str, Any]:
-        fields = asdict(self)
-        if self.observed_calls is None:
-            del fields["observed_calls"]
-        return fields
-
-
-def describe(tool: Tool, observed: Observed | None = None) -> Descriptor:
+def describe(tool: Tool, observed: Observed | None = None) -> ToolDescriptor:
     """The descriptor of a tool. Where its output schema says nothing, what was observed is shown, and counted."""
     definition = tool.definition
     arguments = Arguments(decode_schema(definition.input_schema), tool.tool_id)
     output = result_schema(decode_schema(definition.output_schema), observed, as_seen=True)
     lines, hidden = summarize_schema_for_llm(output, tool_id=tool.tool_id)
-    return Descriptor(
-        tool_id=tool.tool_id,
-        server=tool.server,
-        signature=_signature(tool.name, arguments, root_of(output).node if output is not None else None),
-        description=_opening(definition.description or definition.title),
-        input_params=arguments.params(),
-        output_fields=lines,
-        has_hidden_fields=hidden,
-        observed_calls=observed_calls(output),
-    )
+    answer: ToolDescriptor = {
+        "tool_id": tool.tool_id,
+        "server": tool.server,
+        "signature": _signature(tool.name, arguments, root_of(output).node if output is not None else None),
+        "description": _opening(definition.description or definition.title),
+        "input_params": arguments.params(),
+        "output_fields": lines,
+        "has_hidden_fields": hidden,
+    }
+    if (calls := observed_calls(output)) is not None:
+        answer["observed_calls"] = calls
+    return answer
 
 
 def _opening(description: str) -> str:

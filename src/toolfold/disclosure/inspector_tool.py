@@ -13,7 +13,8 @@ from typing import Any
 from msgspec import Raw
 from msgspec.json import decode, encode
 
-from toolfold.disclosure.descriptor import Descriptor, describe
+from toolfold.answers import ToolDescriptor
+from toolfold.disclosure.descriptor import describe
 from toolfold.fingerprint import fingerprint
 from toolfold.types import Annotations, Tool, ToolDefinition
 
@@ -63,10 +64,10 @@ def _inspector_definition() -> dict[str, Any]:
 
 
 @cache
-def _inspector_descriptor() -> Descriptor:
+def _inspector_descriptor() -> ToolDescriptor:
     return describe(inspector_tool())
 
 
-def with_inspector(descriptors: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def with_inspector(descriptors: Sequence[ToolDescriptor]) -> list[ToolDescriptor]:
     """Descriptors for a planner, the inspector's first and only once."""
-    return [_inspector_descriptor().as_dict(), *(entry for entry in descriptors if entry["tool_id"] != INSPECTOR_ID)]
+    return [{**_inspector_descriptor()}, *(entry for entry in descriptors if entry["tool_id"] != INSPECTOR_ID)]

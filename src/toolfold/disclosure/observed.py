@@ -525,8 +525,8 @@ class Observer:
         key = (tool.tool_id, tool.fingerprint)
         calls = self._calls.get(key, 0)
         self._calls[key] = calls + 1
-        if _is_due(calls, len(memoryview(outcome.result))) and len(self._queue) < _MAX_QUEUED:
-            self._queue.append((tool, outcome.result))
+        if _is_due(calls, len(memoryview(outcome.raw))) and len(self._queue) < _MAX_QUEUED:
+            self._queue.append((tool, outcome.raw))
             self._waiting.add(key)
             if self._task is None:
                 self._task = asyncio.get_running_loop().create_task(self._drain())

@@ -6,14 +6,19 @@ search, since disclosure and search do not import each other.
 """
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import NotRequired, Protocol, TypedDict
 
+from toolfold.answers import ExpandedTool, ListedNode, NodePage, ToolHit, ToolList, ToolPage, ToolPointer
 from toolfold.catalogue.catalogue import Page
 from toolfold.containers import BoundedDict
 from toolfold.types import Caller, Node, Path, Tool
 
 # The record of expansions belongs to the caller, not to a connection, so it must not grow with those.
 _MAX_EXPANSIONS = 50_000
+
+
+class _Noted(TypedDict):
+    note: NotRequired[str]
 
 
 class _ToolPage(Protocol):
@@ -43,7 +48,7 @@ class _NodePage(Protocol):
     def note(self) -> str: ...
 
 
-def render_listing(page: Page) -> dict[str, Any]:
+def render_listing(page: Page) -> ToolList:
     """The answer of `list`."""
     # Paths are looked up without regard to letter case.
     place = _casefolded(page.path)
@@ -53,7 +58,7 @@ def render_listing(page: Page) -> dict[str, Any]:
     return _listing(page.path, page.nodes, tools, page.next_cursor)
 
 
-def render_list_page(page: _ListPage) -> dict[str, Any]:
+def render_list_page(page: _ListPage) -> ToolList:
     """The answer of `list` with a query: each tool at the place at or below the listed path."""
     depth = len(page.path)
     tools = [
@@ -63,7 +68,7 @@ def render_list_page(page: _ListPage) -> dict[str, Any]:
     return {**_listing(page.path, page.nodes, tools, page.next_cursor), **_noted(page.note)}
 
 
-def render_tool_page(page: _ToolPage) -> dict[str, Any]:
+def render_tool_page(page: _ToolPage) -> ToolPage:
     """The answer of `search_tool_by_category`: each tool at its primary place."""
     results = [_hit(tool, None, confidence, same_as) for tool, confidence, same_as in page.tools]
     return {
@@ -74,7 +79,7 @@ def render_tool_page(page: _ToolPage) -> dict[str, Any]:
     }
 
 
-def render_node_page(page: _NodePage) -> dict[str, Any]:
+def render_node_page(page: _NodePage) -> NodePage:
     """The answer of `search_nodes`."""
     return {
         "results": [
@@ -85,7 +90,7 @@ def render_node_page(page: _NodePage) -> dict[str, Any]:
     }
 
 
-def render_tool(tool: Tool) -> dict[str, Any]:
+def render_tool(tool: Tool, output_fields: list[str], has_hidden_fields: bool) -> ExpandedTool:
     """The whole of one tool, schemas as its server sent them: the answer of `expand_tool`."""
     definition = tool.definition
     return {
@@ -97,27 +102,31 @@ def render_tool(tool: Tool) -> dict[str, Any]:
         "result_schema": definition.output_schema,
         "version": tool.version,
         "tags": list(tool.tags),
+        "output_fields": output_fields,
+        "has_hidden_fields": has_hidden_fields,
     }
 
 
-def _listing(path: Path, nodes: Sequence[Node], tools: list[dict[str, Any]], next_cursor: str | None) -> dict[str, Any]:
-    entries = [
+def _listing(
+    path: Path, nodes: Sequence[Node], tools: Sequence[ToolPointer | ToolHit], next_cursor: str | None
+) -> ToolList:
+    entries: list[ListedNode] = [
         {"name": node.name, "path": list(node.path), "summary": node.summary, "tags": list(node.tags)} for node in nodes
     ]
     return {"path": list(path), "nodes": entries, "tools": tools, "next_cursor": next_cursor}
 
 
-def _noted(note: str) -> dict[str, str]:
+def _noted(note: str) -> _Noted:
     return {"note": note} if note else {}
 
 
-def _hit(tool: Tool, path: Path | None, confidence: float, same_as: Sequence[str]) -> dict[str, Any]:
+def _hit(tool: Tool, path: Path | None, confidence: float, same_as: Sequence[str]) -> ToolHit:
     """A pointer with its confidence, and with the ids of the same tool at other servers where there are any."""
-    pointer = _pointer(tool, path, confidence)
-    return {**pointer, "same_as": list(same_as)} if same_as else pointer
+    hit: ToolHit = {**_pointer(tool, path), "confidence": round(confidence, 2)}
+    return {**hit, "same_as": list(same_as)} if same_as else hit
 
 
-def _pointer(tool: Tool, path: Path | None, confidence: float | None = None) -> dict[str, Any]:
+def _pointer(tool: Tool, path: Path | None) -> ToolPointer:
     """The least a model needs to decide whether to expand a tool. Without a `path`: at its primary place."""
     if path is None:
         path = tool.paths[0] if tool.paths else ()
@@ -126,7 +135,7 @@ def _pointer(tool: Tool, path: Path | None, confidence: float | None = None) -> 
         "path": list(path),
         "summary": tool.summary,
         "tags": list(tool.tags),
-        "confidence": None if confidence is None else round(confidence, 2),
+        "confidence": None,
     }
 
 

@@ -218,7 +218,7 @@ class _ClientSessions:
 
 
 def _as_outcome(answer: Envelope) -> Outcome:
-    return Outcome(result=Raw(msgspec.json.encode(answer)), is_error=not answer["ok"])
+    return Outcome(raw=Raw(msgspec.json.encode(answer)), is_error=not answer["ok"])
 
 
 async def _close_when_opened(opening: _Opening) -> None:

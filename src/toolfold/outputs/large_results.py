@@ -74,7 +74,7 @@ class LargeResults:
         # No text has more tokens than bytes, and no result more text than its message: most pass by one comparison.
         smallest = min(limits.max_bytes, limits.max_tokens)
         if outcome.spilled is None:
-            if len(memoryview(outcome.result)) <= smallest:
+            if len(memoryview(outcome.raw)) <= smallest:
                 return None
         elif os.fstat(outcome.spilled.fileno()).st_size <= min(smallest, limits.held_bytes):
             return run_in_thread(partial(_read_spilled, outcome.spilled))
@@ -162,7 +162,7 @@ class LargeResults:
         self, origin: Origin, outcome: Outcome, limits: ResultLimits, check_cancelled: CheckCancelled
     ) -> tuple[Outcome, tuple[Stored, ...]]:
         if outcome.spilled is None:
-            splitter = ResultSplitter(BytesSource(outcome.result), self._store, origin, check_cancelled)
+            splitter = ResultSplitter(BytesSource(outcome.raw), self._store, origin, check_cancelled)
             reduced, stored = splitter.split(limits, enveloped=False)
             return (reduced if stored else outcome), stored
         with outcome.spilled as file:
@@ -192,7 +192,7 @@ def _read_spilled(file: BinaryIO) -> Outcome:
         if not messages:
             raise unreadable_answer("tools/call", str(error)) from error
         result = messages[0].result
-    return Outcome(result=result, is_error=is_error_result(result))
+    return Outcome(raw=result, is_error=is_error_result(result))
 
 
 def _sequential_descriptor(file: BinaryIO) -> int:

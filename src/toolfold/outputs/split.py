@@ -144,7 +144,7 @@ class ResultSplitter:
         _discard(part for number, part in enumerate(parts) if number not in stored)
         records = tuple(stored.values())
         stored_first = records[0] if records else None
-        return Outcome(result=result, is_error=layout.is_error, stored=stored_first, all_stored=records), records
+        return Outcome(raw=result, is_error=layout.is_error, stored=stored_first, all_stored=records), records
 
     def store_text(self, size: int) -> Stored:
         """Stores the source as it is: a text that is no tool's result, such as what a script printed."""

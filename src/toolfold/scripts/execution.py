@@ -224,7 +224,7 @@ class Execution:
             try:
                 arguments = await self._admit(frame, over)
                 outcome = await self._call(frame.tool, arguments, on_input=self._on_input)
-                size = len(memoryview(outcome.result))
+                size = len(memoryview(outcome.raw))
                 reply = self._reply(frame.id, outcome, size)
                 code = "TOOL_FAILED" if outcome.is_error else ""
             except ToolfoldError as error:
@@ -273,14 +273,14 @@ class Execution:
 
     def _reply(self, number: int, outcome: Outcome, size: int) -> bytes:
         if size <= self._settings.inline_bytes:
-            return b'{"id":%d,"result":%b}' % (number, outcome.result)
+            return b'{"id":%d,"result":%b}' % (number, outcome.raw)
         self._result_bytes += size
         if self._result_bytes > self._settings.kept_bytes:
             raise CallLimit(
                 f"the results of this script are over {self._settings.kept_bytes:,} bytes",
                 next_action="ask the tools for less, or do the work in several scripts",
             )
-        self._results[number] = bytes(outcome.result)
+        self._results[number] = bytes(outcome.raw)
         return _encode({"id": number, "ref": number, "size": size})
 
     async def _load(self, frame: Frame) -> None:

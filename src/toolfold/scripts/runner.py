@@ -461,7 +461,7 @@ def _resolved(need: Need, tool: Tool, confidence: float) -> Need:
 
 def _as_outcome(result: ScriptResult) -> Outcome:
     """What the audit log keeps of a script: how much it printed and answered, and whether it failed."""
-    return Outcome(result=Raw(msgspec.json.encode(as_dict(result), enc_hook=str)), is_error=not result.ok)
+    return Outcome(raw=Raw(msgspec.json.encode(as_dict(result), enc_hook=str)), is_error=not result.ok)
 
 
 def _need_event(need: Need) -> dict[str, Any]:

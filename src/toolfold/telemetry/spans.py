@@ -65,7 +65,7 @@ class Tracing:
             parent = _extract(context.meta)
             with self._span(f"tools/call {tool.name}", attributes, context=parent, kind=SpanKind.CLIENT) as span:
                 outcome = await handler(call, msgspec.structs.replace(context, meta=_inject(context.meta)))
-                span.set_attribute("toolfold.result.bytes", len(memoryview(outcome.result)))
+                span.set_attribute("toolfold.result.bytes", len(memoryview(outcome.raw)))
                 if outcome.is_error:
                     _failed(span, "tool_error")
                 return outcome

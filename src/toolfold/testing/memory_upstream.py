@@ -140,7 +140,7 @@ class MemoryUpstream:
             return await self._run(self._functions[name], call)
         if name in self._tools:
             return _outcome({"content": []})
-        return Outcome(result=error_result(f"There is no tool {name!r}."), is_error=True)
+        return Outcome(raw=error_result(f"There is no tool {name!r}."), is_error=True)
 
     async def _run(self, tool: FunctionTool, call: ToolCall) -> Outcome:
         try:
@@ -148,10 +148,10 @@ class MemoryUpstream:
             if isinstance(value, Awaitable):
                 value = await value
         except InvalidArguments as error:
-            return Outcome(result=invalid_arguments_result(error), is_error=True)
+            return Outcome(raw=invalid_arguments_result(error), is_error=True)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - a tool's own error, whatever it is, is a result
-            return Outcome(result=exception_result(error), is_error=True)
-        return Outcome(result=tool.result(value))
+            return Outcome(raw=exception_result(error), is_error=True)
+        return Outcome(raw=tool.result(value))
 
     async def aclose(self) -> None:
         self._is_open = False
@@ -180,6 +180,6 @@ class MemoryUpstream:
 
 def _outcome(value: Any) -> Outcome:
     if isinstance(value, dict) and "content" in value:
-        return Outcome(result=Raw(msgspec.json.encode(value)), is_error=value.get("isError") is True)
+        return Outcome(raw=Raw(msgspec.json.encode(value)), is_error=value.get("isError") is True)
     text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
-    return Outcome(result=Raw(msgspec.json.encode({"content": [{"type": "text", "text": text}]})))
+    return Outcome(raw=Raw(msgspec.json.encode({"content": [{"type": "text", "text": text}]})))

@@ -8,7 +8,11 @@ ends when the function does. Threads are daemons, so they never hold up the end 
 import asyncio
 import importlib
 import inspect
+import sys
 from collections.abc import Iterable
+from hashlib import sha256
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
 from types import ModuleType
 
 from msgspec import Raw
@@ -33,16 +37,17 @@ __all__ = ["Function", "FunctionsUpstream", "tool"]
 _MAX_THREADS = 32
 
 
-def _load_functions(document: str) -> list[Function]:
-    """The functions that `package.module` or `package.module:name` names. Raises `ServerUnavailable`."""
-    module_name, _, name = document.partition(":")
+def _load_functions(document: str, folder: str | None) -> list[Function]:
+    """The functions that a module or a file names, or one of them. Raises `ServerUnavailable`."""
+    module_name, _, name = document.rpartition(":") if document.rfind(":") > document.rfind(".") else (document, "", "")
     try:
-        module = importlib.import_module(module_name)
+        module = _import_module(module_name, folder)
     except Exception as error:
         # Whatever the person's module raises while it is imported, it is the reason the server cannot start.
+        beside = f" or lies in {folder}" if folder else ""
         raise ServerUnavailable(
             f"the module {module_name!r} cannot be imported: {type(error).__name__}: {error}",
-            next_action="Check the name in `functions`, and that the module is installed where toolfold runs.",
+            next_action=f"Check the name in `functions`, and that the module is installed where toolfold runs{beside}.",
         ) from error
     functions = _public_functions(module)
     if not name:
@@ -55,6 +60,24 @@ def _load_functions(document: str) -> list[Function]:
             next_action=f"Name one of: {', '.join(sorted(functions)) or 'none is defined there'}.",
         )
     return [function]
+
+
+def _import_module(name: str, folder: str | None) -> ModuleType:
+    """A module by its name, or a file. Its folder is looked in last: nothing there hides an installed module."""
+    file = Path(name) if name.endswith(".py") else None
+    folder = folder if file is None else str(file.parent)
+    if folder and folder not in sys.path:
+        sys.path.append(folder)
+    if file is None:
+        return importlib.import_module(name)
+    # Two files of one name are two modules, and neither is one that is installed.
+    own_name = f"_{file.stem}_{sha256(bytes(file)).hexdigest()[:12]}"
+    spec = spec_from_file_location(own_name, file)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{file} is no Python file")
+    module = sys.modules[own_name] = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def _public_functions(module: ModuleType) -> dict[str, Function]:
@@ -109,7 +132,8 @@ class FunctionsUpstream:
         return ServerInfo(name=self.spec.name)
 
     def _load(self) -> dict[str, FunctionTool]:
-        return _make_tools(self._functions if self._functions is not None else _load_functions(self.spec.document))
+        spec, given = self.spec, self._functions
+        return _make_tools(given if given is not None else _load_functions(spec.document, spec.cwd))
 
     async def listing(self) -> Listing:
         tools = tuple(tool.definition for tool in self._tools.values())
@@ -148,7 +172,7 @@ class FunctionsUpstream:
         except (Exception, SystemExit) as error:  # noqa: BLE001 - a tool's own error, whatever it is, is a result
             return _error(exception_result(error))
         result = function.result(value)
-        return Outcome(result=result, is_error=bytes(result).endswith(b'"isError":true}'))
+        return Outcome(raw=result, is_error=bytes(result).endswith(b'"isError":true}'))
 
     async def aclose(self) -> None:
         self._tools = {}
@@ -169,4 +193,4 @@ def _make_tools(functions: Iterable[Function]) -> dict[str, FunctionTool]:
 
 
 def _error(result: Raw) -> Outcome:
-    return Outcome(result=result, is_error=True)
+    return Outcome(raw=result, is_error=True)

@@ -151,8 +151,8 @@ class McpUpstream:
                 inputs=context.inputs,
             )
             if spilled:
-                return Outcome(result=result, spilled=spilled.pop())
-            return Outcome(result=result, is_error=is_error_result(result))
+                return Outcome(raw=result, spilled=spilled.pop())
+            return Outcome(raw=result, is_error=is_error_result(result))
         except UpstreamError as error:
             raise redact_error(error, self.spec) from None
         finally:

@@ -26,6 +26,7 @@ from toolfold.types import Era, Listing, ServerSpec, ServerState, Status
 
 if TYPE_CHECKING:
     from toolfold.upstream.base import Upstream
+    from toolfold.upstream.function_tool import Function
     from toolfold.upstream.pool import Pool
 
 
@@ -112,7 +113,7 @@ class UpstreamManager:
         self._reads: dict[str, tuple[float, asyncio.Task[None]]] = {}
         self._rereads: dict[str, asyncio.Task[None]] = {}
         self._stop_listening: Callable[[], None] | None = None
-        self._tasks = TaskSet(log)
+        self.tasks = TaskSet(log)
         self._writes = TaskSet(log)
         self._builds = 0
         self._no_build = asyncio.Event()
@@ -123,7 +124,7 @@ class UpstreamManager:
         self._closed = True
         if self._stop_listening is not None:
             self._stop_listening()
-        await self._tasks.cancel()
+        await self.tasks.cancel()
         if self._pool is not None:
             await self._pool.aclose()
             self._pool = None
@@ -168,7 +169,7 @@ class UpstreamManager:
         )
         pool.watch(self._start_reread)
         self._stop_listening = self._events.subscribe(self._on_ready, only="upstream.ready")
-        self._tasks.start(self._stay_fresh(), name="keeping lists fresh")
+        self.tasks.start(self._stay_fresh(), name="keeping lists fresh")
         return pool
 
     async def states(self, *, connect: bool = False) -> Sequence[ServerState]:
@@ -237,7 +238,7 @@ class UpstreamManager:
     def _start_read(self, server: str) -> "asyncio.Task[None]":
         """Reads a server's list once, for everybody who wants it now."""
         if server not in self._reads:
-            task = self._tasks.start(self._read(server), name=server)
+            task = self.tasks.start(self._read(server), name=server)
             self._reads[server] = (time.monotonic(), task)
             task.add_done_callback(lambda _: self._reads.pop(server, None))
         return self._reads[server][1]
@@ -339,7 +340,7 @@ class UpstreamManager:
     def _start_reread(self, server: str) -> None:
         """Starts one reread of a server, however often it says meanwhile that its tools changed."""
         if server not in self._rereads:
-            task = self._rereads[server] = self._tasks.start(self.reread(server), name=server)
+            task = self._rereads[server] = self.tasks.start(self.reread(server), name=server)
             task.add_done_callback(lambda _: self._rereads.pop(server, None))
 
 
@@ -365,28 +366,47 @@ def _decode_era(stored: bytes) -> Era:
     return "modern" if stored == b"modern" else "legacy"
 
 
-class InitialBuild:
-    """Builds where the catalogue is missing, or is not of the servers; else takes in what they list now."""
+def upstream_of(functions: "Iterable[Function]") -> "Iterable[Upstream]":
+    """The server `functions` of a program's own, where it has any."""
+    if functions := tuple(functions):
+        from toolfold.upstream.functions import FunctionsUpstream
 
-    def __init__(self, store: Store, servers: UpstreamManager, build: Callable[[], Awaitable[object]]) -> None:
+        yield FunctionsUpstream.of("functions", functions)
+
+
+class InitialBuild:
+    """Builds where the catalogue is missing, or is not of the servers; else takes in what they list now. It begins with
+    `start`, or `when_asked` with whoever first waits for it."""
+
+    def __init__(
+        self,
+        store: Store,
+        servers: UpstreamManager,
+        build: Callable[[], Awaitable[object]],
+        *,
+        when_asked: bool = False,
+    ) -> None:
         self._store = store
         self._servers = servers
         self._build = build
+        self._when_asked = when_asked
         self._ready: asyncio.Event | None = None
 
     @property
     def pending(self) -> bool:
-        """Whether it was started and there is no catalogue to serve from yet."""
-        return self._ready is not None and not self._ready.is_set()
+        """Whether it was started, or still will be, and there is no catalogue to serve from yet."""
+        return self._when_asked if self._ready is None else not self._ready.is_set()
 
     async def wait(self) -> None:
         """Waits while it is pending. It ends without an error: an empty catalogue then says what is wrong."""
+        if self._ready is None and self._when_asked:
+            self.start()
         if self._ready is not None:
             await self._ready.wait()
 
     def start(self) -> "asyncio.Task[None]":
         self._ready = ready = asyncio.Event()
-        return asyncio.ensure_future(self._run(ready))
+        return self._servers.tasks.start(self._run(ready), name="the first build")
 
     async def _run(self, ready: asyncio.Event) -> None:
         try:

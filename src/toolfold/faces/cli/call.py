@@ -40,7 +40,7 @@ def call(arguments: argparse.Namespace, output: Output) -> int:
     elif output.as_json:
         output.data(_with_handles(outcome))
     else:
-        _print_result(msgspec.json.decode(outcome.result), output)
+        _print_result(msgspec.json.decode(outcome.raw), output)
         if outcome.stored is not None:
             handle = outcome.stored.handle
             whole = f"toolfold output {handle} --save FILE"
@@ -50,7 +50,7 @@ def call(arguments: argparse.Namespace, output: Output) -> int:
 
 def _save(arguments: argparse.Namespace, outcome: Outcome, output: Output) -> None:
     """Writes each part that is no text or was stored to a file of its own, or where there is none the text."""
-    result = msgspec.json.decode(outcome.result)
+    result = msgspec.json.decode(outcome.raw)
     blocks = [block for block in result.get("content") or () if isinstance(block, dict)]
     parts = _stored_files(arguments, outcome) + [part for block in blocks for part in _binary(block)]
     texts = [block["text"] for block in blocks if isinstance(block.get("text"), str)]
@@ -86,10 +86,10 @@ def _binary(block: dict[str, Any]) -> Iterator[BinaryIO]:
 def _with_handles(outcome: Outcome) -> Raw | dict[str, Any]:
     """The result as it came; where parts of it are stored, with their handles and sizes as data."""
     if not outcome.all_stored:
-        return outcome.result
+        return outcome.raw
     keys = ("handle", "tool_id", "bytes", "lines", "tokens", "media_type", "expires_at")
     stored = [{key: getattr(record, key) for key in keys} for record in outcome.all_stored]
-    return {**msgspec.json.decode(outcome.result), "stored": stored}
+    return {**msgspec.json.decode(outcome.raw), "stored": stored}
 
 
 def _call(arguments: argparse.Namespace, args: Raw, *, confirmed: bool) -> Outcome:

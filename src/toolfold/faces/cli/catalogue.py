@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from toolfold.answers import ToolPage
 from toolfold.faces.cli.runner import run_with_catalogue
 from toolfold.faces.cli.terminal import Output, fit
 from toolfold.gateway import Branch, Gateway, Tree
@@ -124,7 +125,7 @@ def nodes(arguments: argparse.Namespace, output: Output) -> None:
 def search(arguments: argparse.Namespace, output: Output) -> None:
     query, path = " ".join(arguments.query), as_path(arguments.within)
 
-    async def work(gateway: Gateway) -> tuple[dict[str, Any], Sequence[Hit]]:
+    async def work(gateway: Gateway) -> tuple[ToolPage, Sequence[Hit]]:
         page = await gateway.search_tool_by_category(query, path, limit=arguments.limit, cursor=arguments.cursor)
         if not arguments.explain:
             return page, ()
@@ -164,9 +165,9 @@ def expand(arguments: argparse.Namespace, output: Output) -> None:
         return
     output.line(f"{output.style(tool['tool_id'], 'bold')}  version {tool['version']}  {' / '.join(tool['path'])}")
     output.line(tool["description"] or tool["summary"])
-    for name in ("args_schema", "result_schema"):
-        if tool[name] is not None:
-            text = msgspec.json.format(bytes(tool[name]), indent=2).decode()
+    for name, schema in (("args_schema", tool["args_schema"]), ("result_schema", tool["result_schema"])):
+        if schema is not None:
+            text = msgspec.json.format(bytes(schema), indent=2).decode()
             output.line(f"{output.style(name, 'cyan')}: {text}")
     output.line(f"{output.style('output_fields', 'cyan')}:")
     for line in tool["output_fields"]:

@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from toolfold.answers import ToolList
 from toolfold.config import Settings
 from toolfold.demo.data import demo_servers, make_demo_data
 from toolfold.errors import NoMatchInCategory, SandboxError, ScriptError
@@ -108,7 +109,7 @@ async def _walk(gateway: Gateway, servers: Sequence[ServerSpec], output: Output)
     }
 
 
-async def _descend(gateway: Gateway) -> list[dict[str, Any]]:
+async def _descend(gateway: Gateway) -> list[ToolList]:
     """The listings from the root down to the first tools, always through the first node."""
     pages = [await gateway.list(limit=20)]
     while pages[-1]["nodes"] and not pages[-1]["tools"]:
@@ -127,7 +128,7 @@ async def _search(gateway: Gateway, query: str) -> dict[str, Any]:
 async def _large_result(gateway: Gateway) -> dict[str, Any]:
     """A call whose answer does not fit, and one question to what was stored of it."""
     outcome = await gateway.call_tool("sqlite.query", {"sql": SQL, "limit": 1000})
-    message = msgspec.json.decode(outcome.result)["content"][0]["text"]
+    message = msgspec.json.decode(outcome.raw)["content"][0]["text"]
     answer = ""
     if outcome.stored is not None:
         answer = await gateway.tool_output(outcome.stored.handle, REQUEST)
@@ -150,7 +151,7 @@ def _print_heading(text: str, output: Output) -> None:
 
 
 def _print_walk(
-    states: Sequence[ServerState], tree: Tree, pages: Sequence[dict[str, Any]], nodes: int, output: Output
+    states: Sequence[ServerState], tree: Tree, pages: Sequence[ToolList], nodes: int, output: Output
 ) -> None:
     print_servers(states, output)
     output.line()

@@ -130,7 +130,7 @@ class TransparentApp:
             raise RpcError(INVALID_PARAMS, f"there is no tool {call.name[:100]!r} here") from error
         except ToolfoldError as error:
             return error_result(error.as_dict())
-        return outcome.result
+        return outcome.raw
 
     async def _check_headers(self, call: CallParams, headers: Mapping[str, str]) -> None:
         """Refuses a call whose headers contradict its body."""

@@ -60,7 +60,7 @@ def _without_catalogue(gateway: Gateway, caller: Caller) -> str:
 
 async def _inventory(gateway: Gateway, caller: Caller) -> tuple[list[_Counted], list[_Counted]]:
     """Servers and root categories with how many tools of each the caller may see, the largest first."""
-    tree = await gateway.tree((), depth=1, caller=caller)
+    tree = await gateway.view(caller).catalogue.tree((), 1)  # as it is: a handshake waits for no server
     # A node of a higher rank shows the same tools once more.
     branches = [(branch.node.name, branch.node.tools) for branch in tree.branches if branch.node.rank <= 0]
     return _largest_first(list((await visible_servers(gateway, caller)).items())), _largest_first(branches)

@@ -10,7 +10,7 @@ call are not even decoded: they go to the tool as they came.
 """
 
 import re
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from functools import cache, partial
 from typing import Annotated, Any, TypeVar
 
@@ -252,11 +252,11 @@ async def call_tool(
     tool = await gateway.tool(tool_id, context.caller)
     call = ToolCall(tool=tool, arguments=args, expect_version=expect_version)
     outcome = await gateway.calls(call, context)
-    notes = _own_note(outcome.result)
+    notes = _own_note(outcome.raw)
     if tool.definition.output_schema is not None and not outcome.is_error:
         contradicted = await gateway.describer.contradictions(tool)
         notes += [CONTRADICTED + "; ".join(contradicted)] if contradicted else []
-    return _with_notes(outcome.result, notes) if notes else outcome.result
+    return _with_notes(outcome.raw, notes) if notes else outcome.raw
 
 
 def _own_note(result: Raw) -> list[str]:
@@ -294,7 +294,7 @@ def _arguments(schema: Raw, tool_id: str) -> Arguments:
     return Arguments(msgspec.json.decode(schema), tool_id)
 
 
-def _folded(answer: dict[str, Any]) -> dict[str, Any]:
+def _folded(answer: Mapping[str, Any]) -> dict[str, Any]:
     """An expanded tool as a model reads it: large schemas are folded, and can be opened part by part."""
     notes = []
     shown: dict[str, Any] = {}

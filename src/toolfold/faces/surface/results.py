@@ -4,7 +4,7 @@ Nothing goes twice: there is no `structuredContent` beside the text.
 """
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -31,13 +31,13 @@ INTERNAL_ERROR: dict[str, Any] = {
 class TextAndData(Struct, frozen=True):
     """An answer that programs get as data and models as text."""
 
-    data: dict[str, Any]
+    data: Mapping[str, Any]
     text: str
     is_error: bool = False
 
 
 # What an operation answers. A `Raw` is a whole `CallToolResult`, passed on as it is.
-Answer = dict[str, Any] | str | Raw | TextAndData
+Answer = Mapping[str, Any] | str | Raw | TextAndData
 
 
 def _error_json(error: dict[str, Any]) -> str:

@@ -43,7 +43,7 @@ async def load_document(source: str, *, cwd: str | None, headers: dict[str, str]
     """Reads and checks the document. Raises `ServerUnavailable`. `headers` go to the address and nowhere else."""
     if not source:
         raise ServerUnavailable(
-            "no OpenAPI document is named", next_action="Set `document` to the file or address of the document."
+            "no OpenAPI document is named", next_action="Set `openapi` to the file or address of the document."
         )
     if is_url(source):
         body = await _fetch(source, headers, timeout_s)
@@ -60,7 +60,7 @@ def _read(path: Path) -> bytes:
     except OSError as error:
         raise ServerUnavailable(
             f"the OpenAPI document {path} cannot be read: {error.strerror or error}",
-            next_action="Check the path in `document`.",
+            next_action="Check the path in `openapi`.",
         ) from None
     return body
 
@@ -85,7 +85,7 @@ async def _fetch(address: str, headers: dict[str, str], timeout_s: float) -> byt
                 raise ServerUnavailable(
                     f"the OpenAPI document at {address} answers {response.status_code}"
                     + (f" and points to {where}" if where else ""),
-                    next_action="Put the document's final address into `document`.",
+                    next_action="Put the document's final address into `openapi`.",
                 )
             async for part in response.aiter_bytes():
                 body += part
@@ -93,7 +93,7 @@ async def _fetch(address: str, headers: dict[str, str], timeout_s: float) -> byt
     except (httpx2.HTTPError, httpx2.InvalidURL) as error:
         raise ServerUnavailable(
             f"the OpenAPI document at {address} cannot be fetched: {type(error).__name__}: {error}",
-            next_action="Check the address in `document`, and that its server runs.",
+            next_action="Check the address in `openapi`, and that its server runs.",
         ) from None
     except TimeoutError:
         raise ServerUnavailable(

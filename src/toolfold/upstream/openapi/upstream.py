@@ -1,7 +1,7 @@
 """An OpenAPI document as an upstream: its operations as tools, real calls over HTTP.
 
-Where requests go: to `url` of the configuration, else to the first server that the document names. A document that was
-fetched from an address may name only that address's own origin; another has to be configured, so that a document
+Where requests go: to `base_url` of the configuration, else to the first server that the document names. A document that
+was fetched from an address may name only that address's own origin; another has to be configured, so that a document
 cannot lead calls and their credentials elsewhere. A redirect is followed within the origin only, and only for calls
 that change nothing.
 """
@@ -65,7 +65,7 @@ class _Response(Struct, frozen=True):
 def _to_outcome(operation: Operation, response: _Response, secrets: tuple[str, ...]) -> Outcome:
     """The result of a call. `secrets` never appear in the text of an error."""
     if not 200 <= response.status < 300:
-        return Outcome(result=error_result(_failure(response, secrets)), is_error=True)
+        return Outcome(raw=error_result(_failure(response, secrets)), is_error=True)
     body: dict[str, Any]
     if operation.method == "HEAD" or not response.body:
         body = {"content": [_text_block(_headline(response))]}
@@ -73,7 +73,7 @@ def _to_outcome(operation: Operation, response: _Response, secrets: tuple[str, .
         body = {"content": [_text_block(_decode(response))]} | _structured_content(operation, response.body)
     else:
         body = {"content": [_block(response)]}
-    return Outcome(result=Raw(msgspec.json.encode(body)))
+    return Outcome(raw=Raw(msgspec.json.encode(body)))
 
 
 def _structured_content(operation: Operation, body: bytes) -> dict[str, Any]:
@@ -234,7 +234,7 @@ class OpenApiUpstream:
             return self._checked_address(document)
         except ValueError as error:
             raise ServerUnavailable(
-                f"the server's address cannot be read: {error}", next_action="Set `url` to the address of the API."
+                f"the server's address cannot be read: {error}", next_action="Set `base_url` to the address of the API."
             ) from None
 
     def _checked_address(self, document: Json) -> tuple[str, str]:
@@ -245,7 +245,7 @@ class OpenApiUpstream:
         if not is_url(address):
             raise ServerUnavailable(
                 f"the document names no server address ({address or 'nothing'!r})",
-                next_action="Set `url` to the address of the API.",
+                next_action="Set `base_url` to the address of the API.",
             )
         if source and not spec.url and _origin(address) != _origin(source):
             raise ServerUnavailable(
@@ -273,11 +273,11 @@ class OpenApiUpstream:
         name = call.tool.name
         operation = self._operations.get(name)
         if operation is None:
-            return Outcome(result=error_result(f"There is no operation {name!r} in this document."), is_error=True)
+            return Outcome(raw=error_result(f"There is no operation {name!r} in this document."), is_error=True)
         try:
             request = build_request(operation, call.arguments)
         except InvalidArguments as error:
-            return Outcome(result=invalid_arguments_result(error), is_error=True)
+            return Outcome(raw=invalid_arguments_result(error), is_error=True)
         seconds = call_timeout(self.spec, context, self._wire.request_timeout_s)
         try:
             async with asyncio.timeout(seconds):
@@ -292,8 +292,8 @@ class OpenApiUpstream:
             return _to_outcome(operation, response, self._secrets)
         # The answer went to a file, as the message of a result.
         if response.is_file:
-            return Outcome(result=EMPTY_OBJECT, spilled=response.take())
-        return Outcome(result=parse_envelope(self._read_back(name, response)).result)
+            return Outcome(raw=EMPTY_OBJECT, spilled=response.take())
+        return Outcome(raw=parse_envelope(self._read_back(name, response)).result)
 
     def _read_back(self, name: str, spill: Spill) -> bytes:
         if spill.is_readable:
@@ -382,7 +382,7 @@ class OpenApiUpstream:
 
     def _unreachable(self, kind: type[UpstreamError], what: str, error: Exception) -> UpstreamError:
         text = redact(f"{_origin(self._base)} {what}: {type(error).__name__}: {error}", self._secrets)
-        return kind(text, server=self.spec.name, next_action="Check that the service runs, and `url`.")
+        return kind(text, server=self.spec.name, next_action="Check that the service runs, and `base_url`.")
 
     async def aclose(self) -> None:
         client, self._client = self._client, None
