@@ -548,11 +548,12 @@ class Gateway:
         if "call_recorder" in self.__dict__:
             self.call_recorder.settle()
 
-    async def savings(self) -> "Savings":
-        """The tokens that all definitions would have cost, against what was shown."""
+    async def savings(self, surface_tokens: int = 0) -> "Savings":
+        """The tokens of all definitions and results, against what was shown. `surface_tokens`: what each client reads
+        before it asks for anything."""
         from toolfold.audit.savings import compute_savings
 
-        return await compute_savings(await self.audit_log.steps(), self.catalogue, self.store)
+        return await compute_savings(await self.audit_log.steps(), self.catalogue, self.store, surface_tokens)
 
     async def render_metrics(self, caller: Caller = LOCAL) -> tuple[str, bytes]:
         """What a Prometheus server reads, as far as this caller may know of it: the content type and the text."""

@@ -42,9 +42,11 @@ def test_each_session_is_told_what_all_definitions_would_have_cost(tmp_path: Pat
             assert (found.tools, found.full_tokens) == (30, full)
             first, second = found.sessions
             assert (first.caller, first.calls, first.steps) == ("alice", 1, 2)
-            assert first.shown_tokens == tokens.count(msgspec.json.encode(page).decode())
-            assert not found.total.estimated
-            assert found.total.full_tokens == 2 * full
+            result = first.full_tokens - full
+            assert 0 < result < 10
+            assert first.shown_tokens == tokens.count(msgspec.json.encode(page).decode()) + result
+            assert (first.estimated, second.estimated) == (True, False)  # a result is counted by its bytes
+            assert found.total.full_tokens == 2 * full + result
             assert found.total.shown_tokens == first.shown_tokens + second.shown_tokens
             assert second.saved_percent > 80
             kept = await gateway.store.items(_COUNTS)
@@ -58,6 +60,24 @@ def test_what_was_not_counted_is_worked_out_from_its_bytes_and_says_so() -> None
     found = _add_up(steps, 10, 1000, 4000)
     assert (found.total.shown_tokens, found.total.estimated, found.total.saved_percent) == (100, True, 90.0)
     assert _add_up([], 0, 0, 0).sessions == ()
+
+
+def test_17_savings_count_the_surface_every_page_and_what_results_were_folded_to() -> None:
+    steps = [
+        Step(id="1", step="search", at=1.0, caller="local", shown_bytes=400, shown_tokens=100),
+        Step(id="2", step="call", at=2.0, caller="local", result_bytes=40, stored="h", stored_bytes=4_000_000),
+        Step(id="3", step="call", at=3.0, caller="local", result_bytes=400),
+    ]
+    (found,) = _add_up(steps, 10, 1000, 4000, 1150).sessions
+    assert (found.shown_tokens, found.full_tokens) == (1150 + 100 + 10 + 100, 1000 + 1_000_000 + 100)
+    assert found.saved_percent == 99.8
+    (few,) = _add_up(steps[:1], 10, 1000, 4000, 1150).sessions
+    assert few.saved_percent == -25.0
+
+
+def test_17_savings_are_never_all_of_it() -> None:
+    steps = [Step(id="1", step="search", at=1.0, caller="local", shown_bytes=4, shown_tokens=1)]
+    assert _add_up(steps, 10, 100_000_000, 400_000_000).total.saved_percent == 99.9
 
 
 def test_a_step_with_huge_arguments_is_kept_without_them(tmp_path: Path) -> None:

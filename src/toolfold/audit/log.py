@@ -205,6 +205,7 @@ class _PendingCall(Struct):
     result_bytes: int | None
     is_error: bool
     stored: str
+    stored_bytes: int | None
     at: float
     seconds: float
     code: str
@@ -299,7 +300,7 @@ class AuditLog:
         session.last_at = end.at
         selection, search = self._select(session, caller, tool.tool_id, end.at)
         size = len(memoryview(arguments))
-        result_bytes, is_error, stored = _measure_outcome(end.outcome)
+        result_bytes, is_error, stored, stored_bytes = _measure_outcome(end.outcome)
         self._count += 1
         self._add(
             _PendingCall(
@@ -313,6 +314,7 @@ class AuditLog:
                 result_bytes,
                 is_error,
                 stored,
+                stored_bytes,
                 end.at,
                 end.seconds,
                 end.code,
@@ -538,14 +540,18 @@ class AuditLog:
             result_bytes=call.result_bytes,
             is_error=call.is_error,
             stored=call.stored,
+            stored_bytes=call.stored_bytes,
         )
 
 
-def _measure_outcome(outcome: Outcome | None) -> tuple[int | None, bool, str]:
-    """What a step holds of the outcome of a call: its size, whether it is an error, its handle; never a value."""
+def _measure_outcome(outcome: Outcome | None) -> tuple[int | None, bool, str, int | None]:
+    """What a step holds of the outcome of a call: its size, whether it is an error, what is stored of it and how much;
+    never a value."""
     if outcome is None:
-        return None, False, ""
-    return len(memoryview(outcome.raw)), outcome.is_error, outcome.stored.handle if outcome.stored else ""
+        return None, False, "", None
+    stored = outcome.stored
+    handle, size = ("", None) if stored is None else (stored.handle, stored.bytes)
+    return len(memoryview(outcome.raw)), outcome.is_error, handle, size
 
 
 def _redacted_text(text: str, redactor: Redactor) -> str:

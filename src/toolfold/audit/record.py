@@ -48,6 +48,8 @@ class Step(Struct, frozen=True, kw_only=True, omit_defaults=True):
     result_bytes: int | None = None
     is_error: bool = False
     stored: str = ""
+    stored_bytes: int | None = None
+    """How large the result was that was stored."""
     shown_bytes: int = 0
     """What a model had to read of it."""
     shown_tokens: int | None = None

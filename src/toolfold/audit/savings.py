@@ -1,10 +1,12 @@
-"""Savings: the tokens that all definitions would have cost, against what was shown, for each session and in all.
+"""Savings: the tokens of all definitions and whole results, against what was shown, for each session and in all.
 
 Definitions are counted exactly (o200k), once a fingerprint; the counts stay in the store. What was shown is counted
 where the token tables were loaded when it was; else its bytes are divided by the bytes a token has in the definitions.
+What a client reads before its first request, the surface with its instructions, is for the face to say.
 """
 
 import asyncio
+import math
 from collections.abc import Sequence
 
 import msgspec
@@ -16,7 +18,7 @@ from toolfold.catalogue.catalogue import Catalogue, tool_batches
 from toolfold.storage.base import Store
 from toolfold.types import Tool
 
-__all__ = ["Savings", "SessionCost"]
+__all__ = ["Savings", "SessionCost", "compute_savings"]
 
 # The namespace of the store that keeps counts by server.
 _COUNTS = "tokens"
@@ -35,8 +37,9 @@ class SessionCost(Struct, frozen=True, kw_only=True):
     steps: int
     calls: int
     full_tokens: int
-    """What the definitions of all tools would have cost, each session once."""
+    """The definitions of all tools, each session once, and every result as its server sent it."""
     shown_tokens: int
+    """The surface and its instructions, every page, every result as it was folded."""
     estimated: bool
     """Whether a part of `shown_tokens` was estimated from bytes."""
     saved_percent: float
@@ -49,9 +52,9 @@ class Savings(Struct, frozen=True, kw_only=True):
     sessions: tuple[SessionCost, ...]
 
 
-async def compute_savings(steps: Sequence[Step], catalogue: Catalogue, store: Store) -> Savings:
-    """The tokens of all definitions against what the steps showed."""
-    return _add_up(steps, *await _count_definitions(catalogue, store))
+async def compute_savings(steps: Sequence[Step], catalogue: Catalogue, store: Store, surface_tokens: int) -> Savings:
+    """The tokens of all definitions and results against what the steps showed; each session reads the surface once."""
+    return _add_up(steps, *await _count_definitions(catalogue, store), surface_tokens)
 
 
 async def _count_definitions(catalogue: Catalogue, store: Store) -> tuple[int, int, int]:
@@ -81,7 +84,7 @@ def _count_tokens(tools: Sequence[Tool], known: dict[str, int]) -> dict[str, int
     }
 
 
-def _add_up(steps: Sequence[Step], tools: int, full_tokens: int, full_bytes: int) -> Savings:
+def _add_up(steps: Sequence[Step], tools: int, full_tokens: int, full_bytes: int, surface_tokens: int = 0) -> Savings:
     """Adds the steps up. Where nothing was counted yet, four bytes are taken as a token."""
     ratio = full_bytes / full_tokens if full_tokens else 4.0
     sessions: dict[tuple[str, str], list[Step]] = {}
@@ -90,10 +93,11 @@ def _add_up(steps: Sequence[Step], tools: int, full_tokens: int, full_bytes: int
             continue
         sessions.setdefault((step.caller, step.session), []).append(step)
     costs = tuple(
-        _session_cost(caller, session, own, full_tokens, ratio) for (caller, session), own in sorted(sessions.items())
+        _session_cost(caller, session, own, (full_tokens, surface_tokens), ratio)
+        for (caller, session), own in sorted(sessions.items())
     )
     shown = sum(cost.shown_tokens for cost in costs)
-    full = full_tokens * len(costs)
+    full = sum(cost.full_tokens for cost in costs)
     total = SessionCost(
         caller="",
         session="",
@@ -107,20 +111,28 @@ def _add_up(steps: Sequence[Step], tools: int, full_tokens: int, full_bytes: int
     return Savings(tools=tools, full_tokens=full_tokens, total=total, sessions=costs)
 
 
-def _session_cost(caller: str, session: str, steps: Sequence[Step], full_tokens: int, ratio: float) -> SessionCost:
-    shown = [step for step in steps if step.step in _DISCOVERY and step.shown_bytes]
-    counted = sum(step.shown_tokens if step.shown_tokens is not None else step.shown_bytes / ratio for step in shown)
+def _session_cost(
+    caller: str, session: str, steps: Sequence[Step], at_first: tuple[int, int], ratio: float
+) -> SessionCost:
+    """`at_first`: what is read before the first request, without and with folding."""
+    pages = [step for step in steps if step.step in _DISCOVERY and step.shown_bytes]
+    counted = sum(step.shown_tokens if step.shown_tokens is not None else step.shown_bytes / ratio for step in pages)
+    results = [step for step in steps if step.step == "call" and step.result_bytes]
+    folded = sum(step.result_bytes or 0 for step in results)
+    whole = sum(step.stored_bytes or step.result_bytes or 0 for step in results)
+    full, shown = at_first[0] + round(whole / ratio), at_first[1] + round(counted + folded / ratio)
     return SessionCost(
         caller=caller,
         session=session,
         steps=len(steps),
         calls=sum(step.step == "call" for step in steps),
-        full_tokens=full_tokens,
-        shown_tokens=round(counted),
-        estimated=any(step.shown_tokens is None for step in shown),
-        saved_percent=_percent(full_tokens, round(counted)),
+        full_tokens=full,
+        shown_tokens=shown,
+        estimated=bool(results) or any(step.shown_tokens is None for step in pages),
+        saved_percent=_percent(full, shown),
     )
 
 
 def _percent(full: int, shown: int) -> float:
-    return round(100 * (1 - shown / full), 1) if full else 0.0
+    """Below zero where folding cost more than it saved; never 100: something was read."""
+    return min(math.floor(1000 * (1 - shown / full)) / 10, 99.9) if full else 0.0

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from toolfold.errors import ConfigError
+from toolfold.faces.cli.build import run_with_catalogue
 from toolfold.faces.cli.runner import load_settings, run_with_gateway
 from toolfold.faces.cli.terminal import Output
 from toolfold.gateway import Gateway
@@ -40,7 +41,7 @@ def agent(arguments: argparse.Namespace, output: Output) -> int:
             report = await (planner.resume(arguments.resume) if arguments.resume else planner.run(task))
             return report.as_dict()
 
-    report = run_with_gateway(settings, work, fast=True)
+    report = run_with_catalogue(arguments, work, require_servers=True, fast=True)
     if output.as_json:
         output.data(report)
     else:

@@ -11,7 +11,7 @@ from msgspec.structs import asdict
 from toolfold.audit.record import Step
 from toolfold.audit.savings import Savings, SessionCost
 from toolfold.errors import ConfigError
-from toolfold.faces.cli.runner import run_with_catalogue
+from toolfold.faces.cli.build import Cost, run_with_catalogue
 from toolfold.faces.cli.terminal import Output
 from toolfold.gateway import Gateway
 
@@ -21,7 +21,7 @@ def audit(arguments: argparse.Namespace, output: Output) -> None:
         last = None if arguments.export else arguments.last
         return await gateway.audit_log.steps(session=arguments.session, last=last)
 
-    steps = run_with_catalogue(arguments, work)
+    steps = run_with_catalogue(arguments, work, build_first=False)
     if arguments.export:
         _export(steps, Path(arguments.export))
         output.note(f"{len(steps)} steps written to {arguments.export}")
@@ -91,21 +91,27 @@ def _describe_search(step: Step) -> str:
 
 
 def stats(arguments: argparse.Namespace, output: Output) -> None:
-    async def work(gateway: Gateway) -> tuple[Savings, dict[str, list[str]], int]:
+    async def work(gateway: Gateway) -> tuple[Savings, Cost | None, dict[str, list[str]], int]:
         contradicted = await gateway.describer.all_contradictions(gateway.view())
-        return await gateway.savings(), contradicted, await gateway.search.count_enriched()
+        cost = await Cost.count(gateway)
+        savings = await gateway.savings(cost.client_tokens if cost else 0)
+        return savings, cost, contradicted, await gateway.search.count_enriched()
 
-    savings, contradicted, enriched = run_with_catalogue(arguments, work)
+    savings, cost, contradicted, enriched = run_with_catalogue(arguments, work)
     if output.as_json:
-        output.data({**asdict(savings), "contradicted": contradicted, "enriched": enriched})
+        data = {**asdict(savings), "client_tokens": cost and cost.client_tokens}
+        output.data({**data, "contradicted": contradicted, "enriched": enriched})
         return
-    output.line(f"{savings.tools:,} tools, whose definitions are {savings.full_tokens:,} tokens; {enriched:,} enriched")
+    if cost is not None:
+        cost.print(output)
     if not savings.sessions:
         output.note("nothing was searched or called yet")
     rows = [_stats_row(spent, spent.caller, spent.session or "-") for spent in savings.sessions]
     if len(rows) > 1:
         rows.append(_stats_row(savings.total, output.style("all", "bold"), ""))
-    output.table(("caller", "session", "steps", "calls", "in full", "shown", "saved"), rows)
+    output.table(("caller", "session", "steps", "calls", "unfolded", "read", "saved"), rows)
+    if enriched:
+        output.note(f"{enriched:,} tools are enriched with requests that a model wrote")
     for tool_id, texts in contradicted.items():
         output.note(f"{tool_id} returns what it does not declare: {'; '.join(texts)}")
 

@@ -1,20 +1,30 @@
-"""`toolfold build` and `toolfold servers`: connect, and print what came of it and what changed."""
+"""`toolfold build` and `toolfold servers`: connect, and print what came of it and what changed.
+
+Here stands also how every command gets at a catalogue that was not built yet.
+"""
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
+from msgspec import Struct
 
-from toolfold.errors import UpstreamError
+from toolfold.audit.savings import compute_savings
+from toolfold.errors import ConfigError, NotBuilt, UpstreamError
+from toolfold.faces.cli.parser import parse
 from toolfold.faces.cli.runner import load_settings, run_with_gateway
 from toolfold.faces.cli.terminal import Output
+from toolfold.faces.mcp_server.profiles import client_tokens
 from toolfold.gateway import Gateway
 from toolfold.types import Change, Listing, ServerState
 
 if TYPE_CHECKING:
     from toolfold.catalogue.build import Build
+
+T = TypeVar("T")
 
 SOME_FAILED = 3
 MAX_CHANGES = 20
@@ -28,42 +38,117 @@ def build(arguments: argparse.Namespace, output: Output) -> int:
         output.warn(warning)
     registry = Path(arguments.registry) if arguments.registry else settings.home / "tool_registry.json"
     only = [settings.server(name).name for name in arguments.server or ()]
-    total = len(only) or sum(spec.enabled for spec in settings.servers)
 
-    async def work(gateway: Gateway) -> "tuple[Build, dict[str, UpstreamError]]":
-        result = await read_servers(gateway, only or None, total, output, registry)
+    async def work(gateway: Gateway) -> "tuple[Build, dict[str, UpstreamError], Cost | None]":
+        result, failed = await read_servers(gateway, only or None, output, registry)
         if not arguments.no_search:
             with output.counter("indexing for search") as show:
                 await gateway.search.sync(show)
-        return result
+        return result, failed, await Cost.count(gateway)
 
-    result, failed = run_with_gateway(settings, work, fast=True)
+    result, failed, cost = run_with_gateway(settings, work, fast=True)
     if output.as_json:
-        output.data(_report(result, failed, registry))
+        output.data(_report(result, failed, cost, registry))
     else:
         _print_build(result, failed, output)
-        output.line(f"registry: {registry}")
+        output.line(f"registry: {output.short_path(registry)}")
+        if cost is not None:
+            cost.print(output)
     return SOME_FAILED if failed else 0
 
 
 async def read_servers(
-    gateway: Gateway, servers: Sequence[str] | None, total: int, output: Output, registry: Path | None = None
+    gateway: Gateway, servers: Sequence[str] | None, output: Output, registry: Path | None = None
 ) -> "tuple[Build, dict[str, UpstreamError]]":
-    """Builds with a progress bar, and returns the build with the error of each server that failed. Indexes nothing."""
+    """Builds, showing what it waits for, and returns the build with the error of each server that failed. Indexes
+    nothing."""
     failed: dict[str, UpstreamError] = {}
-    with output.progress("connecting", total) as step:
+    waiting = dict.fromkeys(servers or [spec.name for spec in gateway.upstreams.specs() if spec.enabled])
+    tools = 0
+    with ExitStack() as stage:
+        step = stage.enter_context(output.progress("connecting", len(waiting), _waiting_text(waiting)))
 
         def on_server(name: str, result: Listing | UpstreamError) -> None:
+            nonlocal tools
+            waiting.pop(name, None)
             if isinstance(result, UpstreamError):
                 failed[name] = result
-                step(f"{name} failed")
             else:
-                step(f"{name}, {len(result.tools)} tools")
+                tools += len(result.tools)
+            step(_waiting_text(waiting))
+            if not waiting:
+                stage.close()
+                stage.enter_context(output.progress(f"placing {plural(tools, 'tool')} in the tree", None))
 
         return await gateway.build(servers, registry=registry, on_server=on_server, index=False), failed
 
 
-def _report(result: "Build", failed: dict[str, UpstreamError], registry: Path) -> dict[str, object]:
+def _waiting_text(waiting: Collection[str]) -> str:
+    return f"waiting for {', '.join(waiting)}" if waiting else ""
+
+
+def run_with_catalogue(
+    arguments: argparse.Namespace,
+    work: Callable[[Gateway], Awaitable[T]],
+    *,
+    build_first: bool = True,
+    require_servers: bool = False,
+    **options: bool,
+) -> T:
+    """Runs `work` on the catalogue. Where there is none yet it is built first, if there are servers to build it from;
+    a catalogue that is there needs no configured server, and no file is made."""
+    settings = load_settings(arguments, require_servers=require_servers)
+    try:
+        return run_with_gateway(settings, work, create=False, **options)
+    except NotBuilt:
+        names = [spec.name for spec in settings.servers if spec.enabled]
+        if not build_first:
+            raise
+    if not names:
+        action = "toolfold import, or write a file (toolfold help configuration); then: toolfold build"
+        raise NotBuilt("there is no catalogue yet, and no server is configured", next_action=action)
+    output = Output(as_json=arguments.json)
+    output.note(f"there is no catalogue yet: building it from {_some(names)}")
+
+    async def build_now(gateway: Gateway) -> None:
+        result, failed = await read_servers(gateway, None, output)
+        for name, error in failed.items():
+            print_failure(name, error, output)
+        if result.report.tools:
+            with output.counter("indexing for search") as show:
+                await gateway.search.sync(show)
+
+    run_with_gateway(settings, build_now, fast=True)
+    return run_with_gateway(settings, work, create=False, **options)
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+
+
+class Cost(Struct, frozen=True):
+    """What all tools cost a client that lists them, and what it reads instead, in tokens."""
+
+    tools: int
+    definition_tokens: int
+    client_tokens: int
+
+    @classmethod
+    async def count(cls, gateway: Gateway) -> "Cost | None":
+        """`None` where there are no token tables to count with."""
+        try:
+            whole = await compute_savings((), gateway.catalogue, gateway.store, 0)
+            return cls(whole.tools, whole.full_tokens, await client_tokens(gateway, parse(["serve"]).profile))
+        except ConfigError:
+            return None
+
+    def print(self, output: Output) -> None:
+        """What it means: `1,806 tools, 1,308,619 tokens; your client now reads 1,150`."""
+        full = f"{plural(self.tools, 'tool')}, {self.definition_tokens:,} tokens"
+        output.line(output.style(f"{full}; your client now reads {self.client_tokens:,}", "bold"))
+
+
+def _report(result: "Build", failed: dict[str, UpstreamError], cost: Cost | None, registry: Path) -> dict[str, object]:
     keys = ("tools", "nodes", "added", "removed", "changed", "servers")
     return {
         "generation": result.generation,
@@ -72,6 +157,8 @@ def _report(result: "Build", failed: dict[str, UpstreamError], registry: Path) -
         "changes": result.changes,
         "warnings": result.report.warnings,
         "registry": str(registry),
+        "definition_tokens": cost and cost.definition_tokens,
+        "client_tokens": cost and cost.client_tokens,
     }
 
 

@@ -13,6 +13,8 @@ import msgspec
 from msgspec import Raw
 
 from toolfold.errors import ConfirmationNeeded, Declined
+from toolfold.faces.cli.arguments import parse_arguments
+from toolfold.faces.cli.build import run_with_catalogue
 from toolfold.faces.cli.runner import load_settings, run_with_gateway
 from toolfold.faces.cli.terminal import Output
 from toolfold.gateway import Gateway
@@ -29,22 +31,19 @@ def call(arguments: argparse.Namespace, output: Output) -> int:
     if arguments.save:  # before anything is called
         output.save(arguments.save, BytesIO())
         Path(arguments.save).unlink()
-    args = Raw((sys.stdin.read() if arguments.args == "-" else arguments.args).encode())
+    # Read once: a call that must be confirmed is made anew.
+    arguments.piped = sys.stdin.read() if arguments.args == ["-"] else ""
     try:
-        outcome = _call(arguments, args, confirmed=arguments.yes)
+        outcome = _call(arguments, confirmed=arguments.yes)
     except ConfirmationNeeded as needed:
         _confirm(arguments, output, needed)
-        outcome = _call(arguments, args, confirmed=True)
+        outcome = _call(arguments, confirmed=True)
     if arguments.save and not outcome.is_error:
         _save(arguments, outcome, output)
     elif output.as_json:
         output.data(_with_handles(outcome))
     else:
-        _print_result(msgspec.json.decode(outcome.raw), output)
-        if outcome.stored is not None:
-            handle = outcome.stored.handle
-            whole = f"toolfold output {handle} --save FILE"
-            output.note(f"ask for a part of it: toolfold output {handle} 'what to extract'; save it: {whole}")
+        _print_result(outcome, output)
     return TOOL_FAILED if outcome.is_error else 0
 
 
@@ -92,45 +91,51 @@ def _with_handles(outcome: Outcome) -> Raw | dict[str, Any]:
     return {**msgspec.json.decode(outcome.raw), "stored": stored}
 
 
-def _call(arguments: argparse.Namespace, args: Raw, *, confirmed: bool) -> Outcome:
-    return run_with_gateway(
-        load_settings(arguments),
-        lambda gateway: gateway.call_tool(
+def _call(arguments: argparse.Namespace, *, confirmed: bool) -> Outcome:
+    async def work(gateway: Gateway) -> Outcome:
+        return await gateway.call_tool(
             arguments.tool_id,
-            args,
+            await _arguments(arguments, gateway),
             timeout_s=arguments.timeout,
             expect_version=arguments.expect_version,
             confirmed=confirmed,
             whole=arguments.whole,
-        ),
-        fast=True,
-        create=False,
-        keep_outputs=True,
-    )
+        )
+
+    return run_with_catalogue(arguments, work, require_servers=True, fast=True, keep_outputs=True)
+
+
+async def _arguments(arguments: argparse.Namespace, gateway: Gateway) -> Raw | dict[str, Any]:
+    """One JSON object as it was given, or `key=value` words, typed by the tool's schema."""
+    words: list[str] = arguments.args or ["{}"]
+    if len(words) == 1 and (words[0] == "-" or words[0].lstrip()[:1] in {"{", "["}):
+        return Raw((arguments.piped if words[0] == "-" else words[0]).encode())
+    tool = await gateway.tool(arguments.tool_id)
+    return parse_arguments(words, bytes(tool.definition.input_schema))
 
 
 def _confirm(arguments: argparse.Namespace, output: Output, needed: ConfirmationNeeded) -> None:
     """Asks the person at the terminal. Where there is none, or they do not say yes, the call is not made."""
     # Standard input that brought the arguments is used up: nobody can answer there.
-    if arguments.args == "-" or not output.interactive:
+    if arguments.args == ["-"] or not output.interactive:
         raise ConfirmationNeeded(
             f"{arguments.tool_id} needs a confirmation before it is called",
             hints=needed.hints,
             next_action=f"if you mean it: toolfold call {arguments.tool_id} … --yes",
         )
-    if not output.confirm(f"Call {arguments.tool_id} with {printable(arguments.args, SHOWN_CHARS)}?"):
+    if not output.confirm(f"Call {arguments.tool_id} with {printable(' '.join(arguments.args) or '{}', SHOWN_CHARS)}?"):
         raise Declined(f"{arguments.tool_id} was not called", next_action="call it again and say yes, if you mean it")
 
 
-def _print_result(result: dict[str, Any], output: Output) -> None:
+def _print_result(outcome: Outcome, output: Output) -> None:
     """Text as it is; other content by its kind. Structured content only where there is no text that says it."""
+    result = msgspec.json.decode(outcome.result)
     has_text = False
-    for block in result.get("content") or ():
-        if not isinstance(block, dict):
-            continue  # results are passed on unchecked, and servers send all kinds of things
+    # Results are passed on unchecked, and servers send all kinds of things.
+    for block in [block for block in result.get("content") or () if isinstance(block, dict)]:
         if block.get("type") == "text":
             has_text = True
-            output.line(block.get("text", ""))
+            output.answer(block.get("text", ""), stored=outcome.stored is not None)
         else:
             output.note(f"[{block.get('type')} {block.get('mimeType', '')}]")
     meta = result.get("_meta")
@@ -138,3 +143,6 @@ def _print_result(result: dict[str, Any], output: Output) -> None:
         output.note(str(meta[NOTE_KEY]))
     if not has_text and result.get("structuredContent") is not None:
         output.data(result["structuredContent"])
+    if outcome.stored is not None:
+        handle = outcome.stored.handle
+        output.note(f"ask for a part of it: toolfold output {handle} 'what to extract'; all of it: --save FILE")

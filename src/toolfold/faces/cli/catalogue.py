@@ -10,13 +10,17 @@ from typing import Any
 import msgspec
 
 from toolfold.answers import ToolPage
-from toolfold.faces.cli.runner import run_with_catalogue
+from toolfold.faces.cli.build import run_with_catalogue
 from toolfold.faces.cli.terminal import Output, fit
 from toolfold.gateway import Branch, Gateway, Tree
+from toolfold.schema_walk import Document, Node
 from toolfold.text import as_path
 from toolfold.types import Hit, Path, Tool
 
 _ToolsAt = Mapping[Path, Sequence[Tool]]
+
+# From which probability on a word is used. docs/search.md says how often each was right.
+_FITS = ((0.6, "strong"), (0.3, "likely"), (0.1, "possible"))
 
 
 def tree(arguments: argparse.Namespace, output: Output) -> None:
@@ -97,9 +101,17 @@ def print_page(page: Mapping[str, Any], output: Output) -> None:
 
 def _note_more(page: Mapping[str, Any], output: Output) -> None:
     if "note" in page:
-        output.note(page["note"])
+        output.note(output.for_person(page["note"]))
     if page.get("next_cursor"):
         output.note(f"there is more: --cursor {page['next_cursor']}")
+
+
+def fit_text(confidence: float) -> str:
+    """How likely a hit fits, as a word and a figure."""
+    if confidence >= 1:
+        return "by name"
+    word = next((word for least, word in _FITS if confidence >= least), "unlikely")
+    return f"{word} {confidence:.0%}"
 
 
 def _tool_ids(tool: Mapping[str, Any], output: Output) -> str:
@@ -117,7 +129,7 @@ def nodes(arguments: argparse.Namespace, output: Output) -> None:
     if output.as_json:
         output.data(page)
         return
-    rows = [(f"{node['confidence']:.0%}", " / ".join(node["path"]), node["summary"]) for node in page["results"]]
+    rows = [(fit_text(node["confidence"]), " / ".join(node["path"]), node["summary"]) for node in page["results"]]
     output.table(("fits", "category", "what it holds"), rows)
     _note_more(page, output)
 
@@ -138,7 +150,7 @@ def search(arguments: argparse.Namespace, output: Output) -> None:
         output.data({**page, "why": {hit.tool_id: hit.why for hit in hits}} if arguments.explain else page)
         return
     rows = [
-        (f"{tool['confidence']:.0%}", _tool_ids(tool, output), _risks(tool), tool["summary"])
+        (fit_text(tool["confidence"]), _tool_ids(tool, output), _risks(tool), tool["summary"])
         for tool in page["results"]
     ]
     output.table(("fits", "tool", "risk", "what it does"), rows)
@@ -165,21 +177,46 @@ def expand(arguments: argparse.Namespace, output: Output) -> None:
         return
     output.line(f"{output.style(tool['tool_id'], 'bold')}  version {tool['version']}  {' / '.join(tool['path'])}")
     output.line(tool["description"] or tool["summary"])
-    for name, schema in (("args_schema", tool["args_schema"]), ("result_schema", tool["result_schema"])):
-        if schema is not None:
-            text = msgspec.json.format(bytes(schema), indent=2).decode()
-            output.line(f"{output.style(name, 'cyan')}: {text}")
-    output.line(f"{output.style('output_fields', 'cyan')}:")
-    for line in tool["output_fields"]:
-        output.line(f"  {line}")
+    arguments_node = Document(msgspec.json.decode(tool["args_schema"])).root
+    if output.out.isatty():
+        _print_arguments(arguments_node, output)
+        output.line(output.style("returns", "bold"))
+    else:
+        for name in ("args_schema", "result_schema"):
+            if tool[name] is not None:
+                output.line(f"{name}: {msgspec.json.format(bytes(tool[name]), indent=2).decode()}")
+        output.line("output_fields:")
+    _print_fields(tool["output_fields"], tool["tool_id"], output)
     _note_warnings(tool, output)
+    if output.out.isatty():
+        words = [f"{name}=…" for name in arguments_node.names if name in arguments_node.required]
+        output.labelled("next:", "cyan", " ".join(["toolfold call", tool["tool_id"], *words]))
+        output.note("the schemas as they are: --json")
+
+
+def _print_arguments(node: Node, output: Output) -> None:
+    """The arguments for a person: each with its type, and what the server says of it."""
+    steps = {step.name: step for step in node.steps if step.kind == "key"}
+    rows = []
+    for name in node.names:
+        child = node.child(steps[name])
+        if child is not None:
+            must = "required" if name in node.required else ""
+            text = child.keyword("description")
+            rows.append((output.style(name, "cyan"), child.label, must, text if isinstance(text, str) else ""))
+    output.table(("argument", "type", "", "what it is"), rows)
+
+
+def _print_fields(lines: Sequence[str], tool_id: str, output: Output) -> None:
+    for line in lines:
+        output.line(f"  {output.for_person(line).replace('inspect-output ID', f'inspect-output {tool_id}')}")
 
 
 def _note_warnings(answer: Mapping[str, Any], output: Output) -> None:
     for line in answer.get("contradicted", ()):
         output.note(f"results do not fit the declared schema: {line}")
     if "may_be_old" in answer:
-        output.note(answer["may_be_old"])
+        output.note(output.for_person(answer["may_be_old"]))
 
 
 def inspect_output(arguments: argparse.Namespace, output: Output) -> None:
@@ -195,8 +232,7 @@ def inspect_output(arguments: argparse.Namespace, output: Output) -> None:
     place = f" at {answer['field_path']}" if answer["field_path"] else ""
     fields = f", {answer['total_child_fields']} fields" if answer["total_child_fields"] else ""
     output.line(f"{output.style(answer['tool_id'], 'bold')}{place}: {answer['node_type']}{fields}")
-    for line in answer["flattened_fields"]:
-        output.line(f"  {line}")
+    _print_fields(answer["flattened_fields"], answer["tool_id"], output)
     _note_warnings(answer, output)
     if "note" in answer:
         output.note(answer["note"])

@@ -5,6 +5,9 @@ Everything it makes lies in a temporary folder that goes when it ends, unless `-
 """
 
 import argparse
+import json
+import shutil
+import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,12 +19,12 @@ from toolfold.answers import ToolList
 from toolfold.config import Settings
 from toolfold.demo.data import demo_servers, make_demo_data
 from toolfold.errors import NoMatchInCategory, SandboxError, ScriptError
-from toolfold.faces.cli.build import plural, print_failure, print_servers, read_servers
-from toolfold.faces.cli.catalogue import print_page, render_tree
+from toolfold.faces.cli.build import Cost, plural, print_failure, print_servers, read_servers
+from toolfold.faces.cli.catalogue import fit_text, print_page, render_tree
 from toolfold.faces.cli.runner import run_with_gateway
-from toolfold.faces.cli.terminal import Output
+from toolfold.faces.cli.terminal import Output, fit
 from toolfold.gateway import Gateway, Tree
-from toolfold.types import ServerSpec, ServerState
+from toolfold.types import ServerSpec
 
 QUERIES = ("who wrote this line of code, and when", "which customers ordered most", "order a taxi to the airport")
 SQL = "SELECT o.id, c.name, c.email, o.ordered_on, o.status FROM orders o JOIN customers c ON c.id = o.customer_id"
@@ -49,7 +52,7 @@ asyncio.run(main())
 
 def demo(arguments: argparse.Namespace, output: Output) -> int:
     if arguments.keep:
-        folder = Path(arguments.keep)
+        folder = Path(arguments.keep).absolute()
         folder.mkdir(parents=True, exist_ok=True)
         return _run(folder, arguments, output)
     with tempfile.TemporaryDirectory(prefix="toolfold-demo-") as temporary:
@@ -68,7 +71,9 @@ def _run(folder: Path, arguments: argparse.Namespace, output: Output) -> int:
     if not output.as_json:
         _print_heading("1. Starting real tool servers", output)
         for spec in servers:
-            output.line(f"   {spec.name}: {output.style(spec.shown(), 'dim')}")
+            output.line(fit(f"   {spec.name}: {output.style(output.short_path(spec.shown()), 'dim')}", output.width))
+    if arguments.keep:
+        _write_configuration(servers, folder / "toolfold.toml")
     settings = Settings(servers=tuple(servers), home=folder / "home")
     report = run_with_gateway(settings, lambda gateway: _walk(gateway, servers, output), fast=True)
     if output.as_json:
@@ -80,18 +85,24 @@ def _run(folder: Path, arguments: argparse.Namespace, output: Output) -> int:
 
 async def _walk(gateway: Gateway, servers: Sequence[ServerSpec], output: Output) -> dict[str, Any]:
     """Builds, then goes from the root to one tool as a model would."""
-    result, failed = await read_servers(gateway, None, len(servers), output)
+    result, failed = await read_servers(gateway, None, output)
+    cost = await Cost.count(gateway)
     states = await gateway.servers()
     tree = await gateway.tree(depth=2)
     pages = await _descend(gateway)
     searches = [await _search(gateway, query) for query in QUERIES]
     # Each part needs its servers; the demo goes on without those that failed.
-    large = await _large_result(gateway) if "sqlite" not in failed else None
-    script = await _script(gateway) if not {"sqlite", "git"} & set(failed) else None
+    working = {spec.name for spec in servers} - failed.keys()
+    large = await _large_result(gateway) if "sqlite" in working else None
+    script = await _script(gateway) if {"sqlite", "git"} <= working else None
     if not output.as_json:
         for name, error in failed.items():
             print_failure(name, error, output)
-        _print_walk(states, tree, pages, result.report.nodes, output)
+        print_servers(states, output)
+        if cost is not None:
+            cost.print(output)
+        output.line()
+        _print_walk(tree, pages, result.report.nodes, output)
         _print_searches(searches, output)
         if large is not None:
             _print_large(large, output)
@@ -100,6 +111,8 @@ async def _walk(gateway: Gateway, servers: Sequence[ServerSpec], output: Output)
     return {
         "servers": [{"name": state.name, "tools": state.tools, "status": state.status} for state in states],
         "tools": result.report.tools,
+        "definition_tokens": cost and cost.definition_tokens,
+        "client_tokens": cost and cost.client_tokens,
         "nodes": result.report.nodes,
         "pages": pages,
         "searches": searches,
@@ -150,15 +163,11 @@ def _print_heading(text: str, output: Output) -> None:
     output.line(output.style(text, "bold"))
 
 
-def _print_walk(
-    states: Sequence[ServerState], tree: Tree, pages: Sequence[ToolList], nodes: int, output: Output
-) -> None:
-    print_servers(states, output)
-    output.line()
+def _print_walk(tree: Tree, pages: Sequence[ToolList], nodes: int, output: Output) -> None:
     categories = plural(nodes, "category", "categories")
     _print_heading(f"2. One tree of {plural(tree.tools, 'tool')} in {categories}", output)
     for line in render_tree(tree.branches, (), {}, output, "   "):
-        output.line(line)
+        output.line(fit(line, output.width))
     output.line()
     _print_heading("3. What a model reads on its way to a tool, level by level", output)
     for page in pages:
@@ -174,9 +183,12 @@ def _print_searches(searches: Sequence[dict[str, Any]], output: Output) -> None:
     for search in searches:
         output.line(f"   {output.style('search', 'cyan')} {search['query']}")
         for tool in search["results"]:
-            output.line(f"      {tool['confidence']:.0%} {output.style(tool['tool_id'], 'cyan')}  {tool['summary']}")
+            shown = (
+                f"      {fit_text(tool['confidence']):13} {output.style(tool['tool_id'], 'cyan')}  {tool['summary']}"
+            )
+            output.line(fit(shown, output.width))
         if "note" in search:
-            output.line(f"      {output.style(search['note'], 'yellow')}")
+            output.line(f"      {output.style(output.for_person(search['note']), 'yellow')}")
         if "error" in search:
             output.line(f"      {output.style(search['error']['code'], 'yellow')}: {search['error']['message']}")
     output.line()
@@ -214,9 +226,24 @@ def _print_indented(text: str, output: Output) -> None:
 
 def _print_next_steps(folder: Path | None, output: Output) -> None:
     _print_heading("Now with your own servers", output)
-    output.line("   toolfold import    take over what Claude, Cursor, VS Code, Codex or Gemini CLI have configured")
-    output.line("   toolfold serve     be the one MCP server of your client; --http for many clients")
-    output.line("   toolfold build     connect to all of them and build the catalogue; then: tree, search, call")
+    output.line("   toolfold import    take over the servers of Claude, Cursor, VS Code, Codex, Gemini")
+    output.line("   toolfold build     connect to all of them; then: tree, search, call")
+    output.line("   toolfold serve     be the one MCP server of your client; --http for many")
+    program = Path(sys.argv[0]).absolute()
+    if shutil.which("toolfold") is None and program.name == "toolfold":
+        output.line(f"   so that `toolfold` is found: export PATH={output.short_path(program.parent)}:$PATH")
     if folder is not None:
         output.line()
-        output.line(f"kept: {folder}; look around with: toolfold tree --home {folder / 'home'}")
+        output.line(
+            f"kept: {output.short_path(folder)}; look around there: cd {output.short_path(folder)}; toolfold tree"
+        )
+
+
+def _write_configuration(servers: Sequence[ServerSpec], file: Path) -> None:
+    """The servers as a `toolfold.toml`, for whoever looks at what was kept."""
+    # A list or text of JSON is one of TOML, too.
+    tables = [
+        f"[servers.{spec.name}]\ncommand = {json.dumps(spec.command)}\nargs = {json.dumps(spec.args)}\n"
+        for spec in servers
+    ]
+    file.write_text("\n".join(tables), encoding="utf-8")

@@ -58,7 +58,7 @@ def doctor(arguments: argparse.Namespace, output: Output) -> int:
         return 1 if wrong else 0
     for finding in findings:
         mark = output.style(MARKS[finding.verdict], COLOURS[finding.verdict])
-        output.line(f"{mark} {output.style(finding.subject, 'bold')}: {finding.text}")
+        output.line(f"{mark} {output.style(finding.subject, 'bold')}: {output.short_path(finding.text)}")
         if finding.fix:
             output.line(f"    {output.style('next:', 'cyan')} {finding.fix}")
     minded = sum(finding.verdict == "mind" for finding in findings)

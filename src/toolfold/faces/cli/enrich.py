@@ -4,8 +4,8 @@ import argparse
 from collections.abc import Callable
 from contextlib import AsyncExitStack, ExitStack
 
-from toolfold.faces.cli.build import plural
-from toolfold.faces.cli.runner import load_settings, run_with_catalogue, run_with_gateway
+from toolfold.faces.cli.build import plural, run_with_catalogue
+from toolfold.faces.cli.runner import load_settings
 from toolfold.faces.cli.terminal import Output
 from toolfold.gateway import Gateway
 from toolfold.models.factory import create_model
@@ -32,7 +32,7 @@ def enrich(arguments: argparse.Namespace, output: Output) -> int:
         tree = await gateway.tree(depth=1)
         return {**report, "tools": tree.tools, "tools_enriched": await gateway.search.count_enriched()}
 
-    report = run_with_gateway(settings, work, create=False)
+    report = run_with_catalogue(arguments, work)
     if output.as_json:
         output.data(report)
     else:
@@ -56,7 +56,7 @@ def learn(arguments: argparse.Namespace, output: Output) -> None:
     async def work(gateway: Gateway) -> int:
         return await (gateway.search.forget_choices() if arguments.forget else gateway.search.count_choices())
 
-    choices = run_with_catalogue(arguments, work)
+    choices = run_with_catalogue(arguments, work, build_first=False)
     if output.as_json:
         output.data({"forgotten" if arguments.forget else "choices": choices})
     elif arguments.forget:

@@ -1,7 +1,9 @@
 """The commands and their options. Nothing here imports what a command needs to run: parsing stays cheap."""
 
 import argparse
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Iterable, Sequence
+from difflib import get_close_matches
 from typing import Any, NoReturn
 
 from toolfold import __version__
@@ -19,6 +21,41 @@ EXIT_CODES = """exit codes:
   8  agent: it answered without calling any tool
   130  interrupted
 """
+# Every one runs as it is in the folder that `toolfold demo --keep` leaves: a test does so.
+EXAMPLES: dict[str, tuple[str, ...]] = {
+    "demo": ("demo", "demo --keep playground"),
+    "serve": ("serve", "serve --http 127.0.0.1:8080", "serve --profile transparent --server git"),
+    "import": ("import", "import cursor", "import --yes", "import --yes --replace"),
+    "build": ("build", "build --server git"),
+    "servers": ("servers", "servers --connect"),
+    "enrich": ("enrich --server git --limit 5", "enrich --forget"),
+    "learn": ("learn", "learn --forget"),
+    "tree": ("tree", "tree --tools", "tree Files"),
+    "list": ("list", "list Files", "list --query 'find a text'"),
+    "nodes": ("nodes read files",),
+    "search": ("search list the latest commits", "search 'run a query' --in Databases --explain"),
+    "expand": ("expand git.log", "expand git.log --json"),
+    "call": (
+        "call git.log limit=3 author=Aylin",
+        "call sqlite.query sql='SELECT * FROM orders WHERE id = ?' parameters:='[3]'",
+        """call git.log '{"limit": 3}'""",
+    ),
+    "outputs": ("outputs",),
+    "output": ("output HANDLE 'rows[3]'", "output HANDLE --save result.json"),
+    "inspect-output": ("inspect-output git.log", "inspect-output git.log 'commits[]'"),
+    "run": ("run script.py", "run script.py --locked"),
+    "stubs": ("stubs 'list commits' git.diff",),
+    "repl": ("repl",),
+    "agent": ("agent 'which customer ordered most?'", "agent --runs"),
+    "audit": ("audit", "audit --last 20", "audit --export audit.jsonl"),
+    "trust": ("trust", "trust --list git.log", "trust git.log"),
+    "stats": ("stats",),
+    "extract": ("extract data/files/README.md 'lines 1-3'", "extract data/files/prices.csv 'how many rows are there?'"),
+    "doctor": ("doctor", "doctor --connect"),
+    "bench": ("bench list",),
+    "help": ("help", "help call", "help policy"),
+    "completion": ("completion bash", "completion zsh", "completion fish"),
+}
 MODES = ("auto", "full-chunked", "read-grep", "truncate")
 EXTRACTION = "what to extract; a path (a.b[0]), `lines 10-20` or a /regex/ is answered exactly"
 
@@ -27,7 +64,25 @@ class _Parser(argparse.ArgumentParser):
     """Raises our own error, so that `--json` holds for a mistyped command too."""
 
     def error(self, message: str) -> NoReturn:
-        raise ConfigError(message, next_action=f"see: {self.prog} --help")
+        raise ConfigError(self._explained(message), next_action=f"see: {self.prog} --help")
+
+    def _explained(self, message: str) -> str:
+        """What is wrong in words, with the nearest of what there is."""
+        if wrong := re.match(r"argument ([\w-]+)(?:/\S+)?: invalid choice: '?([^']*?)'? \(choose from", message):
+            action = next(action for action in self._actions if wrong[1] in (action.metavar, *action.option_strings))
+            what = "command" if action.dest == "command" else f"choice of {wrong[1]}"
+            return f"there is no {what} {wrong[2]!r}{_guess(wrong[2], action.choices or ())}"
+        return message
+
+    def options(self) -> list[str]:
+        return [name for action in self._actions for name in action.option_strings]
+
+    def commands(self) -> dict[str, "_Parser"]:
+        """The parsers of the commands below this one."""
+        for action in self._actions:
+            if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001 - argparse offers no public way to them
+                return dict(action.choices)
+        return {}
 
     def flag(self, name: str, text: str) -> None:
         self.add_argument(name, action="store_true", help=text)
@@ -70,7 +125,15 @@ def build_parser() -> _Parser:
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=_Parser)
 
     def command(name: str, text: str) -> _Parser:
-        return commands.add_parser(name, help=text, description=text, parents=[shared])
+        examples = "".join(f"\n  toolfold {line}" for line in EXAMPLES[name])
+        return commands.add_parser(
+            name,
+            help=text,
+            description=text,
+            parents=[shared],
+            epilog=f"examples:{examples}",
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
 
     _add_setup(command)
     _add_catalogue(command)
@@ -174,7 +237,8 @@ def _add_calls(command: _AddCommand) -> None:
 
     call = command("call", "call a tool, with arguments that fit its schema")
     call.value("tool_id", "ID", "a tool's id, as `toolfold list` shows it")
-    call.value("args", "ARGS", "a JSON object, or - to read it (default {})", nargs="?", default="{}")
+    text = "key=value, key:=JSON, a.b=value; or one JSON object; or - to read that"
+    call.value("args", "ARG", text, nargs="*")
     call.flag("--yes", "confirm a call that the policy wants confirmed")
     call.number("--timeout", "S", "seconds to wait at most")
     call.number("--expect-version", "N", "fail if the tool has another version than `expand` showed")
@@ -246,6 +310,13 @@ def _add_diagnostics(command: _AddCommand) -> None:
 
     command("doctor", "what is wrong here, and what to do about it").flag("--connect", "also start every server once")
 
+    topic = command("help", "a command's options and examples, or a page of the documentation")
+    topic.value("topic", "TOPIC", "a command or a page (default: what there is)", nargs="?", default="")
+
+    complete = command("completion", "what makes the shell complete commands, options, servers and tools")
+    complete.add_argument("shell", choices=("bash", "zsh", "fish"), help="prints its script, with how to load it")
+    complete.add_argument("words", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+
     bench = command("bench", "measure, beside a peer or a bare baseline in the same run; prints JSON")
     bench.value("name", "NAME", "start, build, ontology, …; `toolfold bench list` names them")
     bench.value("--data", "DIR", "a folder of recorded servers and sets to measure on")
@@ -269,10 +340,22 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     # the command's name.
     shared = argparse.Namespace(config=None, home=None, json=False, verbose=0)
     cut = argv.index("--") if "--" in argv else len(argv)
-    if "add" in argv[:cut]:
-        # What stands after `--` is another program's, and argparse loses it once an option stands before it.
-        arguments = build_parser().parse_args(argv[:cut], shared)
-        if arguments.command == "add":
-            arguments.target += argv[cut + 1 :]
-            return arguments
-    return build_parser().parse_args(argv, shared)
+    # What stands after `--` is the command of a server to add, and argparse loses it once an option stands before it.
+    own, after = (argv[:cut], argv[cut + 1 :]) if "add" in argv[:cut] else (argv, ())
+    parser = build_parser()
+    arguments, unknown = parser.parse_known_args(own, shared)
+    if unknown:
+        command = parser.commands().get(arguments.command or "", parser)
+        name = unknown[0].partition("=")[0]
+        guess = _guess(name, command.options()) if name.startswith("-") else ""
+        raise ConfigError(f"unknown: {' '.join(unknown)}{guess}", next_action=f"see: {command.prog} --help")
+    if after and arguments.command == "add":
+        arguments.target += after
+    elif after:
+        return parser.parse_args(argv, shared)
+    return arguments
+
+
+def _guess(wrong: str, known: Iterable[str]) -> str:
+    near = get_close_matches(wrong, list(known), n=1)
+    return f"; did you mean {near[0]}?" if near else ""

@@ -3,7 +3,6 @@
 A test compares the page in `docs/` with this, so the two cannot drift apart.
 """
 
-import argparse
 import os
 import sys
 from collections.abc import Iterator
@@ -28,10 +27,8 @@ def _sections() -> Iterator[str]:
     yield "# Command line\n"
     yield "Written by `python -m toolfold.faces.cli.reference > docs/cli.md`; a test keeps it true.\n"
     yield f"```text\n{parser.format_help()}```\n"
-    for action in parser._actions:  # noqa: SLF001 - argparse offers no public way to its subcommands
-        if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001 - as above
-            for name, command in action.choices.items():
-                yield f"## toolfold {name}\n\n```text\n{command.format_help()}```\n"
+    for name, command in parser.commands().items():
+        yield f"## toolfold {name}\n\n```text\n{command.format_help()}```\n"
 
 
 if __name__ == "__main__":

@@ -44,11 +44,6 @@ def run_with_gateway(
         return runner.run(main())
 
 
-def run_with_catalogue(arguments: argparse.Namespace, work: Callable[[Gateway], Awaitable[T]]) -> T:
-    """Runs `work` on a catalogue that is there: it makes no files and needs no configured server."""
-    return run_with_gateway(load_settings(arguments, require_servers=False), work, create=False)
-
-
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     """uvloop's, where it is installed; `None` stands for asyncio's own."""
     try:

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from toolfold.errors import ScriptError
-from toolfold.faces.cli.runner import load_settings, run_with_catalogue, run_with_gateway
+from toolfold.faces.cli.build import run_with_catalogue
 from toolfold.faces.cli.terminal import Output
 from toolfold.gateway import Gateway
 from toolfold.scripts import report as reports
@@ -24,8 +24,8 @@ def run_script(arguments: argparse.Namespace, output: Output) -> int:
     source = sys.stdin.buffer.read() if piped else _read(path)
     lock_file = Path(f"{path}{SUFFIX}")
     lock = _read_lock(lock_file) if arguments.locked else None
-    result = run_with_gateway(
-        load_settings(arguments),
+    result = run_with_catalogue(
+        arguments,
         lambda gateway: gateway.run_script(
             source,
             locked=lock,
@@ -36,8 +36,8 @@ def run_script(arguments: argparse.Namespace, output: Output) -> int:
             confirmed=arguments.yes,
             on_needs=None if output.as_json else lambda needs: _show_needs(needs, output),
         ),
+        require_servers=True,
         fast=True,
-        create=False,
     )
     if lock is not None:
         _write_lock(lock_file, lock, result)

@@ -9,8 +9,9 @@ import os
 import re
 import shutil
 import sys
+import textwrap
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, BinaryIO
 
@@ -26,6 +27,35 @@ _STYLE_CODE = re.compile(r"(\x1b\[[0-9;]+m)")
 UNLIMITED = 10_000
 
 Progress = Callable[[str], None]
+
+# Below so many columns the last cell of a table goes under the others instead of beside them.
+_LEAST_ROOM = 36
+_MOST_LINES = 2
+
+# What errors and notes tell a model, in the words of the command line.
+_FOR_PERSON = tuple(
+    (re.compile(pattern), text)
+    for pattern, text in (
+        (r"find the tool with list or a search", "find it with: toolfold search 'what it must do'"),
+        (r"call the same operation again, list or search_tool_by_category, without", "run it again without"),
+        (r"call search_tool_by_category with one of the paths in categories", "search there: --in 'A/B'"),
+        (r"call expand_tool for (\S+) again, and use the schema it shows now", r"see how it is: toolfold expand \1"),
+        (r"(?<=its schema), which expand_tool shows", ": toolfold expand ID shows it"),
+        (r'inspect_tool_output\(\.\.\., field_path="(.*?)"\)', r"toolfold inspect-output ID '\1'"),
+        (r"\nCall tool_output\(.*\nProvide precise.*", ""),
+        (r"\b(in|from) hints\b", "above"),
+        (r"\bexpand_tool\b", "toolfold expand"),
+        (r"\bcall_tool\b", "toolfold call"),
+        (r"\bsearch_tool_by_category\b", "toolfold search"),
+        (r"\bsearch_nodes\b", "toolfold nodes"),
+        (r"\binspect_tool_output\b", "toolfold inspect-output"),
+        (r"\btool_output\b", "toolfold output"),
+        (r"\brun_script\b", "toolfold run"),
+    )
+)
+
+# An advice about hints, where there are none.
+_NOTHING_ABOVE = re.compile(r"\b(?:use|name) [^,;]*\babove\b[^,;]*(?:, or |; else )")
 
 
 class Output:
@@ -58,6 +88,18 @@ class Output:
         codes = ";".join(STYLES[name] for name in names)
         return f"\x1b[{codes}m{text}\x1b[0m"
 
+    @staticmethod
+    def for_person(text: str) -> str:
+        """What stages tell a model, in the words of the command line."""
+        for pattern, words in _FOR_PERSON:
+            text = pattern.sub(words, text)
+        return text
+
+    @staticmethod
+    def short_path(text: Path | str) -> str:
+        """A path, or a text with paths in it, as a person writes it: `~` for their home."""
+        return re.sub(rf"(?<![\w/.-]){re.escape(str(Path.home()))}(?=/|$|[\s,:;)])", "~", str(text))
+
     def line(self, text: str = "") -> None:
         self.out.write(safe(text) + "\n")
 
@@ -81,6 +123,18 @@ class Output:
             encoded = msgspec.json.format(encoded, indent=2)
         self.out.write(encoded.decode() + "\n")
 
+    def answer(self, text: str, *, stored: bool) -> None:
+        """Prints what a tool answered as it is; for a person, JSON indented, and of what was stored no word that is for
+        models."""
+        import msgspec
+
+        if stored:
+            text = self.for_person(text)
+        if self.out.isatty() and text[:1] in {"{", "["}:
+            with suppress(msgspec.DecodeError):
+                text = msgspec.json.format(text, indent=2)
+        self.line(text)
+
     def save(self, name: str, source: BinaryIO) -> int:
         """Copies to a file that is not there yet, and closes the source; returns the bytes written."""
         try:
@@ -95,24 +149,34 @@ class Output:
         if self.as_json:
             self.data({"error": error.as_dict()})
             return
-        self.note(f"{self.style('error:', 'red', 'bold', stream=self.err)} {error.message}")
+        self.note(f"{self.style('error:', 'red', 'bold', stream=self.err)} {self.for_person(error.message)}")
         for hint in error.hints:
             text = _hint_text(hint)
             if text not in error.message:
                 self.note(f"  - {text}")
         for path in error.categories if isinstance(error, NoMatchInCategory) else ():
             self.note(f"  - in {' / '.join(path)}")
-        if error.next_action:
-            self.labelled("next:", "cyan", error.next_action)
+        action = self.for_person(error.next_action)
+        if action:
+            self.labelled("next:", "cyan", action if error.hints else _NOTHING_ABOVE.sub("", action))
 
     def table(self, headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-        """Prints columns side by side, nothing without rows. On a terminal the last column is cut to fit."""
+        """Prints columns side by side, nothing without rows. On a terminal the last column is wrapped to fit; where
+        the others leave it no room, it stands below them."""
         if not rows:
             return
         widths = [max(len(_plain(cell)) for cell in column) for column in zip(headers, *rows, strict=True)]
-        for row in ([self.style(header, "bold") for header in headers], *rows):
+        before = sum(width + 2 for width in widths[:-1])
+        stacked = self.width - before < min(_LEAST_ROOM, widths[-1])
+        indent = " " * (4 if stacked else before)
+        heading = [self.style(header, "bold") for header in headers]
+        for row in ([*heading[:-1], ""] if stacked else heading, *rows):
             padded = [cell + " " * (width - len(_plain(cell))) for cell, width in zip(row, widths, strict=True)]
-            self.line(fit("  ".join((*padded[:-1], row[-1])), self.width))
+            lines = _wrapped(row[-1], self.width - len(indent))
+            beside = "" if stacked else lines.pop(0)
+            self.line(fit("  ".join((*padded[:-1], beside)).rstrip(), self.width))
+            for line in filter(None, lines):
+                self.line(fit(indent + line, self.width))
 
     def confirm(self, question: str) -> bool:
         """Asks the person at the terminal, who must say yes."""
@@ -126,8 +190,9 @@ class Output:
         return not self.as_json and sys.stdin.isatty() and self.err.isatty()
 
     @contextmanager
-    def progress(self, title: str, total: int) -> Iterator[Progress]:
-        """A bar on a terminal, moved on by each call; elsewhere nothing, so that logs stay short."""
+    def progress(self, title: str, total: int | None, label: str = "") -> Iterator[Progress]:
+        """A bar on a terminal, moved on by each call; elsewhere nothing, so that logs stay short. Without a total it
+        only says that something is done, and for how long."""
         if self.as_json or not self.err.isatty() or total == 0:
             yield lambda label: None
             return
@@ -135,11 +200,15 @@ class Output:
         from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
         from rich.progress import Progress as Bar
+        from rich.table import Column
 
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-        with Bar(*columns, console=Console(file=self.err), transient=True) as bar:
-            task = bar.add_task(title, total=total)
-            yield lambda label: bar.update(task, advance=1, description=f"{title}: {label}")
+        column = Column(no_wrap=True, overflow="ellipsis", ratio=1)
+        done = [] if total is None else [MofNCompleteColumn()]
+        shown = TextColumn("{task.fields[label]}", style="dim", markup=False, table_column=column)
+        columns = (TextColumn("{task.description}"), BarColumn(20), *done, TimeElapsedColumn(), shown)
+        with Bar(*columns, console=Console(file=self.err), transient=True, expand=True) as bar:
+            task = bar.add_task(title, total=total, label=safe(label))
+            yield lambda text: bar.update(task, advance=1, label=safe(text))
 
     @contextmanager
     def counter(self, title: str) -> Iterator[Callable[[int, int], None]]:
@@ -171,6 +240,13 @@ def _hint_text(hint: Any) -> str:
     import msgspec
 
     return msgspec.json.encode(hint, enc_hook=str).decode()
+
+
+def _wrapped(text: str, width: int) -> list[str]:
+    """The text on lines of `width` columns, few of them; what is left over is marked. Coloured text is one line."""
+    if "\x1b" in text or len(text) <= width:
+        return [text]
+    return textwrap.wrap(text, width, max_lines=_MOST_LINES, placeholder=" …")
 
 
 def _plain(text: str) -> str:

@@ -7,7 +7,7 @@ import msgspec
 from msgspec import Raw
 
 from toolfold.errors import ConfigError
-from toolfold.faces.cli.runner import run_with_catalogue
+from toolfold.faces.cli.build import run_with_catalogue
 from toolfold.faces.cli.terminal import Output
 from toolfold.gateway import Gateway
 from toolfold.types import Tool, ToolDefinition

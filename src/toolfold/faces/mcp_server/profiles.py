@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING
 
 from msgspec import Raw
 
+from toolfold import tokens
 from toolfold.errors import ConfigError
 from toolfold.gateway import Gateway
+from toolfold.types import LOCAL
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -48,6 +50,13 @@ async def open_app(gateway: Gateway, profile: str, server: str | None = None) ->
         yield app
     finally:
         app.aclose()
+
+
+async def client_tokens(gateway: Gateway, profile: str) -> int:
+    """What a client reads of a profile before it asks for anything: all tools, and the instructions."""
+    surface = _make_surface(gateway, profile)
+    listed = b"[" + b",".join(bytes(tool) for tool in await surface.tools(LOCAL)) + b"]"
+    return tokens.count(listed.decode()) + tokens.count(await surface.instructions(LOCAL))
 
 
 def _transparent_server(gateway: Gateway, name: str | None) -> str:

@@ -1,0 +1,116 @@
+"""A tool's arguments as a person types them: `limit=3 filter.state=open tags=a tags=b since:=null`.
+
+    key=text     text, a number, true or false: whichever the tool's schema wants there
+    key:=JSON    any JSON value, taken as it is
+    a.b=text     `b` inside the object `a`; a key that stands twice is a list
+
+What is wrong is told with the key and what it takes. Whether the whole fits is for the call's own check.
+"""
+
+from collections.abc import Sequence
+from difflib import get_close_matches
+from typing import Any
+
+import msgspec
+
+from toolfold.errors import InvalidArguments
+from toolfold.schema_walk import Document, Node
+from toolfold.text import truncate
+
+__all__ = ["parse_arguments"]
+
+_MAX_DEPTH = 20
+_ARTICLES = {"integer": "a whole number", "number": "a number", "boolean": "true or false", "object": "a JSON object"}
+
+
+def parse_arguments(words: Sequence[str], schema: bytes) -> dict[str, Any]:
+    """The arguments as values. Raises `InvalidArguments` that names the key."""
+    root = Document(msgspec.json.decode(schema)).root
+    arguments: dict[str, Any] = {}
+    for word in words:
+        key, equals, text = word.partition("=")
+        if not equals or not key.strip(":"):
+            example = f", such as {root.names[0]}=…" if root.names else ""
+            raise InvalidArguments(
+                f"{word!r} is no argument", next_action=f"write key=value{example}, or all of them as one JSON object"
+            )
+        name = key.removesuffix(":")
+        place, last, node = _place(arguments, root, name)
+        value = _json(name, text) if key.endswith(":") else _typed(node, name, text)
+        place[last] = _joined(place[last], value, name) if last in place else value
+    return arguments
+
+
+def _place(arguments: dict[str, Any], root: Node, key: str) -> tuple[dict[str, Any], str, Node]:
+    """Where a key's value goes: the object, the last name, and what the schema says of it."""
+    *parents, last = [key] if key in root.names else key.split(".")
+    if len(parents) > _MAX_DEPTH:
+        raise InvalidArguments(f"{key} is nested too deep", next_action="give the arguments as one JSON object")
+    place, node = arguments, root
+    for name in parents:
+        node = _child(node, name, key)
+        place = place.setdefault(name, {})
+        if not isinstance(place, dict):
+            raise InvalidArguments(f"{key}: {name} has a value already", next_action="give either, not both")
+    return place, last, _child(node, last, key)
+
+
+def _child(node: Node, name: str, key: str) -> Node:
+    for step in node.steps:
+        if step == ("key", name) and (child := node.child(step)) is not None:
+            return child
+    # An object that does not say it is closed may take further keys; one that looks mistyped is told all the same.
+    near = get_close_matches(name, node.names, n=1)
+    if near or node.closed:
+        guess = f"; did you mean {near[0]}?" if near else ""
+        known = ", ".join(node.names[:12]) + (", …" if len(node.names) > 12 else "")
+        raise InvalidArguments(f"there is no argument {key}{guess}", next_action=f"it takes {known or 'none'}")
+    return node.document.anything()
+
+
+def _typed(node: Node, key: str, text: str) -> Any:
+    """The text as the schema wants it; where that does not say, as JSON if it is some."""
+    if "string" in node.kinds:
+        return text
+    if "array" in node.kinds and not text.startswith("["):
+        items = [node.child(step) for step in node.steps if step.kind == "items"]
+        return [_typed(items[0], key, text) if items and items[0] else text]
+    try:
+        value = msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError):
+        value = text
+    if node.kinds and not _is_one(value, node):
+        wanted = " or ".join(_ARTICLES.get(kind, f"an {kind}") for kind in sorted(node.kinds))
+        raise InvalidArguments(f"{key}={text}: {key} is {wanted}", next_action=f"write {key}=… so, or {key}:=JSON")
+    return value
+
+
+def _is_one(value: Any, node: Node) -> bool:
+    """Whether a value that is no text is of one of the node's types."""
+    match value:
+        case bool():
+            return "boolean" in node.kinds
+        case int() | float():
+            return "number" in node.kinds or ("integer" in node.kinds and value == int(value))
+        case dict():
+            return "object" in node.kinds
+        case list():
+            return "array" in node.kinds
+    return value is None and node.nullable
+
+
+def _json(key: str, text: str) -> Any:
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError) as error:
+        shown = truncate(text, 40)
+        raise InvalidArguments(
+            f"{key}:={shown} is no JSON: {error}", next_action=f"text goes without the colon: {key}={shown}"
+        ) from error
+
+
+def _joined(before: Any, value: Any, key: str) -> Any:
+    """What a key that stands twice comes to."""
+    if not isinstance(before, list) or not isinstance(value, list):
+        raise InvalidArguments(f"{key} stands twice, and it is no list", next_action=f"give {key} once")
+    return before + value
