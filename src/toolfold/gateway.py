@@ -286,6 +286,16 @@ class Gateway:
             await self.search.sync(on_indexed)
         return build
 
+    async def reconfigure(self, settings: Settings) -> Sequence[str]:
+        """Takes over servers, policies and callers while it is open: only servers that changed are started anew, and
+        calls under way end by themselves. Gives the names of what else differs: it needs a gateway opened anew."""
+        self.settings, rest = self.settings.adopt(settings)
+        self.redactor.learn(settings, os.environ.items())
+        self.access.reconfigure(self.settings)
+        await self.upstreams.reconfigure(self.settings)
+        self.events.emit("config.changed", rest=rest)
+        return rest
+
     def begin(self) -> "asyncio.Task[None]":
         """Reads all servers in the background, and builds where the catalogue is missing, or is not of these servers.
         Whoever asks for tools before there is any catalogue waits for it."""

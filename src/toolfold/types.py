@@ -48,6 +48,8 @@ class ServerSpec(Struct, frozen=True, kw_only=True):
     """OpenAPI: path or loopback URL of the document. Functions: `package.module` or `package.module:name`."""
     enabled: bool = True
     start_timeout_s: float = 30.0
+    keep_alive: bool = False
+    """Stdio: never ended for want of calls."""
     call_timeout_s: float | None = None
     """`None`: the configuration names none for this server, and `limits.call_timeout_s` holds."""
     secrets: tuple[str, ...] = ()
@@ -126,6 +128,8 @@ class ServerState(Struct, frozen=True, kw_only=True):
     error: str = ""
     next_action: str = ""
     warnings: tuple[str, ...] = ()
+    note: str = ""
+    """Why it is in this state, where that is nothing to worry about."""
 
 
 class Tool(Struct, frozen=True, kw_only=True):

@@ -1,6 +1,7 @@
 """One server passed through: what it declares, what is subscribed to, and what a restart brings back."""
 
 import asyncio
+from contextlib import AbstractContextManager, nullcontext
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -55,6 +56,12 @@ class OnePool:
     def listen(self, listener: Callable[[str, str, Raw], None]) -> Callable[[], None]:
         self.listeners.append(listener)
         return lambda: self.listeners.remove(listener)
+
+    def keep_alive(self, name: str) -> None:
+        self.kept_alive = name
+
+    def use(self, name: str) -> AbstractContextManager[None]:
+        return nullcontext()
 
 
 class Scene:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from toolfold.config.folders import toolfold_home, working_folder
 from toolfold.config.sections import (
@@ -27,6 +28,9 @@ from toolfold.config.sections import (
 )
 from toolfold.errors import ConfigError
 from toolfold.types import ServerSpec
+
+# What takes effect while a gateway is open. All else is built into its parts.
+_LIVE = frozenset({"servers", "policies", "callers", "discovery", "sources", "warnings"})
 
 
 def _default_home() -> Path:
@@ -85,6 +89,12 @@ class Settings(Struct, frozen=True, kw_only=True):
             require_servers=require_servers,
         )
         return Settings(**fields)
+
+    def adopt(self, other: "Settings") -> tuple["Settings", tuple[str, ...]]:
+        """These settings with what of `other` can change while a gateway is open; and what else differs."""
+        names = [name for name in self.__struct_fields__ if getattr(self, name) != getattr(other, name)]
+        live = {name: getattr(other, name) for name in names if name in _LIVE}
+        return replace(self, **live), tuple(name for name in names if name not in _LIVE)
 
     @property
     def registry_path(self) -> Path:

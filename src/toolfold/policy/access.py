@@ -25,7 +25,7 @@ from fnmatch import translate
 from msgspec.structs import replace
 
 from toolfold.catalogue.catalogue import Catalogue, tool_batches
-from toolfold.config import Policy, Settings
+from toolfold.config import CallerKey, Policy, Settings
 from toolfold.config.sections import LOCAL_NAME, PATTERN_KINDS
 from toolfold.containers import BoundedDict
 from toolfold.errors import CatalogueError, ConfigError, NotAuthorized
@@ -107,6 +107,8 @@ def _step_expression(step: str) -> str:
 
 
 DEFAULT_POLICY = "default"
+# A caller that the configuration no longer has, and whose session is still open. No table can have this name.
+_NOBODY = CallerKey(name="", policy="\0nobody")
 
 
 class _Rules:
@@ -147,6 +149,7 @@ class _Rules:
 def _compile_policies(policies: Sequence[Policy]) -> dict[str, _Rules]:
     """Every policy by its name; the default one lets everything through where nobody wrote it."""
     rules = {DEFAULT_POLICY: _Rules(Policy(name=DEFAULT_POLICY))}
+    rules[_NOBODY.policy] = _Rules(Policy(name=_NOBODY.policy, allow=()))
     rules.update((policy.name, _Rules(policy)) for policy in policies)
     return rules
 
@@ -203,18 +206,35 @@ class AccessControl:
         self._catalogue = catalogue
         self._servers = servers
         self._trust = trust
-        self._rules = _compile_policies(settings.policies)
-        self._local = next((entry for entry in settings.callers if entry.name == LOCAL_NAME), None)
-        self._has_groups = any(rule.access for rule in settings.rules)
-        self._unrestricted = {name: self._allows_all(rules) for name, rules in self._rules.items()}
         self._whole = CatalogueView(catalogue, servers=servers)
         self._views: BoundedDict[tuple[str, tuple[str, ...]], CatalogueView] = BoundedDict(_MAX_VIEWS)
+        # Callers as earlier settings had them, which sessions may still hold.
+        self._outdated: dict[tuple[str, str, tuple[str, ...]], CallerKey | None] = {}
+        self._use_settings(settings)
+
+    def _use_settings(self, settings: Settings) -> None:
+        self._callers = {entry.name: entry for entry in settings.callers}
+        self._local = self._callers.get(LOCAL_NAME)
+        self._has_groups = any(rule.access for rule in settings.rules)
+        self._rules = _compile_policies(settings.policies)
+        self._unrestricted = {name: self._allows_all(rules) for name, rules in self._rules.items()}
+
+    def reconfigure(self, settings: Settings) -> None:
+        """Takes over other policies and callers, at once and for everybody, sessions that are open included."""
+        known = {*self._outdated, *((key.name, key.policy, key.groups) for key in self._callers.values())}
+        self._use_settings(settings)
+        self._views.clear()
+        now = {(key.name, key.policy, key.groups) for key in self._callers.values()}
+        self._outdated = {key: self._callers.get(key[0]) for key in known - now if key[0] != LOCAL_NAME}
 
     def _allows_all(self, rules: _Rules) -> bool:
         return rules.allows_everything and not (self._has_groups or self._trust.holds_tools or rules.asks_flags)
 
     def resolve(self, caller: Caller) -> Caller:
         """The caller with its policy: what `[callers.local]` says holds for whoever runs the gateway."""
+        if self._outdated and (key := (caller.name, caller.policy, caller.groups)) in self._outdated:
+            entry = self._outdated[key] or _NOBODY
+            return replace(caller, policy=entry.policy, groups=entry.groups)
         if self._local is None or caller.name != LOCAL_NAME or caller.policy != DEFAULT_POLICY or caller.groups:
             return caller
         return replace(caller, policy=self._local.policy, groups=self._local.groups)

@@ -9,7 +9,7 @@ brings the catalogue. Below: the pool and the store.
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path as FilePath
@@ -70,6 +70,9 @@ class _Catalogue(Protocol):
     async def update_server(self, listing: Listing) -> _Written:
         """Takes in the tools of one server."""
 
+    async def remove_servers(self, names: Collection[str]) -> object:
+        """Takes servers out, with their tools."""
+
     async def mark_failed(self, server: str, reason: str) -> object:
         """Records that a server could not be read; its tools stay, marked as stale."""
 
@@ -87,8 +90,8 @@ class UpstreamManager:
         *,
         check_s: float = FRESHNESS_CHECK_S,
     ) -> None:
-        self._settings = settings
         self._ready_made = tuple(ready_made)
+        self._use_settings(settings)
         self._store = store
         self._catalogue = catalogue
         self._events = events
@@ -96,15 +99,13 @@ class UpstreamManager:
         # What servers of the legacy era are told that clients can answer, set before the first is opened. They ask for
         # it once, so whether the client of a call really can is decided when its server asks.
         self.handshake: Raw | None = None
+        # Gets each line that a server writes beside the protocol, with its name. Set before the first is opened.
+        self.on_log: Callable[[str, str], None] | None = None
         # What was looked up for servers that were opened: never to be shown.
         self.secrets: set[str] = set()
         self._pool: Pool | None = None
         self._closed = False
         self._opening = asyncio.Lock()
-        self._call_timeouts = {
-            spec.name: spec.call_timeout_s for spec in self.specs() if spec.call_timeout_s is not None
-        }
-        self.names = frozenset(spec.name for spec in self.specs() if spec.enabled)
         # Of each server the connection whose list the catalogue has.
         self._followed: dict[str, int] = {}
         # Of each server that could not be read: when, and why.
@@ -117,6 +118,40 @@ class UpstreamManager:
         self._builds = 0
         self._no_build = asyncio.Event()
         self._no_build.set()
+
+    def _use_settings(self, settings: Settings) -> None:
+        self._settings = settings
+        self._call_timeouts = {
+            spec.name: spec.call_timeout_s for spec in self.specs() if spec.call_timeout_s is not None
+        }
+        self.names = frozenset(spec.name for spec in self.specs() if spec.enabled)
+
+    async def reconfigure(self, settings: Settings) -> None:
+        """Takes over the servers of other settings: what is gone leaves the catalogue, what is new or changed is read;
+        all others stay as they are, and what is being called ends by itself."""
+        before = {spec.name: spec for spec in self._settings.servers if spec.enabled}
+        self._use_settings(settings)
+        after = {spec.name: spec for spec in settings.servers if spec.enabled}
+        changed = [name for name, spec in after.items() if before.get(name) != spec]
+        gone = sorted(before.keys() - after.keys())
+        for name in (*gone, *changed):
+            self._followed.pop(name, None)
+            self._failures.pop(name, None)
+        if self._pool is not None:
+            self._pool.reconfigure(settings.servers)
+        await self._remove(gone)
+        for name in gone:
+            self._events.emit("upstream.removed", server=name)
+        for name in changed:
+            self._events.emit("upstream.configured", server=name, new=name not in before)
+            self._start_reread(name)
+
+    async def _remove(self, servers: Sequence[str]) -> None:
+        await self._no_build.wait()
+        if known := {record.name for record in await self._catalogue.servers()}.intersection(servers):
+            await self._catalogue.remove_servers(known)
+            for name in sorted(known):
+                self._events.emit("catalogue.updated", server=name, changes=0)
 
     async def aclose(self) -> None:
         """Ends every server, and lets nobody start another. Safe to call twice."""
@@ -154,10 +189,11 @@ class UpstreamManager:
             self._settings.servers,
             ready_made=self._ready_made,
             events=self._events,
-            limits=PoolLimits(open_at_once=limits.parallel_starts),
+            limits=PoolLimits(open_at_once=limits.parallel_starts, idle_s=limits.idle_s, drain_s=limits.call_timeout_s),
             make=partial(UpstreamWithSecrets, on_secrets=self.secrets.update),
             known_eras={name: _decode_era(era) for name, era in eras.items()},
             remember_era=self._remember_era,
+            on_log=self.on_log,
             wire=WireOptions(
                 max_frame_bytes=limits.max_frame_bytes,
                 spill_directory=self._settings.outputs.directory,
@@ -215,11 +251,15 @@ class UpstreamManager:
 
         Gives those that could not be asked in time, with the reason; who failed a moment ago is not asked again.
         """
-        wanted = [name for name in (self.names if servers is None else servers) if not self.is_current(name)]
+        wanted = [name for name in (self._awake() if servers is None else servers) if not self.is_current(name)]
         await self._wait_for_reads(wanted)
         late = {name: UpstreamError("it has not answered yet", server=name) for name in wanted}
         known = {name: error for name, (_, error) in self._failures.items()}
         return {name: known.get(name, late[name]) for name in wanted if name in known or not self.is_current(name)}
+
+    def _awake(self) -> list[str]:
+        """The servers, but for those that were ended for want of calls: what they listed last still holds."""
+        return [name for name in self.names if self._pool is None or not self._pool.rests(name)]
 
     async def _wait_for_reads(self, servers: Sequence[str]) -> None:
         now = time.monotonic()
@@ -249,8 +289,10 @@ class UpstreamManager:
             listing = await pool.listing(server)
         except UpstreamError as error:
             connection = pool.connection(server)
-            self._failures[server] = (time.monotonic(), error)
             await self._no_build.wait()
+            if server not in self.names:  # it was taken out meanwhile
+                return
+            self._failures[server] = (time.monotonic(), error)
             if await self._catalogue.servers():
                 await self._catalogue.mark_failed(server, error.message)
             self._events.emit("catalogue.stale", server=server, error=error.message)
@@ -260,6 +302,8 @@ class UpstreamManager:
             if not await self._catalogue.holds(listing):
                 # A build that runs would write its older list over this one.
                 await self._no_build.wait()
+                if server not in self.names:
+                    return
                 await self._take_in(listing)
         # Also where the list of a live server could not be read: its tools are those of before, and it is read again.
         self._followed[server] = connection
@@ -271,7 +315,7 @@ class UpstreamManager:
         if written.changes:
             if await asyncio.to_thread(self._settings.registry_path.exists):
                 await self._catalogue.write_registry(self._settings.registry_path)
-            self._events.emit("catalogue.updated", server=listing.server)
+            self._events.emit("catalogue.updated", server=listing.server, changes=len(written.changes))
 
     async def reread(self, server: str) -> None:
         """Reads one server again and takes its tools in; a failure is recorded and its earlier tools stay."""

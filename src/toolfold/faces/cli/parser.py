@@ -92,6 +92,7 @@ def _add_setup(command: _AddCommand) -> None:
     text = "what clients see: the operations to find tools, one server as it is, all tools, whichever fits"
     serve.choice("--profile", profiles, text)
     serve.value("--server", "NAME", "transparent: which server")
+    serve.choice("--log", ("text", "json"), "how the log on standard error is written")
 
     take = command("import", "take servers over from an MCP client's configuration")
     text = "claude-desktop, claude-code, cursor, vscode, codex, gemini, or a file (default: all)"

@@ -48,4 +48,12 @@ class DiscoverySurface:
         return await self._operations.result(name, arguments, context)
 
     def watch(self, listener: OnToolsChanged) -> Callable[[], None]:
-        return self._gateway.outputs.on_changed(lambda caller, _: listener(caller))
+        # A policy decides who sees `run_script`.
+        stop_events = self._gateway.events.subscribe(lambda _: listener(None), only="config.changed")
+        stop_outputs = self._gateway.outputs.on_changed(lambda caller, _: listener(caller))
+
+        def stop() -> None:
+            stop_events()
+            stop_outputs()
+
+        return stop
