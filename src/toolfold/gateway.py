@@ -547,11 +547,12 @@ class Gateway:
         if "call_recorder" in self.__dict__:
             self.call_recorder.settle()
 
-    async def savings(self) -> "Savings":
-        """The tokens that all definitions would have cost, against what was shown."""
+    async def savings(self, by: str = "") -> "Savings":
+        """The tokens that all definitions would have cost, against what was shown, to all callers or to one."""
         from toolfold.audit.savings import compute_savings
 
-        return await compute_savings(await self.audit_log.steps(), self.catalogue, self.store)
+        steps = [step for step in await self.audit_log.steps() if by in ("", step.caller)]
+        return await compute_savings(steps, self.view().catalogue, self.store)
 
     async def render_metrics(self, caller: Caller = LOCAL) -> tuple[str, bytes]:
         """What a Prometheus server reads, as far as this caller may know of it: the content type and the text."""

@@ -1,97 +1,24 @@
 """The configuration is followed while `toolfold serve` runs: what changes in it takes effect, and clients are told."""
 
 import asyncio
-import json
 import os
 import signal
-import subprocess
-import sys
 import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import httpx2
 import pytest
-from mcp import Client, StdioServerParameters
+from mcp import Client
 from mcp_client_helpers import RecordingClient, text_of
-
-SERVER = """
-import os, sys, time
-from toolfold.demo.server import serve
-
-def tool(name):
-    def work(seconds: float = 0.0) -> str:
-        time.sleep(seconds)
-        return f"{name} {os.getpid()}"
-    work.__name__, work.__doc__ = name, f"Does {name} of {sys.argv[1]}."
-    return work
-
-print("ready to", *sys.argv[2:], file=sys.stderr, flush=True)
-serve(sys.argv[1], [tool(name) for name in sys.argv[2:]])
-"""
-
-
-class Served:
-    """A `toolfold serve` that reads `toolfold.toml` of its own folder."""
-
-    def __init__(self, home: Path) -> None:
-        self.home = home
-        self.config = home / "toolfold.toml"
-        self.program = home / "server.py"
-        self.program.write_text(SERVER)
-        self.said: list[str] = []
-
-    def table(self, name: str, *tools: str, more: str = "") -> str:
-        args = json.dumps([str(self.program), name, *tools])
-        return f'[servers.{name}]\ncommand = "{sys.executable}"\nargs = {args}\n{more}\n'
-
-    def write(self, *tables: str) -> None:
-        # In one step, as editors do: the program must never read half of it.
-        new = self.config.with_suffix(".new")
-        new.write_text("".join(tables))
-        new.replace(self.config)
-
-    def command(self, *options: str) -> list[str]:
-        return [
-            *(sys.executable, "-m", "toolfold", "--config", str(self.config), "--home", str(self.home)),
-            *("serve", "--profile", "direct", *options),
-        ]
-
-    @contextmanager
-    def over_http(self, *options: str) -> Iterator[str]:
-        with subprocess.Popen(
-            self.command("--http", "127.0.0.1:0", *options), stderr=subprocess.PIPE, text=True
-        ) as process:
-            assert process.stderr is not None
-            self.process = process
-            listening = threading.Thread(target=lambda: self.said.extend(process.stderr or ()), daemon=True)
-            url = process.stderr.readline().split("serving on ")[1].strip()
-            listening.start()
-            try:
-                yield url
-            finally:
-                process.terminate()
-                assert process.wait(20) == 0
-                listening.join(5)
-
-    def wait_for(self, text: str, count: int = 1) -> str:
-        deadline = time.monotonic() + 20
-        while len(found := [line for line in self.said if text in line]) < count:
-            assert time.monotonic() < deadline, f"{text!r} not in {self.said}"
-            time.sleep(0.02)
-        return found[-1]
+from served_config import Served, call, parameters, wait_for_call
 
 
 @pytest.fixture
 def served(tmp_path: Path) -> Served:
     return Served(tmp_path)
-
-
-def parameters(command: list[str], home: Path) -> StdioServerParameters:
-    return StdioServerParameters(command=command[0], args=command[1:], env={**os.environ, "HOME": str(home)})
 
 
 @asynccontextmanager
@@ -123,7 +50,7 @@ def test_17_watch_servers_come_change_and_go_on_stdio_and_the_client_is_told(ser
                 return {tool.name for tool in (await client.list_tools()).tools} - {"tool_output"}
 
             async def wait_until(wanted: set[str]) -> None:
-                while await names() != wanted:
+                while await names() != wanted:  # noqa: ASYNC110 - another process brings it about
                     await asyncio.sleep(0.05)
 
             await wait_until({"kept_stay", "other_before"})
@@ -155,22 +82,6 @@ def test_17_watch_a_call_that_runs_when_its_server_changes_ends_by_itself(served
         calling.join(20)
         assert answers[0]["content"][0]["text"].split()[0] == "slow"
         assert answers[0]["content"][0]["text"].split()[1] != quick["content"][0]["text"].split()[1]
-
-
-def call(url: str, tool_id: str, args: dict[str, Any], key: str = "") -> Any:
-    headers = {"Authorization": f"Bearer {key}"} if key else {}
-    with httpx2.Client(timeout=20, headers=headers) as client:
-        answer = client.post(url.replace("/mcp", "/v1/call_tool"), json={"tool_id": tool_id, "args": args})
-    data = answer.json()
-    return data.get("result", data)
-
-
-def wait_for_call(url: str, tool_id: str) -> Any:
-    deadline = time.monotonic() + 20
-    while "content" not in (answer := call(url, tool_id, {})):
-        assert time.monotonic() < deadline, answer
-        time.sleep(0.05)
-    return answer
 
 
 def test_17_watch_a_broken_file_keeps_what_was_and_says_so_once_with_its_line(served: Served) -> None:

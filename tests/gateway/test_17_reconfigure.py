@@ -37,7 +37,7 @@ async def ids(gateway: Gateway, caller: Caller | None = None) -> set[str]:
 
 
 async def until(gateway: Gateway, wanted: set[str]) -> None:
-    while await ids(gateway) != wanted:
+    while await ids(gateway) != wanted:  # noqa: ASYNC110 - another process brings it about
         await asyncio.sleep(0.02)
 
 

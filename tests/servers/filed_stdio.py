@@ -1,7 +1,8 @@
 """A server over stdio whose tools stand in a file that it reads for every list; it says nothing when they change.
 
 With a number after the file's name it lists that many at a time, ordered by name, and a cursor is the last name.
-A call of `die` ends it, one of `sleep` takes half a second; every other call, of a tool that it lists or not, is answered with "done".
+A call of `die` ends it, one of `sleep` takes half a second; every other call, of a tool that it lists or not, is
+answered with "done".
 """
 
 import json

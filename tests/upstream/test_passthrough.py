@@ -1,8 +1,8 @@
 """One server passed through: what it declares, what is subscribed to, and what a restart brings back."""
 
 import asyncio
-from contextlib import AbstractContextManager, nullcontext
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import msgspec

@@ -36,15 +36,14 @@ class Identities:
     def __init__(self, settings: Settings, *, environ: Mapping[str, str] | None = None) -> None:
         # A salt of this process: a dump of its memory holds no hash that can be looked up elsewhere.
         self._salt = secrets.token_bytes(32)
-        self._environ = environ
-        self._callers = self._read(settings)
+        self._callers = self._read(settings, environ)
 
-    def _read(self, settings: Settings) -> list[tuple[bytes, Caller]]:
+    def _read(self, settings: Settings, environ: Mapping[str, str] | None = None) -> list[tuple[bytes, Caller]]:
         callers: list[tuple[bytes, Caller]] = []
         for entry in settings.callers:
             if entry.name == LOCAL_NAME or not entry.key:
                 continue
-            key = fill(entry.key, f"caller '{entry.name}'", environ=self._environ)
+            key = fill(entry.key, f"caller '{entry.name}'", environ=environ)
             if len(key) < MIN_KEY_LENGTH:
                 raise ConfigError(
                     f"the key of caller '{entry.name}' is too short to be safe",

@@ -20,7 +20,7 @@ and the checks of `calls`. Below: the catalogue.
 import asyncio
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from fnmatch import translate
+from fnmatch import fnmatchcase, translate
 
 from msgspec.structs import replace
 
@@ -69,6 +69,17 @@ class _Patterns:
         if self.everything:
             return True
         return any(pattern.match(word) for words, pattern in self._matchers for word in words(tool, flags))
+
+
+# Ids that no server has: of scripts, and of live Python.
+_PROGRAMS = ("toolbox.run_script", "toolbox.live_python")
+
+
+def _fits_any(text: str, tools: Sequence[Tool], flags: Mapping[str, Flags]) -> bool:
+    patterns = _Patterns((text,))
+    return any(fnmatchcase(program, text.casefold()) for program in _PROGRAMS) or any(
+        patterns.match(tool, flags.get(tool.fingerprint, ())) for tool in tools
+    )
 
 
 def _split_pattern(text: str) -> tuple[str, str]:
@@ -213,6 +224,7 @@ class AccessControl:
         self._use_settings(settings)
 
     def _use_settings(self, settings: Settings) -> None:
+        self._settings = settings
         self._callers = {entry.name: entry for entry in settings.callers}
         self._local = self._callers.get(LOCAL_NAME)
         self._has_groups = any(rule.access for rule in settings.rules)
@@ -294,6 +306,24 @@ class AccessControl:
         async with whole.snapshot() as snapshot, view.catalogue.snapshot() as visible:
             tools = {record.name: record.tools for record in await snapshot.servers()}
             return frozenset(entry.name for entry in await visible.servers() if entry.tools == tools.get(entry.name))
+
+    async def unused_patterns(self) -> Sequence[tuple[str, str]]:
+        """Patterns of the settings that fit no tool there is: where each stands, and the pattern."""
+        settings = self._settings
+        patterns = [
+            (f"[policy.{policy.name}] {key}", text)
+            for policy in settings.policies
+            for key in ("allow", "deny", "confirm", "reveal")
+            for text in getattr(policy, key)
+        ]
+        patterns += [("[tools]", rule.match) for rule in settings.rules]
+        patterns += [("[discovery] pin", text) for text in getattr(settings.discovery, "pin", ())]
+        async with self._catalogue.snapshot() as view:
+            tools = [tool async for batch in tool_batches(view) for tool in batch]
+            flags = (await self._trust.review_tools(view.generation, tools)).flags
+        return await asyncio.to_thread(
+            lambda: [(where, text) for where, text in patterns if not _fits_any(text, tools, flags)]
+        )
 
     def requires_confirmation(self, call: ToolCall, context: CallContext) -> bool:
         """Whether the caller's policy wants a person to confirm this call."""

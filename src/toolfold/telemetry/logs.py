@@ -66,7 +66,7 @@ def _configured(data: dict[str, Any]) -> _Told:
 
 
 def _failed(data: dict[str, Any]) -> _Told:
-    return logging.ERROR, f"failed: {data['error']} {data['next_action']}".strip()
+    return logging.ERROR, f"failed: {data['error']}" + (f"; next: {data['next_action']}" if data["next_action"] else "")
 
 
 def _held(data: dict[str, Any]) -> _Told:

@@ -101,7 +101,10 @@ def read_logs(folder: Path, server: str = "", last: int = 100) -> list[LogLine]:
 
 def follow_logs(folder: Path, server: str = "") -> Iterator[LogLine]:
     """Each line that is written from now on, for ever."""
-    ends = {name: _end(_path(folder, name)) for name in _servers(folder)}
+    return _follow(folder, server, {name: _end(_path(folder, name)) for name in _servers(folder)})
+
+
+def _follow(folder: Path, server: str, ends: dict[str, tuple[int, int]]) -> Iterator[LogLine]:
     while True:
         time.sleep(_FOLLOW_S)
         for name in [server] if server else _servers(folder):

@@ -12,10 +12,13 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
+from hashlib import blake2b
 from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Protocol
 
+import msgspec
 from msgspec import Raw
+from msgspec.structs import replace
 
 from toolfold.config import Settings
 from toolfold.containers import TaskSet
@@ -29,8 +32,10 @@ if TYPE_CHECKING:
     from toolfold.upstream.pool import Pool
 
 
-# The namespace of the store that remembers which protocol era each server speaks.
+# The namespaces of the store that remember which protocol era each server speaks, and how it was configured when it was
+# last read.
 ERAS_NAMESPACE = "eras"
+_CONFIGURED_NAMESPACE = "configured"
 
 # The pause before a list is read again that became stale while it was read: each time twice as long, up to the last.
 _FIRST_PAUSE_S = 1.0
@@ -108,6 +113,7 @@ class UpstreamManager:
         self._opening = asyncio.Lock()
         # Of each server the connection whose list the catalogue has.
         self._followed: dict[str, int] = {}
+        self._remembered: dict[str, bytes] = {}
         # Of each server that could not be read: when, and why.
         self._failures: dict[str, tuple[float, UpstreamError]] = {}
         self._reads: dict[str, tuple[float, asyncio.Task[None]]] = {}
@@ -218,6 +224,25 @@ class UpstreamManager:
         records = {record.name: record for record in await self._catalogue.servers()}
         return [_recorded_state(spec, records.get(spec.name)) for spec in self.specs()]
 
+    async def outdated(self) -> Mapping[str, str]:
+        """The servers of which the catalogue is older than the configuration: what became of each since."""
+        specs = {spec.name: spec for spec in self.specs() if spec.enabled}
+        known = await self._store.items(_CONFIGURED_NAMESPACE)
+        records = [record.name for record in await self._catalogue.servers()]
+        if not records:
+            return {}
+        marks = {name: known.get(name) for name in records if name in specs}
+        changed = {name: "changed" for name, mark in marks.items() if mark and mark != _digest(specs[name])}
+        gone = {name: "gone" for name in records if name not in specs}
+        return {name: "new" for name in specs if name not in records} | changed | gone
+
+    def _remember_configured(self, servers: Iterable[str]) -> None:
+        specs = {spec.name: spec for spec in self.specs()}
+        for name in specs.keys() & set(servers):
+            if self._remembered.get(name) != (digest := _digest(specs[name])):
+                self._remembered[name] = digest
+                self._writes.start(self._store.put(_CONFIGURED_NAMESPACE, name, digest), name=f"remembering {name}")
+
     def specs(self) -> tuple[ServerSpec, ...]:
         return (*self._settings.servers, *(upstream.spec for upstream in self._ready_made))
 
@@ -305,6 +330,7 @@ class UpstreamManager:
                 if server not in self.names:
                     return
                 await self._take_in(listing)
+        self._remember_configured([server])
         # Also where the list of a live server could not be read: its tools are those of before, and it is read again.
         self._followed[server] = connection
 
@@ -346,6 +372,7 @@ class UpstreamManager:
         try:
             listings, failures = await pool.read_all(servers, on_server)
             yield listings, failures
+            self._remember_configured((*failures, *(listing.server for listing in listings)))
             for server in {listing.server for listing in listings}.difference(pool.due()):
                 self._followed[server] = pool.connection(server)
                 self._failures.pop(server, None)
@@ -403,6 +430,12 @@ def _recorded_state(spec: ServerSpec, record: ServerRecord | None) -> ServerStat
         next_action="run `toolfold doctor --connect`" if record.error else "",
         warnings=record.warnings,
     )
+
+
+def _digest(spec: ServerSpec) -> bytes:
+    """A mark of how a server is reached. What may take how long does not change what it lists."""
+    reached = replace(spec, start_timeout_s=0, call_timeout_s=None, keep_alive=False)
+    return blake2b(msgspec.json.encode(reached), digest_size=16).digest()
 
 
 def _decode_era(stored: bytes) -> Era:

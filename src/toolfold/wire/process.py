@@ -117,6 +117,11 @@ def _environment(extra: dict[str, str]) -> dict[str, str]:
     return inherited | extra
 
 
+def withheld_variables(target: StdioTarget) -> list[str]:
+    """The names in our environment that this server does not get."""
+    return sorted(os.environ.keys() - _environment(target.env).keys())
+
+
 class ServerProcess:
     """One started server and all that it starts. `on_exit` is called once, in the event loop."""
 

@@ -47,6 +47,7 @@ COMMANDS = {
     "repl": "repl:repl",
     "agent": "agent:agent",
     "audit": "audit:audit",
+    "logs": "logs:logs",
     "trust": "trust:trust",
     "stats": "audit:stats",
     "extract": "outputs:extract_local",

@@ -6,12 +6,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec.structs import replace
 
 from toolfold.errors import UpstreamError
 from toolfold.faces.cli.runner import load_settings, run_with_gateway
 from toolfold.faces.cli.terminal import Output
+from toolfold.faces.surface.instructions import visible_servers
 from toolfold.gateway import Gateway
-from toolfold.types import Change, Listing, ServerState
+from toolfold.types import LOCAL, Change, Listing, ServerState
 
 if TYPE_CHECKING:
     from toolfold.catalogue.build import Build
@@ -117,15 +119,21 @@ def _print_changes(changes: Sequence[Change], unchanged: int, output: Output) ->
 
 
 def servers(arguments: argparse.Namespace, output: Output) -> int:
-    states = run_with_gateway(
-        load_settings(arguments),
-        lambda gateway: gateway.servers(connect=arguments.connect),
-        fast=arguments.connect,
-    )
+    async def work(gateway: Gateway) -> Sequence[ServerState]:
+        states = await gateway.servers(connect=arguments.connect)
+        if arguments.view_as:
+            visible = await visible_servers(gateway, LOCAL)
+            states = [replace(state, tools=visible[state.name]) for state in states if visible.get(state.name)]
+        return states
+
+    settings = load_settings(arguments)
+    states = run_with_gateway(settings, work, fast=arguments.connect)
     if output.as_json:
         output.data(msgspec.to_builtins(states))
     else:
         print_servers(states, output)
+        if (idle_s := settings.limits.idle_s) and any(spec.transport == "stdio" for spec in settings.servers):
+            output.note(f"servers start with their first call, and stop after {idle_s:g} s without one (limits.idle_s)")
     return SOME_FAILED if any(state.status == "failed" for state in states) else 0
 
 
@@ -150,6 +158,8 @@ def print_servers(states: Sequence[ServerState], output: Output) -> None:
                 output.labelled("next:", "cyan", state.next_action, indent="  ")
         for warning in state.warnings:
             output.warn(f"{state.name}: {warning}")
+        if state.note:
+            output.note(f"{state.name}: {state.note}")
 
 
 def plural(count: int, singular: str, many: str = "") -> str:
