@@ -292,6 +292,16 @@ class Gateway:
             await self.search.sync(on_indexed)
         return build
 
+    async def reconfigure(self, settings: Settings) -> Sequence[str]:
+        """Takes over servers, policies and callers while it is open: only servers that changed are started anew, and
+        calls under way end by themselves. Gives the names of what else differs: it needs a gateway opened anew."""
+        self.settings, rest = self.settings.adopt(settings)
+        self.redactor.learn(settings, os.environ.items())
+        self.access.reconfigure(self.settings)
+        await self.upstreams.reconfigure(self.settings)
+        self.events.emit("config.changed", rest=rest)
+        return rest
+
     def begin(self) -> "asyncio.Task[None]":
         """Reads all servers in the background, and builds where the catalogue is missing, or is not of these servers.
         Whoever asks for tools before there is any catalogue waits for it."""
@@ -548,12 +558,13 @@ class Gateway:
         if "call_recorder" in self.__dict__:
             self.call_recorder.settle()
 
-    async def savings(self, surface_tokens: int = 0) -> "Savings":
-        """The tokens of all definitions and results, against what was shown. `surface_tokens`: what each client reads
-        before it asks for anything."""
+    async def savings(self, surface_tokens: int = 0, *, by: str = "") -> "Savings":
+        """The tokens of all definitions and results, against what was shown, to all callers or to one.
+        `surface_tokens`: what each client reads before it asks for anything."""
         from toolfold.audit.savings import compute_savings
 
-        return await compute_savings(await self.audit_log.steps(), self.catalogue, self.store, surface_tokens)
+        steps = [step for step in await self.audit_log.steps() if by in ("", step.caller)]
+        return await compute_savings(steps, self.view().catalogue, self.store, surface_tokens)
 
     async def render_metrics(self, caller: Caller = LOCAL) -> tuple[str, bytes]:
         """What a Prometheus server reads, as far as this caller may know of it: the content type and the text."""

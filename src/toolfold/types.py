@@ -53,6 +53,8 @@ class ServerSpec(Struct, frozen=True, kw_only=True):
     """OpenAPI: path or loopback URL of the document. Functions: a module or a file, and `:name` for one of them."""
     enabled: bool = True
     start_timeout_s: float = 30.0
+    keep_alive: bool = False
+    """Stdio: never ended for want of calls."""
     call_timeout_s: float | None = None
     """`None`: the configuration names none for this server, and `limits.call_timeout_s` holds."""
     secrets: tuple[str, ...] = ()
@@ -131,6 +133,8 @@ class ServerState(Struct, frozen=True, kw_only=True):
     error: str = ""
     next_action: str = ""
     warnings: tuple[str, ...] = ()
+    note: str = ""
+    """Why it is in this state, where that is nothing to worry about."""
 
 
 class Tool(Struct, frozen=True, kw_only=True):

@@ -1,11 +1,13 @@
 """A server over stdio whose tools stand in a file that it reads for every list; it says nothing when they change.
 
 With a number after the file's name it lists that many at a time, ordered by name, and a cursor is the last name.
-A call of `die` ends it; every other call, of a tool that it lists or not, is answered with "done".
+A call of `die` ends it, one of `sleep` takes half a second; every other call, of a tool that it lists or not, is
+answered with "done".
 """
 
 import json
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -37,6 +39,8 @@ def answer(method: str, params: dict[str, object]) -> str | None:
     if method == "tools/call":
         if params["name"] == "die":
             sys.exit(1)
+        if params["name"] == "sleep":
+            time.sleep(0.5)
         return '{"content": [{"type": "text", "text": "done"}]}'
     return None
 

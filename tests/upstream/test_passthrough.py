@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import msgspec
@@ -55,6 +56,12 @@ class OnePool:
     def listen(self, listener: Callable[[str, str, Raw], None]) -> Callable[[], None]:
         self.listeners.append(listener)
         return lambda: self.listeners.remove(listener)
+
+    def keep_alive(self, name: str) -> None:
+        self.kept_alive = name
+
+    def use(self, name: str) -> AbstractContextManager[None]:
+        return nullcontext()
 
 
 class Scene:

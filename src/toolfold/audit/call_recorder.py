@@ -40,11 +40,10 @@ class CallRecorder(CallObserver):
             self._emit(end)
 
     def _emit(self, end: CallEnd) -> None:
-        tool_id, seconds = end.call.tool.tool_id, round(end.seconds, 6)
+        tool = end.call.tool
+        about = {"server": tool.server, "tool_id": tool.tool_id, "seconds": round(end.seconds, 6)}
         if end.outcome is None:
-            self._events.emit("call.failed", tool_id=tool_id, seconds=seconds, code=end.code)
+            self._events.emit("call.failed", **about, code=end.code, reason=end.message)
             return
         size = len(memoryview(end.outcome.raw))
-        self._events.emit(
-            "call.finished", tool_id=tool_id, seconds=seconds, is_error=end.outcome.is_error, result_bytes=size
-        )
+        self._events.emit("call.finished", **about, is_error=end.outcome.is_error, result_bytes=size)

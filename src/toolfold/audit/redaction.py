@@ -31,10 +31,15 @@ class Redactor:
     `looked_up`, which grows by what a keyring or a file gave when a server was opened."""
 
     def __init__(self, settings: Settings, environ: Iterable[tuple[str, str]], looked_up: Collection[str] = ()) -> None:
-        self._secrets = tuple(dict.fromkeys(_configured_secrets(settings, dict(environ))))
+        self._secrets: tuple[str, ...] = ()
         self._looked_up = looked_up
+        self.learn(settings, environ)
         # The names of the parameters of tools called lately, by fingerprint: their schemas may be large.
         self._parameters: BoundedDict[str, frozenset[str]] = BoundedDict(_MAX_TOOLS)
+
+    def learn(self, settings: Settings, environ: Iterable[tuple[str, str]]) -> None:
+        """Adds the secrets of other settings; earlier ones stay secret."""
+        self._secrets = tuple(dict.fromkeys((*self._secrets, *_configured_secrets(settings, dict(environ)))))
 
     def _parameter_names(self, tool: Tool) -> frozenset[str]:
         """The names of the tool's parameters, as its schema has them."""

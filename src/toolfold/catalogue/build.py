@@ -8,7 +8,7 @@ import asyncio
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial as bound
 from pathlib import Path as FilePath
 from typing import Protocol, TypeVar
@@ -189,14 +189,17 @@ def build(
     rules: Rules = _NO_RULES,
     at: float = 0.0,
     partial: bool = False,
+    gone: Collection[str] = (),
 ) -> Build:
     """Makes the catalogue of what was read now.
 
     `failures` are servers that could not be read, with the reason: their earlier tools stay and are marked as stale.
-    A server that is in neither was taken out of the configuration, and its tools go; with `partial` it stays as it is.
+    A server that is in neither was taken out of the configuration, and its tools go; with `partial` it stays as it is,
+    unless it is among those that are `gone`.
     Of two listings of one server the last counts.
     """
-    servers = _servers({listing.server: listing for listing in listings}, failures or {}, before, at, partial)
+    kept = {record.name for record in before.servers}.difference(gone) if partial else frozenset()
+    servers = _servers({listing.server: listing for listing in listings}, failures or {}, before, at, kept)
     definitions = _definitions(servers, before)
     assigned = assign_ids(definitions, {(tool.server, tool.name): tool.tool_id for tool in before.tools})
     earlier = {tool.tool_id: tool for tool in before.tools}
@@ -227,10 +230,14 @@ class _Server(Struct):
 
 
 def _servers(
-    listings: Mapping[str, Listing], failures: Mapping[str, str], before: _CatalogueState, at: float, partial: bool
+    listings: Mapping[str, Listing],
+    failures: Mapping[str, str],
+    before: _CatalogueState,
+    at: float,
+    kept: Collection[str],
 ) -> dict[str, _Server]:
     earlier = {record.name: record for record in before.servers}
-    servers = {name: _Server(record) for name, record in earlier.items() if partial}
+    servers = {name: _Server(record) for name, record in earlier.items() if name in kept}
     for name, reason in failures.items():
         record = earlier.get(name, ServerRecord(name=name))
         servers[name] = _Server(replace(record, error=reason, stale=record.read_at is not None))
@@ -386,9 +393,10 @@ async def commit(
     rules: Sequence[MetadataRule],
     clock: Callable[[], float],
     partial: bool,
+    gone: Collection[str] = (),
 ) -> Build:
     """Builds on what the store holds and writes it; again where another process committed meanwhile."""
-    make = bound(build, listings, place=place, failures=failures, rules=Rules(rules), partial=partial)
+    make = bound(build, listings, place=place, failures=failures, rules=Rules(rules), partial=partial, gone=gone)
     attempts = 0
     while True:
         attempts += 1

@@ -208,7 +208,18 @@ class Catalogue:
         """Records that a server could not be read."""
         return await self.update((), failures={server: reason})
 
-    async def _commit(self, listings: Sequence[Listing], failures: Mapping[str, str], *, partial: bool) -> "Build":
+    async def remove_servers(self, names: Collection[str]) -> "Build":
+        """Takes servers out, with their tools. All others stay as they are."""
+        return await self._commit((), {}, partial=True, gone=names)
+
+    async def _commit(
+        self,
+        listings: Sequence[Listing],
+        failures: Mapping[str, str],
+        *,
+        partial: bool,
+        gone: Collection[str] = (),
+    ) -> "Build":
         from toolfold.catalogue.build import commit, place_by_capability
 
         async with self._commit_lock:
@@ -220,6 +231,7 @@ class Catalogue:
                 rules=self._rules,
                 clock=self._clock,
                 partial=partial,
+                gone=gone,
             )
             for catalogue in (self, *self._filtered):
                 catalogue._invalidate()  # noqa: SLF001 - catalogues that it made itself

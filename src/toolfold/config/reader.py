@@ -274,28 +274,29 @@ def _caller(name: str, entry: Any, checker: Checker, policies: list[str], owners
     if fields.get("policy", "default") not in ("default", *policies):
         known = ", ".join(dict.fromkeys(("default", *policies)))
         checker.error((*path, "policy"), "there is no such policy", f"Known: {known}. Add its [policy.NAME] table.")
-    has_key = isinstance(entry, dict) and "key" in entry
-    _check_key(name, fields.get("key", ""), has_key, owners, checker)
+    for key in ("key", "client"):
+        # Two callers of one key could not be told apart: policies and stored outputs would mix.
+        if (value := fields.get(key, "")) and owners.setdefault(f"{key}:{value}", name) != name:
+            checker.error((*path, key), f"another caller has the same {key}", f"Give each caller a {key} of its own.")
+    given = frozenset(key for key in ("key", "client") if isinstance(entry, dict) and key in entry)
+    _check_key(name, fields.get("key", ""), given, checker)
     return CallerKey(name=name, **fields)
 
 
-def _check_key(name: str, key: str, has_key: bool, owners: dict[str, str], checker: Checker) -> None:
+def _check_key(name: str, key: str, given: frozenset[str], checker: Checker) -> None:
     path = ("callers", name, "key")
     if name == LOCAL_NAME:
-        if has_key:
+        for which in given:
             fix = "Remove it, or rename the caller."
-            checker.error(path, "whoever runs toolfold on this machine needs no key", fix)
+            checker.error((*path[:-1], which), f"whoever runs toolfold on this machine needs no {which}", fix)
         return
-    if not has_key:
+    if not given:
         checker.error(path[:-1], "a caller needs a key", 'Write key = "${NAME}" and set that variable.')
     if key and "${" not in key:
         checker.warning(path, "the key stands here in plain text", 'Write it as "${NAME}" and set that variable.')
         if len(key) < MIN_KEY_LENGTH:
             fix = f"Give at least {MIN_KEY_LENGTH} random characters."
             checker.error(path, "the key is too short to be safe", fix)
-    # Two callers of one key could not be told apart: policies and stored outputs would mix.
-    if key and owners.setdefault(key, name) != name:
-        checker.error(path, "another caller has the same key", "Give each caller a key of its own.")
 
 
 def _check_ontology_exists(sections: _Sections, path: Path, checker: Checker) -> None:

@@ -63,6 +63,8 @@ class Limits(Struct, frozen=True, kw_only=True):
     """The largest single message that is held in memory."""
     max_output_bytes: Annotated[int, _range(64 * KIB, 1024 * GIB, "bytes")] = 2 * GIB
     """The largest answer to a tool call that is stored: it streams to a file and is never held in memory."""
+    idle_s: Annotated[float, _range(0, 31_536_000, "seconds")] = 1800.0
+    """A server's process that nobody called for so long is ended, and started again by the next call; 0: never."""
     parallel_starts: Annotated[int, _range(1, 1024, "servers")] = 32
 
     @property
@@ -182,13 +184,16 @@ class Policy(Struct, frozen=True, kw_only=True):
 
 
 class CallerKey(PartialRepr, frozen=True, kw_only=True):
-    """Somebody who may come in, by a key. `local`, without one, is whoever runs toolfold on this machine."""
+    """Somebody who may come in, by a key, or on stdio by a client's name. `local` has neither: it is whoever runs
+    toolfold on this machine."""
 
     printed = ("name", "policy", "groups")
 
     name: str
     key: str = ""
     """With its `${…}` references still in place. No printed form shows it."""
+    client: str = ""
+    """What an MCP client on stdio calls itself, instead of a key. Nothing proves it: any program may use the name."""
     policy: str = "default"
     groups: _OneOrMore = ()
 

@@ -32,7 +32,7 @@ _TYPES: dict[str, Transport] = {
 _COMMON = ("type", "enabled", "disabled", "start_timeout_s", "call_timeout_s")
 _HTTP = ("headers", "bearer_token", "auth")
 KEYS_BY_TRANSPORT: dict[str, tuple[str, ...]] = {
-    "stdio": ("command", "args", "env", "env_file", "inherit_env", "cwd", *_COMMON),
+    "stdio": ("command", "args", "env", "env_file", "inherit_env", "cwd", "keep_alive", *_COMMON),
     "http": ("url", *_HTTP, *_COMMON),
     "openapi": ("openapi", "base_url", *_HTTP, *_COMMON),
     "functions": ("functions", *_COMMON),
@@ -138,6 +138,7 @@ def build_server(name: str, table: Any, checker: Checker, path: KeyPath, context
         enabled=fields.enabled(),
         start_timeout_s=fields.seconds("start_timeout_s") or context.limits.start_timeout_s * patience,
         call_timeout_s=fields.seconds("call_timeout_s"),
+        keep_alive=fields.keep_alive(),
         secrets=tuple(dict.fromkeys(secret.value for secret in find_plain_secrets(checked))),
     )
     return spec if len(checker.errors) == before else None
@@ -295,6 +296,9 @@ class _Fields:
         on = self._checker.flag(self._table.get("enabled", True), (*self._path, "enabled"))
         off = self._checker.flag(self._table.get("disabled", False), (*self._path, "disabled"))
         return bool(on) and not off
+
+    def keep_alive(self) -> bool:
+        return bool(self._checker.flag(self._table.get("keep_alive", False), (*self._path, "keep_alive")))
 
     def seconds(self, key: str) -> float | None:
         """The server's own time limit, with the bounds of the global one; `None` where the table names none."""

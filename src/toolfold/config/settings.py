@@ -35,6 +35,8 @@ from toolfold.types import ServerSpec
 
 # Where nothing can be written: state that found no folder fails there, and never lands in the person's.
 _NOWHERE = Path(os.devnull)
+# What takes effect while a gateway is open. All else is built into its parts.
+_LIVE = frozenset({"servers", "policies", "callers", "discovery", "sources", "warnings"})
 
 
 def _default_home() -> Path:
@@ -106,6 +108,12 @@ class Settings(Struct, frozen=True, kw_only=True):
             return
         with TemporaryDirectory(prefix="toolfold-", ignore_cleanup_errors=True) as folder:
             yield replace(self, home=Path(folder))
+
+    def adopt(self, other: "Settings") -> tuple["Settings", tuple[str, ...]]:
+        """These settings with what of `other` can change while a gateway is open; and what else differs."""
+        names = [name for name in self.__struct_fields__ if getattr(self, name) != getattr(other, name)]
+        live = {name: getattr(other, name) for name in names if name in _LIVE}
+        return replace(self, **live), tuple(name for name in names if name not in _LIVE)
 
     @property
     def registry_path(self) -> Path:

@@ -11,13 +11,19 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
-from toolfold.config import LOCAL_NAME, MIN_KEY_LENGTH, Settings, fill
+from toolfold.config import LOCAL_NAME, MIN_KEY_LENGTH, CallerKey, Settings, fill
 from toolfold.errors import ConfigError, NotAuthorized
 from toolfold.types import LOCAL, Caller
 from toolfold.wire.serving.http_guard import HttpGuard
 
 # A longer header is refused unread.
 MAX_HEADER = 4096
+
+
+def client_caller(settings: Settings, client: str, session: str) -> Caller:
+    """The caller that a client on stdio is, by what it calls itself, which nothing proves; else the local one."""
+    entry = next((entry for entry in settings.callers if client and entry.client == client), CallerKey(name=LOCAL_NAME))
+    return Caller(name=entry.name, session=session, policy=entry.policy, groups=entry.groups)
 
 
 class Identities:
@@ -30,9 +36,12 @@ class Identities:
     def __init__(self, settings: Settings, *, environ: Mapping[str, str] | None = None) -> None:
         # A salt of this process: a dump of its memory holds no hash that can be looked up elsewhere.
         self._salt = secrets.token_bytes(32)
-        self._callers: list[tuple[bytes, Caller]] = []
+        self._callers = self._read(settings, environ)
+
+    def _read(self, settings: Settings, environ: Mapping[str, str] | None = None) -> list[tuple[bytes, Caller]]:
+        callers: list[tuple[bytes, Caller]] = []
         for entry in settings.callers:
-            if entry.name == LOCAL_NAME:
+            if entry.name == LOCAL_NAME or not entry.key:
                 continue
             key = fill(entry.key, f"caller '{entry.name}'", environ=environ)
             if len(key) < MIN_KEY_LENGTH:
@@ -41,7 +50,21 @@ class Identities:
                     next_action=f"give it at least {MIN_KEY_LENGTH} random characters",
                 )
             caller = Caller(name=entry.name, policy=entry.policy, groups=entry.groups)
-            self._callers.append((self._hash(key), caller))
+            callers.append((self._hash(key), caller))
+        return callers
+
+    def reconfigure(self, settings: Settings) -> None:
+        """Takes over other callers, for the next request of each. Raises as when it was made, and then changes nothing.
+
+        The last key cannot go: what let nobody in without one would let in everybody.
+        """
+        callers = self._read(settings)
+        if self._callers and not callers:
+            raise ConfigError(
+                "no caller has a key any more, and this gateway asks for one",
+                next_action="keep one key, or start `toolfold serve` anew to serve without",
+            )
+        self._callers = callers
 
     @property
     def open(self) -> bool:

@@ -20,12 +20,12 @@ and the checks of `calls`. Below: the catalogue.
 import asyncio
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from fnmatch import translate
+from fnmatch import fnmatchcase, translate
 
 from msgspec.structs import replace
 
 from toolfold.catalogue.catalogue import Catalogue, tool_batches
-from toolfold.config import Policy, Settings
+from toolfold.config import CallerKey, Policy, Settings
 from toolfold.config.sections import LOCAL_NAME, PATTERN_KINDS
 from toolfold.containers import BoundedDict
 from toolfold.errors import CatalogueError, ConfigError, NotAuthorized
@@ -71,6 +71,17 @@ class _Patterns:
         return any(pattern.match(word) for words, pattern in self._matchers for word in words(tool, flags))
 
 
+# Ids that no server has: of scripts, and of live Python.
+_PROGRAMS = ("toolbox.run_script", "toolbox.live_python")
+
+
+def _fits_any(text: str, tools: Sequence[Tool], flags: Mapping[str, Flags]) -> bool:
+    patterns = _Patterns((text,))
+    return any(fnmatchcase(program, text.casefold()) for program in _PROGRAMS) or any(
+        patterns.match(tool, flags.get(tool.fingerprint, ())) for tool in tools
+    )
+
+
 def _split_pattern(text: str) -> tuple[str, str]:
     """The kind of a pattern, and what it matches."""
     kind, colon, rest = text.strip().partition(":")
@@ -107,6 +118,8 @@ def _step_expression(step: str) -> str:
 
 
 DEFAULT_POLICY = "default"
+# A caller that the configuration no longer has, and whose session is still open. No table can have this name.
+_NOBODY = CallerKey(name="", policy="\0nobody")
 
 
 class _Rules:
@@ -147,6 +160,7 @@ class _Rules:
 def _compile_policies(policies: Sequence[Policy]) -> dict[str, _Rules]:
     """Every policy by its name; the default one lets everything through where nobody wrote it."""
     rules = {DEFAULT_POLICY: _Rules(Policy(name=DEFAULT_POLICY))}
+    rules[_NOBODY.policy] = _Rules(Policy(name=_NOBODY.policy, allow=()))
     rules.update((policy.name, _Rules(policy)) for policy in policies)
     return rules
 
@@ -203,18 +217,36 @@ class AccessControl:
         self._catalogue = catalogue
         self._servers = servers
         self._trust = trust
-        self._rules = _compile_policies(settings.policies)
-        self._local = next((entry for entry in settings.callers if entry.name == LOCAL_NAME), None)
-        self._has_groups = any(rule.access for rule in settings.rules)
-        self._unrestricted = {name: self._allows_all(rules) for name, rules in self._rules.items()}
         self._whole = CatalogueView(catalogue, servers=servers)
         self._views: BoundedDict[tuple[str, tuple[str, ...]], CatalogueView] = BoundedDict(_MAX_VIEWS)
+        # Callers as earlier settings had them, which sessions may still hold.
+        self._outdated: dict[tuple[str, str, tuple[str, ...]], CallerKey | None] = {}
+        self._use_settings(settings)
+
+    def _use_settings(self, settings: Settings) -> None:
+        self._settings = settings
+        self._callers = {entry.name: entry for entry in settings.callers}
+        self._local = self._callers.get(LOCAL_NAME)
+        self._has_groups = any(rule.access for rule in settings.rules)
+        self._rules = _compile_policies(settings.policies)
+        self._unrestricted = {name: self._allows_all(rules) for name, rules in self._rules.items()}
+
+    def reconfigure(self, settings: Settings) -> None:
+        """Takes over other policies and callers, at once and for everybody, sessions that are open included."""
+        known = {*self._outdated, *((key.name, key.policy, key.groups) for key in self._callers.values())}
+        self._use_settings(settings)
+        self._views.clear()
+        now = {(key.name, key.policy, key.groups) for key in self._callers.values()}
+        self._outdated = {key: self._callers.get(key[0]) for key in known - now if key[0] != LOCAL_NAME}
 
     def _allows_all(self, rules: _Rules) -> bool:
         return rules.allows_everything and not (self._has_groups or self._trust.holds_tools or rules.asks_flags)
 
     def resolve(self, caller: Caller) -> Caller:
         """The caller with its policy: what `[callers.local]` says holds for whoever runs the gateway."""
+        if self._outdated and (key := (caller.name, caller.policy, caller.groups)) in self._outdated:
+            entry = self._outdated[key] or _NOBODY
+            return replace(caller, policy=entry.policy, groups=entry.groups)
         if self._local is None or caller.name != LOCAL_NAME or caller.policy != DEFAULT_POLICY or caller.groups:
             return caller
         return replace(caller, policy=self._local.policy, groups=self._local.groups)
@@ -274,6 +306,24 @@ class AccessControl:
         async with whole.snapshot() as snapshot, view.catalogue.snapshot() as visible:
             tools = {record.name: record.tools for record in await snapshot.servers()}
             return frozenset(entry.name for entry in await visible.servers() if entry.tools == tools.get(entry.name))
+
+    async def unused_patterns(self) -> Sequence[tuple[str, str]]:
+        """Patterns of the settings that fit no tool there is: where each stands, and the pattern."""
+        settings = self._settings
+        patterns = [
+            (f"[policy.{policy.name}] {key}", text)
+            for policy in settings.policies
+            for key in ("allow", "deny", "confirm", "reveal")
+            for text in getattr(policy, key)
+        ]
+        patterns += [("[tools]", rule.match) for rule in settings.rules]
+        patterns += [("[discovery] pin", text) for text in getattr(settings.discovery, "pin", ())]
+        async with self._catalogue.snapshot() as view:
+            tools = [tool async for batch in tool_batches(view) for tool in batch]
+            flags = (await self._trust.review_tools(view.generation, tools)).flags
+        return await asyncio.to_thread(
+            lambda: [(where, text) for where, text in patterns if not _fits_any(text, tools, flags)]
+        )
 
     def requires_confirmation(self, call: ToolCall, context: CallContext) -> bool:
         """Whether the caller's policy wants a person to confirm this call."""

@@ -56,6 +56,7 @@ class _ToolTrust(Struct, frozen=True, kw_only=True):
     """How one tool stands that is worth a look."""
 
     tool_id: str
+    server: str = ""
     state: Literal["changed", "new", "accepted"]
     held: bool = False
     fingerprint: str = ""
@@ -142,6 +143,7 @@ class _TrustStore:
             state = "changed"
         return _ToolTrust(
             tool_id=tool.tool_id,
+            server=tool.server,
             state=state,
             held=state == "new" or (state == "changed" and self._settings.hold_changed),
             fingerprint=tool.fingerprint,
@@ -244,7 +246,8 @@ class TrustMonitor:
                 continue
             self._reported.add(key)
             kinds = [flag.kind for flag in trust.flags]
-            self._events.emit(f"trust.{trust.state}", tool_id=trust.tool_id, held=trust.held, flags=kinds)
+            about = {"server": trust.server, "tool_id": trust.tool_id}
+            self._events.emit(f"trust.{trust.state}", **about, held=trust.held, flags=kinds)
 
     async def accept(self, tool_ids: Iterable[str] | None = None) -> list[str]:
         """Accepts tools as they are now, by id or all of them; returns the ids of those that were not accepted so."""

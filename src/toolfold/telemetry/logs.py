@@ -1,13 +1,22 @@
-"""Logs as JSON lines, for machines that collect them. Off unless the configuration says `telemetry.logs = "json"`."""
+"""Logs for people and machines: what happens while a gateway serves, told as sentences, and any log as JSON lines.
+
+JSON is off unless the configuration says `telemetry.logs = "json"`, or `toolfold serve --log json` does.
+"""
 
 import logging
 import sys
 import time
-from typing import TextIO
+from collections.abc import Callable
+from typing import Any, TextIO
 
 import msgspec
 
-__all__ = ["level_of", "log_as_json"]
+from toolfold.events import Event, Events
+from toolfold.text import truncate
+
+__all__ = ["EventLog", "level_of", "log_as_json"]
+
+log = logging.getLogger("toolfold.serve")
 
 # What else stands on a record, a caller added with `extra`.
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
@@ -40,3 +49,85 @@ def log_as_json(level: int = logging.INFO, stream: TextIO | None = None) -> None
     handler.setFormatter(_JsonLines())
     # Forced: a program around us may have set up its own handlers before.
     logging.basicConfig(level=level, handlers=[handler], force=True)
+
+
+_Told = tuple[int, str]
+_MAX_SENTENCE = 1000
+
+
+def _ready(data: dict[str, Any]) -> _Told:
+    how = "started again" if data["restarted"] else "started"
+    process = f", process {data['pid']}" if data.get("pid") else ""
+    return logging.INFO, f"{how} in {data['seconds']:.1f} s{process}"
+
+
+def _configured(data: dict[str, Any]) -> _Told:
+    return logging.INFO, "added to the configuration" if data["new"] else "changed in the configuration"
+
+
+def _failed(data: dict[str, Any]) -> _Told:
+    return logging.ERROR, f"failed: {data['error']}" + (f"; next: {data['next_action']}" if data["next_action"] else "")
+
+
+def _held(data: dict[str, Any]) -> _Told:
+    why = f"{data['tool_id']} is new" if data["new"] else f"{data['tool_id']} changed since it was accepted"
+    text = "it is held back until you accept it" if data["held"] else "it stays in use"
+    return logging.WARNING, f"{why}; {text}: toolfold trust {data['tool_id']}"
+
+
+def _call_failed(data: dict[str, Any]) -> _Told:
+    if "code" in data:
+        return logging.WARNING, f"call of {data['tool_id']} failed: {data['code']}, {data['reason']}"
+    return logging.INFO, f"call of {data['tool_id']} failed: the tool itself says so"
+
+
+_SENTENCES: dict[str, Callable[[dict[str, Any]], _Told]] = {
+    "upstream.ready": _ready,
+    "upstream.failed": _failed,
+    "upstream.closed": lambda data: (logging.WARNING, f"ended by itself: {data['reason']}; it is started again"),
+    "upstream.idle": lambda data: (logging.INFO, data["note"]),
+    "upstream.configured": _configured,
+    "upstream.removed": lambda data: (logging.INFO, "taken out of the configuration"),
+    "catalogue.updated": lambda data: (logging.INFO, f"{data['changes']} of its tools came, went or changed"),
+    "catalogue.stale": lambda data: (
+        logging.WARNING,
+        f"its tools stay as they were, reading them failed: {data['error']}",
+    ),
+    "trust.changed": lambda data: _held({**data, "new": False}),
+    "trust.new": lambda data: _held({**data, "new": True}),
+    "call.failed": _call_failed,
+    "call.finished": _call_failed,
+}
+
+
+class EventLog:
+    """Tells in the log what happens while a gateway serves, a sentence each; `write` gets server and sentence, too.
+
+    The same trouble of one server is told once, until the server works again. `redact` takes secrets out of sentences.
+    """
+
+    def __init__(self, events: Events, write: Callable[[str, str], None], redact: Callable[[str], str]) -> None:
+        self._write = write
+        self._redact = redact
+        self._troubles: dict[str, str] = {}
+        self._stops = [events.subscribe(self._tell, only=name) for name in _SENTENCES]
+
+    def close(self) -> None:
+        for stop in self._stops:
+            stop()
+
+    def _tell(self, event: Event) -> None:
+        data = event.data
+        if (event.name, data.get("is_error")) == ("call.finished", False) or data.get("changes") == 0:
+            return
+        server = data["server"]
+        if event.name == "upstream.ready":
+            self._troubles.pop(server, None)
+        if "error" in data:
+            if self._troubles.get(server) == data["error"]:
+                return
+            self._troubles[server] = data["error"]
+        level, text = _SENTENCES[event.name](data)
+        text = self._redact(truncate(text, _MAX_SENTENCE))
+        log.log(level, "%s: %s", server, text, extra={"event": event.name, **data})
+        self._write(server, text)

@@ -51,6 +51,7 @@ class Passthrough:
     async def open(self) -> None:
         """Starts to listen. The server itself is opened by the first request."""
         pool = await self._pool()
+        pool.keep_alive(self.server)  # a client may wait for its notifications
         restarted = self._events.subscribe(self._on_restarted, only="upstream.restarted")
         self._stops = [pool.listen(self._on_server_notification), restarted]
 
@@ -104,7 +105,8 @@ class Passthrough:
         upstream = await self._upstream()
         if upstream is not None:
             request = PassthroughRequest(method=method, params=params, capabilities=capabilities, inputs=inputs)
-            return await upstream.request(request, on_progress=on_progress, on_input=on_input)
+            with (await self._pool()).use(self.server):
+                return await upstream.request(request, on_progress=on_progress, on_input=on_input)
         if method == "tools/list":
             listing = await (await self._pool()).listing(self.server)
             return Raw(msgspec.json.encode({"tools": [tool.raw for tool in listing.tools]}))

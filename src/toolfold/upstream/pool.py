@@ -6,9 +6,10 @@ anything. What a server was doing when it died is lost and never repeated. On le
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
 from functools import partial
-from typing import Any, Self
+from typing import Self
 
 from msgspec import Raw
 
@@ -58,22 +59,27 @@ class Pool:
         self._on_changed_listeners: Listeners[OnChanged] = Listeners(log)
         self._notification_listeners: Listeners[Callable[[str, str, Raw], None]] = Listeners(log)
         self._owners: dict[str, asyncio.Task[None]] = {}
+        # Of servers that were taken out or changed: they end when what they are doing is done.
+        self._retired: dict[asyncio.Task[None], Supervisor] = {}
+        self._kept_alive: set[str] = set()
         self._closed = False
         self._supervisors: dict[str, Supervisor] = {}
         for spec in specs:
             self._add(spec, partial(self._make_upstream, spec))
         for upstream in ready_made:
-            self._add(upstream.spec, partial(_identity, upstream))
+            self._add(upstream.spec, partial(_identity, upstream), ready_made=True)
 
-    def _add(self, spec: ServerSpec, make: Callable[[], Upstream]) -> None:
+    def _add(self, spec: ServerSpec, make: Callable[[], Upstream], *, ready_made: bool = False) -> None:
         if spec.name in self._supervisors:
             raise ConfigError(f"two servers are named {spec.name!r}", next_action="Give each server a name of its own.")
-        self._supervisors[spec.name] = Supervisor(spec, make, self._events, self._limits)
+        supervisor = self._supervisors[spec.name] = Supervisor(spec, make, self._events, self._limits)
+        supervisor.ready_made = ready_made
+        supervisor.keep_alive |= ready_made or spec.name in self._kept_alive
 
     def _make_upstream(self, spec: ServerSpec) -> Upstream:
         hooks = Hooks(
             on_changed=self._on_changed,
-            on_closed=self._on_closed,
+            on_closed=partial(self._on_closed, spec),
             on_log=self._on_log,
             known_era=self._eras.get(spec.name),
             remember_era=self._on_era,
@@ -87,6 +93,53 @@ class Pool:
 
     async def __aexit__(self, *exc_info: object) -> None:
         await self.aclose()
+
+    def reconfigure(self, specs: Iterable[ServerSpec]) -> None:
+        """Takes over another list of servers. One that is gone or changed is ended once its calls are over, and its
+        next call goes to the new one; all others stay as they are."""
+        before, self._supervisors = self._supervisors, {}
+        for spec in specs:
+            earlier = before.get(spec.name)
+            if earlier is not None and (earlier.ready_made or earlier.spec == spec):
+                self._supervisors[spec.name] = before.pop(spec.name)
+                continue
+            self._add(spec, partial(self._make_upstream, spec))
+            if earlier is not None:
+                self._supervisors[spec.name].replace(earlier)
+        for name, supervisor in before.items():
+            if supervisor.ready_made:
+                self._supervisors[name] = supervisor
+            else:
+                self._retire(name, supervisor)
+
+    def _retire(self, name: str, supervisor: Supervisor) -> None:
+        owner = self._owners.pop(name, None)
+        self._changed.discard(name)
+        if owner is None:
+            return
+        self._retired[owner] = supervisor
+        owner.add_done_callback(self._retired.pop)
+        if not supervisor.usage.running:
+            owner.cancel()
+            return
+        supervisor.usage.on_unused = owner.cancel
+        timer = asyncio.get_running_loop().call_later(self._limits.drain_s, owner.cancel)
+        owner.add_done_callback(lambda _: timer.cancel())
+
+    def keep_alive(self, name: str) -> None:
+        """Somebody listens to this server: it is not ended for want of calls."""
+        self._kept_alive.add(name)
+        if name in self._supervisors:
+            self._supervisors[name].keep_alive = True
+
+    def rests(self, name: str) -> bool:
+        """Whether a server was ended because nobody called it."""
+        supervisor = self._supervisors.get(name)
+        return supervisor is not None and supervisor.rests
+
+    def use(self, name: str) -> AbstractContextManager[None]:
+        """While this is open, the server is neither ended for want of calls nor by a new configuration."""
+        return self._supervisor(name).usage
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -132,16 +185,14 @@ class Pool:
             self._owners[name] = asyncio.create_task(supervisor.run(self._gate), name=f"toolfold-own-{name}")
         return await supervisor.ensure()
 
-    def call(self, call: ToolCall, context: CallContext) -> Coroutine[Any, Any, Outcome]:
+    async def call(self, call: ToolCall, context: CallContext) -> Outcome:
         """Calls a tool of a server. Never repeats one: a server that dies meanwhile raises `ServerClosed`."""
-        supervisor = self._supervisors.get(call.tool.server)
-        upstream = supervisor.ready if supervisor is not None and not self._closed else None
-        # The upstream's own coroutine where it is open: every call goes through here.
-        return self._open_and_call(call, context) if upstream is None else upstream.call(call, context)
-
-    async def _open_and_call(self, call: ToolCall, context: CallContext) -> Outcome:
-        upstream = await self.ensure(call.tool.server)
-        return await upstream.call(call, context)
+        supervisor = self._supervisor(call.tool.server)
+        with supervisor.usage:
+            upstream = None if self._closed else supervisor.ready
+            if upstream is None:
+                upstream = await self.ensure(call.tool.server)
+            return await upstream.call(call, context)
 
     async def listing(self, name: str) -> Listing:
         """Reads the tools of one server, within the time it has to start. Raises an `UpstreamError`."""
@@ -155,8 +206,9 @@ class Pool:
             supervisor.postpone_listing()
             raise
         try:
-            async with asyncio.timeout(seconds):
-                listing = await upstream.listing()
+            with supervisor.usage.reading():
+                async with asyncio.timeout(seconds):
+                    listing = await upstream.listing()
         except UpstreamError as error:
             supervisor.record_listing_failure(error)
             raise
@@ -211,13 +263,13 @@ class Pool:
     async def aclose(self) -> None:
         """Closes all at once, within a bounded time. Safe to call twice."""
         self._closed = True
-        owners = list(self._owners.values())
+        owners = [*self._owners.values(), *self._retired]
         for owner in owners:
             owner.cancel()
         if owners:
             await asyncio.wait(owners, timeout=self._limits.close_timeout_s)
         self._owners.clear()
-        for supervisor in self._supervisors.values():
+        for supervisor in (*self._supervisors.values(), *self._retired.values()):
             supervisor.stopped()
 
     def _supervisor(self, name: str) -> Supervisor:
@@ -239,8 +291,10 @@ class Pool:
         self._events.emit("upstream.changed", server=name)
         self._on_changed_listeners.notify(name)
 
-    def _on_closed(self, name: str, reason: str) -> None:
-        self._supervisors[name].connection_ended(reason)
+    def _on_closed(self, spec: ServerSpec, name: str, reason: str) -> None:
+        supervisor = self._supervisors.get(name)
+        if supervisor is not None and supervisor.spec is spec:  # and not the one that came in its place
+            supervisor.connection_ended(reason)
 
     def _on_era(self, name: str, era: Era) -> None:
         if self._eras.get(name) != era:

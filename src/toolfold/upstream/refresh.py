@@ -9,13 +9,16 @@ brings the catalogue. Below: the pool and the store.
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
+from hashlib import blake2b
 from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Protocol
 
+import msgspec
 from msgspec import Raw
+from msgspec.structs import replace
 
 from toolfold.config import Settings
 from toolfold.containers import TaskSet
@@ -30,8 +33,10 @@ if TYPE_CHECKING:
     from toolfold.upstream.pool import Pool
 
 
-# The namespace of the store that remembers which protocol era each server speaks.
+# The namespaces of the store that remember which protocol era each server speaks, and how it was configured when it was
+# last read.
 ERAS_NAMESPACE = "eras"
+_CONFIGURED_NAMESPACE = "configured"
 
 # The pause before a list is read again that became stale while it was read: each time twice as long, up to the last.
 _FIRST_PAUSE_S = 1.0
@@ -71,6 +76,9 @@ class _Catalogue(Protocol):
     async def update_server(self, listing: Listing) -> _Written:
         """Takes in the tools of one server."""
 
+    async def remove_servers(self, names: Collection[str]) -> object:
+        """Takes servers out, with their tools."""
+
     async def mark_failed(self, server: str, reason: str) -> object:
         """Records that a server could not be read; its tools stay, marked as stale."""
 
@@ -88,8 +96,8 @@ class UpstreamManager:
         *,
         check_s: float = FRESHNESS_CHECK_S,
     ) -> None:
-        self._settings = settings
         self._ready_made = tuple(ready_made)
+        self._use_settings(settings)
         self._store = store
         self._catalogue = catalogue
         self._events = events
@@ -97,17 +105,16 @@ class UpstreamManager:
         # What servers of the legacy era are told that clients can answer, set before the first is opened. They ask for
         # it once, so whether the client of a call really can is decided when its server asks.
         self.handshake: Raw | None = None
+        # Gets each line that a server writes beside the protocol, with its name. Set before the first is opened.
+        self.on_log: Callable[[str, str], None] | None = None
         # What was looked up for servers that were opened: never to be shown.
         self.secrets: set[str] = set()
         self._pool: Pool | None = None
         self._closed = False
         self._opening = asyncio.Lock()
-        self._call_timeouts = {
-            spec.name: spec.call_timeout_s for spec in self.specs() if spec.call_timeout_s is not None
-        }
-        self.names = frozenset(spec.name for spec in self.specs() if spec.enabled)
         # Of each server the connection whose list the catalogue has.
         self._followed: dict[str, int] = {}
+        self._remembered: dict[str, bytes] = {}
         # Of each server that could not be read: when, and why.
         self._failures: dict[str, tuple[float, UpstreamError]] = {}
         self._reads: dict[str, tuple[float, asyncio.Task[None]]] = {}
@@ -118,6 +125,40 @@ class UpstreamManager:
         self._builds = 0
         self._no_build = asyncio.Event()
         self._no_build.set()
+
+    def _use_settings(self, settings: Settings) -> None:
+        self._settings = settings
+        self._call_timeouts = {
+            spec.name: spec.call_timeout_s for spec in self.specs() if spec.call_timeout_s is not None
+        }
+        self.names = frozenset(spec.name for spec in self.specs() if spec.enabled)
+
+    async def reconfigure(self, settings: Settings) -> None:
+        """Takes over the servers of other settings: what is gone leaves the catalogue, what is new or changed is read;
+        all others stay as they are, and what is being called ends by itself."""
+        before = {spec.name: spec for spec in self._settings.servers if spec.enabled}
+        self._use_settings(settings)
+        after = {spec.name: spec for spec in settings.servers if spec.enabled}
+        changed = [name for name, spec in after.items() if before.get(name) != spec]
+        gone = sorted(before.keys() - after.keys())
+        for name in (*gone, *changed):
+            self._followed.pop(name, None)
+            self._failures.pop(name, None)
+        if self._pool is not None:
+            self._pool.reconfigure(settings.servers)
+        await self._remove(gone)
+        for name in gone:
+            self._events.emit("upstream.removed", server=name)
+        for name in changed:
+            self._events.emit("upstream.configured", server=name, new=name not in before)
+            self._start_reread(name)
+
+    async def _remove(self, servers: Sequence[str]) -> None:
+        await self._no_build.wait()
+        if known := {record.name for record in await self._catalogue.servers()}.intersection(servers):
+            await self._catalogue.remove_servers(known)
+            for name in sorted(known):
+                self._events.emit("catalogue.updated", server=name, changes=0)
 
     async def aclose(self) -> None:
         """Ends every server, and lets nobody start another. Safe to call twice."""
@@ -155,10 +196,11 @@ class UpstreamManager:
             self._settings.servers,
             ready_made=self._ready_made,
             events=self._events,
-            limits=PoolLimits(open_at_once=limits.parallel_starts),
+            limits=PoolLimits(open_at_once=limits.parallel_starts, idle_s=limits.idle_s, drain_s=limits.call_timeout_s),
             make=partial(UpstreamWithSecrets, on_secrets=self.secrets.update),
             known_eras={name: _decode_era(era) for name, era in eras.items()},
             remember_era=self._remember_era,
+            on_log=self.on_log,
             wire=WireOptions(
                 max_frame_bytes=limits.max_frame_bytes,
                 spill_directory=self._settings.outputs.directory,
@@ -182,6 +224,25 @@ class UpstreamManager:
             return self._pool.states()
         records = {record.name: record for record in await self._catalogue.servers()}
         return [_recorded_state(spec, records.get(spec.name)) for spec in self.specs()]
+
+    async def outdated(self) -> Mapping[str, str]:
+        """The servers of which the catalogue is older than the configuration: what became of each since."""
+        specs = {spec.name: spec for spec in self.specs() if spec.enabled}
+        known = await self._store.items(_CONFIGURED_NAMESPACE)
+        records = [record.name for record in await self._catalogue.servers()]
+        if not records:
+            return {}
+        marks = {name: known.get(name) for name in records if name in specs}
+        changed = {name: "changed" for name, mark in marks.items() if mark and mark != _digest(specs[name])}
+        gone = {name: "gone" for name in records if name not in specs}
+        return {name: "new" for name in specs if name not in records} | changed | gone
+
+    def _remember_configured(self, servers: Iterable[str]) -> None:
+        specs = {spec.name: spec for spec in self.specs()}
+        for name in specs.keys() & set(servers):
+            if self._remembered.get(name) != (digest := _digest(specs[name])):
+                self._remembered[name] = digest
+                self._writes.start(self._store.put(_CONFIGURED_NAMESPACE, name, digest), name=f"remembering {name}")
 
     def specs(self) -> tuple[ServerSpec, ...]:
         return (*self._settings.servers, *(upstream.spec for upstream in self._ready_made))
@@ -216,11 +277,15 @@ class UpstreamManager:
 
         Gives those that could not be asked in time, with the reason; who failed a moment ago is not asked again.
         """
-        wanted = [name for name in (self.names if servers is None else servers) if not self.is_current(name)]
+        wanted = [name for name in (self._awake() if servers is None else servers) if not self.is_current(name)]
         await self._wait_for_reads(wanted)
         late = {name: UpstreamError("it has not answered yet", server=name) for name in wanted}
         known = {name: error for name, (_, error) in self._failures.items()}
         return {name: known.get(name, late[name]) for name in wanted if name in known or not self.is_current(name)}
+
+    def _awake(self) -> list[str]:
+        """The servers, but for those that were ended for want of calls: what they listed last still holds."""
+        return [name for name in self.names if self._pool is None or not self._pool.rests(name)]
 
     async def _wait_for_reads(self, servers: Sequence[str]) -> None:
         now = time.monotonic()
@@ -250,8 +315,10 @@ class UpstreamManager:
             listing = await pool.listing(server)
         except UpstreamError as error:
             connection = pool.connection(server)
-            self._failures[server] = (time.monotonic(), error)
             await self._no_build.wait()
+            if server not in self.names:  # it was taken out meanwhile
+                return
+            self._failures[server] = (time.monotonic(), error)
             if await self._catalogue.servers():
                 await self._catalogue.mark_failed(server, error.message)
             self._events.emit("catalogue.stale", server=server, error=error.message)
@@ -261,7 +328,10 @@ class UpstreamManager:
             if not await self._catalogue.holds(listing):
                 # A build that runs would write its older list over this one.
                 await self._no_build.wait()
+                if server not in self.names:
+                    return
                 await self._take_in(listing)
+        self._remember_configured([server])
         # Also where the list of a live server could not be read: its tools are those of before, and it is read again.
         self._followed[server] = connection
 
@@ -272,7 +342,7 @@ class UpstreamManager:
         if written.changes:
             if await asyncio.to_thread(self._settings.registry_path.exists):
                 await self._catalogue.write_registry(self._settings.registry_path)
-            self._events.emit("catalogue.updated", server=listing.server)
+            self._events.emit("catalogue.updated", server=listing.server, changes=len(written.changes))
 
     async def reread(self, server: str) -> None:
         """Reads one server again and takes its tools in; a failure is recorded and its earlier tools stay."""
@@ -303,6 +373,7 @@ class UpstreamManager:
         try:
             listings, failures = await pool.read_all(servers, on_server)
             yield listings, failures
+            self._remember_configured((*failures, *(listing.server for listing in listings)))
             for server in {listing.server for listing in listings}.difference(pool.due()):
                 self._followed[server] = pool.connection(server)
                 self._failures.pop(server, None)
@@ -360,6 +431,12 @@ def _recorded_state(spec: ServerSpec, record: ServerRecord | None) -> ServerStat
         next_action="run `toolfold doctor --connect`" if record.error else "",
         warnings=record.warnings,
     )
+
+
+def _digest(spec: ServerSpec) -> bytes:
+    """A mark of how a server is reached. What may take how long does not change what it lists."""
+    reached = replace(spec, start_timeout_s=0, call_timeout_s=None, keep_alive=False)
+    return blake2b(msgspec.json.encode(reached), digest_size=16).digest()
 
 
 def _decode_era(stored: bytes) -> Era:

@@ -8,8 +8,8 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 
 from msgspec import Struct
 
@@ -39,8 +39,43 @@ class PoolLimits(Struct, frozen=True, kw_only=True):
     close_timeout_s: float = 10.0
     min_ttl_s: float = 30.0
     """A list is not read again more often than this, whatever its server says."""
+    idle_s: float = 0.0
+    """A process that nobody called for so long is ended; the next call starts it again. 0: never."""
+    drain_s: float = 60.0
+    """A server that was taken out or changed has so long to finish what it is doing."""
     max_age_s: float = 300.0
     """A list whose server gives it no time is read again after this: not every server tells of its changes."""
+
+
+class _Usage:
+    """How many requests a server is answering, and when the last of them began or ended. Use it as `with`."""
+
+    def __init__(self) -> None:
+        self.running = 0
+        self.last = time.monotonic()
+        # Called when nothing runs any more.
+        self.on_unused: Callable[[], object] | None = None
+
+    def __enter__(self) -> None:
+        self.running += 1
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.last = time.monotonic()
+        self._end()
+
+    def _end(self) -> None:
+        self.running -= 1
+        if not self.running and self.on_unused is not None:
+            self.on_unused()
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """Reading a list is not cut off, and alone keeps no server alive."""
+        self.running += 1
+        try:
+            yield
+        finally:
+            self._end()
 
 
 class Supervisor:
@@ -53,13 +88,20 @@ class Supervisor:
         self.list_due_at: float | None = None
         # How many connections were opened: a list belongs to the one that it was read over.
         self.connections = 0
+        self.usage = _Usage()
+        # A program brought it: no configuration takes it out.
+        self.ready_made = False
+        # Somebody listens to it, or the owner wants it so: it is not ended for want of calls.
+        self.keep_alive = spec.keep_alive or spec.transport != "stdio"
         self._make = make
         self._events = events
         self._limits = limits
         self._info = ServerInfo()
         self._tools: int | None = None
         self._warnings: tuple[str, ...] = ()
+        self._note = ""
         self._restarts = 0
+        self._is_restart = False
         self._open_seconds: float | None = None
         self._error: ToolfoldError | None = None
         self._failures = 0
@@ -69,6 +111,12 @@ class Supervisor:
         self._reason = ""
         # Holds `None` once it is open, or the error of the attempt.
         self._attempt: asyncio.Future[UpstreamError | None] | None = None
+
+    def replace(self, earlier: "Supervisor") -> None:
+        """Takes the place of another, whose configuration changed."""
+        # Whoever knows the number of its connection must not take the new one for it.
+        self.connections = earlier.connections
+        self._is_restart = earlier.ready is not None
 
     def state(self) -> ServerState:
         """The server's state at this moment."""
@@ -86,6 +134,7 @@ class Supervisor:
             error=error.message if error is not None else "",
             next_action=error.next_action if error is not None else "",
             warnings=self._warnings,
+            note=self._note,
         )
 
     def record_listing(self, listing: Listing) -> None:
@@ -110,6 +159,11 @@ class Supervisor:
         """The upstream reports that its connection ended."""
         self._reason = reason
         self._ended.set()
+
+    @property
+    def rests(self) -> bool:
+        """Whether it was ended because nobody called it, and is as it was when the next call comes."""
+        return bool(self._note)
 
     @property
     def ready(self) -> Upstream | None:
@@ -177,9 +231,11 @@ class Supervisor:
             self._wanted.clear()
             error = await self._open(gate)
             if error is None:
-                if is_restart:
+                if self._is_restart:
                     self._record_restart()
                 error = await self._wait_until_ended()
+                if error is None:
+                    return
             elif not is_restart:
                 # A server that never started is not started again by itself: its command is probably wrong.
                 self._failures += 1
@@ -197,9 +253,10 @@ class Supervisor:
             pause = self._pause()
             self._retry_at = time.monotonic() + pause
             await asyncio.sleep(pause)
-            is_restart = True
+            is_restart = self._is_restart = True
 
     def _record_restart(self) -> None:
+        self._is_restart = False
         self._restarts += 1
         self._events.emit("upstream.restarted", server=self.spec.name, restarts=self._restarts)
 
@@ -218,21 +275,32 @@ class Supervisor:
         self._open_seconds = time.monotonic() - started
         self.status = "ready"
         self._error = None
+        self._note = ""
+        self.usage.last = time.monotonic()
         self._retry_at = 0.0
         self._events.emit(
             "upstream.ready",
             server=self.spec.name,
             seconds=round(self._open_seconds, 3),
             pid=self.upstream.pid,
+            restarted=self._is_restart,
             era=self._info.era,
             protocol_version=self._info.protocol_version,
         )
         self._settle(None)
         return None
 
-    async def _wait_until_ended(self) -> UpstreamError:
+    async def _wait_until_ended(self) -> UpstreamError | None:
+        """Why it ended; `None` where it was ended here, since nobody called it."""
         opened_at = time.monotonic()
-        await self._ended.wait()
+        while not self._ended.is_set():
+            left = self._idle_left()
+            if left is not None and left <= 0:
+                await self._rest()
+                return None
+            with suppress(TimeoutError):
+                async with asyncio.timeout(left):
+                    await self._ended.wait()
         self.status = "connecting"
         if time.monotonic() - opened_at >= self._limits.healthy_after_s:
             self._failures = 0
@@ -243,6 +311,20 @@ class Supervisor:
             server=self.spec.name,
             next_action="It is started again; repeat the call only if it changes nothing.",
         )
+
+    def _idle_left(self) -> float | None:
+        """The seconds until it may be ended for want of calls; `None` where it may not."""
+        idle_s = self._limits.idle_s
+        if self.keep_alive or not idle_s:
+            return None
+        return idle_s if self.usage.running else self.usage.last + idle_s - time.monotonic()
+
+    async def _rest(self) -> None:
+        self.status = "idle"
+        self.list_due_at = None  # It is read when somebody opens it again.
+        self._note = f"stopped after {_duration(self._limits.idle_s)} without a call; the next call starts it"
+        self._events.emit("upstream.idle", server=self.spec.name, note=self._note)
+        await self._close()
 
     def _pause(self) -> float:
         """Exponential back-off with jitter, so that many servers do not restart in step."""
@@ -328,6 +410,10 @@ async def _open_upstream(make: Callable[[], Upstream], spec: ServerSpec) -> tupl
     if upstream is not None:
         await upstream.aclose()
     return problem
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds / 60:g} min" if seconds >= 60 else f"{seconds:g} s"
 
 
 def _gave_up(error: UpstreamError, failures: int) -> UpstreamError:

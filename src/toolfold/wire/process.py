@@ -132,6 +132,11 @@ def _is_usual(name: str) -> bool:
     return name in _INHERITED or (_USUAL.match(name) is not None and not is_secret_name(name))
 
 
+def withheld_variables(target: StdioTarget) -> list[str]:
+    """The names in our environment that this server does not get."""
+    return sorted(os.environ.keys() - _environment(target).keys())
+
+
 class ServerProcess:
     """One started server and all that it starts. `on_exit` is called once, in the event loop."""
 

@@ -53,6 +53,7 @@ COMMANDS = {
     "repl": "repl:repl",
     "agent": "agent:agent",
     "audit": "audit:audit",
+    "logs": "logs:logs",
     "trust": "trust:trust",
     "stats": "audit:stats",
     "extract": "outputs:extract_local",

@@ -1,8 +1,10 @@
 """`toolfold audit` and `toolfold stats`: what was searched, chosen and called, by whom, and the tokens it saved."""
 
 import argparse
+import asyncio
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 import msgspec
@@ -15,11 +17,22 @@ from toolfold.faces.cli.build import Cost, run_with_catalogue
 from toolfold.faces.cli.terminal import Output
 from toolfold.gateway import Gateway
 
+_FOLLOW_S = 0.5
+# More steps than this between two looks, and the oldest of them are not shown.
+_FOLLOWED = 1000
+
 
 def audit(arguments: argparse.Namespace, output: Output) -> None:
+    filters = any((arguments.server, arguments.tool, arguments.caller, arguments.status, arguments.since))
+
     async def work(gateway: Gateway) -> list[Step]:
-        last = None if arguments.export else arguments.last
-        return await gateway.audit_log.steps(session=arguments.session, last=last)
+        last = None if arguments.export or filters else arguments.last
+        steps = await gateway.audit_log.steps(session=arguments.session, last=last)
+        steps = [step for step in steps if _is_wanted(step, arguments)]
+        if not arguments.follow:
+            return steps if arguments.export else steps[-arguments.last :]
+        await _follow(gateway, steps[-arguments.last :], arguments, output)
+        return []
 
     steps = run_with_catalogue(arguments, work, build_first=False)
     if arguments.export:
@@ -31,7 +44,35 @@ def audit(arguments: argparse.Namespace, output: Output) -> None:
         for line in _lines(steps, output):
             output.line(line)
     else:
-        output.note("nothing was recorded" + (f" in session {arguments.session}" if arguments.session else " yet"))
+        where = f" in session {arguments.session}" if arguments.session else "" if filters else " yet"
+        output.note(f"nothing {'that fits ' if filters else ''}was recorded{where}")
+
+
+def _is_wanted(step: Step, arguments: argparse.Namespace) -> bool:
+    return (
+        arguments.caller in (None, step.caller)
+        and (arguments.since is None or step.at >= arguments.since)
+        and (arguments.status is None or (arguments.status == "failed") == bool(step.code or step.is_error))
+        and _fits(f"{arguments.server}.*" if arguments.server else None, step.tool_id)
+        and _fits(arguments.tool, step.tool_id)
+    )
+
+
+def _fits(pattern: str | None, tool_id: str) -> bool:
+    return pattern is None or fnmatchcase(tool_id.casefold(), pattern.casefold())
+
+
+async def _follow(gateway: Gateway, steps: Sequence[Step], arguments: argparse.Namespace, output: Output) -> None:
+    """Prints these steps, then each that is recorded by anybody, for ever."""
+    recent = await gateway.audit_log.steps(session=arguments.session, last=_FOLLOWED)
+    while True:
+        for line in [msgspec.json.encode(step).decode() for step in steps] if output.as_json else _lines(steps, output):
+            output.line(line)
+        output.out.flush()
+        await asyncio.sleep(_FOLLOW_S)
+        seen = {step.id for step in recent}
+        recent = await gateway.audit_log.steps(session=arguments.session, last=_FOLLOWED)
+        steps = [step for step in recent if step.id not in seen and _is_wanted(step, arguments)]
 
 
 def _export(steps: Sequence[Step], file: Path) -> None:
@@ -94,7 +135,7 @@ def stats(arguments: argparse.Namespace, output: Output) -> None:
     async def work(gateway: Gateway) -> tuple[Savings, Cost | None, dict[str, list[str]], int]:
         contradicted = await gateway.describer.all_contradictions(gateway.view())
         cost = await Cost.count(gateway)
-        savings = await gateway.savings(cost.client_tokens if cost else 0)
+        savings = await gateway.savings(cost.client_tokens if cost else 0, by=arguments.view_as or "")
         return savings, cost, contradicted, await gateway.search.count_enriched()
 
     savings, cost, contradicted, enriched = run_with_catalogue(arguments, work)

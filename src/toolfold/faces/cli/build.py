@@ -11,15 +11,17 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from toolfold.audit.savings import compute_savings
 from toolfold.errors import ConfigError, NotBuilt, UpstreamError
 from toolfold.faces.cli.parser import parse
-from toolfold.faces.cli.runner import load_settings, run_with_gateway
+from toolfold.faces.cli.runner import load_settings, outdated_text, run_with_gateway
 from toolfold.faces.cli.terminal import Output
 from toolfold.faces.mcp_server.profiles import client_tokens
+from toolfold.faces.surface.instructions import visible_servers
 from toolfold.gateway import Gateway
-from toolfold.types import Change, Listing, ServerState
+from toolfold.types import LOCAL, Change, Listing, ServerState
 
 if TYPE_CHECKING:
     from toolfold.catalogue.build import Build
@@ -98,8 +100,15 @@ def run_with_catalogue(
     """Runs `work` on the catalogue. Where there is none yet it is built first, if there are servers to build it from;
     a catalogue that is there needs no configured server, and no file is made."""
     settings = load_settings(arguments, require_servers=require_servers)
+    output = Output(as_json=arguments.json)
+
+    async def with_note(gateway: Gateway) -> T:
+        if outdated := await gateway.upstreams.outdated():
+            output.note(f"{outdated_text(settings, outdated)}: toolfold build")
+        return await work(gateway)
+
     try:
-        return run_with_gateway(settings, work, create=False, **options)
+        return run_with_gateway(settings, with_note, create=False, **options)
     except NotBuilt:
         names = [spec.name for spec in settings.servers if spec.enabled]
         if not build_first:
@@ -107,7 +116,6 @@ def run_with_catalogue(
     if not names:
         action = "toolfold import, or write a file (toolfold help configuration); then: toolfold build"
         raise NotBuilt("there is no catalogue yet, and no server is configured", next_action=action)
-    output = Output(as_json=arguments.json)
     output.note(f"there is no catalogue yet: building it from {_some(names)}")
 
     async def build_now(gateway: Gateway) -> None:
@@ -205,15 +213,21 @@ def _print_changes(changes: Sequence[Change], unchanged: int, output: Output) ->
 
 
 def servers(arguments: argparse.Namespace, output: Output) -> int:
-    states = run_with_gateway(
-        load_settings(arguments),
-        lambda gateway: gateway.servers(connect=arguments.connect),
-        fast=arguments.connect,
-    )
+    async def work(gateway: Gateway) -> Sequence[ServerState]:
+        states = await gateway.servers(connect=arguments.connect)
+        if arguments.view_as:
+            visible = await visible_servers(gateway, LOCAL)
+            states = [replace(state, tools=visible[state.name]) for state in states if visible.get(state.name)]
+        return states
+
+    settings = load_settings(arguments)
+    states = run_with_gateway(settings, work, fast=arguments.connect)
     if output.as_json:
         output.data(msgspec.to_builtins(states))
     else:
         print_servers(states, output)
+        if (idle_s := settings.limits.idle_s) and any(spec.transport == "stdio" for spec in settings.servers):
+            output.note(f"servers start with their first call, and stop after {idle_s:g} s without one (limits.idle_s)")
     return SOME_FAILED if any(state.status == "failed" for state in states) else 0
 
 
@@ -238,6 +252,8 @@ def print_servers(states: Sequence[ServerState], output: Output) -> None:
                 output.labelled("next:", "cyan", state.next_action, indent="  ")
         for warning in state.warnings:
             output.warn(f"{state.name}: {warning}")
+        if state.note:
+            output.note(f"{state.name}: {state.note}")
 
 
 def plural(count: int, singular: str, many: str = "") -> str:

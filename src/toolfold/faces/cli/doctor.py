@@ -9,7 +9,7 @@ import importlib.util
 import os
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -19,11 +19,16 @@ from toolfold import __version__
 from toolfold.config import Settings, missing
 from toolfold.config.install_hints import install_hint
 from toolfold.errors import NotBuilt, ToolfoldError
-from toolfold.faces.cli.runner import load_settings, run_with_gateway
+from toolfold.faces.cli.runner import load_settings, outdated_text, run_with_gateway
 from toolfold.faces.cli.terminal import Output
+from toolfold.gateway import Gateway
 from toolfold.sandbox.probe import Confinement, probe
+from toolfold.storage.base import ServerRecord
 from toolfold.types import ServerSpec
+from toolfold.wire.process import withheld_variables
+from toolfold.wire.types import StdioTarget
 
+_MAX_PATTERNS = 5
 LOW_DISK_BYTES = 500 * 1024 * 1024
 COLOURS = {"well": "green", "mind": "yellow", "wrong": "red"}
 MARKS = {"well": "✓", "mind": "!", "wrong": "✗"}
@@ -80,7 +85,11 @@ def _examine(arguments: argparse.Namespace) -> Iterator[_Finding]:
     yield from _check_state_folder(settings)
     for spec in settings.servers:
         yield _check_server(spec)
+    yield from _check_secrets(settings)
+    yield from _check_environment(settings)
     yield _check_catalogue(settings)
+    yield from _check_last_build(settings)
+    yield from _check_patterns(settings)
     yield from _check_search(settings)
     yield from _check_trust(settings)
     yield from _check_declared_results(settings)
@@ -174,6 +183,64 @@ def _check_catalogue(settings: Settings) -> _Finding:
     except ToolfoldError as error:
         return _wrong("catalogue", error.message, error.next_action)
     return _well("catalogue", f"{tree.tools:,} tools, build {tree.generation}")
+
+
+def _check_secrets(settings: Settings) -> Iterator[_Finding]:
+    """Reports secrets in plain text, never which."""
+    counts = {f"[servers.{spec.name}]": len(set(spec.secrets)) for spec in settings.servers}
+    counts |= {f"[callers.{entry.name}]": int(bool(entry.key) and "${" not in entry.key) for entry in settings.callers}
+    counts["[model]"] = int(bool(settings.model.key) and "${" not in settings.model.key)
+    if named := [f"{where} ({count})" for where, count in counts.items() if count]:
+        text = f"plain text in {_few(named)}"
+        open_to = [str(file) for file in settings.sources if file.exists() and file.stat().st_mode & 0o077]
+        readable = f", and {open_to[0]} can be read by others on this machine" if open_to else ""
+        fix = 'write "${NAME}" and set that variable, or "${keyring:SERVICE/NAME}"'
+        yield _mind("secrets", text + readable, fix + (f"; chmod 600 {open_to[0]}" if open_to else ""))
+
+
+def _check_environment(settings: Settings) -> Iterator[_Finding]:
+    """Tells which variables servers do not get."""
+    if not any(spec.enabled and spec.transport == "stdio" for spec in settings.servers):
+        return
+    withheld = withheld_variables(StdioTarget(""))
+    text = f"{len(withheld)} of {len(os.environ)} variables are kept from servers"
+    text += f": {_few(withheld)}" if withheld else ""
+    yield _well("environment", text, 'for a server that needs one: env = { NAME = "${NAME}" }' if withheld else "")
+
+
+def _few(names: Sequence[str], limit: int = 5) -> str:
+    return ", ".join(names[:limit]) + (f" and {len(names) - limit} more" if len(names) > limit else "")
+
+
+def _check_last_build(settings: Settings) -> Iterator[_Finding]:
+    """Reports servers that failed when they were last read, and a catalogue that is older than the configuration."""
+
+    async def work(gateway: Gateway) -> tuple[Sequence[ServerRecord], Mapping[str, str]]:
+        return await gateway.catalogue.servers(), await gateway.upstreams.outdated()
+
+    try:
+        records, outdated = run_with_gateway(settings, work, create=False)
+    except ToolfoldError:
+        return  # `_check_catalogue` has reported it
+    if outdated:
+        yield _mind("catalogue", outdated_text(settings, outdated), "run `toolfold build`")
+    for record in records:
+        if record.error and outdated.get(record.name) != "gone":
+            kept = f"; its {record.tools} tools of before are still offered" if record.tools else ""
+            fix = f"look: toolfold logs {record.name}; then: toolfold build --server {record.name}"
+            yield _wrong(f"server {record.name}", f"failed when it was last read: {record.error}{kept}", fix)
+
+
+def _check_patterns(settings: Settings) -> Iterator[_Finding]:
+    """Reports patterns that fit no tool: they protect or offer nothing."""
+    try:
+        unused = run_with_gateway(settings, lambda gateway: gateway.access.unused_patterns(), create=False)
+    except ToolfoldError:
+        return  # `_check_catalogue` has reported it
+    for where, pattern in unused[:_MAX_PATTERNS]:
+        yield _mind("pattern", f'{where}: "{pattern}" fits no tool', "compare: toolfold tree --tools")
+    if len(unused) > _MAX_PATTERNS:
+        yield _mind("pattern", f"{len(unused) - _MAX_PATTERNS} more fit no tool")
 
 
 def _check_search(settings: Settings) -> Iterator[_Finding]:

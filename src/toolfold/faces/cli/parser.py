@@ -2,7 +2,9 @@
 
 import argparse
 import re
+import time
 from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
 from difflib import get_close_matches
 from typing import Any, NoReturn
 
@@ -25,7 +27,12 @@ EXIT_CODES = """exit codes:
 EXAMPLES: dict[str, tuple[str, ...]] = {
     "demo": ("demo", "demo --keep playground"),
     "serve": ("serve", "serve --http 127.0.0.1:8080", "serve --profile transparent --server git"),
-    "import": ("import", "import cursor", "import --yes", "import --yes --replace"),
+    "init": ("init", "init --project"),
+    "add": ("add time -- mcp-server-time", "add notion https://mcp.notion.com/mcp", "add ./server.json"),
+    "remove": ("remove time",),
+    "enable": ("enable time",),
+    "disable": ("disable time",),
+    "import": ("import", "import cursor", "import --yes", "import --yes --replace", "import --undo"),
     "build": ("build", "build --server git"),
     "servers": ("servers", "servers --connect"),
     "enrich": ("enrich --server git --limit 5", "enrich --forget"),
@@ -47,7 +54,8 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "stubs": ("stubs 'list commits' git.diff",),
     "repl": ("repl",),
     "agent": ("agent 'which customer ordered most?'", "agent --runs"),
-    "audit": ("audit", "audit --last 20", "audit --export audit.jsonl"),
+    "logs": ("logs", "logs git --follow"),
+    "audit": ("audit", "audit --last 20", "audit --status error --since 1h", "audit --export audit.jsonl"),
     "trust": ("trust", "trust --list git.log", "trust git.log"),
     "stats": ("stats",),
     "extract": ("extract data/files/README.md 'lines 1-3'", "extract data/files/prices.csv 'how many rows are there?'"),
@@ -92,6 +100,10 @@ class _Parser(argparse.ArgumentParser):
 
     def number(self, name: str, metavar: str, text: str, default: int | None = None) -> None:
         self.value(name, metavar, text, type=_positive, default=default)
+
+    def seen_as(self) -> None:
+        """A command that only reads can show what a caller sees."""
+        self.value("--as", "CALLER", "what this caller of the configuration sees, by its policy", dest="view_as")
 
     def choice(self, name: str, choices: Sequence[str], text: str | None = None) -> None:
         """An option whose default is the first choice."""
@@ -157,6 +169,7 @@ def _add_setup(command: _AddCommand) -> None:
     )
     serve.choice("--profile", profiles, text)
     serve.value("--server", "NAME", "transparent: which server")
+    serve.choice("--log", ("text", "json"), "how the log on standard error is written")
 
     init = command("init", "write a toolfold.toml to begin with, and its schema for editors beside it")
     init.flag("--project", "for this folder alone (default: your own, for every folder)")
@@ -194,6 +207,7 @@ def _add_setup(command: _AddCommand) -> None:
 
     servers = command("servers", "the configured servers and how each one is doing")
     servers.flag("--connect", "connect to each now, instead of telling what the last build saw")
+    servers.seen_as()
 
     enrich = command("enrich", "have the configured model write requests for each tool, which search then knows")
     enrich.value("--server", "NAME", "only tools of this server", default="")
@@ -209,6 +223,7 @@ def _add_catalogue(command: _AddCommand) -> None:
     tree.value("path", "PATH", "a category: Files/Search, or Files Search", nargs="*")
     tree.number("--depth", "N", "levels to show (default 2)", 2)
     tree.flag("--tools", "show the tools too")
+    tree.seen_as()
 
     listing = command("list", "one level of the catalogue, as a model sees it")
     listing.value("path", "PATH", "a category (default: the root)", nargs="*")
@@ -216,10 +231,12 @@ def _add_catalogue(command: _AddCommand) -> None:
     listing.value("--query", "TEXT", "only what fits, from all levels below", default="")
     listing.number("--limit", "N", "entries, at most 50 (default 10)", 10)
     listing.value("--cursor", "CURSOR", "go on where an earlier page ended")
+    listing.seen_as()
 
     nodes = command("nodes", "the categories that fit a request")
     nodes.value("query", "QUERY", "what the tools must do, in general words: get the state of a lock", nargs="+")
     nodes.number("--limit", "N", "entries, at most 50 (default 5)", 5)
+    nodes.seen_as()
 
     search = command("search", "the tools that fit a request, or that none does")
     search.value(
@@ -229,11 +246,13 @@ def _add_catalogue(command: _AddCommand) -> None:
     search.number("--limit", "N", "entries, at most 50 (default 5)", 5)
     search.value("--cursor", "CURSOR", "go on where an earlier page ended")
     search.flag("--explain", "say why: which words, how near in meaning")
+    search.seen_as()
 
 
 def _add_calls(command: _AddCommand) -> None:
     expand = command("expand", "one tool with its schemas")
     expand.value("tool_id", "ID", "a tool's id, as `toolfold list` shows it")
+    expand.seen_as()
 
     call = command("call", "call a tool, with arguments that fit its schema")
     call.value("tool_id", "ID", "a tool's id, as `toolfold list` shows it")
@@ -258,6 +277,7 @@ def _add_calls(command: _AddCommand) -> None:
     inspect.value("field_path", "FIELD_PATH", "a.b, a[], a[].b (default: the root)", nargs="?", default="")
     inspect.number("--depth", "N", "levels to preview (default 4)", 4)
     inspect.number("--fields", "N", "lines to preview (default 120)", 120)
+    inspect.seen_as()
 
 
 def _add_programs(command: _AddCommand) -> None:
@@ -273,6 +293,7 @@ def _add_programs(command: _AddCommand) -> None:
     stubs.value("need", "NEED", "what a tool must do, in quotes, or a tool's id", nargs="+")
     stubs.value("--server", "NAME", "only tools of this server")
     stubs.value("--out", "DIR", "write the files there (otherwise they are printed)")
+    stubs.seen_as()
 
     repl = command("repl", "a Python prompt with an assistant that can look into the session")
     repl.value("--model", "NAME", "provider:model for the assistant (default: the configured one)")
@@ -291,15 +312,26 @@ def _add_programs(command: _AddCommand) -> None:
 def _add_review(command: _AddCommand) -> None:
     audit = command("audit", "what was searched, chosen, expanded and called, by whom")
     audit.value("--session", "S", "only this session (default: all)")
+    audit.value("--server", "NAME", "only tools of this server")
+    audit.value("--tool", "ID", "only this tool; * stands for any letters")
+    audit.value("--caller", "NAME", "only this caller")
+    audit.value("--status", "STATUS", "only what went well (ok), or what did not (failed)", choices=("ok", "failed"))
+    audit.value("--since", "WHEN", "only from then on: 10m, 2h, 3d ago, or a date", type=_moment)
     audit.number("--last", "N", "steps to show (default 200)", 200)
+    audit.flag("--follow", "go on with what is recorded from now on, until Ctrl-C")
     audit.value("--export", "FILE", "write all of it as JSON lines")
+
+    logs = command("logs", "what the servers wrote on standard error, and what became of them")
+    logs.value("server", "SERVER", "only this one", nargs="?")
+    logs.number("--last", "N", "lines to show (default 100)", 100)
+    logs.flag("--follow", "go on with what is written from now on, until Ctrl-C")
 
     trust = command("trust", "tools that changed since they were accepted or look odd, and accepting them")
     trust.value("tool_id", "ID", "accept this tool as it is now", nargs="*")
     trust.flag("--all", "accept every tool as it is now")
     trust.flag("--list", "only show (the default without an id); with an id: how it changed")
 
-    command("stats", "the tokens that all definitions would have cost, against what was shown")
+    command("stats", "the tokens that all definitions would have cost, against what was shown").seen_as()
 
 
 def _add_diagnostics(command: _AddCommand) -> None:
@@ -332,6 +364,17 @@ def _positive(text: str) -> int:
     if not text.isdigit() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is no whole number of at least 1")
     return int(text)
+
+
+def _moment(text: str) -> float:
+    """The time that an option means."""
+    unit = {"s": 1, "m": 60, "h": 3600, "d": 86400}.get(text[-1:])
+    if unit is not None and text[:-1].isdigit():
+        return time.time() - int(text[:-1]) * unit
+    try:
+        return datetime.fromisoformat(text).timestamp()
+    except (ValueError, OverflowError):
+        raise argparse.ArgumentTypeError(f"{text!r} is no time: give 10m, 2h, 3d or 2026-01-31T10:00") from None
 
 
 def parse(argv: Sequence[str]) -> argparse.Namespace:

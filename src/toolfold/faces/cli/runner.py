@@ -2,23 +2,46 @@
 
 import argparse
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TypeVar
 
-from toolfold.config import Settings
+from msgspec.structs import replace
+
+from toolfold.config import LOCAL_NAME, Settings
+from toolfold.errors import ConfigError
 from toolfold.gateway import Gateway
+from toolfold.telemetry.server_logs import ServerLogs
 
 T = TypeVar("T")
+
+# Servers that a note names; the others are counted.
+_NAMED = 5
 
 
 def load_settings(arguments: argparse.Namespace, *, require_servers: bool = True) -> Settings:
     """The settings that the global options lead to."""
     settings = Settings.load(arguments.config, home=arguments.home, require_servers=require_servers)
+    if getattr(arguments, "view_as", None):
+        settings = _seen_as(settings, arguments.view_as)
     if settings.telemetry.logs == "json":
         from toolfold.telemetry.logs import level_of, log_as_json
 
         log_as_json(level_of(arguments.verbose))
     return settings
+
+
+def _seen_as(settings: Settings, name: str) -> Settings:
+    """The settings under which whoever runs this sees what a caller sees. Nothing of it is recorded."""
+    entry = next((entry for entry in settings.callers if entry.name == name), None)
+    if entry is None:
+        names = [entry.name for entry in settings.callers]
+        raise ConfigError(
+            f"no caller is called {name!r}",
+            hints=names,
+            next_action=f"name one of: {', '.join(names)}" if names else "add a [callers.NAME] table",
+        )
+    audit = replace(settings.audit, enabled=False)
+    return replace(settings, callers=(replace(entry, name=LOCAL_NAME),), audit=audit)
 
 
 def run_with_gateway(
@@ -36,12 +59,25 @@ def run_with_gateway(
     """
 
     async def main() -> T:
-        async with Gateway(settings, create=create, keep_outputs=keep_outputs) as gateway:
-            return await work(gateway)
+        logs = ServerLogs(settings.home / "logs")
+        try:
+            async with Gateway(settings, create=create, keep_outputs=keep_outputs) as gateway:
+                gateway.upstreams.on_log = logs.write
+                return await work(gateway)
+        finally:
+            logs.flush()  # last words, too
 
     # uvloop costs a third more to import than asyncio alone: worth it where servers talk.
     with asyncio.Runner(loop_factory=_loop_factory() if fast else None) as runner:
         return runner.run(main())
+
+
+def outdated_text(settings: Settings, outdated: Mapping[str, str]) -> str:
+    """How the catalogue is older than the configuration."""
+    named = [f"{name} is {became}" for name, became in sorted(outdated.items())]
+    more = f" and {len(named) - _NAMED:,} more" if len(named) > _NAMED else ""
+    where = f" {settings.sources[0].name}" if settings.sources else " the configuration"
+    return f"the catalogue is older than{where} ({', '.join(named[:_NAMED])}{more})"
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

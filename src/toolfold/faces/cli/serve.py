@@ -11,14 +11,20 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, closing, suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
+from toolfold.config import Settings
 from toolfold.errors import ToolfoldError
 from toolfold.faces.cli.runner import load_settings, run_with_gateway
 from toolfold.faces.cli.terminal import Output
+from toolfold.faces.config_watch import ConfigWatch
+from toolfold.faces.identity import client_caller
 from toolfold.gateway import Gateway
+from toolfold.telemetry.logs import EventLog, level_of, log_as_json
+from toolfold.telemetry.server_logs import ServerLogs
 from toolfold.types import Caller
 
 if TYPE_CHECKING:
@@ -31,6 +37,8 @@ AT_A_TERMINAL = (
     "waiting for an MCP client on standard input, which clients start by themselves; to end it press Ctrl-D\n"
     "for clients that connect to an address: toolfold serve --http 127.0.0.1:8080"
 )
+
+_LOG_FORMAT = "%(asctime)s %(levelname)s %(message)s"
 
 # The others offer no search.
 _SEARCHING_PROFILES = ("discovery", "auto")
@@ -46,7 +54,8 @@ TRIM_BYTES = 64 << 20
 
 
 def serve(arguments: argparse.Namespace, output: Output) -> None:
-    settings = load_settings(arguments, require_servers=arguments.profile != "live")
+    settings = _load(arguments)
+    _set_up_logs(settings, arguments)
     if arguments.http is not None:
         run_with_gateway(settings, lambda gateway: _serve_http(gateway, arguments, output), fast=True)
         return
@@ -59,12 +68,29 @@ def serve(arguments: argparse.Namespace, output: Output) -> None:
     run_with_gateway(settings, lambda gateway: _serve_stdio(gateway, arguments, streams), fast=True)
 
 
+def _load(arguments: argparse.Namespace) -> Settings:
+    return load_settings(arguments, require_servers=arguments.profile != "live")
+
+
+def _set_up_logs(settings: Settings, arguments: argparse.Namespace) -> None:
+    """What happens while it serves is told on standard error, and other parts say what they do with `-v`."""
+    if arguments.log == "json":
+        log_as_json(level_of(arguments.verbose))
+    elif settings.telemetry.logs != "json" and not arguments.verbose:
+        logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format=_LOG_FORMAT, datefmt="%H:%M:%S")
+    log.setLevel(level_of(max(arguments.verbose, 1)))
+
+
 async def _serve_stdio(gateway: Gateway, arguments: argparse.Namespace, streams: tuple[int, int]) -> None:
     from toolfold.wire.serving.stdio import serve_stdio
 
+    session = f"stdio-{os.getpid()}"
+
+    def identify(client: str) -> Caller:
+        return client_caller(gateway.settings, client, session)
+
     async with _open_server(gateway, arguments) as (server, stop):
-        caller = Caller(session=f"stdio-{os.getpid()}")
-        await serve_stdio(server, caller=caller, read_from=streams[0], write_to=streams[1], stop=stop)
+        await serve_stdio(server, identify=identify, read_from=streams[0], write_to=streams[1], stop=stop)
 
 
 async def _serve_http(gateway: Gateway, arguments: argparse.Namespace, output: Output) -> None:
@@ -74,9 +100,10 @@ async def _serve_http(gateway: Gateway, arguments: argparse.Namespace, output: O
     from toolfold.wire.serving.http import McpHttpApp
 
     host, port = parse_address(arguments.http)
-    guard = make_guard(host, Identities(gateway.settings), gateway.audit_log.record_refused_key)
+    identities = Identities(gateway.settings)
+    guard = make_guard(host, identities, gateway.audit_log.record_refused_key)
     with closing(listening_socket(host, port)) as bound:
-        async with _open_server(gateway, arguments) as (server, stop):
+        async with _open_server(gateway, arguments, identities.reconfigure) as (server, stop):
             mcp = McpHttpApp(server, guard)
             address = f"[{host}]" if ":" in host else host
             output.note(f"serving on http://{address}:{bound.getsockname()[1]}/mcp")
@@ -89,9 +116,10 @@ async def _serve_http(gateway: Gateway, arguments: argparse.Namespace, output: O
 
 @asynccontextmanager
 async def _open_server(
-    gateway: Gateway, arguments: argparse.Namespace
+    gateway: Gateway, arguments: argparse.Namespace, check: Callable[[Settings], None] | None = None
 ) -> "AsyncIterator[tuple[Server, asyncio.Event]]":
-    """The server of the chosen profile, and the event that a signal sets."""
+    """The server of the chosen profile, and the event that a signal sets. Its configuration is followed; `check` may
+    refuse a new one."""
     from toolfold.faces.mcp_server.profiles import open_app
     from toolfold.wire.serving import ServeOptions, Server
 
@@ -99,9 +127,12 @@ async def _open_server(
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
+    watch = ConfigWatch(gateway, partial(_load, arguments), check)
+    if hasattr(signal, "SIGHUP"):
+        loop.add_signal_handler(signal.SIGHUP, watch.reload)
     options = ServeOptions(max_body_bytes=gateway.settings.limits.max_frame_bytes)
-    async with open_app(gateway, arguments.profile, arguments.server) as app:
-        tasks = [first_build := gateway.begin()]
+    async with _told(gateway), open_app(gateway, arguments.profile, arguments.server) as app:
+        tasks = [first_build := gateway.begin(), asyncio.ensure_future(watch.run())]
         if arguments.http is not None or arguments.profile in _SEARCHING_PROFILES:
             tasks.append(asyncio.ensure_future(_prepare_search(gateway, first_build)))
         _tune_process()
@@ -111,6 +142,19 @@ async def _open_server(
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+
+
+@asynccontextmanager
+async def _told(gateway: Gateway) -> "AsyncIterator[None]":
+    """Tells what happens in the log, and in the files that `toolfold logs` reads."""
+    files = ServerLogs(gateway.settings.home / "logs")
+    gateway.upstreams.on_log = files.write
+    events = EventLog(gateway.events, partial(files.write, writer="toolfold"), gateway.redactor.text)
+    try:
+        yield
+    finally:
+        events.close()
+        files.flush()
 
 
 async def _prepare_search(gateway: Gateway, first_build: "asyncio.Task[None]") -> None:

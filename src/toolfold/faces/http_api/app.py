@@ -183,7 +183,7 @@ class _Api:
         if self._gateway.settings.restricts:
             visible = await visible_servers(self._gateway, caller)
             states = [replace(state, tools=visible[state.name]) for state in states if visible.get(state.name)]
-        keys = ("name", "transport", "status", "tools")
+        keys = ("name", "transport", "status", "tools", "note")
         return {"servers": [{key: getattr(state, key) for key in keys} for state in states]}
 
     async def instructions(self, caller: Caller, request: "Request") -> Answer:

@@ -214,7 +214,7 @@ class _ServerTools:
         self._server = server
         self._on_changed = on_changed
         self._tools: dict[str, Tool] | None = None
-        names = ("catalogue.built", "catalogue.updated")
+        names = ("catalogue.built", "catalogue.updated", "config.changed")
         self._stops = [gateway.events.subscribe(self._on_catalogue_changed, only=name) for name in names]
 
     def close(self) -> None:
@@ -223,7 +223,7 @@ class _ServerTools:
 
     def _on_catalogue_changed(self, event: Event) -> None:
         self._tools = None
-        if event.data.get("server") == self._server:
+        if event.name == "config.changed" or event.data.get("server") == self._server:
             self._on_changed()
 
     async def find(self, name: str) -> Tool:

@@ -56,6 +56,7 @@ class CallerCache(Generic[T]):
         self._load = load
         self._restricted_s = restricted_s
         self._entries: BoundedDict[CallerKind, tuple[int, float, T]] = BoundedDict(max_size)
+        gateway.events.subscribe(lambda _: self._entries.clear(), only="config.changed")
 
     async def get(self, caller: Caller) -> T:
         key = caller.kind

@@ -25,7 +25,7 @@ from toolfold.types import EMPTY_OBJECT, CallContext, Caller, Tool
 
 # The shortest limit among the clients we know.
 MAX_NAME = 64
-CATALOGUE_CHANGED = ("catalogue.built", "catalogue.updated")
+CATALOGUE_CHANGED = ("catalogue.built", "catalogue.updated", "config.changed")
 INSTRUCTIONS = (
     "Call the tools that are listed. A result that is too large to show is stored, and its message tells how to get "
     "the part you need with tool_output."

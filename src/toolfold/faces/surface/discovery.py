@@ -5,6 +5,7 @@ for those that do; `run_script` to callers whose policy allows it. Pinned tools 
 """
 
 from collections.abc import Callable
+from contextlib import ExitStack
 
 from msgspec import Raw
 
@@ -58,7 +59,11 @@ class DiscoverySurface:
     def watch(self, listener: OnToolsChanged) -> Callable[[], None]:
         if self._gateway.settings.discovery.pin:
             return DirectSurface(self._gateway).watch(listener)
-        return self._gateway.outputs.on_changed(lambda caller, _: listener(caller))
+        stops = ExitStack()
+        # A policy decides who sees `run_script`.
+        stops.callback(self._gateway.events.subscribe(lambda _: listener(None), only="config.changed"))
+        stops.callback(self._gateway.outputs.on_changed(lambda caller, _: listener(caller)))
+        return stops.close
 
     def runs_scripts(self, caller: Caller) -> bool:
         return not self._gateway.settings.restricts or self._gateway.programs.allows(RUN_SCRIPT.name, caller)

@@ -10,9 +10,10 @@ import os
 import sys
 from collections.abc import Callable
 
-from msgspec import UNSET
+import msgspec
+from msgspec import UNSET, Raw, Struct, field
 
-from toolfold.containers import TaskSet
+from toolfold.containers import BoundedDict, TaskSet
 from toolfold.types import EMPTY_OBJECT, LOCAL, Caller
 from toolfold.wire import jsonrpc
 from toolfold.wire.jsonrpc import ABSENT, DECODE_ERRORS, Envelope, Parts
@@ -33,12 +34,43 @@ _MAX_WAITING = 1000
 _FLUSH_S = 2.0
 
 
+Identify = Callable[[str], Caller]
+
+_MAX_NAMES = 16
+_MAX_INFO_BYTES = 4096
+
+
+def _local(client: str) -> Caller:
+    return LOCAL
+
+
+class _Named(Struct):
+    name: str = ""
+
+
+class _WithInfo(Struct):
+    info: Raw = field(name="clientInfo", default=ABSENT)
+
+
+def _initialize_info(params: Raw) -> Raw:
+    with contextlib.suppress(*DECODE_ERRORS):  # whoever answers it says what is wrong with it
+        return msgspec.json.decode(params, type=_WithInfo).info
+    return ABSENT
+
+
+def _client_name(info: Raw) -> str:
+    with contextlib.suppress(*DECODE_ERRORS):
+        return msgspec.json.decode(info, type=_Named).name
+    return ""
+
+
 class _Pipe:
     """The sink of every request on the pipe, and the state of the client at its other end."""
 
-    def __init__(self, server: Server, caller: Caller, writer: PipeWriter) -> None:
+    def __init__(self, server: Server, identify: Identify, writer: PipeWriter) -> None:
         self._server = server
-        self._caller = caller
+        self._identify = identify
+        self._names: BoundedDict[bytes, str] = BoundedDict(_MAX_NAMES)
         self._writer = writer
         self._session: Session | None = None
         # While a handshake is answered: what came after it, from a client that does not wait.
@@ -105,13 +137,23 @@ class _Pipe:
             self._waiting = []
             self._tasks.start(self._initialize(message, sink))
         elif modern or self._session is None:
-            self._running.add(self._server.modern(message, parsed, self._caller, sink))
+            self._running.add(self._server.modern(message, parsed, self._caller(parsed[1].info), sink))
         else:
             self._server.legacy(message, self._session, sink)
 
+    def _caller(self, info: Raw) -> Caller:
+        """The caller that a client is, by what it says of itself."""
+        name = self._names.get(key := bytes(info))
+        if name is None:
+            name = _client_name(info)
+            if len(key) <= _MAX_INFO_BYTES:
+                self._names[key] = name
+        return self._identify(name)
+
     async def _initialize(self, message: Envelope, sink: "_Pipe | _Batch") -> None:
         try:
-            session, answer = await self._server.initialize(message, self._caller, self._notify)
+            caller = self._caller(_initialize_info(message.params))
+            session, answer = await self._server.initialize(message, caller, self._notify)
             # A client that shakes hands twice starts anew.
             before, self._session = self._session, session
             sink.finish(answer, None)
@@ -197,14 +239,17 @@ def take_standard_streams() -> tuple[int, int]:
 
 
 async def serve_stdio(
-    server: Server, *, caller: Caller = LOCAL, read_from: int, write_to: int, stop: asyncio.Event | None = None
+    server: Server, *, identify: Identify = _local, read_from: int, write_to: int, stop: asyncio.Event | None = None
 ) -> None:
-    """Serves until the input ends or `stop` is set. Owns both descriptors and closes them."""
+    """Serves until the input ends or `stop` is set. Owns both descriptors and closes them.
+
+    `identify` gives the caller for the name that a client calls itself, which nothing proves.
+    """
     ended = asyncio.Event()
     os.set_blocking(write_to, False)
     enlarge_pipe(write_to)
     writer = PipeWriter(write_to, ended.set)
-    pipe = _Pipe(server, caller, writer)
+    pipe = _Pipe(server, identify, writer)
     framer = LineFramer(server.options.max_body_bytes, pipe.line, pipe.oversized)
     reading = _InputReader(read_from, framer.feed, ended.set)
     try:

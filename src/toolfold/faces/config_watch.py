@@ -1,0 +1,116 @@
+"""Follows the configuration while a gateway serves: looks at its files, and takes over what changed in them.
+
+A file that cannot be read changes nothing: the gateway goes on as it was, and the log says why, once. Only files are
+looked at, and none is written, so that nothing here can set itself off. Above: `toolfold serve`. Below: the gateway.
+"""
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from toolfold.config import Settings
+from toolfold.errors import ConfigError, ToolfoldError
+from toolfold.gateway import Gateway
+
+__all__ = ["ConfigWatch"]
+
+log = logging.getLogger("toolfold.serve")
+
+CHECK_S = 0.25
+# A file that changes all the time is read after so many looks, as it is then.
+_MAX_LOOKS = 10
+_MAX_PROBLEMS = 3
+# How a section is called in the file, where `Settings` calls it otherwise.
+_SECTIONS = {"rules": "tools", "ontology_file": "ontology"}
+
+_State = tuple[tuple[int, int, int] | None, ...]
+
+
+class ConfigWatch:
+    """Watches the files that `load` reads. `check` sees each new settings first, and may refuse them by raising."""
+
+    def __init__(
+        self, gateway: Gateway, load: Callable[[], Settings], check: Callable[[Settings], None] | None = None
+    ) -> None:
+        self._gateway = gateway
+        self._load = load
+        self._check = check
+        self._latest = gateway.settings
+        self._asked = asyncio.Event()
+        self._said = ""
+
+    def reload(self) -> None:
+        """Asks for the configuration to be read now, changed or not."""
+        self._asked.set()
+
+    async def run(self) -> None:
+        """Watches until it is cancelled."""
+        seen: _State = ()  # it may have changed since it was read
+        while True:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(CHECK_S):
+                    await self._asked.wait()
+            asked = self._asked.is_set()
+            self._asked.clear()
+            now = self._look()
+            if asked or now != seen:
+                seen = await self._settled(now)
+                await self._take_over(asked)
+
+    def _look(self) -> _State:
+        return tuple(map(_state, self._latest.sources))
+
+    async def _settled(self, state: _State) -> _State:
+        """Waits until whoever writes the file is done: half of it may be a valid file, too."""
+        for _ in range(_MAX_LOOKS):
+            await asyncio.sleep(CHECK_S / 2)
+            before, state = state, self._look()
+            if before == state:
+                break
+        return state
+
+    async def _take_over(self, asked: bool) -> None:
+        try:
+            settings = await asyncio.to_thread(self._load)
+            if missing := set(self._latest.sources).difference(settings.sources):
+                raise ConfigError(f"{min(missing)} is no longer there")
+            if settings == self._latest:
+                if asked or self._said:
+                    log.info("the configuration is as it was")
+                self._said = ""
+                return
+            if self._check is not None:
+                self._check(settings)
+            rest = await self._gateway.reconfigure(settings)
+        except ToolfoldError as error:
+            text = "; ".join([error.message, *_more(error)])
+            if asked or text != self._said:
+                log.warning("the new configuration is not used, the earlier one stays: %s", text)
+            self._said = text
+            return
+        self._said, self._latest = "", settings
+        log.info("the configuration was read again%s", _outcome(rest))
+        for warning in settings.warnings:
+            log.warning("%s", warning)
+
+
+def _state(path: Path) -> tuple[int, int, int] | None:
+    try:
+        status = os.stat(path)  # noqa: PTH116 - follows links, as reading does
+    except OSError:
+        return None
+    return status.st_mtime_ns, status.st_size, status.st_ino
+
+
+def _more(error: ToolfoldError) -> Sequence[str]:
+    """What else is wrong, and what to do."""
+    texts = [text for text in (*error.hints[:_MAX_PROBLEMS], error.next_action) if isinstance(text, str)]
+    return [text for text in texts if text and text not in error.message]
+
+
+def _outcome(rest: Sequence[str]) -> str:
+    names = ", ".join(f"[{_SECTIONS.get(name, name)}]" for name in rest)
+    return f"; what changed in {names} takes effect when toolfold is started anew" if rest else ""
