@@ -55,7 +55,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "repl": ("repl",),
     "agent": ("agent 'which customer ordered most?'", "agent --runs"),
     "logs": ("logs", "logs git --follow"),
-    "audit": ("audit", "audit --last 20", "audit --status error --since 1h", "audit --export audit.jsonl"),
+    "audit": ("audit", "audit --last 20", "audit --status failed --since 1h", "audit --export audit.jsonl"),
     "trust": ("trust", "trust --list git.log", "trust git.log"),
     "stats": ("stats",),
     "extract": ("extract data/files/README.md 'lines 1-3'", "extract data/files/prices.csv 'how many rows are there?'"),
