@@ -1,5 +1,6 @@
 """A program gets of the environment what it needs to start as it does in a client, and no secret by accident."""
 
+import asyncio
 import json
 import re
 import sys
@@ -10,6 +11,10 @@ from misbehaving_stdio import misbehaving
 
 from toolfold.__main__ import main
 from toolfold.config import Settings
+from toolfold.faces.cli.server_lines import server_lines
+from toolfold.faces.cli.terminal import Output
+from toolfold.gateway import Gateway
+from toolfold.types import ServerSpec
 from toolfold.wire.process import _INHERITED
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "servers.md"
@@ -99,6 +104,29 @@ def test_17_02_what_may_have_to_download_has_more_time(tmp_path: Path, server: s
     (tmp_path / "toolfold.toml").write_text(f"[servers.a]\n{server}\n")
     (spec,) = Settings.load(cwd=tmp_path, environ={"HOME": str(tmp_path)}).servers
     assert spec.start_timeout_s == seconds
+
+
+def test_17_02_what_a_slow_server_writes_is_shown_while_it_is_waited_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = "import sys; sys.stderr.write('fetching packages\\n'); sys.stderr.flush(); sys.stdin.readline(); input()"
+    slow = ServerSpec(name="slow", transport="stdio", command=sys.executable, args=("-c", code), start_timeout_s=60)
+    quick = misbehaving()
+    ready = ServerSpec(name="ready", transport="stdio", command=quick.command, args=quick.args)
+    settings = Settings(servers=(slow, ready), home=tmp_path)
+
+    async def main_loop() -> str:
+        async with Gateway(settings) as gateway:
+            with server_lines(gateway, Output(), slow_s=0.3):
+                reading = asyncio.create_task(gateway.servers(connect=True))
+                told = ""
+                while "slow: fetching packages" not in told:
+                    await asyncio.sleep(0.02)
+                    told += capsys.readouterr().err
+                reading.cancel()
+                return told
+
+    assert "ready:" not in asyncio.run(main_loop())
 
 
 def test_17_02_a_server_that_is_not_ready_says_what_it_wrote(

@@ -66,22 +66,14 @@ def read_settings(
     """The fields of `Settings`, as `Settings.load` says. `home` is the folder for state, where a person names one."""
     user_home = cwd / toolfold_home(environ)
     own = user_home / "toolfold.toml"
-    candidates = [*(cwd / name for name in _PROJECT_FILES), own]
     if path is not None:
         file: Path | None = cwd / expand_home(os.fspath(path), home_folder(environ))
     else:
-        file = next(filter(path_exists, candidates), None)
-    if file is None and require_servers:
-        raise ConfigError(
-            "there is no configuration",
-            hints=[f"looked for {path}" for path in candidates],
-            next_action="Run `toolfold import` to take over an MCP client's servers, `toolfold add` to name one, "
-            "or `toolfold demo` to look around.",
-        )
+        file = _first([*(cwd / name for name in _PROJECT_FILES), own], require_servers)
     # A project's file that is a client's has servers alone: they come to what the person has.
-    adds = path is None and file is not None and file.suffix == ".json" and path_exists(own)
-    fields = _read_fields(own if adds else file, file if adds else None, user_home, cwd, environ)
-    if adds and len(fields["sources"]) == 1:  # it had nothing but toolfold itself
+    adding = file if path is None and file is not None and file.suffix == ".json" and path_exists(own) else None
+    fields = _read_fields(own if adding else file, adding, user_home, cwd, environ)
+    if adding and len(fields["sources"]) == 1:  # it had nothing but toolfold itself
         file = own
     project = None if file is None else _project_of(file, user_home)
     state = _state_folder(file, project, home, cwd, environ)
@@ -89,10 +81,22 @@ def read_settings(
         raise ConfigError(
             f"{file} names no servers",
             hints=fields.get("warnings", ()),
-            next_action='Add a server, such as [servers.git] with command = "mcp-server-git", or run `toolfold import` '
-            "to take over those of an MCP client.",
+            next_action="Add one with `toolfold add NAME -- COMMAND`, or run `toolfold import` to take over those of "
+            "an MCP client.",
         )
     return fields | {"home": state, "user_home": user_home, "project": project}
+
+
+def _first(candidates: list[Path], is_needed: bool) -> Path | None:
+    file = next(filter(path_exists, candidates), None)
+    if file is None and is_needed:
+        raise ConfigError(
+            "there is no configuration",
+            hints=[f"looked for {path}" for path in candidates],
+            next_action="Run `toolfold import` to take over an MCP client's servers, `toolfold add` to name one, "
+            "or `toolfold demo` to look around.",
+        )
+    return file
 
 
 def _project_of(path: Path, user_home: Path) -> Path | None:
@@ -325,12 +329,17 @@ def _servers(
             checker.error(path, "not a valid server name", f"{NAME_RULE}. Use `{clean_name(name)}`.")
         _refuse_duplicate(name, written, names, checker, path)
         table = entry if inputs is None else normalise_table(entry, "mcp", inputs, checker, path)
-        spec = None if table is None else build_server(name, table, checker, path, context)
-        if spec is not None and is_toolfold(written, spec):
-            checker.warning(path, "left out, since it is toolfold itself", "Remove it here.")
-            continue
-        specs.append(spec)
+        specs.append(
+            None if table is None else _unless_itself(build_server(name, table, checker, path, context), checker, path)
+        )
     return tuple(spec for spec in specs if spec is not None)
+
+
+def _unless_itself(spec: ServerSpec | None, checker: Checker, path: KeyPath) -> ServerSpec | None:
+    if spec is None or not is_toolfold(str(path[-1]), spec):
+        return spec
+    checker.warning(path, "left out, since it is toolfold itself", "Remove it here.")
+    return None
 
 
 def _refuse_duplicate(name: str, written: str, names: dict[str, str], checker: Checker, path: KeyPath) -> None:

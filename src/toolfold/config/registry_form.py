@@ -29,8 +29,8 @@ def read_server_json(source: str, name: str = "", text: str | None = None) -> tu
 
     Raises `ConfigError` where nothing in it fits.
     """
-    value = parse_json(Path(source), read_text(Path(source)) if text is None else text).value
-    document = _dict(value.get("server", value) if isinstance(value, dict) else value)
+    value = _dict(parse_json(Path(source), read_text(Path(source)) if text is None else text).value)
+    document = _dict(value.get("server", value))
     written = _text(document, "name")
     packages, remotes = _dicts(document, "packages"), _dicts(document, "remotes")
     if not written or not (packages or remotes):
@@ -41,13 +41,15 @@ def read_server_json(source: str, name: str = "", text: str | None = None) -> tu
     name = name or clean_name(written.rpartition("/")[2])
     tables = [*_packages(packages, name), *_remotes(remotes, name)]
     if not tables:
-        kinds = ", ".join(sorted({_text(package, "registryType") or "?" for package in packages}))
         raise ConfigError(
-            f"{source} has no package that toolfold can start (found: {kinds})",
+            f"{source} has no package that toolfold can start",
             next_action="npm, pypi and oci packages on stdio work, and remotes over HTTP.",
         )
-    ready = (table for table in tables if "url" in table or shutil.which(table["command"]))
-    return name, next(ready, tables[0])
+    return name, next(filter(_is_ready, tables), tables[0])
+
+
+def _is_ready(table: _Json) -> bool:
+    return "url" in table or shutil.which(table["command"]) is not None
 
 
 def _packages(packages: list[_Json], name: str) -> Iterator[_Json]:
@@ -62,16 +64,17 @@ def _package(package: _Json, program: str, identifier: str, name: str) -> _Json:
     version = _plain(_text(package, "version"))
     env = dict(_inputs(_dicts(package, "environmentVariables"), "", name))
     runtime = _arguments(_dicts(package, "runtimeArguments"), name)
+    sign = "@"
     if program == "docker":
-        is_whole = ":" in identifier.rpartition("/")[2] or "@" in identifier
-        image = identifier if is_whole or not version else f"{identifier}:{version}"
         given = [word for variable in env for word in ("-e", variable)]
-        before, what = ["run", "-i", "--rm", *given, *runtime], image
-    else:
-        yes = ["-y"] if program == "npx" and "-y" not in runtime else []
-        before, what = [*yes, *runtime], f"{identifier}@{version}" if version else identifier
-    args = [*before, what, *_arguments(_dicts(package, "packageArguments"), name)]
-    return {"command": program, "args": args, **({"env": env} if env else {})}
+        runtime, sign = ["run", "-i", "--rm", *given, *runtime], ":"
+    elif program == "npx" and "-y" not in runtime:
+        runtime = ["-y", *runtime]
+    # An image may hold its version already.
+    is_whole = not version or sign in identifier.rpartition("/")[2]
+    what = identifier if is_whole else f"{identifier}{sign}{version}"
+    args = [*runtime, what, *_arguments(_dicts(package, "packageArguments"), name)]
+    return {"command": program, "args": args} | ({"env": env} if env else {})
 
 
 def _remotes(remotes: list[_Json], name: str) -> Iterator[_Json]:

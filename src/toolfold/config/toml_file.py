@@ -22,7 +22,7 @@ from toolfold.config.validation import Checker, KeyPath, closest_match, format_k
 from toolfold.errors import ConfigError
 from toolfold.types import ServerSpec
 
-__all__ = ["add_server", "remove_server", "start_file", "switch_server"]
+__all__ = ["TomlFile"]
 
 _HEADER = "# Servers of toolfold. What each key means: docs/configuration.md\n"
 _START = f"""#:schema ./{SCHEMA_FILE}
@@ -43,87 +43,92 @@ _START = f"""#:schema ./{SCHEMA_FILE}
 """
 
 
-def start_file(path: Path) -> bool:
-    """Writes a file to begin with where there is none, and the schema beside it; says whether there was none."""
-    is_new = not path_exists(path)
-    if is_new:
-        write_atomically(path, _START.encode(), PUBLIC_MODE)
-    write_atomically(path.with_name(SCHEMA_FILE), schema_text().encode(), PUBLIC_MODE)
-    return is_new
+class TomlFile:
+    """A `toolfold.toml`, which may not be there yet."""
 
+    def __init__(self, path: Path) -> None:
+        self.path = path
 
-def plan_servers(path: Path, added: Mapping[str, Mapping[str, Any]]) -> FileChange:
-    """The file with these servers at its end. Raises `ConfigError`; writes nothing."""
-    exists = path_exists(path)
-    old = read_text(path) if exists else _HEADER
-    text = "".join(f"\n{format_table(('servers', name), table)}" for name, table in added.items())
-    if "\r\n" in old:  # the file keeps its kind of line ends
-        text = text.replace("\n", "\r\n")
-    new = old + ("" if not old or old.endswith("\n") else "\n") + text
-    after = _checked(path, parse_toml(path, old), new, added)
-    private = any(find_plain_secrets(server) for server in after["servers"].values())
-    mode = PRIVATE_MODE if private else _public_mode(path, added)
-    return FileChange(path=path, old=path.read_bytes() if exists else None, new=new.encode(), mode=mode)
+    def start(self) -> bool:
+        """Writes a file to begin with where there is none, and the schema beside it; says whether there was none."""
+        is_new = not path_exists(self.path)
+        if is_new:
+            write_atomically(self.path, _START.encode(), PUBLIC_MODE)
+        write_atomically(self.path.with_name(SCHEMA_FILE), schema_text().encode(), PUBLIC_MODE)
+        return is_new
 
+    def plan(self, added: Mapping[str, Mapping[str, Any]]) -> FileChange:
+        """The file with these servers at its end. Raises `ConfigError`; writes nothing."""
+        path = self.path
+        exists = path_exists(path)
+        old = read_text(path) if exists else _HEADER
+        text = "".join(f"\n{format_table(('servers', name), table)}" for name, table in added.items())
+        if "\r\n" in old:  # the file keeps its kind of line ends
+            text = text.replace("\n", "\r\n")
+        new = old + ("" if not old or old.endswith("\n") else "\n") + text
+        after = _checked(path, parse_toml(path, old), new, added)
+        private = any(find_plain_secrets(server) for server in after["servers"].values())
+        mode = PRIVATE_MODE if private else _public_mode(path, added)
+        return FileChange(path=path, old=path.read_bytes() if exists else None, new=new.encode(), mode=mode)
 
-def add_server(path: Path, name: str, table: dict[str, Any]) -> tuple[ServerSpec, tuple[str, ...]]:
-    """Adds one server at the file's end; returns it with what a person should know. Raises `ConfigError`."""
-    checker = Checker(f"toolfold add {name}")
-    if not is_valid_name(name):
-        checker.error(("servers", name), "not a valid server name", f"{NAME_RULE}. Use `{clean_name(name)}`.")
-    context = ServerContext(folder=path.parent, user=home_folder(os.environ))
-    spec = build_server(name, table, checker, ("servers", name), context)
-    checker.raise_errors()
-    if spec is None or is_toolfold(name, spec):
-        raise ConfigError(f"`{name}` is toolfold itself, which never serves itself", next_action="Name another server.")
-    if not path_exists(path):
-        start_file(path)
-    positions = TomlPositions(read_text(path))
-    for known in _servers(path):
-        if known.casefold() == name.casefold():
-            line, _ = positions.locate(("servers", known)) or (1, 1)
+    def add(self, name: str, table: dict[str, Any]) -> tuple[ServerSpec, tuple[str, ...]]:
+        """Adds one server at the file's end; returns it with what a person should know. Raises `ConfigError`."""
+        path = self.path
+        checker = Checker(f"toolfold add {name}")
+        if not is_valid_name(name):
+            checker.error(("servers", name), "not a valid server name", f"{NAME_RULE}. Use `{clean_name(name)}`.")
+        context = ServerContext(folder=path.parent, user=home_folder(os.environ))
+        spec = build_server(name, table, checker, ("servers", name), context)
+        checker.raise_errors()
+        if spec is None or is_toolfold(name, spec):
             raise ConfigError(
-                f"{path}:{line} has a server `{known}` already",
-                next_action=f"Choose another name, or remove it first: toolfold remove {known}",
+                f"`{name}` is toolfold itself, which never serves itself", next_action="Name another server."
             )
-    change = plan_servers(path, {name: table})
-    write_atomically(path, change.new or b"", change.mode)
-    secrets = [
-        f"{format_key(secret.place)} is a secret in plain text, so only you may read the file; better: ${{NAME}}"
-        for secret in find_plain_secrets(table)
-    ]
-    return spec, (*checker.warnings, *secrets)
+        if not path_exists(path):
+            self.start()
+        positions = TomlPositions(read_text(path))
+        for known in _servers(path):
+            if known.casefold() == name.casefold():
+                line, _ = positions.locate(("servers", known)) or (1, 1)
+                raise ConfigError(
+                    f"{path}:{line} has a server `{known}` already",
+                    next_action=f"Choose another name, or remove it first: toolfold remove {known}",
+                )
+        change = self.plan({name: table})
+        write_atomically(path, change.new or b"", change.mode)
+        secrets = [
+            f"{format_key(secret.place)} is a secret in plain text, so only you may read the file; better: ${{NAME}}"
+            for secret in find_plain_secrets(table)
+        ]
+        return spec, (*checker.warnings, *secrets)
 
+    def remove(self, name: str) -> Path | None:
+        """Takes a server out of the file, and returns the backup of the file as it was."""
+        path = self.path
+        text, servers = read_text(path), _servers(path)
+        known = _known(path, servers, name)
+        rest, _, _ = remove_tables(text, ("servers", known))
+        left = {other: table for other, table in servers.items() if other != known}
+        new = _read_back(path, rest, {**parse_toml(path, text), "servers": left}, known)
+        change = FileChange(path=path, old=path.read_bytes(), new=new, mode=path.stat().st_mode & 0o777)
+        return write_all([change])[0].backup
 
-def remove_server(path: Path, name: str) -> Path | None:
-    """Takes a server out of the file, and returns the backup of the file as it was."""
-    text, servers = read_text(path), _servers(path)
-    known = _known(path, servers, name)
-    rest, _, _ = remove_tables(text, ("servers", known))
-    before = parse_toml(path, text)
-    left = {other: table for other, table in servers.items() if other != known}
-    # Where it was the last one, no `[servers]` is left at all.
-    expected = {**before, "servers": left} if left else {key: before[key] for key in before if key != "servers"}
-    new = _read_back(path, rest, expected, known)
-    change = FileChange(path=path, old=path.read_bytes(), new=new, mode=path.stat().st_mode & 0o777)
-    return write_all([change])[0].backup
-
-
-def switch_server(path: Path, name: str, *, enabled: bool) -> bool:
-    """Enables or disables a server in its place; says whether that was news."""
-    text, servers = read_text(path), _servers(path)
-    known = _known(path, servers, name)
-    table = servers[known]
-    if (table.get("enabled", True) and not table.get("disabled", False)) is enabled:
-        return False
-    values = {"enabled": enabled, "disabled": not enabled}
-    changed = {key: values[key] for key in values if key in table} or {"enabled": enabled}
-    new = text
-    for key, value in changed.items():
-        new = _with_flag(new, ("servers", known), key, value)
-    expected = {**parse_toml(path, text), "servers": {**servers, known: {**table, **changed}}}
-    write_atomically(path, _read_back(path, new, expected, known), path.stat().st_mode & 0o777)
-    return True
+    def switch(self, name: str, *, enabled: bool) -> bool:
+        """Enables or disables a server in its place; says whether that was news."""
+        path = self.path
+        text, servers = read_text(path), _servers(path)
+        known = _known(path, servers, name)
+        table = servers[known]
+        if (table.get("enabled", True) and not table.get("disabled", False)) is enabled:
+            return False
+        values = {"enabled": enabled, "disabled": not enabled}
+        changed = {key: values[key] for key in values if key in table} or {"enabled": enabled}
+        new = text
+        for key, value in changed.items():
+            new = _with_flag(new, ("servers", known), key, value)
+        expected = {**parse_toml(path, text), "servers": {**servers, known: {**table, **changed}}}
+        write_atomically(path, _read_back(path, new, expected, known), path.stat().st_mode & 0o777)
+        return True
 
 
 def _with_flag(text: str, table: KeyPath, key: str, value: bool) -> str:
@@ -165,7 +170,8 @@ def _known(path: Path, servers: Mapping[str, Any], name: str) -> str:
 
 def _read_back(path: Path, text: str, expected: dict[str, Any], name: str) -> bytes:
     try:
-        same = parse_toml(path, text) == expected
+        # Where the last server was taken out, no `[servers]` may be left at all.
+        same = {"servers": {}, **parse_toml(path, text)} == expected
     except ConfigError:
         same = False
     if not same:

@@ -68,19 +68,17 @@ def write_all(
                 next_action="Close that program if it writes the file often, and run it again.",
             )
     files: list[WrittenFile] = []
-    records = [] if journal is None else _records(journal)
+    records = _records(journal)
     try:
         files.extend(_backed_up(change, now) for change in changes)
-        if journal is not None:
-            _write_records(journal, [*records, _Record(at=_stamp(now), files=tuple(files))])
+        _write_records(journal, [*records, _Record(at=_stamp(now), files=tuple(files))])
         _write_files(changes)
     except BaseException:
         # Where a file could not be put back, its backup and the record are what is left of it.
         if all(_content(change.path) == change.old for change in changes):
             for file in files:
                 _remove(file.backup)
-            if journal is not None:
-                _write_records(journal, records)
+            _write_records(journal, records)
         raise
     return files
 
@@ -188,8 +186,8 @@ def _earlier(file: WrittenFile, current: bytes | None, put_back: PutBack) -> tup
     return ("merged", put_back(file.path, current, old, file.keys)) if file.keys else ("kept", current)
 
 
-def _records(journal: Path) -> list[_Record]:
-    data = _content(journal)
+def _records(journal: Path | None) -> list[_Record]:
+    data = None if journal is None else _content(journal)
     try:
         return [] if data is None else msgspec.json.decode(data, type=list[_Record], dec_hook=_path)
     except msgspec.MsgspecError as error:
@@ -199,8 +197,8 @@ def _records(journal: Path) -> list[_Record]:
         ) from None
 
 
-def _write_records(journal: Path, records: Sequence[_Record]) -> None:
-    if records:
+def _write_records(journal: Path | None, records: Sequence[_Record]) -> None:
+    if records and journal is not None:
         data = msgspec.json.encode(records[-_MAX_RECORDS:], enc_hook=str)
         write_atomically(journal, msgspec.json.format(data) + b"\n", PRIVATE_MODE)
     else:

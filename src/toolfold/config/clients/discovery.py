@@ -6,7 +6,6 @@ A file that is missing is skipped; one that cannot be read is reported and holds
 import os
 import sys
 from collections.abc import Iterator, Mapping
-from itertools import chain
 from pathlib import Path, PurePath, PurePosixPath, PureWindowsPath
 from typing import Any, Literal
 
@@ -178,12 +177,10 @@ def discover(
     person = home_folder(environ) if home is None else Path(home)
     everywhere = _locations(platform, str(person), environ, str(folder))
     wanted = [location for location in everywhere if client in {None, location.client}]
-    configs = chain.from_iterable(_read(location, person, folder, all_projects) for location in wanted)
+    found = [config for location in wanted for config in _read(location, person, folder, all_projects)]
     # In the home folder a client's file for all projects is found as the project's, too: it is the former.
-    once: dict[tuple[str, KeyPath], ClientConfig] = {}
-    for config in configs:
-        once.setdefault((os.path.realpath(config.path), config.key), config)
-    return [config for config in once.values() if config.servers or config.problems]
+    once = {(os.path.realpath(config.path), config.key): config for config in reversed(found)}
+    return [config for config in reversed(once.values()) if config.servers or config.problems]
 
 
 def read_client_file(path: str | os.PathLike[str], *, home: str | os.PathLike[str] | None = None) -> ClientConfig:

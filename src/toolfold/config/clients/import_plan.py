@@ -26,7 +26,7 @@ from toolfold.config.self_reference import is_toolfold
 from toolfold.config.servers import MAX_NAME_LENGTH, clean_name
 from toolfold.config.settings import Settings
 from toolfold.config.toml import format_table, parse_toml
-from toolfold.config.toml_file import plan_servers
+from toolfold.config.toml_file import TomlFile
 from toolfold.config.transaction import FileChange, WrittenFile, write_all
 from toolfold.config.validation import format_key
 from toolfold.errors import ConfigError
@@ -356,7 +356,7 @@ def apply(
 def _target_change(plan: ImportPlan, path: Path) -> FileChange | None:
     if path.suffix.casefold() != ".toml":
         raise ConfigError(f"{path} is not a TOML file", next_action="Import into a file that ends in .toml.")
-    return plan_servers(path, {item.name: item.table for item in plan.additions}) if plan.additions else None
+    return TomlFile(path).plan({item.name: item.table for item in plan.additions}) if plan.additions else None
 
 
 def _has_secrets(change: FileChange) -> bool:

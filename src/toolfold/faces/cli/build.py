@@ -17,6 +17,7 @@ from toolfold.audit.savings import compute_savings
 from toolfold.errors import ConfigError, NotBuilt, UpstreamError
 from toolfold.faces.cli.parser import parse
 from toolfold.faces.cli.runner import load_settings, outdated_text, run_with_gateway
+from toolfold.faces.cli.server_lines import server_lines
 from toolfold.faces.cli.terminal import Output
 from toolfold.faces.mcp_server.profiles import client_tokens
 from toolfold.faces.surface.instructions import visible_servers
@@ -69,6 +70,7 @@ async def read_servers(
     tools = 0
     with ExitStack() as stage:
         step = stage.enter_context(output.progress("connecting", len(waiting), _waiting_text(waiting)))
+        stage.enter_context(server_lines(gateway, output))
 
         def on_server(name: str, result: Listing | UpstreamError) -> None:
             nonlocal tools

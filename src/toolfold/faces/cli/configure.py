@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from toolfold.config import missing
 from toolfold.config.registry_form import read_server_json
 from toolfold.config.schema import schema_text
-from toolfold.config.toml_file import add_server, remove_server, start_file, switch_server
+from toolfold.config.toml_file import TomlFile
 from toolfold.errors import ConfigError
 from toolfold.faces.cli.runner import load_settings
 from toolfold.faces.cli.terminal import Output
@@ -26,7 +26,7 @@ def init(arguments: argparse.Namespace, output: Output) -> None:
         output.out.write(schema_text())
         return
     file = Path("toolfold.toml").absolute() if arguments.project else _file(arguments, own=True)
-    is_new = start_file(file)
+    is_new = TomlFile(file).start()
     if output.as_json:
         output.data({"file": str(file), "new": is_new})
         return
@@ -42,7 +42,7 @@ def add(arguments: argparse.Namespace, output: Output) -> None:
     for key, given, sign in (("env", arguments.env, "="), ("headers", arguments.header, ":")):
         if given:
             table[key] = {**table.get(key, {}), **dict(_pair(item, sign) for item in given)}
-    spec, notes = add_server(file, name, table)
+    spec, notes = TomlFile(file).add(name, table)
     if output.as_json:
         output.data({"file": str(file), "name": name, "shown": spec.shown(), "missing": missing(spec), "notes": notes})
         return
@@ -56,7 +56,7 @@ def add(arguments: argparse.Namespace, output: Output) -> None:
 
 def remove(arguments: argparse.Namespace, output: Output) -> None:
     file = _file(arguments)
-    backup = remove_server(file, arguments.name)
+    backup = TomlFile(file).remove(arguments.name)
     if output.as_json:
         output.data({"file": str(file), "name": arguments.name, "backup": str(backup)})
         return
@@ -68,7 +68,7 @@ def switch(arguments: argparse.Namespace, output: Output) -> None:
     """`enable` and `disable`."""
     file = _file(arguments)
     enabled = arguments.command == "enable"
-    changed = switch_server(file, arguments.name, enabled=enabled)
+    changed = TomlFile(file).switch(arguments.name, enabled=enabled)
     if output.as_json:
         output.data({"file": str(file), "name": arguments.name, "enabled": enabled, "changed": changed})
     elif changed:

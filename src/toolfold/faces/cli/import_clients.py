@@ -17,6 +17,7 @@ from toolfold.config.clients import CLIENTS, Applied, ClientConfig, ImportPlan, 
 from toolfold.errors import ConfigError, UpstreamError
 from toolfold.faces.cli.build import SOME_FAILED, plural, print_failure
 from toolfold.faces.cli.runner import load_settings, run_with_gateway
+from toolfold.faces.cli.server_lines import server_lines
 from toolfold.faces.cli.terminal import Output
 from toolfold.gateway import Gateway
 
@@ -47,18 +48,20 @@ def import_servers(arguments: argparse.Namespace, output: Output) -> int:
     rewrites = _rewrites(arguments, configs, plan, target, output) if arguments.replace else []
     # Before anything is asked, started or written: what stands in the way is told first, all of it.
     clients.check_import(plan, target, rewrites)
-    failed: dict[str, UpstreamError] = {}
-    if rewrites and (arguments.yes or output.interactive):
-        failed = _start_servers(plan, existing, output)
-    write = bool(plan.additions or rewrites) and (arguments.yes or _confirm(plan, target, rewrites, failed, output))
-    applied = clients.apply(plan, target, rewrites, journal=journal) if write else None
+    applied, failed = None, {}
+    if plan.additions or rewrites:
+        failed = _start_servers(plan, existing, output) if rewrites and _may_write(arguments, output) else {}
+        if arguments.yes or _confirm(plan, target, rewrites, failed, output):
+            applied = clients.apply(plan, target, rewrites, journal=journal)
     if output.as_json:
         output.data(_as_dict(plan, target, applied, failed))
-    elif applied is not None:
-        _print_applied(applied, output)
-    elif plan.additions or rewrites:
-        output.note("nothing was written; run it again with --yes")
+    else:
+        _print_applied(applied, bool(plan.additions or rewrites), output)
     return SOME_FAILED if failed else 0
+
+
+def _may_write(arguments: argparse.Namespace, output: Output) -> bool:
+    return arguments.yes or output.interactive
 
 
 def _client_configs(client: str | None) -> Sequence[ClientConfig]:
@@ -119,7 +122,7 @@ def _start_servers(plan: ImportPlan, existing: Settings | None, output: Output) 
     failed: dict[str, UpstreamError] = {}
 
     async def work(gateway: Gateway) -> None:
-        with output.progress("starting", len(plan.taken_over)) as step:
+        with output.progress("starting", len(plan.taken_over)) as step, server_lines(gateway, output):
             async for name, result in (await gateway.pool()).listings():
                 if isinstance(result, UpstreamError):
                     failed[name] = result
@@ -175,7 +178,11 @@ def _print_plan(plan: ImportPlan, target: Path, output: Output) -> None:
     output.line(f"{len(plan.additions)} of {len(plan.items)} servers would be added to {target}")
 
 
-def _print_applied(applied: Applied, output: Output) -> None:
+def _print_applied(applied: Applied | None, is_work: bool, output: Output) -> None:
+    if applied is None:
+        if is_work:
+            output.note("nothing was written; run it again with --yes")
+        return
     if applied.added:
         output.line(f"{output.style('written:', 'green')} {applied.target} ({plural(len(applied.added), 'server')})")
     if applied.backup is not None:

@@ -1,0 +1,69 @@
+"""What servers that take long to start write to standard error, shown to a person while they are waited for."""
+
+import asyncio
+import sys
+import time
+from collections import Counter, deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from toolfold.events import Event
+from toolfold.faces.cli.terminal import Output, fit, safe
+from toolfold.gateway import Gateway
+
+# A server that is ready by then has nothing to explain.
+SLOW_S = 3.0
+KEPT_LINES = 3
+SHOWN_LINES = 20
+
+
+class _Lines:
+    """The lines of servers that are not done yet: kept until it took long, then shown as they come."""
+
+    def __init__(self, width: int, slow_s: float) -> None:
+        self.done: set[str] = set()
+        self._width = width
+        self._slow_at = time.monotonic() + slow_s
+        self._kept: dict[str, deque[str]] = {}
+        self._shown: Counter[str] = Counter()
+
+    def take(self, name: str, line: str) -> None:
+        if time.monotonic() < self._slow_at:
+            self._kept.setdefault(name, deque(maxlen=KEPT_LINES)).append(line)
+        else:
+            self._show(name, line)
+
+    def show_kept(self) -> None:
+        for name, lines in self._kept.items():
+            for line in lines:
+                self._show(name, line)
+
+    def _show(self, name: str, line: str) -> None:
+        self._shown[name] += 1
+        if name not in self.done and self._shown[name] <= SHOWN_LINES:
+            # Not `output.err`: a progress bar puts itself before the stream of this name, and stays below the line.
+            sys.stderr.write(fit(safe(f"  {name}: {line}"), self._width) + "\n")
+
+    def finish(self, event: Event) -> None:
+        self.done.add(event.data["server"])
+
+
+@contextmanager
+def server_lines(gateway: Gateway, output: Output, slow_s: float = SLOW_S) -> Iterator[None]:
+    """Inside, the lines of servers that are not ready after `slow_s` are shown. Enter it before the first is opened."""
+    if output.as_json:
+        yield
+        return
+    lines = _Lines(output.width, slow_s)
+    upstreams = gateway.upstreams
+    upstreams.on_log = lines.take
+    stops = [gateway.events.subscribe(lines.finish, only=f"upstream.{end}") for end in ("listed", "failed")]
+    timer = asyncio.get_running_loop().call_later(slow_s, lines.show_kept)
+    try:
+        yield
+    finally:
+        timer.cancel()
+        for stop in stops:
+            stop()
+        upstreams.on_log = None
+        lines.done.update(upstreams.names)  # a pool that is open keeps the listener it was given
