@@ -11,6 +11,7 @@ import pytest
 from toolfold.__main__ import main
 from toolfold.config.clients import Rewrite, apply, discover, plan_import, put_back, toolfold_entry, undo
 from toolfold.errors import ConfigError
+from toolfold.faces.cli.terminal import Output
 
 PYTHON = json.dumps(sys.executable)
 SERVER = {"command": sys.executable, "args": ["-m", "toolfold.demo.files", "."]}
@@ -81,7 +82,7 @@ def test_17_01_undo_gives_every_clients_file_back_byte_for_byte(
         assert b"toolfold.toml" in after[name][0], name
         copies = [path for path in after if path.startswith(name + ".") and path.endswith(".bak")]
         assert [after[copy][0] for copy in copies] == [content], name
-        assert f"replaced: {person.root / name}" in shown
+        assert f"replaced: {Output.short_path(person.root / name)}" in shown
     assert main(["import", "--undo"]) == 0
     assert person.files() == before
     assert main(["import", "--undo"]) == 2
@@ -149,8 +150,8 @@ def test_17_01_undo_keeps_what_a_client_wrote_since(person: Person, capsys: pyte
     capsys.readouterr()
     assert main(["import", "--undo"]) == 0
     shown = capsys.readouterr().out
-    assert f"restored: {claude}: its servers; all else in it was changed since and stays" in shown
-    assert f"kept: {own}" in shown
+    assert f"restored: {Output.short_path(claude)}: its servers; all else in it was changed since and stays" in shown
+    assert f"kept: {Output.short_path(own)}" in shown
     expected = FILES["home/.claude.json"].replace('"n": 1', '"n": 2').replace("PROJECT", str(person.root / "project"))
     assert claude.read_text() == expected
     assert 'model = "o4" # fast' in codex.read_text()

@@ -262,6 +262,8 @@ def test_17_06_the_schema_is_made_from_the_settings(capsys: pytest.CaptureFixtur
     jsonschema.Draft7Validator.check_schema(schema)
     example = PAGE.read_text("utf-8").partition("```toml\n")[2].partition("```")[0]
     check = jsonschema.Draft7Validator(schema)
+    keys = 'args = ["-x"]\nenv = { A = "b" }\ninherit_env = "C_*"\nenabled = true\nkeep_alive = true\n'
+    assert list(check.iter_errors(tomllib.loads(f'[servers.a]\ncommand = "x"\n{keys}'))) == []
     assert list(check.iter_errors(tomllib.loads(example))) == []
     for wrong in (
         '[servers.a]\ncomand = "x"',

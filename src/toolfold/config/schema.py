@@ -37,6 +37,7 @@ _SERVER_KEYS: dict[str, dict[str, Any]] = {
     "inherit_env": _ONE_OR_MORE,
     "enabled": {"type": "boolean"},
     "disabled": {"type": "boolean"},
+    "keep_alive": {"type": "boolean"},
     "type": {"enum": ["stdio", "http", "sse", "streamable-http"]},
 }
 _ABOUT = {
@@ -45,6 +46,7 @@ _ABOUT = {
     "openapi": "An OpenAPI document, by path or address: each operation is a tool.",
     "functions": "A Python module: each public function is a tool.",
     "env": "Variables for the program; ${VAR} takes a value from the environment.",
+    "keep_alive": "Never ended for want of calls.",
     "inherit_env": "Variables of your environment to pass on besides the usual ones; * stands for any text.",
 }
 

@@ -30,8 +30,9 @@ def init(arguments: argparse.Namespace, output: Output) -> None:
     if output.as_json:
         output.data({"file": str(file), "new": is_new})
         return
+    shown = output.short_path(file)
     output.line(
-        f"{output.style('written:', 'green')} {file}" if is_new else f"{file} is there already, and stays as it is"
+        f"{output.style('written:', 'green')} {shown}" if is_new else f"{shown} is there already, and stays as it is"
     )
     output.line(f"{output.style('next:', 'cyan')} toolfold import, or toolfold add NAME -- COMMAND …")
 
@@ -46,7 +47,9 @@ def add(arguments: argparse.Namespace, output: Output) -> None:
     if output.as_json:
         output.data({"file": str(file), "name": name, "shown": spec.shown(), "missing": missing(spec), "notes": notes})
         return
-    output.line(f"{output.style('added:', 'green')} {name}  {output.style(spec.shown(), 'dim')}  to {file}")
+    output.line(
+        f"{output.style('added:', 'green')} {name}  {output.style(spec.shown(), 'dim')}  to {output.short_path(file)}"
+    )
     for note in notes:
         output.warn(note)
     for variable in missing(spec):
@@ -60,8 +63,8 @@ def remove(arguments: argparse.Namespace, output: Output) -> None:
     if output.as_json:
         output.data({"file": str(file), "name": arguments.name, "backup": str(backup)})
         return
-    output.line(f"{output.style('removed:', 'green')} {arguments.name} from {file}")
-    output.line(f"the file as it was: {backup}")
+    output.line(f"{output.style('removed:', 'green')} {arguments.name} from {output.short_path(file)}")
+    output.line(f"the file as it was: {output.short_path(str(backup))}")
 
 
 def switch(arguments: argparse.Namespace, output: Output) -> None:
@@ -72,7 +75,7 @@ def switch(arguments: argparse.Namespace, output: Output) -> None:
     if output.as_json:
         output.data({"file": str(file), "name": arguments.name, "enabled": enabled, "changed": changed})
     elif changed:
-        output.line(f"{output.style(f'{arguments.command}d:', 'green')} {arguments.name} in {file}")
+        output.line(f"{output.style(f'{arguments.command}d:', 'green')} {arguments.name} in {output.short_path(file)}")
     else:
         output.note(f"{arguments.name} is {arguments.command}d already")
 

@@ -82,7 +82,7 @@ def _target(arguments: argparse.Namespace) -> tuple[Path, Path]:
 def _confirm(
     plan: ImportPlan, target: Path, rewrites: Sequence[Rewrite], failed: dict[str, UpstreamError], output: Output
 ) -> bool:
-    steps = [f"write {plural(len(plan.additions), 'server')} to {target}"] if plan.additions else []
+    steps = [f"write {plural(len(plan.additions), 'server')} to {output.short_path(target)}"] if plan.additions else []
     steps += [f"leave toolfold as the one server in {plural(len(rewrites), 'client file')}"] if rewrites else []
     doubt = f", though {', '.join(failed)} did not start" if failed else ""
     return output.interactive and output.confirm(f"{' and '.join(steps)}{doubt}?")
@@ -147,9 +147,9 @@ def _undo(arguments: argparse.Namespace, journal: Path, output: Output) -> int:
         return 0
     for file, outcome in undone:
         label, text = UNDONE[outcome]
-        output.line(f"{output.style(label, 'green')} {file.path}{text}")
+        output.line(f"{output.style(label, 'green')} {output.short_path(file.path)}{text}")
         if outcome == "merged":
-            output.line(f"the file as it was before the import: {file.backup}")
+            output.line(f"the file as it was before the import: {output.short_path(str(file.backup))}")
     return 0
 
 
@@ -169,13 +169,15 @@ def _print_plan(plan: ImportPlan, target: Path, output: Output) -> None:
     for item in plan.items:
         if item.path != heading:
             heading = item.path
-            output.line(f"{output.style(item.title, 'bold')} ({item.scope}) {output.style(str(item.path), 'dim')}")
+            output.line(
+                f"{output.style(item.title, 'bold')} ({item.scope}) {output.style(output.short_path(item.path), 'dim')}"
+            )
         mark, colour = MARKS[item.action]
         reason = f"  {output.style(item.reason, 'yellow')}" if item.reason else ""
         output.line(f"  {output.style(mark, colour)} {item.name}  {output.style(item.shown, 'dim')}{reason}")
     for warning in plan.warnings:
         output.warn(warning)
-    output.line(f"{len(plan.additions)} of {len(plan.items)} servers would be added to {target}")
+    output.line(f"{len(plan.additions)} of {len(plan.items)} servers would be added to {output.short_path(target)}")
 
 
 def _print_applied(applied: Applied | None, is_work: bool, output: Output) -> None:
@@ -184,16 +186,17 @@ def _print_applied(applied: Applied | None, is_work: bool, output: Output) -> No
             output.note("nothing was written; run it again with --yes")
         return
     if applied.added:
-        output.line(f"{output.style('written:', 'green')} {applied.target} ({plural(len(applied.added), 'server')})")
+        servers = plural(len(applied.added), "server")
+        output.line(f"{output.style('written:', 'green')} {output.short_path(applied.target)} ({servers})")
     if applied.backup is not None:
-        output.line(f"the file as it was: {applied.backup}")
+        output.line(f"the file as it was: {output.short_path(applied.backup)}")
     if applied.private:
         output.line("it holds secrets, so only you may read it")
     for variable in applied.variables:
         output.line(f"set this before you go on: export {variable}=…")
     for file in applied.replaced:
-        output.line(f"{output.style('replaced:', 'green')} {file.path} now starts toolfold alone")
-        output.line(f"the file as it was: {file.backup}")
+        output.line(f"{output.style('replaced:', 'green')} {output.short_path(file.path)} now starts toolfold alone")
+        output.line(f"the file as it was: {output.short_path(str(file.backup))}")
     output.line(f"{output.style('next:', 'cyan')} toolfold build   (to take all of it back: toolfold import --undo)")
 
 
