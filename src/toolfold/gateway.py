@@ -224,7 +224,7 @@ class Gateway:
 
         authorizer = Authorizer(self.access.view, self.describer, self.upstreams, self.expansions)
         pipeline = CallPipeline(
-            dispatcher(self.pool),
+            dispatcher(self.pool, self.settings.rules),
             prepare=self._prepare,
             checks=(
                 authorizer.check,

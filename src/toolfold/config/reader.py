@@ -48,6 +48,7 @@ _RENAMED = {
     "output": "outputs",
 }
 _PREFIX = "TOOLFOLD_"
+_TOOL_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _NO_ONTOLOGY = "Write the file, or remove the key: the tree is then built from the tools alone."
 
 # Plain settings by section and key; and with them the other fields of `Settings` that a file gives.
@@ -230,13 +231,21 @@ def _read_toml(path: Path, text: str, context: ServerContext, overrides: _Sectio
     servers = _servers(data.get("servers", {}), ("servers",), checker, _with_limits(context, sections, overrides))
     policies = _read_policies(data.get("policy", {}), checker)
     callers = _read_callers(data.get("callers", {}), checker, [policy.name for policy in policies])
-    rules = tuple(
-        MetadataRule(match, **checker.section(MetadataRule, entry, ("tools", match), without="match"))
-        for match, entry in (checker.table(data.get("tools", {}), ("tools",)) or {}).items()
-    )
+    tools = (checker.table(data.get("tools", {}), ("tools",)) or {}).items()
+    rules = tuple(_read_rule(match, entry, checker) for match, entry in tools)
     checker.raise_errors()
     parts = {"servers": servers, "policies": policies, "callers": callers, "rules": rules}
     return sections, {**parts, "warnings": checker.warnings}
+
+
+def _read_rule(match: str, entry: Any, checker: Checker) -> MetadataRule:
+    path = ("tools", match)
+    rule = MetadataRule(match, **checker.section(MetadataRule, entry, path, without="match"))
+    if rule.name and any(mark in match for mark in "*?["):
+        checker.error((*path, "name"), "many tools cannot have one name", 'Name one tool, such as [tools."git.log"].')
+    elif rule.name and not _TOOL_NAME.fullmatch(rule.name):
+        checker.error((*path, "name"), "not a name for a tool", "Use 1 to 64 letters, digits, '_', '-' and '.'.")
+    return rule
 
 
 def _read_policies(value: Any, checker: Checker) -> tuple[Policy, ...]:

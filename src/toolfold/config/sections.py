@@ -251,6 +251,14 @@ class MetadataRule(Struct, frozen=True):
     """What the owner says of tools whose id fits `match`, a glob. Rules add up; of several costs the last counts."""
 
     match: str
+    name: str = ""
+    """Another name for the one tool that `match` names."""
+    description: str = ""
+    """In place of what its server says of it."""
+    hide: bool = False
+    """Leave it out of the catalogue: nobody finds or calls it."""
+    fixed: dict[str, Any] = {}
+    """Parameters with the value they always have: they leave the schema, and are sent with every call."""
     cost: Annotated[float, _range(0, 1_000_000_000)] | None = None
     risk: _OneOrMore = ()
     access: _OneOrMore = ()

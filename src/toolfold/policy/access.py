@@ -25,6 +25,7 @@ from fnmatch import fnmatchcase, translate
 from msgspec.structs import replace
 
 from toolfold.catalogue.catalogue import Catalogue, tool_batches
+from toolfold.catalogue.ids import ids_of
 from toolfold.config import CallerKey, Policy, Settings
 from toolfold.config.sections import LOCAL_NAME, PATTERN_KINDS
 from toolfold.containers import BoundedDict
@@ -41,7 +42,7 @@ Flags = tuple[str, ...]
 _Words = Callable[[Tool, Flags], Iterable[str]]
 
 _WORDS: dict[str, _Words] = {
-    "id": lambda tool, flags: (tool.tool_id,),
+    "id": lambda tool, flags: ids_of(tool),
     "path": lambda tool, flags: ("/".join(path) for path in tool.paths),
     "tag": lambda tool, flags: tool.tags,
     "risk": lambda tool, flags: tool.risks,
