@@ -258,11 +258,13 @@ class Caller(Struct, frozen=True, kw_only=True):
     policy: str = "default"
     groups: tuple[str, ...] = ()
     """Groups that `Tool.access` may name."""
+    subset: str = ""
+    """The subset that it came in by: of what the policy allows, only that is there."""
 
     @property
-    def kind(self) -> tuple[str, str, tuple[str, ...]]:
+    def kind(self) -> tuple[str, str, tuple[str, ...], str]:
         """What a caller may see follows from these three; its session does not count."""
-        return self.name, self.policy, self.groups
+        return self.name, self.policy, self.groups, self.subset
 
 
 # The person at this machine, in the gateway's own session.

@@ -278,7 +278,7 @@ def _tool(
     numbers: Mapping[str, Mapping[str, int]],
     rules: Rules,
 ) -> Tool:
-    metadata = asdict(rules.metadata(tool_id, server, definition))
+    metadata = asdict(rules.metadata(tool_id, definition, server))
     # Hashing and summarising are most of the cost of a build, and most tools did not change.
     mark = earlier.fingerprint if earlier and earlier.definition == definition else _fingerprint(definition)
     if earlier is not None and earlier.fingerprint == mark:

@@ -20,7 +20,6 @@ from msgspec.json import Encoder, decode
 from msgspec.structs import replace
 
 from toolfold.catalogue.cursor import Position, decode_cursor, encode_cursor, sum_of_tools
-from toolfold.catalogue.edits import Edits
 from toolfold.containers import BoundedDict
 from toolfold.errors import CatalogueError, NotBuilt, ToolNotFound, UnknownPath
 from toolfold.storage.base import Generation, ServerRecord, Snapshot, Store, Version, fold_path, sibling_order
@@ -167,7 +166,6 @@ class Catalogue:
         self._place = place
         self._ontology_file = ontology_file
         self._rules = rules
-        self._edits = Edits(rules)
         self._clock = clock
         self._commit_lock = asyncio.Lock()
         self._cache: BoundedDict[str, tuple[float, Tool]] = BoundedDict(_CACHED_TOOLS)
@@ -196,11 +194,12 @@ class Catalogue:
     async def holds(self, listing: Listing) -> bool:
         """Whether this is what it has of a server already: then there is nothing to take in."""
         from toolfold.catalogue.build import is_unchanged
+        from toolfold.catalogue.edits import Edits
 
         async with self._store.snapshot() as snapshot:
             record = next((record for record in await snapshot.servers() if record.name == listing.server), None)
             tools = await snapshot.tools(server=listing.server) if record is not None else []
-        listing = self._edits.listing(listing)
+        listing = Edits(self._rules).listing(listing)
         return record is not None and await asyncio.to_thread(is_unchanged, listing, record, tools, self._rules)
 
     async def update_server(self, listing: Listing) -> "Build":
@@ -224,11 +223,12 @@ class Catalogue:
         gone: Collection[str] = (),
     ) -> "Build":
         from toolfold.catalogue.build import commit, place_by_capability
+        from toolfold.catalogue.edits import Edits
 
         async with self._commit_lock:
             build = await commit(
                 self._store,
-                [self._edits.listing(listing) for listing in listings],
+                list(map(Edits(self._rules).listing, listings)),
                 failures,
                 place=self._place or bound(place_by_capability, ontology_file=self._ontology_file),
                 rules=self._rules,

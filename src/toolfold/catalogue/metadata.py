@@ -61,7 +61,7 @@ class Rules:
     def __init__(self, rules: Sequence[MetadataRule] = ()) -> None:
         self._rules = [(re.compile(translate(rule.match), re.IGNORECASE), rule) for rule in rules]
 
-    def metadata(self, tool_id: str, server: str, definition: ToolDefinition) -> _Metadata:
+    def metadata(self, tool_id: str, definition: ToolDefinition, server: str = "") -> _Metadata:
         sent, renamed = _sent(definition.raw), definition.original is not None
         ids = (tool_id, natural_id(server, definition.sent_name)) if renamed else (tool_id,)
         cost = _cost(sent)

@@ -183,6 +183,14 @@ class Policy(Struct, frozen=True, kw_only=True):
     """What a caller may know of though it may not use it: the answer is then `NOT_AUTHORIZED`."""
 
 
+class Subset(Struct, frozen=True, kw_only=True):
+    """Some of the tools under a name of their own, to be served alone. A caller's policy holds there as well."""
+
+    name: str
+    tools: _OneOrMore = ("**",)
+    """Patterns, as in a policy."""
+
+
 class CallerKey(PartialRepr, frozen=True, kw_only=True):
     """Somebody who may come in, by a key, or on stdio by a client's name. `local` has neither: it is whoever runs
     toolfold on this machine."""
@@ -251,14 +259,6 @@ class MetadataRule(Struct, frozen=True):
     """What the owner says of tools whose id fits `match`, a glob. Rules add up; of several costs the last counts."""
 
     match: str
-    name: str = ""
-    """Another name for the one tool that `match` names."""
-    description: str = ""
-    """In place of what its server says of it."""
-    hide: bool = False
-    """Leave it out of the catalogue: nobody finds or calls it."""
-    fixed: dict[str, Any] = {}
-    """Parameters with the value they always have: they leave the schema, and are sent with every call."""
     cost: Annotated[float, _range(0, 1_000_000_000)] | None = None
     risk: _OneOrMore = ()
     access: _OneOrMore = ()
@@ -267,6 +267,14 @@ class MetadataRule(Struct, frozen=True):
     """Instead of `limits.tool_response_max_bytes`; of several rules the last counts."""
     max_tokens: _ResponseTokens | None = None
     """Instead of `limits.tool_response_max_tokens`."""
+    name: str = ""
+    """Another name for the one tool that `match` names."""
+    description: str = ""
+    """In place of what its server says of it."""
+    hide: bool = False
+    """Leave it out of the catalogue: nobody finds or calls it."""
+    fixed: dict[str, Any] = {}
+    """Parameters with the value they always have: they leave the schema, and are sent with every call."""
 
 
 # Every plain section of `toolfold.toml`. The environment may override each of their settings.
