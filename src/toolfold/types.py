@@ -263,7 +263,7 @@ class Caller(Struct, frozen=True, kw_only=True):
 
     @property
     def kind(self) -> tuple[str, str, tuple[str, ...], str]:
-        """What a caller may see follows from these three; its session does not count."""
+        """What a caller may see follows from these four; its session does not count."""
         return self.name, self.policy, self.groups, self.subset
 
 

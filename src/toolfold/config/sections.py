@@ -111,6 +111,10 @@ class Outputs(Extraction, frozen=True, kw_only=True):
     """How long a stored result can be read, if its session does not end before."""
     reference_max_bytes: Annotated[int, _range(256, GIB, "bytes")] = 16 * MIB
     """How much of a stored result may stand in for `{"$output": …}` in the arguments of one call."""
+    redact_secrets: bool = False
+    """Take what looks like a secret out of results: tokens of a known form, passwords in addresses, private keys."""
+    send_once: bool = False
+    """Leave `structuredContent` out of a result whose text says the same: for clients that read either."""
 
 
 class Discovery(Struct, frozen=True, kw_only=True):

@@ -191,10 +191,8 @@ class Checker:
             return self.flag(value, path)
         if setting.kind is tuple:
             return self.texts(value, path, single=setting.single)
-        if setting.kind is dict:
-            return self.text_map(value, path)
-        if setting.kind is object:
-            return self.table(value, path)
+        if setting.kind in {dict, object}:  # of texts, or of whatever TOML holds
+            return (self.text_map if setting.kind is dict else self.table)(value, path)
         if setting.kind is not str:
             return self._number(value, setting, path)
         text = self.text(value, path)
