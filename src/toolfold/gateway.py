@@ -224,7 +224,7 @@ class Gateway:
 
         authorizer = Authorizer(self.access.view, self.describer, self.upstreams, self.expansions)
         pipeline = CallPipeline(
-            dispatcher(self.pool),
+            dispatcher(self.pool, self.settings.rules),
             prepare=self._prepare,
             checks=(
                 authorizer.check,
@@ -234,10 +234,8 @@ class Gateway:
                 authorizer.recheck,  # after a person was asked, who may take their time
                 answer_toolbox(self.access.view, self.describer),
             ),
-            result_hooks=(
-                self.describer.observe,  # before storing: it learns from the result itself
-                self.outputs.large_results.store_large,
-            ),
+            # Before storing: what is learned from a result, and what is cut from it.
+            result_hooks=(*self.redactor.result_hooks, self.describer.observe, self.outputs.large_results.store_large),
             observer=self.call_recorder,
         )
         return pipeline if self.tracing is None else self.tracing.wrap(pipeline)

@@ -84,6 +84,10 @@ class Annotations(Struct, frozen=True, kw_only=True):
     open_world: bool | None = None
 
 
+class _Named(Struct):
+    name: str
+
+
 class ToolDefinition(Struct, frozen=True, kw_only=True):
     """A tool as its server sent it: the whole object undecoded, and the few fields that every stage reads."""
 
@@ -94,6 +98,18 @@ class ToolDefinition(Struct, frozen=True, kw_only=True):
     input_schema: Raw = EMPTY_OBJECT
     output_schema: Raw | None = None
     annotations: Annotations = Annotations()
+    original: Raw | None = None
+    """The whole object as its server sent it, where the owner's rules changed it: `raw` is then what callers see."""
+
+    @property
+    def sent(self) -> Raw:
+        """The whole object as its server sent it."""
+        return self.raw if self.original is None else self.original
+
+    @property
+    def sent_name(self) -> str:
+        """The name that its server knows it by."""
+        return self.name if self.original is None else decode(self.original, type=_Named).name
 
 
 class ServerInfo(Struct, frozen=True, kw_only=True):
@@ -242,11 +258,13 @@ class Caller(Struct, frozen=True, kw_only=True):
     policy: str = "default"
     groups: tuple[str, ...] = ()
     """Groups that `Tool.access` may name."""
+    subset: str = ""
+    """The subset that it came in by: of what the policy allows, only that is there."""
 
     @property
-    def kind(self) -> tuple[str, str, tuple[str, ...]]:
-        """What a caller may see follows from these three; its session does not count."""
-        return self.name, self.policy, self.groups
+    def kind(self) -> tuple[str, str, tuple[str, ...], str]:
+        """What a caller may see follows from these four; its session does not count."""
+        return self.name, self.policy, self.groups, self.subset
 
 
 # The person at this machine, in the gateway's own session.

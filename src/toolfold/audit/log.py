@@ -531,6 +531,7 @@ class AuditLog:
             selection=call.selection,
             search=call.search,
             tool_id=call.tool.tool_id,
+            sent_as=call.tool.definition.sent_name if call.tool.definition.original is not None else "",
             version=call.tool.version,
             seconds=round(call.seconds, 6),
             code=call.code,

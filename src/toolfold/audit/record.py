@@ -31,6 +31,8 @@ class Step(Struct, frozen=True, kw_only=True, omit_defaults=True):
     search: str = ""
     """The step whose answer the tool was selected from."""
     tool_id: str = ""
+    sent_as: str = ""
+    """The name that the server knows the tool by, where the owner gave it another."""
     version: int | None = None
     query: str = ""
     path: tuple[str, ...] = ()

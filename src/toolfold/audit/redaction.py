@@ -10,6 +10,8 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
+from toolfold.audit.result_redaction import redact_results
+from toolfold.calls import ResultHook
 from toolfold.calls.confirm import MAX_SHOWN_CHARS
 from toolfold.config import Settings
 from toolfold.config.secrets import PUBLIC_VARIABLES, is_secret_name, plain_secrets, redact_secrets, references
@@ -34,6 +36,7 @@ class Redactor:
         self._secrets: tuple[str, ...] = ()
         self._looked_up = looked_up
         self.learn(settings, environ)
+        self._redacts_results = settings.outputs.redact_secrets
         # The names of the parameters of tools called lately, by fingerprint: their schemas may be large.
         self._parameters: BoundedDict[str, frozenset[str]] = BoundedDict(_MAX_TOOLS)
 
@@ -48,8 +51,13 @@ class Redactor:
             names = self._parameters[tool.fingerprint] = _parameter_names(tool.definition.input_schema)
         return names
 
-    def text(self, text: str) -> str:
-        return redact_secrets(redact(text, (*self._secrets, *self._looked_up)))
+    def text(self, text: str, replacement: str = MASK) -> str:
+        return redact_secrets(redact(text, (*self._secrets, *self._looked_up), replacement), replacement)
+
+    @property
+    def result_hooks(self) -> tuple[ResultHook, ...]:
+        """Takes secrets out of results, where the configuration wants that."""
+        return (redact_results(self.text),) if self._redacts_results else ()
 
     def value(self, value: Any, *, whole: bool, depth: int = 0) -> Any:
         """A JSON value without its secrets; cut unless it is wanted `whole`."""

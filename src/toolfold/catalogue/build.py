@@ -13,7 +13,7 @@ from functools import partial as bound
 from pathlib import Path as FilePath
 from typing import Protocol, TypeVar
 
-from msgspec import Struct
+from msgspec import Raw, Struct
 from msgspec.structs import asdict, replace
 
 from toolfold.catalogue.changes import changes_between
@@ -278,9 +278,9 @@ def _tool(
     numbers: Mapping[str, Mapping[str, int]],
     rules: Rules,
 ) -> Tool:
-    metadata = asdict(rules.metadata(tool_id, definition))
+    metadata = asdict(rules.metadata(tool_id, definition, server))
     # Hashing and summarising are most of the cost of a build, and most tools did not change.
-    mark = earlier.fingerprint if earlier and earlier.definition == definition else fingerprint(definition.raw)
+    mark = earlier.fingerprint if earlier and earlier.definition == definition else _fingerprint(definition)
     if earlier is not None and earlier.fingerprint == mark:
         return replace(earlier, definition=definition, server=server, paths=(), **metadata)
     versions = {**({earlier.fingerprint: earlier.version} if earlier else {}), **numbers.get(tool_id.casefold(), {})}
@@ -294,6 +294,12 @@ def _tool(
         summary=_summarise(definition),
         **metadata,
     )
+
+
+def _fingerprint(definition: ToolDefinition) -> str:
+    """Of what callers see; where the owner changed that, of what the server sent as well."""
+    raw, original = definition.raw, definition.original
+    return fingerprint(raw if original is None else Raw(b"[%b,%b]" % (bytes(raw), bytes(original))))
 
 
 def is_unchanged(

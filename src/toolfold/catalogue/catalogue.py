@@ -194,10 +194,12 @@ class Catalogue:
     async def holds(self, listing: Listing) -> bool:
         """Whether this is what it has of a server already: then there is nothing to take in."""
         from toolfold.catalogue.build import is_unchanged
+        from toolfold.catalogue.edits import Edits
 
         async with self._store.snapshot() as snapshot:
             record = next((record for record in await snapshot.servers() if record.name == listing.server), None)
             tools = await snapshot.tools(server=listing.server) if record is not None else []
+        listing = Edits(self._rules).listing(listing)
         return record is not None and await asyncio.to_thread(is_unchanged, listing, record, tools, self._rules)
 
     async def update_server(self, listing: Listing) -> "Build":
@@ -221,11 +223,12 @@ class Catalogue:
         gone: Collection[str] = (),
     ) -> "Build":
         from toolfold.catalogue.build import commit, place_by_capability
+        from toolfold.catalogue.edits import Edits
 
         async with self._commit_lock:
             build = await commit(
                 self._store,
-                listings,
+                list(map(Edits(self._rules).listing, listings)),
                 failures,
                 place=self._place or bound(place_by_capability, ontology_file=self._ontology_file),
                 rules=self._rules,

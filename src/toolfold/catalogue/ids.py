@@ -13,7 +13,9 @@ from hashlib import blake2b
 
 from msgspec import Struct
 
-__all__ = ["natural_id"]
+from toolfold.types import Tool
+
+__all__ = ["ids_of", "natural_id"]
 
 MAX_LENGTH = 64
 # What a long server name is cut to where the whole would be too long: the tool's own name matters more.
@@ -37,6 +39,12 @@ def natural_id(server: str, name: str) -> str:
     tool = name.replace("/", ".")
     tool_id = f"{_server_prefix(server)}.{tool}"
     return tool_id if _FIT.fullmatch(tool) and len(tool_id) <= MAX_LENGTH else _hashed_id(server, name)
+
+
+def ids_of(tool: Tool) -> tuple[str, ...]:
+    """The id of a tool, and the one it would have if its owner had not renamed it: rules and policies know both."""
+    sent = tool.definition.sent_name
+    return (tool.tool_id,) if sent == tool.name else (tool.tool_id, natural_id(tool.server, sent))
 
 
 def _server_prefix(server: str) -> str:

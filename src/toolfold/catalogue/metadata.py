@@ -24,6 +24,7 @@ from typing import Any
 from msgspec import Raw, Struct, field
 from msgspec.json import Decoder
 
+from toolfold.catalogue.ids import natural_id
 from toolfold.config import MetadataRule
 from toolfold.types import Annotations, ToolDefinition
 from toolfold.words import split_identifier
@@ -60,19 +61,20 @@ class Rules:
     def __init__(self, rules: Sequence[MetadataRule] = ()) -> None:
         self._rules = [(re.compile(translate(rule.match), re.IGNORECASE), rule) for rule in rules]
 
-    def metadata(self, tool_id: str, definition: ToolDefinition) -> _Metadata:
-        sent = _sent(definition.raw)
+    def metadata(self, tool_id: str, definition: ToolDefinition, server: str = "") -> _Metadata:
+        sent, renamed = _sent(definition.raw), definition.original is not None
+        ids = (tool_id, natural_id(server, definition.sent_name)) if renamed else (tool_id,)
         cost = _cost(sent)
         extra: list[str] = []
         access: list[str] = []
         tags = _sent_tags(sent)
         for pattern, rule in self._rules:
-            if pattern.match(tool_id):
+            if any(map(pattern.match, ids)):
                 extra += rule.risk
                 access += rule.access
                 tags += rule.tags
                 cost = cost if rule.cost is None else rule.cost
-        risks = _with(_risks_of(definition.name, definition.annotations), extra)
+        risks = _with(_risks_of(definition.sent_name, definition.annotations), extra)
         return _Metadata(
             risks=risks,
             tags=_once([*(f"risk:{risk}" for risk in risks if risk != UNSTATED), *tags]),

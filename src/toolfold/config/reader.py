@@ -12,7 +12,7 @@ from functools import reduce
 from hashlib import sha256
 from operator import getitem
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
@@ -30,6 +30,7 @@ from toolfold.config.sections import (
     Limits,
     MetadataRule,
     Policy,
+    Subset,
 )
 from toolfold.config.self_reference import is_toolfold
 from toolfold.config.servers import NAME_RULE, ServerContext, build_server, clean_name, is_valid_name
@@ -39,20 +40,23 @@ from toolfold.errors import ConfigError
 from toolfold.types import ServerSpec
 
 _PROJECT_FILES = ("toolfold.toml", ".mcp.json", "mcp.json")
-_TOP_LEVEL = ("servers", "policy", "callers", "tools", *SECTIONS)
+_TOP_LEVEL = ("servers", "policy", "subsets", "callers", "tools", *SECTIONS)
 _RENAMED = {
     "mcpServers": "servers",
     "mcp_servers": "servers",
     "policies": "policy",
     "caller": "callers",
+    "subset": "subsets",
     "output": "outputs",
 }
 _PREFIX = "TOOLFOLD_"
+_TOOL_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _NO_ONTOLOGY = "Write the file, or remove the key: the tree is then built from the tools alone."
 
 # Plain settings by section and key; and with them the other fields of `Settings` that a file gives.
 _Sections = dict[str, dict[str, Any]]
 _Parsed = tuple[_Sections, dict[str, Any]]
+_Patterned = TypeVar("_Patterned", Policy, Subset)
 
 
 def read_settings(
@@ -232,26 +236,38 @@ def _read_toml(path: Path, text: str, context: ServerContext, overrides: _Sectio
     sections = {name: checker.section(SECTIONS[name], data[name], (name,)) for name in SECTIONS if name in data}
     _check_ontology_exists(sections, path, checker)
     servers = _servers(data.get("servers", {}), ("servers",), checker, _with_limits(context, sections, overrides))
-    policies = _read_policies(data.get("policy", {}), checker)
+    policies = _read_patterns(Policy, "policy", data.get("policy", {}), checker)
+    subsets = _read_patterns(Subset, "subsets", data.get("subsets", {}), checker)
+    for name in (subset.name for subset in subsets if not is_valid_name(subset.name)):
+        checker.error(("subsets", name), "not a valid name of a subset", f"{NAME_RULE}. Use `{clean_name(name)}`.")
     callers = _read_callers(data.get("callers", {}), checker, [policy.name for policy in policies])
-    rules = tuple(
-        MetadataRule(match, **checker.section(MetadataRule, entry, ("tools", match), without="match"))
-        for match, entry in (checker.table(data.get("tools", {}), ("tools",)) or {}).items()
-    )
+    tools = (checker.table(data.get("tools", {}), ("tools",)) or {}).items()
+    rules = tuple(_read_rule(match, entry, checker) for match, entry in tools)
     checker.raise_errors()
-    parts = {"servers": servers, "policies": policies, "callers": callers, "rules": rules}
+    parts = {"servers": servers, "policies": policies, "subsets": subsets, "callers": callers, "rules": rules}
     return sections, {**parts, "warnings": checker.warnings}
 
 
-def _read_policies(value: Any, checker: Checker) -> tuple[Policy, ...]:
-    policies: list[Policy] = []
-    for name, entry in (checker.table(value, ("policy",)) or {}).items():
-        rules = checker.section(Policy, entry, ("policy", name), without="name")
-        for key, patterns in rules.items():
+def _read_rule(match: str, entry: Any, checker: Checker) -> MetadataRule:
+    path = ("tools", match)
+    rule = MetadataRule(match, **checker.section(MetadataRule, entry, path, without="match"))
+    if rule.name and any(mark in match for mark in "*?["):
+        checker.error((*path, "name"), "many tools cannot have one name", 'Name one tool, such as [tools."git.log"].')
+    elif rule.name and not _TOOL_NAME.fullmatch(rule.name):
+        checker.error((*path, "name"), "not a name for a tool", "Use 1 to 64 letters, digits, '_', '-' and '.'.")
+    return rule
+
+
+def _read_patterns(kind: type[_Patterned], at: str, value: Any, checker: Checker) -> tuple[_Patterned, ...]:
+    """Policies or subsets: tables by name, each with lists of patterns."""
+    made: list[_Patterned] = []
+    for name, entry in (checker.table(value, (at,)) or {}).items():
+        lists = checker.section(kind, entry, (at, name), without="name")
+        for key, patterns in lists.items():
             for index, pattern in enumerate(patterns):
-                _check_pattern(pattern, checker, ("policy", name, key, index))
-        policies.append(Policy(name=name, **rules))
-    return tuple(policies)
+                _check_pattern(pattern, checker, (at, name, key, index))
+        made.append(kind(name=name, **lists))
+    return tuple(made)
 
 
 def _check_pattern(pattern: str, checker: Checker, path: tuple[str | int, ...]) -> None:

@@ -111,6 +111,10 @@ class Outputs(Extraction, frozen=True, kw_only=True):
     """How long a stored result can be read, if its session does not end before."""
     reference_max_bytes: Annotated[int, _range(256, GIB, "bytes")] = 16 * MIB
     """How much of a stored result may stand in for `{"$output": …}` in the arguments of one call."""
+    redact_secrets: bool = False
+    """Take what looks like a secret out of results: tokens of a known form, passwords in addresses, private keys."""
+    send_once: bool = False
+    """Leave `structuredContent` out of a result whose text says the same: for clients that read either."""
 
 
 class Discovery(Struct, frozen=True, kw_only=True):
@@ -181,6 +185,14 @@ class Policy(Struct, frozen=True, kw_only=True):
     """Calls that a person must confirm first."""
     reveal: tuple[str, ...] = ()
     """What a caller may know of though it may not use it: the answer is then `NOT_AUTHORIZED`."""
+
+
+class Subset(Struct, frozen=True, kw_only=True):
+    """Some of the tools under a name of their own, to be served alone. A caller's policy holds there as well."""
+
+    name: str
+    tools: _OneOrMore = ("**",)
+    """Patterns, as in a policy."""
 
 
 class CallerKey(PartialRepr, frozen=True, kw_only=True):
@@ -259,6 +271,14 @@ class MetadataRule(Struct, frozen=True):
     """Instead of `limits.tool_response_max_bytes`; of several rules the last counts."""
     max_tokens: _ResponseTokens | None = None
     """Instead of `limits.tool_response_max_tokens`."""
+    name: str = ""
+    """Another name for the one tool that `match` names."""
+    description: str = ""
+    """In place of what its server says of it."""
+    hide: bool = False
+    """Leave it out of the catalogue: nobody finds or calls it."""
+    fixed: dict[str, Any] = {}
+    """Parameters with the value they always have: they leave the schema, and are sent with every call."""
 
 
 # Every plain section of `toolfold.toml`. The environment may override each of their settings.

@@ -27,6 +27,7 @@ from toolfold.config.sections import (
     Policy,
     Scripts,
     Search,
+    Subset,
     Telemetry,
     Trust,
 )
@@ -56,6 +57,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     search: Search = Search()
     scripts: Scripts = Scripts()
     policies: tuple[Policy, ...] = ()
+    subsets: tuple[Subset, ...] = ()
     callers: tuple[CallerKey, ...] = ()
     """Who may come in over a wire, each with a key."""
     trust: Trust = Trust()
@@ -125,7 +127,8 @@ class Settings(Struct, frozen=True, kw_only=True):
         """Whether anything might be kept from whoever runs the gateway."""
         trust = self.trust
         guarded = any(rule.access for rule in self.rules)
-        return bool(self.policies or self.callers or guarded or trust.hold_changed or not trust.accept_new)
+        limited = self.policies or self.subsets or self.callers or guarded
+        return bool(limited or trust.hold_changed or not trust.accept_new)
 
     def server(self, name: str) -> ServerSpec:
         """The server of that name, whatever its case."""

@@ -94,7 +94,8 @@ def _declared(kind: inspect.Type, extra: Mapping[str, Any] = MappingProxyType({}
         case inspect.VarTupleType():
             return _Setting(tuple, single=extra.get("single", False))
         case _:
-            return _Setting({inspect.BoolType: bool, inspect.DictType: dict}.get(type(kind), str))
+            plain = {inspect.BoolType: bool, inspect.DictType: dict}.get(type(kind), str)
+            return _Setting(object if getattr(kind, "value_type", None) == inspect.AnyType() else plain)
 
 
 def _declared_number(kind: inspect.IntType | inspect.FloatType, unit: str) -> _Setting:
@@ -190,8 +191,8 @@ class Checker:
             return self.flag(value, path)
         if setting.kind is tuple:
             return self.texts(value, path, single=setting.single)
-        if setting.kind is dict:
-            return self.text_map(value, path)
+        if setting.kind in {dict, object}:  # of texts, or of whatever TOML holds
+            return (self.text_map if setting.kind is dict else self.table)(value, path)
         if setting.kind is not str:
             return self._number(value, setting, path)
         text = self.text(value, path)

@@ -17,6 +17,7 @@ from typing import BinaryIO, TypeVar
 
 import msgspec
 
+from toolfold.catalogue.ids import ids_of
 from toolfold.config.sections import Limits, MetadataRule
 from toolfold.errors import OutputError, UpstreamError
 from toolfold.events import Events
@@ -81,7 +82,7 @@ class LargeResults:
         return self._store_excess(call, context, outcome, limits)
 
     def _limits_for(self, tool: Tool, context: CallContext) -> ResultLimits:
-        limits = self.tool_limits(tool.tool_id)
+        limits = self.tool_limits(*ids_of(tool))
         max_bytes, max_tokens = context.max_response
         if max_bytes is not None:
             limits = msgspec.structs.replace(limits, max_bytes=max_bytes)
@@ -89,14 +90,14 @@ class LargeResults:
             limits = msgspec.structs.replace(limits, max_tokens=max_tokens)
         return limits
 
-    def tool_limits(self, tool_id: str) -> ResultLimits:
-        """The configured limits of one tool."""
+    def tool_limits(self, tool_id: str, *other_ids: str) -> ResultLimits:
+        """The configured limits of one tool, by any of its ids."""
         limits = self._limits.get(tool_id)
         if limits is None:
             config = self._config
             max_bytes, max_tokens = config.tool_response_max_bytes, config.response_tokens
             for pattern, rule in self._rules:
-                if pattern.match(tool_id):
+                if any(map(pattern.match, (tool_id, *other_ids))):
                     max_bytes = max_bytes if rule.max_bytes is None else rule.max_bytes
                     max_tokens = max_tokens if rule.max_tokens is None else rule.max_tokens
             limits = ResultLimits(max_bytes, max_tokens, config.tool_media_max_bytes, config.max_frame_bytes)

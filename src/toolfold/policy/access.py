@@ -25,6 +25,7 @@ from fnmatch import fnmatchcase, translate
 from msgspec.structs import replace
 
 from toolfold.catalogue.catalogue import Catalogue, tool_batches
+from toolfold.catalogue.ids import ids_of
 from toolfold.config import CallerKey, Policy, Settings
 from toolfold.config.sections import LOCAL_NAME, PATTERN_KINDS
 from toolfold.containers import BoundedDict
@@ -41,7 +42,7 @@ Flags = tuple[str, ...]
 _Words = Callable[[Tool, Flags], Iterable[str]]
 
 _WORDS: dict[str, _Words] = {
-    "id": lambda tool, flags: (tool.tool_id,),
+    "id": lambda tool, flags: ids_of(tool),
     "path": lambda tool, flags: ("/".join(path) for path in tool.paths),
     "tag": lambda tool, flags: tool.tags,
     "risk": lambda tool, flags: tool.risks,
@@ -125,7 +126,9 @@ _NOBODY = CallerKey(name="", policy="\0nobody")
 class _Rules:
     """What one policy says."""
 
-    def __init__(self, policy: Policy) -> None:
+    def __init__(self, policy: Policy, subset: Sequence[str] = ("**",)) -> None:
+        self.policy = policy
+        self._subset = _Patterns(subset)
         self._allow = _Patterns(policy.allow)
         self._deny = _Patterns(policy.deny)
         self._reveal = _Patterns(policy.reveal)
@@ -134,7 +137,7 @@ class _Rules:
     @property
     def allows_everything(self) -> bool:
         """Whether no tool has to be matched, except for its groups."""
-        return self._allow.everything and self._deny.nothing
+        return self._allow.everything and self._deny.nothing and self._subset.everything
 
     @property
     def confirms_nothing(self) -> bool:
@@ -142,13 +145,17 @@ class _Rules:
 
     @property
     def asks_flags(self) -> bool:
-        parts = (self._allow, self._deny, self._reveal, self._confirm)
+        parts = (self._allow, self._deny, self._reveal, self._confirm, self._subset)
         return any(part.asks_flags for part in parts)
 
     def allows(self, tool: Tool, groups: Iterable[str], flags: Flags = ()) -> bool:
         if tool.access and not set(tool.access) & set(groups):
             return False
         return self._allow.match(tool, flags) and not self._deny.match(tool, flags)
+
+    def holds(self, tool: Tool, flags: Flags = ()) -> bool:
+        """Whether the tool is in the subset: what is not does not exist there."""
+        return self._subset.match(tool, flags)
 
     def reveals(self, tool: Tool, flags: Flags = ()) -> bool:
         return not self._reveal.nothing and self._reveal.match(tool, flags)
@@ -180,6 +187,8 @@ def _visible_to(
     refused: dict[str, CatalogueError] = {}
     for tool in tools:
         tool_flags = flags.get(tool.fingerprint, ())
+        if not rules.holds(tool, tool_flags):
+            continue
         if not rules.allows(tool, groups, tool_flags):
             # Without `reveal` a refusal would tell that the tool exists.
             if rules.reveals(tool, tool_flags):
@@ -218,13 +227,14 @@ class AccessControl:
         self._servers = servers
         self._trust = trust
         self._whole = CatalogueView(catalogue, servers=servers)
-        self._views: BoundedDict[tuple[str, tuple[str, ...]], CatalogueView] = BoundedDict(_MAX_VIEWS)
+        self._views: BoundedDict[tuple[str, tuple[str, ...], str], CatalogueView] = BoundedDict(_MAX_VIEWS)
         # Callers as earlier settings had them, which sessions may still hold.
         self._outdated: dict[tuple[str, str, tuple[str, ...]], CallerKey | None] = {}
         self._use_settings(settings)
 
     def _use_settings(self, settings: Settings) -> None:
         self._settings = settings
+        self._subsets = {subset.name: subset.tools for subset in settings.subsets}
         self._callers = {entry.name: entry for entry in settings.callers}
         self._local = self._callers.get(LOCAL_NAME)
         self._has_groups = any(rule.access for rule in settings.rules)
@@ -261,13 +271,25 @@ class AccessControl:
                 hints=sorted(self._rules),
                 next_action="name one of the policies in hints, or add a [policy.NAME] table to the configuration",
             )
-        if unrestricted:
+        if unrestricted and not caller.subset:
             return self._whole
-        key = (caller.policy, tuple(sorted(caller.groups)))
+        key = (caller.policy, tuple(sorted(caller.groups)), caller.subset)
         view = self._views.get(key)
         if view is None:
-            view = self._views[key] = self._restricted(self._rules[caller.policy], key[1])
+            rules = self._rules[caller.policy]
+            rules = _Rules(rules.policy, self.subset(caller.subset)) if caller.subset else rules
+            view = self._views[key] = self._restricted(rules, key[1])
         return view
+
+    def subset(self, name: str) -> tuple[str, ...]:
+        """The patterns of a subset. Raises `ConfigError` where there is none of that name."""
+        if name not in self._subsets:
+            raise ConfigError(
+                f"there is no subset {name[:80]!r}",
+                hints=sorted(self._subsets),
+                next_action="name one of the subsets in hints, or add a [subsets.NAME] table to the configuration",
+            )
+        return self._subsets[name]
 
     def _restricted(self, rules: _Rules, groups: tuple[str, ...]) -> CatalogueView:
         async def compile_view(view: Snapshot) -> VisibleCatalogue:
@@ -299,7 +321,8 @@ class AccessControl:
         hidden from everybody and does not count."""
         caller, whole = self.resolve(caller), self._catalogue
         view = self.view(caller)
-        if view.unrestricted or (self._rules[caller.policy].allows_everything and not self._has_groups):
+        allows_everything = self._rules[caller.policy].allows_everything and not caller.subset
+        if view.unrestricted or (allows_everything and not self._has_groups):
             return None
         if not await whole.generations():
             return frozenset()

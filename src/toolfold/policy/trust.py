@@ -18,12 +18,14 @@ import msgspec
 from msgspec import Struct
 
 from toolfold.catalogue.catalogue import Catalogue, tool_batches
+from toolfold.catalogue.ids import ids_of
 from toolfold.config import Trust
 from toolfold.containers import TaskSet
 from toolfold.errors import ToolfoldError
 from toolfold.events import Event, Events
+from toolfold.fingerprint import fingerprint as fingerprint_of
 from toolfold.policy import Flag
-from toolfold.storage.base import Store
+from toolfold.storage.base import Store, Version
 from toolfold.types import Tool, ToolDefinition
 
 # The namespaces of the store that keep the records, and the time of the last acceptance.
@@ -103,7 +105,7 @@ class _TrustStore:
     async def _taken_in(self, server: str, record: _ServerRecord, tools: Sequence[Tool]) -> _ServerRecord:
         """The record with the findings of new texts, and first sights accepted."""
         flags = await asyncio.to_thread(_scan_all, record.flags, tools)
-        new = self._settings.accept_new and any(tool.tool_id not in record.accepted for tool in tools)
+        new = self._settings.accept_new and any(ids_of(tool)[-1] not in record.accepted for tool in tools)
         if flags.keys() <= record.flags.keys() and not new:
             return record
         # Reading texts takes its time: what another process accepted meanwhile must not be written over.
@@ -111,7 +113,7 @@ class _TrustStore:
         record = _ServerRecord() if stored is None else _decode(stored)
         record.flags = flags
         for tool in tools if self._settings.accept_new else ():
-            record.accepted.setdefault(tool.tool_id, _accepted(tool))
+            record.accepted.setdefault(ids_of(tool)[-1], _accepted(tool))
         await self._store.put(_TRUST, server, _encode(record))
         return record
 
@@ -127,7 +129,7 @@ class _TrustStore:
                 found = record.flags[tool.fingerprint]
                 if found:
                     flags[tool.fingerprint] = tuple(flag.kind for flag in found)
-                standing = self._standing(tool, record.accepted.get(tool.tool_id), found)
+                standing = self._standing(tool, record.accepted.get(ids_of(tool)[-1]), found)
                 if standing.held:
                     held[tool.tool_id] = _NEW if standing.state == "new" else _CHANGED
                 if standing.state != "accepted" or found:
@@ -139,7 +141,7 @@ class _TrustStore:
         state: Literal["changed", "new", "accepted"] = "accepted"
         if known is None:
             state = "new"
-        elif known.fingerprint != tool.fingerprint:
+        elif known.fingerprint != _mark(tool):
             state = "changed"
         return _ToolTrust(
             tool_id=tool.tool_id,
@@ -160,9 +162,9 @@ class _TrustStore:
             touched: set[str] = set()
             for tool in tools:
                 record = records.setdefault(tool.server, _ServerRecord())
-                known = record.accepted.get(tool.tool_id)
-                if known is None or known.fingerprint != tool.fingerprint:
-                    record.accepted[tool.tool_id] = _accepted(tool)
+                known = record.accepted.get(ids_of(tool)[-1])
+                if known is None or known.fingerprint != _mark(tool):
+                    record.accepted[ids_of(tool)[-1]] = _accepted(tool)
                     touched.add(tool.server)
                     done.append(tool.tool_id)
             for server in sorted(touched):
@@ -173,7 +175,7 @@ class _TrustStore:
 
     async def accepted(self, tool: Tool) -> str:
         """The fingerprint that was accepted of a tool; empty: none yet."""
-        known = (await self._records()).get(tool.server, _ServerRecord()).accepted.get(tool.tool_id)
+        known = (await self._records()).get(tool.server, _ServerRecord()).accepted.get(ids_of(tool)[-1])
         return known.fingerprint if known is not None else ""
 
     async def stamp(self) -> bytes:
@@ -195,8 +197,14 @@ def _scan_all(known: Mapping[str, tuple[Flag, ...]], tools: Sequence[Tool]) -> d
     }
 
 
+def _mark(tool: Tool | Version) -> str:
+    """The fingerprint of what the server sent, whatever the owner made of it."""
+    original = tool.definition.original
+    return tool.fingerprint if original is None else fingerprint_of(original)
+
+
 def _accepted(tool: Tool) -> _Accepted:
-    return _Accepted(tool.fingerprint, time.time(), tool.version)
+    return _Accepted(_mark(tool), time.time(), tool.version)
 
 
 class TrustMonitor:
@@ -267,7 +275,7 @@ class TrustMonitor:
         tool = await self._catalogue.tool(tool_id)
         fingerprint = await self._records.accepted(tool)
         versions = await self._catalogue.versions(tool.tool_id)
-        return tool, {version.fingerprint: version.definition for version in versions}.get(fingerprint)
+        return tool, {_mark(version): version.definition for version in versions}.get(fingerprint)
 
     async def stamp(self) -> bytes:
         """Changes when what is held back may have changed without the catalogue changing."""

@@ -119,7 +119,8 @@ def _describe_call(step: Step) -> str:
     failed = "the tool failed, " if step.is_error else ""
     stored = f", stored as {step.stored}" if step.stored else ""
     result = f"{failed}{step.result_bytes or 0:,} bytes in {step.seconds * 1000:.0f} ms{stored}"
-    return f"{step.tool_id} v{step.version} {arguments} → {result}"
+    name = f"{step.tool_id} (at its server: {step.sent_as})" if step.sent_as else step.tool_id
+    return f"{name} v{step.version} {arguments} → {result}"
 
 
 def _describe_search(step: Step) -> str:

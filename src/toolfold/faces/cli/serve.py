@@ -16,6 +16,8 @@ from contextlib import asynccontextmanager, closing, suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from toolfold.config import Settings
 from toolfold.errors import ToolfoldError
 from toolfold.faces.cli.runner import load_settings, run_with_gateway
@@ -87,7 +89,7 @@ async def _serve_stdio(gateway: Gateway, arguments: argparse.Namespace, streams:
     session = f"stdio-{os.getpid()}"
 
     def identify(client: str) -> Caller:
-        return client_caller(gateway.settings, client, session)
+        return replace(client_caller(gateway.settings, client, session), subset=arguments.subset or "")
 
     async with _open_server(gateway, arguments) as (server, stop):
         await serve_stdio(server, identify=identify, read_from=streams[0], write_to=streams[1], stop=stop)
@@ -96,22 +98,26 @@ async def _serve_stdio(gateway: Gateway, arguments: argparse.Namespace, streams:
 async def _serve_http(gateway: Gateway, arguments: argparse.Namespace, output: Output) -> None:
     from toolfold.faces.http_api import make_app
     from toolfold.faces.identity import Identities
-    from toolfold.faces.mcp_server.http import Site, listening_socket, make_guard, parse_address, run_site
+    from toolfold.faces.mcp_server.http import Site, in_subset, listening_socket, make_guard, parse_address, run_site
     from toolfold.wire.serving.http import McpHttpApp
 
     host, port = parse_address(arguments.http)
     identities = Identities(gateway.settings)
     guard = make_guard(host, identities, gateway.audit_log.record_refused_key)
+    names = () if arguments.subset else tuple(subset.name for subset in gateway.settings.subsets)
+    guard = in_subset(guard, arguments.subset) if arguments.subset else guard
     with closing(listening_socket(host, port)) as bound:
         async with _open_server(gateway, arguments, identities.reconfigure) as (server, stop):
             mcp = McpHttpApp(server, guard)
+            subsets = {name: McpHttpApp(server, in_subset(guard, name)) for name in names}
             address = f"[{host}]" if ":" in host else host
             output.note(f"serving on http://{address}:{bound.getsockname()[1]}/mcp")
             try:
-                site = Site(mcp, make_app(gateway, guard), gateway.render_metrics)
+                site = Site(mcp, make_app(gateway, guard), gateway.render_metrics, subsets)
                 await run_site(site, bound, stop)
             finally:
-                await mcp.aclose()
+                for app in (*subsets.values(), mcp):
+                    await app.aclose()
 
 
 @asynccontextmanager
@@ -123,6 +129,8 @@ async def _open_server(
     from toolfold.faces.mcp_server.profiles import open_app
     from toolfold.wire.serving import ServeOptions, Server
 
+    if arguments.subset:  # said at once where there is none of that name
+        gateway.access.subset(arguments.subset)
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):

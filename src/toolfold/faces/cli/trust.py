@@ -67,15 +67,15 @@ def _print_differences(arguments: argparse.Namespace, output: Output) -> None:
     if output.as_json:
         output.data(
             [
-                {"tool_id": tool.tool_id, "accepted": accepted.raw if accepted else None, "now": tool.definition.raw}
+                {"tool_id": tool.tool_id, "accepted": accepted.sent if accepted else None, "now": tool.definition.sent}
                 for tool, accepted in pairs
             ]
         )
         return
     for tool, accepted in pairs:
         output.line(output.style(tool.tool_id, "bold"))
-        before = _escaped_lines(accepted.raw) if accepted is not None else []
-        after = _escaped_lines(tool.definition.raw)
+        before = _escaped_lines(accepted.sent) if accepted is not None else []
+        after = _escaped_lines(tool.definition.sent)
         if before == after:
             output.line("  as it was accepted")
         for line in list(unified_diff(before, after, lineterm="", n=1))[2:]:

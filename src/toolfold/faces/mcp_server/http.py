@@ -5,7 +5,7 @@ Raw ASGI, so that a request for `/mcp` passes through nothing on its way. Above:
 
 import asyncio
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -27,6 +27,7 @@ Asgi = Callable[[Scope, Receive, Send], Awaitable[None]]
 RenderMetrics = Callable[[Caller], Awaitable[tuple[str, bytes]]]
 
 ENDPOINT = "/mcp"
+SUBSETS = "/mcp/p/"
 METRICS = "/metrics"
 SHUTDOWN_GRACE_S = 3
 # The event loop takes one new connection from a socket in each turn. A turn may answer hundreds of requests, so a crowd
@@ -35,16 +36,25 @@ SOCKET_COPIES = 32
 
 
 class Site:
-    """The ASGI app of one port. `rest` answers whatever is not MCP."""
+    """The ASGI app of one port. `rest` answers whatever is not MCP; `subsets` are served under their names."""
 
-    def __init__(self, mcp: "McpHttpApp", rest: Asgi | None = None, metrics: RenderMetrics | None = None) -> None:
+    def __init__(
+        self,
+        mcp: "McpHttpApp",
+        rest: Asgi | None = None,
+        metrics: RenderMetrics | None = None,
+        subsets: "Mapping[str, McpHttpApp] | None" = None,
+    ) -> None:
         self._mcp = mcp
+        self._subsets = subsets or {}
         self._rest = rest
         self._metrics = metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["path"] in (ENDPOINT, ENDPOINT + "/"):
             await self._mcp(scope, receive, send)
+        elif (subset := scope["path"].removeprefix(SUBSETS).rstrip("/")) in self._subsets:
+            await self._subsets[subset](scope, receive, send)
         elif scope["path"] == METRICS and self._metrics is not None:
             await self._mcp.guarded(scope, receive, send, self._metrics)
         elif self._rest is not None:
@@ -79,6 +89,11 @@ def make_guard(host: str, identities: Identities, on_refused: Callable[[str, str
             next_action="serve on 127.0.0.1, or configure keys under [callers.NAME]",
         )
     return identities.guard if on_refused is None else replace(identities.guard, on_refused=on_refused)
+
+
+def in_subset(guard: HttpGuard, name: str) -> HttpGuard:
+    """The same guard, whose callers come in by a subset of the tools."""
+    return replace(guard, identify=lambda headers: replace(guard.identify(headers), subset=name))
 
 
 def listening_socket(host: str, port: int) -> socket.socket:

@@ -245,7 +245,7 @@ class _ServerTools:
                 listed = await self._gateway.tools_below(())
             except NotBuilt:
                 listed = ()
-            tools = self._tools = {tool.name: tool for tool in listed if tool.server == self._server}
+            tools = self._tools = {tool.definition.sent_name: tool for tool in listed if tool.server == self._server}
         return tools
 
     async def _read_again(self) -> dict[str, Tool]:
@@ -273,14 +273,17 @@ class _ServerTools:
             return None
         try:
             async with view.catalogue.snapshot() as snapshot:
-                return {tool.name: tool for tool in await snapshot.tools() if tool.server == self._server}
+                return {
+                    tool.definition.sent_name: tool for tool in await snapshot.tools() if tool.server == self._server
+                }
         except NotBuilt:
             return {}
 
 
 def _is_definition(tool: Tool | None, sent: Raw) -> bool:
     """Whether a tool object that a server sent is the one that the catalogue has."""
-    return tool is not None and (tool.definition.raw == sent or tool.fingerprint == fingerprint(sent))
+    own = tool.definition.sent if tool is not None else None
+    return own is not None and (own == sent or fingerprint(own) == fingerprint(sent))
 
 
 def _forwarded_params(exchange: Exchange, meta: Raw | None) -> Raw:

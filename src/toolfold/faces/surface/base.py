@@ -39,8 +39,8 @@ class Surface(Protocol):
         """Calls `listener` when the tools change: for one caller, or for all (`None`). The result ends that."""
 
 
-# A name, a policy, groups: see `Caller.kind`.
-CallerKind = tuple[str, str, tuple[str, ...]]
+# A name, a policy, groups, a subset: see `Caller.kind`.
+CallerKind = tuple[str, str, tuple[str, ...], str]
 
 
 class CallerCache(Generic[T]):

@@ -20,7 +20,7 @@ from msgspec.structs import asdict
 
 from toolfold.disclosure.arguments import Arguments
 from toolfold.errors import InvalidArguments, NotExpanded
-from toolfold.faces.surface.results import Answer, TextAndData, to_json, to_result
+from toolfold.faces.surface.results import Answer, TextAndData, sent_once, to_json, to_result
 from toolfold.gateway import Gateway
 from toolfold.outputs.tool_output_definition import FAILED, MODES, Mode, failure_text
 from toolfold.text import NOTE_KEY, as_path
@@ -252,11 +252,12 @@ async def call_tool(
     tool = await gateway.tool(tool_id, context.caller)
     call = ToolCall(tool=tool, arguments=args, expect_version=expect_version)
     outcome = await gateway.calls(call, context)
-    notes = _own_note(outcome.raw)
+    result = sent_once(outcome.raw) if gateway.settings.outputs.send_once else outcome.raw
+    notes = _own_note(result)
     if tool.definition.output_schema is not None and not outcome.is_error:
         contradicted = await gateway.describer.contradictions(tool)
         notes += [CONTRADICTED + "; ".join(contradicted)] if contradicted else []
-    return _with_notes(outcome.raw, notes) if notes else outcome.raw
+    return _with_notes(result, notes) if notes else result
 
 
 def _own_note(result: Raw) -> list[str]:

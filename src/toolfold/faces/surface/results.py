@@ -92,3 +92,17 @@ def to_json(value: Any) -> str:
 def _text_result(text: str, *, is_error: bool = False) -> Raw:
     result: dict[str, Any] = {"content": [{"type": "text", "text": text}]}
     return Raw(msgspec.json.encode({**result, "isError": True} if is_error else result))
+
+
+def sent_once(result: Raw) -> Raw:
+    """The result without its `structuredContent` where its only text is the same as JSON."""
+    try:
+        parts = msgspec.json.decode(result, type=dict[str, Raw])
+        texts = msgspec.json.decode(parts.get("content", Raw(b"[]")), type=list[dict[str, Any]])
+        data = msgspec.json.decode(parts["structuredContent"])
+        said = msgspec.json.decode(texts[0]["text"]) if len(texts) == 1 else None
+    except (msgspec.DecodeError, LookupError, TypeError, RecursionError):  # there is none, or its text is no JSON
+        return result
+    if data is None or said not in (data, data.get("result") if isinstance(data, dict) and len(data) == 1 else data):
+        return result
+    return Raw(msgspec.json.encode({key: value for key, value in parts.items() if key != "structuredContent"}))

@@ -45,6 +45,7 @@ class _Fields(Struct, array_like=True):
     input_schema: str
     output_schema: str | None
     hints: _Claims
+    original: str | None = None
 
 
 _NO_HINTS = _Hints()
@@ -95,6 +96,7 @@ def encode_definition(definition: ToolDefinition) -> bytes:
             input_schema=_text(definition.input_schema),
             output_schema=None if definition.output_schema is None else _text(definition.output_schema),
             hints=(claims.read_only, claims.destructive, claims.idempotent, claims.open_world),
+            original=None if definition.original is None else _text(definition.original),
         )
     )
 
@@ -111,6 +113,7 @@ def decode_definition(blob: bytes) -> ToolDefinition:
         input_schema=_raw(fields.input_schema),
         output_schema=None if fields.output_schema is None else _raw(fields.output_schema),
         annotations=_annotations(fields.hints),
+        original=None if fields.original is None else _raw(fields.original),
     )
 
 

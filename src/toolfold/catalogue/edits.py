@@ -1,0 +1,90 @@
+"""Tools as the owner wants them shown: renamed, described anew, hidden, or with parameters that are fixed.
+
+A listing passes through here on its way into the catalogue, and a call on its way out. What the server sent stays in
+the definition: trust is about that. Rules name the tool by the id it would have without them.
+"""
+
+import re
+from collections.abc import Sequence
+from fnmatch import translate
+from typing import Any
+
+import msgspec
+from msgspec import Raw
+from msgspec.structs import replace
+
+from toolfold.catalogue.ids import natural_id
+from toolfold.config import MetadataRule
+from toolfold.types import Listing, ToolCall, ToolDefinition
+
+
+class Edits:
+    """The rules that change how tools are shown, made ready to be asked for many tools."""
+
+    def __init__(self, rules: Sequence[MetadataRule] = ()) -> None:
+        own = [rule for rule in rules if rule.name or rule.description or rule.hide or rule.fixed]
+        self._rules = [(re.compile(translate(rule.match), re.IGNORECASE), rule) for rule in own]
+
+    def listing(self, listing: Listing) -> Listing:
+        """What the catalogue takes in of a listing."""
+        if not self._rules:
+            return listing
+        pairs = [(tool, self._matching(listing.server, tool.name)) for tool in listing.tools]
+        kept = [(tool, rules) for tool, rules in pairs if not any(rule.hide for rule in rules)]
+        names = {tool.name for tool, _ in kept}
+        edited, warnings = [], list(listing.warnings)
+        for tool, rules in kept:
+            name = next((rule.name for rule in rules if rule.name), tool.name)
+            if name != tool.name and name in names:
+                warnings.append(f"{tool.name!r} is not renamed: there is another tool {name!r}")
+                name = tool.name
+            names.add(name)
+            edited.append(_edited(tool, name, rules))
+        return replace(listing, tools=tuple(edited), warnings=tuple(warnings))
+
+    def as_sent(self, call: ToolCall) -> ToolCall:
+        """A call as the tool's server knows it: under its own name, with the parameters that are fixed."""
+        definition = call.tool.definition
+        if definition.original is None:
+            return call
+        name = definition.sent_name
+        fixed = _fixed(self._matching(call.tool.server, name), msgspec.json.decode(definition.original))
+        tool = replace(call.tool, definition=replace(definition, name=name))
+        arguments = Raw(msgspec.json.encode({**msgspec.json.decode(call.arguments, type=dict[str, Raw]), **fixed}))
+        return replace(call, tool=tool, arguments=arguments)
+
+    def _matching(self, server: str, name: str) -> list[MetadataRule]:
+        tool_id = natural_id(server, name)
+        return [rule for pattern, rule in self._rules if pattern.match(tool_id)]
+
+
+def _edited(tool: ToolDefinition, name: str, rules: Sequence[MetadataRule]) -> ToolDefinition:
+    if not rules:
+        return tool
+    sent = msgspec.json.decode(tool.raw)
+    description = next((rule.description for rule in rules if rule.description), tool.description)
+    shown = {**sent, "name": name, "inputSchema": _without(sent.get("inputSchema"), _fixed(rules, sent))}
+    if description:
+        shown["description"] = description
+    if shown == sent:
+        return tool
+    raw, schema = Raw(msgspec.json.encode(shown)), Raw(msgspec.json.encode(shown["inputSchema"]))
+    return replace(tool, name=name, description=description, input_schema=schema, raw=raw, original=tool.raw)
+
+
+def _fixed(rules: Sequence[MetadataRule], sent: dict[str, Any]) -> dict[str, Any]:
+    """The parameters of a tool that the rules give a value; what it does not take is not sent to it."""
+    schema = sent.get("inputSchema")
+    properties = schema.get("properties") if isinstance(schema, dict) else None
+    values = {name: value for rule in rules for name, value in rule.fixed.items()}
+    return {name: values[name] for name in properties if name in values} if isinstance(properties, dict) else {}
+
+
+def _without(schema: Any, fixed: dict[str, Any]) -> Any:
+    """The schema without these parameters."""
+    if not fixed:
+        return schema
+    shown = {**schema, "properties": {key: value for key, value in schema["properties"].items() if key not in fixed}}
+    if isinstance(schema.get("required"), list):
+        shown["required"] = [name for name in schema["required"] if name not in fixed]
+    return shown
