@@ -23,10 +23,8 @@ from toolfold.faces.cli.runner import load_settings, outdated_text, run_with_gat
 from toolfold.faces.cli.terminal import Output
 from toolfold.gateway import Gateway
 from toolfold.sandbox.probe import Confinement, probe
-from toolfold.storage.base import ServerRecord
-from toolfold.types import ServerSpec
+from toolfold.types import ServerSpec, ServerState
 from toolfold.wire.process import withheld_variables
-from toolfold.wire.types import StdioTarget
 
 _MAX_PATTERNS = 5
 LOW_DISK_BYTES = 500 * 1024 * 1024
@@ -83,12 +81,15 @@ def _examine(arguments: argparse.Namespace) -> Iterator[_Finding]:
         return
     yield from _check_configuration(settings)
     yield from _check_state_folder(settings)
-    for spec in settings.servers:
-        yield _check_server(spec)
+    wrong = set()
+    for finding in map(_check_server, settings.servers):
+        wrong |= {finding.subject} if finding.verdict == "wrong" else set()
+        yield finding
     yield from _check_secrets(settings)
     yield from _check_environment(settings)
     yield _check_catalogue(settings)
-    yield from _check_last_build(settings)
+    # What a person reads above need not be said again.
+    yield from (finding for finding in _check_last_build(settings) if finding.subject not in wrong)
     yield from _check_patterns(settings)
     yield from _check_search(settings)
     yield from _check_trust(settings)
@@ -202,10 +203,10 @@ def _check_environment(settings: Settings) -> Iterator[_Finding]:
     """Tells which variables servers do not get."""
     if not any(spec.enabled and spec.transport == "stdio" for spec in settings.servers):
         return
-    withheld = withheld_variables(StdioTarget(""))
+    withheld = withheld_variables(settings.defaults.inherit_env)
     text = f"{len(withheld)} of {len(os.environ)} variables are kept from servers"
     text += f": {_few(withheld)}" if withheld else ""
-    yield _well("environment", text, 'for a server that needs one: env = { NAME = "${NAME}" }' if withheld else "")
+    yield _well("environment", text, 'for a server that needs one: inherit_env = ["NAME"]' if withheld else "")
 
 
 def _few(names: Sequence[str], limit: int = 5) -> str:
@@ -215,20 +216,20 @@ def _few(names: Sequence[str], limit: int = 5) -> str:
 def _check_last_build(settings: Settings) -> Iterator[_Finding]:
     """Reports servers that failed when they were last read, and a catalogue that is older than the configuration."""
 
-    async def work(gateway: Gateway) -> tuple[Sequence[ServerRecord], Mapping[str, str]]:
-        return await gateway.catalogue.servers(), await gateway.upstreams.outdated()
+    async def work(gateway: Gateway) -> tuple[Sequence[ServerState], Mapping[str, str]]:
+        return await gateway.servers(), await gateway.upstreams.outdated()
 
     try:
-        records, outdated = run_with_gateway(settings, work, create=False)
+        states, outdated = run_with_gateway(settings, work, create=False)
     except ToolfoldError:
         return  # `_check_catalogue` has reported it
     if outdated:
         yield _mind("catalogue", outdated_text(settings, outdated), "run `toolfold build`")
-    for record in records:
-        if record.error and outdated.get(record.name) != "gone":
-            kept = f"; its {record.tools} tools of before are still offered" if record.tools else ""
-            fix = f"look: toolfold logs {record.name}; then: toolfold build --server {record.name}"
-            yield _wrong(f"server {record.name}", f"failed when it was last read: {record.error}{kept}", fix)
+    for state in states:
+        if state.error:
+            kept = f"; its {state.tools} tools of before are still offered" if state.tools else ""
+            fix = f"look: toolfold logs {state.name}; then: toolfold build --server {state.name}"
+            yield _wrong(f"server {state.name}", f"failed when it was last read: {state.error}{kept}", fix)
 
 
 def _check_patterns(settings: Settings) -> Iterator[_Finding]:

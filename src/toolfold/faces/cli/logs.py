@@ -11,7 +11,7 @@ from toolfold.config import Settings
 from toolfold.errors import ConfigError
 from toolfold.faces.cli.runner import load_settings
 from toolfold.faces.cli.terminal import Output, fit
-from toolfold.telemetry.server_logs import LogLine, follow_logs, read_logs
+from toolfold.telemetry.server_logs import LogLine, ServerLogs
 
 
 def logs(arguments: argparse.Namespace, output: Output) -> None:
@@ -19,8 +19,8 @@ def logs(arguments: argparse.Namespace, output: Output) -> None:
     folder = settings.home / "logs"
     server = _server(settings, arguments.server)
     # Opened before the past is read, so that nothing falls between the two.
-    rest = follow_logs(folder, server)
-    past = read_logs(folder, server, arguments.last)
+    files = ServerLogs(folder)
+    rest, past = files.follow(server), files.read(server, arguments.last)
     if output.as_json and not arguments.follow:
         output.data({"lines": past})
         return
