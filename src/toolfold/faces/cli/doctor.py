@@ -85,6 +85,9 @@ def _examine(arguments: argparse.Namespace) -> Iterator[_Finding]:
     for finding in map(_check_server, settings.servers):
         wrong |= {finding.subject} if finding.verdict == "wrong" else set()
         yield finding
+    for entry in settings.callers:
+        if entry.client:
+            yield _well("callers", f'{entry.name} is any client on stdio that calls itself "{entry.client}": unproved')
     yield from _check_secrets(settings)
     yield from _check_environment(settings)
     yield _check_catalogue(settings)
