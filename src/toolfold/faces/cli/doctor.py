@@ -191,15 +191,16 @@ def _check_catalogue(settings: Settings) -> _Finding:
 
 def _check_secrets(settings: Settings) -> Iterator[_Finding]:
     """Reports secrets in plain text, never which."""
-    counts = {f"[servers.{spec.name}]": len(set(spec.secrets)) for spec in settings.servers}
-    counts |= {f"[callers.{entry.name}]": int(bool(entry.key) and "${" not in entry.key) for entry in settings.callers}
-    counts["[model]"] = int(bool(settings.model.key) and "${" not in settings.model.key)
-    if named := [f"{where} ({count})" for where, count in counts.items() if count]:
-        text = f"plain text in {_few(named)}"
-        open_to = [str(file) for file in settings.sources if file.exists() and file.stat().st_mode & 0o077]
-        readable = f", and {open_to[0]} can be read by others on this machine" if open_to else ""
-        fix = 'write "${NAME}" and set that variable, or "${keyring:SERVICE/NAME}"'
-        yield _mind("secrets", text + readable, fix + (f"; chmod 600 {open_to[0]}" if open_to else ""))
+    keys = {f"[callers.{entry.name}]": entry.key for entry in settings.callers} | {"[model]": settings.model.key}
+    named = [f"[servers.{spec.name}]" for spec in settings.servers if spec.secrets]
+    named += [where for where, key in keys.items() if key and "${" not in key]
+    if not named:
+        return
+    fix = 'write "${NAME}" and set that variable, or "${keyring:SERVICE/NAME}"'
+    yield _mind("secrets", f"plain text in {_few(named)}", fix)
+    for file in filter(Path.exists, settings.sources):
+        if file.stat().st_mode & 0o077:
+            yield _mind("secrets", f"others on this machine can read them in {file}", f"chmod 600 {file}")
 
 
 def _check_environment(settings: Settings) -> Iterator[_Finding]:
