@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 from msgspec import Raw
-from msgspec.structs import replace
 
 from toolfold.config import Settings
 from toolfold.containers import TaskSet
@@ -433,8 +432,13 @@ def _recorded_state(spec: ServerSpec, record: ServerRecord | None) -> ServerStat
 
 def _digest(spec: ServerSpec) -> bytes:
     """A mark of how a server is reached. What may take how long does not change what it lists."""
-    reached = replace(spec, start_timeout_s=0, call_timeout_s=None, keep_alive=False)
-    return blake2b(msgspec.json.encode(reached), digest_size=16).digest()
+    plain = ServerSpec(name=spec.name, transport=spec.transport)
+    fields = [
+        name for name in spec.__struct_fields__ if name not in ("start_timeout_s", "call_timeout_s", "keep_alive")
+    ]
+    # Without defaults: a new kind of setting makes no server another one.
+    reached = {name: value for name in fields if (value := getattr(spec, name)) != getattr(plain, name)}
+    return blake2b(msgspec.json.encode([spec.transport, reached]), digest_size=16).digest()
 
 
 def _decode_era(stored: bytes) -> Era:

@@ -10,7 +10,7 @@ import msgspec
 from toolfold.config import Settings
 from toolfold.errors import ConfigError
 from toolfold.faces.cli.runner import load_settings
-from toolfold.faces.cli.terminal import Output, fit
+from toolfold.faces.cli.terminal import Output
 from toolfold.telemetry.server_logs import LogLine, ServerLogs
 
 
@@ -56,4 +56,4 @@ def _texts(lines: Iterable[LogLine], output: Output) -> Iterator[str]:
             continue
         text = output.style(line.text, "bold") if line.writer == "toolfold" else line.text
         when = output.style(f"{datetime.fromisoformat(line.time).astimezone():%Y-%m-%d %H:%M:%S}", "dim")
-        yield fit(f"{when} {output.style(line.server, 'cyan')} {text}", output.width)
+        yield f"{when} {output.style(line.server, 'cyan')} {text}"
