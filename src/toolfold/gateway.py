@@ -297,7 +297,6 @@ class Gateway:
         self.redactor.learn(settings, os.environ.items())
         self.access.reconfigure(self.settings)
         await self.upstreams.reconfigure(self.settings)
-        self.events.emit("config.changed", rest=rest)
         return rest
 
     def begin(self) -> "asyncio.Task[None]":

@@ -55,7 +55,7 @@ def test_17_doctor_tells_what_failed_what_is_old_and_what_fits_nothing(
     secret = "sk-abcdefabcdefabcdefabcdef123456"
     policy = '[policy.default]\ndeny = ["shpo.*", "shop.cancel", "toolbox.run_script"]\nconfirm = ["tag:nothing"]\n'
     rules = "[tools.'shop.*']\ncost = 1\n[tools.'other.*']\ncost = 1\n"
-    failing = '[servers.failing]\ncommand = "true"\n'
+    failing = '[servers.failing]\ncommand = "true"\n[callers.desk]\nclient = "claude-ai"\n'
     place.config.write_text(place.table("shop", f'env = {{ TOKEN = "{secret}" }}') + failing + policy + rules)
     place.config.chmod(0o644)
     assert place.run("build", "--no-search")[0] == 3
@@ -70,9 +70,10 @@ def test_17_doctor_tells_what_failed_what_is_old_and_what_fits_nothing(
         '[policy.default] confirm: "tag:nothing"',
         '[tools]: "other.*"',
     ]
-    (plain,) = found["mind secrets"]
-    assert "[servers.shop] (1)" in plain
-    assert "chmod 600" in plain
+    assert "unproved" in found["well callers"][0]
+    plain, readable = found["mind secrets"]
+    assert "[servers.shop]" in plain
+    assert "chmod 600" in readable
     assert "SOMETHING_ODD" in "".join(found["well environment"]) or "more" in "".join(found["well environment"])
     assert secret not in json.dumps(found)
 

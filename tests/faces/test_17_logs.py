@@ -16,7 +16,7 @@ from served_config import Served, call, parameters, wait_for_call
 from toolfold.__main__ import main
 from toolfold.events import Events
 from toolfold.telemetry.logs import EventLog
-from toolfold.telemetry.server_logs import MAX_BYTES, ServerLogs, follow_logs, read_logs
+from toolfold.telemetry.server_logs import MAX_BYTES, ServerLogs
 
 
 @pytest.fixture
@@ -104,7 +104,7 @@ def test_17_logs_stay_small_whatever_a_server_writes(tmp_path: Path) -> None:
 
     asyncio.run(scene())
     assert sum(file.stat().st_size for file in tmp_path.iterdir()) < 2 * (MAX_BYTES + 1_001 * 2_100)
-    lines = read_logs(tmp_path, "noisy", 2)
+    lines = ServerLogs(tmp_path).read("noisy", 2)
     assert [line.text for line in lines] == ["500 more lines were left out", "the last word"]
 
 
@@ -115,7 +115,7 @@ def test_17_logs_follow_a_file_that_was_moved_aside(tmp_path: Path) -> None:
         logs.flush()
 
     asyncio.run(write("before"))
-    lines = follow_logs(tmp_path)
+    lines = ServerLogs(tmp_path).follow()
     asyncio.run(write("then"))
     assert next(lines).text == "then"
     (tmp_path / "a.log").rename(tmp_path / "a.log.1")

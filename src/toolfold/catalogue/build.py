@@ -198,7 +198,7 @@ def build(
     unless it is among those that are `gone`.
     Of two listings of one server the last counts.
     """
-    kept = {record.name for record in before.servers}.difference(gone) if partial else frozenset()
+    kept = _kept(before, gone) if partial else ()
     servers = _servers({listing.server: listing for listing in listings}, failures or {}, before, at, kept)
     definitions = _definitions(servers, before)
     assigned = assign_ids(definitions, {(tool.server, tool.name): tool.tool_id for tool in before.tools})
@@ -229,15 +229,19 @@ class _Server(Struct):
     read: tuple[ToolDefinition, ...] | None = None
 
 
+def _kept(before: _CatalogueState, gone: Collection[str]) -> tuple[ServerRecord, ...]:
+    return tuple(record for record in before.servers if record.name not in gone)
+
+
 def _servers(
     listings: Mapping[str, Listing],
     failures: Mapping[str, str],
     before: _CatalogueState,
     at: float,
-    kept: Collection[str],
+    kept: Sequence[ServerRecord],
 ) -> dict[str, _Server]:
     earlier = {record.name: record for record in before.servers}
-    servers = {name: _Server(record) for name, record in earlier.items() if name in kept}
+    servers = {record.name: _Server(record) for record in kept}
     for name, reason in failures.items():
         record = earlier.get(name, ServerRecord(name=name))
         servers[name] = _Server(replace(record, error=reason, stale=record.read_at is not None))

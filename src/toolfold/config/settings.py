@@ -37,7 +37,7 @@ from toolfold.types import ServerSpec
 # Where nothing can be written: state that found no folder fails there, and never lands in the person's.
 _NOWHERE = Path(os.devnull)
 # What takes effect while a gateway is open. All else is built into its parts.
-_LIVE = frozenset({"servers", "policies", "callers", "discovery", "sources", "warnings"})
+_LIVE = frozenset({"servers", "policies", "callers", "defaults", "discovery", "sources", "warnings"})
 
 
 def _default_home() -> Path:

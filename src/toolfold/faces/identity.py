@@ -20,12 +20,6 @@ from toolfold.wire.serving.http_guard import HttpGuard
 MAX_HEADER = 4096
 
 
-def client_caller(settings: Settings, client: str, session: str) -> Caller:
-    """The caller that a client on stdio is, by what it calls itself, which nothing proves; else the local one."""
-    entry = next((entry for entry in settings.callers if client and entry.client == client), CallerKey(name=LOCAL_NAME))
-    return Caller(name=entry.name, session=session, policy=entry.policy, groups=entry.groups)
-
-
 class Identities:
     """Everybody who may come in. Without configured keys, whoever reaches the face is the local caller.
 
@@ -65,6 +59,13 @@ class Identities:
                 next_action="keep one key, or start `toolfold serve` anew to serve without",
             )
         self._callers = callers
+
+    @staticmethod
+    def of_client(settings: Settings, client: str, session: str) -> Caller:
+        """The caller that a client on stdio is, by what it calls itself, which nothing proves; else the local one."""
+        callers = (entry for entry in settings.callers if client and entry.client == client)
+        entry = next(callers, CallerKey(name=LOCAL_NAME))
+        return Caller(name=entry.name, session=session, policy=entry.policy, groups=entry.groups)
 
     @property
     def open(self) -> bool:

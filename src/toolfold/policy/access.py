@@ -340,7 +340,7 @@ class AccessControl:
             for text in getattr(policy, key)
         ]
         patterns += [("[tools]", rule.match) for rule in settings.rules]
-        patterns += [("[discovery] pin", text) for text in getattr(settings.discovery, "pin", ())]
+        patterns += [("[discovery] pin", text) for text in settings.discovery.pin]
         async with self._catalogue.snapshot() as view:
             tools = [tool async for batch in tool_batches(view) for tool in batch]
             flags = (await self._trust.review_tools(view.generation, tools)).flags

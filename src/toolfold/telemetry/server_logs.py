@@ -10,7 +10,7 @@ import logging
 import os
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Literal
@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from toolfold.text import replace_surrogates, truncate
 
-__all__ = ["LogLine", "ServerLogs", "follow_logs", "read_logs"]
+__all__ = ["LogLine", "ServerLogs"]
 
 log = logging.getLogger("toolfold.telemetry")
 
@@ -45,7 +45,7 @@ class LogLine(Struct, frozen=True):
 
 
 class ServerLogs:
-    """Writes the files of one state folder. A disk that is full loses lines and breaks nothing."""
+    """The files of one folder. A disk that is full loses lines and breaks nothing."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -72,7 +72,7 @@ class ServerLogs:
             if dropped := self._dropped.pop(server, 0):
                 lines.append(_format(f"{dropped:,} more lines were left out", "toolfold"))
             try:
-                self._append(_path(self._folder, server), "".join(lines).encode())
+                self._append(self._path(server), "".join(lines).encode())
             except OSError as error:
                 log.debug("the log of %s cannot be written: %s", server, error)
 
@@ -87,38 +87,31 @@ class ServerLogs:
         if full:
             path.replace(path.with_suffix(".log.1"))
 
+    def read(self, server: str = "", last: int = 100) -> list[LogLine]:
+        """The last lines of one server, or of all of them, in the order of time."""
+        lines: list[LogLine] = []
+        for name in [server] if server else self._servers():
+            path = self._path(name)
+            text = "".join(_read(part) for part in (path.with_suffix(".log.1"), path))
+            lines += _parse(name, text.splitlines()[-last:])
+        return sorted(lines, key=lambda line: line.time)[-last:]
 
-def read_logs(folder: Path, server: str = "", last: int = 100) -> list[LogLine]:
-    """The last lines of one server, or of all of them, in the order of time."""
-    lines: list[LogLine] = []
-    for name in [server] if server else _servers(folder):
-        path = _path(folder, name)
-        text = "".join(_read(part) for part in (path.with_suffix(".log.1"), path))
-        parsed = (_parse(name, line) for line in text.splitlines()[-last:])
-        lines += [line for line in parsed if line is not None]
-    return sorted(lines, key=lambda line: line.time)[-last:]
+    def follow(self, server: str = "") -> Iterator[LogLine]:
+        """Each line that is written from now on, for ever."""
+        return self._follow(server, {name: _end(self._path(name)) for name in self._servers()})
 
+    def _follow(self, server: str, ends: dict[str, tuple[int, int]]) -> Iterator[LogLine]:
+        while True:
+            time.sleep(_FOLLOW_S)
+            for name in [server] if server else self._servers():
+                text, ends[name] = _read_from(self._path(name), ends.get(name, (0, 0)))
+                yield from _parse(name, text.splitlines())
 
-def follow_logs(folder: Path, server: str = "") -> Iterator[LogLine]:
-    """Each line that is written from now on, for ever."""
-    return _follow(folder, server, {name: _end(_path(folder, name)) for name in _servers(folder)})
+    def _path(self, server: str) -> Path:
+        return self._folder / f"{server}.log"
 
-
-def _follow(folder: Path, server: str, ends: dict[str, tuple[int, int]]) -> Iterator[LogLine]:
-    while True:
-        time.sleep(_FOLLOW_S)
-        for name in [server] if server else _servers(folder):
-            path = _path(folder, name)
-            text, ends[name] = _read_from(path, ends.get(name, (0, 0)))
-            yield from (line for line in (_parse(name, part) for part in text.splitlines()) if line is not None)
-
-
-def _path(folder: Path, server: str) -> Path:
-    return folder / f"{server}.log"
-
-
-def _servers(folder: Path) -> list[str]:
-    return sorted(path.name.removesuffix(".log") for path in folder.glob("*.log"))
+    def _servers(self) -> list[str]:
+        return sorted(path.name.removesuffix(".log") for path in self._folder.glob("*.log"))
 
 
 def _format(text: str, writer: Writer) -> str:
@@ -128,10 +121,12 @@ def _format(text: str, writer: Writer) -> str:
     return f"{stamp} {_MARKS[writer]} {line}\n"
 
 
-def _parse(server: str, line: str) -> LogLine | None:
-    stamp, _, rest = line.partition(" ")
-    mark, _, text = rest.partition(" ")
-    return LogLine(stamp, server, _WRITERS[mark], text) if mark in _WRITERS else None
+def _parse(server: str, lines: Iterable[str]) -> Iterator[LogLine]:
+    for line in lines:
+        stamp, _, rest = line.partition(" ")
+        mark, _, text = rest.partition(" ")
+        if mark in _WRITERS:
+            yield LogLine(stamp, server, _WRITERS[mark], text)
 
 
 def _read(path: Path) -> str:

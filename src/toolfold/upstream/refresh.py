@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 from msgspec import Raw
-from msgspec.structs import replace
 
 from toolfold.config import Settings
 from toolfold.containers import TaskSet
@@ -147,18 +146,18 @@ class UpstreamManager:
         if self._pool is not None:
             self._pool.reconfigure(settings.servers)
         await self._remove(gone)
-        for name in gone:
-            self._events.emit("upstream.removed", server=name)
         for name in changed:
             self._events.emit("upstream.configured", server=name, new=name not in before)
             self._start_reread(name)
+        self._events.emit("config.changed")
 
     async def _remove(self, servers: Sequence[str]) -> None:
         await self._no_build.wait()
         if known := {record.name for record in await self._catalogue.servers()}.intersection(servers):
             await self._catalogue.remove_servers(known)
-            for name in sorted(known):
-                self._events.emit("catalogue.updated", server=name, changes=0)
+        for name in servers:
+            self._events.emit("catalogue.updated", server=name, changes=0)
+            self._events.emit("upstream.removed", server=name)
 
     async def aclose(self) -> None:
         """Ends every server, and lets nobody start another. Safe to call twice."""
@@ -227,15 +226,13 @@ class UpstreamManager:
 
     async def outdated(self) -> Mapping[str, str]:
         """The servers of which the catalogue is older than the configuration: what became of each since."""
-        specs = {spec.name: spec for spec in self.specs() if spec.enabled}
-        known = await self._store.items(_CONFIGURED_NAMESPACE)
-        records = [record.name for record in await self._catalogue.servers()]
-        if not records:
-            return {}
-        marks = {name: known.get(name) for name in records if name in specs}
-        changed = {name: "changed" for name, mark in marks.items() if mark and mark != _digest(specs[name])}
-        gone = {name: "gone" for name in records if name not in specs}
-        return {name: "new" for name in specs if name not in records} | changed | gone
+        now = {spec.name: _digest(spec) for spec in self.specs() if spec.enabled}
+        read = {record.name for record in await self._catalogue.servers()}
+        # Of a server that was read before such marks were kept nobody knows.
+        marks = now | await self._store.items(_CONFIGURED_NAMESPACE)
+        changed = {name for name in now.keys() & read if marks[name] != now[name]}
+        found = {"new": now.keys() - read, "changed": changed, "gone": read - now.keys()} if read else {}
+        return {name: became for became, names in found.items() for name in names}
 
     def _remember_configured(self, servers: Iterable[str]) -> None:
         specs = {spec.name: spec for spec in self.specs()}
@@ -435,8 +432,13 @@ def _recorded_state(spec: ServerSpec, record: ServerRecord | None) -> ServerStat
 
 def _digest(spec: ServerSpec) -> bytes:
     """A mark of how a server is reached. What may take how long does not change what it lists."""
-    reached = replace(spec, start_timeout_s=0, call_timeout_s=None, keep_alive=False)
-    return blake2b(msgspec.json.encode(reached), digest_size=16).digest()
+    plain = ServerSpec(name=spec.name, transport=spec.transport)
+    fields = [
+        name for name in spec.__struct_fields__ if name not in ("start_timeout_s", "call_timeout_s", "keep_alive")
+    ]
+    # Without defaults: a new kind of setting makes no server another one.
+    reached = {name: value for name in fields if (value := getattr(spec, name)) != getattr(plain, name)}
+    return blake2b(msgspec.json.encode([spec.transport, reached]), digest_size=16).digest()
 
 
 def _decode_era(stored: bytes) -> Era:

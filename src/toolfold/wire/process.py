@@ -25,6 +25,8 @@ from toolfold.wire import reaper
 from toolfold.wire.reaper import OWNER_VARIABLE, kill_tagged
 from toolfold.wire.types import StdioTarget
 
+__all__ = ["ServerProcess", "withheld_variables"]
+
 
 class _ReaperClient:
     """Starts the reaper of this process with its first server, and registers process groups with it."""
@@ -132,9 +134,9 @@ def _is_usual(name: str) -> bool:
     return name in _INHERITED or (_USUAL.match(name) is not None and not is_secret_name(name))
 
 
-def withheld_variables(target: StdioTarget) -> list[str]:
-    """The names in our environment that this server does not get."""
-    return sorted(os.environ.keys() - _environment(target).keys())
+def withheld_variables(inherit: tuple[str, ...]) -> list[str]:
+    """The names in our environment that a server does not get which inherits these patterns."""
+    return sorted(os.environ.keys() - _environment(StdioTarget("", inherit=inherit)).keys())
 
 
 class ServerProcess:

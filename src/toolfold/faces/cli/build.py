@@ -229,7 +229,7 @@ def servers(arguments: argparse.Namespace, output: Output) -> int:
     else:
         print_servers(states, output)
         if (idle_s := settings.limits.idle_s) and any(spec.transport == "stdio" for spec in settings.servers):
-            output.note(f"servers start with their first call, and stop after {idle_s:g} s without one (limits.idle_s)")
+            output.note(f"servers start with a call and stop after {idle_s / 60:g} min without one (limits.idle_s)")
     return SOME_FAILED if any(state.status == "failed" for state in states) else 0
 
 

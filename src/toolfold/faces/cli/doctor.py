@@ -23,10 +23,8 @@ from toolfold.faces.cli.runner import load_settings, outdated_text, run_with_gat
 from toolfold.faces.cli.terminal import Output
 from toolfold.gateway import Gateway
 from toolfold.sandbox.probe import Confinement, probe
-from toolfold.storage.base import ServerRecord
-from toolfold.types import ServerSpec
+from toolfold.types import ServerSpec, ServerState
 from toolfold.wire.process import withheld_variables
-from toolfold.wire.types import StdioTarget
 
 _MAX_PATTERNS = 5
 LOW_DISK_BYTES = 500 * 1024 * 1024
@@ -83,12 +81,18 @@ def _examine(arguments: argparse.Namespace) -> Iterator[_Finding]:
         return
     yield from _check_configuration(settings)
     yield from _check_state_folder(settings)
-    for spec in settings.servers:
-        yield _check_server(spec)
+    wrong = set()
+    for finding in map(_check_server, settings.servers):
+        wrong |= {finding.subject} if finding.verdict == "wrong" else set()
+        yield finding
+    for entry in settings.callers:
+        if entry.client:
+            yield _well("callers", f'{entry.name} is any client on stdio that calls itself "{entry.client}": unproved')
     yield from _check_secrets(settings)
     yield from _check_environment(settings)
     yield _check_catalogue(settings)
-    yield from _check_last_build(settings)
+    # What a person reads above need not be said again.
+    yield from (finding for finding in _check_last_build(settings) if finding.subject not in wrong)
     yield from _check_patterns(settings)
     yield from _check_search(settings)
     yield from _check_trust(settings)
@@ -187,25 +191,26 @@ def _check_catalogue(settings: Settings) -> _Finding:
 
 def _check_secrets(settings: Settings) -> Iterator[_Finding]:
     """Reports secrets in plain text, never which."""
-    counts = {f"[servers.{spec.name}]": len(set(spec.secrets)) for spec in settings.servers}
-    counts |= {f"[callers.{entry.name}]": int(bool(entry.key) and "${" not in entry.key) for entry in settings.callers}
-    counts["[model]"] = int(bool(settings.model.key) and "${" not in settings.model.key)
-    if named := [f"{where} ({count})" for where, count in counts.items() if count]:
-        text = f"plain text in {_few(named)}"
-        open_to = [str(file) for file in settings.sources if file.exists() and file.stat().st_mode & 0o077]
-        readable = f", and {open_to[0]} can be read by others on this machine" if open_to else ""
-        fix = 'write "${NAME}" and set that variable, or "${keyring:SERVICE/NAME}"'
-        yield _mind("secrets", text + readable, fix + (f"; chmod 600 {open_to[0]}" if open_to else ""))
+    keys = {f"[callers.{entry.name}]": entry.key for entry in settings.callers} | {"[model]": settings.model.key}
+    named = [f"[servers.{spec.name}]" for spec in settings.servers if spec.secrets]
+    named += [where for where, key in keys.items() if key and "${" not in key]
+    if not named:
+        return
+    fix = 'write "${NAME}" and set that variable, or "${keyring:SERVICE/NAME}"'
+    yield _mind("secrets", f"plain text in {_few(named)}", fix)
+    for file in filter(Path.exists, settings.sources):
+        if file.stat().st_mode & 0o077:
+            yield _mind("secrets", f"others on this machine can read them in {file}", f"chmod 600 {file}")
 
 
 def _check_environment(settings: Settings) -> Iterator[_Finding]:
     """Tells which variables servers do not get."""
     if not any(spec.enabled and spec.transport == "stdio" for spec in settings.servers):
         return
-    withheld = withheld_variables(StdioTarget(""))
+    withheld = withheld_variables(settings.defaults.inherit_env)
     text = f"{len(withheld)} of {len(os.environ)} variables are kept from servers"
     text += f": {_few(withheld)}" if withheld else ""
-    yield _well("environment", text, 'for a server that needs one: env = { NAME = "${NAME}" }' if withheld else "")
+    yield _well("environment", text, 'for a server that needs one: inherit_env = ["NAME"]' if withheld else "")
 
 
 def _few(names: Sequence[str], limit: int = 5) -> str:
@@ -215,20 +220,20 @@ def _few(names: Sequence[str], limit: int = 5) -> str:
 def _check_last_build(settings: Settings) -> Iterator[_Finding]:
     """Reports servers that failed when they were last read, and a catalogue that is older than the configuration."""
 
-    async def work(gateway: Gateway) -> tuple[Sequence[ServerRecord], Mapping[str, str]]:
-        return await gateway.catalogue.servers(), await gateway.upstreams.outdated()
+    async def work(gateway: Gateway) -> tuple[Sequence[ServerState], Mapping[str, str]]:
+        return await gateway.servers(), await gateway.upstreams.outdated()
 
     try:
-        records, outdated = run_with_gateway(settings, work, create=False)
+        states, outdated = run_with_gateway(settings, work, create=False)
     except ToolfoldError:
         return  # `_check_catalogue` has reported it
     if outdated:
         yield _mind("catalogue", outdated_text(settings, outdated), "run `toolfold build`")
-    for record in records:
-        if record.error and outdated.get(record.name) != "gone":
-            kept = f"; its {record.tools} tools of before are still offered" if record.tools else ""
-            fix = f"look: toolfold logs {record.name}; then: toolfold build --server {record.name}"
-            yield _wrong(f"server {record.name}", f"failed when it was last read: {record.error}{kept}", fix)
+    for state in states:
+        if state.error:
+            kept = f"; its {state.tools} tools of before are still offered" if state.tools else ""
+            fix = f"look: toolfold logs {state.name}; then: toolfold build --server {state.name}"
+            yield _wrong(f"server {state.name}", f"failed when it was last read: {state.error}{kept}", fix)
 
 
 def _check_patterns(settings: Settings) -> Iterator[_Finding]:

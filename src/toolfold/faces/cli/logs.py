@@ -10,8 +10,8 @@ import msgspec
 from toolfold.config import Settings
 from toolfold.errors import ConfigError
 from toolfold.faces.cli.runner import load_settings
-from toolfold.faces.cli.terminal import Output, fit
-from toolfold.telemetry.server_logs import LogLine, follow_logs, read_logs
+from toolfold.faces.cli.terminal import Output
+from toolfold.telemetry.server_logs import LogLine, ServerLogs
 
 
 def logs(arguments: argparse.Namespace, output: Output) -> None:
@@ -19,8 +19,8 @@ def logs(arguments: argparse.Namespace, output: Output) -> None:
     folder = settings.home / "logs"
     server = _server(settings, arguments.server)
     # Opened before the past is read, so that nothing falls between the two.
-    rest = follow_logs(folder, server)
-    past = read_logs(folder, server, arguments.last)
+    files = ServerLogs(folder)
+    rest, past = files.follow(server), files.read(server, arguments.last)
     if output.as_json and not arguments.follow:
         output.data({"lines": past})
         return
@@ -56,4 +56,4 @@ def _texts(lines: Iterable[LogLine], output: Output) -> Iterator[str]:
             continue
         text = output.style(line.text, "bold") if line.writer == "toolfold" else line.text
         when = output.style(f"{datetime.fromisoformat(line.time).astimezone():%Y-%m-%d %H:%M:%S}", "dim")
-        yield fit(f"{when} {output.style(line.server, 'cyan')} {text}", output.width)
+        yield f"{when} {output.style(line.server, 'cyan')} {text}"

@@ -23,7 +23,7 @@ from toolfold.errors import ToolfoldError
 from toolfold.faces.cli.runner import load_settings, run_with_gateway
 from toolfold.faces.cli.terminal import Output
 from toolfold.faces.config_watch import ConfigWatch
-from toolfold.faces.identity import client_caller
+from toolfold.faces.identity import Identities
 from toolfold.gateway import Gateway
 from toolfold.telemetry.logs import EventLog, level_of, log_as_json
 from toolfold.telemetry.server_logs import ServerLogs
@@ -89,7 +89,7 @@ async def _serve_stdio(gateway: Gateway, arguments: argparse.Namespace, streams:
     session = f"stdio-{os.getpid()}"
 
     def identify(client: str) -> Caller:
-        return replace(client_caller(gateway.settings, client, session), subset=arguments.subset or "")
+        return replace(Identities.of_client(gateway.settings, client, session), subset=arguments.subset or "")
 
     async with _open_server(gateway, arguments) as (server, stop):
         await serve_stdio(server, identify=identify, read_from=streams[0], write_to=streams[1], stop=stop)
@@ -97,7 +97,6 @@ async def _serve_stdio(gateway: Gateway, arguments: argparse.Namespace, streams:
 
 async def _serve_http(gateway: Gateway, arguments: argparse.Namespace, output: Output) -> None:
     from toolfold.faces.http_api import make_app
-    from toolfold.faces.identity import Identities
     from toolfold.faces.mcp_server.http import Site, in_subset, listening_socket, make_guard, parse_address, run_site
     from toolfold.wire.serving.http import McpHttpApp
 

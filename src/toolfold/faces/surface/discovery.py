@@ -10,9 +10,10 @@ from contextlib import ExitStack
 from msgspec import Raw
 
 from toolfold.errors import ToolNotFound
+from toolfold.events import Event
 from toolfold.faces.surface.base import LOCAL_CONTEXT, CallerCache, OnToolsChanged
 from toolfold.faces.surface.definitions import BY_NAME, RUN_SCRIPT, TOOL_OUTPUT, tool_objects
-from toolfold.faces.surface.direct import DirectSurface
+from toolfold.faces.surface.direct import CATALOGUE_CHANGED
 from toolfold.faces.surface.instructions import discovery_instructions
 from toolfold.faces.surface.operations import Operations
 from toolfold.faces.surface.pinned import PinnedTools
@@ -57,11 +58,14 @@ class DiscoverySurface:
         )
 
     def watch(self, listener: OnToolsChanged) -> Callable[[], None]:
-        if self._gateway.settings.discovery.pin:
-            return DirectSurface(self._gateway).watch(listener)
+        def on_event(event: Event) -> None:
+            # A policy decides who sees `run_script`; pins are tools of the catalogue.
+            if event.name == "config.changed" or self._gateway.settings.discovery.pin:
+                listener(None)
+
         stops = ExitStack()
-        # A policy decides who sees `run_script`.
-        stops.callback(self._gateway.events.subscribe(lambda _: listener(None), only="config.changed"))
+        for name in CATALOGUE_CHANGED:
+            stops.callback(self._gateway.events.subscribe(on_event, only=name))
         stops.callback(self._gateway.outputs.on_changed(lambda caller, _: listener(caller)))
         return stops.close
 
