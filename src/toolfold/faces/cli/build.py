@@ -114,7 +114,7 @@ def run_with_catalogue(
         if not build_first:
             raise
     if not names:
-        action = "toolfold import, or write a file (toolfold help configuration); then: toolfold build"
+        action = "toolfold import, or toolfold add NAME -- COMMAND; then: toolfold build"
         raise NotBuilt("there is no catalogue yet, and no server is configured", next_action=action)
     output.note(f"there is no catalogue yet: building it from {_some(names)}")
 

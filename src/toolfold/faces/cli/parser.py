@@ -137,7 +137,7 @@ def build_parser() -> _Parser:
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=_Parser)
 
     def command(name: str, text: str) -> _Parser:
-        examples = "".join(f"\n  toolfold {line}" for line in EXAMPLES[name])
+        examples = "".join(f"\n  toolfold {line}" for line in EXAMPLES.get(name, ()))
         return commands.add_parser(
             name,
             help=text,
