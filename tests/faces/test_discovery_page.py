@@ -19,8 +19,11 @@ def blocks(page: str) -> list[str]:
 
 
 @pytest.mark.requirement("G-02")
-def test_the_example_finds_expands_and_calls(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    names: dict[str, Any] = {"home": tmp_path, "__name__": "page"}
+def test_the_example_finds_expands_and_calls(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {"__name__": "page"}
     exec(compile(blocks("discovery.md")[0], "discovery.md", "exec"), names)
     assert "changed_files" in capsys.readouterr().out
 

@@ -13,7 +13,7 @@ DOCS = Path(__file__).resolve().parents[2] / "docs"
 
 @pytest.mark.parametrize("name", ["policy.md", "audit.md"])
 def test_the_examples_load(name: str, tmp_path: Path) -> None:
-    for block in re.findall(r"```toml\n(.*?)```", (DOCS / name).read_text("utf-8"), re.DOTALL):
+    for block in re.findall(r"```toml[^\n]*\n(.*?)```", (DOCS / name).read_text("utf-8"), re.DOTALL):
         (tmp_path / "toolfold.toml").write_text(block, "utf-8")
         settings = Settings.load(environ={"HOME": str(tmp_path)}, cwd=tmp_path)
         assert settings.warnings == ()

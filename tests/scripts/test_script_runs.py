@@ -1,6 +1,7 @@
 """Scripts from end to end: needs become functions, calls reach servers, and every way to end has its name."""
 
 import asyncio
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -38,7 +39,7 @@ def test_the_example_of_the_note_runs_unchanged_on_a_real_repository(tmp_path: P
     settings = Settings(servers=(server,), home=tmp_path / "home")
 
     page = (EXAMPLES.parent / "docs" / "scripts.md").read_text(encoding="utf-8")
-    blocks = [block.split("```")[0] for block in page.split("```python\n")[1:]]
+    blocks = re.findall(r"```python[^\n]*\n(.*?)```", page, re.DOTALL)
 
     async def main() -> tuple[ScriptResult, str, str, list[ScriptResult]]:
         async with Gateway(settings) as gateway:

@@ -117,20 +117,25 @@ def _session_cost(
     """`at_first`: what is read before the first request, without and with folding."""
     pages = [step for step in steps if step.step in _DISCOVERY and step.shown_bytes]
     counted = sum(step.shown_tokens if step.shown_tokens is not None else step.shown_bytes / ratio for step in pages)
-    results = [step for step in steps if step.step == "call" and step.result_bytes]
-    folded = sum(step.result_bytes or 0 for step in results)
-    whole = sum(step.stored_bytes or step.result_bytes or 0 for step in results)
+    calls = [step for step in steps if step.step == "call"]
+    folded, whole = _result_bytes(calls)
     full, shown = at_first[0] + round(whole / ratio), at_first[1] + round(counted + folded / ratio)
     return SessionCost(
         caller=caller,
         session=session,
         steps=len(steps),
-        calls=sum(step.step == "call" for step in steps),
+        calls=len(calls),
         full_tokens=full,
         shown_tokens=shown,
-        estimated=bool(results) or any(step.shown_tokens is None for step in pages),
+        estimated=folded > 0 or any(step.shown_tokens is None for step in pages),
         saved_percent=_percent(full, shown),
     )
+
+
+def _result_bytes(calls: Sequence[Step]) -> tuple[int, int]:
+    """Of all results: as they were folded, and as they came."""
+    sizes = [(step.result_bytes or 0, step.stored_bytes) for step in calls]
+    return sum(folded for folded, _ in sizes), sum(stored or folded for folded, stored in sizes)
 
 
 def _percent(full: int, shown: int) -> float:

@@ -229,7 +229,7 @@ class UpstreamManager:
         now = {spec.name: _digest(spec) for spec in self.specs() if spec.enabled}
         read = {record.name for record in await self._catalogue.servers()}
         # Of a server that was read before such marks were kept nobody knows.
-        marks = now | await self._store.items(_CONFIGURED_NAMESPACE)
+        marks = {**now, **await self._store.items(_CONFIGURED_NAMESPACE)}
         changed = {name for name in now.keys() & read if marks[name] != now[name]}
         found = {"new": now.keys() - read, "changed": changed, "gone": read - now.keys()} if read else {}
         return {name: became for became, names in found.items() for name in names}

@@ -73,16 +73,20 @@ def _typed(node: Node, key: str, text: str) -> Any:
     if "string" in node.kinds:
         return text
     if "array" in node.kinds and not text.startswith("["):
-        items = [node.child(step) for step in node.steps if step.kind == "items"]
-        return [_typed(items[0], key, text) if items and items[0] else text]
+        return [_typed(_item(node), key, text)]
     try:
         value = msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError):
         value = text
-    if node.kinds and not _is_one(value, node):
-        wanted = " or ".join(_ARTICLES.get(kind, f"an {kind}") for kind in sorted(node.kinds))
-        raise InvalidArguments(f"{key}={text}: {key} is {wanted}", next_action=f"write {key}=… so, or {key}:=JSON")
-    return value
+    if not node.kinds or _is_one(value, node):
+        return value
+    wanted = " or ".join(_ARTICLES.get(kind, f"an {kind}") for kind in sorted(node.kinds))
+    raise InvalidArguments(f"{key}={text}: {key} is {wanted}", next_action=f"write {key}=… so, or {key}:=JSON")
+
+
+def _item(node: Node) -> Node:
+    items = [node.child(step) for step in node.steps if step.kind == "items"]
+    return next(filter(None, items), node.document.anything())
 
 
 def _is_one(value: Any, node: Node) -> bool:

@@ -133,19 +133,18 @@ def _describe_search(step: Step) -> str:
 
 
 def stats(arguments: argparse.Namespace, output: Output) -> None:
-    async def work(gateway: Gateway) -> tuple[Savings, Cost | None, dict[str, list[str]], int]:
+    async def work(gateway: Gateway) -> tuple[Savings, Cost, dict[str, list[str]], int]:
         contradicted = await gateway.describer.all_contradictions(gateway.view())
         cost = await Cost.count(gateway)
-        savings = await gateway.savings(cost.client_tokens if cost else 0, by=arguments.view_as or "")
+        savings = await gateway.savings(cost.client_tokens or 0, by=arguments.view_as or "")
         return savings, cost, contradicted, await gateway.search.count_enriched()
 
     savings, cost, contradicted, enriched = run_with_catalogue(arguments, work)
     if output.as_json:
-        data = {**asdict(savings), "client_tokens": cost and cost.client_tokens}
+        data = {**asdict(savings), "client_tokens": cost.client_tokens}
         output.data({**data, "contradicted": contradicted, "enriched": enriched})
         return
-    if cost is not None:
-        cost.print(output)
+    cost.print(output)
     if not savings.sessions:
         output.note("nothing was searched or called yet")
     rows = [_stats_row(spent, spent.caller, spent.session or "-") for spent in savings.sessions]

@@ -42,7 +42,7 @@ def build(arguments: argparse.Namespace, output: Output) -> int:
     registry = Path(arguments.registry) if arguments.registry else settings.home / "tool_registry.json"
     only = [settings.server(name).name for name in arguments.server or ()]
 
-    async def work(gateway: Gateway) -> "tuple[Build, dict[str, UpstreamError], Cost | None]":
+    async def work(gateway: Gateway) -> "tuple[Build, dict[str, UpstreamError], Cost]":
         result, failed = await read_servers(gateway, only or None, output, registry)
         if not arguments.no_search:
             with output.counter("indexing for search") as show:
@@ -55,8 +55,7 @@ def build(arguments: argparse.Namespace, output: Output) -> int:
     else:
         _print_build(result, failed, output)
         output.line(f"registry: {output.short_path(registry)}")
-        if cost is not None:
-            cost.print(output)
+        cost.print(output)
     return SOME_FAILED if failed else 0
 
 
@@ -116,7 +115,7 @@ def run_with_catalogue(
         if not build_first:
             raise
     if not names:
-        action = "toolfold import, or write a file (toolfold help configuration); then: toolfold build"
+        action = "toolfold import, or toolfold add NAME -- COMMAND; then: toolfold build"
         raise NotBuilt("there is no catalogue yet, and no server is configured", next_action=action)
     output.note(f"there is no catalogue yet: building it from {_some(names)}")
 
@@ -137,28 +136,32 @@ def _some(names: Sequence[str]) -> str:
 
 
 class Cost(Struct, frozen=True):
-    """What all tools cost a client that lists them, and what it reads instead, in tokens."""
+    """What all tools cost a client that lists them, and what it reads instead, in tokens; `None` where there are no
+    token tables to count with."""
 
-    tools: int
-    definition_tokens: int
-    client_tokens: int
+    tools: int = 0
+    definition_tokens: int | None = None
+    client_tokens: int | None = None
 
     @classmethod
-    async def count(cls, gateway: Gateway) -> "Cost | None":
-        """`None` where there are no token tables to count with."""
+    async def count(cls, gateway: Gateway) -> "Cost":
         try:
             whole = await compute_savings((), gateway.catalogue, gateway.store, 0)
             return cls(whole.tools, whole.full_tokens, await client_tokens(gateway, parse(["serve"]).profile))
         except ConfigError:
-            return None
+            return cls()
 
     def print(self, output: Output) -> None:
         """What it means: `1,806 tools, 1,308,619 tokens; your client now reads 1,150`."""
-        full = f"{plural(self.tools, 'tool')}, {self.definition_tokens:,} tokens"
-        output.line(output.style(f"{full}; your client now reads {self.client_tokens:,}", "bold"))
+        if self.tools:
+            full = f"{plural(self.tools, 'tool')}, {self.definition_tokens:,} tokens"
+            output.line(output.style(f"{full}; your client now reads {self.client_tokens:,}", "bold"))
+
+    def as_dict(self) -> dict[str, int | None]:
+        return {"definition_tokens": self.definition_tokens, "client_tokens": self.client_tokens}
 
 
-def _report(result: "Build", failed: dict[str, UpstreamError], cost: Cost | None, registry: Path) -> dict[str, object]:
+def _report(result: "Build", failed: dict[str, UpstreamError], cost: Cost, registry: Path) -> dict[str, object]:
     keys = ("tools", "nodes", "added", "removed", "changed", "servers")
     return {
         "generation": result.generation,
@@ -167,8 +170,7 @@ def _report(result: "Build", failed: dict[str, UpstreamError], cost: Cost | None
         "changes": result.changes,
         "warnings": result.report.warnings,
         "registry": str(registry),
-        "definition_tokens": cost and cost.definition_tokens,
-        "client_tokens": cost and cost.client_tokens,
+        **cost.as_dict(),
     }
 
 

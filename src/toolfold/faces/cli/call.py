@@ -138,11 +138,14 @@ def _print_result(outcome: Outcome, output: Output) -> None:
             output.answer(block.get("text", ""), stored=outcome.stored is not None)
         else:
             output.note(f"[{block.get('type')} {block.get('mimeType', '')}]")
-    meta = result.get("_meta")
-    if isinstance(meta, dict) and NOTE_KEY in meta:
-        output.note(str(meta[NOTE_KEY]))
+    _print_note(result.get("_meta"), output)
     if not has_text and result.get("structuredContent") is not None:
         output.data(result["structuredContent"])
     if outcome.stored is not None:
         handle = outcome.stored.handle
         output.note(f"ask for a part of it: toolfold output {handle} 'what to extract'; all of it: --save FILE")
+
+
+def _print_note(meta: Any, output: Output) -> None:
+    if isinstance(meta, dict) and NOTE_KEY in meta:
+        output.note(str(meta[NOTE_KEY]))

@@ -99,8 +99,7 @@ async def _walk(gateway: Gateway, servers: Sequence[ServerSpec], output: Output)
         for name, error in failed.items():
             print_failure(name, error, output)
         print_servers(states, output)
-        if cost is not None:
-            cost.print(output)
+        cost.print(output)
         output.line()
         _print_walk(tree, pages, result.report.nodes, output)
         _print_searches(searches, output)
@@ -111,8 +110,7 @@ async def _walk(gateway: Gateway, servers: Sequence[ServerSpec], output: Output)
     return {
         "servers": [{"name": state.name, "tools": state.tools, "status": state.status} for state in states],
         "tools": result.report.tools,
-        "definition_tokens": cost and cost.definition_tokens,
-        "client_tokens": cost and cost.client_tokens,
+        **cost.as_dict(),
         "nodes": result.report.nodes,
         "pages": pages,
         "searches": searches,

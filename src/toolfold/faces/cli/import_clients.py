@@ -15,9 +15,8 @@ from pathlib import Path
 from toolfold.config import Limits, Settings, clients
 from toolfold.config.clients import CLIENTS, Applied, ClientConfig, ImportPlan, Rewrite
 from toolfold.errors import ConfigError, UpstreamError
-from toolfold.faces.cli.build import SOME_FAILED, plural, print_failure
+from toolfold.faces.cli.build import SOME_FAILED, Cost, plural, print_failure, read_servers
 from toolfold.faces.cli.runner import load_settings, run_with_gateway
-from toolfold.faces.cli.server_lines import server_lines
 from toolfold.faces.cli.terminal import Output
 from toolfold.gateway import Gateway
 
@@ -48,15 +47,19 @@ def import_servers(arguments: argparse.Namespace, output: Output) -> int:
     rewrites = _rewrites(arguments, configs, plan, target, output) if arguments.replace else []
     # Before anything is asked, started or written: what stands in the way is told first, all of it.
     clients.check_import(plan, target, rewrites)
-    applied, failed = None, {}
+    applied, cost = None, Cost()
+    failed: dict[str, UpstreamError] = {}
     if plan.additions or rewrites:
-        failed = _start_servers(plan, existing, output) if rewrites and _may_write(arguments, output) else {}
+        if rewrites and _may_write(arguments, output):
+            failed, cost = _start_servers(plan, existing, output)
         if arguments.yes or _confirm(plan, target, rewrites, failed, output):
             applied = clients.apply(plan, target, rewrites, journal=journal)
     if output.as_json:
         output.data(_as_dict(plan, target, applied, failed))
     else:
         _print_applied(applied, bool(plan.additions or rewrites), output)
+        if applied is not None:
+            cost.print(output)
     return SOME_FAILED if failed else 0
 
 
@@ -116,26 +119,25 @@ def _own_command() -> list[str]:
     return [str(found)] if found else [sys.executable, "-m", "toolfold"]
 
 
-def _start_servers(plan: ImportPlan, existing: Settings | None, output: Output) -> dict[str, UpstreamError]:
+def _start_servers(
+    plan: ImportPlan, existing: Settings | None, output: Output
+) -> tuple[dict[str, UpstreamError], Cost]:
     """Starts what the clients have, once, and prints which work; nothing of it is kept."""
     limits = existing.limits if existing else Limits()
-    failed: dict[str, UpstreamError] = {}
 
-    async def work(gateway: Gateway) -> None:
-        with output.progress("starting", len(plan.taken_over)) as step, server_lines(gateway, output):
-            async for name, result in (await gateway.pool()).listings():
-                if isinstance(result, UpstreamError):
-                    failed[name] = result
-                step(name)
+    async def work(gateway: Gateway) -> tuple[dict[str, UpstreamError], Cost]:
+        _, failed = await read_servers(gateway, None, output)
+        return failed, await Cost.count(gateway)
 
     with tempfile.TemporaryDirectory(prefix="toolfold-import-") as home:
-        run_with_gateway(Settings(servers=plan.taken_over, limits=limits, home=Path(home)), work, fast=True)
+        settings = Settings(servers=plan.taken_over, limits=limits, home=Path(home))
+        failed, cost = run_with_gateway(settings, work, fast=True)
     for name, error in failed.items():
         print_failure(name, error, output)
     if not output.as_json:
         total = len(plan.taken_over)
         output.line(f"{total - len(failed)} of {total} servers started and listed their tools")
-    return failed
+    return failed, cost
 
 
 def _undo(arguments: argparse.Namespace, journal: Path, output: Output) -> int:

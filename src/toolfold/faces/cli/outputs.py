@@ -13,6 +13,7 @@ import msgspec
 from toolfold.errors import ConfigError
 from toolfold.faces.cli.runner import load_settings, run_with_gateway
 from toolfold.faces.cli.terminal import Output
+from toolfold.gateway import Gateway
 from toolfold.outputs.tool_output_definition import FAILED
 
 SIZES = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
@@ -57,12 +58,13 @@ def extract_output(arguments: argparse.Namespace, output: Output) -> int:
         return _save_output(arguments, output)
     if not arguments.extract:
         raise ConfigError("nothing is asked of the output", next_action="say what to extract, or use --save FILE")
-    text = run_with_gateway(
-        load_settings(arguments, require_servers=False),
-        lambda gateway: gateway.tool_output(arguments.handle, " ".join(arguments.extract), mode=arguments.mode),
-        create=False,
-        keep_outputs=True,
-    )
+
+    async def work(gateway: Gateway) -> str:
+        handle = await _handle(arguments.handle, gateway)
+        return await gateway.tool_output(handle, " ".join(arguments.extract), mode=arguments.mode)
+
+    settings = load_settings(arguments, require_servers=False)
+    text = run_with_gateway(settings, work, create=False, keep_outputs=True)
     if output.as_json:
         output.data({"text": text})
     else:
@@ -70,14 +72,20 @@ def extract_output(arguments: argparse.Namespace, output: Output) -> int:
     return 1 if text.startswith(FAILED) else 0
 
 
+async def _handle(named: str, gateway: Gateway) -> str:
+    """The handle that is meant: `last` is the newest."""
+    stored = await gateway.outputs() if named == "last" else ()
+    return max(stored, key=lambda entry: entry.at).handle if stored else named
+
+
 def _save_output(arguments: argparse.Namespace, output: Output) -> int:
     """Copies the whole output to a file that is not there yet."""
-    path = run_with_gateway(
-        load_settings(arguments, require_servers=False),
-        lambda gateway: gateway.outputs.file(arguments.handle),
-        create=False,
-        keep_outputs=True,
-    )
+
+    async def work(gateway: Gateway) -> Path:
+        return await gateway.outputs.file(await _handle(arguments.handle, gateway))
+
+    settings = load_settings(arguments, require_servers=False)
+    path = run_with_gateway(settings, work, create=False, keep_outputs=True)
     size = output.save(arguments.save, path.open("rb"))
     if output.as_json:
         output.data({"file": arguments.save, "bytes": size})

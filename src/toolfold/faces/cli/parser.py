@@ -48,7 +48,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         """call git.log '{"limit": 3}'""",
     ),
     "outputs": ("outputs",),
-    "output": ("output HANDLE 'rows[3]'", "output HANDLE --save result.json"),
+    "output": ("output last 'rows[3]'", "output last --save result.json"),
     "inspect-output": ("inspect-output git.log", "inspect-output git.log 'commits[]'"),
     "run": ("run script.py", "run script.py --locked"),
     "stubs": ("stubs 'list commits' git.diff",),
@@ -137,7 +137,7 @@ def build_parser() -> _Parser:
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=_Parser)
 
     def command(name: str, text: str) -> _Parser:
-        examples = "".join(f"\n  toolfold {line}" for line in EXAMPLES[name])
+        examples = "".join(f"\n  toolfold {line}" for line in EXAMPLES.get(name, ()))
         return commands.add_parser(
             name,
             help=text,
@@ -268,7 +268,7 @@ def _add_calls(command: _AddCommand) -> None:
     command("outputs", "results that were too large to print, and how long they stay")
 
     part = command("output", "a part of a result that was too large, by its handle")
-    part.value("handle", "HANDLE", "as `toolfold call` and `toolfold outputs` show it")
+    part.value("handle", "HANDLE", "as `toolfold call` and `toolfold outputs` show it; last: the newest")
     part.value("extract", "EXTRACT", EXTRACTION, nargs="*")
     part.choice("--mode", MODES, "how (default: by size and form)")
     part.value("--save", "FILE", "write the whole result to a file, as it is")

@@ -171,12 +171,14 @@ class Output:
         indent = " " * (4 if stacked else before)
         heading = [self.style(header, "bold") for header in headers]
         for row in ([*heading[:-1], ""] if stacked else heading, *rows):
-            padded = [cell + " " * (width - len(_plain(cell))) for cell, width in zip(row, widths, strict=True)]
-            lines = _wrapped(row[-1], self.width - len(indent))
-            beside = "" if stacked else lines.pop(0)
-            self.line(fit("  ".join((*padded[:-1], beside)).rstrip(), self.width))
-            for line in filter(None, lines):
-                self.line(fit(indent + line, self.width))
+            cells = [cell + " " * (width - len(_plain(cell))) for cell, width in zip(row, widths, strict=True)][:-1]
+            self._row(cells, _wrapped(row[-1], self.width - len(indent)), indent, stacked=stacked)
+
+    def _row(self, cells: list[str], last: list[str], indent: str, *, stacked: bool) -> None:
+        first = cells if stacked else [*cells, last.pop(0)]
+        for line in ("  ".join(first), *(indent + line for line in last)):
+            if line.strip():
+                self.line(fit(line.rstrip(), self.width))
 
     def confirm(self, question: str) -> bool:
         """Asks the person at the terminal, who must say yes."""
