@@ -145,7 +145,9 @@ def test_what_fits_nowhere_is_gathered_and_divided() -> None:
     tools = [tool(f"zq{number}", server=f"q{number}x") for number in range(120)]
     ontology = build_ontology(tools)
     check(ontology, tools)
-    assert {primary(ontology, one.tool_id)[0] for one in tools} == {"Other"}
+    assert {primary(ontology, one.tool_id)[0] for one in tools} == {"Servers"}
+    alone = [tool(f"zq{number}", server="q") for number in range(120)]
+    assert {primary(build_ontology(alone), one.tool_id)[0] for one in alone} == {"Other"}
 
 
 @pytest.mark.requirement("D-10")

@@ -122,6 +122,15 @@ async def test_17_what_was_listed_before_the_change_can_still_be_called(tmp_path
             await surface.call("s_tool_140")
 
 
+async def test_17_a_name_that_is_nearly_right_is_answered_with_the_right_one(tmp_path: Path) -> None:
+    listed = [{"name": name} for name in ("add", "blame", "branches", "diff", "grep", "log", "show", "status")]
+    async with Gateway(Settings(home=tmp_path), upstreams=[MemoryUpstream("git", listed)]) as gateway:
+        await gateway.build(index=False)
+        with pytest.raises(ToolNotFound) as raised:
+            await AutoSurface(gateway).call("git_lgo")
+        assert raised.value.hints[0] == "git_log"
+
+
 async def test_17_each_caller_gets_what_fits_its_own_view(tmp_path: Path) -> None:
     settings = Settings(
         home=tmp_path,
@@ -233,3 +242,17 @@ async def test_17_a_tool_never_takes_the_name_of_an_operation(tmp_path: Path) ->
             shown = await names(surface)
             assert len(set(shown)) == len(shown)
         assert b"tool_id" in bytes(await AutoSurface(gateway).call("search_nodes", Raw(b'{"query": 1, "tool_id": ""}')))
+
+
+async def test_17_instructions_fit_what_is_shown_from_the_first_moment(tmp_path: Path) -> None:
+    """A handshake comes before anything was read in the background: what the last process built is there."""
+    settings = Settings(home=tmp_path, discovery=Discovery(pin=("s.tool_1",)))
+    for count, shown in ((3, "Call the tools that are listed."), (150, "to be called directly: s_tool_1.")):
+        upstream = MemoryUpstream("s", tools(count))
+        async with Gateway(settings, upstreams=[upstream]) as gateway:
+            await gateway.build(index=False)
+        async with Gateway(settings, upstreams=[MemoryUpstream("s", tools(count))]) as gateway:
+            reading = gateway.begin()
+            assert gateway.initial_build.pending
+            assert shown in await AutoSurface(gateway).instructions(LOCAL)
+            await reading

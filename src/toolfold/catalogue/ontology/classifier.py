@@ -20,14 +20,19 @@ IN_SERVER_NAME, IN_SERVER_TEXT = 2.5, 1.0
 
 # How much the context adds to its best domain; about one decisive word in a tool's name.
 SERVER_PULL = 17.0
+SURE_PULL = 0.99 * SERVER_PULL
+# A server with fewer tools cannot be told from a mixture.
+MANY = 3
 SERVER_PART_PULL = 5.0
 # How much of the other parts' scores counts for a domain, besides its best part's.
 PARTS_BESIDE = 0.25
 SIBLING_SHARE = 0.3
 # A context whose best score is below this pulls less.
 SURE = 8.0
-# With less evidence than this, context included, a tool fits nowhere.
-LEAST = 3.0
+# With less evidence of its own than this a tool says nothing, and with this it says enough.
+LEAST, ENOUGH = 3.0, 10.0
+# A tool that says nothing follows its context, unless another domain has this share of the best one's score.
+UNCLEAR = 0.7
 # A server whose best domain has a smaller share of all its evidence is a mixture: its context pulls less.
 COHERENT = 0.3
 # A domain with this share of the best one's score may take a tool in where the best one is not worth a listing.
@@ -58,6 +63,8 @@ class Placement(Struct, frozen=True):
     """Further parts of the same domain, best first, for when the best part is too small to stand."""
     others: tuple[int, ...] = ()
     """Other domains that fit nearly as well, best first."""
+    sure: bool = True
+    """Whether it is worth a category of its own."""
 
 
 class _Properties(Struct):
@@ -144,9 +151,8 @@ def _domain_scores(shipped: Taxonomy, scores: Scores) -> dict[int, float]:
 class _Context(Struct, frozen=True):
     domains: dict[int, float]
     parts: dict[int, float]
-
-
-_NO_CONTEXT = _Context({}, {})
+    sure: bool = False
+    """Whether it speaks for one domain above all, with enough evidence; of a server with hardly any tools, always."""
 
 
 def _context(shipped: Taxonomy, server: str, info: ServerInfo | None, siblings: list[Scores]) -> _Context:
@@ -163,7 +169,9 @@ def _context(shipped: Taxonomy, server: str, info: ServerInfo | None, siblings: 
         for target, value in sibling.items():
             scores[target] += SIBLING_SHARE * value / len(siblings)
     parts = {target: value for target, value in scores.items() if target >= 0}
-    return _Context(_scaled(domains, SERVER_PULL), _scaled(parts, SERVER_PART_PULL))
+    pulls = _scaled(domains, SERVER_PULL)
+    sure = len(siblings) < MANY or max(pulls.values(), default=0.0) >= SURE_PULL
+    return _Context(pulls, _scaled(parts, SERVER_PART_PULL), sure)
 
 
 def _scaled(values: dict[int, float], pull: float) -> dict[int, float]:
@@ -180,20 +188,35 @@ def _choose(shipped: Taxonomy, own: Scores, context: _Context) -> Placement:
     evidence = _domain_scores(shipped, own)
     totals = _added(evidence, context.domains)
     ranked = _ranked(totals)
-    if not ranked or totals[ranked[0]] < LEAST:
+    said = evidence.get(ranked[0], 0.0) if ranked else 0.0
+    if not ranked or not _fits(said, [totals[domain] for domain in ranked[:2]], context):
         return Placement(UNPLACED)
     first = ranked[0]
-    parts = _ranked_parts(shipped, first, own, context)
+    scores = _added(own, context.parts)
+    parts = _ranked_parts(shipped, first, scores)
     second = next((d for d in ranked[1:3] if _is_second(evidence, d, first)), None)
-    other = _ranked_parts(shipped, second, own, _NO_CONTEXT)[:1] if second is not None else []
-    near = [domain for domain in ranked[1:4] if totals[domain] >= NEAR * totals[first]]
+    other = _ranked_parts(shipped, second, own)[:1] if second is not None else []
+    near = [
+        domain
+        for domain in ranked[1:4]
+        if totals[domain] >= NEAR * totals[first] and (context.sure or evidence.get(domain, 0.0) >= ENOUGH)
+    ]
     return Placement(
         domain=first,
         part=parts[0] if parts else None,
         second=other[0] if other else None,
-        fallbacks=tuple(parts[1:4]),
+        fallbacks=tuple(part for part in parts[1:4] if scores[part] >= NEAR * scores[parts[0]]),
         others=tuple(near),
+        sure=context.sure or said >= 2 * ENOUGH,
     )
+
+
+def _fits(own: float, totals: Sequence[float], context: _Context) -> bool:
+    """Whether the best domain is worth naming: a wrong category misleads more than none."""
+    if own >= ENOUGH:
+        return True
+    says_something = own >= LEAST or len(totals) < 2 or totals[1] < UNCLEAR * totals[0]
+    return context.sure and says_something
 
 
 def _is_second(evidence: dict[int, float], domain: int, first: int) -> bool:
@@ -201,10 +224,9 @@ def _is_second(evidence: dict[int, float], domain: int, first: int) -> bool:
     return value >= SECOND_OWN and value >= SECOND_SHARE * evidence.get(first, 0.0)
 
 
-def _ranked_parts(shipped: Taxonomy, domain: int, own: Scores, context: _Context) -> list[int]:
+def _ranked_parts(shipped: Taxonomy, domain: int, scores: Scores) -> list[int]:
     """The parts of a domain that anything speaks for, best first; none where only the domain itself is spoken for."""
-    totals = _added(own, context.parts)
-    return [target for target in _ranked(totals) if target >= 0 and shipped.parts[target].domain == domain]
+    return [target for target in _ranked(scores) if target >= 0 and shipped.parts[target].domain == domain]
 
 
 def _added(first: Mapping[int, float], second: Mapping[int, float]) -> dict[int, float]:

@@ -38,14 +38,16 @@ class _Settled(Struct, frozen=True):
 
 
 def add_capability_view(draft: Draft, items: Sequence[Item], places: Sequence[Placement]) -> None:
-    """Writes the primary place of every tool, then its second one where it has two capabilities."""
+    """Writes the primary place of every tool, then its second one where it has two capabilities. A tool that fits
+    nowhere stands only under its server, or where there is but one, under `Other`."""
     shipped = taxonomy()
     firsts, seconds = _settle(shipped, places)
+    several = len({item.server for item in items}) > 1
     # All first places before any second one: the first path of a tool is its primary place.
     targets = [
         (item, _path(shipped, settled))
         for item, settled in zip((*items, *items), (*firsts, *seconds), strict=True)
-        if settled is not None
+        if settled is not None and not (several and settled.domain == UNPLACED)
     ]
     standing: dict[Path, list[Item]] = defaultdict(list)
     for item, path in targets:
@@ -100,7 +102,9 @@ def _in_established_domain(place: Placement, domains: Counter[int]) -> _Settled:
     if place.domain == UNPLACED or domains[place.domain] >= FEWEST:
         return _Settled(place.domain, place.part)
     other = next((other for other in place.others if domains[other] >= FEWEST), None)
-    return _Settled(place.domain, place.part) if other is None else _Settled(other)
+    if other is not None:
+        return _Settled(other)
+    return _Settled(place.domain, place.part) if place.sure else _Settled(UNPLACED)
 
 
 def _second(shipped: Taxonomy, place: Placement, domains: Counter[int]) -> _Settled | None:

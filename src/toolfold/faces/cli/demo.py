@@ -167,7 +167,7 @@ def _print_walk(tree: Tree, pages: Sequence[ToolList], nodes: int, output: Outpu
     for line in render_tree(tree.branches, (), {}, output, "   "):
         output.line(fit(line, output.width))
     output.line()
-    _print_heading("3. What a model reads on its way to a tool, level by level", output)
+    _print_heading("3. A few tools a model sees as they are; to one of many it walks, level by level", output)
     for page in pages:
         path = " / ".join(page["path"]) or "the root"
         output.line(f"   {output.style('list', 'cyan')} {path}")

@@ -165,7 +165,8 @@ def _add_setup(command: _AddCommand) -> None:
     serve.value("--http", "HOST:PORT", "serve over HTTP (port 0: any that is free)")
     profiles = ("auto", "discovery", "direct", "transparent", "live")
     text = (
-        "what clients see: direct or discovery, by tokens; the operations to find tools; all tools; one server as it is"
+        "what clients see: auto, few tools as they are, many behind the operations of discovery; direct, all of them; "
+        "transparent, one server as it is; live, a Python session"
     )
     serve.choice("--profile", profiles, text)
     serve.value("--server", "NAME", "transparent: which server")

@@ -58,7 +58,7 @@ class AutoSurface:
         self._tasks = TaskSet(log)
 
     async def instructions(self, caller: Caller) -> str:
-        if self._gateway.initial_build.pending:  # a handshake waits for no server
+        if self._gateway.initial_build.pending and not await self._has_catalogue():  # a handshake waits for no server
             return STARTING_INSTRUCTIONS
         surface = await self._choose(caller)
         text = await surface.instructions(caller)
@@ -112,12 +112,16 @@ class AutoSurface:
 
     async def _choose(self, caller: Caller) -> Surface:
         """The surface that this caller sees now."""
-        if self._gateway.initial_build.pending or self._gateway.settings.discovery.strict:
+        if self._gateway.settings.discovery.strict or not await self._has_catalogue():
             return self._discovery
+        return self._discovery if await self._folds.get(caller) else self._direct
+
+    async def _has_catalogue(self) -> bool:
         try:
-            return self._discovery if await self._folds.get(caller) else self._direct
+            async with self._gateway.catalogue.snapshot():
+                return True
         except NotBuilt:
-            return self._discovery
+            return False
 
     async def _decide(self, caller: Caller) -> bool:
         """Whether this caller's tools are folded."""

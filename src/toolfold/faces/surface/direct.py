@@ -49,9 +49,11 @@ class ToolListing(Struct, frozen=True):
     async def call(self, gateway: Gateway, name: str, arguments: Raw, context: CallContext) -> Raw:
         """Calls one of them by its name here. Raises `ToolNotFound`."""
         if name not in self.ids:
+            from difflib import get_close_matches
+
             raise ToolNotFound(
                 f"there is no tool {name[:100]!r} here",
-                hints=list(self.ids)[:5],
+                hints=get_close_matches(name[:100], self.ids, n=5, cutoff=0.5) or list(self.ids)[:5],
                 next_action="list the tools again: they may have changed",
             )
         return await to_result(call_tool(gateway, self.ids[name], arguments, replace(context, tool_name=name)))

@@ -38,9 +38,7 @@ class PinnedTools:
 
     async def listing(self, caller: Caller) -> ToolListing:
         """The pinned tools that a caller may see; none before there is a catalogue."""
-        if self._gateway.initial_build.pending or not (self._limit or self._patterns):
-            return ToolListing()
-        return await self._listings.get(caller)
+        return await self._listings.get(caller) if self._limit or self._patterns else ToolListing()
 
     @property
     def _patterns(self) -> tuple[str, ...]:
