@@ -4,6 +4,7 @@ An upstream holds one connection at most and repairs nothing by itself: restarts
 task owns the connection from opening to closing, whoever calls these methods.
 """
 
+import os
 from collections.abc import Callable, Coroutine
 from typing import Any, Protocol
 
@@ -69,6 +70,15 @@ def call_timeout(spec: ServerSpec, context: CallContext, default_s: float) -> fl
     return default_s if spec.call_timeout_s is None else spec.call_timeout_s
 
 
+def file_stamp(path: str | os.PathLike[str]) -> tuple[int, ...]:
+    """What differs once a file was written anew; nothing where there is none."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return ()
+    return status.st_mtime_ns, status.st_size, status.st_ino
+
+
 class PassthroughRequest(Struct, frozen=True, kw_only=True):
     """Any request to an MCP server that is passed on for a client. The fields mean what they do in `CallContext`."""
 
@@ -97,6 +107,11 @@ class PassthroughUpstream(Protocol):
 
     def subscribe(self, notifications: bytes, changed: tuple[str, ...]) -> Callable[[], None] | None:
         """Subscribes to these notifications of a modern server; the result ends that. `None`: they come unasked."""
+
+
+def is_outdated(upstream: Upstream | None) -> bool:
+    """Whether the file that an upstream read its tools from is another one by now."""
+    return getattr(upstream, "outdated", False)
 
 
 def as_passthrough(upstream: Upstream | None) -> PassthroughUpstream | None:

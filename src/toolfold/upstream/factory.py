@@ -11,7 +11,7 @@ from typing import Any
 from toolfold.config import resolve
 from toolfold.errors import SecretNotFound, ServerClosed, ServerUnavailable
 from toolfold.types import CallContext, Listing, Outcome, ServerInfo, ServerSpec, ToolCall
-from toolfold.upstream.base import Hooks, PassthroughUpstream, Upstream, as_passthrough
+from toolfold.upstream.base import Hooks, PassthroughUpstream, Upstream, as_passthrough, is_outdated
 from toolfold.upstream.threads import run_in_thread
 
 
@@ -53,6 +53,10 @@ class UpstreamWithSecrets:
     @property
     def passthrough(self) -> PassthroughUpstream | None:
         return as_passthrough(self._inner)
+
+    @property
+    def outdated(self) -> bool:
+        return is_outdated(self._inner)
 
     async def open(self) -> ServerInfo:
         try:

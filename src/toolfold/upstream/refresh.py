@@ -42,8 +42,9 @@ _CONFIGURED_NAMESPACE = "configured"
 _FIRST_PAUSE_S = 1.0
 _LONGEST_PAUSE_S = 60.0
 
-# How often an open gateway looks whether a list has outlived its time. Looking reads nothing from a server.
-FRESHNESS_CHECK_S = 10.0
+# How often an open gateway looks whether a list has outlived its time, or a file was edited. Looking reads nothing from
+# a server.
+FRESHNESS_CHECK_S = 2.0
 
 # How long whoever only looks at a tool waits for its server, counted from when the server was first asked.
 _ASK_S = 10.0
@@ -288,8 +289,8 @@ class UpstreamManager:
         return [name for name in self.names if self._pool is None or not self._pool.rests(name)]
 
     async def _wait_for_reads(self, servers: Sequence[str]) -> None:
-        now = time.monotonic()
-        failed = {name for name, (at, _) in self._failures.items() if now - at < _ASK_AGAIN_S}
+        now, due = time.monotonic(), () if self._pool is None else self._pool.due()
+        failed = {name for name, (at, _) in self._failures.items() if now - at < _ASK_AGAIN_S and name not in due}
         running = {self._start_read(name): name for name in servers if name not in failed}
         if running:
             started = min(self._reads[name][0] for name in running.values())
