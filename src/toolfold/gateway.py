@@ -229,7 +229,7 @@ class Gateway:
             checks=(
                 authorizer.check,
                 self.outputs.references.check,  # before validation: a schema describes the values, not references
-                ArgumentValidator(),
+                ArgumentValidator(authorizer.renew),
                 confirm(self.access.requires_confirmation, self.redactor.printable_arguments),
                 authorizer.recheck,  # after a person was asked, who may take their time
                 answer_toolbox(self.access.view, self.describer),
@@ -238,6 +238,7 @@ class Gateway:
                 self.describer.observe,  # before storing: it learns from the result itself
                 self.outputs.large_results.store_large,
             ),
+            explain=authorizer.explain,
             observer=self.call_recorder,
         )
         return pipeline if self.tracing is None else self.tracing.wrap(pipeline)

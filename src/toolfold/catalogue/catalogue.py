@@ -422,14 +422,16 @@ async def _tool_not_found(snapshot: Snapshot, tool_id: str) -> ToolNotFound:
 
     near = await asyncio.to_thread(closest_words, tool_id, await snapshot.tool_ids())
     name = repr(tool_id[:_MAX_NAME_CHARS])
-    if not await snapshot.versions(tool_id):
+    versions = await snapshot.versions(tool_id)
+    if not versions:
         return ToolNotFound(f"there is no tool {name}", hints=near)
-    became, came = await _what_became(snapshot, tool_id)
+    became, came = await _what_became(snapshot, tool_id, versions[-1].definition)
     return ToolNotFound(f"{name} is gone: {became}", hints=list(dict.fromkeys((*came, *near))), removed=True)
 
 
-async def _what_became(snapshot: Snapshot, tool_id: str) -> tuple[str, list[str]]:
-    """What happened to a tool that was here, in words, and which tools of its server came when it went."""
+async def _what_became(snapshot: Snapshot, tool_id: str, was: ToolDefinition) -> tuple[str, list[str]]:
+    """What happened to a tool that was here, in words, and what it may be called now: tools of its server that take and
+    say the same, then those that came when it went."""
     from toolfold.catalogue.ids import natural_id
 
     folded = tool_id.casefold()
@@ -441,9 +443,17 @@ async def _what_became(snapshot: Snapshot, tool_id: str) -> tuple[str, list[str]
     when = f" {time.strftime('%Y-%m-%d %H:%M UTC', time.gmtime(times[went]))}" if went in times else " a while ago"
     for server in await snapshot.servers():
         if natural_id(server.name, "a").casefold() == f"{front}.a":
-            own = [name for name in came if name.casefold().startswith(f"{front}.")]
+            alike = {tool.tool_id: _alike(tool.definition, was) for tool in await snapshot.tools(server=server.name)}
+            names = [name for name in alike if name in came or alike[name] == 2]
+            own = sorted(names, key=lambda name: -alike[name])
             return f"{server.name} listed it until{when}, and no longer does", own
     return f"its server was taken out by{when}", []
+
+
+def _alike(definition: ToolDefinition, other: ToolDefinition) -> int:
+    """How much two tools have in common: 2 where they say and take the same."""
+    takes = [_fields(_fields(one.input_schema).get("properties", Raw(b"{}"))) for one in (definition, other)]
+    return (definition.description == other.description != "") + (takes[0] == takes[1])
 
 
 def _branches(nodes: Iterable[Node], path: Path, depth: int | None) -> tuple[Branch, ...]:

@@ -50,6 +50,9 @@ FRESHNESS_CHECK_S = 2.0
 _ASK_S = 10.0
 # A server that could not be read is not asked again sooner than this for somebody who only looks.
 _ASK_AGAIN_S = 30.0
+# How often a list is read for calls that fail as if their tool had changed, and how long such a call waits for it.
+_LOOK_AGAIN_S = 5.0
+_LOOK_S = 3.0
 
 log = logging.getLogger("toolfold.gateway")
 
@@ -118,6 +121,8 @@ class UpstreamManager:
         self._remembered: dict[str, bytes] = {}
         # Of each server that could not be read: when, and why.
         self._failures: dict[str, tuple[float, UpstreamError]] = {}
+        # Of each server when its list was last read for a call that failed.
+        self._looked: dict[str, float] = {}
         self._reads: dict[str, tuple[float, asyncio.Task[None]]] = {}
         self._rereads: dict[str, asyncio.Task[None]] = {}
         self._stop_listening: Callable[[], None] | None = None
@@ -295,6 +300,13 @@ class UpstreamManager:
         if running:
             started = min(self._reads[name][0] for name in running.values())
             await asyncio.wait(running, timeout=max(0.0, started + _ASK_S - now))
+
+    async def look_again(self, server: str) -> None:
+        """Reads the list of a server that may have changed without a word, for a call that failed as if it had."""
+        now = time.monotonic()
+        if server in self.names and now - self._looked.get(server, -_LOOK_AGAIN_S) >= _LOOK_AGAIN_S:
+            self._looked[server] = now
+            await asyncio.wait([self._start_read(server)], timeout=_LOOK_S)
 
     async def follow_all(self) -> None:
         """Takes in what every server lists now, however long that takes."""
