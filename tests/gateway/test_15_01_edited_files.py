@@ -1,4 +1,4 @@
-"""A file that tools are read from may be edited while the gateway is open: an OpenAPI document, a module of functions."""
+"""A file that tools are read from is edited while the gateway is open: an OpenAPI document, a module of functions."""
 
 import asyncio
 import sys
@@ -51,6 +51,10 @@ def run(work: Callable[[Gateway], Awaitable[None]], home: Path, *servers: Server
     asyncio.run(main())
 
 
+def write(file: Path, content: str) -> None:
+    file.write_text(content, encoding="utf-8")
+
+
 def text(outcome: Outcome) -> str:
     return bytes(outcome.result).decode()
 
@@ -74,7 +78,7 @@ def test_15_01_an_edited_document_is_followed(tmp_path: Path) -> None:
 
     async def work(gateway: Gateway) -> None:
         assert (await gateway.expand_tool("vans.getVan"))["version"] == 1
-        document.write_text(HEAD + GET.replace("plate", "number") + FUEL.replace("NAME", "logCharging"))
+        write(document, HEAD + GET.replace("plate", "number") + FUEL.replace("NAME", "logCharging"))
         assert (await gateway.tool("vans.logCharging")).version == 1
         with pytest.raises(ToolNotFound, match="vans listed it until"):
             await gateway.call_tool("vans.logRefuel", {})
@@ -90,9 +94,9 @@ def test_15_01_a_document_that_is_broken_by_an_edit_keeps_its_tools_and_says_so(
     document.write_text(HEAD + GET)
 
     async def work(gateway: Gateway) -> None:
-        document.write_text("openapi: [")
+        write(document, "openapi: [")
         assert "cannot be read now" in (await gateway.expand_tool("vans.getVan"))["may_be_old"]
-        document.write_text(HEAD + GET + FUEL.replace("NAME", "logRefuel"))
+        write(document, HEAD + GET + FUEL.replace("NAME", "logRefuel"))
         assert "may_be_old" not in await gateway.expand_tool("vans.logRefuel")
 
     run(work, tmp_path, ServerSpec(name="vans", transport="openapi", document=str(document)))
@@ -101,10 +105,10 @@ def test_15_01_a_document_that_is_broken_by_an_edit_keeps_its_tools_and_says_so(
 def test_15_01_an_edited_module_is_followed(tmp_path: Path, module: Path) -> None:
     async def work(gateway: Gateway) -> None:
         assert "on" in text(await gateway.call_tool("house.switch_light", {"room": "hall"}))
-        module.write_text(LIGHT.replace('"on"', '"lit"') + CAT)
+        write(module, LIGHT.replace('"on"', '"lit"') + CAT)
         assert "lit" in text(await gateway.call_tool("house.switch_light", {"room": "hall"}))
         assert "fed" in text(await gateway.call_tool("house.feed_cat", {"grams": 20}))
-        module.write_text(CAT)
+        write(module, CAT)
         with pytest.raises(ToolNotFound, match="house listed it until"):
             await gateway.call_tool("house.switch_light", {"room": "hall"})
 
@@ -114,23 +118,21 @@ def test_15_01_an_edited_module_is_followed(tmp_path: Path, module: Path) -> Non
 @pytest.mark.parametrize("broken", ["def feed_cat(:", "raise SystemExit(3)", "def f(*args): ..."])
 def test_15_01_a_module_that_is_broken_by_an_edit_goes_on_as_it_was(tmp_path: Path, module: Path, broken: str) -> None:
     async def work(gateway: Gateway) -> None:
-        module.write_text(broken)
+        write(module, broken)
         shown = await gateway.expand_tool("house.switch_light")
         assert "cannot be read now" in shown["may_be_old"]
         assert "on" in text(await gateway.call_tool("house.switch_light", {"room": "hall"}))
-        module.write_text(LIGHT + CAT)
+        write(module, LIGHT + CAT)
         assert "may_be_old" not in await gateway.expand_tool("house.feed_cat")
 
     run(work, tmp_path, house(module))
 
 
-def test_15_01_an_edited_module_is_seen_without_a_call(
-    tmp_path: Path, module: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_15_01_an_edited_module_is_seen_without_a_call(tmp_path: Path, module: Path) -> None:
     async def work(gateway: Gateway) -> None:
         updated = asyncio.Event()
         gateway.events.subscribe(lambda _: updated.set(), only="catalogue.updated")
-        module.write_text(LIGHT + CAT)
+        write(module, LIGHT + CAT)
         await gateway.refresh()
         assert updated.is_set()
         assert [tool.tool_id for tool in await gateway.tools_below(())] == ["house.feed_cat", "house.switch_light"]

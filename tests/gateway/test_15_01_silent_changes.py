@@ -77,9 +77,7 @@ def test_15_01_a_real_server_that_changed_silently_is_no_dead_end(
 ) -> None:
     monkeypatch.setattr("toolfold.upstream.refresh._LOOK_AGAIN_S", 0.0)
     (tmp_path / "apiary.py").write_text(APIARY)
-    spec = ServerSpec(
-        name="apiary", transport="stdio", command=sys.executable, args=(str(tmp_path / "apiary.py"),)
-    )
+    spec = ServerSpec(name="apiary", transport="stdio", command=sys.executable, args=(str(tmp_path / "apiary.py"),))
 
     async def work(gateway: Gateway) -> None:
         await gateway.expand_tool("apiary.weigh", caller=MODEL)

@@ -94,12 +94,14 @@ class Authorizer:
         expanded = self._expansions.version(context.caller, tool.tool_id)
         return replace(call, tool=tool, expect_version=expanded if call.expect_version is None else call.expect_version)
 
-    async def explain(self, call: ToolCall, context: CallContext, failure: Outcome | RemoteError) -> ToolfoldError | None:
+    async def explain(
+        self, call: ToolCall, context: CallContext, failure: Outcome | RemoteError
+    ) -> ToolfoldError | None:
         """Why a server refused a call, where that is because its tool is another one by now."""
         if isinstance(failure, RemoteError):
             meant = failure.rpc_code in _NOT_THERE or _SAYS_OTHERWISE.search(failure.message[:_MAX_READ])
         else:
-            meant = _SAYS_OTHERWISE.search(bytes(memoryview(failure.result)[:_MAX_READ]).decode("utf-8", "replace"))
+            meant = _SAYS_OTHERWISE.search(bytes(memoryview(failure.raw)[:_MAX_READ]).decode("utf-8", "replace"))
         if not meant:
             return None
         try:

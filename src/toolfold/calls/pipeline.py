@@ -94,8 +94,6 @@ class CallPipeline:
                     call = checked
             if answer is None:
                 answer = await self._dispatch_in_time(call, context, requested)
-                if answer.is_error:
-                    await self._check_refusal(call, context, answer)
             for hook in self._result_hooks:
                 # The call as it was asked for: its arguments may have been large values behind short references.
                 changed = hook(asked, context, answer)
@@ -139,7 +137,7 @@ class CallPipeline:
 
         deadline = self._deadlines.start(limit, expire)
         try:
-            return await self._dispatch(call, context)
+            outcome = await self._dispatch(call, context)
         except asyncio.CancelledError:
             # Somebody else may have cancelled the task as well: then that cancellation goes on.
             if not expired or task.uncancel() > 0:
@@ -147,6 +145,9 @@ class CallPipeline:
             raise _timeout_error(call, limit, requested) from None
         finally:
             deadline.stop()
+        if outcome.is_error:
+            await self._check_refusal(call, context, outcome)
+        return outcome
 
 
 def _timeout_error(call: ToolCall, limit: float, requested: float | None) -> ServerTimeout:

@@ -118,6 +118,8 @@ DEFAULT_LIMIT = 10
 MAX_LIMIT = 50
 
 _BATCH_SIZE = 500
+# Where the store remembers the generation of the last build that somebody was told of.
+_BUILDS, _TOLD = "builds", "told"
 # How much of an unknown name an error repeats: it comes from a model and may be of any length.
 _MAX_NAME_CHARS = 100
 _CACHED_TOOLS = 512
@@ -148,6 +150,8 @@ class Tree(Struct, frozen=True, kw_only=True):
     generation: int
     tools: int
     branches: tuple[Branch, ...]
+    may_be_old: str = ""
+    """Which servers could not be read, where tools of theirs are counted."""
 
 
 class Catalogue:
@@ -190,6 +194,19 @@ class Catalogue:
     async def update(self, listings: Iterable[Listing], *, failures: Mapping[str, str] | None = None) -> "Build":
         """Takes in servers that were read again, or could not be: their tools stay, marked stale. Others stay as is."""
         return await self._commit(tuple(listings), failures or {}, partial=True)
+
+    async def since_last_build(self, build: "Build", *, tell: bool) -> "Build":
+        """The build with all that changed since the last one that somebody was told of: what servers listed meanwhile
+        was taken in by whoever connected to them. With `tell` it is the last one from now on."""
+        from toolfold.catalogue.build import with_changes
+
+        last = int(await self._store.get(_BUILDS, _TOLD) or 0)
+        if tell or not last:
+            await self._store.put(_BUILDS, _TOLD, b"%d" % build.generation)
+        if not last:
+            return build
+        oldest = (await self.generations())[0].number - 1
+        return with_changes(build, await self.diff(max(last, oldest), build.generation))
 
     async def holds(self, listing: Listing) -> bool:
         """Whether this is what it has of a server already: then there is nothing to take in."""

@@ -73,7 +73,7 @@ def call_timeout(spec: ServerSpec, context: CallContext, default_s: float) -> fl
 def file_stamp(path: str | os.PathLike[str]) -> tuple[int, ...]:
     """What differs once a file was written anew; nothing where there is none."""
     try:
-        status = os.stat(path)
+        status = os.stat(path)  # noqa: PTH116 - every call asks, and a Path costs more than the question
     except OSError:
         return ()
     return status.st_mtime_ns, status.st_size, status.st_ino
@@ -107,11 +107,6 @@ class PassthroughUpstream(Protocol):
 
     def subscribe(self, notifications: bytes, changed: tuple[str, ...]) -> Callable[[], None] | None:
         """Subscribes to these notifications of a modern server; the result ends that. `None`: they come unasked."""
-
-
-def is_outdated(upstream: Upstream | None) -> bool:
-    """Whether the file that an upstream read its tools from is another one by now."""
-    return getattr(upstream, "outdated", False)
 
 
 def as_passthrough(upstream: Upstream | None) -> PassthroughUpstream | None:

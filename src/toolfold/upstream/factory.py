@@ -11,7 +11,7 @@ from typing import Any
 from toolfold.config import resolve
 from toolfold.errors import SecretNotFound, ServerClosed, ServerUnavailable
 from toolfold.types import CallContext, Listing, Outcome, ServerInfo, ServerSpec, ToolCall
-from toolfold.upstream.base import Hooks, PassthroughUpstream, Upstream, as_passthrough, is_outdated
+from toolfold.upstream.base import Hooks, PassthroughUpstream, Upstream, as_passthrough
 from toolfold.upstream.threads import run_in_thread
 
 
@@ -56,7 +56,7 @@ class UpstreamWithSecrets:
 
     @property
     def outdated(self) -> bool:
-        return is_outdated(self._inner)
+        return getattr(self._inner, "outdated", False)
 
     async def open(self) -> ServerInfo:
         try:

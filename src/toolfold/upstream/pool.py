@@ -17,7 +17,7 @@ from toolfold.containers import Listeners
 from toolfold.errors import ConfigError, ServerTimeout, ServerUnavailable, UpstreamError
 from toolfold.events import Events
 from toolfold.types import CallContext, Era, Listing, Outcome, ServerSpec, ServerState, ToolCall
-from toolfold.upstream.base import Hooks, OnChanged, Upstream, UpstreamFactory, is_outdated
+from toolfold.upstream.base import Hooks, OnChanged, Upstream, UpstreamFactory
 from toolfold.upstream.factory import make_upstream
 from toolfold.upstream.supervisor import PoolLimits, Supervisor, log
 from toolfold.wire.types import WireOptions
@@ -171,7 +171,7 @@ class Pool:
             for name, supervisor in self._supervisors.items()
             if name in self._changed
             or (supervisor.list_due_at is not None and supervisor.list_due_at <= now)
-            or is_outdated(supervisor.ready)
+            or _is_outdated(supervisor.ready)
         ]
 
     def connection(self, name: str) -> int:
@@ -179,7 +179,7 @@ class Pool:
         was edited since."""
         supervisor = self._supervisors.get(name)
         ready = supervisor.ready if supervisor is not None else None
-        return 0 if supervisor is None or ready is None or is_outdated(ready) else supervisor.connections
+        return 0 if supervisor is None or ready is None or _is_outdated(ready) else supervisor.connections
 
     async def ensure(self, name: str) -> Upstream:
         """The open upstream of that name, opened now if need be. Raises an `UpstreamError`."""
@@ -310,3 +310,8 @@ class Pool:
 
 def _identity(upstream: Upstream) -> Upstream:
     return upstream
+
+
+def _is_outdated(upstream: Upstream | None) -> bool:
+    """Whether the file that an upstream read its tools from is another one by now."""
+    return getattr(upstream, "outdated", False)

@@ -125,7 +125,7 @@ class UpstreamManager:
         self._looked: dict[str, float] = {}
         self._reads: dict[str, tuple[float, asyncio.Task[None]]] = {}
         self._rereads: dict[str, asyncio.Task[None]] = {}
-        self._stop_listening: Callable[[], None] | None = None
+        self._stop_listening: list[Callable[[], None]] = []
         self.tasks = TaskSet(log)
         self._writes = TaskSet(log)
         self._builds = 0
@@ -169,8 +169,8 @@ class UpstreamManager:
     async def aclose(self) -> None:
         """Ends every server, and lets nobody start another. Safe to call twice."""
         self._closed = True
-        if self._stop_listening is not None:
-            self._stop_listening()
+        for stop in self._stop_listening:
+            stop()
         await self.tasks.cancel()
         if self._pool is not None:
             await self._pool.aclose()
@@ -216,7 +216,10 @@ class UpstreamManager:
             ),
         )
         pool.watch(self._start_reread)
-        self._stop_listening = self._events.subscribe(self._on_ready, only="upstream.ready")
+        self._stop_listening = [
+            self._events.subscribe(self._on_ready, only="upstream.ready"),
+            self._events.subscribe(self._on_failed, only="upstream.failed"),
+        ]
         self.tasks.start(self._stay_fresh(), name="keeping lists fresh")
         return pool
 
@@ -417,6 +420,11 @@ class UpstreamManager:
         server = event.data["server"]
         if server not in self._reads and not self._builds:
             self._start_reread(server)
+
+    def _on_failed(self, event: Event) -> None:
+        """A server could not be started again: what is shown of it is old from now on, whoever reads the catalogue."""
+        if not self._builds:
+            self._start_read(event.data["server"])
 
     def _remember_era(self, server: str, era: Era) -> None:
         self._writes.start(self._store.put(ERAS_NAMESPACE, server, era.encode()), name=f"remembering {server}")

@@ -39,10 +39,6 @@ def is_url(source: str) -> bool:
     return source.lower().startswith(("http://", "https://"))
 
 
-def document_path(source: str, cwd: str | None) -> Path:
-    return Path(cwd or "").joinpath(source).expanduser()
-
-
 async def load_document(source: str, *, cwd: str | None, headers: dict[str, str], timeout_s: float) -> Json:
     """Reads and checks the document. Raises `ServerUnavailable`. `headers` go to the address and nowhere else."""
     if not source:
@@ -52,7 +48,7 @@ async def load_document(source: str, *, cwd: str | None, headers: dict[str, str]
     if is_url(source):
         body = await _fetch(source, headers, timeout_s)
     else:
-        body = await run_in_thread(partial(_read, document_path(source, cwd)))
+        body = await run_in_thread(partial(_read, Path(cwd or "").joinpath(source).expanduser()))
     return await run_in_thread(partial(_parse_document, body, source))
 
 

@@ -12,6 +12,7 @@ import codecs
 import contextlib
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin, urlsplit, urlunsplit
 
@@ -24,7 +25,7 @@ from toolfold.redaction import redact
 from toolfold.types import EMPTY_OBJECT, CallContext, Listing, Outcome, ServerInfo, ServerSpec, ToolCall
 from toolfold.upstream.base import call_timeout, file_stamp
 from toolfold.upstream.function_tool import error_result, invalid_arguments_result
-from toolfold.upstream.openapi.document import document_path, is_url, load_document
+from toolfold.upstream.openapi.document import is_url, load_document
 from toolfold.upstream.openapi.operations import Operation, OperationReader, is_json
 from toolfold.upstream.openapi.requests import Request, build_request
 from toolfold.upstream.openapi.schemas import Json, as_dict, as_list
@@ -200,7 +201,7 @@ class OpenApiUpstream:
         self._base = ""
         self._base_query = ""
         self._fresh = False
-        self._path = None if is_url(spec.document) else document_path(spec.document, spec.cwd)
+        self._path = None if is_url(spec.document) else Path(spec.cwd or "").joinpath(spec.document).expanduser()
         self._stamp: tuple[int, ...] = ()
         self._client: httpx2.AsyncClient | None = None
         self._secrets = secrets_of(spec)
