@@ -47,7 +47,7 @@ def _load_functions(document: str, folder: str | None) -> tuple[list[Function], 
     module_name, _, name = document.rpartition(":") if document.rfind(":") > document.rfind(".") else (document, "", "")
     try:
         module = _renewed(_import_module(module_name, folder))
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         # Whatever the person's module raises while it is imported, it is the reason the server cannot start.
         beside = f" or lies in {folder}" if folder else ""
         raise ServerUnavailable(
