@@ -176,10 +176,11 @@ class FunctionsUpstream:
             ) from error
 
     def _load(self) -> dict[str, FunctionTool]:
-        if (functions := self._functions) is None:
-            functions, file = _load_functions(self.spec.document, self.spec.cwd)
-            if file != self._file:
-                self._file, self._stamp = file, file_stamp(file)
+        if self._functions is not None:
+            return _make_tools(self._functions)
+        functions, file = _load_functions(self.spec.document, self.spec.cwd)
+        if file != self._file:
+            self._file, self._stamp = file, file_stamp(file)
         return _make_tools(functions)
 
     async def listing(self) -> Listing:
