@@ -447,8 +447,7 @@ async def _tool_not_found(snapshot: Snapshot, tool_id: str) -> ToolNotFound:
 
 
 async def _what_became(snapshot: Snapshot, tool_id: str, was: ToolDefinition) -> tuple[str, list[str]]:
-    """What happened to a tool that was here, in words, and what it may be called now: tools of its server that take and
-    say the same, then those that came when it went."""
+    """What happened to a tool that was here, in words, and what it may be called now."""
     from toolfold.catalogue.ids import natural_id
 
     folded = tool_id.casefold()
@@ -460,11 +459,15 @@ async def _what_became(snapshot: Snapshot, tool_id: str, was: ToolDefinition) ->
     when = f" {time.strftime('%Y-%m-%d %H:%M UTC', time.gmtime(times[went]))}" if went in times else " a while ago"
     for server in await snapshot.servers():
         if natural_id(server.name, "a").casefold() == f"{front}.a":
-            alike = {tool.tool_id: _alike(tool.definition, was) for tool in await snapshot.tools(server=server.name)}
-            names = [name for name in alike if name in came or alike[name] == 2]
-            own = sorted(names, key=lambda name: -alike[name])
-            return f"{server.name} listed it until{when}, and no longer does", own
+            own = await snapshot.tools(server=server.name)
+            return f"{server.name} listed it until{when}, and no longer does", _successors(own, came, was)
     return f"its server was taken out by{when}", []
+
+
+def _successors(tools: Iterable[Tool], came: Collection[str], was: ToolDefinition) -> list[str]:
+    """What a tool may be called now: those that say and take the same, then those that came when it went."""
+    alike = {tool.tool_id: _alike(tool.definition, was) for tool in tools}
+    return sorted((name for name in alike if name in came or alike[name] == 2), key=lambda name: -alike[name])
 
 
 def _alike(definition: ToolDefinition, other: ToolDefinition) -> int:

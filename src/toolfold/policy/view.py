@@ -110,10 +110,7 @@ class CatalogueView:
             for path in paths:
                 tool_ids.update(await snapshot.tool_ids_at(path, below=True))
             own = {one.name: {tool.tool_id for tool in await snapshot.tools(server=one.name)} for one in stale}
-        shown = [record for record in stale if not tool_ids.isdisjoint(own[record.name])]
-        texts = [_is_old(record, truncate(record.error, _MAX_SHORT_REASON)) for record in shown[:_MAX_OLD]]
-        rest = [f"{len(shown) - _MAX_OLD} more servers cannot be read"] if len(shown) > _MAX_OLD else []
-        return "; ".join((*texts, *rest))
+        return _are_old([record for record in stale if not tool_ids.isdisjoint(own[record.name])])
 
     async def ask(self, tool_id: str = "") -> Mapping[str, UpstreamError]:
         """Reads the server that an id names, or all of them, where that was not done yet. Gives those that could not
@@ -172,6 +169,12 @@ class CatalogueView:
 def _is_old(record: ServerRecord, why: str) -> str:
     at = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(record.read_at))
     return f"{record.name} cannot be read now ({why}): this is what it listed on {at}"
+
+
+def _are_old(records: Sequence[ServerRecord]) -> str:
+    texts = [_is_old(record, truncate(record.error, _MAX_SHORT_REASON)) for record in records[:_MAX_OLD]]
+    rest = [f"{len(records) - _MAX_OLD} more servers cannot be read"] if len(records) > _MAX_OLD else []
+    return "; ".join((*texts, *rest))
 
 
 def _names(tool_id: str, server: str) -> bool:
