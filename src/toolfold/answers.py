@@ -60,6 +60,7 @@ class ToolList(TypedDict):
     tools: Sequence[ToolPointer | ToolHit]
     next_cursor: str | None
     note: NotRequired[str]
+    may_be_old: NotRequired[str]
 
 
 class ToolPage(TypedDict):
@@ -69,6 +70,7 @@ class ToolPage(TypedDict):
     results: list[ToolHit]
     next_cursor: str | None
     note: NotRequired[str]
+    may_be_old: NotRequired[str]
 
 
 class _FoundNode(TypedDict):
@@ -82,6 +84,7 @@ class NodePage(TypedDict):
 
     results: list[_FoundNode]
     note: NotRequired[str]
+    may_be_old: NotRequired[str]
 
 
 class Doubts(TypedDict):

@@ -148,8 +148,8 @@ class Gateway:
     @cached_property
     def initial_build(self) -> InitialBuild:
         """The first catalogue, where it is being built right now."""
-        unbuilt = self.settings is not self._given
-        return InitialBuild(self.store, self.upstreams, partial(self.build, index=False), when_asked=unbuilt)
+        build = partial(self.build, index=False, tell=False)
+        return InitialBuild(self.store, self.upstreams, build, when_asked=self.settings is not self._given)
 
     @cached_property
     def trust(self) -> TrustMonitor:
@@ -229,13 +229,14 @@ class Gateway:
             checks=(
                 authorizer.check,
                 self.outputs.references.check,  # before validation: a schema describes the values, not references
-                ArgumentValidator(),
+                ArgumentValidator(authorizer.renew),
                 confirm(self.access.requires_confirmation, self.redactor.printable_arguments),
                 authorizer.recheck,  # after a person was asked, who may take their time
                 answer_toolbox(self.access.view, self.describer),
             ),
             # Before storing: what is learned from a result, and what is cut from it.
             result_hooks=(*self.redactor.result_hooks, self.describer.observe, self.outputs.large_results.store_large),
+            explain=authorizer.explain,
             observer=self.call_recorder,
         )
         return pipeline if self.tracing is None else self.tracing.wrap(pipeline)
@@ -270,17 +271,19 @@ class Gateway:
         registry: FilePath | None = None,
         on_server: OnServer | None = None,
         index: bool = True,
+        tell: bool = True,
         on_indexed: Callable[[int, int], None] | None = None,
     ) -> "Build":
         """Connects to all servers, or those named, and writes the catalogue and `tool_registry.json`.
 
         A server that fails is reported to `on_server` and in the result; its earlier tools stay. Naming servers leaves
         all others as they are. New tools are taken into the search index, about 5 ms each: `on_indexed` hears how many
-        of how many are done. Without `index` the next search does that.
+        of how many are done. Without `index` the next search does that. `changes` are those since the last build that
+        somebody was told of; one without `tell` is not.
         """
         async with self.upstreams.reading(servers, on_server) as (listings, failures):
             write = self.catalogue.rebuild if servers is None else self.catalogue.update
-            build = await write(listings, failures=failures)
+            build = await self.catalogue.since_last_build(await write(listings, failures=failures), tell=tell)
             await self.catalogue.write_registry(registry or self.settings.registry_path)
             await self.trust.review()
             self.events.emit(
@@ -370,9 +373,10 @@ class Gateway:
         async def operation(view: CatalogueView) -> StepResult[ToolList]:
             if query.strip():
                 hits = await self.search.list_matching(view, query, path, tags=tags, limit=limit, cursor=cursor)
-                return StepResult.of_hits(render_list_page(hits), hits)
+                return StepResult.of_hits(await view.dated(render_list_page(hits)), hits)
             page = await view.catalogue.list(path, tags=tags, limit=limit, cursor=cursor)
-            return StepResult(answer=render_listing(page), tool_ids=tuple(tool.tool_id for tool in page.tools))
+            answer = await view.dated(render_listing(page))
+            return StepResult(answer=answer, tool_ids=tuple(tool.tool_id for tool in page.tools))
 
         return (await self._step("list", caller, operation, query=query, path=path)).answer
 
@@ -395,7 +399,7 @@ class Gateway:
 
         async def operation(view: CatalogueView) -> StepResult[ToolPage]:
             page = await self.search.search_tools(view, query, path, limit=limit, cursor=cursor, sure=sure)
-            return StepResult.of_hits(render_tool_page(page), page)
+            return StepResult.of_hits(await view.dated(render_tool_page(page)), page)
 
         return await self._step("search", caller, operation, query=query, path=path)
 
@@ -405,7 +409,8 @@ class Gateway:
 
         async def operation(view: CatalogueView) -> StepResult[NodePage]:
             page = await self.search.search_nodes(view, query, limit=limit)
-            return StepResult(answer=render_node_page(page), paths=page.paths, confidence=page.confidences)
+            answer = await view.dated(render_node_page(page))
+            return StepResult(answer=answer, paths=page.paths, confidence=page.confidences)
 
         return (await self._step("nodes", caller, operation, query=query)).answer
 
@@ -440,7 +445,7 @@ class Gateway:
 
     async def tree(self, path: Sequence[str] = (), *, depth: int | None = None, caller: Caller = LOCAL) -> Tree:
         """The categories below a path, with their counts."""
-        return await (await self._built_view(caller)).catalogue.tree(as_path(path), depth)
+        return await (await self._built_view(caller)).tree(as_path(path), depth)
 
     async def tools_below(self, path: Sequence[str], *, caller: Caller = LOCAL) -> Sequence[Tool]:
         """Every tool that stands right at one of the nodes below a path, or at the path itself."""

@@ -267,3 +267,25 @@ def _even(root: str) -> str:
     if len(root) > 3 and root[-1] == "y":
         root = root[:-1] + "i"
     return root
+
+
+# Verbs by which tools are told apart: those that take something away, and those that only look.
+_DESTROYING = frozenset(
+    (
+        *("delete", "drop", "remove", "rm", "purge", "destroy", "erase", "wipe", "truncate", "terminate", "kill"),
+        *("uninstall", "revoke", "unlink", "overwrite", "reset", "clear", "prune", "deprovision"),
+    )
+)
+READING = frozenset(
+    (
+        *("get", "list", "read", "find", "search", "show", "describe", "check", "count", "fetch", "query", "view"),
+        *("preview", "validate", "inspect", "is", "can", "has"),
+    )
+)
+
+
+def sounds_destructive(text: str) -> bool:
+    """Whether a destroying verb stands in a name or sentence, and no reading verb before it: `get_delete_log` reads."""
+    words = (word.lower() for word in split_identifier(text))
+    plain = (word if word in READING else word.removesuffix("s") for word in words)  # "Deletes an order"
+    return next((word for word in plain if word in READING or word in _DESTROYING), "") in _DESTROYING

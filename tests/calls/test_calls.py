@@ -145,7 +145,8 @@ def test_each_call_is_told_with_sizes_and_without_values(tmp_path: Path) -> None
             await shop.gateway.call_tool("shop.find_order", {"order_id": 424242})
             with pytest.raises(InvalidArguments):
                 await shop.gateway.call_tool("shop.find_order", {"order_id": "secret"})
-        assert [event.name for event in shop.told] == ["call.started", "call.finished", "call.started", "call.failed"]
+        calls = [event.name for event in shop.told if event.name.startswith("call.")]
+        assert calls == ["call.started", "call.finished", "call.started", "call.failed"]
         assert shop.told[-1].data["code"] == "INVALID_ARGUMENTS"
         assert "424242" not in str(shop.told)
         assert "secret" not in str(shop.told)

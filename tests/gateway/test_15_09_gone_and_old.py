@@ -87,6 +87,27 @@ def test_15_09_a_removed_tool_is_told_from_one_that_never_was(tmp_path: Path) ->
     run(main())
 
 
+@pytest.mark.parametrize("first", [True, False])
+def test_15_01_a_renamed_tool_is_hinted_at_before_others_that_came(tmp_path: Path, first: bool) -> None:
+    """Also where the new name was there for a while before the old one went."""
+
+    async def main() -> None:
+        shop, bank = shops()
+        new = [tool("zoom_in", "Finds an order by its number."), tool("archive", "Puts an order away."), tool("ship")]
+        async with Gateway(Settings(home=tmp_path), upstreams=[shop, bank]) as gateway:
+            await gateway.build()
+            if first:
+                shop.set_tools([*new, tool("find_order", "Finds an order by its number.")])
+                await gateway.reread("shop")
+            shop.set_tools(new)
+            await gateway.reread("shop")
+            with pytest.raises(ToolNotFound) as gone:
+                await gateway.expand_tool("shop.find_order")
+            assert gone.value.hints[0] == "shop.zoom_in"
+
+    run(main())
+
+
 def test_15_09_a_tool_whose_server_was_taken_out_says_so(tmp_path: Path) -> None:
     async def main() -> None:
         shop, bank = shops()

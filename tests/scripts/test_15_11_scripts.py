@@ -298,3 +298,10 @@ async def test_15_11_a_script_that_runs_while_the_gateway_closes_is_told_so(tmp_
     assert errors
     assert {error for error in errors if "--unsafe" in error or "zygote" in error} == set()
     assert any("the gateway was closed" in error for error in errors)
+
+
+def test_15_01_a_tool_that_was_not_imported_is_told_how_to_be(tmp_path: Path) -> None:
+    result = run_script(tmp_path, 'use_tools("git.git_log")\nprint(git_log(max_count=1))\n')
+    assert result.error is not None
+    assert result.error.type == "NameError"
+    assert "from servers.git import git_log" in result.error.next_action

@@ -106,8 +106,8 @@ def test_each_operation_is_a_tool() -> None:
 def test_annotations_follow_the_method() -> None:
     tools = {tool.name: tool.annotations for tool in play(_listed).tools}
     assert tools["getOrder"] == Annotations(read_only=True, idempotent=True, open_world=True)
-    assert tools["putOrder"] == Annotations(read_only=False, idempotent=True, open_world=True)
-    assert tools["create_order"] == Annotations(read_only=False, idempotent=False, open_world=True)
+    assert tools["putOrder"] == Annotations(idempotent=True, open_world=True)
+    assert tools["create_order"] == Annotations(idempotent=False, open_world=True)
     assert tools["delete_orders_id"] == Annotations(read_only=False, destructive=True, idempotent=True, open_world=True)
 
 

@@ -1,23 +1,37 @@
 """Refuses calls of tools that their caller may not use, or that are no longer what their caller saw.
 
 Whoever built the call and however the tool was found: it is looked up in its caller's own view of the catalogue, after
-its server was asked what it lists, unless that was done over the connection that is open now.
+its server was asked what it lists, unless that was done over the connection that is open now. Not every server tells
+when its tools change: a call that fails as if its tool were another one by now has the list read again.
 """
 
+import re
 from collections.abc import Awaitable, Callable
 
 from msgspec.structs import replace
 
 from toolfold.disclosure.describer import Describer
 from toolfold.disclosure.render import Expansions
-from toolfold.errors import ToolChanged
+from toolfold.errors import RemoteError, ToolChanged, ToolfoldError, ToolNotFound
 from toolfold.policy.view import CatalogueView
-from toolfold.types import CallContext, Caller, Tool, ToolCall
+from toolfold.types import CallContext, Caller, Outcome, Tool, ToolCall
 from toolfold.upstream.refresh import UpstreamManager
+
+# How much of a failed call's answer is read.
+_MAX_READ = 4_000
+_NOT_THERE = {-32601, -32602}  # JSON-RPC: no such method, invalid parameters
+# What servers and their libraries say of a tool that they have not, and of arguments that they do not take.
+_SAYS_OTHERWISE = re.compile(
+    r"unknown tool|no (?:such )?(?:tool|operation)|tool\b.{0,80}not found|validation|invalid (?:arg|input|param)"
+    r"|(?:extra|missing|required|unexpected|unknown).{0,40}(?:arg|field|input|key|param|propert)"
+    r"|(?:arg|field|input|param|propert).{0,60}(?:missing|not (?:allowed|permitted)|required|unexpected)",
+    re.IGNORECASE,
+)
 
 
 class Authorizer:
-    """Two checks of one pipeline: `check` stands first, `recheck` after a person may have been asked."""
+    """Two checks of one pipeline: `check` stands first, `recheck` after a person may have been asked. `renew` and
+    `explain` look at what failed."""
 
     def __init__(
         self,
@@ -67,3 +81,38 @@ class Authorizer:
                 next_action=f"call expand_tool for {tool.tool_id} again, and use the schema it shows now",
             )
         return call
+
+    async def renew(self, call: ToolCall, context: CallContext) -> ToolCall | None:
+        """A call whose arguments do not fit, with its tool as its server lists it now; `None`: it is the same. Raises
+        `ToolNotFound` where it is gone."""
+        if not call.tool.fingerprint:
+            return None
+        await self._servers.look_again(call.tool.server)
+        tool = await self._describer.tool(self._view_of(context.caller), call.tool.tool_id)
+        if tool.fingerprint == call.tool.fingerprint:
+            return None
+        expanded = self._expansions.version(context.caller, tool.tool_id)
+        return replace(call, tool=tool, expect_version=expanded if call.expect_version is None else call.expect_version)
+
+    async def explain(
+        self, call: ToolCall, context: CallContext, failure: Outcome | RemoteError
+    ) -> ToolfoldError | None:
+        """Why a server refused a call, where that is because its tool is another one by now."""
+        if isinstance(failure, RemoteError):
+            meant = failure.rpc_code in _NOT_THERE or _SAYS_OTHERWISE.search(failure.message[:_MAX_READ])
+        else:
+            meant = _SAYS_OTHERWISE.search(bytes(memoryview(failure.raw)[:_MAX_READ]).decode("utf-8", "replace"))
+        if not meant:
+            return None
+        try:
+            renewed = await self.renew(call, context)
+        except ToolNotFound as error:
+            return error
+        if renewed is None:
+            return None
+        tool = call.tool
+        return ToolChanged(
+            f"{tool.tool_id} changed at its server, which refused this call: version {tool.version} is now "
+            f"{renewed.tool.version}",
+            next_action=f"call expand_tool for {tool.tool_id} again, and use the schema it shows now",
+        )

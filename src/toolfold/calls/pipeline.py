@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from msgspec import Struct
 
-from toolfold.errors import INTERNAL_ERROR, ServerTimeout, ToolfoldError
+from toolfold.errors import INTERNAL_ERROR, RemoteError, ServerTimeout, ToolfoldError
 from toolfold.types import CallContext, Outcome, ToolCall
 from toolfold.wire.deadlines import Deadlines
 
@@ -26,6 +26,9 @@ Check = Callable[[ToolCall, CallContext], Awaitable[ToolCall | Outcome] | None]
 
 # Looks at a result. `None`: it stays; else an awaitable of the outcome in its place.
 ResultHook = Callable[[ToolCall, CallContext, Outcome], Awaitable[Outcome] | None]
+
+# Looks at a call that its server refused. `None`: that stands; else an error that says more takes its place.
+Explain = Callable[[ToolCall, CallContext, Outcome | RemoteError], Awaitable[ToolfoldError | None]]
 
 
 class CallEnd(Struct, frozen=True):
@@ -60,9 +63,11 @@ class CallPipeline:
         prepare: Prepare,
         checks: Sequence[Check] = (),
         result_hooks: Sequence[ResultHook] = (),
+        explain: Explain | None = None,
         observer: CallObserver | None = None,
     ) -> None:
         self._dispatch = dispatch
+        self._explain = explain
         self._prepare = prepare
         self._checks = checks
         self._result_hooks = result_hooks
@@ -96,6 +101,10 @@ class CallPipeline:
                     answer = await changed
             outcome = answer
             code = message = ""
+        except RemoteError as error:
+            code, message = error.code, error.message
+            await self._check_refusal(call, context, error)
+            raise
         except ToolfoldError as error:
             code, message = error.code, error.message
             raise
@@ -106,6 +115,12 @@ class CallPipeline:
             seconds = time.perf_counter() - started
             self._observer.ended(CallEnd(asked, context, time.time() - seconds, seconds, outcome, code, message))
         return outcome
+
+    async def _check_refusal(self, call: ToolCall, context: CallContext, failure: Outcome | RemoteError) -> None:
+        """Raises what explains a failure."""
+        problem = None if self._explain is None else await self._explain(call, context, failure)
+        if problem is not None:
+            raise problem
 
     async def _dispatch_in_time(self, call: ToolCall, context: CallContext, requested: float | None) -> Outcome:
         """Only the server's part is timed, whatever progress it reports: a person who is asked to confirm may take
@@ -122,7 +137,7 @@ class CallPipeline:
 
         deadline = self._deadlines.start(limit, expire)
         try:
-            return await self._dispatch(call, context)
+            outcome = await self._dispatch(call, context)
         except asyncio.CancelledError:
             # Somebody else may have cancelled the task as well: then that cancellation goes on.
             if not expired or task.uncancel() > 0:
@@ -130,6 +145,9 @@ class CallPipeline:
             raise _timeout_error(call, limit, requested) from None
         finally:
             deadline.stop()
+        if outcome.is_error:
+            await self._check_refusal(call, context, outcome)
+        return outcome
 
 
 def _timeout_error(call: ToolCall, limit: float, requested: float | None) -> ServerTimeout:

@@ -12,7 +12,7 @@ import asyncio
 import logging
 import math
 import re
-from collections.abc import Awaitable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -163,6 +163,9 @@ _MAX_WAITING = 16
 
 log = logging.getLogger("toolfold.calls")
 
+# Gives a call whose arguments do not fit the tool that its server lists now: `Authorizer.renew`.
+Renew = Callable[[ToolCall, CallContext], Awaitable[ToolCall | None]]
+
 
 class _Compiled(Struct, frozen=True):
     """A schema ready to be checked against. Without a `cost` it is too large to be looked at here."""
@@ -174,7 +177,8 @@ class _Compiled(Struct, frozen=True):
 class ArgumentValidator:
     """Validators of the tools called lately."""
 
-    def __init__(self) -> None:
+    def __init__(self, renew: Renew | None = None) -> None:
+        self._renew = renew
         # A compiled validator may be large, and a catalogue may hold 100,000 tools.
         self._compiled: BoundedDict[str, _Compiled] = BoundedDict(_MAX_VALIDATORS)
         self._processes = asyncio.Semaphore(_MAX_PROCESSES)
@@ -184,7 +188,22 @@ class ArgumentValidator:
         check_seconds(context.timeout_s)
         if call.expect_version is not None and call.expect_version != call.tool.version:
             raise _changed(call.tool, call.expect_version)
-        return None if self.check(call.tool, call.arguments) else self._check_slowly(call)
+        try:
+            return None if self.check(call.tool, call.arguments) else self._check_slowly(call, context)
+        except InvalidArguments as error:
+            if self._renew is None:
+                raise
+            return self._check_renewed(call, context, error, self._renew)
+
+    async def _check_renewed(
+        self, call: ToolCall, context: CallContext, error: InvalidArguments, renew: Renew
+    ) -> ToolCall:
+        """Whether the arguments fit the tool as it is now: they may be right, and the schema old."""
+        renewed = await renew(call, context)
+        if renewed is None:
+            raise error
+        waiting = ArgumentValidator()(renewed, context)
+        return renewed if waiting is None else await waiting
 
     def check(self, tool: Tool, arguments: Raw) -> bool:
         """Raises `InvalidArguments` that names each field, what was expected, and arguments that would do. `False`
@@ -209,7 +228,7 @@ class ArgumentValidator:
             raise _unreadable(tool, error) from None
         return True
 
-    async def _check_slowly(self, call: ToolCall) -> ToolCall:
+    async def _check_slowly(self, call: ToolCall, context: CallContext) -> ToolCall:
         verdict: Verdict | None = None
         if self._waiting < _MAX_WAITING:
             self._waiting += 1
@@ -223,8 +242,13 @@ class ArgumentValidator:
             log.warning(
                 "the arguments of %s went to its server unchecked: its schema takes too long", call.tool.tool_id
             )
-        else:
+            return call
+        try:
             _refuse(call.tool, verdict)
+        except InvalidArguments as error:
+            if self._renew is None:
+                raise
+            return await self._check_renewed(call, context, error, self._renew)
         return call
 
     def _compile(self, tool: Tool) -> _Compiled:

@@ -368,7 +368,10 @@ def _report(
     new: _CatalogueState, before: _CatalogueState, changes: Sequence[Change], notes: tuple[str, ...]
 ) -> _BuildReport:
     owners = {tool.tool_id: tool.server for tool in (*before.tools, *new.tools)}
-    by_server = Counter((owners[change.tool_id], change.kind) for change in changes)
+    # Of a tool that went in an earlier step only the id is known.
+    by_server = Counter(
+        (owners.get(change.tool_id, change.tool_id.partition(".")[0]), change.kind) for change in changes
+    )
     total = Counter(change.kind for change in changes)
     return _BuildReport(
         tools=len(new.tools),
@@ -392,6 +395,12 @@ def _report(
         unchanged=len(new.tools) - total["added"] - total["changed"],
         warnings=notes,
     )
+
+
+def with_changes(built: Build, changes: tuple[Change, ...]) -> Build:
+    """The same build, told with what changed in more steps than its own."""
+    state = _CatalogueState(tools=built.tools, nodes=built.nodes, servers=built.servers)
+    return replace(built, changes=changes, report=_report(state, _EMPTY, changes, built.report.warnings))
 
 
 async def commit(

@@ -118,6 +118,8 @@ DEFAULT_LIMIT = 10
 MAX_LIMIT = 50
 
 _BATCH_SIZE = 500
+# Where the store remembers the generation of the last build that somebody was told of.
+_BUILDS, _TOLD = "builds", "told"
 # How much of an unknown name an error repeats: it comes from a model and may be of any length.
 _MAX_NAME_CHARS = 100
 _CACHED_TOOLS = 512
@@ -148,6 +150,8 @@ class Tree(Struct, frozen=True, kw_only=True):
     generation: int
     tools: int
     branches: tuple[Branch, ...]
+    may_be_old: str = ""
+    """Which servers could not be read, where tools of theirs are counted."""
 
 
 class Catalogue:
@@ -190,6 +194,19 @@ class Catalogue:
     async def update(self, listings: Iterable[Listing], *, failures: Mapping[str, str] | None = None) -> "Build":
         """Takes in servers that were read again, or could not be: their tools stay, marked stale. Others stay as is."""
         return await self._commit(tuple(listings), failures or {}, partial=True)
+
+    async def since_last_build(self, build: "Build", *, tell: bool) -> "Build":
+        """The build with all that changed since the last one that somebody was told of: what servers listed meanwhile
+        was taken in by whoever connected to them. With `tell` it is the last one from now on."""
+        from toolfold.catalogue.build import with_changes
+
+        last = int(await self._store.get(_BUILDS, _TOLD) or 0)
+        if tell or not last:
+            await self._store.put(_BUILDS, _TOLD, b"%d" % build.generation)
+        if not last:
+            return build
+        oldest = (await self.generations())[0].number - 1
+        return with_changes(build, await self.diff(max(last, oldest), build.generation))
 
     async def holds(self, listing: Listing) -> bool:
         """Whether this is what it has of a server already: then there is nothing to take in."""
@@ -425,14 +442,15 @@ async def _tool_not_found(snapshot: Snapshot, tool_id: str) -> ToolNotFound:
 
     near = await asyncio.to_thread(closest_words, tool_id, await snapshot.tool_ids())
     name = repr(tool_id[:_MAX_NAME_CHARS])
-    if not await snapshot.versions(tool_id):
+    versions = await snapshot.versions(tool_id)
+    if not versions:
         return ToolNotFound(f"there is no tool {name}", hints=near)
-    became, came = await _what_became(snapshot, tool_id)
+    became, came = await _what_became(snapshot, tool_id, versions[-1].definition)
     return ToolNotFound(f"{name} is gone: {became}", hints=list(dict.fromkeys((*came, *near))), removed=True)
 
 
-async def _what_became(snapshot: Snapshot, tool_id: str) -> tuple[str, list[str]]:
-    """What happened to a tool that was here, in words, and which tools of its server came when it went."""
+async def _what_became(snapshot: Snapshot, tool_id: str, was: ToolDefinition) -> tuple[str, list[str]]:
+    """What happened to a tool that was here, in words, and what it may be called now."""
     from toolfold.catalogue.ids import natural_id
 
     folded = tool_id.casefold()
@@ -444,9 +462,21 @@ async def _what_became(snapshot: Snapshot, tool_id: str) -> tuple[str, list[str]
     when = f" {time.strftime('%Y-%m-%d %H:%M UTC', time.gmtime(times[went]))}" if went in times else " a while ago"
     for server in await snapshot.servers():
         if natural_id(server.name, "a").casefold() == f"{front}.a":
-            own = [name for name in came if name.casefold().startswith(f"{front}.")]
-            return f"{server.name} listed it until{when}, and no longer does", own
+            own = await snapshot.tools(server=server.name)
+            return f"{server.name} listed it until{when}, and no longer does", _successors(own, came, was)
     return f"its server was taken out by{when}", []
+
+
+def _successors(tools: Iterable[Tool], came: Collection[str], was: ToolDefinition) -> list[str]:
+    """What a tool may be called now: those that say and take the same, then those that came when it went."""
+    alike = {tool.tool_id: _alike(tool.definition, was) for tool in tools}
+    return sorted((name for name in alike if name in came or alike[name] == 2), key=lambda name: -alike[name])
+
+
+def _alike(definition: ToolDefinition, other: ToolDefinition) -> int:
+    """How much two tools have in common: 2 where they say and take the same."""
+    takes = [_fields(_fields(one.input_schema).get("properties", Raw(b"{}"))) for one in (definition, other)]
+    return (definition.description == other.description != "") + (takes[0] == takes[1])
 
 
 def _branches(nodes: Iterable[Node], path: Path, depth: int | None) -> tuple[Branch, ...]:

@@ -27,24 +27,12 @@ from msgspec.json import Decoder
 from toolfold.catalogue.ids import natural_id
 from toolfold.config import MetadataRule
 from toolfold.types import Annotations, ToolDefinition
-from toolfold.words import split_identifier
+from toolfold.words import READING, sounds_destructive, split_identifier
 
 MAX_SENT_TAGS = 4
 # A risk of most tools, and no news: policies see it, the tags that a model reads leave it out.
 UNSTATED = "unstated"
 
-_DESTROYING = frozenset(
-    (
-        *("delete", "drop", "remove", "rm", "purge", "destroy", "erase", "wipe", "truncate", "terminate", "kill"),
-        *("uninstall", "revoke", "unlink", "overwrite", "reset", "clear", "prune", "deprovision"),
-    )
-)
-_READING = frozenset(
-    (
-        *("get", "list", "read", "find", "search", "show", "describe", "check", "count", "fetch", "query", "view"),
-        *("preview", "validate", "inspect", "is", "can", "has"),
-    )
-)
 _TAG = re.compile(r"[^a-z0-9:._-]+")
 
 
@@ -87,7 +75,7 @@ def _risks_of(name: str, claims: Annotations) -> tuple[str, ...]:
     """The risk flags of a tool: see the table above."""
     # Unsaid, the protocol takes a tool that writes as destructive.
     destructive = claims.destructive
-    if destructive is None and (claims.read_only is False or _sounds_destructive(name)):
+    if destructive is None and (claims.read_only is False or sounds_destructive(name)):
         destructive = True
     read_only = bool(claims.read_only) and not destructive
     flags = {
@@ -100,17 +88,11 @@ def _risks_of(name: str, claims: Annotations) -> tuple[str, ...]:
     return tuple(flag for flag, holds in flags.items() if holds)
 
 
-def _sounds_destructive(name: str) -> bool:
-    """Whether a destroying verb stands in the name, and no reading verb before it: `get_delete_log` only reads."""
-    verbs = (word for word in map(str.lower, split_identifier(name)) if word in _READING or word in _DESTROYING)
-    return next(verbs, "") in _DESTROYING
-
-
 def may_write(name: str, risks: Sequence[str]) -> bool:
     """Whether a tool may change something: its server says so, or says nothing and the name has no reading verb."""
     if "read-only" in risks:
         return False
-    return UNSTATED not in risks or not any(word in _READING for word in map(str.lower, split_identifier(name)))
+    return UNSTATED not in risks or not any(word in READING for word in map(str.lower, split_identifier(name)))
 
 
 def _with(risks: tuple[str, ...], extra: Sequence[str]) -> tuple[str, ...]:

@@ -19,6 +19,7 @@ _MAX_EXPANSIONS = 50_000
 
 class _Noted(TypedDict):
     note: NotRequired[str]
+    may_be_old: NotRequired[str]
 
 
 class _ToolPage(Protocol):

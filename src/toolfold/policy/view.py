@@ -9,11 +9,13 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from functools import cache
+from typing import Any, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from toolfold.catalogue.catalogue import Catalogue
+from toolfold.answers import NodePage, ToolList, ToolPage
+from toolfold.catalogue.catalogue import Catalogue, Tree
 from toolfold.catalogue.ids import natural_id
 from toolfold.errors import CatalogueError, ServerUnavailable, ToolNotFound, UpstreamError
 from toolfold.storage.base import Generation, ServerRecord, Snapshot, Version, fold_path, sibling_order
@@ -25,10 +27,15 @@ Compile = Callable[[Snapshot], Awaitable["VisibleCatalogue"]]
 # A value that changes when what may be seen changes without a new generation, such as an accepted tool.
 Stamp = Callable[[], Awaitable[object]]
 
+_Page = TypeVar("_Page", ToolList, ToolPage, NodePage)
+
 # How much an error repeats of an unknown id, says of each server that could not be asked, and of all of them.
 _MAX_NAME = 100
 _MAX_REASON = 200
 _MAX_REASONS = 1_000
+# Of what is old on a page: how many servers are named, and how much is said of each.
+_MAX_OLD = 3
+_MAX_SHORT_REASON = 80
 # Tools that the summary of a category names where its own words speak of hidden ones, too.
 _NAMED_TOOLS = 3
 
@@ -78,9 +85,32 @@ class CatalogueView:
         current = self._servers is None or self._servers.is_current(server)
         if record is None or record.read_at is None or (current and not record.stale):
             return ""
-        why = truncate(record.error, _MAX_REASON) if record.stale else "it has not answered yet"
-        at = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(record.read_at))
-        return f"{server} cannot be read now ({why}): this is what it listed on {at}"
+        return _is_old(record, truncate(record.error, _MAX_REASON) if record.stale else "it has not answered yet")
+
+    async def dated(self, page: _Page) -> _Page:
+        """A page with what is old in it, `may_be_old`: tools of servers that could not be read, or categories of
+        such. Nobody is asked for it."""
+        answer: dict[str, Any] = {**page}
+        entries = [entry for key in ("nodes", "tools", "results") for entry in answer.get(key, ())]
+        tool_ids = {entry["tool_id"] for entry in entries if "tool_id" in entry}
+        old = await self._old(tool_ids, [tuple(entry["path"]) for entry in entries if "tool_id" not in entry])
+        if old:
+            page["may_be_old"] = old
+        return page
+
+    async def tree(self, path: Path, depth: int | None) -> Tree:
+        tree = await self.catalogue.tree(path, depth)
+        return replace(tree, may_be_old=await self._old(set(), [tree.path]))
+
+    async def _old(self, tool_ids: set[str], paths: Iterable[Path]) -> str:
+        stale = [record for record in await self.catalogue.servers() if record.stale]
+        if not stale:
+            return ""
+        async with self.catalogue.snapshot() as snapshot:
+            for path in paths:
+                tool_ids.update(await snapshot.tool_ids_at(path, below=True))
+            own = {one.name: {tool.tool_id for tool in await snapshot.tools(server=one.name)} for one in stale}
+        return _are_old([record for record in stale if not tool_ids.isdisjoint(own[record.name])])
 
     async def ask(self, tool_id: str = "") -> Mapping[str, UpstreamError]:
         """Reads the server that an id names, or all of them, where that was not done yet. Gives those that could not
@@ -134,6 +164,17 @@ class CatalogueView:
                     self._compiled = (key, await compile_(snapshot))
                 return self._compiled[1]
         return self._compiled[1]
+
+
+def _is_old(record: ServerRecord, why: str) -> str:
+    at = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(record.read_at))
+    return f"{record.name} cannot be read now ({why}): this is what it listed on {at}"
+
+
+def _are_old(records: Sequence[ServerRecord]) -> str:
+    texts = [_is_old(record, truncate(record.error, _MAX_SHORT_REASON)) for record in records[:_MAX_OLD]]
+    rest = [f"{len(records) - _MAX_OLD} more servers cannot be read"] if len(records) > _MAX_OLD else []
+    return "; ".join((*texts, *rest))
 
 
 def _names(tool_id: str, server: str) -> bool:

@@ -118,13 +118,14 @@ class Enrichment:
         return report
 
     async def forget(self, fingerprints: Collection[str]) -> int:
-        """Drops what is kept for these; returns for how many there was something."""
-        kept = (await self._store.items(_NAMESPACE)).keys() & set(fingerprints)
+        """Drops what is kept for these; returns for how many there were requests."""
+        requests = await self.requests()
+        kept = requests.keys() & set(fingerprints)
         for fingerprint in sorted(kept):
             await self._store.delete(_NAMESPACE, fingerprint)
         if kept:
             await self._revise()
-        return len(kept)
+        return sum(bool(requests[fingerprint]) for fingerprint in kept)
 
     async def _put(self, fingerprint: str, requests: Sequence[str]) -> None:
         await self._store.put(_NAMESPACE, fingerprint, msgspec.json.encode(requests))

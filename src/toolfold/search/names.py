@@ -6,9 +6,10 @@ compared is filed in the index beside the places of a tool, and looked up there 
 
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from toolfold.search.document import Document
+from toolfold.types import Tool
 from toolfold.words import opposite_verbs, split_identifier, stop_words
 
 # The ways to name a tool, the surest first: its own name, its server's and its own, its title.
@@ -37,6 +38,11 @@ class Names:
         self.requested = _names_in(request)
         opposites = opposite_verbs().get(_verb_of(request[:_MAX_REQUEST]), frozenset())
         self.opposed_scopes = [_verb_scope(verb) for verb in sorted(opposites)]
+
+    def missing_among(self, tools: Iterable[Tool]) -> list[str]:
+        """Of several names that are requested those that no tool has."""
+        known = {_fold(text) for tool in tools for text in (tool.tool_id, tool.name, tool.definition.title)}
+        return [name for name in self.requested if _fold(name) not in known]
 
     @staticmethod
     def scopes_of(name: str) -> list[str]:

@@ -21,6 +21,7 @@ from toolfold.events import Events
 from toolfold.model import Model
 from toolfold.policy.view import CatalogueView
 from toolfold.search.enrichment import Enrichment, Requests
+from toolfold.search.names import Names
 from toolfold.storage.base import Snapshot, Store
 from toolfold.types import Hit, Node, NodeHit, Path, Tool
 
@@ -308,7 +309,7 @@ class SearchService:
                 path=place,
                 tools=await _ranked_tools(snapshot, hits[start:end]),
                 next_cursor=_next_cursor(place, (query,), hits[:end], snapshot) if len(hits) > end else None,
-                note=note,
+                note=note or await _note_on_missing(query, snapshot),
             )
 
     async def list_matching(
@@ -337,7 +338,7 @@ class SearchService:
                 nodes=tuple(nodes),
                 tools=await _ranked_tools(snapshot, hits[start:end]),
                 next_cursor=_next_cursor(place, question, hits[:end], snapshot) if len(hits) > end else None,
-                note=note,
+                note=note or await _note_on_missing(query, snapshot),
             )
 
     async def _fitting_hits(
@@ -463,6 +464,13 @@ class SearchService:
             {"tool_id": tool.tool_id, "summary": tool.summary} | ({"same_as": list(same_as)} if same_as else {})
             for tool, _, same_as in await _ranked_tools(snapshot, hits)
         ]
+
+
+async def _note_on_missing(query: str, snapshot: Snapshot) -> str:
+    """What is said where a request names several tools, and some are not there."""
+    names = Names(query)
+    missing = names.missing_among(await snapshot.tools()) if len(names.requested) > 1 else []
+    return f"there is no tool {', '.join(missing)}" if missing else ""
 
 
 def _among(hit: Hit, tool_ids: Collection[str]) -> Hit | None:

@@ -4,6 +4,7 @@ An upstream holds one connection at most and repairs nothing by itself: restarts
 task owns the connection from opening to closing, whoever calls these methods.
 """
 
+import os
 from collections.abc import Callable, Coroutine
 from typing import Any, Protocol
 
@@ -67,6 +68,15 @@ def call_timeout(spec: ServerSpec, context: CallContext, default_s: float) -> fl
     if context.timeout_s is not None:
         return None
     return default_s if spec.call_timeout_s is None else spec.call_timeout_s
+
+
+def file_stamp(path: str | os.PathLike[str]) -> tuple[int, ...]:
+    """What differs once a file was written anew; nothing where there is none."""
+    try:
+        status = os.stat(path)  # noqa: PTH116 - every call asks, and a Path costs more than the question
+    except OSError:
+        return ()
+    return status.st_mtime_ns, status.st_size, status.st_ino
 
 
 class PassthroughRequest(Struct, frozen=True, kw_only=True):

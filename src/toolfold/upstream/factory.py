@@ -54,6 +54,10 @@ class UpstreamWithSecrets:
     def passthrough(self) -> PassthroughUpstream | None:
         return as_passthrough(self._inner)
 
+    @property
+    def outdated(self) -> bool:
+        return getattr(self._inner, "outdated", False)
+
     async def open(self) -> ServerInfo:
         try:
             filled = await run_in_thread(partial(resolve, self.spec))

@@ -11,15 +11,17 @@ import inspect
 import sys
 from collections.abc import Iterable
 from hashlib import sha256
+from importlib.abc import SourceLoader
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
+from weakref import WeakKeyDictionary
 
 from msgspec import Raw
 
 from toolfold.errors import ConfigError, InvalidArguments, ServerTimeout, ServerUnavailable
 from toolfold.types import CallContext, Listing, Outcome, ServerInfo, ServerSpec, ToolCall
-from toolfold.upstream.base import call_timeout
+from toolfold.upstream.base import call_timeout, file_stamp
 from toolfold.upstream.function_tool import (
     Function,
     FunctionTool,
@@ -36,22 +38,25 @@ __all__ = ["Function", "FunctionsUpstream", "tool"]
 # How many functions without `async` run at once, those that were abandoned included; further calls wait their turn.
 _MAX_THREADS = 32
 
+# Of each module that functions were taken from: its file as it was then.
+_stamps: WeakKeyDictionary[ModuleType, tuple[int, ...]] = WeakKeyDictionary()
 
-def _load_functions(document: str, folder: str | None) -> list[Function]:
-    """The functions that a module or a file names, or one of them. Raises `ServerUnavailable`."""
+
+def _load_functions(document: str, folder: str | None) -> tuple[list[Function], str]:
+    """The functions that a module or a file names, or one of them, and the file. Raises `ServerUnavailable`."""
     module_name, _, name = document.rpartition(":") if document.rfind(":") > document.rfind(".") else (document, "", "")
     try:
-        module = _import_module(module_name, folder)
-    except Exception as error:
+        module = _renewed(_import_module(module_name, folder))
+    except (Exception, SystemExit) as error:
         # Whatever the person's module raises while it is imported, it is the reason the server cannot start.
         beside = f" or lies in {folder}" if folder else ""
         raise ServerUnavailable(
             f"the module {module_name!r} cannot be imported: {type(error).__name__}: {error}",
             next_action=f"Check the name in `functions`, and that the module is installed where toolfold runs{beside}.",
         ) from error
-    functions = _public_functions(module)
+    functions, file = _public_functions(module), module.__file__ or ""
     if not name:
-        return list(functions.values())
+        return list(functions.values()), file
     function = getattr(module, name, None)
     if not callable(function):
         raise ServerUnavailable(
@@ -59,7 +64,29 @@ def _load_functions(document: str, folder: str | None) -> list[Function]:
             hints=sorted(functions),
             next_action=f"Name one of: {', '.join(sorted(functions)) or 'none is defined there'}.",
         )
-    return [function]
+    return [function], file
+
+
+def _renewed(module: ModuleType) -> ModuleType:
+    """The module, executed anew where its file was edited since. Where that fails the old one stays.
+
+    As a new module: one that is reloaded in place keeps what was deleted from its file. Calls that run go on in the
+    old one.
+    """
+    loader, path = getattr(module.__spec__, "loader", None), module.__file__ or ""
+    stamp = file_stamp(path)
+    if _stamps.setdefault(module, stamp) == stamp or module.__spec__ is None or not isinstance(loader, SourceLoader):
+        return module
+    # What the module defines looks itself up there while it is executed.
+    fresh = sys.modules[module.__name__] = module_from_spec(module.__spec__)
+    try:
+        # The loader itself would take compiled code of the same second and length for the file's.
+        exec(loader.source_to_code(loader.get_data(path), path), vars(fresh))  # noqa: S102 - the owner's own module
+    except (Exception, SystemExit) as error:
+        sys.modules[module.__name__] = module
+        raise ImportError(f"{type(error).__name__}: {error}") from error
+    _stamps[fresh] = stamp
+    return fresh
 
 
 def _import_module(name: str, folder: str | None) -> ModuleType:
@@ -72,11 +99,17 @@ def _import_module(name: str, folder: str | None) -> ModuleType:
         return importlib.import_module(name)
     # Two files of one name are two modules, and neither is one that is installed.
     own_name = f"_{file.stem}_{sha256(bytes(file)).hexdigest()[:12]}"
+    if own_name in sys.modules:
+        return sys.modules[own_name]
     spec = spec_from_file_location(own_name, file)
     if spec is None or spec.loader is None:
         raise ImportError(f"{file} is no Python file")
     module = sys.modules[own_name] = module_from_spec(spec)
-    spec.loader.exec_module(module)
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[own_name]
+        raise
     return module
 
 
@@ -108,6 +141,8 @@ class FunctionsUpstream:
         self._functions = None if functions is None else tuple(functions)
         self._default_timeout_s = default_timeout_s
         self._tools: dict[str, FunctionTool] = {}
+        self._file = ""
+        self._stamp: tuple[int, ...] = ()
         self._turns = asyncio.Semaphore(_MAX_THREADS)
 
     @classmethod
@@ -119,7 +154,17 @@ class FunctionsUpstream:
         _make_tools(listed)
         return cls(ServerSpec(name=name, transport="functions", call_timeout_s=call_timeout_s), listed)
 
+    @property
+    def outdated(self) -> bool:
+        """Whether the module was edited since it was read. What it imports is not looked at."""
+        return bool(self._file) and file_stamp(self._file) != self._stamp
+
     async def open(self) -> ServerInfo:
+        await self._read()
+        return ServerInfo(name=self.spec.name)
+
+    async def _read(self) -> None:
+        self._stamp = file_stamp(self._file)  # also where it fails: what is wrong is read once
         try:
             self._tools = await run_in_thread(self._load)
         except ServerUnavailable as error:
@@ -129,13 +174,18 @@ class FunctionsUpstream:
             raise ServerUnavailable(
                 error.message, server=self.spec.name, hints=error.hints, next_action=error.next_action
             ) from error
-        return ServerInfo(name=self.spec.name)
 
     def _load(self) -> dict[str, FunctionTool]:
-        spec, given = self.spec, self._functions
-        return _make_tools(given if given is not None else _load_functions(spec.document, spec.cwd))
+        if self._functions is not None:
+            return _make_tools(self._functions)
+        functions, file = _load_functions(self.spec.document, self.spec.cwd)
+        if file != self._file:
+            self._file, self._stamp = file, file_stamp(file)
+        return _make_tools(functions)
 
     async def listing(self) -> Listing:
+        if self.outdated:
+            await self._read()
         tools = tuple(tool.definition for tool in self._tools.values())
         return Listing(server=self.spec.name, tools=tools, info=ServerInfo(name=self.spec.name))
 

@@ -163,18 +163,23 @@ class Pool:
         return self._notification_listeners.add(listener)
 
     def due(self) -> list[str]:
-        """The servers whose tools should be read again: they said so, or the time they gave has passed."""
+        """The servers whose tools should be read again: they said so, the time they gave has passed, or their file was
+        edited."""
         now = time.monotonic()
         return [
             name
             for name, supervisor in self._supervisors.items()
-            if name in self._changed or (supervisor.list_due_at is not None and supervisor.list_due_at <= now)
+            if name in self._changed
+            or (supervisor.list_due_at is not None and supervisor.list_due_at <= now)
+            or _is_outdated(supervisor.ready)
         ]
 
     def connection(self, name: str) -> int:
-        """The number of the connection to a server that is open now; 0 where none is."""
+        """The number of the connection to a server that is open now; 0 where none is, and where it is to a file that
+        was edited since."""
         supervisor = self._supervisors.get(name)
-        return supervisor.connections if supervisor is not None and supervisor.ready is not None else 0
+        ready = supervisor.ready if supervisor is not None else None
+        return 0 if supervisor is None or ready is None or _is_outdated(ready) else supervisor.connections
 
     async def ensure(self, name: str) -> Upstream:
         """The open upstream of that name, opened now if need be. Raises an `UpstreamError`."""
@@ -305,3 +310,8 @@ class Pool:
 
 def _identity(upstream: Upstream) -> Upstream:
     return upstream
+
+
+def _is_outdated(upstream: Upstream | None) -> bool:
+    """Whether the file that an upstream read its tools from is another one by now."""
+    return getattr(upstream, "outdated", False)

@@ -41,13 +41,17 @@ _CONFIGURED_NAMESPACE = "configured"
 _FIRST_PAUSE_S = 1.0
 _LONGEST_PAUSE_S = 60.0
 
-# How often an open gateway looks whether a list has outlived its time. Looking reads nothing from a server.
-FRESHNESS_CHECK_S = 10.0
+# How often an open gateway looks whether a list has outlived its time, or a file was edited. Looking reads nothing from
+# a server.
+FRESHNESS_CHECK_S = 2.0
 
 # How long whoever only looks at a tool waits for its server, counted from when the server was first asked.
 _ASK_S = 10.0
 # A server that could not be read is not asked again sooner than this for somebody who only looks.
 _ASK_AGAIN_S = 30.0
+# How often a list is read for calls that fail as if their tool had changed, and how long such a call waits for it.
+_LOOK_AGAIN_S = 5.0
+_LOOK_S = 3.0
 
 log = logging.getLogger("toolfold.gateway")
 
@@ -116,9 +120,11 @@ class UpstreamManager:
         self._remembered: dict[str, bytes] = {}
         # Of each server that could not be read: when, and why.
         self._failures: dict[str, tuple[float, UpstreamError]] = {}
+        # Of each server when its list was last read for a call that failed.
+        self._looked: dict[str, float] = {}
         self._reads: dict[str, tuple[float, asyncio.Task[None]]] = {}
         self._rereads: dict[str, asyncio.Task[None]] = {}
-        self._stop_listening: Callable[[], None] | None = None
+        self._stop_listening: list[Callable[[], None]] = []
         self.tasks = TaskSet(log)
         self._writes = TaskSet(log)
         self._builds = 0
@@ -162,8 +168,8 @@ class UpstreamManager:
     async def aclose(self) -> None:
         """Ends every server, and lets nobody start another. Safe to call twice."""
         self._closed = True
-        if self._stop_listening is not None:
-            self._stop_listening()
+        for stop in self._stop_listening:
+            stop()
         await self.tasks.cancel()
         if self._pool is not None:
             await self._pool.aclose()
@@ -209,7 +215,10 @@ class UpstreamManager:
             ),
         )
         pool.watch(self._start_reread)
-        self._stop_listening = self._events.subscribe(self._on_ready, only="upstream.ready")
+        self._stop_listening = [
+            self._events.subscribe(self._on_ready, only="upstream.ready"),
+            self._events.subscribe(self._on_failed, only="upstream.failed"),
+        ]
         self.tasks.start(self._stay_fresh(), name="keeping lists fresh")
         return pool
 
@@ -285,12 +294,19 @@ class UpstreamManager:
         return [name for name in self.names if self._pool is None or not self._pool.rests(name)]
 
     async def _wait_for_reads(self, servers: Sequence[str]) -> None:
-        now = time.monotonic()
-        failed = {name for name, (at, _) in self._failures.items() if now - at < _ASK_AGAIN_S}
+        now, due = time.monotonic(), () if self._pool is None else self._pool.due()
+        failed = {name for name, (at, _) in self._failures.items() if now - at < _ASK_AGAIN_S and name not in due}
         running = {self._start_read(name): name for name in servers if name not in failed}
         if running:
             started = min(self._reads[name][0] for name in running.values())
             await asyncio.wait(running, timeout=max(0.0, started + _ASK_S - now))
+
+    async def look_again(self, server: str) -> None:
+        """Reads the list of a server that may have changed without a word, for a call that failed as if it had."""
+        now = time.monotonic()
+        if server in self.names and now - self._looked.get(server, -_LOOK_AGAIN_S) >= _LOOK_AGAIN_S:
+            self._looked[server] = now
+            await asyncio.wait([self._start_read(server)], timeout=_LOOK_S)
 
     async def follow_all(self) -> None:
         """Takes in what every server lists now, however long that takes."""
@@ -401,6 +417,11 @@ class UpstreamManager:
         server = event.data["server"]
         if server not in self._reads and not self._builds:
             self._start_reread(server)
+
+    def _on_failed(self, event: Event) -> None:
+        """A server could not be started again: what is shown of it is old from now on, whoever reads the catalogue."""
+        if not self._builds:
+            self._start_read(event.data["server"])
 
     def _remember_era(self, server: str, era: Era) -> None:
         self._writes.start(self._store.put(ERAS_NAMESPACE, server, era.encode()), name=f"remembering {server}")

@@ -201,11 +201,12 @@ class Supervisor:
 
     def _unavailable(self, wait: float) -> ServerUnavailable:
         error = self._error or ServerUnavailable("it failed")
+        advice = f"{error.next_action.rstrip('. ')}. " if error.next_action else ""
         return ServerUnavailable(
             f"{self.spec.name} is not available: {error.message}",
             server=self.spec.name,
             hints=error.hints,
-            next_action=f"{error.next_action} It can be tried again in {max(wait, 0.1):.1f} s.".strip(),
+            next_action=f"{advice}It can be tried again in {max(wait, 0.1):.1f} s.",
         )
 
     async def run(self, gate: asyncio.Semaphore) -> None:

@@ -41,7 +41,7 @@ def agent(arguments: argparse.Namespace, output: Output) -> int:
             report = await (planner.resume(arguments.resume) if arguments.resume else planner.run(task))
             return report.as_dict()
 
-    report = run_with_catalogue(arguments, work, require_servers=True, fast=True)
+    report = run_with_catalogue(arguments, work, require_servers=True, fast=True, keep_outputs=True)
     if output.as_json:
         output.data(report)
     else:

@@ -31,12 +31,15 @@ def tree(arguments: argparse.Namespace, output: Output) -> None:
     root, tools = run_with_catalogue(arguments, work)
     if output.as_json:
         nodes = [_branch_dict(branch, tools) for branch in root.branches]
-        output.data({"path": root.path, "tools": root.tools, "nodes": nodes})
+        old = {"may_be_old": root.may_be_old} if root.may_be_old else {}
+        output.data({"path": root.path, "tools": root.tools, "nodes": nodes, **old})
         return
     name = " / ".join(root.path) or "all tools"
     output.line(f"{output.style(name, 'bold')} {output.style(f'({root.tools:,})', 'dim')}")
     for line in render_tree(root.branches, tools.get(root.path, ()), tools, output, ""):
         output.line(fit(line, output.width))
+    if root.may_be_old:
+        output.note(root.may_be_old)
 
 
 def _group_by_path(tools: Sequence[Tool]) -> _ToolsAt:
@@ -100,6 +103,7 @@ def print_page(page: Mapping[str, Any], output: Output) -> None:
 
 
 def _note_more(page: Mapping[str, Any], output: Output) -> None:
+    _note_warnings(page, output)
     if "note" in page:
         output.note(output.for_person(page["note"]))
     if page.get("next_cursor"):

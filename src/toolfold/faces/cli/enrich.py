@@ -20,7 +20,7 @@ def enrich(arguments: argparse.Namespace, output: Output) -> int:
             report = {"forgotten": await gateway.search.forget_requests(server=server)}
         else:
             async with AsyncExitStack() as resources:
-                model = create_model(settings.model, resources=resources)
+                model = create_model(settings.model, arguments.model, resources)
                 with ExitStack() as shown:
 
                     def on_start(tools: int) -> Callable[[str], None]:

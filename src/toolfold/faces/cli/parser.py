@@ -214,6 +214,7 @@ def _add_setup(command: _AddCommand) -> None:
     enrich = command("enrich", "have the configured model write requests for each tool, which search then knows")
     enrich.value("--server", "NAME", "only tools of this server", default="")
     enrich.number("--limit", "N", "ask about so many tools at most (default: all that were not asked about)")
+    enrich.value("--model", "NAME", "provider:model that writes them (default: the configured one)", default="")
     enrich.flag("--forget", "drop what was written instead")
 
     learn = command("learn", "how many choices search has learned from")

@@ -44,6 +44,7 @@ def repl(arguments: argparse.Namespace, output: Output) -> int:
     return run_with_gateway(
         load_settings(arguments, require_servers=False),
         lambda gateway: _run_repl(gateway, output, model=arguments.model, sandboxed=arguments.sandboxed),
+        keep_outputs=True,
     )
 
 

@@ -38,6 +38,7 @@ def run_script(arguments: argparse.Namespace, output: Output) -> int:
         ),
         require_servers=True,
         fast=True,
+        keep_outputs=True,
     )
     if lock is not None:
         _write_lock(lock_file, lock, result)

@@ -135,9 +135,16 @@ def _advice(error: BaseException) -> str:
         return error.next_action
     if isinstance(error, (AttributeError, TypeError)) and "'coroutine' object" in _message_of(error):
         return "tools are awaited: write `await` before the call, in brackets where its result is used at once"
+    if isinstance(error, NameError) and (modules := _modules_with(error.name or "")):
+        return f"write `from {modules[0]} import {error.name}` below use_tools, or call what use_tools returns"
     if isinstance(error, ModuleNotFoundError) and not (error.name or "servers").startswith("servers"):
         return _what_there_is()
     return ""
+
+
+def _modules_with(name: str) -> list[str]:
+    """The servers' modules that have a function of this name."""
+    return [key for key, module in sys.modules.items() if key.startswith("servers.") and name in dir(module)]
 
 
 def _what_there_is() -> str:

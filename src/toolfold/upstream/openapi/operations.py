@@ -12,9 +12,12 @@ from msgspec import Struct
 from toolfold.types import ToolDefinition
 from toolfold.upstream.definitions import make_definition
 from toolfold.upstream.openapi.schemas import Json, SchemaConverter, as_dict, as_list
+from toolfold.words import sounds_destructive
 
 _METHODS = ("get", "put", "post", "delete", "options", "head", "patch", "trace", "query")
 _MAX_TOOLS = 20_000
+# How much of an operation's text is read for what it does.
+_MAX_JUDGED = 300
 
 _Place = Literal["path", "query", "header", "cookie"]
 _BodyKind = Literal["json", "form", "multipart", "text", "bytes"]
@@ -116,7 +119,7 @@ class OperationReader:
             description=_description(operation, item),
             inputSchema=self._with_definitions(schema, "request"),
             outputSchema=output,
-            annotations=_annotations(method),
+            annotations=_annotations(method, name, path, _description(operation, item)[:_MAX_JUDGED]),
         )
         return Operation(definition, method.upper(), path, parameters, body, output is not None, wrapped)
 
@@ -278,9 +281,11 @@ def _description(operation: Json, item: Json) -> str:
     return "\n\n".join([*parts, "Deprecated."] if operation.get("deprecated") is True else parts)
 
 
-def _annotations(method: str) -> Json:
-    """What HTTP itself says of a method: safe, idempotent, or neither."""
+def _annotations(method: str, *texts: str) -> Json:
+    """What HTTP says of a method, and an operation of itself. A POST may compute something as well as delete it: of one
+    that does not say, nothing is claimed."""
     if method in {"get", "head", "options", "trace", "query"}:
         return {"readOnlyHint": True, "idempotentHint": True, "openWorldHint": True}
-    claims = {"readOnlyHint": False, "idempotentHint": method in {"put", "delete"}, "openWorldHint": True}
-    return claims | ({"destructiveHint": True} if method == "delete" else {})
+    claims = {"idempotentHint": method in {"put", "delete"}, "openWorldHint": True}
+    destroys = method == "delete" or any(map(sounds_destructive, texts))
+    return claims | ({"readOnlyHint": False, "destructiveHint": True} if destroys else {})

@@ -12,6 +12,7 @@ import codecs
 import contextlib
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin, urlsplit, urlunsplit
 
@@ -22,7 +23,7 @@ from msgspec.structs import replace
 from toolfold.errors import InvalidArguments, ServerClosed, ServerTimeout, ServerUnavailable, UpstreamError
 from toolfold.redaction import redact
 from toolfold.types import EMPTY_OBJECT, CallContext, Listing, Outcome, ServerInfo, ServerSpec, ToolCall
-from toolfold.upstream.base import call_timeout
+from toolfold.upstream.base import call_timeout, file_stamp
 from toolfold.upstream.function_tool import error_result, invalid_arguments_result
 from toolfold.upstream.openapi.document import is_url, load_document
 from toolfold.upstream.openapi.operations import Operation, OperationReader, is_json
@@ -200,8 +201,15 @@ class OpenApiUpstream:
         self._base = ""
         self._base_query = ""
         self._fresh = False
+        self._path = None if is_url(spec.document) else Path(spec.cwd or "").joinpath(spec.document).expanduser()
+        self._stamp: tuple[int, ...] = ()
         self._client: httpx2.AsyncClient | None = None
         self._secrets = secrets_of(spec)
+
+    @property
+    def outdated(self) -> bool:
+        """Whether the document was edited since it was read."""
+        return self._path is not None and file_stamp(self._path) != self._stamp
 
     async def open(self) -> ServerInfo:
         await self._load()
@@ -209,6 +217,8 @@ class OpenApiUpstream:
 
     async def _load(self) -> None:
         spec = self.spec
+        # Before it is read, also where that fails: what is written meanwhile is read, and what is wrong only once.
+        self._stamp = () if self._path is None else file_stamp(self._path)
         try:
             # Credentials go with the document only where it lies on the server that they are for.
             own = is_url(spec.document) and (not spec.url or _origin(spec.url) == _origin(spec.document))
@@ -258,7 +268,7 @@ class OpenApiUpstream:
     async def listing(self) -> Listing:
         """Reads the document again, except for the first time after `open`."""
         # `open` has just read it: reading it twice would double the start of every server.
-        if not self._fresh:
+        if not self._fresh or self.outdated:
             await self._load()
         self._fresh = False
         return Listing(
