@@ -188,35 +188,35 @@ def _choose(shipped: Taxonomy, own: Scores, context: _Context) -> Placement:
     evidence = _domain_scores(shipped, own)
     totals = _added(evidence, context.domains)
     ranked = _ranked(totals)
-    said = evidence.get(ranked[0], 0.0) if ranked else 0.0
-    if not ranked or not _fits(said, [totals[domain] for domain in ranked[:2]], context):
+    if not _fits(evidence, totals, ranked, context):
         return Placement(UNPLACED)
     first = ranked[0]
     scores = _added(own, context.parts)
-    parts = _ranked_parts(shipped, first, scores)
-    second = next((d for d in ranked[1:3] if _is_second(evidence, d, first)), None)
-    other = _ranked_parts(shipped, second, own)[:1] if second is not None else []
-    near = [
-        domain
-        for domain in ranked[1:4]
-        if totals[domain] >= NEAR * totals[first] and (context.sure or evidence.get(domain, 0.0) >= ENOUGH)
-    ]
+    parts = _near(scores, _parts_of(shipped, first, scores))
+    second = next((d for d in ranked[1:3] if _is_second(evidence, d, first)), UNPLACED)
+    # The context of a mixture is no reason to move a tool that says what it does.
+    allowed = ranked if context.sure else [d for d in ranked if d == first or evidence.get(d, 0.0) >= ENOUGH]
     return Placement(
         domain=first,
-        part=parts[0] if parts else None,
-        second=other[0] if other else None,
-        fallbacks=tuple(part for part in parts[1:4] if scores[part] >= NEAR * scores[parts[0]]),
-        others=tuple(near),
-        sure=context.sure or said >= 2 * ENOUGH,
+        part=next(iter(parts), None),
+        second=next(iter(_parts_of(shipped, second, own)), None),
+        fallbacks=tuple(parts[1:]),
+        others=tuple(_near(totals, allowed)[1:]),
+        sure=context.sure or evidence.get(first, 0.0) >= 2 * ENOUGH,
     )
 
 
-def _fits(own: float, totals: Sequence[float], context: _Context) -> bool:
+def _fits(evidence: Mapping[int, float], totals: Mapping[int, float], ranked: Sequence[int], context: _Context) -> bool:
     """Whether the best domain is worth naming: a wrong category misleads more than none."""
-    if own >= ENOUGH:
-        return True
-    says_something = own >= LEAST or len(totals) < 2 or totals[1] < UNCLEAR * totals[0]
-    return context.sure and says_something
+    said = evidence.get(ranked[0], 0.0) if ranked else 0.0
+    if said >= ENOUGH or not (context.sure and ranked):
+        return said >= ENOUGH
+    return said >= LEAST or len(ranked) < 2 or totals[ranked[1]] < UNCLEAR * totals[ranked[0]]
+
+
+def _near(scores: Mapping[int, float], ranked: Sequence[int]) -> list[int]:
+    """The best, and of the next three those that come near it."""
+    return [key for key in ranked[:4] if scores[key] >= NEAR * scores[ranked[0]]]
 
 
 def _is_second(evidence: dict[int, float], domain: int, first: int) -> bool:
@@ -224,7 +224,7 @@ def _is_second(evidence: dict[int, float], domain: int, first: int) -> bool:
     return value >= SECOND_OWN and value >= SECOND_SHARE * evidence.get(first, 0.0)
 
 
-def _ranked_parts(shipped: Taxonomy, domain: int, scores: Scores) -> list[int]:
+def _parts_of(shipped: Taxonomy, domain: int, scores: Scores) -> list[int]:
     """The parts of a domain that anything speaks for, best first; none where only the domain itself is spoken for."""
     return [target for target in _ranked(scores) if target >= 0 and shipped.parts[target].domain == domain]
 

@@ -41,14 +41,7 @@ def add_capability_view(draft: Draft, items: Sequence[Item], places: Sequence[Pl
     """Writes the primary place of every tool, then its second one where it has two capabilities. A tool that fits
     nowhere stands only under its server, or where there is but one, under `Other`."""
     shipped = taxonomy()
-    firsts, seconds = _settle(shipped, places)
-    several = len({item.server for item in items}) > 1
-    # All first places before any second one: the first path of a tool is its primary place.
-    targets = [
-        (item, _path(shipped, settled))
-        for item, settled in zip((*items, *items), (*firsts, *seconds), strict=True)
-        if settled is not None and not (several and settled.domain == UNPLACED)
-    ]
+    targets = _targets(shipped, items, places)
     standing: dict[Path, list[Item]] = defaultdict(list)
     for item, path in targets:
         standing[path].append(item)
@@ -60,6 +53,17 @@ def add_capability_view(draft: Draft, items: Sequence[Item], places: Sequence[Pl
     for item, path in targets:
         draft.put(item.order, leaves[item.order, path])
     _describe(draft, shipped)
+
+
+def _targets(shipped: Taxonomy, items: Sequence[Item], places: Sequence[Placement]) -> list[tuple[Item, Path]]:
+    firsts, seconds = _settle(shipped, places)
+    several = len({item.server for item in items}) > 1
+    # All first places before any second one: the first path of a tool is its primary place.
+    return [
+        (item, _path(shipped, settled))
+        for item, settled in zip((*items, *items), (*firsts, *seconds), strict=True)
+        if settled is not None and not (several and settled.domain == UNPLACED)
+    ]
 
 
 def _leaves(draft: Draft, path: Path, standing: dict[Path, list[Item]]) -> list[tuple[Path, tuple[Item, ...]]]:
