@@ -122,7 +122,12 @@ def newcomer(tmp_path: Path) -> Newcomer:
     identity = ("-c", "user.name=n", "-c", "user.email=n@example.org")
     for words in (("init", "-q"), ("add", "README.md"), (*identity, "commit", "-qm", "Open the shop")):
         assert person.shell("git", *words).returncode == 0
-    assert person.shell(PYTHON, "-c", "import sqlite3; sqlite3.connect('shop.db').execute('create table orders(id)')")
+    assert (
+        person.shell(
+            PYTHON, "-c", "import sqlite3; sqlite3.connect('shop.db').execute('create table orders(id)')"
+        ).returncode
+        == 0
+    )
     return person
 
 
