@@ -7,6 +7,7 @@ them, public ones (`TOOLFOLD_TEST_MCP_SERVER_GIT` names one, its neighbours are 
 import asyncio
 import json
 import os
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -122,12 +123,8 @@ def newcomer(tmp_path: Path) -> Newcomer:
     identity = ("-c", "user.name=n", "-c", "user.email=n@example.org")
     for words in (("init", "-q"), ("add", "README.md"), (*identity, "commit", "-qm", "Open the shop")):
         assert person.shell("git", *words).returncode == 0
-    assert (
-        person.shell(
-            PYTHON, "-c", "import sqlite3; sqlite3.connect('shop.db').execute('create table orders(id)')"
-        ).returncode
-        == 0
-    )
+    with sqlite3.connect(person.project / "shop.db") as database:
+        database.execute("create table orders(id)")
     return person
 
 

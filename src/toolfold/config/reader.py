@@ -74,8 +74,7 @@ def read_settings(
         file: Path | None = cwd / expand_home(os.fspath(path), home_folder(environ))
     else:
         file = _first([*(cwd / name for name in _PROJECT_FILES), own], require_servers)
-    # A project's file that is a client's has servers alone: they come to what the person has.
-    adding = file if path is None and file is not None and file.suffix == ".json" and path_exists(own) else None
+    adding = _adding(file, own) if path is None else None
     fields = _read_fields(own if adding else file, adding, user_home, cwd, environ)
     if adding and len(fields["sources"]) == 1:  # it had nothing but toolfold itself
         file = own
@@ -89,6 +88,11 @@ def read_settings(
             "an MCP client.",
         )
     return fields | {"home": state, "user_home": user_home, "project": project}
+
+
+def _adding(file: Path | None, own: Path) -> Path | None:
+    """A project's file that is a client's: it has servers alone, and they come to what the person has."""
+    return file if file is not None and file.suffix == ".json" and path_exists(own) else None
 
 
 def _first(candidates: list[Path], is_needed: bool) -> Path | None:

@@ -122,7 +122,6 @@ def build_server(name: str, table: Any, checker: Checker, path: KeyPath, context
     if transport == "stdio" and context.defaults.env and isinstance(checked.get("env", {}), dict):
         checked["env"] = {**context.defaults.env, **checked.get("env", {})}
     fields = _Fields(checked, checker, path, context)
-    patience = _INSTALL_FACTOR if transport == "stdio" and _installs(checked) else 1
     spec = ServerSpec(
         name=name,
         transport=transport,
@@ -130,13 +129,13 @@ def build_server(name: str, table: Any, checker: Checker, path: KeyPath, context
         args=fields.args(),
         env=fields.env(),
         env_file=fields.path("env_file"),
-        inherit_env=fields.inherit_env() if transport == "stdio" else (),
+        inherit_env=fields.inherit_env(transport),
         cwd=fields.cwd(transport),
         url=fields.url("url") or fields.url("base_url"),
         headers=fields.headers(),
         document=fields.functions() or fields.openapi(),
         enabled=fields.enabled(),
-        start_timeout_s=fields.seconds("start_timeout_s") or context.limits.start_timeout_s * patience,
+        start_timeout_s=fields.start_timeout(transport),
         call_timeout_s=fields.seconds("call_timeout_s"),
         keep_alive=fields.keep_alive(),
         secrets=tuple(dict.fromkeys(secret.value for secret in find_plain_secrets(checked))),
@@ -234,7 +233,9 @@ class _Fields:
                 self._checker.error((*path, name), "a variable's name cannot hold '='", "Write NAME and value apart.")
         return {name: self._context.expand(value) for name, value in env.items()}
 
-    def inherit_env(self) -> tuple[str, ...]:
+    def inherit_env(self, transport: Transport) -> tuple[str, ...]:
+        if transport != "stdio":
+            return ()
         path = (*self._path, "inherit_env")
         own = self._checker.texts(self._table.get("inherit_env", []), path, single=True) or ()
         return (*self._context.defaults.inherit_env, *own)
@@ -299,6 +300,10 @@ class _Fields:
 
     def keep_alive(self) -> bool:
         return bool(self._checker.flag(self._table.get("keep_alive", False), (*self._path, "keep_alive")))
+
+    def start_timeout(self, transport: Transport) -> float:
+        patience = _INSTALL_FACTOR if transport == "stdio" and _installs(self._table) else 1
+        return self.seconds("start_timeout_s") or self._context.limits.start_timeout_s * patience
 
     def seconds(self, key: str) -> float | None:
         """The server's own time limit, with the bounds of the global one; `None` where the table names none."""

@@ -177,8 +177,11 @@ def discover(
     person = home_folder(environ) if home is None else Path(home)
     everywhere = _locations(platform, str(person), environ, str(folder))
     wanted = [location for location in everywhere if client in {None, location.client}]
-    found = [config for location in wanted for config in _read(location, person, folder, all_projects)]
-    # In the home folder a client's file for all projects is found as the project's, too: it is the former.
+    return _once([config for location in wanted for config in _read(location, person, folder, all_projects)])
+
+
+def _once(found: list[ClientConfig]) -> list[ClientConfig]:
+    """Those that hold something. In the home folder a file for all projects is found as the project's, too."""
     once = {(os.path.realpath(config.path), config.key): config for config in reversed(found)}
     return [config for config in reversed(once.values()) if config.servers or config.problems]
 

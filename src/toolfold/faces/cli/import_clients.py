@@ -49,11 +49,10 @@ def import_servers(arguments: argparse.Namespace, output: Output) -> int:
     clients.check_import(plan, target, rewrites)
     applied, cost = None, Cost()
     failed: dict[str, UpstreamError] = {}
-    if plan.additions or rewrites:
-        if rewrites and _may_write(arguments, output):
-            failed, cost = _start_servers(plan, existing, output)
-        if arguments.yes or _confirm(plan, target, rewrites, failed, output):
-            applied = clients.apply(plan, target, rewrites, journal=journal)
+    if rewrites and (arguments.yes or output.interactive):
+        failed, cost = _start_servers(plan, existing, output)
+    if _may_write(plan, target, rewrites, failed, output, yes=arguments.yes):
+        applied = clients.apply(plan, target, rewrites, journal=journal)
     if output.as_json:
         output.data(_as_dict(plan, target, applied, failed))
     else:
@@ -61,10 +60,6 @@ def import_servers(arguments: argparse.Namespace, output: Output) -> int:
         if applied is not None:
             cost.print(output)
     return SOME_FAILED if failed else 0
-
-
-def _may_write(arguments: argparse.Namespace, output: Output) -> bool:
-    return arguments.yes or output.interactive
 
 
 def _client_configs(client: str | None) -> Sequence[ClientConfig]:
@@ -82,9 +77,18 @@ def _target(arguments: argparse.Namespace) -> tuple[Path, Path]:
     return Path(arguments.to) if arguments.to else in_use, home / "imports.json"
 
 
-def _confirm(
-    plan: ImportPlan, target: Path, rewrites: Sequence[Rewrite], failed: dict[str, UpstreamError], output: Output
+def _may_write(
+    plan: ImportPlan,
+    target: Path,
+    rewrites: Sequence[Rewrite],
+    failed: dict[str, UpstreamError],
+    output: Output,
+    *,
+    yes: bool,
 ) -> bool:
+    """Whether there is something to write and the person wants it."""
+    if yes or not (plan.additions or rewrites):
+        return bool(plan.additions or rewrites)
     steps = [f"write {plural(len(plan.additions), 'server')} to {output.short_path(target)}"] if plan.additions else []
     steps += [f"leave toolfold as the one server in {plural(len(rewrites), 'client file')}"] if rewrites else []
     doubt = f", though {', '.join(failed)} did not start" if failed else ""
