@@ -43,7 +43,7 @@ class CallRecorder(CallObserver):
         tool = end.call.tool
         about = {"server": tool.server, "tool_id": tool.tool_id, "seconds": round(end.seconds, 6)}
         if end.outcome is None:
-            self._events.emit("call.failed", **about, code=end.code, reason=end.message)
+            self._events.emit("call.failed", **about, code=end.code)
             return
         size = len(memoryview(end.outcome.raw))
         self._events.emit("call.finished", **about, is_error=end.outcome.is_error, result_bytes=size)

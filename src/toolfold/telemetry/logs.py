@@ -77,7 +77,7 @@ def _held(data: dict[str, Any]) -> _Told:
 
 def _call_failed(data: dict[str, Any]) -> _Told:
     if "code" in data:
-        return logging.WARNING, f"call of {data['tool_id']} failed: {data['code']}, {data['reason']}"
+        return logging.WARNING, f"call of {data['tool_id']} failed: {data['code']}; why: toolfold audit --status failed"
     return logging.INFO, f"call of {data['tool_id']} failed: the tool itself says so"
 
 
