@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from toolfold.config.sections import SECTIONS, CallerKey, Limits, MetadataRule, Policy
+from toolfold.config.sections import SECTIONS, CallerKey, Limits, MetadataRule, Policy, Subset
 from toolfold.config.servers import ALL_KEYS
 from toolfold.config.validation import settings_of
 
@@ -23,6 +23,7 @@ SCHEMA_FILE = "toolfold.schema.json"
 # Tables whose own name is a value of the person's choice, which is then no key in them.
 _NAMED: dict[str, tuple[type[Struct], str]] = {
     "policy": (Policy, "name"),
+    "subsets": (Subset, "name"),
     "callers": (CallerKey, "name"),
     "tools": (MetadataRule, "match"),
 }
@@ -43,7 +44,7 @@ _ABOUT = {
     "command": "A program that speaks MCP over its standard input and output.",
     "url": "An MCP server over HTTP.",
     "openapi": "An OpenAPI document, by path or address: each operation is a tool.",
-    "functions": "A Python module: each public function is a tool.",
+    "functions": "A Python file or module: each public function is a tool.",
     "env": "Variables for the program; ${VAR} takes a value from the environment.",
     "inherit_env": "Variables of your environment to pass on besides the usual ones; * stands for any text.",
 }
