@@ -45,7 +45,7 @@ _ABOUT = {
     "command": "A program that speaks MCP over its standard input and output.",
     "url": "An MCP server over HTTP.",
     "openapi": "An OpenAPI document, by path or address: each operation is a tool.",
-    "functions": "A Python module: each public function is a tool.",
+    "functions": "A Python file or module: each public function is a tool.",
     "env": "Variables for the program; ${VAR} takes a value from the environment.",
     "keep_alive": "Never ended for want of calls.",
     "inherit_env": "Variables of your environment to pass on besides the usual ones; * stands for any text.",
