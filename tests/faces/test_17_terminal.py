@@ -196,6 +196,17 @@ def test_17_build_demo_and_stats_say_what_it_means(run: Run, tmp_path: Path) -> 
     assert demo[2] == figures[1]
 
 
+def test_17_import_says_what_it_means(run: Run, kept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home = tmp_path / "home"
+    (home / ".cursor").mkdir(parents=True)
+    server = {"command": sys.executable, "args": ["-P", "-m", "toolfold.demo.files", str(kept / "data" / "files")]}
+    (home / ".cursor" / "mcp.json").write_text(json.dumps({"mcpServers": {"files": server}}), encoding="utf-8")
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.chdir(tmp_path)
+    out = run("import", "cursor", "--yes", "--replace")[1]
+    assert re.search(r"^6 tools, [\d,]+ tokens; your client now reads [\d,]+$", out, re.MULTILINE)
+
+
 def test_17_what_the_client_reads_is_what_it_is_sent(kept: Path, run: Run) -> None:
     hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "a", "version": "1"}}
     requests: list[dict[str, object]] = [

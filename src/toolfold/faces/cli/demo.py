@@ -224,7 +224,7 @@ def _print_indented(text: str, output: Output) -> None:
 
 def _print_next_steps(folder: Path | None, output: Output) -> None:
     _print_heading("Now with your own servers", output)
-    output.line("   toolfold import    take over the servers of Claude, Cursor, VS Code, Codex, Gemini")
+    output.line("   toolfold import    take over what Claude, Cursor, VS Code, Codex or Gemini have")
     output.line("   toolfold build     connect to all of them; then: tree, search, call")
     output.line("   toolfold serve     be the one MCP server of your client; --http for many")
     program = Path(sys.argv[0]).absolute()
