@@ -281,10 +281,7 @@ def _schema(required: tuple[str, ...], **properties: Any) -> dict[str, Any]:
 
 
 # No example of a whole query: small models would search for it.
-_QUERY = (
-    "What the tool must do, in the general words of a tool description ('list …', 'get the state of …'), the product "
-    "named, the task's values left out."
-)
+_QUERY = "One whole sentence: what the tool must do, with what kind of thing, in which product."
 _SCHEMAS: dict[str, dict[str, Any]] = {
     "search": _schema(
         ("query",),

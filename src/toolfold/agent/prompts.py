@@ -83,8 +83,8 @@ def system_prompt(
 
 
 _SEARCH_RULE = (
-    "Where none of `available_tools` fits, search for one by what it must do, in general words, without the task's "
-    "values; what no search found is refused."
+    "Where none of `available_tools` fits, search for one by what it must do, in one whole sentence; what no search "
+    "found is refused."
 )
 
 

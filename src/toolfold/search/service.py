@@ -41,13 +41,13 @@ _MAX_HINTS = 5
 _FEW_TOOLS = 30
 _ELSEWHERE = "use a tool in hints if it does that, or call search_tool_by_category with one of the paths in categories"
 _NEED_AGAIN = (
-    "name a tool in hints by its id if it is meant; else say what the tool must do, in the general words of a tool "
-    "description, without values"
+    "name a tool in hints by its id if it is meant; else say in one whole sentence what the tool must do, with what "
+    "kind of thing, in which product"
 )
 # What whoever found nothing reads: how to ask again.
 _ASK_AGAIN = (
-    "use a tool in hints only if it does that; else search again for what the tool must do, in the general words of a "
-    'tool description, the product named, values left out: "get the state of a lock" for "is the back door locked?"'
+    "use a tool in hints only if it does that; else search again in other words, in one whole sentence as a tool's "
+    'description would say it ("get the state of a lock", not "is the back door locked?")'
 )
 # Categories that a filtered listing shows before its tools.
 _MAX_LISTED_NODES = 3

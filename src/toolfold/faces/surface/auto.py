@@ -38,8 +38,8 @@ _FIRST_LIST_S = 0.5
 # While the first catalogue is built nobody knows yet which of the two it will be.
 STARTING_INSTRUCTIONS = (
     "Call the tools that are listed. Where `search_tool_by_category` is among them, they are an index over many more: "
-    "search for what a tool must do, in general words, then `expand_tool`, then `call_tool`. A result too large "
-    "to show is stored; tool_output reads it."
+    "search for what a tool must do, then `expand_tool`, then `call_tool`. A result too large to show is stored; "
+    "tool_output reads it."
 )
 SCRIPTS = " Many calls in a row go in one script: run_script."
 

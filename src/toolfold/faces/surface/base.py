@@ -55,10 +55,13 @@ class CallerCache(Generic[T]):
         self._gateway = gateway
         self._load = load
         self._restricted_s = restricted_s
+        self._settings = gateway.settings
         self._entries: BoundedDict[CallerKind, tuple[int, float, T]] = BoundedDict(max_size)
-        gateway.events.subscribe(lambda _: self._entries.clear(), only="config.changed")
 
     async def get(self, caller: Caller) -> T:
+        if self._settings is not self._gateway.settings:
+            self._settings = self._gateway.settings
+            self._entries.clear()
         key = caller.kind
         generation, now = await self._generation(), time.monotonic()
         entry = self._entries.get(key)

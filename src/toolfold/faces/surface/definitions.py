@@ -40,10 +40,11 @@ class _Definition(Struct, frozen=True, kw_only=True):
 
 
 TEXT: dict[str, Any] = {"type": "string"}
-# How to ask: a person's own words and values find less than those that tools are described with.
+# How to ask. No example of a query, and no word of leaving something out: small models send the example, or leave out
+# what matters (measured: docs/search.md).
 QUERY: dict[str, Any] = {
     **TEXT,
-    "description": "what the tool must do, in the general words of a tool description; product named, values left out",
+    "description": "one whole sentence: what to do, with what kind of thing, in which product",
 }
 NAMES: dict[str, Any] = {"type": "array", "items": TEXT}
 CURSOR: dict[str, Any] = {"type": ["string", "null"], "description": "next_cursor of the page before"}
@@ -78,8 +79,8 @@ SEARCH_NODES = _Definition(
 SEARCH_TOOLS = _Definition(
     name="search_tool_by_category",
     description=(
-        'Find tools inside a category and all below it; an empty category_path searches everything. For "is the back '
-        'door locked?" ask "get the state of a lock". confidence is the probability that the tool fits.'
+        "Find tools inside a category and all below it; an empty category_path searches everything. confidence is the "
+        "probability that the tool fits."
     ),
     properties={"query": QUERY, "category_path": NAMES, "limit": _limit(5), "cursor": CURSOR},
     required=("query",),

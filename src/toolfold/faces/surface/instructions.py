@@ -26,8 +26,7 @@ These operations are an index over tools that are not listed here.
 `search_tool_by_category`.
 4. Never call a tool without expanding it. Always call `expand_tool` before execution to obtain the argument schema.
 5. Follow error hints. On error, retry with suggested categories or queries.
-Search for what a tool must do, in the general words of tool descriptions, not in the user's: name the product, leave \
-values out."""
+Search in one whole sentence: what to do, with what kind of thing, in which product."""
 
 _Counted = tuple[str, int]
 
