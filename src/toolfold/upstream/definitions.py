@@ -11,6 +11,7 @@ from msgspec import DecodeError, Raw, Struct
 from msgspec.json import Decoder, encode
 
 from toolfold.containers import nesting
+from toolfold.text import NUMBER_LEFT_OUT
 from toolfold.types import EMPTY_OBJECT, Annotations, ToolDefinition
 
 # Further warnings say nothing new; their number is given instead.
@@ -126,6 +127,8 @@ def _excess(raw: Raw) -> str:
     text = bytes(raw)
     if len(text) > _MAX_SCHEMA_BYTES:
         return f"over {_MAX_SCHEMA_BYTES:,} bytes"
+    if NUMBER_LEFT_OUT in text:
+        return "numbers that no JSON reader takes"
     # Brackets in texts count, too: most schemas need not be decoded for this.
     if text.count(b"{") + text.count(b"[") <= _MAX_SCHEMA_DEPTH:
         return ""

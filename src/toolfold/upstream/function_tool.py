@@ -127,7 +127,7 @@ class FunctionTool(Struct, frozen=True):
         """A returned value as the JSON of a `CallToolResult`."""
         try:
             encoded, replaced = _encode_value(value)
-        except (TypeError, NotImplementedError, OverflowError, RecursionError) as error:
+        except (TypeError, NotImplementedError, ValueError, OverflowError, RecursionError) as error:
             return error_result(f"{self.definition.name} returned something that has no JSON form: {error}")
         text = msgspec.json.decode(encoded) if isinstance(value, str) else encoded.decode()
         if self.returns_nothing and value is None:
