@@ -15,7 +15,7 @@ from mcp.types import CallToolResult
 from msgspec import Raw
 from shop_service import DOCUMENT
 
-from toolfold import Gateway, Settings
+from toolfold import Gateway, Settings, extract
 from toolfold.__main__ import main as command_line
 from toolfold.faces.surface.direct import DirectSurface
 from toolfold.faces.surface.discovery import DiscoverySurface
@@ -165,3 +165,7 @@ def test_15_14_a_large_number_is_found_wherever_it_stands() -> None:
     for at in range((1 << 20) - 330, (1 << 20) + 10, 11):
         text = b'["%b",%b]' % (b"x" * at, b"1e999")
         assert replace_large_numbers(text) == b'["%b","%b"]' % (b"x" * at, LEFT_OUT.encode())
+
+
+def test_15_14_a_mean_of_numbers_that_cannot_be_rounded_is_told() -> None:
+    assert "Mean of n" in str(extract("n,k\n1e300,1\n2,2\n", "average n"))
