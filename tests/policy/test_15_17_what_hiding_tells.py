@@ -57,12 +57,16 @@ def test_15_17_a_change_of_something_hidden_does_not_move_a_cursor(tmp_path: Pat
         async with Gateway(settings, upstreams=[MemoryUpstream("shop", shop)]) as gateway:
             await gateway.build()
             ask = {
-                "search": lambda cursor: gateway.search_tool_by_category("find an order", limit=3, cursor=cursor, caller=BOB),
+                "search": lambda cursor: gateway.search_tool_by_category(
+                    "find an order", limit=3, cursor=cursor, caller=BOB
+                ),
                 "query": lambda cursor: gateway.list(query="find an order", limit=3, cursor=cursor, caller=BOB),
                 "list": lambda cursor: gateway.list(["By server", "shop"], limit=3, cursor=cursor, caller=BOB),
             }
             first = {name: (await page(None))["next_cursor"] for name, page in ask.items()}
-            hidden.write_text(json.dumps([tool("pay", "Pays an order, or two."), tool("owe", "Owes.")]), encoding="utf-8")
+            hidden.write_text(
+                json.dumps([tool("pay", "Pays an order, or two."), tool("owe", "Owes.")]), encoding="utf-8"
+            )
             await gateway.reread("bank")
             again = {name: (await page(None))["next_cursor"] for name, page in ask.items()}
             assert [urlsafe_b64decode(one + "==") for one in first.values()] == [

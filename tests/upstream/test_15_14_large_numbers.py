@@ -120,7 +120,9 @@ def test_15_14_a_large_number_in_a_document_costs_its_operation_alone(tmp_path: 
     (tmp_path / "api.json").write_text(json.dumps(document).replace('"@"', "9" * 5_000))
 
     async def main() -> None:
-        spec = ServerSpec(name="shop", transport="openapi", url="http://127.0.0.1:9", document=str(tmp_path / "api.json"))
+        spec = ServerSpec(
+            name="shop", transport="openapi", url="http://127.0.0.1:9", document=str(tmp_path / "api.json")
+        )
         upstream = OpenApiUpstream(spec)
         await upstream.open()
         assert len((await upstream.listing()).tools) > 1

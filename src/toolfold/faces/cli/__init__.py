@@ -103,6 +103,7 @@ def _set_up_logging(verbose: int) -> None:
     import logging
 
     level = logging.DEBUG if verbose > 1 else logging.INFO
+
     class Formatter(logging.Formatter):
         def format(self, record: logging.LogRecord) -> str:
             return safe(super().format(record))
