@@ -24,7 +24,7 @@ _LONG_NUMBER = 309
 NUMBER_LEFT_OUT = b'"(left out: a number that no JSON reader takes)"'
 # A text, or a number.
 _NUMBERS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*+(?:"|\Z)|(-?[0-9]++(?:\.[0-9]++)?(?:[eE][+-]?[0-9]++)?)', re.DOTALL)
-# Digits as 0 and exponents as e: then a plain search finds numbers that may be too large, ten times as fast as a pattern.
+# Digits as 0, exponents as e: then a plain search finds numbers that may be too large, faster than a pattern does.
 _SHAPES = bytes(48 if chr(byte) in "0123456789" else ord("e") if chr(byte) in "eE" else byte for byte in range(256))
 _SCANNED = 1 << 20
 

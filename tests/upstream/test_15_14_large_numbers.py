@@ -1,4 +1,4 @@
-"""A number that no JSON reader takes costs the schema it stands in, or that part of a result: never search or a call."""
+"""A number that no JSON reader takes costs the schema it stands in, or that part of a result, never more."""
 
 import asyncio
 import json

@@ -76,7 +76,7 @@ class _Patterns:
         return any(pattern.match(word) for words, pattern in self._matchers for word in words(tool, flags))
 
     def may_fit(self, server: str) -> bool:
-        """Whether some tool of a server may fit, whatever its tools are: only ids and servers can tell that none does."""
+        """Whether some tool of a server may fit, whichever it has. Only ids and servers can tell that none does."""
         return self.everything or any(_may_fit(*_split_pattern(text), server) for text in self._texts)
 
 
