@@ -1,15 +1,17 @@
 """What one face counts, another lists: the figures of a caller are those of the servers it may see."""
 
+import asyncio
 import sys
 from pathlib import Path
 
 import httpx2
-from four_faces import http_server
 
-from toolfold import Settings
+from toolfold import Gateway, Settings
 from toolfold.config import CallerKey, Policy
+from toolfold.faces.http_api.app import make_app
+from toolfold.faces.identity import Identities
 from toolfold.testing.memory_upstream import MemoryUpstream
-from toolfold.types import ServerSpec
+from toolfold.types import Caller, ServerSpec
 
 ALICE, BOB = "alice-key-0123456789", "bob-key-0123456789ab"
 
@@ -27,9 +29,20 @@ def test_15_17_figures_and_servers_agree(tmp_path: Path) -> None:
         policies=(Policy(name="readers", deny=("shop.drop", "bank.*")),),
         callers=(CallerKey(name="alice", key=ALICE), CallerKey(name="bob", key=BOB, policy="readers")),
     )
-    with http_server(settings, upstreams, build=True) as address:
-        for key, seen in ((ALICE, {"broken", *names}), (BOB, {"shop", "mail"})):
-            headers = {"authorization": f"Bearer {key}"}
-            listed = httpx2.get(f"{address}/v1/servers", headers=headers).json()["servers"]
-            assert {server["name"] for server in listed} == seen
-            assert f"toolfold_servers {len(seen)}.0" in httpx2.get(f"{address}/metrics", headers=headers).text
+
+    async def main() -> None:
+        async with Gateway(settings, upstreams=upstreams) as gateway:
+            await gateway.build()
+            app = make_app(gateway, Identities(settings).guard)
+            transport = httpx2.ASGITransport(app=app)
+            async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+                for caller, key, seen in (
+                    (Caller(name="alice"), ALICE, {"broken", *names}),
+                    (Caller(name="bob", policy="readers"), BOB, {"shop", "mail"}),
+                ):
+                    answer = await client.get("/v1/servers", headers={"authorization": f"Bearer {key}"})
+                    assert {server["name"] for server in answer.json()["servers"]} == seen
+                    _, figures = await gateway.render_metrics(caller)
+                    assert f"toolfold_servers {len(seen)}.0" in figures.decode()
+
+    asyncio.run(asyncio.wait_for(main(), 60))

@@ -3,6 +3,7 @@
 import json
 import sys
 from base64 import urlsafe_b64decode
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -56,12 +57,14 @@ def test_15_17_a_change_of_something_hidden_does_not_move_a_cursor(tmp_path: Pat
         settings = settings_of(tmp_path / "home", "bank.*", servers=(filed_spec("bank", hidden),))
         async with Gateway(settings, upstreams=[MemoryUpstream("shop", shop)]) as gateway:
             await gateway.build()
-            ask = {
+            async with gateway.view(BOB).catalogue.snapshot() as snapshot:
+                path = next(node.path for node in await snapshot.nodes() if node.own_tools > 3)
+            ask: dict[str, Callable[[str | None], Awaitable[dict[str, Any]]]] = {
                 "search": lambda cursor: gateway.search_tool_by_category(
                     "find an order", limit=3, cursor=cursor, caller=BOB
                 ),
                 "query": lambda cursor: gateway.list(query="find an order", limit=3, cursor=cursor, caller=BOB),
-                "list": lambda cursor: gateway.list(["By server", "shop"], limit=3, cursor=cursor, caller=BOB),
+                "list": lambda cursor: gateway.list(path, limit=3, cursor=cursor, caller=BOB),
             }
             first = {name: (await page(None))["next_cursor"] for name, page in ask.items()}
             hidden.write_text(

@@ -12,7 +12,7 @@ from msgspec import UNSET, Raw, Struct, UnsetType, field
 from msgspec.json import Decoder, encode
 
 from toolfold.errors import ProtocolViolation
-from toolfold.types import Outcome
+from toolfold.types import EMPTY_OBJECT, Outcome
 from toolfold.wire.jsonrpc import DECODE_ERRORS
 from toolfold.wire.repair import add_note
 
@@ -70,6 +70,7 @@ class _Result(Struct):
 _result = Decoder(_Result)
 _block = Decoder(_AnyBlock)
 _members = Decoder(dict[str, Raw])
+_NULL = Raw(b"null")
 _OWN_MEMBERS = frozenset({"content", "structuredContent", "isError", "_meta", "resultType"})
 
 
@@ -92,19 +93,26 @@ def read_outcome(result: Raw) -> Outcome:
 
 def _mended(members: dict[str, Raw]) -> Outcome:
     is_error = members.get("isError") == Raw(b"true")
-    content = members.get("content", Raw(b"null"))
-    blocks = [_text(content)]
-    if bytes(content)[:1] == b"[":
-        blocks = [block if _is_block(block) else _text(block) for block in msgspec.json.decode(content, type=list[Raw])]
-    elif content == Raw(b"null"):
-        further = {name: value for name, value in members.items() if name not in _OWN_MEMBERS}
-        structured = members.get("structuredContent", Raw(encode(further)) if further else Raw(b"null"))
-        blocks = [] if structured == Raw(b"null") else [_text(structured)]
-    kept = {"content": blocks, "isError": is_error, "_meta": members.get("_meta", Raw(b"{}"))}
-    if bytes(kept["_meta"])[:1] != b"{":
-        kept["_meta"] = Raw(b"{}")
+    blocks = _readable(members.get("content", _NULL)) or _without_content(members)
+    meta = members.get("_meta", _NULL)
+    kept = {"content": blocks, "isError": is_error, "_meta": meta if bytes(meta)[:1] == b"{" else EMPTY_OBJECT}
     note = _AS_TEXT if blocks else _NO_CONTENT
     return Outcome(raw=add_note(Raw(encode({**members, **kept})), note), is_error=is_error)
+
+
+def _readable(content: Raw) -> list[Raw]:
+    """Blocks that have the protocol's form as they are, all else as text."""
+    if bytes(content)[:1] == b"[":
+        blocks = msgspec.json.decode(content, type=list[Raw])
+        return [block if _is_block(block) else _text(block) for block in blocks]
+    return [] if content == _NULL else [_text(content)]
+
+
+def _without_content(members: dict[str, Raw]) -> list[Raw]:
+    """The structured content as text, or whatever else came."""
+    further = {name: value for name, value in members.items() if name not in _OWN_MEMBERS}
+    said = members.get("structuredContent", Raw(encode(further)) if further else _NULL)
+    return [] if said == _NULL else [_text(said)]
 
 
 def _is_block(block: Raw) -> bool:

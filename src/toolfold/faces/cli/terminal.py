@@ -169,7 +169,7 @@ class Output:
         the others leave it no room, it stands below them."""
         if not rows:
             return
-        rows = [[_one_line(cell) for cell in row] for row in rows]
+        rows = [list(map(_one_line, row)) for row in rows]
         widths = [max(len(_plain(cell)) for cell in column) for column in zip(headers, *rows, strict=True)]
         before = sum(width + 2 for width in widths[:-1])
         stacked = self.width - before < min(_LEAST_ROOM, widths[-1])
