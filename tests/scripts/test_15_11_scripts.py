@@ -300,28 +300,24 @@ async def test_15_11_a_script_that_runs_while_the_gateway_closes_is_told_so(tmp_
     assert any("the gateway was closed" in error for error in errors)
 
 
-MAIL = [
-    {
-        "name": "send_invoice",
-        "description": "Sends an invoice to a customer by mail.",
-        "inputSchema": {"type": "object", "properties": {"customer": {"type": "string"}}},
-    },
-    {
-        "name": "ship_car",
-        "description": "Ships a car to an address.",
-        "inputSchema": {"type": "object", "properties": {"address": {"type": "string"}}},
-    },
-]
+CRM = {
+    "find_contact": "Find a contact of the customer database by its name.",
+    "list_orders": "List orders of all customers with amounts and status.",
+    "send_invoice": "Send the invoice of an order by mail to its customer.",
+    "export_contacts": "Export all contacts of the customer database as CSV.",
+    "ship_car": "Ship the car in the workshop.",
+}
 
 
-def mail_result(home: Path, code: str) -> ScriptResult:
-    return with_tools(home, lambda gateway: gateway.run_script(code), upstreams=[MemoryUpstream("crm", MAIL)])
+def crm_result(home: Path, code: str) -> ScriptResult:
+    tools = [{"name": name, "description": text, "inputSchema": {"type": "object"}} for name, text in CRM.items()]
+    return with_tools(home, lambda gateway: gateway.run_script(code), upstreams=[MemoryUpstream("crm", tools)])
 
 
 def test_15_11_a_need_that_is_not_sure_binds_nothing_that_may_write(tmp_path: Path) -> None:
     """Nothing says whether `send_invoice` writes: one word is not enough to call it."""
     with pytest.raises(ScriptError, match=r"may mean crm\.send_invoice"):
-        mail_result(tmp_path, 'use_tools("invoice")')
+        crm_result(tmp_path, 'use_tools("invoice")')
 
 
 def test_15_11_a_need_that_nothing_fits_can_be_caught(tmp_path: Path) -> None:
@@ -331,4 +327,4 @@ try:
 except ToolNotFound as error:
     print(error.candidates)
 """
-    assert "crm." in mail_result(tmp_path, "from toolfold import ToolNotFound\n" + code).stdout
+    assert "crm." in crm_result(tmp_path, "from toolfold import ToolNotFound\n" + code).stdout
