@@ -23,7 +23,11 @@ _MAX_DIGITS = 4300
 _LONG_NUMBER = 309
 NUMBER_LEFT_OUT = b'"(left out: a number that no JSON reader takes)"'
 # A text, or a number.
-_NUMBERS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*+(?:"|\Z)|(-?[0-9]++(?:\.[0-9]++)?(?:[eE][+-]?[0-9]++)?)', re.DOTALL)
+_NUMBERS = re.compile(
+    rb'"[^"\\]*(?:\\.[^"\\]*)*+(?:"|\Z)|'
+    rb"(-?[0-9]++(?:\.[0-9]++)?(?:[eE][+-]?[0-9]++)?|NaN|-?Infinity)",
+    re.DOTALL,
+)
 # Digits as 0, exponents as e: then a plain search finds numbers that may be too large, faster than a pattern does.
 _SHAPES = bytes(48 if chr(byte) in "0123456789" else ord("e") if chr(byte) in "eE" else byte for byte in range(256))
 _SCANNED = 1 << 20
@@ -84,8 +88,9 @@ def has_large_number(text: bytes) -> bool:
 
 
 def replace_large_numbers(text: bytes) -> bytes:
-    """The same JSON with a short text in place of each number that is larger than readers take."""
-    return _NUMBERS.sub(_replaced_number, text) if has_large_number(text) else text
+    """The same JSON with a short text in place of each number that is larger than readers take, or is none."""
+    suspect = has_large_number(text) or b"NaN" in text or b"Infinity" in text
+    return _NUMBERS.sub(_replaced_number, text) if suspect else text
 
 
 def _replaced_number(found: re.Match[bytes]) -> bytes:
@@ -93,7 +98,7 @@ def _replaced_number(found: re.Match[bytes]) -> bytes:
     if not number:
         return found[0]
     is_integer = number.removeprefix(b"-").isdigit()
-    is_large = len(number.removeprefix(b"-")) > _MAX_DIGITS if is_integer else math.isinf(float(number))
+    is_large = len(number.removeprefix(b"-")) > _MAX_DIGITS if is_integer else not math.isfinite(float(number))
     return NUMBER_LEFT_OUT if is_large else number
 
 

@@ -59,3 +59,8 @@ def test_15_18_server_text_does_not_steer_the_terminal(
     assert called.err.startswith("[resource a/zip\\r\\nerror: \\x1b[31mno]\n[image ")
     assert len(called.err.splitlines()) == 2
     assert len(called.err) < 300
+
+    blocks = [{"type": "resource", "resource": {"uri": "a://b", "blob": "AAEC" * 20_000, "mimeType": "a/b\r\nX: 1"}}]
+    (tmp_path / "result.json").write_text(json.dumps({"content": blocks}), encoding="utf-8")
+    assert command_line([*options, "call", "large.give", json.dumps({"file": str(tmp_path / "result.json")})]) == 0
+    assert "X: 1" not in capsys.readouterr().out

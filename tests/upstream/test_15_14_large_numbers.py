@@ -24,7 +24,7 @@ from toolfold.text import NOTE_KEY, replace_large_numbers
 from toolfold.types import LOCAL, ServerSpec
 from toolfold.upstream.openapi import OpenApiUpstream
 
-LARGE = ("9" * 4_301, "9" * 6_000, "-" + "9" * 5_000, "1e999", "-1E+309", "1" * 400 + ".5")
+LARGE = ("9" * 4_301, "9" * 6_000, "-" + "9" * 5_000, "1e999", "-1E+309", "1" * 400 + ".5", "NaN", "-Infinity")
 LEFT_OUT = "(left out: a number that no JSON reader takes)"
 NOTE = "numbers that no JSON reader takes are left out"
 
@@ -148,7 +148,7 @@ def test_15_14_a_function_that_returns_a_large_number_says_so(tmp_path: Path) ->
 @pytest.mark.parametrize(
     "text",
     [
-        '{"a":"1e999"}',
+        '{"a":"1e999 NaN"}',
         f'{{"a":"{"9" * 5_000}"}}',
         '["\\"",1e300]',
         f"[{'9' * 4_300}]",
