@@ -1,5 +1,6 @@
 """Text that can be stored, compared and shown: cut to a length, without lone surrogates or what nobody sees."""
 
+import math
 import re
 from collections.abc import Iterable, Sequence
 
@@ -16,6 +17,20 @@ _STRUCTURE = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*+(?:"|\Z)|[\[\]{}]', re.DOTALL
 MAX_LEVELS = 200
 _MAX_BRACKETS = 500_000
 _LEFT_OUT = b'"(left out: nested over %d levels)"' % MAX_LEVELS
+
+# Readers take integers of so many digits, and other numbers up to 1.8e308. Written with fewer signs, none is too large.
+_MAX_DIGITS = 4300
+_LONG_NUMBER = 309
+NUMBER_LEFT_OUT = b'"(left out: a number that no JSON reader takes)"'
+# A text, or a number.
+_NUMBERS = re.compile(
+    rb'"[^"\\]*(?:\\.[^"\\]*)*+(?:"|\Z)|'
+    rb"(-?[0-9]++(?:\.[0-9]++)?(?:[eE][+-]?[0-9]++)?|NaN|-?Infinity)",
+    re.DOTALL,
+)
+# Digits as 0, exponents as e: then a plain search finds numbers that may be too large, faster than a pattern does.
+_SHAPES = bytes(48 if chr(byte) in "0123456789" else ord("e") if chr(byte) in "eE" else byte for byte in range(256))
+_SCANNED = 1 << 20
 
 
 def truncate(text: str, limit: int) -> str:
@@ -61,6 +76,35 @@ def cut_deep(text: bytes) -> bytes:
             if depth == MAX_LEVELS:
                 end = found.end()
     return text if depth else b"".join((*pieces, text[end:]))
+
+
+def has_large_number(text: bytes) -> bool:
+    """Whether something in it looks like a number that readers refuse; it may stand inside a text."""
+    for start in range(0, len(text), _SCANNED):
+        shapes = text[max(0, start - _LONG_NUMBER) : start + _SCANNED].translate(_SHAPES)
+        if b"0e000" in shapes or b"0e+000" in shapes or b"0" * _LONG_NUMBER in shapes:
+            return True
+    return False
+
+
+def replace_large_numbers(text: bytes) -> bytes:
+    """The same JSON with a short text in place of each number that is larger than readers take, or is none."""
+    suspect = has_large_number(text) or b"NaN" in text or b"Infinity" in text
+    return _NUMBERS.sub(_replaced_number, text) if suspect else text
+
+
+def _replaced_number(found: re.Match[bytes]) -> bytes:
+    number = found[1]
+    if not number:
+        return found[0]
+    is_integer = number.removeprefix(b"-").isdigit()
+    is_large = len(number.removeprefix(b"-")) > _MAX_DIGITS if is_integer else not math.isfinite(float(number))
+    return NUMBER_LEFT_OUT if is_large else number
+
+
+def replace_whole_numbers(text: bytes) -> bytes:
+    """The same JSON with numbers such as `1.0` as integers."""
+    return _NUMBERS.sub(lambda found: re.sub(rb"\.0+\Z", b"", found[1]) if found[1] else found[0], text)
 
 
 def as_path(path: str | Sequence[str]) -> tuple[str, ...]:

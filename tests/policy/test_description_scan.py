@@ -90,3 +90,8 @@ def test_any_text_can_be_looked_at_and_what_is_shown_of_it_is_printable(text: st
     encodable = text.encode("utf-8", "replace").decode()
     for flag in scan(msgspec.json.encode({"name": encodable, "description": encodable})):
         assert flag.excerpt.isprintable()
+
+
+def test_15_18_a_soft_hyphen_is_hidden_in_a_name_and_usual_in_a_text() -> None:
+    assert [flag.kind for flag in scan(b'{"name":"delete\\u00adall","description":"x"}')] == ["hidden"]
+    assert not scan(b'{"name":"delete","description":"De\\u00adletes all."}')

@@ -305,3 +305,33 @@ def test_15_01_a_tool_that_was_not_imported_is_told_how_to_be(tmp_path: Path) ->
     assert result.error is not None
     assert result.error.type == "NameError"
     assert "from servers.git import git_log" in result.error.next_action
+
+
+CRM = {
+    "find_contact": "Find a contact of the customer database by its name.",
+    "list_orders": "List orders of all customers with amounts and status.",
+    "send_invoice": "Send the invoice of an order by mail to its customer.",
+    "export_contacts": "Export all contacts of the customer database as CSV.",
+    "ship_car": "Ship the car in the workshop.",
+}
+
+
+def crm_result(home: Path, code: str) -> ScriptResult:
+    tools = [{"name": name, "description": text, "inputSchema": {"type": "object"}} for name, text in CRM.items()]
+    return with_tools(home, lambda gateway: gateway.run_script(code), upstreams=[MemoryUpstream("crm", tools)])
+
+
+def test_15_11_a_need_that_is_not_sure_binds_nothing_that_may_write(tmp_path: Path) -> None:
+    """Nothing says whether `send_invoice` writes: one word is not enough to call it."""
+    with pytest.raises(ScriptError, match=r"may mean crm\.send_invoice"):
+        crm_result(tmp_path, 'use_tools("invoice")')
+
+
+def test_15_11_a_need_that_nothing_fits_can_be_caught(tmp_path: Path) -> None:
+    code = """
+try:
+    use_tools("order a taxi to the moon")
+except ToolNotFound as error:
+    print(error.candidates)
+"""
+    assert "crm." in crm_result(tmp_path, "from toolfold import ToolNotFound\n" + code).stdout

@@ -306,3 +306,14 @@ def test_object_in_a_hint_means_anything() -> None:
     assert json.loads(bytes(made.definition.input_schema))["properties"]["filters"]["type"] == "object"
     result = json.loads(bytes(made.result(made.bind(Raw(b'{"filters": {"a": [1, null]}}'))())))
     assert result["structuredContent"] == {"result": [{"a": [1, None]}]}
+
+
+def test_15_18_a_whole_number_with_a_point_is_an_integer() -> None:
+    def add(count: int, further: list[int], text: str) -> str:
+        """Adds."""
+        return f"{count + sum(further)} {text}"
+
+    bound = make_function_tool(add).bind(Raw(b'{"count": 1.0, "further": [2.00, 3], "text": "4.0"}'))
+    assert bound() == "6 4.0"
+    with pytest.raises(InvalidArguments):
+        make_function_tool(add).bind(Raw(b'{"count": 1.5, "further": [], "text": ""}'))

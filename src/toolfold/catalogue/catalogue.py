@@ -19,7 +19,7 @@ from msgspec import MsgspecError, Raw, Struct
 from msgspec.json import Encoder, decode
 from msgspec.structs import replace
 
-from toolfold.catalogue.cursor import Position, decode_cursor, encode_cursor, sum_of_tools
+from toolfold.catalogue.cursor import Position, decode_cursor, encode_cursor, state_of, sum_of_tools
 from toolfold.containers import BoundedDict
 from toolfold.errors import CatalogueError, NotBuilt, ToolNotFound, UnknownPath
 from toolfold.storage.base import Generation, ServerRecord, Snapshot, Store, Version, fold_path, sibling_order
@@ -312,7 +312,7 @@ class Catalogue:
             next_cursor = None
             if len(remaining) > len(nodes) or len(ids) > room:
                 listed = children[: len(children) - len(remaining) + len(nodes)]
-                rest = (snapshot.generation, sum_of_tools(ids[room:]))
+                rest = (state_of(snapshot), sum_of_tools(ids[room:]))
                 last = Position("tool", tools[-1].tool_id, 0, *rest) if tools else Position.after_nodes(listed, *rest)
                 next_cursor = encode_cursor(path, tags, last)
             return Page(path=node.path if node else (), nodes=nodes, tools=tools, next_cursor=next_cursor)

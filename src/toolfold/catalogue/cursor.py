@@ -21,7 +21,7 @@ from toolfold.storage.base import Snapshot, fold_path
 from toolfold.types import Node, Path
 
 _SUM_LIMIT = 1 << 32
-_AGAIN = "call list again with the same path and tags and without a cursor"
+AGAIN = "call the same operation again, list or search_tool_by_category, without a cursor"
 
 
 class Position(Struct, frozen=True, array_like=True):
@@ -45,12 +45,13 @@ class Position(Struct, frozen=True, array_like=True):
         for number, node in enumerate(nodes, start=1):
             if fold_path(node.path) == self.name and _sum(nodes[:number]) == self.before:
                 return nodes[number:]
-        raise BadCursor("the categories here changed since the cursor was given out", next_action=_AGAIN)
+        raise BadCursor("the categories here changed since the cursor was given out", next_action=AGAIN)
 
     async def check_rest(self, snapshot: Snapshot, last_tool: str, rest: Sequence[str]) -> None:
         """Raises `BadCursor` where a tool that was still to come may have left for another place."""
-        if self.generation != snapshot.generation and not await self._is_rest(snapshot, last_tool, rest):
-            raise BadCursor("tools moved to other categories since the cursor was given out", next_action=_AGAIN)
+        same = self.generation == state_of(snapshot) or self.rest == sum_of_tools(rest)
+        if not same and not await self._is_rest(snapshot, last_tool, rest):
+            raise BadCursor("tools moved to other categories since the cursor was given out", next_action=AGAIN)
 
     async def _is_rest(self, snapshot: Snapshot, last_tool: str, rest: Sequence[str]) -> bool:
         kept = await snapshot.generations()
@@ -63,6 +64,12 @@ class Position(Struct, frozen=True, array_like=True):
         after = sum_of_tools(tool_id for tool_id in ids["removed"] if tool_id.casefold() > last_tool.casefold())
         # Of the removed tools none stood here, or all after the cursor did; anything between is refused.
         return self.rest in {left, (left + after) % _SUM_LIMIT}
+
+
+def state_of(snapshot: Snapshot) -> int:
+    """What a cursor remembers of the catalogue: its generation; for a caller who does not see all of it a sum over what
+    it sees (`state`), since the generation would tell when something hidden changed."""
+    return getattr(snapshot, "state", snapshot.generation)
 
 
 class _Sealed(Struct, array_like=True):
@@ -87,7 +94,7 @@ def decode_cursor(cursor: str, path: Path, tags: Collection[str]) -> Position:
     except (MsgspecError, ValueError) as error:
         raise _foreign() from error
     if content.question != _question(path, tags):
-        raise BadCursor("the cursor belongs to another path or other tags", next_action=_AGAIN)
+        raise BadCursor("the cursor belongs to another path, query or other tags", next_action=AGAIN)
     return content.position
 
 
@@ -105,7 +112,7 @@ def _question(path: Path, tags: Collection[str]) -> int:
 
 
 def _foreign() -> BadCursor:
-    return BadCursor("this is not a cursor that list gave out, or it was cut", next_action=_AGAIN)
+    return BadCursor("this is not a cursor that was given out, or it was cut", next_action=AGAIN)
 
 
 _encode = Encoder().encode

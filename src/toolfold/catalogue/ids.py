@@ -13,13 +13,15 @@ from hashlib import blake2b
 
 from msgspec import Struct
 
+from toolfold.text import printable
 from toolfold.types import Tool
 
-__all__ = ["ids_of", "natural_id"]
+__all__ = ["ids_of", "natural_id", "plain_id"]
 
 MAX_LENGTH = 64
 # What a long server name is cut to where the whole would be too long: the tool's own name matters more.
 MAX_SERVER = 24
+_SHOWN_NAME = 80
 
 # A tool as its source knows it: the configured server and the name the server gave it.
 Key = tuple[str, str]
@@ -45,6 +47,12 @@ def ids_of(tool: Tool) -> tuple[str, ...]:
     """The id of a tool, and the one it would have if its owner had not renamed it: rules and policies know both."""
     sent = tool.definition.sent_name
     return (tool.tool_id,) if sent == tool.name else (tool.tool_id, natural_id(tool.server, sent))
+
+
+def plain_id(server: str, name: str) -> str:
+    """The id without the hash that tells it from others: what a person who knows the tool's name would write."""
+    tool = name.replace("/", ".")
+    return f"{_server_prefix(server)}.{tool if _FIT.fullmatch(tool) else _clean(tool)}"
 
 
 def _server_prefix(server: str) -> str:
@@ -88,7 +96,7 @@ def _warnings(ids: Mapping[Key, str], natural: Mapping[Key, str], holders: Mappi
         server, name = key
         if tool_id == f"{_server_prefix(server)}.{name}":
             continue
-        tool = f'the tool "{name}" of server "{server}"'
+        tool = f'the tool "{printable(name, _SHOWN_NAME)}" of server "{server}"'
         holder = holders.get(natural[key].casefold())
         if tool_id == natural[key]:
             text = f"{tool} has the id {tool_id}: ids have at most {MAX_LENGTH} characters of A-Z a-z 0-9 _ . -"
@@ -96,7 +104,8 @@ def _warnings(ids: Mapping[Key, str], natural: Mapping[Key, str], holders: Mappi
             text = f"{tool} keeps the id {tool_id}, since {natural[key]} was taken when it came"
         else:
             text = (
-                f'{tool} has the id {tool_id}, since the tool "{holder[1]}" of server "{holder[0]}" has {ids[holder]}'
+                f'{tool} has the id {tool_id}, since the tool "{printable(holder[1], _SHOWN_NAME)}" of '
+                f'server "{holder[0]}" has {ids[holder]}'
             )
         warnings.append(text)
     return tuple(warnings)

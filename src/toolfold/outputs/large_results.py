@@ -26,11 +26,11 @@ from toolfold.outputs.split import Origin, ResultLimits, ResultSplitter
 from toolfold.outputs.store import OutputStore
 from toolfold.outputs.tool_output_definition import too_large_message
 from toolfold.types import CallContext, Caller, Outcome, Stored, Tool, ToolCall
-from toolfold.upstream.mcp import is_error_result
 from toolfold.upstream.threads import run_in_thread
+from toolfold.upstream.tool_result import read_outcome
 from toolfold.wire import jsonrpc
 from toolfold.wire.dispatcher import unreadable_answer
-from toolfold.wire.repair import repair
+from toolfold.wire.repair import is_plain, repair, repair_result
 
 log = logging.getLogger("toolfold.outputs")
 
@@ -169,7 +169,9 @@ class LargeResults:
         with outcome.spilled as file:
             check_cancelled()
             source = FileSource(_sequential_descriptor(file))
-            return ResultSplitter(source, self._store, origin, check_cancelled).split(limits, enveloped=True)
+            reduced, stored = ResultSplitter(source, self._store, origin, check_cancelled).split(limits, enveloped=True)
+            whole = read_outcome(repair_result(reduced.raw)).raw
+            return msgspec.structs.replace(reduced, raw=whole), stored
 
     def _notify(self, caller: Caller, stored: Sequence[Stored]) -> None:
         for record in stored:
@@ -187,13 +189,15 @@ def _read_spilled(file: BinaryIO) -> Outcome:
     with file:
         frame = file.read()
     try:
-        result = jsonrpc.parse_envelope(frame).result
-    except jsonrpc.DECODE_ERRORS as error:
+        result = jsonrpc.parse_envelope(frame).result if is_plain(frame) else None
+    except jsonrpc.DECODE_ERRORS:
+        result = None
+    if result is None:
         messages = repair(frame).messages
         if not messages:
-            raise unreadable_answer("tools/call", str(error)) from error
+            raise unreadable_answer("tools/call", "it is no message")
         result = messages[0].result
-    return Outcome(raw=result, is_error=is_error_result(result))
+    return read_outcome(result)
 
 
 def _sequential_descriptor(file: BinaryIO) -> int:

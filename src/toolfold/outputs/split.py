@@ -464,9 +464,9 @@ class _LayoutReader:
         if kind == "text" and self._is_string(members.get("text")):
             return _Block("text", whole, members["text"])
         if kind in {"image", "audio"} and self._is_string(members.get("data")):
-            return _Block("media", whole, members["data"], self._word(members.get("mimeType")) or f"{kind}/*")
+            return _Block("media", whole, members["data"], self._media(members.get("mimeType")) or f"{kind}/*")
         if kind == "resource":
-            media = self._word(members.get("resource.mimeType"))
+            media = self._media(members.get("resource.mimeType"))
             if self._is_string(members.get("resource.text")):
                 return _Block("text", whole, members["resource.text"], media)
             if self._is_string(members.get("resource.blob")):
@@ -475,6 +475,11 @@ class _LayoutReader:
 
     def _is_string(self, span: Span | None) -> bool:
         return span is not None and self._source.read(span[0], 1) == b'"'
+
+    def _media(self, span: Span | None) -> str:
+        """A media type that can stand in a line, or nothing."""
+        word = self._word(span)
+        return word if word.isprintable() else ""
 
     def _word(self, span: Span | None) -> str:
         """A short string, or nothing."""

@@ -3,7 +3,7 @@
 A policy is lists of patterns. Deny wins over allow, and the groups that a tool names itself (`Tool.access`) hold
 whatever the policy allows. A tool fits a list if it fits one of its patterns, and letter case never counts:
 
-    git.*, **           a tool's id, with * for any letters
+    git.*, **           a tool's id, with * for any letters; but in `allow` also the id that a twin of it would have
     path:Storage/**     a category: * is one step, ** any number of them; a tool fits by any of its places
     tag:money           a tag
     risk:destructive    a risk: what the server claims, what the name says, what the owner adds. `risk:unstated` too
@@ -25,7 +25,7 @@ from fnmatch import fnmatchcase, translate
 from msgspec.structs import replace
 
 from toolfold.catalogue.catalogue import Catalogue, tool_batches
-from toolfold.catalogue.ids import ids_of
+from toolfold.catalogue.ids import ids_of, plain_id
 from toolfold.config import CallerKey, Policy, Settings
 from toolfold.config.sections import LOCAL_NAME, PATTERN_KINDS
 from toolfold.containers import BoundedDict
@@ -33,7 +33,7 @@ from toolfold.errors import CatalogueError, ConfigError, NotAuthorized
 from toolfold.policy.trust import TrustMonitor, TrustReview
 from toolfold.policy.view import CatalogueView, VisibleCatalogue
 from toolfold.storage.base import Snapshot
-from toolfold.types import LOCAL, CallContext, Caller, Node, Tool, ToolCall
+from toolfold.types import EMPTY_OBJECT, LOCAL, CallContext, Caller, Node, Tool, ToolCall, ToolDefinition
 from toolfold.upstream.refresh import UpstreamManager
 
 _EVERYTHING = frozenset({"*", "**"})
@@ -42,7 +42,9 @@ Flags = tuple[str, ...]
 _Words = Callable[[Tool, Flags], Iterable[str]]
 
 _WORDS: dict[str, _Words] = {
-    "id": lambda tool, flags: ids_of(tool),
+    # A tool whose id carries a hash, since another had it first, is still the one that its name says.
+    "id": lambda tool, flags: (*ids_of(tool), plain_id(tool.server, tool.definition.sent_name)),
+    "exact id": lambda tool, flags: ids_of(tool),
     "path": lambda tool, flags: ("/".join(path) for path in tool.paths),
     "tag": lambda tool, flags: tool.tags,
     "risk": lambda tool, flags: tool.risks,
@@ -52,15 +54,17 @@ _WORDS: dict[str, _Words] = {
 
 
 class _Patterns:
-    """Several patterns; a tool fits if it fits one of them."""
+    """Several patterns; a tool fits if it fits one of them. `exact`: an id means that very tool, and no twin of it."""
 
-    def __init__(self, texts: Iterable[str]) -> None:
+    def __init__(self, texts: Iterable[str], *, exact: bool = False) -> None:
         texts = tuple(texts)
         self.everything = any(text.strip() in _EVERYTHING for text in texts)
         self.nothing = not texts
+        self._texts = texts
         by_kind: dict[str, list[str]] = {}
         for text in () if self.everything else texts:
             kind, expression = _split_pattern(text)
+            kind = "exact id" if exact and kind == "id" else kind
             by_kind.setdefault(kind, []).append(expression)
         # Flags cost a scan of every description: they are made only where a policy asks for them.
         self.asks_flags = "flag" in by_kind
@@ -70,6 +74,17 @@ class _Patterns:
         if self.everything:
             return True
         return any(pattern.match(word) for words, pattern in self._matchers for word in words(tool, flags))
+
+    def may_fit(self, server: str) -> bool:
+        """Whether some tool of a server may fit, whichever it has. Only ids and servers can tell that none does."""
+        return self.everything or any(_may_fit(*_split_pattern(text), server) for text in self._texts)
+
+
+def _may_fit(kind: str, expression: str, server: str) -> bool:
+    if kind == "server":
+        return re.match(translate(expression), server, re.IGNORECASE) is not None
+    front, head = plain_id(server, "").casefold(), re.split(r"[*?\[]", expression, maxsplit=1)[0].casefold()
+    return kind != "id" or head.startswith(front) or front.startswith(head)
 
 
 # Ids that no server has: of scripts, and of live Python.
@@ -128,8 +143,8 @@ class _Rules:
 
     def __init__(self, policy: Policy, subset: Sequence[str] = ("**",)) -> None:
         self.policy = policy
-        self._subset = _Patterns(subset)
-        self._allow = _Patterns(policy.allow)
+        self._subset = _Patterns(subset, exact=True)
+        self._allow = _Patterns(policy.allow, exact=True)
         self._deny = _Patterns(policy.deny)
         self._reveal = _Patterns(policy.reveal)
         self._confirm = _Patterns(policy.confirm)
@@ -156,6 +171,12 @@ class _Rules:
     def holds(self, tool: Tool, flags: Flags = ()) -> bool:
         """Whether the tool is in the subset: what is not does not exist there."""
         return self._subset.match(tool, flags)
+
+    def hides(self, server: str) -> bool:
+        """Whether nothing of a server may be seen, whatever its tools are."""
+        definition = ToolDefinition(name="\0", raw=EMPTY_OBJECT)
+        unknown = Tool(tool_id=plain_id(server, "\0"), server=server, definition=definition, fingerprint="")
+        return not self._allow.may_fit(server) or self._deny.match(unknown)
 
     def reveals(self, tool: Tool, flags: Flags = ()) -> bool:
         return not self._reveal.nothing and self._reveal.match(tool, flags)
@@ -303,7 +324,7 @@ class AccessControl:
                 _visible_to, rules, groups, tools, nodes, flags=review.flags, held=review.held
             )
 
-        return CatalogueView(self._catalogue, compile_view, self._trust.stamp, self._servers)
+        return CatalogueView(self._catalogue, compile_view, self._trust.stamp, self._servers, rules.hides)
 
     def check_program(self, program: Tool, caller: Caller) -> None:
         """Raises `NotAuthorized` where the caller's policy does not allow this program of the toolbox."""

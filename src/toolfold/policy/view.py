@@ -10,6 +10,7 @@ import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any, TypeVar
+from zlib import crc32
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -38,6 +39,7 @@ _MAX_OLD = 3
 _MAX_SHORT_REASON = 80
 # Tools that the summary of a category names where its own words speak of hidden ones, too.
 _NAMED_TOOLS = 3
+_FIRST_STATE = 1 << 32
 
 
 class CatalogueView:
@@ -50,8 +52,11 @@ class CatalogueView:
         compile: Compile | None = None,  # noqa: A002 - the name callers use
         stamp: Stamp | None = None,
         servers: UpstreamManager | None = None,
+        hides: Callable[[str], bool] = lambda server: False,
     ) -> None:
         self._whole = catalogue
+        # Of such a server nothing may be seen: to wait for it would tell that it is there.
+        self._hides = hides
         self._servers = servers
         self._compile = compile
         self._stamp = stamp
@@ -117,7 +122,8 @@ class CatalogueView:
         be asked, with the reason."""
         if self._servers is None:
             return {}
-        return await self._servers.ask([name for name in self._servers.names if _names(tool_id, name)] or None)
+        seen = [name for name in self._servers.names if not self._hides(name)]
+        return await self._servers.ask([name for name in seen if _names(tool_id, name)] or seen)
 
     async def _not_found(
         self, tool_id: str, error: ToolNotFound, unasked: Mapping[str, UpstreamError]
@@ -194,11 +200,14 @@ class VisibleCatalogue:
         self.refused = refused or {}
         self.ids: dict[str, str] = {}
         self.servers: dict[str, int] = {}
+        # The same for the same tools at the same places, and no number of a generation.
+        self.state = _FIRST_STATE
         counts: dict[str, _Count] = {}
         parents = _parents(nodes)
         for tool in tools:
             self.ids[tool.tool_id.casefold()] = tool.tool_id
             self.servers[tool.server] = self.servers.get(tool.server, 0) + 1
+            self.state += crc32(f"{tool.tool_id} {tool.fingerprint} {tool.paths}".encode(errors="surrogatepass"))
             _count(tool, parents, counts)
         visible = [node for node in nodes if fold_path(node.path) in counts]
         self.children: dict[str, list[Node]] = {}
@@ -311,6 +320,10 @@ class _VisibleSnapshot:
     def generation(self) -> int:
         return self._snapshot.generation
 
+    @property
+    def state(self) -> int:
+        return self._visible.state
+
     async def tool(self, tool_id: str) -> Tool | None:
         if self._visible.sees(tool_id):
             return await self._snapshot.tool(tool_id)
@@ -384,9 +397,9 @@ class _VisibleSnapshot:
 
     async def generations(self) -> list[Generation]:
         """The last one counts what may be seen; of earlier ones only the numbers are given."""
-        tools, nodes = len(self._visible.ids), len(self._visible.nodes)
+        tools, nodes, servers = len(self._visible.ids), len(self._visible.nodes), len(self._visible.servers)
         return [
-            Generation(number=generation.number, at=generation.at, tools=tools, nodes=nodes, servers=0)
+            Generation(number=generation.number, at=generation.at, tools=tools, nodes=nodes, servers=servers)
             for generation in await self._snapshot.generations()
         ]
 

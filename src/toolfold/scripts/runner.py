@@ -21,7 +21,7 @@ from msgspec.structs import replace
 
 from toolfold.calls.toolbox import RUN_SCRIPT
 from toolfold.calls.validate import check_seconds
-from toolfold.catalogue.metadata import UNSTATED, may_write
+from toolfold.catalogue.metadata import may_write
 from toolfold.config import Settings
 from toolfold.config.sections import Scripts
 from toolfold.containers import BoundedDict
@@ -63,8 +63,8 @@ _MAX_MATCHES = 1_000
 _MIN_FRAME_BYTES = 4 << 20
 # Two tools whose probabilities to fit differ by less are no choice: the first of them is right in two of five cases.
 _AS_NEAR = 0.02
-# How sure a match must be for a tool that writes, and for one of which that is not known.
-_SURE_TO_WRITE, _SURE = 0.7, 0.5
+# How sure a match must be for a tool that writes, or of which that is not known; and for any tool at all.
+_SURE, _LEAST = 0.7, 0.2
 # What is longer is parsed in a thread.
 _SHORT_SOURCE_CHARS = 8 * 1024
 
@@ -382,10 +382,10 @@ class ScriptRunner:
                     ) from None
         view, search = self._host.view(caller), self._host.search
         try:
-            match = await search.resolve(view, need.query, server=need.server)
+            match = await search.resolve(view, need.query, server=need.server, least=_LEAST)
         except ToolNotFound:
             await view.ask()  # servers that were not read yet may have it by now
-            match = await search.resolve(view, need.query, server=need.server)
+            match = await search.resolve(view, need.query, server=need.server, least=_LEAST)
         _check_sure(need, match)
         return match.tool, match.confidence
 
@@ -426,8 +426,7 @@ def _check_sure(need: Need, match: "_ResolvedNeed") -> None:
     if near:
         rivals = " and ".join([tool.tool_id, *(hit.tool_id for hit in near)])
         raise _unsure(need, f"fits {rivals} alike", [match, *near])
-    sure = _SURE if UNSTATED in tool.risks else _SURE_TO_WRITE
-    if confidence < sure and may_write(tool.name, tool.risks):
+    if confidence < _SURE and may_write(tool.name, tool.risks):
         what = f"may mean {tool.tool_id}, which may write, and it is not sure ({confidence:.2f})"
         raise _unsure(need, what, [match, *match.runners_up])
 

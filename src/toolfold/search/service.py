@@ -15,7 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from toolfold.catalogue.catalogue import Catalogue, resolve_node, tool_batches
-from toolfold.catalogue.cursor import Position, decode_cursor, encode_cursor, sum_of_tools
+from toolfold.catalogue.cursor import AGAIN, Position, decode_cursor, encode_cursor, state_of, sum_of_tools
 from toolfold.errors import BadCursor, NoMatchInCategory, ToolNotFound
 from toolfold.events import Events
 from toolfold.model import Model
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 MAX_LIMIT = 50
 
-_AGAIN = "call the same operation again, list or search_tool_by_category, without a cursor"
 # Where the store remembers which generation the index holds.
 _NAMESPACE, _GENERATION = "search", "generation"
 _MAX_HITS = 200
@@ -300,7 +299,7 @@ class SearchService:
         async with view.catalogue.snapshot() as snapshot:
             node = await resolve_node(snapshot, path)
             place = node.path if node else ()
-            start = _offset(cursor, place, (query,), snapshot.generation)
+            start = _offset(cursor, place, (query,), state_of(snapshot))
             hits = await self.hits(view, query, place, limit=start + limit + 1)
             _check_shown(cursor, place, (query,), hits[:start])
             note = "" if start or _fits(hits) else await self._note_on_nearest(view, query, place, snapshot, sure=sure)
@@ -324,7 +323,7 @@ class SearchService:
         async with view.catalogue.snapshot() as snapshot:
             node = await resolve_node(snapshot, path)
             place = node.path if node else ()
-            start = _offset(cursor, place, question, snapshot.generation)
+            start = _offset(cursor, place, question, state_of(snapshot))
             hits, note = await self._fitting_hits(view, query, place, tags, snapshot), ""
             if not hits:
                 hits = await self.hits(view, query, place, tags=tags, limit=_MAX_HINTS)
@@ -388,12 +387,15 @@ class SearchService:
                     ranked.append(_RankedNode(node, hit.confidence))
         return _NodePage(nodes=tuple(ranked), note=note)
 
-    async def resolve(self, view: CatalogueView, query: str, *, server: str | None = None) -> _ResolvedNeed:
-        """The one tool for a need in plain words. Raises `ToolNotFound`, with `query` and the nearest candidates."""
+    async def resolve(
+        self, view: CatalogueView, query: str, *, server: str | None = None, least: float = 0.0
+    ) -> _ResolvedNeed:
+        """The one tool for a need in plain words, of at least that confidence. Raises `ToolNotFound`, with `query` and
+        the nearest candidates."""
         async with view.catalogue.snapshot() as snapshot:
             ids = None if server is None else [tool.tool_id for tool in await snapshot.tools(server=server)]
             hits = await self.hits(view, query, (), ids=ids, limit=_MAX_HINTS)
-            if not _fits(hits):
+            if not _fits(hits) or hits[0].confidence < least:
                 hints = await self._hints(snapshot, hits or await self.hits(view, query, (), limit=_MAX_HINTS))
                 raise ToolNotFound(f"no tool fits {query[:200]!r}", query=query, hints=hints, next_action=_NEED_AGAIN)
             tool = await snapshot.tool(hits[0].tool_id)
@@ -490,21 +492,21 @@ def _fits(hits: Sequence[Hit] | Sequence[NodeHit]) -> bool:
 
 def _next_cursor(path: Path, question: Sequence[str], shown: Sequence[Hit], snapshot: Snapshot) -> str:
     shown_sum = sum_of_tools(hit.tool_id for hit in shown)
-    return encode_cursor(path, question, Position("rank", f"{len(shown)}", snapshot.generation, rest=shown_sum))
+    return encode_cursor(path, question, Position("rank", f"{len(shown)}", state_of(snapshot), rest=shown_sum))
 
 
 def _check_shown(cursor: str | None, path: Path, question: Sequence[str], shown: Sequence[Hit]) -> None:
     """Raises `BadCursor` where earlier pages showed other tools than those that come first now: what was learned
     meanwhile may rank them anew."""
     if cursor and decode_cursor(cursor, path, question).rest != sum_of_tools(hit.tool_id for hit in shown):
-        raise BadCursor("the tools are ranked anew since the cursor was given out", next_action=_AGAIN)
+        raise BadCursor("the tools are ranked anew since the cursor was given out", next_action=AGAIN)
 
 
-def _offset(cursor: str | None, path: Path, question: Sequence[str], generation: int) -> int:
-    """How many hits earlier pages showed. A ranking belongs to one generation of the catalogue."""
+def _offset(cursor: str | None, path: Path, question: Sequence[str], state: int) -> int:
+    """How many hits earlier pages showed. A ranking belongs to one state of the catalogue."""
     if not cursor:
         return 0
     position = decode_cursor(cursor, path, question)
-    if position.kind != "rank" or position.before != generation:
-        raise BadCursor("the catalogue changed since the cursor was given out", next_action=_AGAIN)
+    if position.kind != "rank" or position.before != state:
+        raise BadCursor("the catalogue changed since the cursor was given out", next_action=AGAIN)
     return int(position.name)

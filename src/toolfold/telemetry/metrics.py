@@ -102,7 +102,7 @@ class Metrics:
 
         counts = {
             "tools": sum(generation.tools for generation in last),
-            "servers": sum(generation.servers for generation in last) if servers is None else len(servers),
+            "servers": sum(generation.servers for generation in last),
         }
         # No registry: the library's global one would mix the gateways of one process.
         source = SimpleNamespace(

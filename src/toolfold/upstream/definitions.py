@@ -11,11 +11,13 @@ from msgspec import DecodeError, Raw, Struct
 from msgspec.json import Decoder, encode
 
 from toolfold.containers import nesting
+from toolfold.text import NUMBER_LEFT_OUT, printable
 from toolfold.types import EMPTY_OBJECT, Annotations, ToolDefinition
 
 # Further warnings say nothing new; their number is given instead.
 _MAX_WARNINGS = 50
 _USUAL_NAME = re.compile(r"[A-Za-z0-9_\-./]{1,128}")
+_SHOWN_NAME = 80
 _ABSENT = Raw()
 # Schemas that real servers send stay below a tenth of the one and a quarter of the other.
 _MAX_SCHEMA_BYTES = 1 << 20
@@ -55,7 +57,7 @@ def read_definitions(raws: Iterable[Raw]) -> tuple[tuple[ToolDefinition, ...], t
         if definition is None:
             continue
         if definition.name in tools:
-            warnings.append(f"tool {definition.name!r} is listed twice; the first one is kept")
+            warnings.append(f"tool '{printable(definition.name, _SHOWN_NAME)}' is listed twice; the first one is kept")
         tools.setdefault(definition.name, definition)
     if len(warnings) > _MAX_WARNINGS:
         rest = len(warnings) - _MAX_WARNINGS
@@ -73,16 +75,17 @@ def _read_definition(raw: Raw, number: int = 1) -> tuple[ToolDefinition | None, 
     if name is None or not name.strip():
         return None, [f"tool number {number} is skipped: it has no name that is a text"]
     warnings: list[str] = []
+    shown = printable(name, _SHOWN_NAME)
     if not _USUAL_NAME.fullmatch(name):
-        warnings.append(f"tool {name[:80]!r} has a name outside letters, digits, '_-./' and 128 characters")
-    annotations, title = _annotations(fields.annotations, name, warnings)
+        warnings.append(f"tool '{shown}' has a name outside letters, digits, '_-./' and 128 characters")
+    annotations, title = _annotations(fields.annotations, shown, warnings)
     return ToolDefinition(
         name=name,
         raw=raw,
-        title=_optional_text(fields.title, name, "title", warnings) or title,
-        description=_optional_text(fields.description, name, "description", warnings),
-        input_schema=_input_schema(fields.input_schema, name, warnings),
-        output_schema=_output_schema(fields.output_schema, name, warnings),
+        title=_optional_text(fields.title, shown, "title", warnings) or title,
+        description=_optional_text(fields.description, shown, "description", warnings),
+        input_schema=_input_schema(fields.input_schema, shown, warnings),
+        output_schema=_output_schema(fields.output_schema, shown, warnings),
         annotations=annotations,
     ), warnings
 
@@ -117,7 +120,7 @@ def _optional_text(raw: Raw, name: str, key: str, warnings: list[str]) -> str:
     text = _text(raw)
     if text is not None:
         return text
-    warnings.append(f"tool {name!r} has a {key} that is no text; its JSON is used")
+    warnings.append(f"tool '{name}' has a {key} that is no text; its JSON is used")
     return bytes(raw).decode("utf-8", "replace")
 
 
@@ -126,6 +129,8 @@ def _excess(raw: Raw) -> str:
     text = bytes(raw)
     if len(text) > _MAX_SCHEMA_BYTES:
         return f"over {_MAX_SCHEMA_BYTES:,} bytes"
+    if NUMBER_LEFT_OUT in text:
+        return "numbers that no JSON reader takes"
     # Brackets in texts count, too: most schemas need not be decoded for this.
     if text.count(b"{") + text.count(b"[") <= _MAX_SCHEMA_DEPTH:
         return ""
@@ -144,7 +149,7 @@ def _input_schema(raw: Raw, name: str, warnings: list[str]) -> Raw:
         return raw
     problem = f"an inputSchema of {excess}" if excess else "an inputSchema that is no object"
     problem = problem if bytes(raw) else "no inputSchema"
-    warnings.append(f"tool {name!r} has {problem}; any arguments are let through")
+    warnings.append(f"tool '{name}' has {problem}; any arguments are let through")
     return EMPTY_OBJECT
 
 
@@ -155,7 +160,7 @@ def _output_schema(raw: Raw, name: str, warnings: list[str]) -> Raw | None:
     # From 2026-07-28 a schema may be a boolean, too; an output schema that says nothing is none.
     if not _is_missing(raw):
         problem = f"of {excess}" if excess else "that is no object"
-        warnings.append(f"tool {name!r} has an outputSchema {problem}; it is left out")
+        warnings.append(f"tool '{name}' has an outputSchema {problem}; it is left out")
     return None
 
 
@@ -166,11 +171,11 @@ def _annotations(raw: Raw, name: str, warnings: list[str]) -> tuple[Annotations,
     try:
         hints = _hints.decode(raw)
     except (DecodeError, UnicodeDecodeError):
-        warnings.append(f"tool {name!r} has annotations that are no object; they are left out")
+        warnings.append(f"tool '{name}' has annotations that are no object; they are left out")
         return Annotations(), ""
     values = (hints.read_only_hint, hints.destructive_hint, hints.idempotent_hint, hints.open_world_hint)
     if any(value is not None and not isinstance(value, bool) for value in values):
-        warnings.append(f"tool {name!r} has annotations that are neither true nor false; those are left out")
+        warnings.append(f"tool '{name}' has annotations that are neither true nor false; those are left out")
     read_only, destructive, idempotent, open_world = (value if isinstance(value, bool) else None for value in values)
     claims = Annotations(read_only=read_only, destructive=destructive, idempotent=idempotent, open_world=open_world)
     return claims, hints.title if isinstance(hints.title, str) else ""

@@ -23,7 +23,7 @@ from msgspec import Meta, Raw, Struct
 from msgspec.json import Decoder
 
 from toolfold.errors import ConfigError, InvalidArguments
-from toolfold.text import NOTE_KEY, REPLACED, replace_escaped_halves
+from toolfold.text import NOTE_KEY, REPLACED, replace_escaped_halves, replace_whole_numbers
 from toolfold.types import Annotations, ToolDefinition
 from toolfold.upstream.definitions import make_definition
 from toolfold.upstream.docstrings import ParsedDocstring, parse_docstring
@@ -103,7 +103,7 @@ class FunctionTool(Struct, frozen=True):
         for parameter in self.parameters:
             if parameter.name in given:
                 try:
-                    values[parameter.name] = parameter.decoder.decode(given.pop(parameter.name))
+                    values[parameter.name] = _decode_argument(parameter.decoder, given.pop(parameter.name))
                 except (msgspec.DecodeError, UnicodeDecodeError) as error:
                     problems.append(_describe_decode_error(parameter.name, error))
             elif parameter.required:
@@ -127,7 +127,7 @@ class FunctionTool(Struct, frozen=True):
         """A returned value as the JSON of a `CallToolResult`."""
         try:
             encoded, replaced = _encode_value(value)
-        except (TypeError, NotImplementedError, OverflowError, RecursionError) as error:
+        except (TypeError, NotImplementedError, ValueError, OverflowError, RecursionError) as error:
             return error_result(f"{self.definition.name} returned something that has no JSON form: {error}")
         text = msgspec.json.decode(encoded) if isinstance(value, str) else encoded.decode()
         if self.returns_nothing and value is None:
@@ -155,6 +155,17 @@ def exception_result(error: BaseException) -> Raw:
     """An exception of the function: its type and message, and no traceback."""
     message = str(error)
     return error_result(f"{type(error).__name__}: {message}" if message else type(error).__name__)
+
+
+def _decode_argument(decoder: Decoder[Any], raw: Raw) -> Any:
+    """An argument as its function takes it. For JSON Schema `1.0` is an integer, so that it is one here, too."""
+    try:
+        return decoder.decode(raw)
+    except msgspec.ValidationError:
+        whole = replace_whole_numbers(bytes(raw))
+        if whole == bytes(raw):
+            raise
+        return decoder.decode(whole)
 
 
 def _describe_decode_error(name: str, error: Exception) -> str:

@@ -4,40 +4,28 @@ It stands on one `wire` connection and adds what a catalogue needs: tolerant rea
 came, errors with the server's name. It never repeats a call.
 """
 
-import re
 from collections import deque
 from collections.abc import Callable
 from typing import BinaryIO
 
 import msgspec
-from msgspec import Raw, Struct
-from msgspec.json import Decoder
+from msgspec import Raw
 
 from toolfold.config.self_reference import answers_as_toolfold
-from toolfold.errors import ProtocolViolation, ServerClosed, ServerUnavailable, UpstreamError
+from toolfold.errors import ServerClosed, ServerUnavailable, UpstreamError
 from toolfold.redaction import redact
 from toolfold.text import truncate
 from toolfold.types import CallContext, Listing, OnInput, OnProgress, Outcome, ServerInfo, ServerSpec, ToolCall
 from toolfold.upstream.base import Hooks, PassthroughRequest
 from toolfold.upstream.definitions import read_definitions
 from toolfold.upstream.redaction import redact_error, secrets_of
+from toolfold.upstream.tool_result import read_outcome
 from toolfold.wire import Connection, Handlers, HttpTarget, StdioTarget, connect
-from toolfold.wire.results import trailing_members
 from toolfold.wire.types import NO_TIMEOUT, TOOLS_CHANGED
 
 # Lines that a server wrote beside the protocol: the last ones explain why it died.
 _MAX_LOG_LINES = 12
 _MAX_LOG_LINE = 500
-
-_IS_ERROR = b'"isError"'
-_TRUE = re.compile(rb"\s*:\s*true")
-
-
-class _Flag(Struct):
-    is_error: object = msgspec.field(name="isError", default=False)
-
-
-_flag = Decoder(_Flag)
 
 
 class McpUpstream:
@@ -152,7 +140,7 @@ class McpUpstream:
             )
             if spilled:
                 return Outcome(raw=result, spilled=spilled.pop())
-            return Outcome(raw=result, is_error=is_error_result(result))
+            return read_outcome(result)
         except UpstreamError as error:
             raise redact_error(error, self.spec) from None
         finally:
@@ -198,32 +186,3 @@ class McpUpstream:
         connection, self._connection = self._connection, None
         if connection is not None:
             await connection.aclose()
-
-
-def is_error_result(result: Raw) -> bool:
-    """Whether the result says `isError: true` at its top. Most results never say it, and are not decoded for it."""
-    text = bytes(result)
-    try:
-        if text.startswith(b"{"):
-            value = trailing_members(text).get(b"isError")
-            if value is not None:
-                return value == b"true"
-            return _mentions_error(text) and _flag.decode(text).is_error is True
-        problem = "it is no object"
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        problem = str(error)
-    raise ProtocolViolation(
-        f"the result of the call cannot be read: {problem}", next_action="Report this to the server's authors."
-    )
-
-
-def _mentions_error(text: bytes) -> bool:
-    """Whether the words stand anywhere, perhaps only inside a text."""
-    # A plain search for the name is many times faster than a pattern for name and value.
-    at = text.find(_IS_ERROR)
-    while at >= 0:
-        at += len(_IS_ERROR)
-        if _TRUE.match(text, at):
-            return True
-        at = text.find(_IS_ERROR, at)
-    return False

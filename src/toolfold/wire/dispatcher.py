@@ -25,7 +25,7 @@ from toolfold.errors import (
 from toolfold.types import OnInput, OnProgress
 from toolfold.wire import jsonrpc
 from toolfold.wire.jsonrpc import ABSENT, CACHEABLE_BYTES, DECODE_ERRORS, Envelope, parse_number
-from toolfold.wire.repair import repair, replace_invalid_utf8, shorten
+from toolfold.wire.repair import is_plain, repair, replace_invalid_utf8, shorten
 from toolfold.wire.spill import Edges, Spill
 from toolfold.wire.sse import Event
 from toolfold.wire.types import Handlers, OnSpilled
@@ -109,7 +109,7 @@ class Dispatcher:
         # msgspec checks the UTF-8 of what it decodes, and `params` and `result` stay undecoded: they are checked here.
         valid = frame if frame.isascii() else replace_invalid_utf8(frame)
         try:
-            message = jsonrpc.parse_envelope(valid) if valid is frame else None
+            message = jsonrpc.parse_envelope(valid) if valid is frame and is_plain(frame) else None
         except DECODE_ERRORS:
             message = None
         if message is None:

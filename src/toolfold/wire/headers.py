@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
+from toolfold.text import printable
 from toolfold.wire.jsonrpc import DECODE_ERRORS
 from toolfold.wire.types import ToolList
 
@@ -104,7 +105,7 @@ class ParameterHeaders:
             schema = tool.get("inputSchema")
             problem = _keyword_problem(schema)
             if problem:
-                warnings.append(f"the tool {tool['name']!r} was left out: {problem}")
+                warnings.append(f"the tool '{printable(tool['name'], 80)}' was left out: {problem}")
                 continue
             usable.append(raw)
             headers_by_path[tool["name"]] = {

@@ -10,11 +10,25 @@ import re
 import msgspec
 from msgspec import Raw, Struct
 
-from toolfold.text import MAX_LEVELS, NOTE_KEY, REPLACED, cut_deep, replace_escaped_halves, truncate
+from toolfold.text import (
+    MAX_LEVELS,
+    NOTE_KEY,
+    REPLACED,
+    cut_deep,
+    has_large_number,
+    replace_escaped_halves,
+    replace_large_numbers,
+    truncate,
+)
 from toolfold.wire.jsonrpc import ABSENT, DECODE_ERRORS, Envelope, encode, is_message, parse_envelope
 from toolfold.wire.spill import EDGE_BYTES, Edges
 
 _LEFT_OUT = f"what was nested over {MAX_LEVELS} levels is left out"
+_NUMBERS_LEFT_OUT = "numbers that no JSON reader takes are left out"
+
+# Keys of `_meta` that begin so are ours alone. A letter that is written as an escape hides something.
+_OUR_KEYS = NOTE_KEY.partition("/")[0] + "/"
+_ESCAPED_LETTER = re.compile(rb"\\u00[4-7]")
 
 # How much of a noisy line is shown.
 _MAX_EXCERPT = 200
@@ -58,25 +72,44 @@ def replace_invalid_utf8(text: bytes) -> bytes:
     return text
 
 
+def is_plain(text: bytes) -> bool:
+    """Whether a JSON text can go on as it is: its numbers can be read, and it does not speak in our name."""
+    return not (b'"toolfold' in text or has_large_number(text) or _ESCAPED_LETTER.search(text))
+
+
 def repair(line: bytes, *, replaced: bool = False) -> _Repaired:
     """Reads a line that is no message as it stands; `replaced`: or was none before bad bytes in it were replaced."""
     whole = replace_escaped_halves(line)
     cut = cut_deep(whole)
-    notes = ((REPLACED, replaced or whole != line), (_LEFT_OUT, cut != whole))
-    repaired = _repair(cut)
+    numbered = replace_large_numbers(cut)
+    notes = ((REPLACED, replaced or whole != line), (_LEFT_OUT, cut != whole), (_NUMBERS_LEFT_OUT, numbered != cut))
+    repaired = _repair(numbered)
     note = "; ".join(text for text, is_true in notes if is_true)
-    for message in repaired.messages if note else ():
-        message.result = _with_note(message.result, note)
+    for message in repaired.messages:
+        message.result = add_note(message.result, note, drop=_OUR_KEYS)
     return repaired
 
 
-def _with_note(result: Raw, note: str) -> Raw:
+def repair_result(result: Raw) -> Raw:
+    """The same for a result that came in a file and was not looked at on its way."""
+    if is_plain(bytes(result)):
+        return result
+    return repair(b'{"id":0,"result":%b}' % bytes(result)).messages[0].result
+
+
+def add_note(result: Raw, note: str, *, drop: str = "") -> Raw:
+    """A result that says in its `_meta` what of it is not as it came. Keys that begin with `drop` are left out."""
     try:
         members = msgspec.json.decode(result, type=dict[str, Raw])
-        meta = msgspec.json.decode(members.get("_meta", b"{}"), type=dict[str, Raw])
+        meta = msgspec.json.decode(members.get("_meta", b"{}"), type=dict[str, Raw] | None) or {}
     except DECODE_ERRORS:
         return result  # no result, or one of another form
-    return Raw(encode({**members, "_meta": {**meta, NOTE_KEY: note}}))
+    kept = {key: value for key, value in meta.items() if not (drop and key.startswith(drop))}
+    if not note and len(kept) == len(meta):
+        return result
+    said = [msgspec.json.decode(kept[NOTE_KEY], type=str)] if NOTE_KEY in kept else []
+    noted = {**kept, NOTE_KEY: "; ".join([*said, note])} if note else kept
+    return Raw(encode({**members, "_meta": noted}))
 
 
 def _repair(line: bytes) -> _Repaired:

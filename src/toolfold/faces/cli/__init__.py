@@ -20,7 +20,7 @@ from importlib import import_module
 
 from toolfold.errors import ToolfoldError
 from toolfold.faces.cli.parser import build_parser, parse
-from toolfold.faces.cli.terminal import Output
+from toolfold.faces.cli.terminal import Output, safe
 
 # Returns the exit code; `None` stands for 0.
 _Command = Callable[[argparse.Namespace, Output], int | None]
@@ -103,4 +103,11 @@ def _set_up_logging(verbose: int) -> None:
     import logging
 
     level = logging.DEBUG if verbose > 1 else logging.INFO
-    logging.basicConfig(level=level, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+
+    class Formatter(logging.Formatter):
+        def format(self, record: logging.LogRecord) -> str:
+            return safe(super().format(record))
+
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    logging.basicConfig(level=level, handlers=[handler])

@@ -22,6 +22,7 @@ from toolfold.faces.cli.terminal import Output
 from toolfold.faces.mcp_server.profiles import client_tokens
 from toolfold.faces.surface.instructions import visible_servers
 from toolfold.gateway import Gateway
+from toolfold.text import printable
 from toolfold.types import LOCAL, Change, Listing, ServerState
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ T = TypeVar("T")
 
 SOME_FAILED = 3
 MAX_CHANGES = 20
+MAX_FIELDS_SHOWN = 200
 MARKS = {"added": ("+", "green"), "removed": ("-", "red"), "changed": ("~", "yellow")}
 STATUS_COLOURS = {"ready": "green", "idle": "dim", "connecting": "yellow", "failed": "red", "disabled": "dim"}
 
@@ -208,7 +210,7 @@ def _print_changes(changes: Sequence[Change], unchanged: int, output: Output) ->
         return
     for change in changes[:MAX_CHANGES]:
         mark, colour = MARKS[change.kind]
-        fields = f" ({', '.join(change.fields)})" if change.fields else ""
+        fields = f" ({printable(', '.join(change.fields), MAX_FIELDS_SHOWN)})" if change.fields else ""
         output.line(f"  {output.style(mark, colour)} {change.tool_id}{fields}")
     if len(changes) > MAX_CHANGES:
         output.line(f"  … and {len(changes) - MAX_CHANGES} more changes: toolfold build --json lists all")

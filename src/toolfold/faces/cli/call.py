@@ -24,6 +24,8 @@ from toolfold.types import Outcome
 TOOL_FAILED = 1
 # Of the arguments in the question whether to call.
 SHOWN_CHARS = 4_000
+# Of the kind of a block.
+SHOWN_TYPE = 100
 
 
 def call(arguments: argparse.Namespace, output: Output) -> int:
@@ -131,13 +133,15 @@ def _print_result(outcome: Outcome, output: Output) -> None:
     """Text as it is; other content by its kind. Structured content only where there is no text that says it."""
     result = msgspec.json.decode(outcome.result)
     has_text = False
-    # Results are passed on unchecked, and servers send all kinds of things.
+    # Functions and services are not checked for it.
     for block in [block for block in result.get("content") or () if isinstance(block, dict)]:
         if block.get("type") == "text":
             has_text = True
             output.answer(block.get("text", ""), stored=outcome.stored is not None)
         else:
-            output.note(f"[{block.get('type')} {block.get('mimeType', '')}]")
+            resource = block.get("resource")
+            media = (resource if isinstance(resource, dict) else block).get("mimeType", "")
+            output.note(printable(f"[{block.get('type')} {media}", SHOWN_TYPE) + "]")
     _print_note(result.get("_meta"), output)
     if not has_text and result.get("structuredContent") is not None:
         output.data(result["structuredContent"])

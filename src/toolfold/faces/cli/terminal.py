@@ -19,9 +19,11 @@ from toolfold.errors import NoMatchInCategory, OutputError, ToolfoldError
 
 STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "blue": "34", "cyan": "36"}
 
-# The escape sequences that `Output.style` writes. `safe` lets these through and no others: one that moves the cursor,
-# sets the window's title or writes to the clipboard is an attack when it comes from a server.
-_STYLE_CODE = re.compile(r"(\x1b\[[0-9;]+m)")
+# Our own colours carry a number that nobody else can know until they are written. A colour that a server sends is left
+# out: it could hide from a person what a model reads. Other sequences, which could move the cursor, are spelt out.
+_OURS = f";{int.from_bytes(os.urandom(6))}"
+_STYLE_CODE = re.compile(rf"(\x1b\[[0-9;]+{_OURS}m)")
+_COLOUR = re.compile(r"(?:\x1b\[|\x9b)[0-9:;]*m")
 
 # Wide enough for any line: in a pipe nothing is cut.
 UNLIMITED = 10_000
@@ -86,7 +88,7 @@ class Output:
         if not self._colour[id(stream or self.out)] or not text:
             return text
         codes = ";".join(STYLES[name] for name in names)
-        return f"\x1b[{codes}m{text}\x1b[0m"
+        return f"\x1b[{codes}{_OURS}m{text}\x1b[0{_OURS}m"
 
     @staticmethod
     def for_person(text: str) -> str:
@@ -108,8 +110,8 @@ class Output:
         self.err.write(safe(text) + "\n")
 
     def labelled(self, label: str, colour: str, text: str, *, indent: str = "") -> None:
-        """A note behind a coloured label: `next: toolfold build`."""
-        self.note(f"{indent}{self.style(label, colour, stream=self.err)} {text}")
+        """A note of one line behind a coloured label: `next: toolfold build`."""
+        self.note(f"{indent}{self.style(label, colour, stream=self.err)} {_one_line(text)}")
 
     def warn(self, text: str) -> None:
         self.labelled("warning:", "yellow", text)
@@ -119,9 +121,11 @@ class Output:
         import msgspec
 
         encoded = msgspec.json.encode(value, enc_hook=str)
+        text = encoded.decode()
         if self.out.isatty():
-            encoded = msgspec.json.format(encoded, indent=2)
-        self.out.write(encoded.decode() + "\n")
+            indented = msgspec.json.format(encoded, indent=2).decode()
+            text = "".join(c if c.isprintable() or c == "\n" else _escaped(c) for c in indented)
+        self.out.write(text + "\n")
 
     def answer(self, text: str, *, stored: bool) -> None:
         """Prints what a tool answered as it is; for a person, JSON indented, and of what was stored no word that is for
@@ -165,6 +169,7 @@ class Output:
         the others leave it no room, it stands below them."""
         if not rows:
             return
+        rows = [list(map(_one_line, row)) for row in rows]
         widths = [max(len(_plain(cell)) for cell in column) for column in zip(headers, *rows, strict=True)]
         before = sum(width + 2 for width in widths[:-1])
         stacked = self.width - before < min(_LEAST_ROOM, widths[-1])
@@ -257,13 +262,25 @@ def _plain(text: str) -> str:
 
 
 def safe(text: str) -> str:
-    """The text with every control character written out, so that no server steers the terminal."""
+    """The text without colours of a server, and with every other control character written out: no server steers the
+    terminal, or hides something there."""
     if text.isprintable():
         return text
-    return "".join(
-        piece if number % 2 else "".join(c if c.isprintable() or c in "\n\t" else repr(c)[1:-1] for c in piece)
-        for number, piece in enumerate(_STYLE_CODE.split(text))
-    )
+    pieces = _STYLE_CODE.split(text)
+    for number, piece in enumerate(pieces):
+        plain = _COLOUR.sub("", piece)
+        shown = "".join(c if c.isprintable() or c in "\n\t" else repr(c)[1:-1] for c in plain)
+        pieces[number] = piece.replace(_OURS, "") if number % 2 else shown
+    return "".join(pieces)
+
+
+def _one_line(text: str) -> str:
+    return text.replace("\r", "\\r").replace("\n", "\\n")
+
+
+def _escaped(char: str) -> str:
+    """A character as JSON may write it, too."""
+    return "".join(f"\\u{unit:04x}" for unit in memoryview(char.encode("utf-16-le", "surrogatepass")).cast("H"))
 
 
 def fit(text: str, width: int) -> str:

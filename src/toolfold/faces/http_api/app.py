@@ -180,7 +180,7 @@ class _Api:
     async def servers(self, caller: Caller, request: "Request") -> Answer:
         """Names, kinds and counts. How a server is started is its owner's business."""
         states = await self._gateway.servers()
-        if self._gateway.settings.restricts:
+        if not self._gateway.view(caller).unrestricted:
             visible = await visible_servers(self._gateway, caller)
             states = [replace(state, tools=visible[state.name]) for state in states if visible.get(state.name)]
         keys = ("name", "transport", "status", "tools", "note")

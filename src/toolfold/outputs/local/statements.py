@@ -108,8 +108,13 @@ def _total(_: RecordSet, query: Query, selection: Selection, scope: str, notes: 
     return [f"{name} of {query.field} over {len(numbers)} {scope}: {_plain(figure)}{_noted(notes)}."], None
 
 
+# Decimals are rounded in 28 digits: of a larger number there is nothing to round.
+_MAX_ROUNDED = 20
+
+
 def _mean(numbers: list[Decimal]) -> Decimal:
-    return round(sum(numbers, Decimal(0)) / len(numbers), 6)
+    mean = sum(numbers, Decimal(0)) / len(numbers)
+    return mean if mean.adjusted() > _MAX_ROUNDED else round(mean, 6)
 
 
 def _share(records: RecordSet, query: Query, selection: Selection, scope: str, notes: list[str]) -> Stated:

@@ -16,7 +16,7 @@ from urllib.parse import urljoin, urlsplit
 import msgspec
 
 from toolfold.errors import ServerUnavailable
-from toolfold.text import cut_deep
+from toolfold.text import cut_deep, replace_large_numbers
 from toolfold.upstream.openapi.schemas import Json, as_dict, as_list
 from toolfold.upstream.threads import run_in_thread
 from toolfold.wire.http_client import is_loopback
@@ -121,7 +121,11 @@ def _parse_document(body: bytes, source: str) -> Json:
     return value
 
 
+_MAX_BITS = 14_000  # below the 4,300 digits that readers take; hexadecimal numbers have no such bound
+
+
 def _json(body: bytes, source: str) -> Any:
+    body = replace_large_numbers(body)
     try:
         try:
             return msgspec.json.decode(body)
@@ -153,6 +157,8 @@ def _json_values(value: Any, left: Iterator[int]) -> Any:
         return [_json_values(item, left) for item in value]
     if isinstance(value, datetime.date):
         return value.isoformat()
+    if isinstance(value, int) and value.bit_length() > _MAX_BITS:
+        raise ValueError("it holds a number that no JSON reader takes")
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
 
 

@@ -22,6 +22,7 @@ from msgspec.structs import replace
 
 from toolfold.errors import InvalidArguments, ServerClosed, ServerTimeout, ServerUnavailable, UpstreamError
 from toolfold.redaction import redact
+from toolfold.text import replace_large_numbers
 from toolfold.types import EMPTY_OBJECT, CallContext, Listing, Outcome, ServerInfo, ServerSpec, ToolCall
 from toolfold.upstream.base import call_timeout, file_stamp
 from toolfold.upstream.function_tool import error_result, invalid_arguments_result
@@ -89,7 +90,7 @@ def _is_valid(body: bytes) -> bool:
         body.decode("utf-8")  # msgspec does not look into the strings of a Raw
     except (msgspec.DecodeError, UnicodeDecodeError):
         return False
-    return True
+    return replace_large_numbers(body) == body
 
 
 def _text_block(text: str) -> dict[str, Any]:
