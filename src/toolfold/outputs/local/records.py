@@ -166,7 +166,15 @@ def _csv_cells(index: DocumentIndex) -> Iterator[tuple[int, int, list[str]]]:
 
 
 def _markdown_tables(index: DocumentIndex) -> Iterator[Record]:
-    """The rows of every table of a text in Markdown."""
+    """The rows of every table of a text in Markdown; where there are several, each is a kind of its own."""
+    rows = list(_markdown_rows(index))
+    one = len({table for table, _, _, _ in rows}) == 1 and index.format.kind == "markdown-table"
+    for table, number, start, values in rows:
+        yield Record("" if one else f"the table at line {table}", start, f"line {number}", values)
+
+
+def _markdown_rows(index: DocumentIndex) -> Iterator[tuple[int, int, int, dict[str, Any]]]:
+    """Line of the table, line, first byte and values of each row."""
     header: list[str] = []
     table = 0
     for (number, start, line), (_, _, following) in pairwise([*_lines(index), (0, 0, "")]):
@@ -179,8 +187,7 @@ def _markdown_tables(index: DocumentIndex) -> Iterator[Record]:
             cells = MARKDOWN.split_row(line)
             if len(cells) != len(header):
                 raise UnreadableRecords(f"line {number} has {len(cells)} cells, the header {len(header)}")
-            name = "" if index.format.kind == "markdown-table" else f"the table at line {table}"
-            yield Record(name, start, f"line {number}", dict(zip(header, cells, strict=True)))
+            yield table, number, start, dict(zip(header, cells, strict=True))
 
 
 def _json_records(index: DocumentIndex) -> Iterator[Record]:
@@ -480,7 +487,7 @@ class _Elements:
 
     def __init__(self) -> None:
         self.records: list[Record] = []
-        self._stack: list[tuple[Record, list[str]]] = []
+        self._stack: list[tuple[Record, list[str], dict[str, str]]] = []
         self.parser = expat.ParserCreate()
         self.parser.StartElementHandler = self._start
         self.parser.EndElementHandler = self._end
@@ -496,18 +503,22 @@ class _Elements:
             raise UnreadableRecords("it is nested too deep")
         place = f"line {self.parser.CurrentLineNumber}"
         record = Record(name.rpartition(":")[2], self.parser.CurrentByteIndex, place, dict(attributes))
-        self._stack.append((record, []))
+        self._stack.append((record, [], attributes))
 
     def _text(self, text: str) -> None:
         if self._stack:
             self._stack[-1][1].append(text)
 
     def _end(self, _: str) -> None:
-        record, texts = self._stack.pop()
+        record, texts, attributes = self._stack.pop()
         text = "".join(texts).strip()
         if self._stack:
             above = self._stack[-1][0].values
-            above[record.of] = [] if record.of in above else text
+            own = {record.of: text}
+            if record.values.keys() == attributes.keys():  # no elements inside
+                own |= {f"{record.of}.{name}": value for name, value in attributes.items()}
+            several = record.of in above
+            above.update({name: [] if several else value for name, value in own.items()})
         if text:
             record.values.setdefault("text", text)
         self.records.append(record)
