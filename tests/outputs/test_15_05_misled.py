@@ -235,7 +235,7 @@ def test_15_05_which_table_is_meant_must_follow_from_the_question(tmp_path: Path
 def test_15_05_the_form_that_works_is_told(tmp_path: Path) -> None:
     assert 'ask for item contains "egg"' in answer(tmp_path, PANTRY, "how many eggs")
     text = answer(tmp_path, PANTRY, 'how many rows where item contains "egg"')
-    assert 'where item has "egg" as a whole word: 20 (of 60 rows)' in text
+    assert 'has "egg" as a whole word: 20 (of 60 rows)' in text
 
 
 def test_15_05_a_field_says_which_table(tmp_path: Path) -> None:

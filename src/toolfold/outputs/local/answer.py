@@ -142,9 +142,8 @@ def _parse_between(request: str, day: int) -> _TimeRange | None:
     """`between 10:05 and 10:20`, `10:05-10:20`."""
     for match in RANGE.finditer(request):
         begin, end = _parse_moment(match[1] or match[3]), _parse_moment(match[2] or match[4])
-        first_day = (begin and begin.day) or day
-        # Of which night `from 23:30 to 00:30` of a day is, is not known.
-        if begin and end and (begin.first <= end.first or end.day or not first_day):
+        if begin and end:
+            first_day = begin.day or day
             return _TimeRange(begin.first, end.first, first_day, end.day or first_day)
     return None
 
@@ -426,7 +425,8 @@ def _search(index: DocumentIndex, request: ParsedRequest, budget: int, lead: lis
     head = f"{PREAMBLE} {_describe(index, binary)}"
     computed = compute(index, request.text, budget // 3)
     if computed.claimed and (computed.segments is None or len(computed.segments)):
-        return _claimed(index, request, computed, budget, [head, *lead])
+        head = "\n\n".join([head, *lead, "\n".join(computed.lines)])
+        return _with_records(index, request, computed.segments, budget, head)
     time_filter = _find_time_filter(index, request.text)
     allowed = _apply_time(time_filter, lead)
     request = _without_times(request) if allowed is not None else request
@@ -443,11 +443,7 @@ def _search(index: DocumentIndex, request: ParsedRequest, budget: int, lead: lis
     if time_filter is not None and allowed is None:
         ranked = []
     if not ranked or (not computed.claimed and 0 < len(absent) >= len(telling)):
-        if computed.refused or computed.claimed:
-            lead += [*stated, *_not_there(absent, request)]
-        elif not named:
-            lead += [*(() if absent or computed.stopped_at else stated), _no_match(index, absent or request.terms, request)]
-        return "\n".join([head, *lead])
+        return "\n".join([head, *lead, *_nothing_found(index, request, computed, absent, named=bool(named))])
     fits = "none of which fits" if computed.claimed and not computed.count else "not tested whether they fit"
     lead += [*stated, f"Passages by their words, {fits}:"] if stated else []
     room = budget - tokens.count(head) - tokens.count("\n".join(lead)) - 80
@@ -460,14 +456,26 @@ def _search(index: DocumentIndex, request: ParsedRequest, budget: int, lead: lis
     return "\n\n".join([head, *lead, *render_passages(index, ranked, room, forms)])
 
 
-def _claimed(index: DocumentIndex, request: ParsedRequest, computed: Computed, budget: int, lead: list[str]) -> str:
+def _nothing_found(
+    index: DocumentIndex, request: ParsedRequest, computed: Computed, absent: list[Term], *, named: bool
+) -> list[str]:
+    """Why nothing was computed, and which words do not occur."""
+    stated = "\n".join(computed.lines)
+    if computed.refused or computed.claimed:
+        return [stated, *_not_there(absent, request)]
+    reason = [stated] if stated and not (absent or computed.stopped_at) else []
+    return [*reason, *([] if named else [_no_match(index, absent or request.terms, request)])]
+
+
+def _with_records(
+    index: DocumentIndex, request: ParsedRequest, segments: Offsets | None, budget: int, head: str
+) -> str:
     """What was computed, and of the document only the records that it rests on."""
-    head = "\n\n".join([*lead, "\n".join(computed.lines)])
-    if computed.segments is None:
+    if segments is None:
         return head
-    front = [Ranked(int(segment), 1e6 - number) for number, segment in enumerate(computed.segments[:100])]
+    ranked = [Ranked(int(segment), 1e6 - number) for number, segment in enumerate(segments[:100])]
     room = budget - tokens.count(head) - 80
-    return "\n\n".join([head, *render_passages(index, front, room, request.forms, alone=True)])
+    return "\n\n".join([head, *render_passages(index, ranked, room, request.forms, alone=True)])
 
 
 def _worth(request: ParsedRequest, places: Mapping[str, Offsets], telling: list[Term], *, uncounted: bool) -> int:
@@ -498,7 +506,7 @@ def _not_there(absent: Sequence[Term], request: ParsedRequest) -> list[str]:
 
 def _telling_terms(request: ParsedRequest, places: Mapping[str, Offsets]) -> list[Term]:
     """The terms that can only mean themselves; `zebra-utils` among them where a part of it does not occur at all."""
-    bounds = {match[1] for match in BOUND.finditer(request.text)}
+    bounds = set(BOUND.findall(request.text))
     partly = {term.of for term in request.terms if len(term.text) > 3 and not len(places[term.text])}
     terms = [term for term in request.terms if term.text not in bounds]
     return [term for term in terms if term.is_telling or (term.text in partly and not len(places[term.text]))]

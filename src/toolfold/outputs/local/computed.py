@@ -112,28 +112,41 @@ def _of_tokens(index: DocumentIndex, tokens: list[str], *, asks: bool) -> Comput
 
 def _of_sets(index: DocumentIndex, sets: list[RecordSet], tokens: list[str], *, asks: bool) -> Computed:
     """What can be stated of the sets that the request is a query over; else why nothing can."""
-    problem = unplaced = stopped_at = doubt = ""
     stated: list[Computed] = []
+    failed: list[tuple[RecordSet, NoQuery]] = []
     for records in sets:
         try:
             stated += _statements(index, records, tokens)
         except NoQuery as error:
-            problem, stopped_at = problem or str(error), stopped_at or error.words
-            doubt = doubt or (f"{error}, among the {records.count} {records.noun}" if error.doubt else "")
-            unplaced = unplaced or _only_unplaced(tokens, records, error.words)
+            failed.append((records, error))
     guessed = next((one.guessed for one in stated if one.guessed), "") if len(sets) > 1 else ""
     # Of several kinds one is meant where the request names something of it, and no other kind may be meant.
     stated = [one for one in stated if not (guessed and one.guessed)]
-    if stated and not doubt:
+    doubts = [f"{error}, among the {own.count} {own.noun}" for own, error in failed if error.doubt]
+    if stated and not doubts:
         return _joined(stated)
-    none = f'"{guessed}" is the name of none of the {len(sets)} kinds of records' if guessed else ""
-    problem = (doubt if stated or guessed else "") or none or problem
-    refused = asks and bool(problem)
-    lines = (f"Nothing was computed: {clip(problem, 160)}.", *([_fields_line(sets)] if refused else []))
+    none = [f'"{guessed}" is the name of none of the {len(sets)} kinds of records'] if guessed else []
+    problems = [*(doubts if stated or guessed else ()), *none, *(str(error) for _, error in failed)]
+    return _refusal(index, sets, tokens, problems[0], failed, asks=asks) if problems else Computed()
+
+
+def _refusal(
+    index: DocumentIndex,
+    sets: list[RecordSet],
+    tokens: list[str],
+    problem: str,
+    failed: list[tuple[RecordSet, NoQuery]],
+    *,
+    asks: bool,
+) -> Computed:
+    lines = (f"Nothing was computed: {clip(problem, 160)}.",)
+    stopped_at = next((error.words for _, error in failed if error.words), "")
+    if asks:
+        return Computed((*lines, _fields_line(sets)), refused=True, stopped_at=stopped_at)
+    unplaced = filter(None, (_only_unplaced(tokens, own, error.words) for own, error in failed))
     # A text with a table in it is mostly asked for something else.
-    told = refused or (problem and not (index.structure is not None and index.structure.kind in {"markdown", "page"}))
-    lines = lines if told else ()
-    return Computed(lines, refused=refused, unplaced="" if refused else unplaced, stopped_at=stopped_at)
+    prose = index.structure is not None and index.structure.kind in {"markdown", "page"}
+    return Computed(() if prose else lines, stopped_at=stopped_at, unplaced=next(unplaced, ""))
 
 
 def _fields_line(sets: list[RecordSet]) -> str:
@@ -357,7 +370,14 @@ def _state(index: DocumentIndex, records: RecordSet, query: Query) -> Computed:
 def _notes(records: RecordSet, query: Query, selection: Selection) -> list[str]:
     notes = [f"{count} with no {field} to compare" for field, count in selection.without.items()]
     notes += [f'"{query.taken_for}" is taken to mean the {records.count} {records.noun}'] if query.taken_for else []
-    return [*notes, *query.notes]
+    return [*notes, *_clock_notes(records, query)]
+
+
+def _clock_notes(records: RecordSet, query: Query) -> list[str]:
+    """A clock without a day is of every day: that is said where there are several."""
+    dated = [field for field, bounds in query.bounds.items() if any(moment.day for _, moment in bounds)]
+    several = [field for field in query.bounds if len(records.fields[field].days) > 1 and field not in dated]
+    return [f"{field} has several days, and the clock is that of each" for field in several]
 
 
 def _segments(index: DocumentIndex, starts: list[int]) -> Offsets:

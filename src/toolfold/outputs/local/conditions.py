@@ -12,6 +12,7 @@ from toolfold.outputs.local.query_words import NoQuery, Operation, to_number
 from toolfold.outputs.local.records import TEXT
 
 Test = Callable[[dict[str, Any]], bool | None]
+_Bounds = list[tuple[str, Moment]]
 
 
 class Condition(Struct, frozen=True):
@@ -27,9 +28,12 @@ class Condition(Struct, frozen=True):
     is_text: bool = False
 
     @classmethod
-    def of_window(cls, field: str, bounds: list[tuple[str, Moment]]) -> Self:
-        """That a time lies within bounds, each a sign and a moment."""
-        joint = " or " if is_over_midnight(bounds) else " and "
+    def of_window(cls, field: str, bounds: _Bounds, others: _Bounds) -> Self:
+        """That a time lies within bounds, each a sign and a moment; `others` hold besides."""
+        clocks = sorted((bound for bound in (*bounds, *others) if not bound[1].day), reverse=True)
+        if others and clocks and _is_over_midnight(clocks):
+            raise NoQuery(reason="over midnight, a time needs its day at both ends, or neither: between 23:00 and 1:00")
+        joint = " or " if _is_over_midnight(bounds) else " and "
         words = joint.join(f"{field} {sign} {_spoken_moment(moment)}" for sign, moment in bounds)
         return cls(f"({words})" if joint == " or " else words, field, _window_test(field, bounds))
 
@@ -103,7 +107,8 @@ class Query(Struct):
     is_reading: bool = False
     # A condition on the text is not said to be one: where nothing fits it, nothing is claimed.
     implied_text: bool = False
-    notes: list[str] = []
+    # The bounds of times by their field.
+    bounds: dict[str, _Bounds] = {}
 
 
 def _spoken_moment(moment: Moment) -> str:
@@ -112,14 +117,14 @@ def _spoken_moment(moment: Moment) -> str:
     return f"{moment.day} {clock}".strip()
 
 
-def is_over_midnight(bounds: list[tuple[str, Moment]]) -> bool:
+def _is_over_midnight(bounds: _Bounds) -> bool:
     """Whether a time of the day ends before it begins: `between 23:30 and 00:30`."""
     (_, first), (_, last) = bounds[0], bounds[-1]
     return not (first.day or last.day) and first.clock > last.clock
 
 
-def _window_test(field: str, bounds: list[tuple[str, Moment]]) -> Test:
-    every = any if is_over_midnight(bounds) else all
+def _window_test(field: str, bounds: _Bounds) -> Test:
+    every = any if _is_over_midnight(bounds) else all
 
     def test(values: dict[str, Any]) -> bool | None:
         own = find_moment(values.get(field) or "")

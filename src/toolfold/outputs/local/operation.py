@@ -9,11 +9,9 @@ from collections.abc import Sequence
 from msgspec import structs
 
 from toolfold.outputs.local.conditions import Condition, Query
-from toolfold.outputs.local.moments import Moment
 from toolfold.outputs.local.query_words import (
     ASIDES,
     CARDINAL,
-    IMPLIED_NAMES,
     KEY_WORDS,
     MONEY,
     NUMBERED,
@@ -27,10 +25,6 @@ from toolfold.outputs.local.query_words import (
     Operation,
 )
 from toolfold.outputs.local.token_reader import RecordSet, TokenReader
-from toolfold.words import fold_word
-
-# With a number behind them they are by that number, whatever it measures: `the longest delay`.
-_OF_ANY = frozenset({"largest", "biggest", "smallest", "longest", "shortest", "highest"})
 
 
 class OperationParser:
@@ -56,8 +50,6 @@ class OperationParser:
         self._inside: tuple[int, Condition] | None = None
         # Whether the whole of it is asked for, whether a number is counted, and of what the most is asked for.
         self._total = self._counts_number = self._most_of = False
-        # The bounds of times, each with its field.
-        self._bounds: list[tuple[str, str, Moment]] = []
         # Behind how many conditions the verb stands.
         self._verb_at: int | None = None
 
@@ -72,16 +64,8 @@ class OperationParser:
         if query.operation in NUMERIC and query.wanted:
             raise NoQuery(reason=f'what is demanded of {query.wanted[0]} is not said: "with {query.wanted[0]}"?')
         self._check_operand()
-        self._note_days()
         self._add_reading()
         return query
-
-    def _note_days(self) -> None:
-        """A clock without a day is of every day: that is said where there are several."""
-        clocks = {field for field, _, moment in self._bounds if moment.clock and not moment.day}
-        dated = {field for field, _, moment in self._bounds if moment.day}
-        fields = [field for field in sorted(clocks - dated) if len(self._records.fields[field].days) > 1]
-        self._query.notes += [f"{field} has several days, and the clock is that of each" for field in fields]
 
     def _add_reading(self) -> None:
         if self._inside is not None and self._query.and_then is None:
@@ -102,21 +86,15 @@ class OperationParser:
     def _finish_field(self) -> None:
         """A field that is named alone: the sum of it, or its values."""
         query = self._query
-        if query.operation == "sum" and "total" in self._in.low and not query.field and self._counts_records():
-            query.operation = "count"
         adds = query.operation == "rows" and self._total
         if len(query.wanted) == 1 and not query.field and (adds or query.operation == "values"):
             query.operation, query.field = ("sum" if adds else "values"), query.wanted.pop()
-
-    def _counts_records(self) -> bool:
-        """`total orders`"""
-        return fold_word(self._noun) != self._noun and not self._query.wanted
 
     def _finish_shown(self) -> None:
         """What is to be shown, and of what there is to be one figure each."""
         query = self._query
         extreme = query.operation in {"greatest", "least"}
-        if extreme and len(query.wanted) == 1 and not self._records.is_number(query.wanted[0]):
+        if extreme and len(query.wanted) == 1:
             query.group = query.group or query.wanted[0]
         if (extreme or query.operation == "place") and not query.wanted and self._in.low[0] == "who":
             query.wanted = [*filter(None, [self._in.person_field()])]
@@ -147,12 +125,9 @@ class OperationParser:
         demands = query.conditions or query.field
         doubtful = self._doubtful_noun and query.operation == "rows"
         alone = not demands and (query.operation == "place" or self._in.is_named)
-        # Of what is noted at times, the one that used the most is no single note.
-        events = self._superlative in {"most", "least", "fewest"} and not self._is_each_one_thing()
-        return query.taken_for if alone or doubtful or self._noun or events or self._is_attribute() else ""
-
-    def _is_each_one_thing(self) -> bool:
-        return bool(self._in.key) and not self._records.is_time(self._in.key)
+        often = self._in.is_noted and self._superlative in {"most", "least", "fewest"}
+        unclear = (alone, doubtful, often, self._noun, self._is_attribute())
+        return query.taken_for if any(unclear) else ""
 
     def _is_attribute(self) -> bool:
         """Whether an unknown noun may be something that one record has: `how many seats does the A320 have`."""
@@ -175,7 +150,7 @@ class OperationParser:
         facts = self._records.fields[query.field]
         if facts.lists:
             raise NoQuery(reason=f"{query.field} is a list")
-        if len(facts.signs - {"%"}) > 1 and query.operation != "values":
+        if len(facts.signs - {"%"}) > 1:
             raise NoQuery(reason=f"{query.field} is in {' and '.join(sorted(facts.signs - {'%'}))}")
         if query.operation == "sum" and self._is_by_piece(query.field):
             raise NoQuery(reason=f"{query.field} may be of one piece: ask for the sum of {query.field}")
@@ -246,7 +221,8 @@ class OperationParser:
             self._query.field = self._query.wanted.pop()
         elif operation == "place":
             self._take_limit(phrase)
-        elif operation == "count":
+        elif operation == "count" or (phrase == "total" and self._in.counts_records()):
+            self._query.operation = "count"
             self._take_counted(phrase)
         else:
             self._superlative = phrase if operation in {"greatest", "least"} else ""
@@ -319,9 +295,7 @@ class OperationParser:
         field, size = self._in.field_here()
         if not field and self._superlative in TAKES_TIME:
             field, size = self._in.time_of_event(), 1
-        # What the records are called is not what is computed, though they are numbered under that name.
-        noun = field and self._in.is_noun(self._in.word()) and self._is_name_of_records(field)
-        if field and not noun and self._may_be_by(field):
+        if field and self._in.may_be_operand(field, self._superlative):
             self._in.at += size
             self._query.field = field
             self._in.skip_words({"count", "usage", "use", "consumption", "value", "values", "space"})
@@ -333,21 +307,8 @@ class OperationParser:
             if named and self._in.fields_called(before[-1:]) == named and self._may_be_by(named[0]):
                 self._query.field = self._query.wanted.pop()
 
-    def _is_name_of_records(self, field: str) -> bool:
-        plural = fold_word(word := self._in.word()) != word
-        if self._in.is_identifier(field) or self._superlative in IMPLIED_NAMES.keys() | TAKES_TIME:
-            return True
-        if plural:
-            raise NoQuery(reason=f'"{word}" may be {field}, or the {self._records.noun}', doubt=True)
-        return False
-
     def _may_be_by(self, field: str) -> bool:
-        """Whether the superlative can be by this field: the largest is by no date, the cheapest jar not by jars."""
-        if self._superlative in TAKES_TIME:
-            return self._records.is_time(field) or self._in.is_epoch(field)
-        meant = IMPLIED_NAMES.get(self._superlative, frozenset()) if self._superlative not in _OF_ANY else frozenset()
-        fits = not meant or not (meant | {"time"}).isdisjoint(self._names[field])
-        return not self._superlative or (self._records.is_number(field) and fits)
+        return self._in.may_be_by(field, self._superlative)
 
     def _take_counted(self, phrase: str) -> None:
         """`how many customers`, where `customer` is a field: those of the field are counted."""

@@ -174,20 +174,8 @@ class _Parser(ValueParser):
         if bounds is None:
             self._in.at = start
             return False
-        field = field or self._window_field()
-        self._bounds += [(field, *bound) for bound in bounds]
-        self._check_night(field, bounds)
-        self._add_window(field, bounds)
+        self._add_window(field or self._window_field(), bounds)
         return True
-
-    def _check_night(self, field: str, bounds: list[tuple[str, Moment]]) -> None:
-        """`after 23:00 and before 1:00` is no time of one day, and of which days it is may not be said."""
-        own = [(sign, moment) for name, sign, moment in self._bounds if name == field]
-        clocks = [(sign, moment.clock) for sign, moment in own if moment.clock and not moment.day]
-        first = max((clock for sign, clock in clocks if sign[0] == ">"), default="")
-        last = min((clock for sign, clock in clocks if sign[0] == "<"), default="~")
-        if first > last and (len(bounds) == 1 or any(moment.day for _, moment in own)):
-            raise NoQuery(reason=f"{first} to {last} is over midnight: ask for between them, each with its day")
 
     def _window_field(self) -> str:
         """The field of a time whose field is not named. `closed in March` need not be by the time of creation."""
@@ -203,7 +191,9 @@ class _Parser(ValueParser):
     def _add_window(self, field: str, bounds: list[tuple[str, Moment]]) -> None:
         facts = self._records.fields[field]
         if facts.times == facts.present:
-            self._add(Condition.of_window(field, bounds))
+            others = self._query.bounds.setdefault(field, [])
+            self._add(Condition.of_window(field, bounds, others))
+            others += bounds
             return
         years = [
             (sign, moment.day) for sign, moment in bounds if re.fullmatch(r"\d{4}", moment.day) and not moment.clock
@@ -259,20 +249,14 @@ class _Parser(ValueParser):
 
     def _take_field(self) -> bool:
         field, size = self._in.field_here()
-        noun = self._in.is_noun(self._in.word()) and not self._holds_text(field)
-        if not field or noun or self._is_rather_value(field, size):
+        if not field or self._in.is_noun(self._in.word()) or self._is_rather_value(field, size):
             return False
-        start = self._in.at
         self._in.at += size
         if self._records.fields[field].lists:
             raise NoQuery(reason=f"{field} is a list")
         if not self._take_comparison(field):
-            self._mention(field, start)
+            self._mention(field, self._in.at - size)
         return True
-
-    def _holds_text(self, field: str) -> bool:
-        """`item contains lamp`, also where the records are items."""
-        return self._in.word() == field.lower() and self._in.word(1) in {"contains", "starts", "begins", "ends"}
 
     def _is_rather_value(self, field: str, size: int) -> bool:
         """Whether `paid` is the value of a status, and not short for `paid_on`."""

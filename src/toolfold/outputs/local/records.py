@@ -166,15 +166,7 @@ def _csv_cells(index: DocumentIndex) -> Iterator[tuple[int, int, list[str]]]:
 
 
 def _markdown_tables(index: DocumentIndex) -> Iterator[Record]:
-    """The rows of every table of a text in Markdown; where there are several, each is a kind of its own."""
-    rows = list(_markdown_rows(index))
-    one = len({table for table, _, _, _ in rows}) == 1 and index.format.kind == "markdown-table"
-    for table, number, start, values in rows:
-        yield Record("" if one else f"the table at line {table}", start, f"line {number}", values)
-
-
-def _markdown_rows(index: DocumentIndex) -> Iterator[tuple[int, int, int, dict[str, Any]]]:
-    """Line of the table, line, first byte and values of each row."""
+    """The rows of every table of a text in Markdown."""
     header: list[str] = []
     table = 0
     for (number, start, line), (_, _, following) in pairwise([*_lines(index), (0, 0, "")]):
@@ -187,7 +179,8 @@ def _markdown_rows(index: DocumentIndex) -> Iterator[tuple[int, int, int, dict[s
             cells = MARKDOWN.split_row(line)
             if len(cells) != len(header):
                 raise UnreadableRecords(f"line {number} has {len(cells)} cells, the header {len(header)}")
-            yield table, number, start, dict(zip(header, cells, strict=True))
+            name = "" if table <= index.format.header_lines else f"the table at line {table}"
+            yield Record(name, start, f"line {number}", dict(zip(header, cells, strict=True)))
 
 
 def _json_records(index: DocumentIndex) -> Iterator[Record]:
@@ -471,8 +464,7 @@ def _sql_columns(defined: str) -> list[str]:
 def _sql_row(header: list[str], cells: list[str]) -> dict[str, Any] | None:
     if len(cells) != len(header):
         return None
-    values = zip(header, map(_sql_value, cells), strict=True)
-    return {name: value for name, value in values if value is not None}
+    return {name: value for name, value in zip(header, map(_sql_value, cells), strict=True) if value is not None}
 
 
 def _sql_value(cell: str) -> str | None:
@@ -514,11 +506,8 @@ class _Elements:
         text = "".join(texts).strip()
         if self._stack:
             above = self._stack[-1][0].values
-            own = {record.of: text}
-            if record.values.keys() == attributes.keys():  # no elements inside
-                own |= {f"{record.of}.{name}": value for name, value in attributes.items()}
-            several = record.of in above
-            above.update({name: [] if several else value for name, value in own.items()})
+            own = {record.of: text, **{f"{record.of}.{name}": value for name, value in attributes.items()}}
+            above |= {name: [] for name in own} if record.of in above else own
         if text:
             record.values.setdefault("text", text)
         self.records.append(record)

@@ -133,11 +133,7 @@ def _figured(records: RecordSet, operation: str, field: str, kept: list[tuple[Re
 
 def _by_unit(records: RecordSet, field: str, kept: list[tuple[Record, str]]) -> tuple[str, dict[str, list[Decimal]]]:
     """The field that says in what currency or unit a number is, and the numbers of each, where there are several."""
-    paid = [own for own in records.fields if records.is_number(own) and not _MONEY.isdisjoint(name_words(own))]
-    units = [own for own in records.fields if not _UNIT_NAMES.isdisjoint(name_words(own)[-1:])]
-    # A number that is no money is in no currency, and `weight.unit` is that of `weight.value` alone.
-    units = [own for own in units if not paid or field in paid or "currency" not in name_words(own)]
-    for unit in (own for own in units if f"{field}.".startswith(own[: own.rfind(".") + 1])):
+    for unit in _unit_fields(records, field):
         numbers: dict[str, list[Decimal]] = {}
         for record, value in kept:
             if (number := to_number(value)) is not None:
@@ -145,6 +141,14 @@ def _by_unit(records: RecordSet, field: str, kept: list[tuple[Record, str]]) -> 
         if len(numbers) > 1:
             return unit, numbers
     return "", {}
+
+
+def _unit_fields(records: RecordSet, field: str) -> list[str]:
+    paid = [own for own in records.fields if records.is_number(own) and not _MONEY.isdisjoint(name_words(own))]
+    # A number that is no money is in no currency, and `weight.unit` is that of `weight.value` alone.
+    meant = _UNIT_NAMES if not paid or field in paid else _UNIT_NAMES - {"currency", "ccy"}
+    units = [own for own in records.fields if not meant.isdisjoint(name_words(own)[-1:])]
+    return [own for own in units if f"{field}.".startswith(own[: own.rfind(".") + 1])]
 
 
 def _mean(numbers: list[Decimal]) -> Decimal:
@@ -264,18 +268,25 @@ def _place(records: RecordSet, query: Query, selection: Selection, scope: str, n
         for number, record in enumerate(chosen[:LISTED], first + 1)
     ]
     lines[0] += _noted(notes)
-    word = "latest" if query.place else "earliest"
-    for field in records.fields if query.place in {0, -1} else ():
-        timed = _by_time(records, query, field, kept) if field != TEXT and records.is_time(field) else []
+    return _also_by_time(records, query, kept, lines, chosen) if query.place in {0, -1} else (lines, chosen)
+
+
+def _also_by_time(
+    records: RecordSet, query: Query, kept: list[Record], lines: list[str], chosen: list[Record]
+) -> tuple[list[str], list[Record]]:
+    """What was found by its place, and by each time what is the first or last by that, where it is another."""
+    word = f"{'latest' if query.place else 'earliest'} {'are' if query.limit > 1 else 'is'}"
+    for field in records.fields:
+        timed = _by_time(query, field, kept) if field != TEXT and records.is_time(field) else []
         if {record.start for record in timed} - {record.start for record in chosen}:
             shown = structs.replace(query, wanted=list(dict.fromkeys([field, *query.wanted])))
             said = "; ".join(_shown(records, shown, record) for record in timed[:LISTED])
-            lines.append(f"Not in the order of {field}: by that the {word} {'are' if query.limit > 1 else 'is'} {said}")
+            lines.append(f"Not in the order of {field}: by that the {word} {said}")
             chosen = [*chosen, *timed]
     return lines, chosen
 
 
-def _by_time(records: RecordSet, query: Query, field: str, kept: list[Record]) -> list[Record]:
+def _by_time(query: Query, field: str, kept: list[Record]) -> list[Record]:
     """The first or last ones by a time; nothing where its forms cannot be compared."""
     found = [(find_moment(str(record.values.get(field, ""))), at) for at, record in enumerate(kept)]
     moments = sorted((own, at) for own, at in found if own is not None)

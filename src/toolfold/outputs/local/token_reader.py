@@ -39,6 +39,8 @@ from toolfold.words import fold_word
 
 # A field with longer values is a text, and no name.
 LONGEST_NAME = 60
+# With a number behind them they are by that number, whatever it measures: `the longest delay`.
+_OF_ANY = frozenset({"largest", "biggest", "smallest", "longest", "shortest", "highest"})
 _MULTIPLES = {"thousand": 1_000, "million": 1_000_000, "billion": 1_000_000_000}
 _COUNTED = frozenset({"qty", "quantity", "unit", "count", "piece", "stock", "sold", "night", "hour", "seat"})
 _PAID = frozenset({"order", "sale", "payment", "invoice", "transaction", "purchase", "bill", "donation", "expense"})
@@ -134,6 +136,8 @@ class TokenReader:
         self.names = {field: name_words(field) for field in records.fields if field != TEXT}
         self.key = records.identifying_field()
         self.set_words, self.is_named = self._set_words()
+        # Whether the records are what was noted at some time.
+        self.is_noted = not self.key or records.is_time(self.key)
         # The field of the time that is read, where it is named.
         self.timed = ""
 
@@ -429,6 +433,35 @@ class TokenReader:
         numbers = sorted(map(int, self.records.keys))
         return numbers[-1] - numbers[0] < len(numbers)
 
+    def counts_records(self) -> bool:
+        """`total trips`; what was sold or paid in total may be money."""
+        word, (field, _) = self.word(), self.field_here()
+        named = self.noun_here() and fold_word(word) not in {word, *_PAID}
+        return bool(named) and (not field or self.is_identifier(field))
+
+    def may_be_operand(self, field: str, superlative: str) -> bool:
+        """Whether the field here can be what is computed."""
+        return not self._names_records(field, superlative) and self.may_be_by(field, superlative)
+
+    def _names_records(self, field: str, superlative: str) -> bool:
+        """Whether the field here is what the records are called, and not what is computed."""
+        word = self.word()
+        if not self.is_noun(word):
+            return False
+        if self.is_identifier(field) or superlative in IMPLIED_NAMES.keys() | TAKES_TIME:
+            return True
+        if fold_word(word) != word:
+            raise NoQuery(reason=f'"{word}" may be {field}, or the {self.records.noun}', doubt=True)
+        return False
+
+    def may_be_by(self, field: str, superlative: str) -> bool:
+        """Whether a superlative can be by this field: the largest is by no date, the cheapest jar not by jars."""
+        if superlative in TAKES_TIME:
+            return self.records.is_time(field) or self._is_epoch(field)
+        meant = frozenset() if superlative in _OF_ANY else IMPLIED_NAMES.get(superlative, frozenset())
+        fits = not meant or not (meant | {"time"}).isdisjoint(self.names[field])
+        return not superlative or (self.records.is_number(field) and fits)
+
     def time_of_event(self) -> str:
         """The field `arrive` for `the latest arrival`."""
         fields = [field for field, names in self.names.items() if self.records.is_time(field) and len(names[0]) > 3]
@@ -446,7 +479,7 @@ class TokenReader:
 
     def _timed(self) -> list[str]:
         fields = [field for field in self.names if self.records.is_time(field)]
-        return fields or [field for field in self.names if self.is_epoch(field)]
+        return fields or [field for field in self.names if self._is_epoch(field)]
 
     def _measured(self, superlative: str, noun: str) -> list[str]:
         meant = IMPLIED_NAMES.get(superlative, frozenset())
@@ -454,7 +487,7 @@ class TokenReader:
         numbers = (field for field in self.names if self.records.is_number(field))
         return [field for field in numbers if not meant.isdisjoint(self._own_words(field))]
 
-    def is_epoch(self, field: str) -> bool:
+    def _is_epoch(self, field: str) -> bool:
         return self.records.is_number(field) and not EPOCHS.isdisjoint(self.names[field])
 
     def _own_words(self, field: str) -> list[str]:
