@@ -427,13 +427,17 @@ def _search(index: DocumentIndex, request: ParsedRequest, budget: int, lead: lis
     if computed.claimed and (computed.segments is None or len(computed.segments)):
         head = "\n\n".join([head, *lead, "\n".join(computed.lines)])
         return _with_records(index, request, computed.segments, budget, head)
+    return _by_words(index, request, computed, budget, [head, *lead])
+
+
+def _by_words(index: DocumentIndex, request: ParsedRequest, computed: Computed, budget: int, lead: list[str]) -> str:
+    """The best passages, behind why nothing was computed."""
     time_filter = _find_time_filter(index, request.text)
     allowed = _apply_time(time_filter, lead)
     request = _without_times(request) if allowed is not None else request
     places, estimates = _find_places(index, request, everywhere=allowed is not None)
     named = _find_by_keys(index, request, budget * 2 // 5)
     lead += named
-    stated = ["\n".join(computed.lines)] if computed.lines else []
     weighted = weigh_terms(request, places, index.segments, allowed, estimates)
     ranked = rank_segments(index, request, weighted, allowed)
     telling = [] if allowed is not None else _telling_terms(request, places)
@@ -443,17 +447,17 @@ def _search(index: DocumentIndex, request: ParsedRequest, budget: int, lead: lis
     if time_filter is not None and allowed is None:
         ranked = []
     if not ranked or (not computed.claimed and 0 < len(absent) >= len(telling)):
-        return "\n".join([head, *lead, *_nothing_found(index, request, computed, absent, named=bool(named))])
+        return "\n".join([*lead, *_nothing_found(index, request, computed, absent, named=bool(named))])
     fits = "none of which fits" if computed.claimed and not computed.count else "not tested whether they fit"
-    lead += [*stated, f"Passages by their words, {fits}:"] if stated else []
-    room = budget - tokens.count(head) - tokens.count("\n".join(lead)) - 80
+    lead += ["\n".join(computed.lines), f"Passages by their words, {fits}:"] if computed.lines else []
+    room = budget - tokens.count("\n".join(lead)) - 80
     if not computed.claimed:
         lead += _not_there(absent, request)
         room = min(room, _worth(request, places, telling, uncounted=computed.refused and len(computed.lines) > 1))
         ranked = _near_name(index, ranked, telling, places)
     order = sorted(weighted, key=lambda item: -item.weight)
     forms = [form for item in order for form in item.term.forms]
-    return "\n\n".join([head, *lead, *render_passages(index, ranked, room, forms)])
+    return "\n\n".join([*lead, *render_passages(index, ranked, room, forms)])
 
 
 def _nothing_found(

@@ -479,7 +479,7 @@ class _Elements:
 
     def __init__(self) -> None:
         self.records: list[Record] = []
-        self._stack: list[tuple[Record, list[str], dict[str, str]]] = []
+        self._stack: list[tuple[Record, list[str], dict[str, Any]]] = []
         self.parser = expat.ParserCreate()
         self.parser.StartElementHandler = self._start
         self.parser.EndElementHandler = self._end
@@ -506,7 +506,10 @@ class _Elements:
         text = "".join(texts).strip()
         if self._stack:
             above = self._stack[-1][0].values
-            own = {record.of: text, **{f"{record.of}.{name}": value for name, value in attributes.items()}}
+            own: dict[str, Any] = {
+                record.of: text,
+                **{f"{record.of}.{name}": value for name, value in attributes.items()},
+            }
             above |= {name: [] for name in own} if record.of in above else own
         if text:
             record.values.setdefault("text", text)
