@@ -258,10 +258,7 @@ def _note_value(records: RecordSet, field: str, facts: FieldFacts, value: str, w
         facts.truths.append(value)
     if _may_be_time(field, value) and (moment := find_moment(value)) is not None:
         facts.times += 1
-        if len(facts.years) < 2:
-            facts.years.add(moment.day[:-6])
-        if len(facts.days) < 2:
-            facts.days.add(moment.day)
+        facts.note_day(moment.day)
     _note_wanted(records, field, value, low, wanted)
 
 

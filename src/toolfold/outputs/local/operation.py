@@ -221,7 +221,7 @@ class OperationParser:
             self._query.field = self._query.wanted.pop()
         elif operation == "place":
             self._take_limit(phrase)
-        elif operation == "count" or (phrase == "total" and self._in.counts_records()):
+        elif self._in.is_count(phrase):
             self._query.operation = "count"
             self._take_counted(phrase)
         else:

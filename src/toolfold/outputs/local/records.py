@@ -506,10 +506,7 @@ class _Elements:
         text = "".join(texts).strip()
         if self._stack:
             above = self._stack[-1][0].values
-            own: dict[str, Any] = {
-                record.of: text,
-                **{f"{record.of}.{name}": value for name, value in attributes.items()},
-            }
+            own = {record.of: text, **{f"{record.of}.{name}": value for name, value in attributes.items()}}
             above |= {name: [] for name in own} if record.of in above else own
         if text:
             record.values.setdefault("text", text)

@@ -22,6 +22,7 @@ from toolfold.outputs.local.query_words import (
     MAX_PHRASE,
     MONEY,
     NUMBERED,
+    OPERATIONS,
     PERSONS,
     REQUESTS,
     SIDES,
@@ -72,6 +73,12 @@ class FieldFacts(Struct):
     # Where its values are times: the years they are in, up to two.
     years: set[str] = set()
     days: set[str] = set()
+
+    def note_day(self, day: str) -> None:
+        """Two are enough to know that there are several."""
+        for seen, own in ((self.years, day[:-6]), (self.days, day)):
+            if len(seen) < 2:
+                seen.add(own)
 
 
 class RecordSet(Struct):
@@ -433,8 +440,10 @@ class TokenReader:
         numbers = sorted(map(int, self.records.keys))
         return numbers[-1] - numbers[0] < len(numbers)
 
-    def counts_records(self) -> bool:
-        """`total trips`; what was sold or paid in total may be money."""
+    def is_count(self, phrase: str) -> bool:
+        """Whether records are counted behind the phrase: `total trips`; what was sold or paid in total may be money."""
+        if phrase != "total":
+            return OPERATIONS[phrase] == "count"
         word, (field, _) = self.word(), self.field_here()
         named = self.noun_here() and fold_word(word) not in {word, *_PAID}
         return bool(named) and (not field or self.is_identifier(field))
