@@ -467,7 +467,7 @@ def _nothing_found(
     stated = "\n".join(computed.lines)
     if computed.refused or computed.claimed:
         return [stated, *_not_there(absent, request)]
-    reason = [stated] if stated and not (absent or computed.stopped_at) else []
+    reason = [stated] if stated and BOUND.search(request.text) else []
     return [*reason, *([] if named else [_no_match(index, absent or request.terms, request)])]
 
 
