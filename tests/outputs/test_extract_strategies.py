@@ -74,7 +74,7 @@ def test_a_failure_carries_the_failure_header(tmp_path: Path) -> None:
 def test_not_found_is_a_success_that_says_what_was_searched(tmp_path: Path) -> None:
     found = ask(stored(tmp_path, LINES), "the colour of the submarine")
     assert found.text.startswith("ABSTRACT FROM TOOL OUTPUT")
-    assert "No match was found. Searched the whole document for: " in found.text
+    assert "No match was found for the words: " in found.text
     assert "submar" in found.text
 
 

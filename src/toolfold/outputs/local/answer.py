@@ -16,11 +16,11 @@ from msgspec import Struct
 
 from toolfold import tokens
 from toolfold.outputs.json_path import Step, format_path
-from toolfold.outputs.local.computed import ADDS_UP, compute
+from toolfold.outputs.local.computed import ADDS_UP, Computed, compute
 from toolfold.outputs.local.exact import ExactAnswer, describe_shape, find_exact
 from toolfold.outputs.local.index import DocumentIndex, IndexCache
 from toolfold.outputs.local.json_index import Container, JsonIndex
-from toolfold.outputs.local.query_words import FILLER, OPERATIONS
+from toolfold.outputs.local.query_words import COMPARISONS, FILLER, OPERATIONS
 from toolfold.outputs.local.rank import ORDERED, Ranked, rank_segments, weigh_terms
 from toolfold.outputs.local.render import (
     clip,
@@ -56,6 +56,8 @@ DAY_RANGE = re.compile(
     re.IGNORECASE,
 )
 LEAD = 64
+# A number that is compared with need not stand anywhere.
+BOUND = re.compile(rf"(?:{'|'.join(map(re.escape, COMPARISONS))})\s+[$€£]?(\d[\d.,]*)", re.IGNORECASE)
 
 
 class _TimeRange(Struct, frozen=True):
@@ -191,7 +193,9 @@ def _segments_in(times: _SegmentTimes, time_range: _TimeRange) -> Offsets:
         after = begin >= time_range.day * 100_000 + time_range.first
         before = begin <= time_range.last_day * 100_000 + time_range.last
         return np.flatnonzero(after & before & (times.seconds >= 0))
-    fits = (times.seconds >= time_range.first) & (times.seconds <= time_range.last)
+    after, before = times.seconds >= time_range.first, times.seconds <= time_range.last
+    over_midnight = time_range.first > time_range.last
+    fits = ((after | before) & (times.seconds >= 0)) if over_midnight else after & before
     if time_range.day:
         fits &= times.days == time_range.day
     return np.flatnonzero(fits)
@@ -418,34 +422,64 @@ def _whole_answer(exact: ExactAnswer) -> str:
 
 
 def _search(index: DocumentIndex, request: ParsedRequest, budget: int, lead: list[str], binary: str) -> str:
-    time_filter = _find_time_filter(index, request.text)
+    head = f"{PREAMBLE} {_describe(index, binary)}"
     computed = compute(index, request.text, budget // 3)
+    if computed.claimed and (computed.segments is None or len(computed.segments)):
+        head = "\n\n".join([head, *lead, "\n".join(computed.lines)])
+        return _with_records(index, request, computed.segments, budget, head)
+    return _by_words(index, request, computed, budget, [head, *lead])
+
+
+def _by_words(index: DocumentIndex, request: ParsedRequest, computed: Computed, budget: int, lead: list[str]) -> str:
+    """The best passages, behind why nothing was computed."""
+    time_filter = _find_time_filter(index, request.text)
     allowed = _apply_time(time_filter, lead)
     request = _without_times(request) if allowed is not None else request
     places, estimates = _find_places(index, request, everywhere=allowed is not None)
     named = _find_by_keys(index, request, budget * 2 // 5)
-    lead += [*named, *filter(None, ("\n".join(computed.lines),))]
-    head = f"{PREAMBLE} {_describe(index, binary)}"
+    lead += named
     weighted = weigh_terms(request, places, index.segments, allowed, estimates)
-    ranked = rank_segments(index, request, weighted, allowed, computed.segments)
+    ranked = rank_segments(index, request, weighted, allowed)
     telling = [] if allowed is not None else _telling_terms(request, places)
     absent = [term for term in telling if _is_nowhere(term, request, places)]
     if not telling and computed.unplaced:
         absent = _absent_as(computed.unplaced, request, places)
     if time_filter is not None and allowed is None:
         ranked = []
-    if not ranked or (computed.segments is None and 0 < len(absent) >= len(telling)):
-        if computed.refused:
-            lead += _not_there(absent, request)
-        elif not named and not computed.claimed:
-            lead.append(_no_match(index, absent or request.terms, request))
-        return "\n".join([head, *lead])
-    room = budget - tokens.count(head) - tokens.count("\n".join(lead)) - 80
+    if not ranked or (not computed.claimed and 0 < len(absent) >= len(telling)):
+        return "\n".join([*lead, *_nothing_found(index, request, computed, absent, named=bool(named))])
+    fits = "none of which fits" if computed.claimed and not computed.count else "not tested whether they fit"
+    lead += ["\n".join(computed.lines), f"Passages by their words, {fits}:"] if computed.lines else []
+    room = budget - tokens.count("\n".join(lead)) - 80
     if not computed.claimed:
         lead += _not_there(absent, request)
         room = min(room, _worth(request, places, telling, uncounted=computed.refused and len(computed.lines) > 1))
         ranked = _near_name(index, ranked, telling, places)
-    return "\n\n".join([head, *lead, *render_passages(index, ranked, room, weighted)])
+    order = sorted(weighted, key=lambda item: -item.weight)
+    forms = [form for item in order for form in item.term.forms]
+    return "\n\n".join([*lead, *render_passages(index, ranked, room, forms)])
+
+
+def _nothing_found(
+    index: DocumentIndex, request: ParsedRequest, computed: Computed, absent: list[Term], *, named: bool
+) -> list[str]:
+    """Why nothing was computed, and which words do not occur."""
+    stated = "\n".join(computed.lines)
+    if computed.refused or computed.claimed:
+        return [stated, *_not_there(absent, request)]
+    reason = [stated] if stated and BOUND.search(request.text) else []
+    return [*reason, *([] if named else [_no_match(index, absent or request.terms, request)])]
+
+
+def _with_records(
+    index: DocumentIndex, request: ParsedRequest, segments: Offsets | None, budget: int, head: str
+) -> str:
+    """What was computed, and of the document only the records that it rests on."""
+    if segments is None:
+        return head
+    ranked = [Ranked(int(segment), 1e6 - number) for number, segment in enumerate(segments[:100])]
+    room = budget - tokens.count(head) - 80
+    return "\n\n".join([head, *render_passages(index, ranked, room, request.forms, alone=True)])
 
 
 def _worth(request: ParsedRequest, places: Mapping[str, Offsets], telling: list[Term], *, uncounted: bool) -> int:
@@ -471,13 +505,15 @@ def _near_name(
 
 def _not_there(absent: Sequence[Term], request: ParsedRequest) -> list[str]:
     spoken = ", ".join(request.spoken(term)[:60] for term in absent[:8])
-    return [f"Not in the document: {spoken}."] if absent else []
+    return [f"Not in the document as written: {spoken}."] if absent else []
 
 
 def _telling_terms(request: ParsedRequest, places: Mapping[str, Offsets]) -> list[Term]:
     """The terms that can only mean themselves; `zebra-utils` among them where a part of it does not occur at all."""
+    bounds = set(BOUND.findall(request.text))
     partly = {term.of for term in request.terms if len(term.text) > 3 and not len(places[term.text])}
-    return [term for term in request.terms if term.is_telling or (term.text in partly and not len(places[term.text]))]
+    terms = [term for term in request.terms if term.text not in bounds]
+    return [term for term in terms if term.is_telling or (term.text in partly and not len(places[term.text]))]
 
 
 def _absent_as(word: str, request: ParsedRequest, places: Mapping[str, Offsets]) -> list[Term]:
@@ -538,8 +574,8 @@ def _describe(index: DocumentIndex, binary: str = "") -> str:
 def _no_match(index: DocumentIndex, terms: Sequence[Term], request: ParsedRequest) -> str:
     """What was searched for in vain, and what there is instead: two lines."""
     spoken = (request.spoken(term)[:60] for term in terms[:20] if term.is_named)
-    words = ", ".join(word for word in spoken if word not in FILLER and word not in OPERATIONS)
-    said = f"No match was found. Searched the whole document for: {words}."
+    words = ", ".join(word for word in spoken if word not in FILLER | OPERATIONS.keys() | COMPARISONS.keys())
+    said = f"No match was found for the words: {words}. Their meaning was not looked for, and nothing was computed."
     if index.json is not None:
         there = f"Its shape: {'; '.join(describe_shape(index, index.json.root.start))}"
     else:

@@ -62,8 +62,8 @@ FILES_ASKED = re.compile(
 DIFF_FILE = re.compile(r"diff --git a/(.+?) b/")
 
 
-class _Computed(Struct, frozen=True):
-    """What was computed, in words, and the segments it rests on."""
+class Computed(Struct, frozen=True):
+    """What was computed, in words, and the segments it rests on: none where it rests on all records."""
 
     lines: tuple[str, ...] = ()
     segments: Offsets | None = None
@@ -80,20 +80,20 @@ class _Computed(Struct, frozen=True):
     guessed: str = ""
 
 
-def compute(index: DocumentIndex, request: str, budget: int = 600) -> _Computed:
+def compute(index: DocumentIndex, request: str, budget: int = 600) -> Computed:
     """What the request asks to be computed or looked up; nothing where it is no query. `budget`: for names of files."""
     if FILES_ASKED.fullmatch(request.strip()) and len(index.outer):
         return _changed_files(index, budget)
     asks = COMPUTES.search(request) is not None
     if index.format.kind == "binary" or (not asks and index.source.size > LOOKUP_BYTES):
-        return _Computed()
+        return Computed()
     try:
         return _of_request(index, request, asks=asks)
     except UnreadableRecords as error:
-        return _Computed((f"Nothing was computed: {error}.",) if asks else (), refused=asks)
+        return Computed((f"Nothing was computed: {error}.",) if asks else (), refused=asks)
 
 
-def _of_request(index: DocumentIndex, request: str, *, asks: bool) -> _Computed:
+def _of_request(index: DocumentIndex, request: str, *, asks: bool) -> Computed:
     computed = _of_tokens(index, tokenize(request), asks=asks)
     # `from France (FR)` is `from FR`, where France has no place.
     aside = re.compile(rf"\b{re.escape(computed.stopped_at)} \(([^()]{{1,80}})\)")
@@ -103,30 +103,50 @@ def _of_request(index: DocumentIndex, request: str, *, asks: bool) -> _Computed:
     return other if other.claimed else computed
 
 
-def _of_tokens(index: DocumentIndex, tokens: list[str], *, asks: bool) -> _Computed:
+def _of_tokens(index: DocumentIndex, tokens: list[str], *, asks: bool) -> Computed:
     sets = _record_sets(index, tokens)
     if asks and not sets:
-        return _Computed(("Nothing was computed: the text has no records that can be told apart.",), refused=True)
+        return Computed(("Nothing was computed: the text has no records that can be told apart.",), refused=True)
     return _of_sets(index, sets, tokens, asks=asks)
 
 
-def _of_sets(index: DocumentIndex, sets: list[RecordSet], tokens: list[str], *, asks: bool) -> _Computed:
+def _of_sets(index: DocumentIndex, sets: list[RecordSet], tokens: list[str], *, asks: bool) -> Computed:
     """What can be stated of the sets that the request is a query over; else why nothing can."""
-    problem = unplaced = stopped_at = ""
-    stated: list[list[_Computed]] = []
+    stated: list[Computed] = []
+    failed: list[tuple[RecordSet, NoQuery]] = []
     for records in sets:
         try:
-            stated.append(_statements(index, records, tokens))
+            stated += _statements(index, records, tokens)
         except NoQuery as error:
-            problem, stopped_at = problem or str(error), stopped_at or error.words
-            unplaced = unplaced or _only_unplaced(tokens, records, error.words)
-    guessed = next((own[0].guessed for own in stated if own[0].guessed), "") if len(stated) > 1 else ""
-    if stated and not guessed:
-        return _joined([one for own in stated for one in own])
-    problem = f'"{guessed}" is the name of none of the kinds of records' if guessed else problem
-    refused = asks and bool(problem)
-    lines = (f"Nothing was computed: {clip(problem, 160)}.", _fields_line(sets)) if refused else ()
-    return _Computed(lines, refused=refused, unplaced="" if refused else unplaced, stopped_at=stopped_at)
+            failed.append((records, error))
+    guessed = next((one.guessed for one in stated if one.guessed), "") if len(sets) > 1 else ""
+    # Of several kinds one is meant where the request names something of it, and no other kind may be meant.
+    stated = [one for one in stated if not (guessed and one.guessed)]
+    doubts = [f"{error}, among the {own.count} {own.noun}" for own, error in failed if error.doubt]
+    if stated and not doubts:
+        return _joined(stated)
+    none = [f'"{guessed}" is the name of none of the {len(sets)} kinds of records'] if guessed else []
+    problems = [*(doubts if stated or guessed else ()), *none, *(str(error) for _, error in failed)]
+    return _refusal(index, sets, tokens, problems[0], failed, asks=asks) if problems else Computed()
+
+
+def _refusal(
+    index: DocumentIndex,
+    sets: list[RecordSet],
+    tokens: list[str],
+    problem: str,
+    failed: list[tuple[RecordSet, NoQuery]],
+    *,
+    asks: bool,
+) -> Computed:
+    lines = (f"Nothing was computed: {clip(problem, 160)}.",)
+    stopped_at = next((error.words for _, error in failed if error.words), "")
+    if asks:
+        return Computed((*lines, _fields_line(sets)), refused=True, stopped_at=stopped_at)
+    unplaced = filter(None, (_only_unplaced(tokens, own, error.words) for own, error in failed))
+    # A text with a table in it is mostly asked for something else.
+    prose = index.structure is not None and index.structure.kind in {"markdown", "page"}
+    return Computed(() if prose else lines, stopped_at=stopped_at, unplaced=next(unplaced, ""))
 
 
 def _fields_line(sets: list[RecordSet]) -> str:
@@ -136,15 +156,16 @@ def _fields_line(sets: list[RecordSet]) -> str:
     return f"Fields of the {sets[0].count} {sets[0].noun}: {', '.join(names[:LISTED]) or 'none'}{more}."
 
 
-def _joined(stated: list[_Computed]) -> _Computed:
+def _joined(stated: list[Computed]) -> Computed:
     if len(stated) > MAX_STATED:
-        return _Computed(("Nothing was computed: too many kinds of records fit. Name the one that is meant.",))
+        return Computed(("Nothing was computed: too many kinds of records fit. Name the one that is meant.",))
     segments = [one.segments for one in stated if one.segments is not None]
     lines = tuple(line for one in stated for line in one.lines)
-    return _Computed(lines, np.concatenate(segments) if segments else None, claimed=True)
+    count = sum(one.count for one in stated)
+    return Computed(lines, np.concatenate(segments) if segments else None, claimed=True, count=count)
 
 
-def _statements(index: DocumentIndex, records: RecordSet, tokens: list[str]) -> list[_Computed]:
+def _statements(index: DocumentIndex, records: RecordSet, tokens: list[str]) -> list[Computed]:
     query = parse_query(tokens, records)
     _check_alone(records, query)
     stated = [_state(index, records, query)]
@@ -237,8 +258,7 @@ def _note_value(records: RecordSet, field: str, facts: FieldFacts, value: str, w
         facts.truths.append(value)
     if _may_be_time(field, value) and (moment := find_moment(value)) is not None:
         facts.times += 1
-        if len(facts.years) < 2:
-            facts.years.add(moment.day[:-6])
+        facts.note_day(moment.day)
     _note_wanted(records, field, value, low, wanted)
 
 
@@ -329,39 +349,45 @@ def _keep(out: Selection, query: Query, record: Record) -> None:
         out.starts.append(record.start)
 
 
-def _state(index: DocumentIndex, records: RecordSet, query: Query) -> _Computed:
+def _state(index: DocumentIndex, records: RecordSet, query: Query) -> Computed:
     selection = _select(index, records, query)
     if query.implied_text and not selection.count:
-        raise NoQuery(reason="no record holds the text that is asked for")
+        text = next(condition.words for condition in query.conditions if condition.is_text)
+        raise NoQuery(reason=f"in none of the {records.noun} {text}; it may be worded otherwise")
     where = " and ".join(condition.words for condition in query.conditions[query.base :])
     scope = f"{records.noun} where {where}" if where else records.noun
     notes = [f"of {records.count} {records.noun.partition(' of ')[0]}"] if where else []
     notes += _notes(records, query, selection)
     lines, rows = STATEMENTS[query.operation](records, query, selection, scope, notes)
     starts = (selection.starts if query.conditions else []) if rows is None else [record.start for record in rows]
-    return _Computed(tuple(lines), _segments(index, starts), guessed=query.taken_for, count=selection.count)
+    segments = _segments(index, starts) if starts or query.conditions else None
+    return Computed(tuple(lines), segments, guessed=query.taken_for, count=selection.count)
 
 
 def _notes(records: RecordSet, query: Query, selection: Selection) -> list[str]:
     notes = [f"{count} with no {field} to compare" for field, count in selection.without.items()]
     notes += [f'"{query.taken_for}" is taken to mean the {records.count} {records.noun}'] if query.taken_for else []
-    return notes
+    return [*notes, *_clock_notes(records, query)]
 
 
-def _segments(index: DocumentIndex, starts: list[int]) -> Offsets | None:
-    starts = [start for start in starts if start != UNKNOWN]
-    if not starts:
-        return None
-    return index.segments.at(np.array(starts, dtype=np.int64))
+def _clock_notes(records: RecordSet, query: Query) -> list[str]:
+    """A clock without a day is of every day: that is said where there are several."""
+    dated = [field for field, bounds in query.bounds.items() if any(moment.day for _, moment in bounds)]
+    several = [field for field in query.bounds if len(records.fields[field].days) > 1 and field not in dated]
+    return [f"{field} has several days, and the clock is that of each" for field in several]
 
 
-def _changed_files(index: DocumentIndex, budget: int) -> _Computed:
+def _segments(index: DocumentIndex, starts: list[int]) -> Offsets:
+    return index.segments.at(np.array([start for start in starts if start != UNKNOWN], dtype=np.int64))
+
+
+def _changed_files(index: DocumentIndex, budget: int) -> Computed:
     """How many files a diff changes, and their names as far as the budget goes."""
     heads = (DIFF_FILE.search(index.text(int(segment))) for segment in index.outer)
     names = list(dict.fromkeys(head[1] for head in heads if head))
     if not names:
-        return _Computed()
+        return Computed()
     listed = take_fitting(names, budget, 2)
     more = f", and {len(names) - len(listed)} more" if len(listed) < len(names) else ""
     line = f"Count of files that are changed: {len(names)}: {', '.join(listed)}{more}."
-    return _Computed((line,), claimed=True)
+    return Computed((line,), claimed=True)

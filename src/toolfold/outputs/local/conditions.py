@@ -12,6 +12,7 @@ from toolfold.outputs.local.query_words import NoQuery, Operation, to_number
 from toolfold.outputs.local.records import TEXT
 
 Test = Callable[[dict[str, Any]], bool | None]
+_Bounds = list[tuple[str, Moment]]
 
 
 class Condition(Struct, frozen=True):
@@ -24,12 +25,17 @@ class Condition(Struct, frozen=True):
     contrary: str = ""
     # Whether it demands a value: no second one can be demanded of the same field.
     values: bool = False
+    is_text: bool = False
 
     @classmethod
-    def of_window(cls, field: str, bounds: list[tuple[str, Moment]]) -> Self:
-        """That a time lies within bounds, each a sign and a moment."""
-        words = " and ".join(f"{field} {sign} {_spoken_moment(moment)}" for sign, moment in bounds)
-        return cls(words, field, _window_test(field, bounds))
+    def of_window(cls, field: str, bounds: _Bounds, others: _Bounds) -> Self:
+        """That a time lies within bounds, each a sign and a moment; `others` hold besides."""
+        clocks = sorted((bound for bound in (*bounds, *others) if not bound[1].day), reverse=True)
+        if others and clocks and _is_over_midnight(clocks):
+            raise NoQuery(reason="over midnight, a time needs its day at both ends, or neither: between 23:00 and 1:00")
+        joint = " or " if _is_over_midnight(bounds) else " and "
+        words = joint.join(f"{field} {sign} {_spoken_moment(moment)}" for sign, moment in bounds)
+        return cls(f"({words})" if joint == " or " else words, field, _window_test(field, bounds))
 
     @classmethod
     def of_number(cls, field: str, sign: str, number: Decimal) -> Self:
@@ -51,7 +57,10 @@ class Condition(Struct, frozen=True):
         return cls(f"{field} is one of {said}", field, test, f"{field} is none of {said}", values=True)
 
     @classmethod
-    def of_presence(cls, field: str, *, present: bool) -> Self:
+    def of_presence(cls, field: str, *, present: bool, marker: bool = False) -> Self:
+        """That a field has a value; of a `marker`, which never has one, that it is there."""
+        if marker:
+            return cls(f"{field} is {'' if present else 'not '}there", "", lambda values: (field in values) is present)
         words = f"{field} has a value" if present else f"{field} has no value"
         return cls(words, "", lambda values: bool((values.get(field) or "").strip()) is present)
 
@@ -64,7 +73,7 @@ class Condition(Struct, frozen=True):
         spoken = {"contains": f"has {said} as a whole word", "holds": f"has {said} in any place"}.get(
             how, f"{how} {said}"
         )
-        return cls(f"{field or 'the text'} {spoken}", field, _text_test(field, how, forms))
+        return cls(f"{field or 'the text'} {spoken}", field, _text_test(field, how, forms), is_text=True)
 
     def negated(self) -> Self:
         def test(values: dict[str, Any]) -> bool | None:
@@ -98,17 +107,28 @@ class Query(Struct):
     is_reading: bool = False
     # A condition on the text is not said to be one: where nothing fits it, nothing is claimed.
     implied_text: bool = False
+    # The bounds of times by their field.
+    bounds: dict[str, _Bounds] = {}
 
 
 def _spoken_moment(moment: Moment) -> str:
     clock = moment.clock.removesuffix(":00") if moment.clock.count(":") == 2 else moment.clock
+    clock = f"{clock}:00 to {clock}:59" if len(clock) == 2 else clock
     return f"{moment.day} {clock}".strip()
 
 
-def _window_test(field: str, bounds: list[tuple[str, Moment]]) -> Test:
+def _is_over_midnight(bounds: _Bounds) -> bool:
+    """Whether a time of the day ends before it begins: `between 23:30 and 00:30`."""
+    (_, first), (_, last) = bounds[0], bounds[-1]
+    return not (first.day or last.day) and first.clock > last.clock
+
+
+def _window_test(field: str, bounds: _Bounds) -> Test:
+    every = any if _is_over_midnight(bounds) else all
+
     def test(values: dict[str, Any]) -> bool | None:
         own = find_moment(values.get(field) or "")
-        return None if own is None else all(_moment_fits(own, sign, bound) for sign, bound in bounds)
+        return None if own is None else every(_moment_fits(own, sign, bound) for sign, bound in bounds)
 
     return test
 

@@ -62,7 +62,7 @@ class OperationParser:
         if unplaced := self._yes_or_no() or self._negation or self._unplaced_noun():
             raise NoQuery(unplaced)
         if query.operation in NUMERIC and query.wanted:
-            raise NoQuery(query.wanted[0])
+            raise NoQuery(reason=f'what is demanded of {query.wanted[0]} is not said: "with {query.wanted[0]}"?')
         self._check_operand()
         self._add_reading()
         return query
@@ -125,7 +125,9 @@ class OperationParser:
         demands = query.conditions or query.field
         doubtful = self._doubtful_noun and query.operation == "rows"
         alone = not demands and (query.operation == "place" or self._in.is_named)
-        return query.taken_for if alone or doubtful or self._noun or self._is_attribute() else ""
+        often = self._in.is_noted and self._superlative in {"most", "least", "fewest"}
+        unclear = (alone, doubtful, often, self._noun, self._is_attribute())
+        return query.taken_for if any(unclear) else ""
 
     def _is_attribute(self) -> bool:
         """Whether an unknown noun may be something that one record has: `how many seats does the A320 have`."""
@@ -145,8 +147,11 @@ class OperationParser:
 
     def _check_values(self) -> None:
         query = self._query
-        if self._records.fields[query.field].lists:
+        facts = self._records.fields[query.field]
+        if facts.lists:
             raise NoQuery(reason=f"{query.field} is a list")
+        if len(facts.signs - {"%"}) > 1:
+            raise NoQuery(reason=f"{query.field} is in {' and '.join(sorted(facts.signs - {'%'}))}")
         if query.operation == "sum" and self._is_by_piece(query.field):
             raise NoQuery(reason=f"{query.field} may be of one piece: ask for the sum of {query.field}")
         numeric = query.operation in {"sum", "mean", "median", "share"} or query.per
@@ -175,8 +180,7 @@ class OperationParser:
 
     def _take_top(self) -> bool:
         """`top 3`, `bottom 3`, and the number of `the 3 cheapest`."""
-        ends = {"top": "highest", "bottom": "lowest"}
-        size = int(self._in.word() in ends)
+        size = int(self._in.word() in {"top", "bottom"})
         digits = self._in.word(size)
         number = int(digits) if digits.isdecimal() else CARDINAL.get(digits, 0)
         at, self._in.at = self._in.at, self._in.at + size + 1
@@ -187,8 +191,8 @@ class OperationParser:
         self._query.limit = number
         if not follows:
             self._asked = True
-            self._superlative = ends[self._in.low[at]]
-            self._query.operation = "greatest" if self._superlative == "highest" else "least"
+            self._superlative = self._in.low[at]
+            self._query.operation = "greatest" if self._superlative == "top" else "least"
         return True
 
     def _take_operation(self) -> bool:
@@ -217,7 +221,8 @@ class OperationParser:
             self._query.field = self._query.wanted.pop()
         elif operation == "place":
             self._take_limit(phrase)
-        elif operation == "count":
+        elif self._in.is_count(phrase):
+            self._query.operation = "count"
             self._take_counted(phrase)
         else:
             self._superlative = phrase if operation in {"greatest", "least"} else ""
@@ -288,8 +293,9 @@ class OperationParser:
         start = self._in.at
         self._in.skip_words({"of", "the", "all", "value", "values", "for", "number"})
         field, size = self._in.field_here()
-        # `the biggest package`, where `Package` is a name, is the biggest by something else.
-        if field and not (self._superlative and not self._is_ordered(field)):
+        if not field and self._superlative in TAKES_TIME:
+            field, size = self._in.time_of_event(), 1
+        if field and self._in.may_be_operand(field, self._superlative):
             self._in.at += size
             self._query.field = field
             self._in.skip_words({"count", "usage", "use", "consumption", "value", "values", "space"})
@@ -302,8 +308,7 @@ class OperationParser:
                 self._query.field = self._query.wanted.pop()
 
     def _may_be_by(self, field: str) -> bool:
-        """Whether the superlative can be by this field: the largest is by no date."""
-        return not self._superlative or self._superlative in TAKES_TIME or self._records.is_number(field)
+        return self._in.may_be_by(field, self._superlative)
 
     def _take_counted(self, phrase: str) -> None:
         """`how many customers`, where `customer` is a field: those of the field are counted."""

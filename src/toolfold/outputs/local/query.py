@@ -27,6 +27,7 @@ from toolfold.outputs.local.query_words import (
     NOUN_LEADS,
     OPERATIONS,
     PARTICLES,
+    PRESENT,
     SIDES,
     TEXT_COMPARISONS,
     YES_OR_NO,
@@ -41,15 +42,18 @@ from toolfold.words import fold_word, stop_words
 
 # Words that turn around what follows, and what they are short for.
 _NEGATIONS = {
-    **{phrase: phrase for phrase in (*EXCLUSIONS, "not", "no", "lacking", "neither")},
+    **{phrase: phrase for phrase in (*EXCLUSIONS, *NO_VALUE, "not", "neither")},
     **dict.fromkeys(("no longer", "not any longer"), "not"),
-    **dict.fromkeys(("missing", "lack", "lacks"), "lacking"),
     "outside of": "outside",
 }
 # Names of times that are those of the record itself.
 _PLAIN_TIMES = frozenset({"time", "date", "timestamp", "ts", "t", "day", "datetime", "when", "at", "event", "start"})
 # With an article behind them they begin a condition: `with the discounts`.
 _NO_NOUN_LEADS = frozenset({"with", "in", "on", "from", "by", "at", "to", "has", "have", "having", "about"})
+
+
+# What is had must be there: `with a note`, `with breakfast and a dog`; but `with a note and its author`.
+_WITH = re.compile(r"\b(?:with|have|has|having|had)(?:(?: (?!its|their|the)\S+)* and)?(?: (?:an?|any|some))?$")
 
 
 def parse_query(tokens: Sequence[str], records: RecordSet) -> Query:
@@ -98,7 +102,8 @@ class _Parser(ValueParser):
         phrase = self._in.phrase_in(_NEGATIONS)
         if not phrase or self._in.phrase_in(COMPARISONS) not in {"", phrase} or self._in.value_here()[1]:
             return False
-        if self._negation:
+        # `No errors today?` asks for no events that are none.
+        if self._negation or (phrase == "no" and not self._in.at):
             raise NoQuery(phrase)
         self._in.skip(phrase)
         self._negation = _NEGATIONS[phrase]
@@ -164,6 +169,7 @@ class _Parser(ValueParser):
             self._in.skip_words({"is", "was", "are", "were", "a", "time", "of"})
         else:
             field = ""
+        self._in.timed = field
         bounds = self._in.bounds()
         if bounds is None:
             self._in.at = start
@@ -185,7 +191,9 @@ class _Parser(ValueParser):
     def _add_window(self, field: str, bounds: list[tuple[str, Moment]]) -> None:
         facts = self._records.fields[field]
         if facts.times == facts.present:
-            self._add(Condition.of_window(field, bounds))
+            others = self._query.bounds.setdefault(field, [])
+            self._add(Condition.of_window(field, bounds, others))
+            others += bounds
             return
         years = [
             (sign, moment.day) for sign, moment in bounds if re.fullmatch(r"\d{4}", moment.day) and not moment.clock
@@ -219,9 +227,11 @@ class _Parser(ValueParser):
         token = self._in.word()
         number = self._in.number()
         field, size = self._compared_field(token) if number is not None else ("", 0)
-        if number is None or not field or not self._records.is_number(field):
+        if number is None:
             self._in.at = at
             return False
+        if not field or not self._records.is_number(field):
+            raise NoQuery(reason=f'which field "{phrase} {token}" is of is not said')
         self._in.at += size
         self._add(Condition.of_number(field, COMPARISONS[phrase], number))
         return True
@@ -239,15 +249,19 @@ class _Parser(ValueParser):
 
     def _take_field(self) -> bool:
         field, size = self._in.field_here()
-        if not field or self._in.is_noun(self._in.word()):
+        if not field or self._in.is_noun(self._in.word()) or self._is_rather_value(field, size):
             return False
-        before = self._in.before()
         self._in.at += size
         if self._records.fields[field].lists:
             raise NoQuery(reason=f"{field} is a list")
         if not self._take_comparison(field):
-            self._mention(field, before)
+            self._mention(field, self._in.at - size)
         return True
+
+    def _is_rather_value(self, field: str, size: int) -> bool:
+        """Whether `paid` is the value of a status, and not short for `paid_on`."""
+        short = size < len(self._names[field]) and self._records.is_time(field)
+        return short and self._in.value_here()[2] >= size and self._in.low[0] != "when"
 
     def _take_comparison(self, field: str) -> bool:
         """What is demanded of a field that was named: a comparison, a value, or that it is there."""
@@ -260,9 +274,9 @@ class _Parser(ValueParser):
             self._negation = "not"
             self._in.at += 1
             self._in.skip_words({"in", "the", "a", "an"})
-        if self._in.word() in ABSENT:
+        if self._in.word() in ABSENT | PRESENT and not self._in.value_here(field)[1]:
             self._in.at += 1
-            self._add_presence(field, present=False)
+            self._add_presence(field, present=self._in.word(-1) in PRESENT)
             return True
         phrase = self._in.phrase_in((*COMPARISONS, *TEXT_COMPARISONS, "between"))
         if phrase in TEXT_COMPARISONS:
@@ -308,7 +322,7 @@ class _Parser(ValueParser):
             # Of a field that is named, `except Ada and Ivo` can only mean both.
             self._negation = "!=" if phrase == "other than" else phrase if phrase in EXCLUSIONS else "not"
             if self._negation in EXCLUSIONS and not self._in.value_here(field)[1]:
-                self._mention(field, "", negated=False)
+                self._mention(field, self._in.at, negated=False)
                 return
         if self._take_values(field):
             return
@@ -331,14 +345,14 @@ class _Parser(ValueParser):
                 return
         self._in.at = at
 
-    def _mention(self, field: str, before: str, *, negated: bool = True) -> None:
+    def _mention(self, field: str, start: int, *, negated: bool = True) -> None:
         """A field without a comparison: that it is there, that it is not, that it is true, or to be shown."""
         if not negated:
             self._query.wanted.append(field)
         elif self._negation or self._records.is_boolean(field):
             self._demand(field)
         elif not self._is_said(field):
-            self._show(field, before)
+            self._show(field, start)
 
     def _demand(self, field: str) -> None:
         """That a field is not there, or that it is true or false."""
@@ -349,15 +363,18 @@ class _Parser(ValueParser):
         elif is_flag and self._negation not in NO_VALUE and self._query.operation != "values":
             self._add(Condition.of_values(field, self._records.fields[field].truths or ["true"]))
         elif self._negation:
-            raise NoQuery(f"{self._negation} {field}")
+            raise NoQuery(reason=f'"{self._negation} {self._in.word(-1)}": ask for "without {field}", or say its value')
         else:
-            self._show(field, "")
+            self._query.wanted.append(field)
 
-    def _show(self, field: str, before: str) -> None:
-        with_words = {"with", "have", "has", "having", "a", "an"} if self._asked else set()
-        if self._query.operation in {"count", "rows", "sum", "mean"} and before in with_words:
+    def _show(self, field: str, start: int) -> None:
+        before = " ".join(self._in.low[:start])
+        if _WITH.search(before):
+            self._query.wanted += [field] if self._query.operation == "rows" else []
             self._add_presence(field, present=True)
-        elif not self._query.field and (self._superlative or self._wants_number(field)):
+        elif before.endswith((" a", " an")):
+            raise NoQuery(f"{self._in.word(start - self._in.at - 1)} {self._in.word(-1)}")
+        elif not self._query.field and (self._superlative or self._wants_number(field)) and self._may_be_by(field):
             self._query.field = field
         else:
             self._query.wanted.append(field)

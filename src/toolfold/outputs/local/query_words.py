@@ -47,6 +47,7 @@ class _Grammar(Struct, frozen=True):
     noun_leads: str
     time_endings: str
     absent: str
+    present: str
     units: str
     exclusions: tuple[str, ...]
     totals: tuple[str, ...]
@@ -97,6 +98,7 @@ CARDINAL = {"two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "e
     LINKS,
     YES_OR_NO,
     ABSENT,
+    PRESENT,
     GENERIC,
     REQUESTS,
     LINES,
@@ -110,11 +112,11 @@ CARDINAL = {"two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "e
 ) = (
     frozenset(words.split())
     for words in (
-        *(_G.filler, _G.links, _G.yes_or_no, _G.absent, _G.records, _G.requests, _G.lines, _G.keys, _G.titles),
-        *(_G.persons, _G.time_endings, _G.epochs, _G.labels, _G.documents),
+        *(_G.filler, _G.links, _G.yes_or_no, _G.absent, _G.present, _G.records, _G.requests, _G.lines, _G.keys),
+        *(_G.titles, _G.persons, _G.time_endings, _G.epochs, _G.labels, _G.documents),
     )
 )
-NO_VALUE = frozenset({"without", "no", "lacking"})
+NO_VALUE = frozenset({"without", "no", "lacking", "missing", "lack", "lacks"})
 # After them the records are named: `how many pods`, `all of the pods`.
 NOUN_LEADS = frozenset(_G.noun_leads.split())
 # What no text that is looked for holds.
@@ -129,9 +131,11 @@ _ENDING = re.compile(r"(?:ations?|ions?|ures?|ments?|ed|ing|es|s|e)$")
 class NoQuery(Exception):
     """The request is not one of the grammar; says which words had no place, or why. Never leaves `local`."""
 
-    def __init__(self, words: str = "", reason: str = "") -> None:
+    def __init__(self, words: str = "", reason: str = "", *, doubt: bool = False) -> None:
         super().__init__(reason or f'"{words}" has no place in a query here')
         self.words = words
+        # Whether these records may well be meant, though it is not clear how.
+        self.doubt = doubt
 
 
 def tokenize(request: str) -> list[str]:

@@ -150,15 +150,11 @@ def rank_segments(
     request: ParsedRequest,
     weighted: Sequence[WeightedTerm],
     allowed: Offsets | None,
-    singled_out: Offsets | None,
 ) -> list[Ranked]:
-    """The best segments, best first; in front what the request singles out: those of a count, the first, the last."""
+    """The best segments, best first."""
     ranked = _rank_by_words(index, request, weighted)
     if not ranked and allowed is not None:
         ranked = [Ranked(int(segment), 1.0) for segment in allowed[:200]]
-    if singled_out is not None and len(singled_out):
-        front = [Ranked(int(segment), 1e6 - number) for number, segment in enumerate(singled_out[:100])]
-        return _in_front(front, ranked)
     if not ranked or not ORDERED.search(request.text):
         return _rerank(index, request, ranked, weighted)
     return _in_order(ranked, backwards=ORDER_LAST.search(request.text) is not None)
@@ -169,11 +165,6 @@ def _in_order(ranked: list[Ranked], *, backwards: bool) -> list[Ranked]:
     tier = [item for item in ranked if item.score >= ranked[0].score * TIER]
     tier.sort(key=lambda item: item.segment, reverse=backwards)
     return [*tier, *ranked[len(tier) :]]
-
-
-def _in_front(front: list[Ranked], ranked: list[Ranked]) -> list[Ranked]:
-    taken = {item.segment for item in front}
-    return [*front, *(item for item in ranked if item.segment not in taken)]
 
 
 def _rank_by_words(index: DocumentIndex, request: ParsedRequest, weighted: Sequence[WeightedTerm]) -> list[Ranked]:
@@ -274,7 +265,8 @@ def _rerank(
         for item, close in zip(chosen, closeness, strict=True)
     ]
     best.sort(key=lambda item: -item.score)
-    return _in_front(best, ranked)
+    taken = {item.segment for item in best}
+    return [*best, *(item for item in ranked if item.segment not in taken)]
 
 
 def _similarity(request: str, texts: list[str]) -> npt.NDArray[np.float32] | None:

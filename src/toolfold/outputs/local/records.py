@@ -179,7 +179,7 @@ def _markdown_tables(index: DocumentIndex) -> Iterator[Record]:
             cells = MARKDOWN.split_row(line)
             if len(cells) != len(header):
                 raise UnreadableRecords(f"line {number} has {len(cells)} cells, the header {len(header)}")
-            name = "" if index.format.kind == "markdown-table" else f"the table at line {table}"
+            name = "" if table <= index.format.header_lines else f"the table at line {table}"
             yield Record(name, start, f"line {number}", dict(zip(header, cells, strict=True)))
 
 
@@ -464,8 +464,7 @@ def _sql_columns(defined: str) -> list[str]:
 def _sql_row(header: list[str], cells: list[str]) -> dict[str, Any] | None:
     if len(cells) != len(header):
         return None
-    values = zip(header, map(_sql_value, cells), strict=True)
-    return {name: value for name, value in values if value is not None}
+    return {name: value for name, value in zip(header, map(_sql_value, cells), strict=True) if value is not None}
 
 
 def _sql_value(cell: str) -> str | None:
@@ -480,7 +479,7 @@ class _Elements:
 
     def __init__(self) -> None:
         self.records: list[Record] = []
-        self._stack: list[tuple[Record, list[str]]] = []
+        self._stack: list[tuple[Record, list[str], dict[str, Any]]] = []
         self.parser = expat.ParserCreate()
         self.parser.StartElementHandler = self._start
         self.parser.EndElementHandler = self._end
@@ -496,18 +495,19 @@ class _Elements:
             raise UnreadableRecords("it is nested too deep")
         place = f"line {self.parser.CurrentLineNumber}"
         record = Record(name.rpartition(":")[2], self.parser.CurrentByteIndex, place, dict(attributes))
-        self._stack.append((record, []))
+        self._stack.append((record, [], attributes))
 
     def _text(self, text: str) -> None:
         if self._stack:
             self._stack[-1][1].append(text)
 
     def _end(self, _: str) -> None:
-        record, texts = self._stack.pop()
+        record, texts, attributes = self._stack.pop()
         text = "".join(texts).strip()
         if self._stack:
             above = self._stack[-1][0].values
-            above[record.of] = [] if record.of in above else text
+            own = {record.of: text, **{f"{record.of}.{name}": value for name, value in attributes.items()}}
+            above |= {name: [] for name in own} if record.of in above else own
         if text:
             record.values.setdefault("text", text)
         self.records.append(record)

@@ -6,7 +6,7 @@ it stands under. Above: `answer.py`, `exact.py`, `lookup.py`.
 
 import html
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -18,7 +18,7 @@ from toolfold.outputs.json_path import Step, format_path
 from toolfold.outputs.local.formats import LEVEL, TIME
 from toolfold.outputs.local.index import DocumentIndex
 from toolfold.outputs.local.json_index import decode_value
-from toolfold.outputs.local.rank import Ranked, WeightedTerm
+from toolfold.outputs.local.rank import Ranked
 from toolfold.outputs.truncate import truncate_bytes
 
 DIFF_LINE = re.compile(r"@@ -\d|diff --git ")
@@ -103,10 +103,12 @@ def _trim(index: DocumentIndex, start: int, end: int) -> tuple[int, int]:
     return start + len(raw) - len(raw.lstrip()), end - (len(raw) - len(raw.rstrip()))
 
 
-def _render_text(index: DocumentIndex, ranked: Sequence[Ranked], budget: int, *, escaped: bool = False) -> list[str]:
+def _render_text(
+    index: DocumentIndex, ranked: Sequence[Ranked], budget: int, *, escaped: bool = False, alone: bool = False
+) -> list[str]:
     """Passages of a text. `escaped`: it stands inside the strings of a JSON text."""
     passages = []
-    for passage in _gather(index, ranked, budget):
+    for passage in _gather(index, ranked, budget, _own_lines if alone else _neighbours):
         start, end = _trim(index, index.segments.span(passage.first)[0], index.segments.span(passage.last)[1])
         text = replace_controls(index.source.text(start, end))
         if not text.strip():
@@ -145,7 +147,9 @@ def _heading_line(index: DocumentIndex, heading: int) -> str:
     return f"(under line {index.source.line_at(start)}: {text})\n"
 
 
-def _gather(index: DocumentIndex, ranked: Sequence[Ranked], budget: int) -> list[_Passage]:
+def _gather(
+    index: DocumentIndex, ranked: Sequence[Ranked], budget: int, around: Callable[[DocumentIndex, int, int], list[int]]
+) -> list[_Passage]:
     """Which segments to quote: the best with their neighbours, then as many more as the budget holds, merged."""
     scores: dict[int, float] = {}
     spent = 0
@@ -164,7 +168,7 @@ def _gather(index: DocumentIndex, ranked: Sequence[Ranked], budget: int) -> list
         if item.segment in scores:
             # Neighbours may not use up what further hits need.
             room = budget * (0.4 if order < 3 else 0.6)
-            for segment in _neighbours(index, item.segment, order):
+            for segment in around(index, item.segment, order):
                 add(segment, item.score * 0.999, 1, room)
         if spent > budget * 0.97:
             break
@@ -206,12 +210,13 @@ def _merge(scores: dict[int, float]) -> list[_Passage]:
 
 
 def render_passages(
-    index: DocumentIndex, ranked: Sequence[Ranked], budget: int, weighted: Sequence[WeightedTerm]
+    index: DocumentIndex, ranked: Sequence[Ranked], budget: int, forms: Sequence[str], *, alone: bool = False
 ) -> list[str]:
-    """The best segments as text, with their context: records of JSON, passages of any other text."""
+    """The best segments as text, with their context: records of JSON, passages of any other text.
+
+    `alone`: each is the first of a record, and no other record may stand beside it.
+    """
     if index.json is not None:
-        order = sorted(weighted, key=lambda item: -item.weight)
-        forms = [form for item in order for form in item.term.forms]
         return _fit_budget(_render_records(index, ranked, budget, forms), budget)
     header, room = [], budget
     if index.format.header_lines:
@@ -219,7 +224,7 @@ def render_passages(
         header = [f"Header [line 1]\n{index.source.text(start, min(end, start + 2000)).strip()}"]
         room -= tokens.count(header[0])
         ranked = [item for item in ranked if index.segments.span(item.segment)[0] > 0]
-    return _fit_budget([*header, *_render_text(index, ranked, room)], budget)
+    return _fit_budget([*header, *_render_text(index, ranked, room, alone=alone)], budget)
 
 
 def _render_records(index: DocumentIndex, ranked: Sequence[Ranked], budget: int, forms: Sequence[str]) -> list[str]:
@@ -325,6 +330,15 @@ def _leaves(value: Any, steps: list[Step]) -> Iterator[tuple[list[Step], Any]]:
             yield from _leaves(member, [*steps, number])
     else:
         yield steps, value
+
+
+def _own_lines(index: DocumentIndex, segment: int, _: int) -> list[int]:
+    """The other lines of the record that begins in a segment."""
+    if index.format.kind == "log":
+        return _event_lines(index, segment)
+    if index.structure is None or index.structure.kind not in RECORDS:
+        return []
+    return _indented_below(index, segment, MAX_BELOW) or _block_of(index, segment)
 
 
 def _neighbours(index: DocumentIndex, segment: int, order: int) -> list[int]:

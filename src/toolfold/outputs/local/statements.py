@@ -3,6 +3,7 @@
 Above: `computed.py`. Below: `conditions.py`, `records.py`.
 """
 
+import re
 from collections import Counter
 from decimal import Decimal
 from statistics import median
@@ -12,13 +13,15 @@ from msgspec import Struct, structs
 
 from toolfold.outputs.local.conditions import Query
 from toolfold.outputs.local.moments import Moment, find_moment
-from toolfold.outputs.local.query_words import TITLES, NoQuery, name_words, to_number
+from toolfold.outputs.local.query_words import MONEY, PRICES, TITLES, NoQuery, name_words, to_number
 from toolfold.outputs.local.records import TEXT, Record
 from toolfold.outputs.local.render import clip
 from toolfold.outputs.local.token_reader import RecordSet
 
 LISTED, QUOTED, FEW = 12, 100, 6
 LONGEST_VALUE = 200
+_MONEY = MONEY | PRICES
+_UNIT_NAMES = frozenset({"currency", "unit", "ccy", "uom"})
 
 
 class Selection(Struct):
@@ -51,6 +54,7 @@ def _count(_: RecordSet, query: Query, selection: Selection, scope: str, notes: 
 def _rows(records: RecordSet, query: Query, selection: Selection, scope: str, notes: list[str]) -> Stated:
     if not selection.count:
         return [f"There are no {scope}{_noted(notes)}."], []
+    scope = re.sub(r"\b(row|event|record|element|item)s\b", r"\1", scope, count=1) if selection.count == 1 else scope
     lines = [f"{selection.count} {scope}{_noted(notes)}."]
     key = records.identifying_field()
     if key and not query.wanted and selection.count <= QUOTED:
@@ -66,9 +70,9 @@ def _sum_of_rows(records: RecordSet, query: Query, selection: Selection) -> list
     """`the revenue of the North in May` may be asked of each row, or of all."""
     if len(query.wanted) != 1 or selection.count < 2 or not records.is_number(own := query.wanted[0]):
         return []
-    numbers = _numbers([str(record.values.get(own, "")) for record, _ in selection.kept])
-    whole = len(numbers) == selection.count
-    return [f"Sum of {own} over them: {_plain(sum(numbers, Decimal(0)))}."] if whole else []
+    values = [(record, str(record.values.get(own, ""))) for record, _ in selection.kept]
+    whole = len(_numbers([value for _, value in values])) == selection.count
+    return [f"Sum of {own} over them{_figured(records, 'sum', own, values)}."] if whole else []
 
 
 def _shown(records: RecordSet, query: Query, record: Record) -> str:
@@ -77,7 +81,7 @@ def _shown(records: RecordSet, query: Query, record: Record) -> str:
     fields = list(dict.fromkeys([*query.wanted, *named]))
     if not named and TEXT not in record.values:
         fields = list(dict.fromkeys([*fields, *list(record.values)[:FEW]]))
-    values = [f"{field}: {_quoted(record.values.get(field))}" for field in fields]
+    values = [f"{field}: {_said(records, record, field)}" for field in fields]
     if TEXT in record.values:
         values.append(clip(record.values[TEXT].partition("\n")[0], LONGEST_VALUE))
     return f"{record.place}: {', '.join(values)}".rstrip(": ")
@@ -85,6 +89,12 @@ def _shown(records: RecordSet, query: Query, record: Record) -> str:
 
 def _title_of(record: Record) -> str:
     return next((field for field in record.values if field != TEXT and TITLES.intersection(name_words(field)[-1:])), "")
+
+
+def _said(records: RecordSet, record: Record, field: str) -> str:
+    if field in records.fields and records.is_marker(field):
+        return "there" if field in record.values else "not there"
+    return _quoted(record.values.get(field))
 
 
 def _quoted(value: Any) -> str:
@@ -97,15 +107,48 @@ def _numbers(values: list[str]) -> list[Decimal]:
     return [number for value in values if (number := to_number(value)) is not None]
 
 
-def _total(_: RecordSet, query: Query, selection: Selection, scope: str, notes: list[str]) -> Stated:
+def _total(records: RecordSet, query: Query, selection: Selection, scope: str, notes: list[str]) -> Stated:
     numbers = _numbers([value for _, value in selection.kept])
     left_out = selection.count - len(numbers)
     notes = [*notes, *([f"{left_out} of them without a number there"] if left_out else [])]
     if not numbers:
         return [f"No {query.field} is a number in {scope}{_noted(notes)}."], None
-    figure = {"sum": sum(numbers, Decimal(0)), "mean": _mean(numbers), "median": median(numbers)}[query.operation]
-    name = query.operation.capitalize()
-    return [f"{name} of {query.field} over {len(numbers)} {scope}: {_plain(figure)}{_noted(notes)}."], None
+    name, figure = query.operation.capitalize(), _figured(records, query.operation, query.field, selection.kept)
+    return [f"{name} of {query.field} over {len(numbers)} {scope}{figure}{_noted(notes)}."], None
+
+
+def _figured(records: RecordSet, operation: str, field: str, kept: list[tuple[Record, str]]) -> str:
+    """`: 12`; of several currencies those of each before that of all."""
+
+    def figure(own: list[Decimal]) -> str:
+        return _plain(
+            sum(own, Decimal(0)) if operation == "sum" else _mean(own) if operation == "mean" else median(own)
+        )
+
+    whole = figure(_numbers([value for _, value in kept]))
+    unit, each = _by_unit(records, field, kept)
+    figures = ", ".join(f"{_quoted(name)}: {figure(own)}" for name, own in each.items())
+    return f", per {unit}: {figures}; of all as bare numbers {whole}" if unit else f": {whole}"
+
+
+def _by_unit(records: RecordSet, field: str, kept: list[tuple[Record, str]]) -> tuple[str, dict[str, list[Decimal]]]:
+    """The field that says in what currency or unit a number is, and the numbers of each, where there are several."""
+    for unit in _unit_fields(records, field):
+        numbers: dict[str, list[Decimal]] = {}
+        for record, value in kept:
+            if (number := to_number(value)) is not None:
+                numbers.setdefault(str(record.values.get(unit) or "none"), []).append(number)
+        if len(numbers) > 1:
+            return unit, numbers
+    return "", {}
+
+
+def _unit_fields(records: RecordSet, field: str) -> list[str]:
+    paid = [own for own in records.fields if records.is_number(own) and not _MONEY.isdisjoint(name_words(own))]
+    # A number that is no money is in no currency, and `weight.unit` is that of `weight.value` alone.
+    meant = _UNIT_NAMES if not paid or field in paid else _UNIT_NAMES - {"currency", "ccy"}
+    units = [own for own in records.fields if not meant.isdisjoint(name_words(own)[-1:])]
+    return [own for own in units if f"{field}.".startswith(own[: own.rfind(".") + 1])]
 
 
 # Decimals are rounded in 28 digits: of a larger number there is nothing to round.
@@ -144,6 +187,8 @@ def _extreme(records: RecordSet, query: Query, selection: Selection, scope: str,
     compared = _comparable(records, query, selection)
     left_out = selection.count - len(compared)
     notes = [*notes, *([f"{left_out} of them without a value to compare"] if left_out else [])]
+    unit, each = _by_unit(records, query.field, selection.kept)
+    notes += [f"as bare numbers, though of several {unit}: {', '.join(map(_quoted, each))}"] if unit else []
     if not compared:
         return [f"No {query.field} can be compared in {scope}{_noted(notes)}."], []
     groups = _groups(records, query, compared, scope, notes)
@@ -228,24 +273,31 @@ def _place(records: RecordSet, query: Query, selection: Selection, scope: str, n
         for number, record in enumerate(chosen[:LISTED], first + 1)
     ]
     lines[0] += _noted(notes)
-    timed = _by_time(records, query, kept)
-    if timed is not None and timed is not chosen[0]:
-        word = "latest" if query.place else "earliest"
-        lines.append(f"Not in the order of its times: the {word} is {_shown(records, query, timed)}")
-        chosen = [*chosen, timed]
+    return _also_by_time(records, query, kept, lines, chosen) if query.place in {0, -1} else (lines, chosen)
+
+
+def _also_by_time(
+    records: RecordSet, query: Query, kept: list[Record], lines: list[str], chosen: list[Record]
+) -> tuple[list[str], list[Record]]:
+    """What was found by its place, and by each time what is the first or last by that, where it is another."""
+    word = f"{'latest' if query.place else 'earliest'} {'are' if query.limit > 1 else 'is'}"
+    for field in records.fields:
+        timed = _by_time(query, field, kept) if field != TEXT and records.is_time(field) else []
+        if {record.start for record in timed} - {record.start for record in chosen}:
+            shown = structs.replace(query, wanted=list(dict.fromkeys([field, *query.wanted])))
+            said = "; ".join(_shown(records, shown, record) for record in timed[:LISTED])
+            lines.append(f"Not in the order of {field}: by that the {word} {said}")
+            chosen = [*chosen, *timed]
     return lines, chosen
 
 
-def _by_time(records: RecordSet, query: Query, kept: list[Record]) -> Record | None:
-    """The first or last by the one time that records have; `None` where that is not known or not asked for."""
-    fields = [field for field in records.fields if field != TEXT and records.is_time(field)]
-    if query.limit > 1 or query.place not in {0, -1} or len(fields) != 1:
-        return None
-    moments = [find_moment(str(record.values.get(fields[0], ""))) or Moment("", "") for record in kept]
-    if len({(own.zone, len(own.day)) for own in moments}) > 1:
-        return None
-    order = sorted(range(len(kept)), key=lambda at: (moments[at], at))
-    return kept[order[query.place]]
+def _by_time(query: Query, field: str, kept: list[Record]) -> list[Record]:
+    """The first or last ones by a time; nothing where its forms cannot be compared."""
+    found = [(find_moment(str(record.values.get(field, ""))), at) for at, record in enumerate(kept)]
+    moments = sorted((own, at) for own, at in found if own is not None)
+    if len({(own.zone, len(own.day)) for own, _ in moments}) > 1:
+        return []
+    return [kept[at] for _, at in (moments[-query.limit :] if query.place else moments[: query.limit])]
 
 
 STATEMENTS = {

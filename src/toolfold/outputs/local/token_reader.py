@@ -22,6 +22,7 @@ from toolfold.outputs.local.query_words import (
     MAX_PHRASE,
     MONEY,
     NUMBERED,
+    OPERATIONS,
     PERSONS,
     REQUESTS,
     SIDES,
@@ -39,6 +40,8 @@ from toolfold.words import fold_word
 
 # A field with longer values is a text, and no name.
 LONGEST_NAME = 60
+# With a number behind them they are by that number, whatever it measures: `the longest delay`.
+_OF_ANY = frozenset({"largest", "biggest", "smallest", "longest", "shortest", "highest"})
 _MULTIPLES = {"thousand": 1_000, "million": 1_000_000, "billion": 1_000_000_000}
 _COUNTED = frozenset({"qty", "quantity", "unit", "count", "piece", "stock", "sold", "night", "hour", "seat"})
 _PAID = frozenset({"order", "sale", "payment", "invoice", "transaction", "purchase", "bill", "donation", "expense"})
@@ -69,6 +72,13 @@ class FieldFacts(Struct):
     longest: int = 0
     # Where its values are times: the years they are in, up to two.
     years: set[str] = set()
+    days: set[str] = set()
+
+    def note_day(self, day: str) -> None:
+        """Two are enough to know that there are several."""
+        for seen, own in ((self.years, day[:-6]), (self.days, day)):
+            if len(seen) < 2:
+                seen.add(own)
 
 
 class RecordSet(Struct):
@@ -107,9 +117,19 @@ class RecordSet(Struct):
         facts = self.fields[field]
         return facts.times == facts.present > 0 and not facts.lists
 
+    def is_marker(self, field: str) -> bool:
+        """Whether a field never has a value, as `<sold/>` has none: that it is there says all."""
+        facts = self.fields[field]
+        return facts.empty > 0 and not (facts.present or facts.lists)
+
     def is_boolean(self, field: str) -> bool:
         facts = self.fields[field]
         return facts.booleans == facts.present > 0 and not facts.lists
+
+
+def _full_hour(moment: Moment) -> Moment:
+    """`3 pm` as the end of a time."""
+    return Moment(moment.day, f"{moment.clock}:00") if len(moment.clock) == 2 else moment
 
 
 class TokenReader:
@@ -123,6 +143,10 @@ class TokenReader:
         self.names = {field: name_words(field) for field in records.fields if field != TEXT}
         self.key = records.identifying_field()
         self.set_words, self.is_named = self._set_words()
+        # Whether the records are what was noted at some time.
+        self.is_noted = not self.key or records.is_time(self.key)
+        # The field of the time that is read, where it is named.
+        self.timed = ""
 
     def _set_words(self) -> tuple[tuple[str, ...], bool]:
         """What the records are called, and whether that is certain: by `orders[]` and `order_id`, not by `email`."""
@@ -186,7 +210,7 @@ class TokenReader:
                 best, longest = fields, size
         if len(best) > 1:
             named = " ".join(self.tokens[self.at : self.at + longest])
-            raise NoQuery(reason=f'"{named}" may be {" or ".join(best[:4])}')
+            raise NoQuery(reason=f'"{named}" may be {" or ".join(best[:4])}', doubt=True)
         return (best[0], longest) if best else ("", 0)
 
     def fields_called(self, tokens: Sequence[str]) -> list[str]:
@@ -285,7 +309,7 @@ class TokenReader:
 
     def _only_year(self, said: str) -> str:
         """The year that is not said, where all times of the document are in one."""
-        years = self.records.fields[self.time_field()].years
+        years = self.records.fields[self.timed or self.time_field()].years
         if len(years) != 1:
             raise NoQuery(reason=f"the year of {said} is not said")
         return next(iter(years))
@@ -308,14 +332,14 @@ class TokenReader:
         return None
 
     def _clock(self) -> str:
-        """`10:05`, `10:05:09`, `3 pm`."""
+        """`10:05`, `10:05:09`; `15` for `3 pm`, which has all of that hour."""
         match = re.fullmatch(r"(\d{1,2})(?::(\d\d))?(?::(\d\d))?(am|pm)?z?", self.word())
         half = (match[4] or (self.word(1) if self.word(1) in {"am", "pm"} else "")) if match else ""
         if match is None or int(match[1]) > 24 or not (match[2] or half):
             return ""
         self.at += 1 if match[4] or not half else 2
         hour = int(match[1]) % 12 + 12 * (half == "pm") if half else int(match[1])
-        return f"{hour:02}:{match[2] or '00'}" + (f":{match[3]}" if match[3] else "")
+        return ":".join(filter(None, (f"{hour:02}", match[2], match[3])))
 
     def bounds(self) -> list[tuple[str, Moment]] | None:
         """The stretch of time here, as bounds."""
@@ -339,9 +363,10 @@ class TokenReader:
         earlier = self.phrase_in(("or earlier", "and earlier", "or before", "or older"))
         if sign == "=" and (later or earlier):
             self.skip(later or earlier)
-            return [(">=", first)] if later else [("<=", last)]
+            return [(">=", _full_hour(first))] if later else [("<=", _full_hour(last))]
         if sign == "=" and first != last:
             return [(">=", first), ("<=", last)]
+        first, last = (first, last) if sign == "=" else (_full_hour(first), _full_hour(last))
         # `until 9:31` has all of that minute, as `until Friday` has all of that day.
         if sign == "<=" and last.clock.count(":") == 1:
             hour, minute = map(int, last.clock.split(":"))
@@ -356,9 +381,13 @@ class TokenReader:
         last = self._bound(-1)
         if last is None or bool(first.clock) < bool(last.clock and not last.day):
             return None
+        first, last = _full_hour(first), _full_hour(last)
         # What lies between 9:00 and 10:00 does not go on until 10:00:59.
         clock = f"{last.clock}:00" if last.clock.count(":") == 1 else last.clock
-        return [(">=", first), ("<=", Moment(last.day or (first.day if first.clock else ""), clock))]
+        last = Moment(last.day or (first.day if first.clock else ""), clock)
+        if (first.day[: len(last.day)], first.clock) > (last.day, last.clock) and first.day:
+            raise NoQuery(reason="the time ends before it begins: write the day of its end, too")
+        return [(">=", first), ("<=", last)]
 
     def _bound(self, end: int) -> Moment | None:
         if moment := self.moment():
@@ -402,13 +431,59 @@ class TokenReader:
             return True
         return folded in LINES and TEXT in self.records.fields and folded not in self.names
 
+    def is_identifier(self, field: str) -> bool:
+        """Whether a number only tells the records apart, as `trip` does in `trips[]`: it is no quantity."""
+        if field != self.key or not all(map(str.isdecimal, self.records.keys)):
+            return False
+        if self.is_named or KEY_WORDS.issuperset(self.names[field]):
+            return set(self.names[field]) <= KEY_WORDS | set(self.set_words)
+        numbers = sorted(map(int, self.records.keys))
+        return numbers[-1] - numbers[0] < len(numbers)
+
+    def is_count(self, phrase: str) -> bool:
+        """Whether records are counted behind the phrase: `total trips`; what was sold or paid in total may be money."""
+        if phrase != "total":
+            return OPERATIONS[phrase] == "count"
+        word, (field, _) = self.word(), self.field_here()
+        named = self.noun_here() and fold_word(word) not in {word, *_PAID}
+        return bool(named) and (not field or self.is_identifier(field))
+
+    def may_be_operand(self, field: str, superlative: str) -> bool:
+        """Whether the field here can be what is computed."""
+        return not self._names_records(field, superlative) and self.may_be_by(field, superlative)
+
+    def _names_records(self, field: str, superlative: str) -> bool:
+        """Whether the field here is what the records are called, and not what is computed."""
+        word = self.word()
+        if not self.is_noun(word):
+            return False
+        if self.is_identifier(field) or superlative in IMPLIED_NAMES.keys() | TAKES_TIME:
+            return True
+        if fold_word(word) != word:
+            raise NoQuery(reason=f'"{word}" may be {field}, or the {self.records.noun}', doubt=True)
+        return False
+
+    def may_be_by(self, field: str, superlative: str) -> bool:
+        """Whether a superlative can be by this field: the largest is by no date, the cheapest jar not by jars."""
+        if superlative in TAKES_TIME:
+            return self.records.is_time(field) or self._is_epoch(field)
+        meant = frozenset() if superlative in _OF_ANY else IMPLIED_NAMES.get(superlative, frozenset())
+        fits = not meant or not (meant | {"time"}).isdisjoint(self.names[field])
+        return not superlative or (self.records.is_number(field) and fits)
+
+    def time_of_event(self) -> str:
+        """The field `arrive` for `the latest arrival`."""
+        fields = [field for field, names in self.names.items() if self.records.is_time(field) and len(names[0]) > 3]
+        fields = [field for field in fields if self.word().startswith(stem(self.names[field][0]))]
+        return fields[0] if len(fields) == 1 else ""
+
     def implied_field(self, superlative: str, noun: str = "") -> str:
         """The one field that `slowest` or `latest` can mean. The largest order is that of the most money."""
         fields = self._timed() if superlative in TAKES_TIME else self._measured(superlative, noun)
         if len(fields) > 1:
-            raise NoQuery(reason=f'"{superlative}" may be by {" or ".join(fields[:4])}')
+            raise NoQuery(reason=f'"{superlative}" may be by {" or ".join(fields[:4])}', doubt=True)
         if not fields:
-            raise NoQuery(superlative)
+            raise NoQuery(reason=f'which field "{superlative}" is by is not said')
         return fields[0]
 
     def _timed(self) -> list[str]:
@@ -475,7 +550,7 @@ class TokenReader:
         if not fields:
             fields = [field for field, words in self.names.items() if "year" in words and self.records.is_number(field)]
         if len(fields) != 1:
-            raise NoQuery(reason="which field the time is of is not said")
+            raise NoQuery(reason="which field the time is of is not said", doubt=len(fields) > 1)
         return fields[0]
 
     def noun_here(self) -> int:

@@ -59,7 +59,8 @@ class _Loose:
         named = len(fields) == 1 and self._records.fields[field].longest <= LONGEST_NAME
         # Of `lamps`, and of `python packages`, it is not known whether they are those with the word in their name.
         if named and (not parts[word] or self._in.word(-1) in NOUN_LEADS):
-            raise NoQuery(word)
+            other = next(filter(parts.get, parts))
+            raise NoQuery(word, f'"{word}" is said in {field}: ask for {field} contains "{other}"', doubt=True)
         return Condition.of_text(field, "contains", *filter(parts.get, parts)) if named else None
 
     def codes(self, number: str, fields: Iterable[str]) -> list[str]:
@@ -110,7 +111,7 @@ class ValueParser(OperationParser):
             return False
         fields = self._fields_meant(phrase, fields, size)
         if len(fields) > 1:
-            raise NoQuery(reason=f'"{phrase}" is a value of {" and of ".join(fields[:4])}')
+            raise NoQuery(reason=f'"{phrase}" is a value of {" and of ".join(fields[:4])}', doubt=True)
         if not fields:
             raise NoQuery(phrase)
         field = fields[0]
@@ -228,9 +229,10 @@ class ValueParser(OperationParser):
     def _add_presence(self, field: str, *, present: bool) -> None:
         facts = self._records.fields[field]
         # Where some have it empty and others not at all, either may be meant.
-        if facts.empty and facts.present + facts.empty + facts.lists < self._records.count:
+        marker = self._records.is_marker(field)
+        if facts.empty and not marker and facts.present + facts.empty + facts.lists < self._records.count:
             raise NoQuery(reason=f"{field} is there without a value in {facts.empty} of {self._records.count}")
-        self._add(Condition.of_presence(field, present=present))
+        self._add(Condition.of_presence(field, present=present, marker=marker))
 
     def _add(self, condition: Condition) -> None:
         """Adds a condition, turned around where a negation stands before it."""
