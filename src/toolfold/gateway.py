@@ -286,9 +286,8 @@ class Gateway:
             build = await self.catalogue.since_last_build(await write(listings, failures=failures), tell=tell)
             await self.catalogue.write_registry(registry or self.settings.registry_path)
             await self.trust.review()
-            self.events.emit(
-                "catalogue.built", generation=build.generation, tools=build.report.tools, changes=len(build.changes)
-            )
+            tools, changes = build.report.tools, len(build.changes)
+            self.events.emit("catalogue.built", generation=build.generation, tools=tools, changes=changes)
         if index:
             await self.search.sync(on_indexed)
         return build
@@ -342,15 +341,9 @@ class Gateway:
         view = self.view(caller)
 
         async def work() -> StepResult[A]:
-            code = ""
-            try:
+            with self.metrics.step(name):
                 await self.initial_build.wait()
                 return await operation(view)
-            except ToolfoldError as error:
-                code = error.code
-                raise
-            finally:
-                self.metrics.record_step(name, code)
 
         tracing = self.tracing
         with contextlib.nullcontext() if tracing is None else tracing.step(name, caller, **question):
@@ -572,9 +565,8 @@ class Gateway:
         """What a Prometheus server reads, as far as this caller may know of it: the content type and the text."""
         self._settle()
         servers = await self.access.whole_servers(caller)
-        generations = await self.view(caller).catalogue.generations()
         gauges = {"tools_held": len(self.trust.latest.held), **self.audit_log.gauges()}
-        return self.metrics.render(generations[-1:], gauges, servers)
+        return self.metrics.render((await self.view(caller).catalogue.generations())[-1:], gauges, servers)
 
 
 class BlockingGateway(LoopThread):

@@ -304,7 +304,7 @@ def test_15_05_the_words_of_the_request_are_quoted(tmp_path: Path) -> None:
 
 
 def test_15_05_the_last_are_told_by_their_times_as_well(tmp_path: Path) -> None:
-    latest = sorted(row["sold_on"] for row in SALES)[-2:]
+    latest = sorted(str(row["sold_on"]) for row in SALES)[-2:]
     text = answer(tmp_path, json.dumps({"sales": SALES}), "the last 2 sales")
     line = next(line for line in text.splitlines() if line.startswith("Not in the order of sold_on"))
     assert all(day in line for day in latest)

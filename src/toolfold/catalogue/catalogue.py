@@ -458,13 +458,16 @@ async def _what_became(snapshot: Snapshot, tool_id: str, was: ToolDefinition) ->
     steps = [(number, change.kind, change.tool_id) for number, change in await snapshot.changes(0, snapshot.generation)]
     went = max((number for number, kind, name in steps if kind == "removed" and name.casefold() == folded), default=0)
     came = [name for number, kind, name in steps if (number, kind) == (went, "added")]
-    times = {kept.number: kept.at for kept in await snapshot.generations()}
-    when = f" {time.strftime('%Y-%m-%d %H:%M UTC', time.gmtime(times[went]))}" if went in times else " a while ago"
+    when = next((_moment(kept.at) for kept in await snapshot.generations() if kept.number == went), "a while ago")
     for server in await snapshot.servers():
         if natural_id(server.name, "a").casefold() == f"{front}.a":
             own = await snapshot.tools(server=server.name)
-            return f"{server.name} listed it until{when}, and no longer does", _successors(own, came, was)
-    return f"its server was taken out by{when}", []
+            return f"{server.name} listed it until {when}, and no longer does", _successors(own, came, was)
+    return f"its server was taken out by {when}", []
+
+
+def _moment(at: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(at))
 
 
 def _successors(tools: Iterable[Tool], came: Collection[str], was: ToolDefinition) -> list[str]:

@@ -30,11 +30,11 @@ class Edits:
         if not self._rules:
             return listing
         pairs = [(tool, self._matching(listing.server, tool.name)) for tool in listing.tools]
-        kept = [(tool, rules) for tool, rules in pairs if not any(rule.hide for rule in rules)]
+        kept = [(tool, rules) for tool, rules in pairs if not _hides(rules)]
         names = {tool.name for tool, _ in kept}
         edited, warnings = [], list(listing.warnings)
         for tool, rules in kept:
-            name = next((rule.name for rule in rules if rule.name), tool.name)
+            name = _name(rules) or tool.name
             if name != tool.name and name in names:
                 warnings.append(f"{tool.name!r} is not renamed: there is another tool {name!r}")
                 name = tool.name
@@ -56,6 +56,14 @@ class Edits:
     def _matching(self, server: str, name: str) -> list[MetadataRule]:
         tool_id = natural_id(server, name)
         return [rule for pattern, rule in self._rules if pattern.match(tool_id)]
+
+
+def _hides(rules: Sequence[MetadataRule]) -> bool:
+    return any(rule.hide for rule in rules)
+
+
+def _name(rules: Sequence[MetadataRule]) -> str:
+    return next((rule.name for rule in rules if rule.name), "")
 
 
 def _edited(tool: ToolDefinition, name: str, rules: Sequence[MetadataRule]) -> ToolDefinition:

@@ -43,13 +43,8 @@ def as_dict(result: ScriptResult, stored: Mapping[str, Stored] = _NOTHING) -> di
         "seconds": result.seconds,
         "sandbox": list(result.layers),
     }
-    if result.output_dropped:
-        report["output_dropped_bytes"] = result.output_dropped
-    if result.warnings:
-        report["warnings"] = list(result.warnings)
-    if result.unsafe:
-        report["unsafe"] = True
-    return report
+    rest = {"output_dropped_bytes": result.output_dropped, "warnings": [*result.warnings], "unsafe": result.unsafe}
+    return report | {name: value for name, value in rest.items() if value}
 
 
 def as_text(result: ScriptResult, stored: Mapping[str, Stored] = _NOTHING) -> str:

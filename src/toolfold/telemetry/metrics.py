@@ -6,10 +6,13 @@ Labels are few and bounded: servers and error codes, never tools, callers or val
 from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from itertools import accumulate
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
+
+from toolfold.errors import ToolfoldError
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
@@ -64,6 +67,18 @@ class Metrics:
     def record_step(self, step: str, code: str = "") -> None:
         """Counts a step of finding a tool."""
         self._steps[step, code] += 1
+
+    @contextmanager
+    def step(self, name: str) -> Iterator[None]:
+        """Counts what is done inside as a step, with the code of its error."""
+        code = ""
+        try:
+            yield
+        except ToolfoldError as error:
+            code = error.code
+            raise
+        finally:
+            self.record_step(name, code)
 
     def _collect(self, gauges: Mapping[str, float], servers: Collection[str] | None) -> "Iterator[Metric]":
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
