@@ -282,7 +282,7 @@ def test_who_sees_a_part_of_the_catalogue_is_told_of_no_other_server_count_or_wa
             ]
             assert [(one.name, one.tools, one.warnings) for one in await seen.servers()] == [("git", 1, ())]
             assert [one.tools for one in await whole.generations()] == [3]
-            assert [(one.tools, one.servers) for one in await seen.generations()] == [(1, 0)]
+            assert [(one.tools, one.servers) for one in await seen.generations()] == [(1, 1)]
 
     asyncio.run(main())
 

@@ -185,8 +185,10 @@ def test_looking_around_shows_and_counts_only_what_may_be_seen(
     cursor: str | None = None
     while True:
         found, wanted = pair.both("list", place, tags=tags, limit=limit, cursor=cursor)
-        assert msgspec.json.encode(found) == msgspec.json.encode(wanted)
         cursor = found.get("next_cursor")
+        # The cursor of who sees a part goes by what it sees, and not by the generation.
+        pages = [{**page, "next_cursor": bool(page.get("next_cursor"))} for page in (found, wanted)]
+        assert msgspec.json.encode(pages[0]) == msgspec.json.encode(pages[1])
         if not cursor:
             break
     found, wanted = pair.both("tree", place, depth=depth)

@@ -120,7 +120,7 @@ def test_exact_ids_and_a_named_server_are_needs_too(tmp_path: Path) -> None:
         """
         one, = use_tools("git.git_log")
         two, = use_tools("git_branch", server="git")
-        three, = use_tools("send a message to somebody", server="mail")
+        three, = use_tools("send a mail to somebody", server="mail")
         print(one.tool_id, two.tool_id, three.tool_id, one.confidence)
         try:
             use_tools("git.git_lgo")

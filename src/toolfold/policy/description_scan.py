@@ -80,7 +80,7 @@ def scan(raw: Raw | bytes) -> tuple[Flag, ...]:
     flags = {flag.kind: flag for flag in _scan_text("\n\n".join(_texts(definition))[:_MAX_CHARACTERS])}
     name = definition.get("name") if isinstance(definition, dict) else None
     if isinstance(name, str) and "\u00ad" in name:  # in a longer text it only says where a word may be parted
-        flags.setdefault("hidden", Flag("hidden", "its name holds characters of no width (U+00AD)", name[:_EXCERPT]))
+        flags.setdefault("hidden", Flag("hidden", "its name has characters of no width (U+00AD)", _around(name, 0, 0)))
     return tuple(flags[kind] for kind in sorted(flags))
 
 

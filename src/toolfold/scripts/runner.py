@@ -63,8 +63,9 @@ _MAX_MATCHES = 1_000
 _MIN_FRAME_BYTES = 4 << 20
 # Two tools whose probabilities to fit differ by less are no choice: the first of them is right in two of five cases.
 _AS_NEAR = 0.02
-# How sure a match must be for a tool that writes, or of which that is not known; and for any tool at all.
-_SURE, _LEAST = 0.7, 0.2
+# How sure a match must be for a tool that may write; for one of which that is not known, where the need asks to read;
+# and for any tool at all.
+_SURE, _SURE_TO_READ, _LEAST = 0.7, 0.5, 0.2
 # What is longer is parsed in a thread.
 _SHORT_SOURCE_CHARS = 8 * 1024
 
@@ -426,7 +427,8 @@ def _check_sure(need: Need, match: "_ResolvedNeed") -> None:
     if near:
         rivals = " and ".join([tool.tool_id, *(hit.tool_id for hit in near)])
         raise _unsure(need, f"fits {rivals} alike", [match, *near])
-    if confidence < _SURE and may_write(tool.name, tool.risks):
+    sure = _SURE if may_write(need.query, tool.risks) else _SURE_TO_READ
+    if confidence < sure and may_write(tool.name, tool.risks):
         what = f"may mean {tool.tool_id}, which may write, and it is not sure ({confidence:.2f})"
         raise _unsure(need, what, [match, *match.runners_up])
 
