@@ -122,8 +122,9 @@ class CatalogueView:
         be asked, with the reason."""
         if self._servers is None:
             return {}
-        seen = [name for name in self._servers.names if not self._hides(name)]
-        return await self._servers.ask([name for name in seen if _names(tool_id, name)] or seen)
+        servers = self._servers
+        named = [name for name in servers.names if _names(tool_id, name) and not self._hides(name)]
+        return await servers.ask(named or [name for name in servers.awake() if not self._hides(name)])
 
     async def _not_found(
         self, tool_id: str, error: ToolNotFound, unasked: Mapping[str, UpstreamError]

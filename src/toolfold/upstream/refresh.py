@@ -283,13 +283,13 @@ class UpstreamManager:
 
         Gives those that could not be asked in time, with the reason; who failed a moment ago is not asked again.
         """
-        wanted = [name for name in (self._awake() if servers is None else servers) if not self.is_current(name)]
+        wanted = [name for name in (self.awake() if servers is None else servers) if not self.is_current(name)]
         await self._wait_for_reads(wanted)
         late = {name: UpstreamError("it has not answered yet", server=name) for name in wanted}
         known = {name: error for name, (_, error) in self._failures.items()}
         return {name: known.get(name, late[name]) for name in wanted if name in known or not self.is_current(name)}
 
-    def _awake(self) -> list[str]:
+    def awake(self) -> list[str]:
         """The servers, but for those that were ended for want of calls: what they listed last still holds."""
         return [name for name in self.names if self._pool is None or not self._pool.rests(name)]
 
