@@ -133,12 +133,23 @@ def run_servers(stage: Stage) -> tuple[bool, str]:
     return stage.run(name, stage.environments.program("mcp", "python"), "public_servers.py", job, "auto")
 
 
+def install(environments: Environments) -> None:
+    """Installs all that the runs need, one after the other. What cannot be is told by the run that lacks it."""
+    environments.node()
+    for name, packages in {(one.environment, one.packages) for one in (*SERVERS, *CLIENTS) if one.packages}:
+        environments.python(name, packages)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--only", help="those whose name contains this")
     parser.add_argument("--verbose", action="store_true", help="print what each step took")
+    parser.add_argument("--install", action="store_true", help="only install what the runs need")
     options = parser.parse_args()
+    if options.install:
+        install(Environments(options.folder.resolve()))
+        return 0
     with tempfile.TemporaryDirectory(prefix="toolfold-clients-") as work:
         stage = Stage(Path(work), Environments(options.folder.resolve()), verbose=options.verbose)
         jobs: dict[str, Callable[[Stage], tuple[bool, str]]] = {
