@@ -23,7 +23,7 @@ from toolfold.faces.cli.arguments import parse_arguments
 from toolfold.faces.cli.catalogue import fit_text
 from toolfold.faces.cli.manual import _SCRIPTS
 from toolfold.faces.cli.parser import EXAMPLES, build_parser, parse
-from toolfold.faces.cli.terminal import Output, _plain
+from toolfold.faces.cli.terminal import Output
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -330,7 +330,7 @@ def test_17_the_home_folder_is_written_short(monkeypatch: pytest.MonkeyPatch) ->
 def test_17_lines_fit_the_terminal(kept: Path, run: Run, typed: list[str], columns: int) -> None:
     run("build")
     shown = on_terminal(*typed, columns=columns, env={"PWD": str(kept)})
-    lines = _plain(shown).splitlines()
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", shown).splitlines()
     assert lines
     assert max(map(len, lines)) <= columns
     assert "\x1b[" in shown

@@ -87,7 +87,7 @@ def large(count: int) -> dict[str, Any]:
 
 
 @pytest.mark.requirement("D-05")
-async def test_a_large_result_schema_is_folded_for_a_model_and_a_large_args_schema_is_stored(tmp_path: Path) -> None:
+async def test_large_schemas_are_folded_for_a_model(tmp_path: Path) -> None:
     small: dict[str, Any] = {"type": "object", "properties": {"name": {"type": "string"}}}
     tools = [
         {"name": "gives", "inputSchema": small, "outputSchema": large(300)},
@@ -102,10 +102,10 @@ async def test_a_large_result_schema_is_folded_for_a_model_and_a_large_args_sche
         assert gives["result_schema"] is None
         assert "field_0: string" in gives["output_fields"]
         assert "inspect_tool_output" in gives["note"]
-        takes = await text(surface, "expand_tool", {"tool_id": "big.takes"})
-        (handle,) = re.findall(r'handle = "([^"]+)"', takes)
-        asked = {"handle": handle, "extract": "args_schema.properties.field_7"}
-        assert "what stands here" in await text(surface, "tool_output", asked)
+        takes = json.loads(await text(surface, "expand_tool", {"tool_id": "big.takes"}))
+        assert takes["args_schema"] is None
+        asked = {"tool_id": "big.takes", "args_path": "field_7"}
+        assert "what stands here" in await text(surface, "expand_tool", asked)
         whole = await gateway.expand_tool("big.gives")
         assert msgspec.json.decode(whole["result_schema"]) == large(300), "a program gets all of it"
 

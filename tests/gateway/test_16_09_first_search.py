@@ -60,7 +60,7 @@ async def test_16_09_all_gateways_of_a_process_share_the_encoder(tmp_path: Path)
 
 
 def arguments(profile: str) -> argparse.Namespace:
-    return argparse.Namespace(profile=profile, server=None, http=None)
+    return argparse.Namespace(profile=profile, server=None, http=None, subset=None)
 
 
 async def test_16_09_serving_loads_the_encoder_and_takes_tools_in_before_anybody_asks(

@@ -29,6 +29,7 @@ class Shell:
             python=json.dumps(sys.executable), server=json.dumps(str(SERVER)), base=json.dumps(str(folder / "base"))
         )
         (folder / "toolfold.toml").write_text(text, encoding="utf-8")
+        self.said = ""
         self.environment = {**os.environ, "TOOLFOLD_HOME": str(folder / "home")}
 
     def run(self, *words: str, code: int = 0) -> str:
@@ -42,6 +43,7 @@ class Shell:
             timeout=60,
         )
         assert done.returncode == code, done.stdout + done.stderr
+        self.said = done.stderr
         return done.stdout
 
     def json(self, *words: str, code: int = 0) -> Any:
@@ -56,12 +58,12 @@ def test_what_one_command_stored_the_next_one_reads(tmp_path: Path) -> None:
     assert shell.json("outputs") == {"outputs": []}
     assert shell.run("call", "large.echo", '{"text": "hi"}') == "hi\n"
     assert shell.json("outputs") == {"outputs": []}
-    message = shell.run("call", "large.large", '{"megabytes": 0.1}')
+    message, told = shell.run("call", "large.large", '{"megabytes": 0.1}'), shell.said
     (stored,) = shell.json("outputs")["outputs"]
-    assert message.startswith(
-        f"Tool output is too large ({stored['bytes']} bytes, {stored['lines']} lines, {stored['tokens']} tokens).\n"
-        f'Call tool_output(handle = "{stored["handle"]}", '
-    )
+    size = f"{stored['bytes']} bytes, {stored['lines']} lines, {stored['tokens']} tokens"
+    assert message.startswith(f"Tool output is too large ({size}).\n")
+    assert "tool_output(" not in message, "that is for models; how a person goes on stands in the note"
+    assert f"toolfold output {stored['handle']} " in told
     assert stored["handle"] in shell.run("outputs")
     first = shell.run("output", stored["handle"], "lines 1-1")
     assert first.startswith(f"ABSTRACT FROM TOOL OUTPUT large.large WITH HANDLE {stored['handle']}, STRATEGY:")

@@ -70,7 +70,7 @@ async def test_16_02_each_way_to_search_names_the_nearest_and_how_to_ask(tmp_pat
             with pytest.raises(NoMatchInCategory) as caught:
                 await asked
             assert check(caught.value.hints) == nearest
-            assert "what the tool must do" in caught.value.next_action
+            assert "one whole sentence" in caught.value.next_action
             assert "categories" not in caught.value.as_dict()
 
 

@@ -92,9 +92,10 @@ def repair(line: bytes, *, replaced: bool = False) -> _Repaired:
 
 def repair_result(result: Raw) -> Raw:
     """The same for a result that came in a file and was not looked at on its way."""
-    if is_plain(bytes(result)):
+    text = bytes(result)
+    if is_plain(text) and replace_escaped_halves(text) == text:
         return result
-    return repair(b'{"id":0,"result":%b}' % bytes(result)).messages[0].result
+    return repair(b'{"id":0,"result":%b}' % text).messages[0].result
 
 
 def add_note(result: Raw, note: str, *, drop: str = "") -> Raw:
