@@ -165,8 +165,8 @@ class Gateway:
     def search(self) -> "SearchService":
         from toolfold.search.service import SearchService
 
-        folder, encoder, learn = self.settings.home / "search", self.settings.search.encoder, self.settings.audit.learns
-        return SearchService(self.catalogue, self.store, folder, self.events, encoder=encoder, learn=learn)
+        folder = self.settings.home / "search"
+        return SearchService(self.catalogue, self.store, folder, self.events, learn=self.settings.audit.learns)
 
     @cached_property
     def describer(self) -> "Describer":

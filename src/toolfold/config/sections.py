@@ -242,13 +242,6 @@ class Audit(Struct, frozen=True, kw_only=True):
         return self.enabled and self.learn
 
 
-class Search(Struct, frozen=True, kw_only=True):
-    """How tools are found."""
-
-    encoder: Literal["small", "large"] = "small"
-    """What turns texts into vectors. `large` finds more for people's own words, and needs the extra `large`."""
-
-
 class Telemetry(Struct, frozen=True, kw_only=True):
     """Traces and logs in the field's own forms."""
 
@@ -287,7 +280,6 @@ SECTIONS: dict[str, type[Struct]] = {
     "defaults": Defaults,
     "outputs": Outputs,
     "discovery": Discovery,
-    "search": Search,
     "scripts": Scripts,
     "model": Model,
     "ontology": _Ontology,

@@ -26,7 +26,6 @@ from toolfold.config.sections import (
     Outputs,
     Policy,
     Scripts,
-    Search,
     Subset,
     Telemetry,
     Trust,
@@ -54,7 +53,6 @@ class Settings(Struct, frozen=True, kw_only=True):
     outputs: Outputs = Outputs()
     model: Model = Model()
     discovery: Discovery = Discovery()
-    search: Search = Search()
     scripts: Scripts = Scripts()
     policies: tuple[Policy, ...] = ()
     subsets: tuple[Subset, ...] = ()

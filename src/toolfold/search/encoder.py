@@ -201,19 +201,9 @@ class Encoder:
 
 
 @cache
-def encoder_named(name: str) -> Encoder:
-    """`small` comes with the package, `large` in one of its own. One for the process: loading them takes a tenth of a
-    second and more."""
-    if name == "small":
-        return Encoder()
-    try:
-        import toolfold_large  # type: ignore[import-not-found,unused-ignore]  # an extra
-    except ImportError as error:
-        raise ConfigError(
-            'search.encoder = "large" needs the package toolfold-large, which is not installed',
-            next_action="install it with: pip install 'toolfold[large]'; or take the line out of the configuration",
-        ) from error
-    return Encoder(toolfold_large.WEIGHTS)
+def shared_encoder() -> Encoder:
+    """One for the process: loading it takes a tenth of a second."""
+    return Encoder()
 
 
 def _read_record(folder: Path) -> EncoderRecord:

@@ -20,7 +20,7 @@ from toolfold.errors import InvalidArguments, StoreDamaged
 from toolfold.search.arrays import Mask
 from toolfold.search.calibration import RANKED_AT_LEAST, features, judge
 from toolfold.search.document import Document, document_of
-from toolfold.search.encoder import Encoder, encoder_named
+from toolfold.search.encoder import Encoder, shared_encoder
 from toolfold.search.enrichment import Requests
 from toolfold.search.ranker import Ranker, Ranking
 from toolfold.search.segment import Allowed, IndexSnapshot, Scope, top_rows
@@ -64,7 +64,7 @@ class SearchIndex:
 
         `learn` switches learning from use on: earlier choices are read, and `learn` may be called.
         """
-        encoder = encoder or encoder_named("small")
+        encoder = encoder or shared_encoder()
         store = IndexStore(folder, encoder.record.key)
         store.load()
         return cls(store, encoder, Usage(folder, encoder.record) if learn else None)

@@ -131,14 +131,12 @@ class SearchService:
         folder: FilePath,
         events: Events,
         *,
-        encoder: str = "small",
         learn: bool = False,
     ) -> None:
         self._catalogue = catalogue
         self._store = store
         self._folder = folder
         self._events = events
-        self._encoder = encoder
         self._learn = learn
         self._enrichment = Enrichment(store)
         self._index: SearchIndex | None = None
@@ -265,13 +263,9 @@ class SearchService:
             async with self._open_lock:
                 if self._index is None:
                     # Imported here: numpy and onnxruntime are not loaded by commands that only read the catalogue.
-                    from toolfold.search.encoder import encoder_named
                     from toolfold.search.index import SearchIndex
 
-                    encoder = encoder_named(self._encoder)
-                    self._index = await asyncio.to_thread(
-                        SearchIndex.open, self._folder, encoder=encoder, learn=self._learn
-                    )
+                    self._index = await asyncio.to_thread(SearchIndex.open, self._folder, learn=self._learn)
         return self._index
 
     async def hits(

@@ -249,9 +249,7 @@ def _check_patterns(settings: Settings) -> Iterator[_Finding]:
 
 
 def _check_search(settings: Settings) -> Iterator[_Finding]:
-    """Tells whether the encoder is there, and how many tools a model wrote requests for."""
-    if settings.search.encoder == "large" and importlib.util.find_spec("toolfold_large") is None:
-        yield _wrong("search", "the large encoder is not installed", "pip install 'toolfold[large]'")
+    """Tells how many tools a model wrote requests for."""
     try:
         tree = run_with_gateway(settings, lambda gateway: gateway.tree(depth=1), create=False)
         enriched = run_with_gateway(settings, lambda gateway: gateway.search.count_enriched(), create=False)

@@ -19,7 +19,7 @@ from toolfold.outputs.local.index import DocumentIndex
 from toolfold.outputs.local.request import STOP, ParsedRequest, Term, stem
 from toolfold.outputs.local.segments import Segments
 from toolfold.outputs.local.source import Offsets, sorted_unique
-from toolfold.search.encoder import encoder_named
+from toolfold.search.encoder import shared_encoder
 from toolfold.words import split_identifier
 
 ORDER_LAST = re.compile(r"\b(last|latest|newest|most recent|final)\b", re.IGNORECASE)
@@ -272,7 +272,7 @@ def _rerank(
 def _similarity(request: str, texts: list[str]) -> npt.NDArray[np.float32] | None:
     """How near each text is to the request by meaning; `None` without the encoder's runtime."""
     try:
-        encoder = encoder_named("small")
+        encoder = shared_encoder()
         vectors, question = encoder.tools(texts), encoder.queries([request[:600]])[0]
     except ConfigError:
         return None
