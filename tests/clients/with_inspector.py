@@ -38,7 +38,7 @@ class InspectorConnection:
 
     async def instructions(self) -> str:
         """The Inspector does not show them, so this is no proof; what it lists is."""
-        return "git (7), sqlite (4)"
+        return "git (7), sqlite (4), tool_output"
 
     async def tools(self) -> Sequence[dict[str, Any]]:
         tools: list[dict[str, Any]] = (await self._ask("--method", "tools/list"))["tools"]
