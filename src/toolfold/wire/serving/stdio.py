@@ -28,7 +28,7 @@ __all__ = ["serve_stdio", "take_standard_streams"]
 log = logging.getLogger("toolfold.wire.serving")
 
 _READ_SIZE = 1 << 16
-_SETTLE_S = 1.0
+_SETTLE_S = 1.5
 # Of a client that does not wait for the answer to its handshake.
 _MAX_WAITING = 1000
 _FLUSH_S = 2.0
