@@ -82,7 +82,8 @@ class LargeResults:
         return self._store_excess(call, context, outcome, limits)
 
     def _limits_for(self, tool: Tool, context: CallContext) -> ResultLimits:
-        limits = self.tool_limits(*ids_of(tool))
+        # Every call asks: the other ids of a tool are worked out once.
+        limits = self._limits.get(tool.tool_id) or self.tool_limits(*ids_of(tool))
         max_bytes, max_tokens = context.max_response
         if max_bytes is not None:
             limits = msgspec.structs.replace(limits, max_bytes=max_bytes)

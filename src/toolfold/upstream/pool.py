@@ -171,15 +171,16 @@ class Pool:
             for name, supervisor in self._supervisors.items()
             if name in self._changed
             or (supervisor.list_due_at is not None and supervisor.list_due_at <= now)
-            or _is_outdated(supervisor.ready)
+            or supervisor.is_outdated
         ]
 
     def connection(self, name: str) -> int:
         """The number of the connection to a server that is open now; 0 where none is, and where it is to a file that
         was edited since."""
         supervisor = self._supervisors.get(name)
-        ready = supervisor.ready if supervisor is not None else None
-        return 0 if supervisor is None or ready is None or _is_outdated(ready) else supervisor.connections
+        if supervisor is None or supervisor.ready is None or supervisor.is_outdated:
+            return 0
+        return supervisor.connections
 
     async def ensure(self, name: str) -> Upstream:
         """The open upstream of that name, opened now if need be. Raises an `UpstreamError`."""
@@ -193,11 +194,15 @@ class Pool:
     async def call(self, call: ToolCall, context: CallContext) -> Outcome:
         """Calls a tool of a server. Never repeats one: a server that dies meanwhile raises `ServerClosed`."""
         supervisor = self._supervisor(call.tool.server)
-        with supervisor.usage:
+        usage = supervisor.usage
+        usage.running += 1
+        try:
             upstream = None if self._closed else supervisor.ready
             if upstream is None:
                 upstream = await self.ensure(call.tool.server)
             return await upstream.call(call, context)
+        finally:
+            usage.end_call()
 
     async def listing(self, name: str) -> Listing:
         """Reads the tools of one server, within the time it has to start. Raises an `UpstreamError`."""
@@ -310,8 +315,3 @@ class Pool:
 
 def _identity(upstream: Upstream) -> Upstream:
     return upstream
-
-
-def _is_outdated(upstream: Upstream | None) -> bool:
-    """Whether the file that an upstream read its tools from is another one by now."""
-    return getattr(upstream, "outdated", False)

@@ -60,6 +60,9 @@ class _Usage:
         self.running += 1
 
     def __exit__(self, *exc_info: object) -> None:
+        self.end_call()
+
+    def end_call(self) -> None:
         self.last = time.monotonic()
         self._end()
 
@@ -89,6 +92,8 @@ class Supervisor:
         # How many connections were opened: a list belongs to the one that it was read over.
         self.connections = 0
         self.usage = _Usage()
+        # Its tools stand in a file, which may be edited while it is open. Every call asks, so it is worked out here.
+        self._is_file = spec.transport in {"openapi", "functions"}
         # A program brought it: no configuration takes it out.
         self.ready_made = False
         # Somebody listens to it, or the owner wants it so: it is not ended for want of calls.
@@ -164,6 +169,11 @@ class Supervisor:
     def rests(self) -> bool:
         """Whether it was ended because nobody called it, and is as it was when the next call comes."""
         return bool(self._note)
+
+    @property
+    def is_outdated(self) -> bool:
+        """Whether the file that the open upstream read its tools from is another one by now."""
+        return self._is_file and getattr(self.ready, "outdated", False)
 
     @property
     def ready(self) -> Upstream | None:
