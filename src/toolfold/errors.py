@@ -98,6 +98,12 @@ class ServerUnavailable(UpstreamError):
     code = "SERVER_UNAVAILABLE"
 
 
+class SignInRequired(ServerUnavailable):
+    """The server wants somebody to sign in, and nothing that is stored will do."""
+
+    code = "SIGN_IN_REQUIRED"
+
+
 class ServerClosed(UpstreamError):
     code = "SERVER_CLOSED"
 

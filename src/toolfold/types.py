@@ -22,7 +22,7 @@ Transport = Literal["stdio", "http", "openapi", "functions"]
 Era = Literal["modern", "legacy"]
 
 # Where an upstream stands. `idle`: not opened yet, or closed on purpose.
-Status = Literal["idle", "connecting", "ready", "failed", "disabled"]
+Status = Literal["idle", "connecting", "ready", "failed", "disabled", "needs sign-in"]
 
 EMPTY_OBJECT = Raw(b"{}")
 
@@ -31,6 +31,27 @@ OnProgress = Callable[[Raw], None]
 
 # Answers what a server asks of the client during a request: `(method, params) -> result`, all raw JSON.
 OnInput = Callable[[str, Raw], Awaitable[Raw]]
+
+
+class OAuthSpec(Struct, frozen=True, kw_only=True):
+    """How to sign in to one server, as far as its configuration says. What is empty is found by discovery."""
+
+    enabled: bool = True
+    """False: a 401 is an error like any other, and nothing is discovered."""
+    client_id: str = ""
+    client_secret: str = ""
+    scopes: tuple[str, ...] = ()
+    """Asked for besides what the server's challenge names."""
+    issuer: str = ""
+    """The authorization server, where several are offered, or the resource names none."""
+    grant: Literal["person", "client_credentials"] = "person"
+    redirect_port: int = 0
+    """The loopback port of the callback; 0: any that is free."""
+    client_metadata_url: str = ""
+    """A client ID metadata document that somebody hosts for this client."""
+
+    def __repr__(self) -> str:
+        return f"OAuthSpec(client_id={self.client_id!r}, grant={self.grant!r}, issuer={self.issuer!r})"
 
 
 class ServerSpec(Struct, frozen=True, kw_only=True):
@@ -49,6 +70,11 @@ class ServerSpec(Struct, frozen=True, kw_only=True):
     """Functions: the folder that their modules are looked for in besides the installed ones."""
     url: str = ""
     headers: dict[str, str] = field(default_factory=dict)
+    oauth: OAuthSpec | None = None
+    """HTTP: how to sign in; `None`: the configuration says nothing, and a 401 of a server without a configured
+    Authorization leads to discovery."""
+    credentials: Literal["shared", "caller"] = "shared"
+    """HTTP: whose token or headers go to it: one for everybody, or each caller's own."""
     document: str = ""
     """OpenAPI: path or loopback URL of the document. Functions: a module or a file, and `:name` for one of them."""
     enabled: bool = True

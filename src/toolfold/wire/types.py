@@ -3,8 +3,8 @@
 Nothing here does anything. Above stand the transports and `Connection`; below only `toolfold.types`.
 """
 
-from collections.abc import Awaitable, Callable
-from typing import BinaryIO
+from collections.abc import Awaitable, Callable, Mapping
+from typing import BinaryIO, Protocol
 
 from msgspec import Raw, Struct, field
 
@@ -40,11 +40,25 @@ class StdioTarget(Struct, frozen=True):
     """Patterns of further variables of our environment that it gets."""
 
 
+class Authorization(Protocol):
+    """Headers that prove who asks, and what to do where a server does not accept them. One server's go to it alone."""
+
+    async def headers(self) -> Mapping[str, str]:
+        """What goes with the next request, renewed if need be; empty where nothing is known yet."""
+
+    async def challenged(self, status: int, challenge: str, sent: Mapping[str, str]) -> bool:
+        """A server answered 401 or 403 with this `WWW-Authenticate` to a request with the headers `sent`.
+
+        True: ask again, with new headers. False: the refusal stands. Raises `SignInRequired`.
+        """
+
+
 class HttpTarget(Struct, frozen=True):
     """A server that runs elsewhere. `headers` may hold secrets: they are sent to this origin only, and never shown."""
 
     url: str
     headers: dict[str, str] = field(default_factory=dict)
+    authorization: Authorization | None = None
 
 
 Target = StdioTarget | HttpTarget
