@@ -244,7 +244,12 @@ def _read_toml(path: Path, text: str, context: ServerContext, overrides: _Sectio
     subsets = _read_patterns(Subset, "subsets", data.get("subsets", {}), checker)
     for name in (subset.name for subset in subsets if not is_valid_name(subset.name)):
         checker.error(("subsets", name), "not a valid name of a subset", f"{NAME_RULE}. Use `{clean_name(name)}`.")
-    callers = _read_callers(data.get("callers", {}), checker, [policy.name for policy in policies])
+    names = [policy.name for policy in policies]
+    callers = _read_callers(data.get("callers", {}), checker, names)
+    # Without an issuer nobody would be asked for a token, and with nobody asked everybody is let in.
+    if "auth" in data and not {**sections["auth"], **overrides.get("auth", {})}.get("issuer"):
+        checker.error(("auth",), "there is no issuer", 'Write issuer = "https://…", or remove the table.')
+    _check_policy(sections.get("auth", {}).get("policy"), names, checker, ("auth", "policy"))
     tools = (checker.table(data.get("tools", {}), ("tools",)) or {}).items()
     rules = tuple(_read_rule(match, entry, checker) for match, entry in tools)
     checker.raise_errors()
@@ -267,11 +272,20 @@ def _read_patterns(kind: type[_Patterned], at: str, value: Any, checker: Checker
     made: list[_Patterned] = []
     for name, entry in (checker.table(value, (at,)) or {}).items():
         lists = checker.section(kind, entry, (at, name), without="name")
-        for key, patterns in lists.items():
-            for index, pattern in enumerate(patterns):
+        _check_claims(lists.get("claims", {}), checker, (at, name, "claims"))
+        for key in lists.keys() - {"claims", "scopes"}:
+            for index, pattern in enumerate(lists[key]):
                 _check_pattern(pattern, checker, (at, name, key, index))
         made.append(kind(name=name, **lists))
     return tuple(made)
+
+
+def _check_claims(claims: dict[str, Any], checker: Checker, path: KeyPath) -> None:
+    for claim, wanted in claims.items():
+        several = wanted if isinstance(wanted, list) and wanted else [wanted]
+        if not all(isinstance(one, (str, bool, int)) for one in several):
+            found = describe_type(wanted) if wanted != [] else "an empty list"
+            checker.error((*path, claim), f"expected what the claim must hold, found {found}", 'Write claim = "value".')
 
 
 def _check_pattern(pattern: str, checker: Checker, path: tuple[str | int, ...]) -> None:
@@ -295,9 +309,7 @@ def _caller(name: str, entry: Any, checker: Checker, policies: list[str], owners
     fields = checker.section(CallerKey, entry, path, without="name")
     if not is_valid_name(name):
         checker.error(path, "not a valid name of a caller", f"{NAME_RULE}. Use `{clean_name(name)}`.")
-    if fields.get("policy", "default") not in ("default", *policies):
-        known = ", ".join(dict.fromkeys(("default", *policies)))
-        checker.error((*path, "policy"), "there is no such policy", f"Known: {known}. Add its [policy.NAME] table.")
+    _check_policy(fields.get("policy"), policies, checker, (*path, "policy"))
     for key in ("key", "client"):
         # Two callers of one key could not be told apart: policies and stored outputs would mix.
         if (value := fields.get(key, "")) and owners.setdefault(f"{key}:{value}", name) != name:
@@ -305,6 +317,12 @@ def _caller(name: str, entry: Any, checker: Checker, policies: list[str], owners
     given = frozenset(key for key in ("key", "client") if isinstance(entry, dict) and key in entry)
     _check_key(name, fields.get("key", ""), given, checker)
     return CallerKey(name=name, **fields)
+
+
+def _check_policy(name: str | None, policies: list[str], checker: Checker, path: KeyPath) -> None:
+    known = dict.fromkeys(("default", *policies))
+    if name and name not in known:
+        checker.error(path, "there is no such policy", f"Known: {', '.join(known)}. Add its [policy.NAME] table.")
 
 
 def _check_key(name: str, key: str, given: frozenset[str], checker: Checker) -> None:

@@ -185,6 +185,10 @@ class Policy(Struct, frozen=True, kw_only=True):
     """Calls that a person must confirm first."""
     reveal: tuple[str, ...] = ()
     """What a caller may know of though it may not use it: the answer is then `NOT_AUTHORIZED`."""
+    claims: dict[str, Any] = {}
+    """Whoever comes in with a token in which all of these stand has this policy; `a.b` is `b` in `a`."""
+    scopes: _OneOrMore = ()
+    """What such a token must be granted besides; the answer is else `insufficient_scope`."""
 
 
 class Subset(Struct, frozen=True, kw_only=True):
@@ -208,6 +212,37 @@ class CallerKey(PartialRepr, frozen=True, kw_only=True):
     """What an MCP client on stdio calls itself, instead of a key. Nothing proves it: any program may use the name."""
     policy: str = "default"
     groups: _OneOrMore = ()
+
+
+class Auth(PartialRepr, frozen=True, kw_only=True):
+    """Tokens of an identity provider, with which callers may come in beside those that have keys."""
+
+    printed = ("issuer", "resource", "audience", "required_scopes", "policy", "name_claim", "groups_claim")
+
+    issuer: str = ""
+    """The provider's issuer, to the letter: its metadata and its tokens must name the same."""
+    resource: str = ""
+    """The public address of MCP here, such as https://tools.example.com/mcp; empty: the one that is served on."""
+    audience: _OneOrMore = ()
+    """What tokens must be issued for, one of these; empty: `resource`."""
+    required_scopes: _OneOrMore = ()
+    """What every token must be granted."""
+    policy: str = ""
+    """For tokens that the claims of no policy fit; empty: they are refused."""
+    name_claim: str = "sub"
+    """What tells callers apart: it must never change, and never belong to another."""
+    groups_claim: str = "groups"
+    clock_skew_s: Annotated[float, _range(0, 300, "seconds")] = 30.0
+    """How far the clocks of issuer and gateway may be apart."""
+    jwks_uri: str = ""
+    """Where the issuer's keys are; empty: its metadata says."""
+    keys_max_age_s: Annotated[float, _range(1, 604_800, "seconds")] = 86_400.0
+    """How long known keys are used while the issuer cannot be reached."""
+    introspection_client: str = ""
+    """The client by which opaque tokens are asked for; empty: they are refused."""
+    introspection_secret: str = ""
+    introspection_uri: str = ""
+    """Where they are asked for; empty: the issuer's metadata says."""
 
 
 class _Ontology(Struct, frozen=True, kw_only=True):
@@ -286,4 +321,5 @@ SECTIONS: dict[str, type[Struct]] = {
     "trust": Trust,
     "audit": Audit,
     "telemetry": Telemetry,
+    "auth": Auth,
 }

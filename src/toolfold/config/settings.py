@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from toolfold.config.folders import toolfold_home, working_folder
 from toolfold.config.sections import (
     Audit,
+    Auth,
     CallerKey,
     Defaults,
     Discovery,
@@ -36,7 +37,7 @@ from toolfold.types import ServerSpec
 # Where nothing can be written: state that found no folder fails there, and never lands in the person's.
 _NOWHERE = Path(os.devnull)
 # What takes effect while a gateway is open. All else is built into its parts.
-_LIVE = frozenset({"servers", "policies", "callers", "defaults", "discovery", "sources", "warnings"})
+_LIVE = frozenset({"servers", "policies", "callers", "auth", "defaults", "discovery", "sources", "warnings"})
 
 
 def _default_home() -> Path:
@@ -58,6 +59,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     subsets: tuple[Subset, ...] = ()
     callers: tuple[CallerKey, ...] = ()
     """Who may come in over a wire, each with a key."""
+    auth: Auth = Auth()
     trust: Trust = Trust()
     audit: Audit = Audit()
     telemetry: Telemetry = Telemetry()
@@ -125,7 +127,7 @@ class Settings(Struct, frozen=True, kw_only=True):
         """Whether anything might be kept from whoever runs the gateway."""
         trust = self.trust
         guarded = any(rule.access for rule in self.rules)
-        limited = self.policies or self.subsets or self.callers or guarded
+        limited = self.policies or self.subsets or self.callers or self.auth.issuer or guarded
         return bool(limited or trust.hold_changed or not trust.accept_new)
 
     def server(self, name: str) -> ServerSpec:

@@ -1,13 +1,15 @@
-"""Turns the API key in a request's headers into a `Caller`. For every face that is reached over a wire.
+"""Turns the API key or token in a request's headers into a `Caller`. For every face that is reached over a wire.
 
 Keys are resolved once, when the face starts, and then held only as keyed hashes. No key is ever logged, and no error
-says which part of one was wrong. What a caller may do is not decided here: that is the policy its name leads to.
+says which part of one was wrong. Tokens of an issuer are checked by `auth.resource`. What a caller may do is not
+decided here: that is the policy that its name or its token leads to.
 """
 
 import hashlib
 import hmac
 import secrets
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -16,21 +18,40 @@ from toolfold.errors import ConfigError, NotAuthorized
 from toolfold.types import LOCAL, Caller
 from toolfold.wire.serving.http_guard import HttpGuard
 
-# A longer header is refused unread.
+if TYPE_CHECKING:
+    from toolfold.auth.resource import ProtectedResource
+
+# A longer header is no key, and refused unread.
 MAX_HEADER = 4096
 
 
 class Identities:
-    """Everybody who may come in. Without configured keys, whoever reaches the face is the local caller.
+    """Everybody who may come in. Without configured keys or an issuer, whoever reaches the face is the local caller.
 
-    Raises `SecretNotFound` where a key that the configuration names is not set: a face that cannot tell callers apart
-    must not start.
+    `address` is where MCP is served, which tokens must be issued for. Raises `SecretNotFound` where a key that the
+    configuration names is not set: a face that cannot tell callers apart must not start.
     """
 
-    def __init__(self, settings: Settings, *, environ: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        address: str = "http://127.0.0.1/mcp",
+        environ: Mapping[str, str] | None = None,
+    ) -> None:
         # A salt of this process: a dump of its memory holds no hash that can be looked up elsewhere.
         self._salt = secrets.token_bytes(32)
+        self._address = address
+        self._resource: ProtectedResource | None = None
         self._callers = self._read(settings, environ)
+        self._resource = self._read_auth(settings, environ)
+
+    def _read_auth(self, settings: Settings, environ: Mapping[str, str] | None = None) -> "ProtectedResource | None":
+        if not settings.auth.issuer:
+            return None
+        from toolfold.auth.resource import ProtectedResource
+
+        return ProtectedResource(settings, self._address, environ=environ, earlier=self._resource)
 
     def _read(self, settings: Settings, environ: Mapping[str, str] | None = None) -> list[tuple[bytes, Caller]]:
         callers: list[tuple[bytes, Caller]] = []
@@ -50,15 +71,15 @@ class Identities:
     def reconfigure(self, settings: Settings) -> None:
         """Takes over other callers, for the next request of each. Raises as when it was made, and then changes nothing.
 
-        The last key cannot go: what let nobody in without one would let in everybody.
+        The last key or issuer cannot go: what let nobody in without one would let in everybody.
         """
-        callers = self._read(settings)
-        if self._callers and not callers:
+        callers, resource = self._read(settings), self._read_auth(settings)
+        if not self.open and not callers and resource is None:
             raise ConfigError(
                 "no caller has a key any more, and this gateway asks for one",
-                next_action="keep one key, or start `toolfold serve` anew to serve without",
+                next_action="keep one key or an issuer, or start `toolfold serve` anew to serve without",
             )
-        self._callers = callers
+        self._callers, self._resource = callers, resource
 
     @staticmethod
     def of_client(settings: Settings, client: str, session: str) -> Caller:
@@ -69,13 +90,23 @@ class Identities:
 
     @property
     def open(self) -> bool:
-        """Whether no key is asked for."""
-        return not self._callers
+        """Whether neither a key nor a token is asked for."""
+        return not self._callers and self._resource is None
 
     @property
     def guard(self) -> HttpGuard:
         """Who may come in over HTTP. Without keys only what this machine itself sends."""
-        return HttpGuard(any_host=not self.open, identify=self.identify)
+        return HttpGuard(any_host=not self.open, identify=self._admit)
+
+    def metadata(self) -> bytes:
+        """What a client that signs in reads first (RFC 9728); empty without an issuer."""
+        return b"" if self._resource is None else self._resource.metadata
+
+    def _admit(self, headers: Mapping[str, str]) -> Caller | Awaitable[Caller]:
+        if self._resource is None:
+            return self.identify(headers)
+        token = _bearer_token(headers)
+        return (self._find(token) if self._callers else None) or self._resource.admit(token)
 
     def identify(self, headers: Mapping[str, str], *, session: str = "") -> Caller:
         """The caller that a request's headers name. Raises `NotAuthorized` without a key that is known."""
@@ -88,7 +119,7 @@ class Identities:
         return replace(caller, session=session) if session else caller
 
     def _find(self, key: str | None) -> Caller | None:
-        if key is None:
+        if key is None or len(key) > MAX_HEADER:
             return None
         digest = self._hash(key)
         match: Caller | None = None
@@ -106,7 +137,7 @@ def _bearer_token(headers: Mapping[str, str]) -> str | None:
     """The token of the one `Authorization` header, whatever its letter case."""
     values = [value for name, value in headers.items() if name.lower() == "authorization"]
     # Two headers may mean different things to a proxy and to us: only a single one counts.
-    if len(values) != 1 or len(values[0]) > MAX_HEADER:
+    if len(values) != 1:
         return None
     scheme, _, token = values[0].strip().partition(" ")
     token = token.strip()

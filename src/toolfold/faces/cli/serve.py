@@ -101,18 +101,19 @@ async def _serve_http(gateway: Gateway, arguments: argparse.Namespace, output: O
     from toolfold.wire.serving.http import McpHttpApp
 
     host, port = parse_address(arguments.http)
-    identities = Identities(gateway.settings)
-    guard = make_guard(host, identities, gateway.audit_log.record_refused_key)
+    shown = f"[{host}]" if ":" in host else host
     names = () if arguments.subset else tuple(subset.name for subset in gateway.settings.subsets)
-    guard = in_subset(guard, arguments.subset) if arguments.subset else guard
     with closing(listening_socket(host, port)) as bound:
+        address = f"http://{shown}:{bound.getsockname()[1]}/mcp"
+        identities = Identities(gateway.settings, address=address)
+        guard = make_guard(host, identities, gateway.audit_log.record_refused_key)
+        guard = in_subset(guard, arguments.subset) if arguments.subset else guard
         async with _open_server(gateway, arguments, identities.reconfigure) as (server, stop):
             mcp = McpHttpApp(server, guard)
             subsets = {name: McpHttpApp(server, in_subset(guard, name)) for name in names}
-            address = f"[{host}]" if ":" in host else host
-            output.note(f"serving on http://{address}:{bound.getsockname()[1]}/mcp")
+            output.note(f"serving on {address}")
             try:
-                site = Site(mcp, make_app(gateway, guard), gateway.render_metrics, subsets)
+                site = Site(mcp, make_app(gateway, guard), gateway.render_metrics, subsets, identities.metadata)
                 await run_site(site, bound, stop)
             finally:
                 for app in (*subsets.values(), mcp):

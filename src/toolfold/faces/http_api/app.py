@@ -125,7 +125,7 @@ class _Api:
                     self._guard.admit(request.scope)
                     caller = Caller(name="anonymous")
                 else:
-                    _, caller = self._guard.check(request.scope)
+                    _, caller = await self._guard.check(request.scope)
                 answer = await work(caller, request)
                 return answer if isinstance(answer, Response) else _json(answer)
             except HttpError as error:

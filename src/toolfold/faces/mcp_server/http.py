@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from toolfold.auth.resource import METADATA_PATH
 from toolfold.errors import ConfigError
 from toolfold.faces.identity import Identities
 from toolfold.types import Caller
@@ -36,7 +37,8 @@ SOCKET_COPIES = 32
 
 
 class Site:
-    """The ASGI app of one port. `rest` answers whatever is not MCP; `subsets` are served under their names."""
+    """The ASGI app of one port. `rest` answers whatever is not MCP; `subsets` are served under their names; `metadata`
+    gives what clients that sign in read first, where there is an issuer."""
 
     def __init__(
         self,
@@ -44,11 +46,13 @@ class Site:
         rest: Asgi | None = None,
         metrics: RenderMetrics | None = None,
         subsets: "Mapping[str, McpHttpApp] | None" = None,
+        metadata: Callable[[], bytes] = bytes,
     ) -> None:
         self._mcp = mcp
         self._subsets = subsets or {}
         self._rest = rest
         self._metrics = metrics
+        self._metadata = metadata
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["path"] in (ENDPOINT, ENDPOINT + "/"):
@@ -57,6 +61,8 @@ class Site:
             await self._subsets[subset](scope, receive, send)
         elif scope["path"] == METRICS and self._metrics is not None:
             await self._mcp.guarded(scope, receive, send, self._metrics)
+        elif f"{scope['path']}/".startswith(f"{METADATA_PATH}/") and (document := self._metadata()):
+            await self._mcp.public(scope, receive, send, document)
         elif self._rest is not None:
             await self._rest(scope, receive, send)
         elif scope["type"] == "http":
@@ -86,14 +92,14 @@ def make_guard(host: str, identities: Identities, on_refused: Callable[[str, str
     if identities.open and not is_loopback(host):
         raise ConfigError(
             f"{host} is reached from other machines, and no caller has a key",
-            next_action="serve on 127.0.0.1, or configure keys under [callers.NAME]",
+            next_action="serve on 127.0.0.1, or configure keys under [callers.NAME] or an issuer under [auth]",
         )
     return identities.guard if on_refused is None else replace(identities.guard, on_refused=on_refused)
 
 
 def in_subset(guard: HttpGuard, name: str) -> HttpGuard:
     """The same guard, whose callers come in by a subset of the tools."""
-    return replace(guard, identify=lambda headers: replace(guard.identify(headers), subset=name))
+    return replace(guard, subset=name)
 
 
 def listening_socket(host: str, port: int) -> socket.socket:

@@ -59,7 +59,7 @@ class McpHttpApp:
             return
         responder = Responder(receive, send, self._server.options.keep_alive_s)
         try:
-            headers, caller = self._guard.check(scope)
+            headers, caller = await self._guard.check(scope)
             await self._serve(scope["method"], headers, caller, receive, responder)
         except HttpError as refusal:
             await _refuse(responder, refusal)
@@ -70,12 +70,22 @@ class McpHttpApp:
         """Answers with a page for those who may talk to this server at all."""
         responder = Responder(receive, send, self._server.options.keep_alive_s)
         try:
-            _, caller = self._guard.check(scope)
+            _, caller = await self._guard.check(scope)
         except HttpError as refusal:
             await _refuse(responder, refusal)
         else:
             kind, text = await page(caller)
             await responder.plain(200, text, kind=kind.encode())
+
+    async def public(self, scope: Scope, receive: Receive, send: Send, page: bytes) -> None:
+        """Answers with a JSON document whoever asks, unless a foreign page or name led here."""
+        responder = Responder(receive, send, self._server.options.keep_alive_s)
+        try:
+            self._guard.admit(scope)
+        except HttpError as refusal:
+            await _refuse(responder, refusal)
+        else:
+            await responder.plain(200, page)
 
     async def aclose(self) -> None:
         await self.legacy.sessions.aclose()
@@ -238,6 +248,12 @@ class _HttpSession:
         self._numbers = 0
         self._streams: dict[str, ResponseStream] = {}
 
+    def renew(self, caller: Caller) -> None:
+        """Its next requests have what the caller may do now: another token may say otherwise than the first."""
+        if self.session is not None and self.session.client.caller.kind != caller.kind:
+            own = self.session.client.caller.session
+            self.session.client.caller = msgspec.structs.replace(caller, session=own)
+
     def notify(self, method: str, params: bytes) -> None:
         self.general.push(jsonrpc.notification_message(method, params))
 
@@ -316,6 +332,7 @@ class _SessionTable:
         if session is None or session.owner != caller.name:
             raise HttpError(404, "there is no such session, or no longer; begin with initialize")
         session.used = time.monotonic()
+        session.renew(caller)
         return session
 
     async def end(self, session: _HttpSession) -> None:

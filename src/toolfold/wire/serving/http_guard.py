@@ -7,11 +7,12 @@ further. No header that is read as one value may stand twice: a proxy before thi
 Above: `http.py`, and the other faces on the same port.
 """
 
-from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any
 from urllib.parse import urlsplit
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from toolfold.errors import NotAuthorized
 from toolfold.types import LOCAL, Caller
@@ -27,8 +28,9 @@ _SINGLE = frozenset({"authorization", "content-type", "host", "last-event-id", "
 
 _Scope = MutableMapping[str, Any]
 
-# Who calls, by the headers of a request. Raises `NotAuthorized` for a key that is missing or unknown.
-_Identify = Callable[[Mapping[str, str]], Caller]
+# Who calls, by the headers of a request. Raises `NotAuthorized` for a key that is missing or unknown, and `HttpError`
+# for a token. Only tokens may have to be waited for: whoever has a key, or needs none, is known at once.
+_Identify = Callable[[Mapping[str, str]], "Caller | Awaitable[Caller]"]
 
 _CHALLENGE = b'Bearer realm="toolfold"'
 
@@ -64,19 +66,31 @@ def _ignore(address: str, message: str) -> None:
 
 class HttpGuard(Struct, frozen=True, kw_only=True):
     """Admits requests. `any_host`: any `Host` will do, for servers that require keys. `on_refused` hears of each
-    request without a known key: the address it came from, and why."""
+    request without a known key or token: the address it came from, and why. `subset` is what its callers come in by."""
 
     any_host: bool = False
     identify: _Identify = _local
     on_refused: Callable[[str, str], None] = _ignore
+    subset: str = ""
 
-    def check(self, scope: _Scope) -> tuple[Mapping[str, str], Caller]:
+    async def check(self, scope: _Scope) -> tuple[Mapping[str, str], Caller]:
         """The headers and the caller of a request that is let in. Raises `HttpError`."""
         headers = self.admit(scope)
+        if b"access_token=" in scope.get("query_string", b""):
+            raise HttpError(
+                400,
+                "a token stands in the address, where logs of others keep it: it is not looked at",
+                code="TOKEN_IN_ADDRESS",
+                next_action="withdraw that token, and send the next one as: Authorization: Bearer TOKEN",
+            )
         try:
-            caller = self.identify(headers)
+            found = self.identify(headers)
+            caller = found if isinstance(found, Caller) else await found
+        except HttpError as error:
+            self._tell(scope, error.message)
+            raise
         except NotAuthorized as error:
-            self.on_refused((scope.get("client") or ("",))[0], error.message)
+            self._tell(scope, error.message)
             raise HttpError(
                 401,
                 error.message,
@@ -87,7 +101,10 @@ class HttpGuard(Struct, frozen=True, kw_only=True):
         enter: Callable[[str], None] | None = scope.get("state", {}).get(ENTER)
         if enter is not None:
             enter(caller.name)
-        return headers, caller
+        return headers, replace(caller, subset=self.subset) if self.subset else caller
+
+    def _tell(self, scope: _Scope, message: str) -> None:
+        self.on_refused((scope.get("client") or ("",))[0], message)
 
     def admit(self, scope: _Scope) -> Mapping[str, str]:
         """The headers of a request, whoever asks. Raises `HttpError` for one that a foreign page or name led here."""

@@ -1,0 +1,386 @@
+"""Whether a token is one that the configured issuer made for this gateway, and what it says of whom.
+
+A JSON Web Token is checked here, with the keys that the issuer publishes; an opaque one is shown to the issuer
+(RFC 7662). Keys are fetched when they are needed, a few times a minute at most, and used until their age limit while
+the issuer is away. Nothing here keeps a token, or puts a part of one into an error. Above: `resource.py`.
+"""
+
+import asyncio
+import logging
+import time
+from base64 import urlsafe_b64decode
+from collections import deque
+from collections.abc import Mapping
+from functools import cache
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import quote, urlsplit
+
+import msgspec
+from msgspec import Struct
+
+from toolfold.config.sections import Auth
+from toolfold.errors import NotAuthorized, ServerUnavailable
+from toolfold.wire.http_client import is_loopback
+from toolfold.wire.jsonrpc import DECODE_ERRORS
+
+if TYPE_CHECKING:
+    import ssl
+
+    from joserfc.jwk import Key
+
+log = logging.getLogger("toolfold.auth")
+
+T = TypeVar("T")
+
+# Asymmetric ones alone: with HS256 whoever knows a public key could sign.
+_ALGORITHMS = frozenset(
+    {"EdDSA", "Ed25519", *(f"{kind}{bits}" for kind in ("RS", "PS", "ES") for bits in (256, 384, 512))}
+)
+# `at+jwt` is an access token by its own word (RFC 9068); many issuers say JWT, or nothing.
+_TYPES = frozenset({"at+jwt", "application/at+jwt", "jwt", "application/jwt", ""})
+# What only ID tokens and logout tokens have; and what Keycloak calls its other tokens.
+_FOREIGN_CLAIMS = frozenset({"at_hash", "c_hash", "s_hash", "events"})
+_FOREIGN_KINDS = frozenset({"id", "refresh", "offline", "logout"})
+_MAX_TOKEN = 16 * 1024
+_MIN_RSA_BITS = 2048
+_MAX_KEYS = 100
+_MAX_BYTES = 1024 * 1024
+_FETCH_S = 10.0
+# Keys are fetched anew after this time in any case; and so often within a minute, however many unknown ones are named.
+_FRESH_S = 3600.0
+_FETCHES_A_MINUTE = 5
+# Opaque tokens that are asked for at once, and that may wait for their turn.
+_ASKED_AT_ONCE = 8
+_MAX_WAITING = 64
+
+
+class _Metadata(Struct, frozen=True):
+    """What an issuer says of itself, as far as it is used."""
+
+    issuer: str = ""
+    jwks_uri: str = ""
+    introspection_endpoint: str = ""
+
+
+class _KeyList(Struct, frozen=True):
+    keys: list[dict[str, Any]]
+
+
+class _Header(Struct, frozen=True):
+    alg: str
+    kid: str = ""
+    typ: str = ""
+    crit: Any = None
+
+
+class TokenCheck:
+    """The tokens of one issuer. `secret` is that of the client that asks for opaque ones."""
+
+    def __init__(self, auth: Auth, audiences: frozenset[str], secret: str = "") -> None:
+        self.auth = auth
+        self._audiences = audiences
+        self._secret = secret
+        self._keys: list[Key] = []
+        self._loaded = -float("inf")
+        self._tries: deque[float] = deque(maxlen=_FETCHES_A_MINUTE)
+        self._loading: asyncio.Task[None] | None = None
+        self._problem = ServerUnavailable("no key of the issuer has been read yet")
+        self._metadata: _Metadata | None = None
+        self._turns = asyncio.Semaphore(_ASKED_AT_ONCE)
+        self._waiting = 0
+
+    async def claims(self, token: str) -> dict[str, Any]:
+        """What a token says that is valid now. Raises `NotAuthorized`, or `ServerUnavailable` where nobody can tell."""
+        if len(token) > _MAX_TOKEN:
+            raise NotAuthorized(f"the token is longer than {_MAX_TOKEN} characters")
+        if is_signed(token):
+            claims = await self._signed(token)
+        elif self.auth.introspection_client:
+            claims = await self._introspected(token)
+        else:
+            raise NotAuthorized("this is neither a key that is known here nor a signed token of the issuer")
+        self._check_claims(claims)
+        return claims
+
+    # --- signed tokens
+
+    async def _signed(self, token: str) -> dict[str, Any]:
+        head, _, signature = token.rpartition(".")
+        try:
+            header = msgspec.json.decode(_decode(head.partition(".")[0]), type=_Header)
+            claims = msgspec.json.decode(_decode(head.partition(".")[2]), type=dict[str, Any])
+            sealed = _decode(signature)
+        except (*DECODE_ERRORS, ValueError):
+            raise NotAuthorized("the token cannot be read") from None
+        if header.alg not in _ALGORITHMS:
+            raise NotAuthorized("the token is signed with an algorithm that is not accepted here")
+        if header.crit is not None or header.typ.lower() not in _TYPES:
+            raise NotAuthorized("this is a token of another kind than an access token")
+        # Before the keys are asked for: a token of another issuer must not make us fetch them.
+        if claims.get("iss") != self.auth.issuer:
+            raise NotAuthorized("the token is of another issuer")
+        keys = await self._find(header)
+        # The library's verifiers check once more that the key is of the algorithm's kind and for signatures.
+        if not _verifies(header.alg, keys, head.encode(), sealed):
+            raise NotAuthorized("the signature of the token is wrong")
+        _refuse_other_kinds(claims, header)
+        _check_time(claims, self.auth.clock_skew_s, required=True)
+        return claims
+
+    async def _find(self, header: _Header) -> "list[Key]":
+        age = time.monotonic() - self._loaded
+        keys = self._fitting(header) if age < self.auth.keys_max_age_s else []
+        if keys and age >= min(_FRESH_S, self.auth.keys_max_age_s / 2):
+            self._begin_loading()  # those there are serve meanwhile
+        elif not keys:
+            if task := self._begin_loading():
+                await asyncio.shield(task)
+            if time.monotonic() - self._loaded >= self.auth.keys_max_age_s:
+                raise self._problem
+            keys = self._fitting(header)
+        if not keys:
+            raise NotAuthorized("the token is signed with a key that its issuer does not publish")
+        return keys
+
+    def _fitting(self, header: _Header) -> "list[Key]":
+        return [key for key in self._keys if header.kid in ("", key.kid) and _fits(key, header.alg)]
+
+    def _begin_loading(self) -> "asyncio.Task[None] | None":
+        """The one fetch that is under way, or a new one; nothing where there were too many."""
+        now = time.monotonic()
+        if self._loading is None or self._loading.done():
+            if len(self._tries) == _FETCHES_A_MINUTE and now - self._tries[0] < 60:
+                return None
+            self._tries.append(now)
+            self._loading = asyncio.get_running_loop().create_task(self._load())
+        return self._loading
+
+    async def _load(self) -> None:
+        try:
+            self._keys = await self.load_keys()
+            self._loaded = time.monotonic()
+        except ServerUnavailable as error:
+            self._problem = error
+            log.warning("%s", error.message)
+
+    async def load_keys(self) -> "list[Key]":
+        """The issuer's keys that can be used. Raises `ServerUnavailable`."""
+        uri = self.auth.jwks_uri or (await self._discover()).jwks_uri
+        found = _parse(await _fetch(uri), _KeyList, "the keys of the issuer")
+        keys = [key for data in found.keys[:_MAX_KEYS] if (key := _import_key(data)) is not None]
+        if not keys:
+            raise _unavailable("it publishes no key that can be used here")
+        return keys
+
+    async def _discover(self) -> _Metadata:
+        issuer = self.auth.issuer.rstrip("/")
+        parts = urlsplit(issuer)
+        found = _Metadata()
+        for address in (
+            f"{issuer}/.well-known/openid-configuration",
+            f"{parts.scheme}://{parts.netloc}/.well-known/oauth-authorization-server{parts.path}",
+        ):
+            body = await _fetch(address, absent=b"{}")
+            found = _parse(body, _Metadata, "the metadata of the issuer")
+            if found.issuer:
+                break
+        if found.issuer != self.auth.issuer:
+            raise _unavailable("its metadata is missing, or names another issuer than the configuration")
+        self._metadata = found
+        return found
+
+    # --- opaque tokens
+
+    async def _introspected(self, token: str) -> dict[str, Any]:
+        if self._waiting >= _MAX_WAITING:
+            raise _unavailable("too many tokens wait to be asked for")
+        self._waiting += 1
+        try:
+            async with self._turns:
+                claims = await self._ask(token)
+        finally:
+            self._waiting -= 1
+        if claims.get("active") is not True:
+            raise NotAuthorized("the issuer says that the token is not valid, or no longer")
+        if claims.setdefault("iss", self.auth.issuer) != self.auth.issuer:
+            raise NotAuthorized("the token is of another issuer")
+        if str(claims.get("token_type", "bearer")).lower() not in ("bearer", "access_token"):
+            raise NotAuthorized("this is a token of another kind than an access token")
+        _check_time(claims, self.auth.clock_skew_s, required=False)
+        return claims
+
+    async def _ask(self, token: str) -> dict[str, Any]:
+        uri = await self.introspection_uri()
+        # RFC 6749, 2.3.1: both are form-encoded before they become user and password.
+        client = (quote(self.auth.introspection_client, safe=""), quote(self._secret, safe=""))
+        form = {"token": token, "token_type_hint": "access_token"}
+        return _parse(await _fetch(uri, form=form, client=client), dict[str, Any], "what the issuer says of a token")
+
+    async def introspection_uri(self) -> str:
+        """Where opaque tokens are asked for. Raises `ServerUnavailable`."""
+        if self.auth.introspection_uri:
+            return self.auth.introspection_uri
+        metadata = self._metadata or await self._discover()
+        if not metadata.introspection_endpoint:
+            raise _unavailable("its metadata names no introspection endpoint")
+        return metadata.introspection_endpoint
+
+    # --- what both say
+
+    def _check_claims(self, claims: Mapping[str, Any]) -> None:
+        audience = claims.get("aud")
+        named = audience if isinstance(audience, list) else [audience]
+        if not any(isinstance(one, str) and one.rstrip("/") in self._audiences for one in named):
+            raise NotAuthorized(
+                "the token was issued for another audience",
+                next_action=f"ask the issuer for a token with the resource {min(self._audiences)}",
+            )
+        if "cnf" in claims:
+            raise NotAuthorized("the token is bound to a key of its holder, which cannot be proved here")
+
+
+def _decode(part: str) -> bytes:
+    return urlsafe_b64decode(part + "=" * (-len(part) % 4))
+
+
+def _refuse_other_kinds(claims: Mapping[str, Any], header: _Header) -> None:
+    """ID tokens tell a client who signed in; they open nothing, and pass through browsers."""
+    kind = claims.get("typ")
+    # Some issuers put the nonce into access tokens, too: those have scopes.
+    is_id_token = "nonce" in claims and not header.typ.lower().endswith("at+jwt") and not {"scope", "scp"} & set(claims)
+    if is_id_token or _FOREIGN_CLAIMS & set(claims) or (isinstance(kind, str) and kind.lower() in _FOREIGN_KINDS):
+        raise NotAuthorized("this is a token of another kind than an access token, such as an ID token")
+
+
+def _check_time(claims: Mapping[str, Any], skew: float, *, required: bool) -> None:
+    now = time.time()
+    end, begin = claims.get("exp"), claims.get("nbf")
+    for moment in (end, begin):
+        if moment is not None and (isinstance(moment, bool) or not isinstance(moment, int | float)):
+            raise NotAuthorized("the token says in no readable way when it is valid")
+    if end is None and required:
+        raise NotAuthorized("the token never expires, which is not accepted here")
+    if end is not None and end + skew <= now:
+        raise NotAuthorized("the token has expired", next_action="ask the issuer for a new one")
+    if begin is not None and begin - skew > now:
+        raise NotAuthorized("the token is not valid yet", next_action="compare the clocks of issuer and gateway")
+
+
+def _import_key(data: dict[str, Any]) -> "Key | None":
+    """A key that can verify; none where it is of another kind, too weak, or cannot be read."""
+    from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
+    from joserfc.errors import JoseError
+    from joserfc.jwk import JWKRegistry
+
+    if data.get("kty") not in ("RSA", "EC", "OKP"):
+        return None
+    try:
+        key = JWKRegistry.import_key(data)  # type: ignore[arg-type]  # it checks the rest itself
+        public = key.get_op_key("verify")
+    except (JoseError, ValueError, TypeError, KeyError, AttributeError):
+        return None  # one odd key must not take the others down
+    return None if isinstance(public, RSAPublicKey) and public.key_size < _MIN_RSA_BITS else key
+
+
+def _fits(key: "Key", algorithm: str) -> bool:
+    from joserfc.errors import JoseError
+    from joserfc.jws import JWSRegistry
+
+    try:
+        JWSRegistry.algorithms[algorithm].check_key(key)
+    except JoseError:
+        return False
+    return True
+
+
+def _verifies(algorithm: str, keys: "list[Key]", signed: bytes, signature: bytes) -> bool:
+    from joserfc.errors import JoseError
+    from joserfc.jws import JWSRegistry
+
+    for key in keys:
+        try:
+            if JWSRegistry.algorithms[algorithm].verify(signed, signature, key):
+                return True
+        except (JoseError, ValueError):
+            continue  # not one of this key
+    return False
+
+
+def _parse(body: bytes, kind: type[T], what: str) -> T:
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except DECODE_ERRORS:
+        raise _unavailable(f"{what} cannot be read") from None
+
+
+@cache
+def _certificates() -> "ssl.SSLContext":
+    import httpx2
+
+    return httpx2.create_ssl_context()
+
+
+async def _fetch(
+    uri: str,
+    *,
+    form: dict[str, str] | None = None,
+    client: tuple[str, str] | None = None,
+    absent: bytes | None = None,
+) -> bytes:
+    """What the issuer answers, bounded in time and size, without redirects. `absent` stands for a 404."""
+    import httpx2
+
+    parts = urlsplit(uri)
+    if not is_secure(uri):
+        raise _unavailable("it names an address that is not https")
+    host = parts.hostname or ""
+    body = bytearray()
+    try:
+        async with (
+            asyncio.timeout(_FETCH_S),
+            httpx2.AsyncClient(
+                verify=_certificates() if parts.scheme == "https" else False, trust_env=not is_loopback(host)
+            ) as http,
+            http.stream(
+                "GET" if form is None else "POST",
+                uri,
+                data=form,
+                auth=client,
+                headers={"accept": "application/json", "accept-encoding": "identity"},
+            ) as response,
+        ):
+            if response.status_code in (404, 410) and absent is not None:
+                return absent
+            if response.status_code != 200:
+                raise _unavailable(f"it answered with status {response.status_code}")
+            async for chunk in response.aiter_raw():
+                body += chunk
+                if len(body) > _MAX_BYTES:
+                    raise _unavailable(f"its answer is larger than {_MAX_BYTES} bytes")
+    except TimeoutError:
+        raise _unavailable(f"it did not answer within {_FETCH_S:g} seconds") from None
+    except (httpx2.RequestError, httpx2.InvalidURL) as error:
+        raise _unavailable(f"it cannot be reached ({type(error).__name__})") from None
+    return bytes(body)
+
+
+def is_signed(token: str) -> bool:
+    """Whether it has the form of a signed token, and is no opaque one."""
+    return token.count(".") == 2
+
+
+def is_secure(uri: str) -> bool:
+    """Whether nobody on the way can change what is fetched: https, or this machine."""
+    try:
+        parts = urlsplit(uri)
+        host = parts.hostname or ""
+    except ValueError:
+        return False
+    return bool(host) and (parts.scheme == "https" or (parts.scheme == "http" and is_loopback(host)))
+
+
+def _unavailable(why: str) -> ServerUnavailable:
+    return ServerUnavailable(
+        f"tokens cannot be checked now, since the issuer is of no help: {why}",
+        next_action="try again in a minute; whoever runs the gateway looks with `toolfold doctor --connect`",
+    )
