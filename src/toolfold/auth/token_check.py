@@ -8,6 +8,7 @@ the issuer is away. Nothing here keeps a token, or puts a part of one into an er
 import asyncio
 import logging
 import time
+import warnings
 from base64 import urlsafe_b64decode
 from collections import deque
 from collections.abc import Mapping
@@ -33,16 +34,14 @@ log = logging.getLogger("toolfold.auth")
 T = TypeVar("T")
 
 # Asymmetric ones alone: with HS256 whoever knows a public key could sign.
-_ALGORITHMS = frozenset(
-    {"EdDSA", "Ed25519", *(f"{kind}{bits}" for kind in ("RS", "PS", "ES") for bits in (256, 384, 512))}
-)
+_SIZES = (256, 384, 512)
+_ALGORITHMS = frozenset({"EdDSA", "Ed25519", *(f"{kind}{size}" for kind in ("RS", "PS", "ES") for size in _SIZES)})
 # `at+jwt` is an access token by its own word (RFC 9068); many issuers say JWT, or nothing.
 _TYPES = frozenset({"at+jwt", "application/at+jwt", "jwt", "application/jwt", ""})
 # What only ID tokens and logout tokens have; and what Keycloak calls its other tokens.
 _FOREIGN_CLAIMS = frozenset({"at_hash", "c_hash", "s_hash", "events"})
 _FOREIGN_KINDS = frozenset({"id", "refresh", "offline", "logout"})
 _MAX_TOKEN = 16 * 1024
-_MIN_RSA_BITS = 2048
 _MAX_KEYS = 100
 _MAX_BYTES = 1024 * 1024
 _FETCH_S = 10.0
@@ -268,18 +267,19 @@ def _check_time(claims: Mapping[str, Any], skew: float, *, required: bool) -> No
 
 def _import_key(data: dict[str, Any]) -> "Key | None":
     """A key that can verify; none where it is of another kind, too weak, or cannot be read."""
-    from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
-    from joserfc.errors import JoseError
+    from joserfc.errors import JoseError, SecurityWarning
     from joserfc.jwk import JWKRegistry
 
     if data.get("kty") not in ("RSA", "EC", "OKP"):
         return None
     try:
-        key = JWKRegistry.import_key(data)  # type: ignore[arg-type]  # it checks the rest itself
-        public = key.get_op_key("verify")
-    except (JoseError, ValueError, TypeError, KeyError, AttributeError):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", SecurityWarning)  # an RSA key under 2048 bits
+            key = JWKRegistry.import_key(data)
+            key.get_op_key("verify")
+    except (JoseError, SecurityWarning, ValueError, TypeError, KeyError, AttributeError):
         return None  # one odd key must not take the others down
-    return None if isinstance(public, RSAPublicKey) and public.key_size < _MIN_RSA_BITS else key
+    return key
 
 
 def _fits(key: "Key", algorithm: str) -> bool:
