@@ -186,6 +186,7 @@ class UpstreamManager:
 
     async def _open_pool(self) -> "Pool":
         # Imported here: commands that only read the catalogue load nothing of the connecting side.
+        from toolfold.auth.vault import Vault
         from toolfold.upstream.factory import UpstreamWithSecrets
         from toolfold.upstream.pool import Pool, PoolLimits
         from toolfold.wire import WireOptions
@@ -213,6 +214,7 @@ class UpstreamManager:
                 request_timeout_s=limits.call_timeout_s,
                 handshake=self.handshake,
             ),
+            vault=Vault(self._settings.home),
         )
         pool.watch(self._start_reread)
         self._stop_listening = [

@@ -10,13 +10,17 @@ import random
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from toolfold.errors import ServerClosed, ServerTimeout, ServerUnavailable, ToolfoldError, UpstreamError
+from toolfold.errors import ServerClosed, ServerTimeout, ServerUnavailable, SignInRequired, ToolfoldError, UpstreamError
 from toolfold.events import Events
 from toolfold.types import Listing, ServerInfo, ServerSpec, ServerState, Status
 from toolfold.upstream.base import Upstream
+
+if TYPE_CHECKING:
+    from toolfold.auth.vault import Vault
 
 log = logging.getLogger("toolfold.upstream")
 
@@ -111,6 +115,9 @@ class Supervisor:
         self._error: ToolfoldError | None = None
         self._failures = 0
         self._retry_at = 0.0
+        # Where sign-ins are kept, and what was there at the last attempt.
+        self.vault: "Vault | None" = None
+        self._sign_in_stamp: tuple[int, ...] = ()
         self._wanted = asyncio.Event()
         self._ended = asyncio.Event()
         self._reason = ""
@@ -192,6 +199,10 @@ class Supervisor:
                 next_action="Enable it there and try again.",
             )
         wait = self._retry_at - time.monotonic()
+        if self.status == "needs sign-in":
+            if wait > 0 and self._error is not None and self._sign_in_stamp == self._stamp_of_sign_in():
+                raise self._error
+            wait = 0.0
         if wait > (0 if self.status == "failed" else self._limits.wait_for_restart_s):
             raise self._unavailable(wait)
         if self._attempt is None or self._attempt.done():
@@ -208,6 +219,9 @@ class Supervisor:
                 next_action="It is started again; try once more.",
             )
         return self.upstream
+
+    def _stamp_of_sign_in(self) -> tuple[int, ...]:
+        return self.vault.stamp(self.spec.name) if self.vault is not None else ()
 
     def _unavailable(self, wait: float) -> ServerUnavailable:
         error = self._error or ServerUnavailable("it failed")
@@ -247,6 +261,9 @@ class Supervisor:
                 error = await self._wait_until_ended()
                 if error is None:
                     return
+            elif isinstance(error, SignInRequired):
+                self._fail(error)
+                return
             elif not is_restart:
                 # A server that never started is not started again by itself: its command is probably wrong.
                 self._failures += 1
@@ -277,6 +294,7 @@ class Supervisor:
             self._ended.clear()
             self._events.emit("upstream.opening", server=self.spec.name)
             started = time.monotonic()
+            self._sign_in_stamp = self._stamp_of_sign_in()
             result = await _open_upstream(self._make, self.spec)
         if isinstance(result, UpstreamError):
             return result
@@ -344,10 +362,12 @@ class Supervisor:
         return whole * random.uniform(0.5, 1.0)  # noqa: S311 - spreads restarts, guards nothing
 
     def _fail(self, error: UpstreamError) -> None:
-        self.status = "failed"
+        waits = isinstance(error, SignInRequired)
+        self.status = "needs sign-in" if waits else "failed"
         self._error = error
         self.list_due_at = None  # It is read when somebody opens it again.
-        self._retry_at = time.monotonic() + self._pause()
+        # One that waits for a person is tried again as soon as somebody signed in.
+        self._retry_at = time.monotonic() + (self._limits.longest_pause_s if waits else self._pause())
         self._wanted.clear()
         self._events.emit(
             "upstream.failed",
