@@ -21,7 +21,7 @@ from toolfold.wire.http_client import is_loopback
 from toolfold.wire.jsonrpc import encode
 from toolfold.wire.serving.http_guard import HttpError
 
-__all__ = ["METADATA_PATH", "ProtectedResource", "choose_policy"]
+__all__ = ["METADATA_PATH", "ProtectedResource", "choose_policy", "groups_of"]
 
 METADATA_PATH = "/.well-known/oauth-protected-resource"
 # How long a token counts as checked: one that is withdrawn, or whose key is, works no longer than this.
@@ -55,7 +55,7 @@ class ProtectedResource:
         self._salt = secrets.token_bytes(32)
         self._known: BoundedDict[bytes, tuple[float, Caller]] = BoundedDict(_MAX_KNOWN)
         # Opaque ones that the issuer does not know; apart, so that garbage does not make good tokens forgotten.
-        self._unknown: BoundedDict[bytes, tuple[float, NotAuthorized]] = BoundedDict(_MAX_KNOWN)
+        self._unknown: BoundedDict[bytes, tuple[float, str]] = BoundedDict(_MAX_KNOWN)
         parts = urlsplit(resource)
         self._metadata_uri = f"{parts.scheme}://{parts.netloc}{METADATA_PATH}{parts.path.rstrip('/')}"
         self.metadata = encode(
@@ -95,15 +95,15 @@ class ProtectedResource:
 
     async def _checked(self, token: str, mark: bytes) -> tuple[Caller, float]:
         """The caller, and until when the token is valid."""
-        until, refusal = self._unknown.get(mark, (0.0, None))
-        if refusal is not None and time.time() < until:
-            raise NotAuthorized(refusal.message, next_action=refusal.next_action)
+        until, refusal = self._unknown.get(mark, (0.0, ""))
+        if time.time() < until:
+            raise NotAuthorized(refusal)
         try:
             claims = await self.check.claims(token)
             caller = self._caller(claims)
         except NotAuthorized as error:
             if not is_signed(token):
-                self._unknown.renew(mark, (time.time() + _KNOWN_S, error))
+                self._unknown.renew(mark, (time.time() + _KNOWN_S, error.message))
             raise
         return caller, claims.get("exp", float("inf")) + self._auth.clock_skew_s
 
@@ -117,7 +117,7 @@ class ProtectedResource:
         needed = _words([*self._scopes, *(policy.scopes if policy else ())])
         if not granted.issuperset(needed):
             raise self._forbidden("INSUFFICIENT_SCOPE", "the token is not granted all scopes that are needed", needed)
-        groups = [group for group in _values(_claim(claims, auth.groups_claim)) if isinstance(group, str)]
+        groups = groups_of(claims, auth.groups_claim)
         if not groups and _leaves_groups_out(claims, auth.groups_claim):
             raise self._forbidden(
                 "NOT_AUTHORIZED",
@@ -133,7 +133,7 @@ class ProtectedResource:
         return Caller(
             name=f"{auth.issuer}#{name}",  # an issuer has no #, and no name of a key has a colon
             policy=policy.name if policy else auth.policy,
-            groups=tuple(groups),
+            groups=groups,
         )
 
     def _unauthenticated(self, error: NotAuthorized, *, silent: bool = False) -> HttpError:
@@ -156,6 +156,11 @@ class ProtectedResource:
         said = [("resource_metadata", self._metadata_uri), *([("scope", " ".join(scopes))] if scopes else []), *problem]
         text = ", ".join(f'{name}="{value}"' for name, value in said)
         return ((b"www-authenticate", b"Bearer " + text.encode("ascii", "replace")),)
+
+
+def groups_of(claims: Mapping[str, Any], name: str) -> tuple[str, ...]:
+    """The groups that a claim names, one or several."""
+    return tuple(group for group in _values(_claim(claims, name)) if isinstance(group, str))
 
 
 def choose_policy(policies: Iterable[Policy], claims: Mapping[str, Any]) -> Policy | None:

@@ -9,24 +9,22 @@ import asyncio
 import logging
 import time
 import warnings
-from base64 import urlsafe_b64decode
+from base64 import b64encode, urlsafe_b64decode
 from collections import deque
 from collections.abc import Mapping
-from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote_plus, urlencode, urlsplit
 
 import msgspec
 from msgspec import Struct
 
+from toolfold.auth.fetch import Fetched, Fetcher
 from toolfold.config.sections import Auth
-from toolfold.errors import NotAuthorized, ServerUnavailable
+from toolfold.errors import NotAuthorized, ServerUnavailable, UpstreamError
 from toolfold.wire.http_client import is_loopback
 from toolfold.wire.jsonrpc import DECODE_ERRORS
 
 if TYPE_CHECKING:
-    import ssl
-
     from joserfc.jwk import Key
 
 log = logging.getLogger("toolfold.auth")
@@ -43,7 +41,6 @@ _FOREIGN_CLAIMS = frozenset({"at_hash", "c_hash", "s_hash", "events"})
 _FOREIGN_KINDS = frozenset({"id", "refresh", "offline", "logout"})
 _MAX_TOKEN = 16 * 1024
 _MAX_KEYS = 100
-_MAX_BYTES = 1024 * 1024
 _FETCH_S = 10.0
 # Keys are fetched anew after this time in any case; and so often within a minute, however many unknown ones are named.
 _FRESH_S = 3600.0
@@ -83,8 +80,12 @@ class TokenCheck:
         self._loaded = -float("inf")
         self._tries: deque[float] = deque(maxlen=_FETCHES_A_MINUTE)
         self._loading: asyncio.Task[None] | None = None
-        self._problem = ServerUnavailable("no key of the issuer has been read yet")
+        # Texts, and no errors: those would hold what was asked for when they were raised.
+        self._problem = "none of its keys has been read yet"
         self._metadata: _Metadata | None = None
+        named = (auth.issuer, auth.jwks_uri, auth.introspection_uri)
+        # The first one says whether plain http is allowed, between addresses of this machine.
+        self._fetcher = Fetcher(*sorted(filter(None, named), key=lambda uri: uri[:5] == "https"), seconds=_FETCH_S)
         self._turns = asyncio.Semaphore(_ASKED_AT_ONCE)
         self._waiting = 0
 
@@ -135,7 +136,7 @@ class TokenCheck:
             if task := self._begin_loading():
                 await asyncio.shield(task)
             if time.monotonic() - self._loaded >= self.auth.keys_max_age_s:
-                raise self._problem
+                raise _unavailable(self._problem)
             keys = self._fitting(header)
         if not keys:
             raise NotAuthorized("the token is signed with a key that its issuer does not publish")
@@ -159,13 +160,13 @@ class TokenCheck:
             self._keys = await self.load_keys()
             self._loaded = time.monotonic()
         except ServerUnavailable as error:
-            self._problem = error
+            self._problem = error.message.removeprefix(_NO_HELP)
             log.warning("%s", error.message)
 
     async def load_keys(self) -> "list[Key]":
         """The issuer's keys that can be used. Raises `ServerUnavailable`."""
         uri = self.auth.jwks_uri or (await self._discover()).jwks_uri
-        found = _parse(await _fetch(uri), _KeyList, "the keys of the issuer")
+        found = _read(await self._fetch(uri), _KeyList)
         keys = [key for data in found.keys[:_MAX_KEYS] if (key := _import_key(data)) is not None]
         if not keys:
             raise _unavailable("it publishes no key that can be used here")
@@ -179,9 +180,9 @@ class TokenCheck:
             f"{issuer}/.well-known/openid-configuration",
             f"{parts.scheme}://{parts.netloc}/.well-known/oauth-authorization-server{parts.path}",
         ):
-            body = await _fetch(address, absent=b"{}")
-            found = _parse(body, _Metadata, "the metadata of the issuer")
-            if found.issuer:
+            answer = await self._fetch(address)
+            if answer.status != 404:
+                found = _read(answer, _Metadata)
                 break
         if found.issuer != self.auth.issuer:
             raise _unavailable("its metadata is missing, or names another issuer than the configuration")
@@ -211,9 +212,18 @@ class TokenCheck:
     async def _ask(self, token: str) -> dict[str, Any]:
         uri = await self.introspection_uri()
         # RFC 6749, 2.3.1: both are form-encoded before they become user and password.
-        client = (quote(self.auth.introspection_client, safe=""), quote(self._secret, safe=""))
-        form = {"token": token, "token_type_hint": "access_token"}
-        return _parse(await _fetch(uri, form=form, client=client), dict[str, Any], "what the issuer says of a token")
+        client = f"{quote_plus(self.auth.introspection_client)}:{quote_plus(self._secret)}"
+        proof = {"Authorization": f"Basic {b64encode(client.encode()).decode()}"}
+        form = urlencode({"token": token, "token_type_hint": "access_token"})
+        return _read(await self._fetch(uri, form, proof), dict[str, Any])
+
+    async def _fetch(self, uri: str, form: str = "", headers: Mapping[str, str] | None = None) -> Fetched:
+        try:
+            if not form:
+                return await self._fetcher.get(uri)
+            return await self._fetcher.post(uri, form.encode(), "application/x-www-form-urlencoded", headers)
+        except UpstreamError as error:
+            raise _unavailable(error.message) from None
 
     async def introspection_uri(self) -> str:
         """Where opaque tokens are asked for. Raises `ServerUnavailable`."""
@@ -306,62 +316,13 @@ def _verifies(algorithm: str, keys: "list[Key]", signed: bytes, signature: bytes
     return False
 
 
-def _parse(body: bytes, kind: type[T], what: str) -> T:
+def _read(answer: Fetched, kind: type[T]) -> T:
+    if answer.status != 200:
+        raise _unavailable(f"it answered with status {answer.status}")
     try:
-        return msgspec.json.decode(body, type=kind)
-    except DECODE_ERRORS:
-        raise _unavailable(f"{what} cannot be read") from None
-
-
-@cache
-def _certificates() -> "ssl.SSLContext":
-    import httpx2
-
-    return httpx2.create_ssl_context()
-
-
-async def _fetch(
-    uri: str,
-    *,
-    form: dict[str, str] | None = None,
-    client: tuple[str, str] | None = None,
-    absent: bytes | None = None,
-) -> bytes:
-    """What the issuer answers, bounded in time and size, without redirects. `absent` stands for a 404."""
-    import httpx2
-
-    parts = urlsplit(uri)
-    if not is_secure(uri):
-        raise _unavailable("it names an address that is not https")
-    host = parts.hostname or ""
-    body = bytearray()
-    try:
-        async with (
-            asyncio.timeout(_FETCH_S),
-            httpx2.AsyncClient(
-                verify=_certificates() if parts.scheme == "https" else False, trust_env=not is_loopback(host)
-            ) as http,
-            http.stream(
-                "GET" if form is None else "POST",
-                uri,
-                data=form,
-                auth=client,
-                headers={"accept": "application/json", "accept-encoding": "identity"},
-            ) as response,
-        ):
-            if response.status_code in (404, 410) and absent is not None:
-                return absent
-            if response.status_code != 200:
-                raise _unavailable(f"it answered with status {response.status_code}")
-            async for chunk in response.aiter_raw():
-                body += chunk
-                if len(body) > _MAX_BYTES:
-                    raise _unavailable(f"its answer is larger than {_MAX_BYTES} bytes")
-    except TimeoutError:
-        raise _unavailable(f"it did not answer within {_FETCH_S:g} seconds") from None
-    except (httpx2.RequestError, httpx2.InvalidURL) as error:
-        raise _unavailable(f"it cannot be reached ({type(error).__name__})") from None
-    return bytes(body)
+        return answer.decode(kind)
+    except UpstreamError as error:
+        raise _unavailable(error.message) from None
 
 
 def is_signed(token: str) -> bool:
@@ -379,8 +340,11 @@ def is_secure(uri: str) -> bool:
     return bool(host) and (parts.scheme == "https" or (parts.scheme == "http" and is_loopback(host)))
 
 
+_NO_HELP = "tokens cannot be checked now, since the issuer is of no help: "
+
+
 def _unavailable(why: str) -> ServerUnavailable:
     return ServerUnavailable(
-        f"tokens cannot be checked now, since the issuer is of no help: {why}",
+        _NO_HELP + why,
         next_action="try again in a minute; whoever runs the gateway looks with `toolfold doctor --connect`",
     )

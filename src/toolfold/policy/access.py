@@ -258,7 +258,7 @@ class AccessControl:
         self._subsets = {subset.name: subset.tools for subset in settings.subsets}
         self._callers = {entry.name: entry for entry in settings.callers}
         self._local = self._callers.get(LOCAL_NAME)
-        self._has_groups = any(rule.access for rule in settings.rules)
+        self._groups = frozenset(group for rule in settings.rules for group in rule.access)
         self._rules = _compile_policies(settings.policies)
         self._unrestricted = {name: self._allows_all(rules) for name, rules in self._rules.items()}
 
@@ -271,7 +271,7 @@ class AccessControl:
         self._outdated = {key: self._callers.get(key[0]) for key in known - now if key[0] != LOCAL_NAME}
 
     def _allows_all(self, rules: _Rules) -> bool:
-        return rules.allows_everything and not (self._has_groups or self._trust.holds_tools or rules.asks_flags)
+        return rules.allows_everything and not (self._groups or self._trust.holds_tools or rules.asks_flags)
 
     def resolve(self, caller: Caller) -> Caller:
         """The caller with its policy: what `[callers.local]` says holds for whoever runs the gateway."""
@@ -294,7 +294,8 @@ class AccessControl:
             )
         if unrestricted and not caller.subset:
             return self._whole
-        key = (caller.policy, tuple(sorted(caller.groups)), caller.subset)
+        # A directory knows hundreds of groups of a person: callers who differ in no group that counts share a view.
+        key = (caller.policy, tuple(sorted(self._groups.intersection(caller.groups))), caller.subset)
         view = self._views.get(key)
         if view is None:
             rules = self._rules[caller.policy]
@@ -343,7 +344,7 @@ class AccessControl:
         caller, whole = self.resolve(caller), self._catalogue
         view = self.view(caller)
         allows_everything = self._rules[caller.policy].allows_everything and not caller.subset
-        if view.unrestricted or (allows_everything and not self._has_groups):
+        if view.unrestricted or (allows_everything and not self._groups):
             return None
         if not await whole.generations():
             return frozenset()

@@ -16,6 +16,7 @@ from typing import Literal
 from msgspec import Struct
 
 from toolfold import __version__
+from toolfold.auth.resource import ProtectedResource
 from toolfold.config import Settings, missing
 from toolfold.config.install_hints import install_hint
 from toolfold.errors import NotBuilt, ToolfoldError
@@ -88,6 +89,7 @@ def _examine(arguments: argparse.Namespace) -> Iterator[_Finding]:
     for entry in settings.callers:
         if entry.client:
             yield _well("callers", f'{entry.name} is any client on stdio that calls itself "{entry.client}": unproved')
+    yield from _check_issuer(settings, connect=arguments.connect)
     yield from _check_secrets(settings)
     yield from _check_environment(settings)
     yield _check_catalogue(settings)
@@ -179,6 +181,24 @@ def _check_server(spec: ServerSpec) -> _Finding:
     return _well(subject, f"{spec.transport}: {spec.shown()}")
 
 
+def _check_issuer(settings: Settings, *, connect: bool) -> Iterator[_Finding]:
+    """Checks `[auth]`; with `connect` the issuer is asked, too."""
+    auth = settings.auth
+    if not auth.issuer:
+        return
+    text = f"tokens of {auth.issuer} are let in"
+    try:
+        check = ProtectedResource(settings, "http://127.0.0.1/mcp").check
+        if connect:
+            text += f": it publishes {len(asyncio.run(check.load_keys()))} keys that can be used"
+            if auth.introspection_client:
+                text += f", and is asked for opaque tokens at {asyncio.run(check.introspection_uri())}"
+    except ToolfoldError as error:
+        yield _wrong("sign-in", error.message, error.next_action)
+    else:
+        yield _well("sign-in", text)
+
+
 def _check_catalogue(settings: Settings) -> _Finding:
     try:
         tree = run_with_gateway(settings, lambda gateway: gateway.tree(depth=1), create=False)
@@ -191,7 +211,8 @@ def _check_catalogue(settings: Settings) -> _Finding:
 
 def _check_secrets(settings: Settings) -> Iterator[_Finding]:
     """Reports secrets in plain text, never which."""
-    keys = {f"[callers.{entry.name}]": entry.key for entry in settings.callers} | {"[model]": settings.model.key}
+    keys = {f"[callers.{entry.name}]": entry.key for entry in settings.callers}
+    keys |= {"[model]": settings.model.key, "[auth]": settings.auth.introspection_secret}
     named = [f"[servers.{spec.name}]" for spec in settings.servers if spec.secrets]
     named += [where for where, key in keys.items() if key and "${" not in key]
     if not named:

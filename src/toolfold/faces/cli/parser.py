@@ -103,7 +103,12 @@ class _Parser(argparse.ArgumentParser):
 
     def seen_as(self) -> None:
         """A command that only reads can show what a caller sees."""
-        self.value("--as", "CALLER", "what this caller of the configuration sees, by its policy", dest="view_as")
+        self.value(
+            "--as",
+            "CALLER",
+            "what this caller sees, or whoever claims this: {…}",
+            dest="view_as",
+        )
 
     def choice(self, name: str, choices: Sequence[str], text: str | None = None) -> None:
         """An option whose default is the first choice."""

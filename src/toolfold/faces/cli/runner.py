@@ -3,11 +3,12 @@
 import argparse
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TypeVar
+from typing import Any, TypeVar
 
+import msgspec
 from msgspec.structs import replace
 
-from toolfold.config import LOCAL_NAME, Settings
+from toolfold.config import LOCAL_NAME, CallerKey, Settings
 from toolfold.errors import ConfigError
 from toolfold.gateway import Gateway
 from toolfold.telemetry.server_logs import ServerLogs
@@ -32,7 +33,10 @@ def load_settings(arguments: argparse.Namespace, *, require_servers: bool = True
 
 def _seen_as(settings: Settings, name: str) -> Settings:
     """The settings under which whoever runs this sees what a caller sees. Nothing of it is recorded."""
-    entry = next((entry for entry in settings.callers if entry.name == name), None)
+    if name.startswith("{"):
+        entry: CallerKey | None = _with_claims(settings, name)
+    else:
+        entry = next((entry for entry in settings.callers if entry.name == name), None)
     if entry is None:
         names = [entry.name for entry in settings.callers]
         raise ConfigError(
@@ -42,6 +46,28 @@ def _seen_as(settings: Settings, name: str) -> Settings:
         )
     audit = replace(settings.audit, enabled=False)
     return replace(settings, callers=(replace(entry, name=LOCAL_NAME),), audit=audit)
+
+
+def _with_claims(settings: Settings, text: str) -> CallerKey:
+    """Whoever comes in with a token that claims this."""
+    from toolfold.auth.resource import choose_policy, groups_of
+
+    try:
+        claims = msgspec.json.decode(text, type=dict[str, Any])
+    except msgspec.DecodeError as error:
+        raise ConfigError(
+            f"the claims after --as are no JSON object: {error}",
+            next_action="""write --as '{"groups": ["platform"]}'""",
+        ) from None
+    policy = choose_policy(settings.policies, claims)
+    if policy is None and not settings.auth.policy:
+        raise ConfigError(
+            "a token with these claims is refused: no policy is for them",
+            hints=[policy.name for policy in settings.policies if policy.claims],
+            next_action="add `claims` to a [policy.NAME], or name one for all other tokens as `policy` of [auth]",
+        )
+    groups = groups_of(claims, settings.auth.groups_claim)
+    return CallerKey(name=LOCAL_NAME, policy=policy.name if policy else settings.auth.policy, groups=groups)
 
 
 def run_with_gateway(
