@@ -196,11 +196,9 @@ async def test_18_a_session_follows_the_token_of_each_request(tmp_path: Path, is
     policies = (Policy(name="some", claims={"groups": "some"}, deny=("toolbox.run_script",)), *POLICIES)
     async with scene(tmp_path, issuer, *policies) as asked:
         session = await legacy_session(asked, issuer.sign(groups=["platform"]))
-        assert (
-            "your policy does not allow"
-            not in (await in_session(asked, session, issuer.sign(groups=["platform"]))).text
-        )
-        assert "your policy does not allow" in (await in_session(asked, session, issuer.sign(groups=["some"]))).text
+        for group, refused in (("platform", False), ("some", True), ("platform", False)):
+            answer = await in_session(asked, session, issuer.sign(groups=[group]))
+            assert ("your policy does not allow" in answer.text) == refused
         other = await in_session(asked, session, issuer.sign(sub="bob", groups=["platform"]))
         assert (other.status_code, "no such session" in message_of(other)) == (404, True)
 
@@ -243,3 +241,32 @@ def test_18_the_public_address_must_be_named_where_others_reach_it() -> None:
     settings = Settings(auth=Auth(issuer="https://issuer.example"))
     with pytest.raises(ConfigError, match="names no resource"):
         Identities(settings, address="http://0.0.0.0:8080/mcp")
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("[auth]\n", "there is no issuer"),
+        ('[auth]\naudience = "x"\n', "there is no issuer"),
+        ('[auth]\nissuer = "https://a.example"\npolicy = "nobody"\n', "there is no such policy"),
+        ('[auth]\nissuer = "https://a.example"\nclock_skew_s = 301\n', "is out of bounds"),
+        ('[auth]\nissuer = "https://a.example"\nscope = "x"\n', "unknown key"),
+        ("[policy.a]\nclaims = { groups = {} }\n", "expected what the claim must hold"),
+        ("[policy.a]\nclaims = { groups = [] }\n", "expected what the claim must hold"),
+        ("[policy.a]\nclaims = { groups = [[]] }\n", "expected what the claim must hold"),
+        ('[policy.a]\nclaims = "groups"\n', "expected a table"),
+    ],
+)
+def test_18_what_is_wrong_in_the_file_is_said_with_its_line(text: str, problem: str, tmp_path: Path) -> None:
+    file = tmp_path / "toolfold.toml"
+    file.write_text(text)
+    with pytest.raises(ConfigError, match=rf"toolfold.toml:\d+:\d+.*{problem}"):
+        Settings.load(file, require_servers=False)
+
+
+def test_18_the_issuer_may_come_from_the_environment(tmp_path: Path) -> None:
+    file = tmp_path / "toolfold.toml"
+    file.write_text('[auth]\nintrospection_secret = "${SECRET}"\n')
+    settings = Settings.load(file, require_servers=False, environ={"TOOLFOLD_AUTH__ISSUER": "https://a.example"})
+    assert settings.auth.issuer == "https://a.example"
+    assert "SECRET" not in repr(settings)
