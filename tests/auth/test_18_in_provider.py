@@ -14,8 +14,8 @@ from mcp.client.auth import AuthorizationCodeResult, OAuthClientProvider
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.auth import OAuthClientInformationFull, OAuthClientMetadata, OAuthToken
 from provider import REDIRECT, Provider, provider
+from served_config import Served
 
-from tests.faces.served_config import Served
 from toolfold.__main__ import main
 
 CLAIMS = {"alice": {"groups": ["platform"]}, "bob": {"groups": ["sales"]}, "carol": {}}

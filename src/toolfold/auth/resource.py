@@ -10,10 +10,10 @@ import secrets
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
-from toolfold.auth.token_check import TokenCheck, is_secure, is_signed
-from toolfold.config import Policy, Settings, fill
+from toolfold.auth.token_check import TokenCheck
+from toolfold.config import Auth, Policy, Settings, fill
 from toolfold.containers import BoundedDict
 from toolfold.errors import ConfigError, NotAuthorized, ServerUnavailable
 from toolfold.types import Caller
@@ -21,7 +21,7 @@ from toolfold.wire.http_client import is_loopback
 from toolfold.wire.jsonrpc import encode
 from toolfold.wire.serving.http_guard import HttpError
 
-__all__ = ["METADATA_PATH", "ProtectedResource", "choose_policy", "groups_of"]
+__all__ = ["METADATA_PATH", "ProtectedResource", "read_claims"]
 
 METADATA_PATH = "/.well-known/oauth-protected-resource"
 # How long a token counts as checked: one that is withdrawn, or whose key is, works no longer than this.
@@ -41,9 +41,10 @@ class ProtectedResource:
         environ: Mapping[str, str] | None = None,
         earlier: "ProtectedResource | None" = None,
     ) -> None:
-        auth = self._auth = settings.auth
-        self._policies = [policy for policy in settings.policies if policy.claims]
-        resource = _check_addresses(settings, address)
+        auth = settings.auth
+        _check_secure(auth)
+        self._settings = settings
+        resource = _resource_of(auth, address)
         audiences = frozenset(one.rstrip("/") for one in auth.audience or (resource,))
         secret = fill(auth.introspection_secret, "[auth]", environ=environ)
         # Keys that are known stay known while all that they hang on is as it was.
@@ -51,7 +52,7 @@ class ProtectedResource:
         if earlier is not None and earlier.check.auth == auth:
             self.check = earlier.check
         self._scopes = _words(auth.required_scopes)
-        scopes = [scope for policy in self._policies for scope in policy.scopes]
+        scopes = [scope for policy in settings.policies for scope in policy.scopes]
         self._salt = secrets.token_bytes(32)
         self._known: BoundedDict[bytes, tuple[float, Caller]] = BoundedDict(_MAX_KNOWN)
         # Opaque ones that the issuer does not know; apart, so that garbage does not make good tokens forgotten.
@@ -102,39 +103,31 @@ class ProtectedResource:
             claims = await self.check.claims(token)
             caller = self._caller(claims)
         except NotAuthorized as error:
-            if not is_signed(token):
+            if not self.check.is_signed(token):
                 self._unknown.renew(mark, (time.time() + _KNOWN_S, error.message))
             raise
-        return caller, claims.get("exp", float("inf")) + self._auth.clock_skew_s
+        return caller, claims.get("exp", float("inf")) + self._settings.auth.clock_skew_s
 
     def _caller(self, claims: Mapping[str, Any]) -> Caller:
-        auth = self._auth
-        name = _claim(claims, auth.name_claim)
-        if not isinstance(name, str) or not name or len(name) > _MAX_NAME or not name.isprintable():
-            raise NotAuthorized(f"the claim `{auth.name_claim}` of the token names nobody")
-        policy = choose_policy(self._policies, claims)
-        granted = set(_values(claims.get("scope"), split=True)) | set(_values(claims.get("scp"), split=True))
-        needed = _words([*self._scopes, *(policy.scopes if policy else ())])
-        if not granted.issuperset(needed):
-            raise self._forbidden("INSUFFICIENT_SCOPE", "the token is not granted all scopes that are needed", needed)
-        groups = groups_of(claims, auth.groups_claim)
+        auth = self._settings.auth
+        name = _name(claims, auth.name_claim)
+        policy, groups = read_claims(self._settings, claims)
         if not groups and _leaves_groups_out(claims, auth.groups_claim):
             raise self._forbidden(
-                "NOT_AUTHORIZED",
                 "the token leaves its groups out, since there are too many of them for it",
-                action="let the issuer send only the groups that are assigned to this application, or roles",
+                "let the issuer send only the groups that are assigned to this application, or roles",
             )
-        if policy is None and not auth.policy:
+        granted = {word for key in ("scope", "scp") for word in _values(claims.get(key), split=True) if word}
+        needed = _words([*self._scopes, *(policy.scopes if policy else ())])
+        if not granted.issuperset(needed):
+            raise self._forbidden("the token is not granted all scopes that are needed", scopes=needed)
+        if policy is None:
             raise self._forbidden(
-                "NOT_AUTHORIZED",
                 "no policy here is for what the token claims",
-                action="ask whoever runs the gateway for a [policy.NAME] whose `claims` fit",
+                "ask whoever runs the gateway for a [policy.NAME] whose `claims` fit",
             )
-        return Caller(
-            name=f"{auth.issuer}#{name}",  # an issuer has no #, and no name of a key has a colon
-            policy=policy.name if policy else auth.policy,
-            groups=groups,
-        )
+        # An issuer has no #, and no name of a key has a colon.
+        return Caller(name=f"{auth.issuer}#{name}", policy=policy.name, groups=groups)
 
     def _unauthenticated(self, error: NotAuthorized, *, silent: bool = False) -> HttpError:
         # RFC 6750, 3.1: to a request without a token nothing is said of an error.
@@ -144,13 +137,18 @@ class ProtectedResource:
             error.message,
             self._challenge(self._scopes, *problem),
             code="NOT_AUTHENTICATED",
-            next_action=error.next_action or f"sign in at {self._auth.issuer}; {self._metadata_uri} says how",
+            next_action=error.next_action or f"sign in at {self._settings.auth.issuer}; {self._metadata_uri} says how",
         )
 
-    def _forbidden(self, code: str, message: str, scopes: Sequence[str] = (), action: str = "") -> HttpError:
+    def _forbidden(self, message: str, action: str = "", scopes: Sequence[str] = ()) -> HttpError:
         problem = (("error", "insufficient_scope"), ("error_description", message)) if scopes else ()
-        action = action or f"ask the issuer for a token with the scopes: {' '.join(scopes)}"
-        return HttpError(403, message, self._challenge(scopes, *problem), code=code, next_action=action)
+        return HttpError(
+            403,
+            message,
+            self._challenge(scopes, *problem),
+            code="INSUFFICIENT_SCOPE" if scopes else "NOT_AUTHORIZED",
+            next_action=action or f"ask the issuer for a token with the scopes: {' '.join(scopes)}",
+        )
 
     def _challenge(self, scopes: Sequence[str], *problem: tuple[str, str]) -> tuple[tuple[bytes, bytes], ...]:
         said = [("resource_metadata", self._metadata_uri), *([("scope", " ".join(scopes))] if scopes else []), *problem]
@@ -158,14 +156,14 @@ class ProtectedResource:
         return ((b"www-authenticate", b"Bearer " + text.encode("ascii", "replace")),)
 
 
-def groups_of(claims: Mapping[str, Any], name: str) -> tuple[str, ...]:
-    """The groups that a claim names, one or several."""
-    return tuple(group for group in _values(_claim(claims, name)) if isinstance(group, str))
-
-
-def choose_policy(policies: Iterable[Policy], claims: Mapping[str, Any]) -> Policy | None:
-    """The first policy all of whose claims are there."""
-    return next((policy for policy in policies if policy.claims and _holds(policy.claims, claims)), None)
+def read_claims(settings: Settings, claims: Mapping[str, Any]) -> tuple[Policy | None, tuple[str, ...]]:
+    """The first policy all of whose claims are there, else the one for all other tokens, if any; and the groups."""
+    auth = settings.auth
+    fitting = (policy for policy in settings.policies if policy.claims and _holds(policy.claims, claims))
+    others = (policy for policy in settings.policies if policy.name == auth.policy)
+    otherwise = next(others, Policy(name=auth.policy)) if auth.policy else None
+    groups = _values(_claim(claims, auth.groups_claim))
+    return next(fitting, otherwise), tuple(group for group in groups if isinstance(group, str))
 
 
 def _holds(wanted: Mapping[str, Any], claims: Mapping[str, Any]) -> bool:
@@ -189,6 +187,13 @@ def _claim(claims: Mapping[str, Any], name: str) -> Any:
     return value
 
 
+def _name(claims: Mapping[str, Any], name_claim: str) -> str:
+    name = _claim(claims, name_claim)
+    if not isinstance(name, str) or not 0 < len(name) <= _MAX_NAME or not name.isprintable():
+        raise NotAuthorized(f"the claim `{name_claim}` of the token names nobody")
+    return name
+
+
 def _values(value: Any, *, split: bool = False) -> list[Any]:
     if split and isinstance(value, str):
         return value.split()
@@ -206,22 +211,25 @@ def _leaves_groups_out(claims: Mapping[str, Any], groups_claim: str) -> bool:
     return bool(claims.get("hasgroups")) or (isinstance(names, dict) and groups_claim in names)
 
 
-def _check_addresses(settings: Settings, address: str) -> str:
-    """The resource. Raises `ConfigError` for what a token could not be checked by."""
-    auth = settings.auth
+def _check_secure(auth: Auth) -> None:
+    """Raises `ConfigError` for addresses whose answers somebody on the way could change."""
     for key in ("issuer", "jwks_uri", "introspection_uri"):
-        value = getattr(auth, key)
-        if value and not is_secure(value):
+        parts = _split(getattr(auth, key))
+        plain = parts.scheme == "http" and is_loopback(parts.hostname or "")
+        if getattr(auth, key) and not (parts.hostname and (parts.scheme == "https" or plain)):
             raise ConfigError(
                 f"[auth] {key} must be an https address: whoever can change what comes from there can forge tokens",
                 next_action="write it with https://; http is for this machine alone",
             )
-    if urlsplit(auth.issuer).query or "#" in auth.issuer:
+    if "?" in auth.issuer or "#" in auth.issuer:
         raise ConfigError(
             "[auth] issuer has a query or a fragment", next_action="copy `issuer` of the provider's metadata"
         )
-    resource = auth.resource or address
-    parts = urlsplit(resource)
+
+
+def _resource_of(auth: Auth, address: str) -> str:
+    """What tokens are issued for. Raises `ConfigError`."""
+    parts = _split(auth.resource or address)
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
         raise ConfigError(
             "[auth] resource is no address", next_action='write it as "https://tools.example.com/mcp", without a query'
@@ -231,4 +239,11 @@ def _check_addresses(settings: Settings, address: str) -> str:
             "[auth] names no resource, and the address that is served on need not be the public one",
             next_action='write resource = "https://…/mcp", as clients reach it',
         )
-    return resource
+    return auth.resource or address
+
+
+def _split(address: str) -> SplitResult:
+    try:
+        return urlsplit(address)
+    except ValueError:
+        return SplitResult("", "", "", "", "")

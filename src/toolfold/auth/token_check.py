@@ -21,7 +21,6 @@ from msgspec import Struct
 from toolfold.auth.fetch import Fetched, Fetcher
 from toolfold.config.sections import Auth
 from toolfold.errors import NotAuthorized, ServerUnavailable, UpstreamError
-from toolfold.wire.http_client import is_loopback
 from toolfold.wire.jsonrpc import DECODE_ERRORS
 
 if TYPE_CHECKING:
@@ -93,7 +92,7 @@ class TokenCheck:
         """What a token says that is valid now. Raises `NotAuthorized`, or `ServerUnavailable` where nobody can tell."""
         if len(token) > _MAX_TOKEN:
             raise NotAuthorized(f"the token is longer than {_MAX_TOKEN} characters")
-        if is_signed(token):
+        if self.is_signed(token):
             claims = await self._signed(token)
         elif self.auth.introspection_client:
             claims = await self._introspected(token)
@@ -103,6 +102,11 @@ class TokenCheck:
         return claims
 
     # --- signed tokens
+
+    @staticmethod
+    def is_signed(token: str) -> bool:
+        """Whether it has the form of a signed token, and is no opaque one."""
+        return token.count(".") == 2
 
     async def _signed(self, token: str) -> dict[str, Any]:
         head, _, signature = token.rpartition(".")
@@ -262,17 +266,20 @@ def _refuse_other_kinds(claims: Mapping[str, Any], header: _Header) -> None:
 
 
 def _check_time(claims: Mapping[str, Any], skew: float, *, required: bool) -> None:
-    now = time.time()
-    end, begin = claims.get("exp"), claims.get("nbf")
-    for moment in (end, begin):
-        if moment is not None and (isinstance(moment, bool) or not isinstance(moment, int | float)):
-            raise NotAuthorized("the token says in no readable way when it is valid")
+    now, end, begin = time.time(), _moment(claims, "exp"), _moment(claims, "nbf")
     if end is None and required:
         raise NotAuthorized("the token never expires, which is not accepted here")
     if end is not None and end + skew <= now:
         raise NotAuthorized("the token has expired", next_action="ask the issuer for a new one")
     if begin is not None and begin - skew > now:
         raise NotAuthorized("the token is not valid yet", next_action="compare the clocks of issuer and gateway")
+
+
+def _moment(claims: Mapping[str, Any], name: str) -> float | None:
+    moment = claims.get(name)
+    if moment is not None and (isinstance(moment, bool) or not isinstance(moment, int | float)):
+        raise NotAuthorized("the token says in no readable way when it is valid")
+    return moment
 
 
 def _import_key(data: dict[str, Any]) -> "Key | None":
@@ -323,21 +330,6 @@ def _read(answer: Fetched, kind: type[T]) -> T:
         return answer.decode(kind)
     except UpstreamError as error:
         raise _unavailable(error.message) from None
-
-
-def is_signed(token: str) -> bool:
-    """Whether it has the form of a signed token, and is no opaque one."""
-    return token.count(".") == 2
-
-
-def is_secure(uri: str) -> bool:
-    """Whether nobody on the way can change what is fetched: https, or this machine."""
-    try:
-        parts = urlsplit(uri)
-        host = parts.hostname or ""
-    except ValueError:
-        return False
-    return bool(host) and (parts.scheme == "https" or (parts.scheme == "http" and is_loopback(host)))
 
 
 _NO_HELP = "tokens cannot be checked now, since the issuer is of no help: "

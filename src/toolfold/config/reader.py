@@ -246,10 +246,8 @@ def _read_toml(path: Path, text: str, context: ServerContext, overrides: _Sectio
         checker.error(("subsets", name), "not a valid name of a subset", f"{NAME_RULE}. Use `{clean_name(name)}`.")
     names = [policy.name for policy in policies]
     callers = _read_callers(data.get("callers", {}), checker, names)
-    # Without an issuer nobody would be asked for a token, and with nobody asked everybody is let in.
-    if "auth" in data and not {**sections["auth"], **overrides.get("auth", {})}.get("issuer"):
-        checker.error(("auth",), "there is no issuer", 'Write issuer = "https://…", or remove the table.')
-    _check_policy(sections.get("auth", {}).get("policy"), names, checker, ("auth", "policy"))
+    if "auth" in data:
+        _check_auth({**sections["auth"], **overrides.get("auth", {})}, names, checker)
     tools = (checker.table(data.get("tools", {}), ("tools",)) or {}).items()
     rules = tuple(_read_rule(match, entry, checker) for match, entry in tools)
     checker.raise_errors()
@@ -317,6 +315,13 @@ def _caller(name: str, entry: Any, checker: Checker, policies: list[str], owners
     given = frozenset(key for key in ("key", "client") if isinstance(entry, dict) and key in entry)
     _check_key(name, fields.get("key", ""), given, checker)
     return CallerKey(name=name, **fields)
+
+
+def _check_auth(auth: dict[str, Any], policies: list[str], checker: Checker) -> None:
+    # Without an issuer nobody would be asked for a token, and where nobody is asked everybody is let in.
+    if not auth.get("issuer"):
+        checker.error(("auth",), "there is no issuer", 'Write issuer = "https://…", or remove the table.')
+    _check_policy(auth.get("policy"), policies, checker, ("auth", "policy"))
 
 
 def _check_policy(name: str | None, policies: list[str], checker: Checker, path: KeyPath) -> None:

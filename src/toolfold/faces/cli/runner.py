@@ -50,7 +50,7 @@ def _seen_as(settings: Settings, name: str) -> Settings:
 
 def _with_claims(settings: Settings, text: str) -> CallerKey:
     """Whoever comes in with a token that claims this."""
-    from toolfold.auth.resource import choose_policy, groups_of
+    from toolfold.auth.resource import read_claims
 
     try:
         claims = msgspec.json.decode(text, type=dict[str, Any])
@@ -59,15 +59,14 @@ def _with_claims(settings: Settings, text: str) -> CallerKey:
             f"the claims after --as are no JSON object: {error}",
             next_action="""write --as '{"groups": ["platform"]}'""",
         ) from None
-    policy = choose_policy(settings.policies, claims)
-    if policy is None and not settings.auth.policy:
+    policy, groups = read_claims(settings, claims)
+    if policy is None:
         raise ConfigError(
             "a token with these claims is refused: no policy is for them",
             hints=[policy.name for policy in settings.policies if policy.claims],
             next_action="add `claims` to a [policy.NAME], or name one for all other tokens as `policy` of [auth]",
         )
-    groups = groups_of(claims, settings.auth.groups_claim)
-    return CallerKey(name=LOCAL_NAME, policy=policy.name if policy else settings.auth.policy, groups=groups)
+    return CallerKey(name=LOCAL_NAME, policy=policy.name, groups=groups)
 
 
 def run_with_gateway(
