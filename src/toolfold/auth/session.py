@@ -29,7 +29,7 @@ _YOUNG_S = 30.0
 
 
 def session_for(spec: ServerSpec, vault: Vault | None, caller: str = "") -> "OAuthSession | None":
-    """The session of a server that may want one; `None` where the configuration holds its token, or wants no sign-in."""
+    """The session of a server; `None` where the configuration holds its token, or wants no sign-in."""
     has_token = any(name.casefold() == "authorization" for name in spec.headers)
     off = spec.oauth is not None and not spec.oauth.enabled
     return None if vault is None or has_token or off or not spec.url else OAuthSession(spec, vault, caller)
