@@ -127,7 +127,7 @@ class MisbehavingHttp:
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
         try:
-            while (request := await _read(reader)) is not None:
+            while (request := await read_request(reader)) is not None:
                 self.seen.append(request)
                 if not await self._respond(request, reader, writer):
                     break
@@ -269,7 +269,8 @@ class _Answers(Server):
         return tools
 
 
-async def _read(reader: asyncio.StreamReader) -> Request | None:
+async def read_request(reader: asyncio.StreamReader) -> Request | None:
+    """The next request of a connection; `None` at its end."""
     try:
         head = await reader.readuntil(b"\r\n\r\n")
     except asyncio.IncompleteReadError:
