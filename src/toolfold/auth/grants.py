@@ -40,7 +40,7 @@ from toolfold.auth.registration import (
     printable,
 )
 from toolfold.auth.vault import Credential, Vault
-from toolfold.errors import ServerUnavailable, SignInRequired
+from toolfold.errors import ServerUnavailable, SignInRequired, UpstreamError
 from toolfold.redaction import learn
 from toolfold.types import OAuthSpec, ServerSpec
 from toolfold.wire.http_client import is_loopback
@@ -106,7 +106,7 @@ async def prepare(
             challenge = await probe(fetcher, spec)
         resource = await find_resource(fetcher, spec, challenge)
         server = await find_issuer(fetcher, spec, resource)
-    except ServerUnavailable as error:
+    except UpstreamError as error:
         error.server = error.server or spec.name
         raise
     return Prospect(
