@@ -5,7 +5,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import keyring
 import pytest
+from keyring.backend import KeyringBackend
 
 from toolfold.auth.vault import KEY_VARIABLE, Credential, Vault
 from toolfold.errors import ServerUnavailable, SignInRequired
@@ -105,6 +107,36 @@ async def test_without_a_keyring_the_key_lies_in_a_file_of_its_owner(
     assert written == [source] * 4
     assert len(await vault.list()) == 4, "four processes that began at once made one key"
     assert (vault.folder / "vault.key").stat().st_mode & 0o777 == 0o600
+
+
+class MemoryKeyring(KeyringBackend):
+    """A keyring that works, for as long as the test runs."""
+
+    priority = 1  # type: ignore[assignment]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kept: dict[tuple[str, str], str] = {}
+
+    def get_password(self, service: str, username: str) -> str | None:
+        return self.kept.get((service, username))
+
+    def set_password(self, service: str, username: str, password: str) -> None:
+        self.kept[service, username] = password
+
+
+async def test_with_a_keyring_the_key_lies_there_and_in_no_file(vault: Vault, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(KEY_VARIABLE)
+    usual = keyring.get_keyring()
+    keyring.set_keyring(MemoryKeyring())
+    try:
+        await vault.put(credential())
+        again = Vault(vault.folder.parent)
+        assert await again.get("box") == credential()
+        assert again.key_source == "keyring"
+        assert not (vault.folder / "vault.key").exists()
+    finally:
+        keyring.set_keyring(usual)
 
 
 async def test_one_process_at_a_time_renews(vault: Vault) -> None:
