@@ -116,7 +116,7 @@ class Supervisor:
         self._failures = 0
         self._retry_at = 0.0
         # Where sign-ins are kept, and what was there at the last attempt.
-        self.vault: "Vault | None" = None
+        self.vault: Vault | None = None
         self._sign_in_stamp: tuple[int, ...] = ()
         self._wanted = asyncio.Event()
         self._ended = asyncio.Event()
