@@ -14,6 +14,7 @@ from mcp.client.auth import AuthorizationCodeResult, OAuthClientProvider
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.auth import OAuthClientInformationFull, OAuthClientMetadata, OAuthToken
 from provider import REDIRECT, Provider, provider
+from pydantic import AnyUrl
 from served_config import Served
 
 from toolfold.__main__ import main
@@ -76,7 +77,10 @@ class Person:
     @asynccontextmanager
     async def connected(self, era: str) -> AsyncIterator[Client]:
         metadata = OAuthClientMetadata(
-            client_name="test", redirect_uris=[REDIRECT], token_endpoint_auth_method="none", application_type="native"
+            client_name="test",
+            redirect_uris=[AnyUrl(REDIRECT)],
+            token_endpoint_auth_method="none",
+            application_type="native",
         )
         auth = OAuthClientProvider(self._url, metadata, self.storage, self._browse, self._landing)
         async with (

@@ -30,7 +30,9 @@ def unsigned(issuer: Issuer) -> str:
 def signed_with_the_public_key(issuer: Issuer) -> str:
     head = json.dumps({"alg": "HS256", "kid": "one", "typ": "at+jwt"})
     signed = f"{encoded(head)}.{encoded(json.dumps(issuer.claims()))}"
-    mark = hmac.digest(issuer.keys["one"].as_pem(private=False), signed.encode(), "sha256")
+    key = issuer.keys["one"]
+    assert isinstance(key, RSAKey)
+    mark = hmac.digest(key.as_pem(private=False), signed.encode(), "sha256")
     return f"{signed}.{encoded(mark)}"
 
 
@@ -44,7 +46,7 @@ async def test_18_a_good_token_is_let_in_everywhere(tmp_path: Path, issuer: Issu
             assert [answer.status_code for answer in await asked.everywhere(issuer.sign(kid=kid, alg=alg))] == [200] * 5
         assert issuer.asked.count("/jwks") == 1
         for good in ({"aud": ["other", RESOURCE]}, {"aud": RESOURCE + "/"}, {"header": {"typ": "JWT"}}, {"nonce": "n"}):
-            assert (await asked.ask(issuer.sign(**good))).status_code == 200  # type: ignore[arg-type]
+            assert (await asked.ask(issuer.sign(**good))).status_code == 200
 
 
 NOW = int(time.time())
@@ -230,7 +232,7 @@ async def test_18_known_keys_go_on_until_their_age_limit(tmp_path: Path, issuer:
         assert (await asked.ask(issuer.sign())).status_code == 200
         begun = time.monotonic()
         issuer.down = True
-        statuses = []
+        statuses: list[int] = []
         while 503 not in statuses:
             statuses.append((await asked.ask(issuer.sign(jti=str(len(statuses))))).status_code)
             assert time.monotonic() - begun < 10
