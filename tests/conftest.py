@@ -24,6 +24,21 @@ settings.register_profile("ci", deadline=None, derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "anywhere")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """`load` for what adds nothing to coverage and pays for it: recorded material, properties, pages, gates."""
+    here = Path(__file__).parent
+    for item in items:
+        recorded = "shared_data" in getattr(item, "fixturenames", ())
+        is_property = getattr(getattr(item, "obj", None), "is_hypothesis_test", False)
+        if (
+            recorded
+            or is_property
+            or item.path.is_relative_to(here / "docs")
+            or item.path.is_relative_to(here / "gates")
+        ):
+            item.add_marker("load")
+
+
 def pytest_xdist_auto_num_workers() -> int:
     """Half as many again as there are cores: tests of processes and time limits spend much of their time waiting."""
     return (os.cpu_count() or 1) * 3 // 2
