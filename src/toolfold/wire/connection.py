@@ -21,7 +21,7 @@ from toolfold.wire.dispatcher import Dispatcher, PendingRequest, capability_name
 from toolfold.wire.headers import NAME_PARAMETERS, ParameterHeaders
 from toolfold.wire.jsonrpc import ABSENT, DECODE_ERRORS, encode, single_line
 from toolfold.wire.meta import MetaWriter, insert_members, parse_object, split_meta
-from toolfold.wire.results import trailing_members
+from toolfold.wire.results import is_complete
 from toolfold.wire.transport import NO_HEADERS, RequestHead, Transport
 from toolfold.wire.types import NO_TIMEOUT, TOOLS_CHANGED, OnSpilled, ToolList, WireOptions
 
@@ -380,7 +380,7 @@ class _InputRequired(Struct):
 def _may_require_input(result: Raw) -> bool:
     """Whether a result may ask for input, told without decoding it."""
     text = bytes(result)
-    return trailing_members(text).get(b"resultType") != b'"complete"' and b"input_required" in text
+    return not is_complete(text) and b"input_required" in text
 
 
 def _parse_input_required(method: str, result: Raw) -> _InputRequired | None:
