@@ -25,18 +25,19 @@ settings.load_profile("ci" if os.environ.get("CI") else "anywhere")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """`load` for what adds nothing to coverage and pays for it: recorded material, properties, pages, gates."""
-    here = Path(__file__).parent
+    """`load` for what adds nothing to coverage and pays for it."""
     for item in items:
-        recorded = "shared_data" in getattr(item, "fixturenames", ())
-        is_property = getattr(getattr(item, "obj", None), "is_hypothesis_test", False)
-        if (
-            recorded
-            or is_property
-            or item.path.is_relative_to(here / "docs")
-            or item.path.is_relative_to(here / "gates")
-        ):
+        if isinstance(item, pytest.Function) and _is_load(item):
             item.add_marker("load")
+
+
+def _is_load(item: pytest.Function) -> bool:
+    """All recorded material, any input, chance after the first throw; the documentation's pages and the gates."""
+    if "shared_data" in item.fixturenames or getattr(item.obj, "is_hypothesis_test", False):
+        return True
+    if hasattr(item, "callspec") and item.callspec.params.get("seed", 0):
+        return True
+    return item.path.parent.name in {"docs", "gates"}
 
 
 def pytest_xdist_auto_num_workers() -> int:
