@@ -24,6 +24,22 @@ settings.register_profile("ci", deadline=None, derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "anywhere")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """`load` for what adds nothing to coverage and pays for it."""
+    for item in items:
+        if isinstance(item, pytest.Function) and _is_load(item):
+            item.add_marker("load")
+
+
+def _is_load(item: pytest.Function) -> bool:
+    """All recorded material, any input, chance after the first throw; the documentation's pages and the gates."""
+    if "shared_data" in item.fixturenames or getattr(item.obj, "is_hypothesis_test", False):
+        return True
+    if hasattr(item, "callspec") and item.callspec.params.get("seed", 0):
+        return True
+    return item.path.parent.name in {"docs", "gates"}
+
+
 def pytest_xdist_auto_num_workers() -> int:
     """Half as many again as there are cores: tests of processes and time limits spend much of their time waiting."""
     return (os.cpu_count() or 1) * 3 // 2

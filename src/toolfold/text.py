@@ -28,8 +28,10 @@ _NUMBERS = re.compile(
     rb"(-?[0-9]++(?:\.[0-9]++)?(?:[eE][+-]?[0-9]++)?|NaN|-?Infinity)",
     re.DOTALL,
 )
-# Digits as 0, exponents as e: then a plain search finds numbers that may be too large, faster than a pattern does.
+# Digits as 0, exponents as e: then a plain search finds numbers that may be too large, faster than a pattern does. A
+# plus is as good as a digit at first: one search then finds both ways to write an exponent.
 _SHAPES = bytes(48 if chr(byte) in "0123456789" else ord("e") if chr(byte) in "eE" else byte for byte in range(256))
+_ROUGH_SHAPES = _SHAPES.replace(b"+", b"0")
 _SCANNED = 1 << 20
 
 
@@ -81,9 +83,12 @@ def cut_deep(text: bytes) -> bytes:
 def has_large_number(text: bytes) -> bool:
     """Whether something in it looks like a number that readers refuse; it may stand inside a text."""
     for start in range(0, len(text), _SCANNED):
-        shapes = text[max(0, start - _LONG_NUMBER) : start + _SCANNED].translate(_SHAPES)
-        if b"0e000" in shapes or b"0e+000" in shapes or b"0" * _LONG_NUMBER in shapes:
-            return True
+        piece = text[max(0, start - _LONG_NUMBER) : start + _SCANNED]
+        shapes = piece.translate(_ROUGH_SHAPES)
+        if b"0e000" in shapes or b"0" * _LONG_NUMBER in shapes:
+            shapes = piece.translate(_SHAPES)
+            if b"0e000" in shapes or b"0e+000" in shapes or b"0" * _LONG_NUMBER in shapes:
+                return True
     return False
 
 

@@ -4,7 +4,6 @@ import asyncio
 import os
 import signal
 import threading
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -75,7 +74,7 @@ def test_17_watch_a_call_that_runs_when_its_server_changes_ends_by_itself(served
         answers: list[Any] = []
         calling = threading.Thread(target=lambda: answers.append(call(url, "a.slow", {"seconds": 2.0})))
         calling.start()
-        time.sleep(0.3)  # the call is on its way; whether it began before or after the change, it must succeed
+        served.wait_until_called("slow")
         served.write(served.table("a", "slow", "quick"))
         served.wait_for("a: changed in the configuration")
         quick = wait_for_call(url, "a.quick")

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -49,14 +50,17 @@ def test_the_catalogue_is_read_in_the_background_and_its_tools_can_be_called(tmp
 
 def test_a_handshake_waits_for_no_server_and_the_end_of_input_ends_everything(tmp_path: Path) -> None:
     config = tmp_path / "toolfold.toml"
-    config.write_text(f'[servers.never]\ncommand = "{sys.executable}"\nargs = ["-c", "import time; time.sleep(600)"]\n')
+    mark = f"never-{tmp_path.name}-{os.getpid()}"  # others start such processes at the same time
+    config.write_text(
+        f'[servers.never]\ncommand = "{sys.executable}"\nargs = ["-c", "import time; time.sleep(600)", "{mark}"]\n'
+    )
     started = [sys.executable, "-m", "toolfold", "--config", str(config), "--home", str(tmp_path), "serve"]
     asked = "\n".join([request("server/discover"), request("tools/list", key=2), "nonsense"]) + "\n"
     done = subprocess.run(started, input=asked, capture_output=True, text=True, timeout=60, check=False)
     answers = [json.loads(line) for line in done.stdout.splitlines()]
     assert {answer["id"] for answer in answers} == {1, 2, None}
     assert done.returncode == 0, done.stderr
-    assert "time.sleep(600)" not in subprocess.run(["ps", "ax"], capture_output=True, text=True, check=True).stdout
+    assert mark not in subprocess.run(["ps", "axww"], capture_output=True, text=True, check=True).stdout
 
 
 def test_a_signal_ends_it_and_its_servers(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """The files of the project themselves: pins without addresses, no lock files, nothing of one machine."""
 
 import re
+import shlex
 import subprocess
 from pathlib import Path
 
@@ -37,3 +38,13 @@ def test_no_file_names_a_folder_of_the_machine_it_was_written_on() -> None:
             if match:
                 wrong.append(f"{file.relative_to(ROOT)}: {match.group(0)!r}")
     assert not wrong
+
+
+def test_every_test_runs_in_ci_once_with_coverage_or_once_without() -> None:
+    script = (ROOT / ".ci" / "run").read_text(encoding="utf-8").replace("\\\n", " ")
+    command = re.compile(r"^[^#\n]*\.venv/bin/(?:pytest|python scripts/run_coverage\.py) (.+)$", flags=re.MULTILINE)
+    covered, plain, with_programs = [shlex.split(found) for found in command.findall(script)]
+    # `-m` with an expression and with its opposite: together all, and none twice.
+    assert covered == ["-m", "not load", "--ignore", "tests/newcomer"]
+    assert plain == ["-m", "load", "--ignore", "tests/newcomer"]
+    assert "tests/newcomer" in with_programs

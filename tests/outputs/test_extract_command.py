@@ -38,6 +38,7 @@ def test_a_file_that_is_not_there_is_explained(tmp_path: Path) -> None:
     assert "cannot be read" in done.stderr
 
 
+@pytest.mark.load
 def test_the_bench_compares_with_truncation_and_plain_search(tmp_path: Path) -> None:
     shares, times = bench.generated(tmp_path, {1: 4})
     assert shares["all"]["questions"] == 24

@@ -183,6 +183,7 @@ def test_the_public_function_takes_text_bytes_and_paths(tmp_path: Path) -> None:
         toolfold.extract("x", "x", mode="guess")  # type: ignore[arg-type]  # on purpose
 
 
+@pytest.mark.load
 @pytest.mark.requirement("O-13")
 @pytest.mark.parametrize("kind", KINDS)
 def test_most_questions_to_generated_documents_are_answered(tmp_path: Path, kind: str) -> None:

@@ -189,13 +189,13 @@ def test_arguments_are_checked_before_anybody_is_asked(tmp_path: Path) -> None:
 
 def test_the_time_a_person_takes_does_not_count_against_the_call(tmp_path: Path) -> None:
     async def main() -> None:
-        limits = Limits(call_timeout_s=0.1)
+        limits = Limits(call_timeout_s=1.0)
         settings = Settings(home=tmp_path, policies=(CONFIRMING,), limits=limits)
         async with Gateway(settings, upstreams=[shop()]) as gateway:
             await gateway.build()
 
             async def slow(method: str, params: Raw) -> Raw:
-                await asyncio.sleep(0.3)
+                await asyncio.sleep(1.1)  # the time itself is what is tested
                 return Raw(json.dumps(YES).encode())
 
             outcome = await gateway.call_tool("shop.delete_order", {"order_id": 7}, on_input=slow, capabilities=CAN_ASK)

@@ -20,6 +20,8 @@ from toolfold.demo.server import serve
 
 def tool(name):
     def work(seconds: float = 0.0) -> str:
+        if seconds:
+            open(f"{sys.argv[0]}.{name}", "w").close()
         time.sleep(seconds)
         return f"{name} {os.getpid()}"
     work.__name__, work.__doc__ = name, f"Does {name} of {sys.argv[1]}."
@@ -79,6 +81,13 @@ class Served:
             assert time.monotonic() < deadline, f"{text!r} not in {self.said}"
             time.sleep(0.02)
         return found[-1]
+
+    def wait_until_called(self, tool: str) -> None:
+        """Until a call of a tool that takes its time has begun."""
+        deadline = time.monotonic() + 20
+        while not Path(f"{self.program}.{tool}").exists():
+            assert time.monotonic() < deadline, f"{tool} was not called: {self.said}"
+            time.sleep(0.02)
 
 
 def parameters(command: list[str], home: Path) -> StdioServerParameters:

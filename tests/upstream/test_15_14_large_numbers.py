@@ -20,7 +20,7 @@ from toolfold.__main__ import main as command_line
 from toolfold.faces.surface.direct import DirectSurface
 from toolfold.faces.surface.discovery import DiscoverySurface
 from toolfold.testing.memory_upstream import MemoryUpstream
-from toolfold.text import NOTE_KEY, replace_large_numbers
+from toolfold.text import NOTE_KEY, has_large_number, replace_large_numbers
 from toolfold.types import LOCAL, ServerSpec
 from toolfold.upstream.openapi import OpenApiUpstream
 
@@ -93,6 +93,27 @@ def test_15_14_a_large_number_in_a_result_is_left_out_and_said(tmp_path: Path, n
             assert msgspec.json.decode(whole.raw)["structuredContent"]["n"] == LEFT_OUT
 
     run(main())
+
+
+def test_15_14_a_large_number_in_a_member_that_stands_there_twice_does_not_pass(tmp_path: Path) -> None:
+    twice = '"structuredContent":{"n":1e999},"structuredContent":{"n":1}'
+    (tmp_path / "result.json").write_text(f'{{"content":[{{"type":"text","text":"x"}}],{twice}}}')
+
+    async def main() -> None:
+        async with Gateway(Settings(servers=(large_spec(),), home=tmp_path / "home")) as gateway:
+            await gateway.build()
+            outcome = await gateway.call_tool("large.give", {"file": str(tmp_path / "result.json")})
+            assert b"1e999" not in bytes(outcome.raw)
+            assert msgspec.json.decode(outcome.raw)["_meta"][NOTE_KEY] == NOTE
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    ("number", "is_large"), [("1e+22", False), ("1E+308", True), ("2e308", True), ("+" * 400, False)]
+)
+def test_15_14_only_long_exponents_and_long_runs_of_digits_look_large(number: str, is_large: bool) -> None:
+    assert has_large_number(b"[%b]" % number.encode()) is is_large
 
 
 def test_15_14_the_command_line_prints_a_result_with_a_large_number(

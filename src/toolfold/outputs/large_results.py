@@ -27,7 +27,7 @@ from toolfold.outputs.store import OutputStore
 from toolfold.outputs.tool_output_definition import too_large_message
 from toolfold.types import CallContext, Caller, Outcome, Stored, Tool, ToolCall
 from toolfold.upstream.threads import run_in_thread
-from toolfold.upstream.tool_result import read_outcome
+from toolfold.upstream.tool_result import ResultReader
 from toolfold.wire import jsonrpc
 from toolfold.wire.dispatcher import unreadable_answer
 from toolfold.wire.repair import is_plain, repair, repair_result
@@ -171,7 +171,7 @@ class LargeResults:
             check_cancelled()
             source = FileSource(_sequential_descriptor(file))
             reduced, stored = ResultSplitter(source, self._store, origin, check_cancelled).split(limits, enveloped=True)
-            whole = read_outcome(repair_result(reduced.raw)).raw
+            whole = ResultReader().read(repair_result(reduced.raw)).raw
             return msgspec.structs.replace(reduced, raw=whole), stored
 
     def _notify(self, caller: Caller, stored: Sequence[Stored]) -> None:
@@ -198,7 +198,7 @@ def _read_spilled(file: BinaryIO) -> Outcome:
         if not messages:
             raise unreadable_answer("tools/call", "it is no message")
         result = messages[0].result
-    return read_outcome(result)
+    return ResultReader().read(result)
 
 
 def _sequential_descriptor(file: BinaryIO) -> int:

@@ -20,7 +20,7 @@ from toolfold.types import CallContext, Listing, OnInput, OnProgress, Outcome, S
 from toolfold.upstream.base import Hooks, PassthroughRequest
 from toolfold.upstream.definitions import read_definitions
 from toolfold.upstream.redaction import redact_error, secrets_of
-from toolfold.upstream.tool_result import read_outcome
+from toolfold.upstream.tool_result import ResultReader
 from toolfold.wire import Connection, Handlers, HttpTarget, StdioTarget, connect
 from toolfold.wire.types import NO_TIMEOUT, TOOLS_CHANGED
 
@@ -133,6 +133,7 @@ class McpUpstream:
     async def call(self, call: ToolCall, context: CallContext) -> Outcome:
         connection = self._opened()
         spilled: list[BinaryIO] = []
+        reader = ResultReader()
         try:
             result = await connection.call_tool(
                 call.tool.name,
@@ -144,11 +145,12 @@ class McpUpstream:
                 on_input=context.on_input,
                 capabilities=context.capabilities,
                 on_spilled=None if context.whole else spilled.append,
+                is_plain=reader.is_plain,
                 inputs=context.inputs,
             )
             if spilled:
                 return Outcome(raw=result, spilled=spilled.pop())
-            return read_outcome(result)
+            return reader.read(result)
         except UpstreamError as error:
             raise self._failed(error) from None
         finally:

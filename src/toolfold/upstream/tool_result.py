@@ -5,16 +5,17 @@ refuse such a result whole, and a call that was made would look like one that wa
 `toolfold.outputs`. Below: `toolfold.wire`.
 """
 
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType, field
 from msgspec.json import Decoder, encode
 
 from toolfold.errors import ProtocolViolation
+from toolfold.text import has_large_number
 from toolfold.types import EMPTY_OBJECT, Outcome
-from toolfold.wire.jsonrpc import DECODE_ERRORS
-from toolfold.wire.repair import add_note
+from toolfold.wire.jsonrpc import ABSENT, DECODE_ERRORS
+from toolfold.wire.repair import add_note, is_plain
 
 _AS_TEXT = "the server's result was not of the form that MCP asks for; what came stands as text"
 _NO_CONTENT = "the server sent a result without content"
@@ -67,6 +68,22 @@ class _Result(Struct):
     meta: dict[str, Raw] | None = field(name="_meta", default=None)
 
 
+class _OnlyText(Struct, forbid_unknown_fields=True):
+    type: Literal["text"]
+    text: str
+
+
+class _OnlyTexts(Struct, forbid_unknown_fields=True):
+    """The form of most results: nothing in it but `_meta` can speak in our name, and `content` has no numbers."""
+
+    content: list[_OnlyText]
+    is_error: bool = field(name="isError", default=False)
+    result_type: Literal["complete"] = field(name="resultType", default="complete")
+    structured: Raw = field(name="structuredContent", default=ABSENT)
+    meta: dict[str, Raw] | UnsetType | None = field(name="_meta", default=UNSET)
+
+
+_texts = Decoder(_OnlyTexts)
 _result = Decoder(_Result)
 _block = Decoder(_AnyBlock)
 _members = Decoder(dict[str, Raw])
@@ -74,8 +91,35 @@ _NULL = Raw(b"null")
 _OWN_MEMBERS = frozenset({"content", "structuredContent", "isError", "_meta", "resultType"})
 
 
-def read_outcome(result: Raw) -> Outcome:
-    """The outcome of a call that a server answered with `result`. Raises `ProtocolViolation` for what is no object."""
+class ResultReader:
+    """Reads the result of one call, and tells on the way whether it needs repair: a search alone would cost more."""
+
+    __slots__ = ("_outcome",)
+
+    def __init__(self) -> None:
+        self._outcome: Outcome | None = None
+
+    def is_plain(self, result: Raw) -> bool:
+        """Whether a result of texts needs no repair. False: it has another form, or something in it."""
+        try:
+            found = _texts.decode(result)
+        except DECODE_ERRORS:
+            return False
+        # The whole is searched: of a member that stands there twice, only the second was kept.
+        if found.meta is not UNSET and not is_plain(bytes(result)):
+            return False
+        if found.meta is UNSET and found.structured is not ABSENT and has_large_number(bytes(result)):
+            return False
+        self._outcome = Outcome(raw=result, is_error=found.is_error)
+        return True
+
+    def read(self, result: Raw) -> Outcome:
+        """The outcome of the call that was answered so. Raises `ProtocolViolation` for what is no object."""
+        known = self._outcome
+        return known if known is not None and known.raw is result else _read_outcome(result)
+
+
+def _read_outcome(result: Raw) -> Outcome:
     try:
         return Outcome(raw=result, is_error=_result.decode(result).is_error)
     except DECODE_ERRORS:

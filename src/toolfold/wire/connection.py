@@ -21,7 +21,7 @@ from toolfold.wire.dispatcher import Dispatcher, PendingRequest, capability_name
 from toolfold.wire.headers import NAME_PARAMETERS, ParameterHeaders
 from toolfold.wire.jsonrpc import ABSENT, DECODE_ERRORS, encode, single_line
 from toolfold.wire.meta import MetaWriter, insert_members, parse_object, split_meta
-from toolfold.wire.results import trailing_members
+from toolfold.wire.results import is_complete
 from toolfold.wire.transport import NO_HEADERS, RequestHead, Transport
 from toolfold.wire.types import NO_TIMEOUT, TOOLS_CHANGED, OnSpilled, ToolList, WireOptions
 
@@ -117,11 +117,13 @@ class Connection:
         on_input: OnInput | None = None,
         capabilities: Raw | None = None,
         on_spilled: OnSpilled | None = None,
+        is_plain: Callable[[Raw], bool] = lambda _: False,
         inputs: Raw | None = None,
     ) -> Raw:
         """Calls a tool with exactly these arguments and returns the whole `CallToolResult`, undecoded.
 
         With `on_spilled` a result that is too large for memory is given to it as a file, and `{}` is returned.
+        `is_plain` may tell that a result needs no repair, before it is searched for what would.
         """
         # The arguments are spliced in as they came: decoding and encoding them would cost more than the whole call.
         fixed = b'{"name":%b,"arguments":%b' % (jsonrpc.quote(name), jsonrpc.single_line(arguments))
@@ -134,7 +136,8 @@ class Connection:
             body = fixed + (b"," + written if written else b"") + further + b"}"
             head = RequestHead("tools/call", name, self._parameter_headers(name, arguments))
             future = self._loop.create_future()
-            pending = PendingRequest(number, "tools/call", future, on_progress, on_input, declared, on_spilled)
+            asked = (on_progress, on_input, declared, on_spilled, is_plain)
+            pending = PendingRequest(number, "tools/call", future, *asked)
             return self._exchange(pending, body, head, timeout_s)
 
         first_inputs = self._first_inputs(inputs)
@@ -377,7 +380,7 @@ class _InputRequired(Struct):
 def _may_require_input(result: Raw) -> bool:
     """Whether a result may ask for input, told without decoding it."""
     text = bytes(result)
-    return trailing_members(text).get(b"resultType") != b'"complete"' and b"input_required" in text
+    return not is_complete(text) and b"input_required" in text
 
 
 def _parse_input_required(method: str, result: Raw) -> _InputRequired | None:

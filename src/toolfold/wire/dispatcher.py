@@ -42,6 +42,10 @@ REQUIRED_CAPABILITY = {
 _EMPTY = Raw(b"{}")
 
 
+def _cannot_tell(_: Raw) -> bool:
+    return False
+
+
 class PendingRequest(Struct, eq=False):
     """A request that waits for its answer. `carrier` is the transport's own state for it."""
 
@@ -54,6 +58,8 @@ class PendingRequest(Struct, eq=False):
     declared: frozenset[str] | None = None
     # Takes the answer as a file where it is too large to be held. Without it, such a one is read back or refused.
     on_spilled: OnSpilled | None = None
+    # A quicker look than `is_plain`'s at a result that is decoded in any case. False: it cannot tell.
+    is_plain: Callable[[Raw], bool] = _cannot_tell
     carrier: Any = None
 
     def resolve(self, result: Raw) -> None:
@@ -109,16 +115,22 @@ class Dispatcher:
         # msgspec checks the UTF-8 of what it decodes, and `params` and `result` stay undecoded: they are checked here.
         valid = frame if frame.isascii() else replace_invalid_utf8(frame)
         try:
-            message = jsonrpc.parse_envelope(valid) if valid is frame and is_plain(frame) else None
+            message = jsonrpc.parse_envelope(valid) if valid is frame else None
         except DECODE_ERRORS:
             message = None
-        if message is None:
+        request = self._answered(message, within) if message is not None else None
+        if message is None or not ((request is not None and request.is_plain(message.result)) or is_plain(frame)):
             self._repair(valid, reply, within, replaced=valid is not frame)
-            return
-        if message.method is UNSET and message.result is not ABSENT and message.error is ABSENT:
-            self._answer(message, within)
+        elif request is not None:
+            request.resolve(message.result)
         else:
             self._accept(message, frame, reply, within)
+
+    def _answered(self, message: Envelope, within: PendingRequest | None) -> PendingRequest | None:
+        """The request that a message without error answers."""
+        if message.method is UNSET and message.result is not ABSENT and message.error is ABSENT:
+            return self._request_for(message, within)
+        return None
 
     def _accept(self, message: Envelope, frame: bytes, reply: SendReply, within: PendingRequest | None) -> None:
         if not jsonrpc.is_message(message):

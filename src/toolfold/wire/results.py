@@ -42,12 +42,12 @@ def is_complete(text: bytes) -> bool:
     """Whether a large result says `"resultType":"complete"`: at its end, or right before another member of a result."""
     if len(text) < _SMALL_BYTES:
         return False
+    if trailing_members(text).get(b"resultType") == b'"complete"':
+        return True
     # Inside a string its quotes would be escaped, so the bytes can only be a member; a neighbour shows that it is the
     # result's own and not one of `structuredContent`.
     at = text.find(_COMPLETE)
-    if at >= 0 and text.startswith(_NEIGHBOURS, at + len(_COMPLETE)):
-        return True
-    return trailing_members(text).get(b"resultType") == b'"complete"'
+    return at >= 0 and text.startswith(_NEIGHBOURS, at + len(_COMPLETE))
 
 
 def trailing_members(text: bytes | memoryview, *, least: int = _SMALL_BYTES) -> dict[bytes, bytes]:
