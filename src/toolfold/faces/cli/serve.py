@@ -103,6 +103,8 @@ async def _serve_http(gateway: Gateway, arguments: argparse.Namespace, output: O
     host, port = parse_address(arguments.http)
     shown = f"[{host}]" if ":" in host else host
     names = () if arguments.subset else tuple(subset.name for subset in gateway.settings.subsets)
+    # Before anything listens: an address that others reach needs keys or an issuer.
+    make_guard(host, Identities(gateway.settings, address=f"http://{shown}:{port}/mcp"))
     with closing(listening_socket(host, port)) as bound:
         address = f"http://{shown}:{bound.getsockname()[1]}/mcp"
         identities = Identities(gateway.settings, address=address)
