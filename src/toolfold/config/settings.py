@@ -26,6 +26,7 @@ from toolfold.config.sections import (
     Outputs,
     Policy,
     Scripts,
+    SignIn,
     Subset,
     Telemetry,
     Trust,
@@ -61,6 +62,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     trust: Trust = Trust()
     audit: Audit = Audit()
     telemetry: Telemetry = Telemetry()
+    sign_in: SignIn = SignIn()
     rules: tuple[MetadataRule, ...] = ()
     """From `[tools."glob"]`, in the order of the file."""
     ontology_file: Path | None = None

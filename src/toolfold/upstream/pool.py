@@ -14,7 +14,7 @@ from typing import Self
 from msgspec import Raw
 
 from toolfold.containers import Listeners
-from toolfold.errors import ConfigError, ServerTimeout, ServerUnavailable, UpstreamError
+from toolfold.errors import ConfigError, ServerTimeout, ServerUnavailable, SignInRequired, UpstreamError
 from toolfold.events import Events
 from toolfold.types import CallContext, Era, Listing, Outcome, ServerSpec, ServerState, ToolCall
 from toolfold.upstream.base import Hooks, OnChanged, Upstream, UpstreamFactory
@@ -201,6 +201,9 @@ class Pool:
             if upstream is None:
                 upstream = await self.ensure(call.tool.server)
             return await upstream.call(call, context)
+        except SignInRequired as error:
+            supervisor.sign_in_lost(error)
+            raise
         finally:
             usage.end_call()
 

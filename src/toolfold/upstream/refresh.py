@@ -25,6 +25,7 @@ from toolfold.errors import ServerTimeout, StoreError, ToolfoldError, UpstreamEr
 from toolfold.events import Event, Events
 from toolfold.storage.base import ServerRecord, Store
 from toolfold.types import Era, Listing, ServerSpec, ServerState, Status
+from toolfold.upstream.caller_tools import CallerTools
 
 if TYPE_CHECKING:
     from toolfold.upstream.base import Upstream
@@ -110,6 +111,7 @@ class UpstreamManager:
         self.handshake: Raw | None = None
         # Gets each line that a server writes beside the protocol, with its name. Set before the first is opened.
         self.on_log: Callable[[str, str], None] | None = None
+        self.caller_tools = CallerTools(store)
         # What was looked up for servers that were opened: never to be shown.
         self.secrets: set[str] = set()
         self._pool: Pool | None = None
@@ -137,6 +139,7 @@ class UpstreamManager:
             spec.name: spec.call_timeout_s for spec in self.specs() if spec.call_timeout_s is not None
         }
         self.names = frozenset(spec.name for spec in self.specs() if spec.enabled)
+        self.per_caller = frozenset(spec.name for spec in self.specs() if spec.credentials == "caller")
 
     async def reconfigure(self, settings: Settings) -> None:
         """Takes over the servers of other settings: what is gone leaves the catalogue, what is new or changed is read;

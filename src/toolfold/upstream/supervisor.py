@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 
 from msgspec import Struct
 
-from toolfold.errors import ServerClosed, ServerTimeout, ServerUnavailable, ToolfoldError, UpstreamError
+from toolfold.errors import ServerClosed, ServerTimeout, ServerUnavailable, SignInRequired, ToolfoldError, UpstreamError
 from toolfold.events import Events
 from toolfold.types import Listing, ServerInfo, ServerSpec, ServerState, Status
 from toolfold.upstream.base import Upstream
@@ -165,6 +165,11 @@ class Supervisor:
         self._reason = reason
         self._ended.set()
 
+    def sign_in_lost(self, error: SignInRequired) -> None:
+        """A call was refused for want of a sign-in: it is opened anew, which tells whether that holds for all calls."""
+        if self.spec.credentials == "shared" and self.status == "ready":
+            self.connection_ended(error.message)
+
     @property
     def rests(self) -> bool:
         """Whether it was ended because nobody called it, and is as it was when the next call comes."""
@@ -247,8 +252,9 @@ class Supervisor:
                 error = await self._wait_until_ended()
                 if error is None:
                     return
-            elif not is_restart:
-                # A server that never started is not started again by itself: its command is probably wrong.
+            elif not is_restart or isinstance(error, SignInRequired):
+                # A server that never started is not started again by itself: its command is probably wrong. Nor does
+                # anybody sign in by being asked again.
                 self._failures += 1
                 self._fail(error)
                 return
@@ -344,10 +350,12 @@ class Supervisor:
         return whole * random.uniform(0.5, 1.0)  # noqa: S311 - spreads restarts, guards nothing
 
     def _fail(self, error: UpstreamError) -> None:
-        self.status = "failed"
+        waits = isinstance(error, SignInRequired)
+        self.status = "needs sign-in" if waits else "failed"
         self._error = error
         self.list_due_at = None  # It is read when somebody opens it again.
-        self._retry_at = time.monotonic() + self._pause()
+        # Whoever has just signed in need not wait.
+        self._retry_at = 0.0 if waits else time.monotonic() + self._pause()
         self._wanted.clear()
         self._events.emit(
             "upstream.failed",

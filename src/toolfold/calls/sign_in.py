@@ -1,0 +1,117 @@
+"""Asks the person behind a client to sign in, where a call fails for want of it. The call is then made again, once.
+
+The server refused it before it did anything. A client that can show an address is asked through MCP (URL elicitation,
+either era); any other gets the address in the error. The account of a server that all callers share is connected by
+whoever runs the gateway alone: a stranger's account would otherwise serve everybody.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import msgspec
+from msgspec import Raw, Struct
+
+from toolfold.auth.sign_ins import SignIn, SignIns
+from toolfold.errors import InputUnavailable, RemoteError, SignInRequired
+from toolfold.types import LOCAL, CallContext, ToolCall
+from toolfold.wire.jsonrpc import URL_ELICITATION_REQUIRED
+
+# How long a request is held while a person signs in: most clients give up on one after a minute.
+_HELD_S = 45.0
+# How often a client that comes back too early is asked again.
+_MAX_ROUNDS = 10
+
+
+class _Url(Struct):
+    url: Raw | None = None
+
+
+class _Capabilities(Struct):
+    elicitation: _Url | None = None
+
+
+class _Answer(Struct):
+    action: str = "cancel"
+
+
+class SignInByAddress(RemoteError):
+    """For a client that repeats its request by itself, once it hears that a person has signed in."""
+
+
+class SignInRequester:
+    """Asks for the sign-ins of one gateway. `per_caller` are the servers at which each caller has its own account."""
+
+    def __init__(
+        self,
+        sign_ins: SignIns,
+        per_caller: Callable[[str], bool],
+        connected: Callable[[str], Awaitable[object]],
+        *,
+        held_s: float = _HELD_S,
+    ) -> None:
+        self._sign_ins = sign_ins
+        self._per_caller = per_caller
+        self._connected = connected
+        self._held_s = held_s
+
+    async def __call__(self, call: ToolCall, context: CallContext, error: SignInRequired) -> None:
+        """Returns once somebody has signed in. Raises `error`, or one that has the address in it."""
+        server = call.tool.server
+        own = self._per_caller(server)
+        if context.on_input is None or not (own or context.caller.name == LOCAL.name):
+            raise error
+        sign_in = await self._sign_ins.begin(server, context.caller.name if own else "")
+        if not _shows_addresses(context.capabilities):
+            raise _with_address(error, sign_in)
+        await self._ask(context, error, sign_in)
+        await self._connected(server)
+
+    async def _ask(self, context: CallContext, error: SignInRequired, sign_in: SignIn) -> None:
+        form = {
+            "mode": "url",
+            "elicitationId": sign_in.identifier,
+            "url": sign_in.url,
+            "message": f"{sign_in.server} wants you to sign in: open this address in your browser.",
+        }
+        for _ in range(_MAX_ROUNDS):
+            answer = await self._answer(context, form, error, sign_in)
+            if answer != "accept":
+                raise SignInRequired(
+                    f"{sign_in.server} {SignInRequired.phrase}, and the user did not want to sign in now",
+                    server=sign_in.server,
+                    next_action="do not try again as it is; ask the user what they want instead",
+                )
+            await asyncio.wait([sign_in.done], timeout=self._held_s)
+            if sign_in.done.done():
+                if sign_in.done.result() is None:
+                    raise error
+                return
+            if getattr(context.on_input, "era", "") == "legacy":
+                # The client repeats the call once it hears that the sign-in is done.
+                raise SignInByAddress(error.message, rpc_code=URL_ELICITATION_REQUIRED, data={"elicitations": [form]})
+        raise _with_address(error, sign_in)
+
+    async def _answer(self, context: CallContext, form: object, error: SignInRequired, sign_in: SignIn) -> str:
+        assert context.on_input is not None  # noqa: S101 - looked at before
+        try:
+            answer = await context.on_input("elicitation/create", Raw(msgspec.json.encode(form)))
+            return msgspec.json.decode(answer, type=_Answer).action
+        except (InputUnavailable, msgspec.DecodeError):
+            raise _with_address(error, sign_in) from None
+
+
+def _with_address(error: SignInRequired, sign_in: SignIn) -> SignInRequired:
+    return SignInRequired(
+        error.message,
+        server=sign_in.server,
+        hints=[sign_in.url],
+        next_action="ask the user to open the address in hints in a browser and to sign in there, then call again",
+    )
+
+
+def _shows_addresses(capabilities: Raw | None) -> bool:
+    try:
+        declared = msgspec.json.decode(capabilities or b"{}", type=_Capabilities).elicitation
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return False
+    return declared is not None and declared.url is not None
