@@ -10,9 +10,24 @@ MASK = "***"
 _SHORTEST = 4
 
 
+# Values that every text is kept free of, whoever asks, with their spellings: tokens that were issued while we run.
+_learned: dict[str, tuple[str, ...]] = {}
+_MAX_LEARNED = 1024
+
+
+def learn(*secrets: str) -> None:
+    """From now on `redact` removes these as well. The oldest are forgotten: a token does not live for ever."""
+    for secret in secrets:
+        if secret not in _learned:
+            _learned[secret] = tuple({form for form in _spellings(secret) if len(form) >= _SHORTEST})
+    while len(_learned) > _MAX_LEARNED:
+        del _learned[next(iter(_learned))]
+
+
 def redact(text: str, secrets: Iterable[str], replacement: str = MASK) -> str:
     """The text without the secrets, also where they stand escaped for a URL or for JSON, or only in single lines."""
     forms = {form for secret in secrets for form in _spellings(secret) if len(form) >= _SHORTEST}
+    forms.update(form for spellings in _learned.values() for form in spellings if form in text)
     for form in sorted(forms, key=len, reverse=True):
         text = text.replace(form, replacement)
     return text

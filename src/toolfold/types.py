@@ -5,9 +5,9 @@ server sent.
 """
 
 from collections.abc import Awaitable, Callable
-from typing import Any, BinaryIO, Literal, TypedDict
+from typing import Annotated, Any, BinaryIO, Literal, TypedDict
 
-from msgspec import DecodeError, Raw, Struct, field
+from msgspec import DecodeError, Meta, Raw, Struct, field
 from msgspec.json import decode, encode
 
 from toolfold.redaction import redact
@@ -40,12 +40,14 @@ class OAuthSpec(Struct, frozen=True, kw_only=True):
     """False: a 401 is an error like any other, and nothing is discovered."""
     client_id: str = ""
     client_secret: str = ""
+    private_key: str = ""
+    """PEM, for `private_key_jwt` in the place of a client secret."""
     scopes: tuple[str, ...] = ()
     """Asked for besides what the server's challenge names."""
     issuer: str = ""
     """The authorization server, where several are offered, or the resource names none."""
     grant: Literal["person", "client_credentials"] = "person"
-    redirect_port: int = 0
+    redirect_port: Annotated[int, Meta(ge=0, le=65535)] = 0
     """The loopback port of the callback; 0: any that is free."""
     client_metadata_url: str = ""
     """A client ID metadata document that somebody hosts for this client."""

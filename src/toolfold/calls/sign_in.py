@@ -6,20 +6,24 @@ whoever runs the gateway alone: a stranger's account would otherwise serve every
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import logging
 
 import msgspec
 from msgspec import Raw, Struct
 
-from toolfold.auth.sign_ins import SignIn, SignIns
-from toolfold.errors import InputUnavailable, RemoteError, SignInRequired
+from toolfold.auth.sign_ins import SignIn
+from toolfold.errors import InputUnavailable, RemoteError, SignInRequired, ToolfoldError
 from toolfold.types import LOCAL, CallContext, ToolCall
+from toolfold.upstream.refresh import UpstreamManager
 from toolfold.wire.jsonrpc import URL_ELICITATION_REQUIRED
 
 # How long a request is held while a person signs in: most clients give up on one after a minute.
 _HELD_S = 45.0
 # How often a client that comes back too early is asked again.
 _MAX_ROUNDS = 10
+
+
+log = logging.getLogger("toolfold.calls")
 
 
 class _Url(Struct):
@@ -39,32 +43,27 @@ class SignInByAddress(RemoteError):
 
 
 class SignInRequester:
-    """Asks for the sign-ins of one gateway. `per_caller` are the servers at which each caller has its own account."""
+    """Asks for the sign-ins to the servers of one gateway."""
 
-    def __init__(
-        self,
-        sign_ins: SignIns,
-        per_caller: Callable[[str], bool],
-        connected: Callable[[str], Awaitable[object]],
-        *,
-        held_s: float = _HELD_S,
-    ) -> None:
-        self._sign_ins = sign_ins
-        self._per_caller = per_caller
-        self._connected = connected
+    def __init__(self, servers: UpstreamManager, *, held_s: float = _HELD_S) -> None:
+        self._servers = servers
         self._held_s = held_s
 
     async def __call__(self, call: ToolCall, context: CallContext, error: SignInRequired) -> None:
         """Returns once somebody has signed in. Raises `error`, or one that has the address in it."""
-        server = call.tool.server
-        own = self._per_caller(server)
-        if context.on_input is None or not (own or context.caller.name == LOCAL.name):
+        credentials, server = self._servers.credentials, call.tool.server
+        owner = credentials.owner(server, context.caller.name)
+        if context.on_input is None or not (owner or context.caller.name == LOCAL.name):
             raise error
-        sign_in = await self._sign_ins.begin(server, context.caller.name if own else "")
+        try:
+            sign_in = await credentials.sign_ins.begin(server, owner)
+        except ToolfoldError as problem:
+            log.warning("%s: nobody can be asked to sign in: %s", server, problem.message)
+            raise error from problem
         if not _shows_addresses(context.capabilities):
             raise _with_address(error, sign_in)
         await self._ask(context, error, sign_in)
-        await self._connected(server)
+        await self._servers.sign_in_changed(server, owner)
 
     async def _ask(self, context: CallContext, error: SignInRequired, sign_in: SignIn) -> None:
         form = {

@@ -16,6 +16,7 @@ from msgspec import Struct
 from toolfold.config.sections import SECTIONS, CallerKey, Limits, MetadataRule, Policy, Subset
 from toolfold.config.servers import ALL_KEYS
 from toolfold.config.validation import settings_of
+from toolfold.types import OAuthSpec
 
 __all__ = ["schema_text"]
 
@@ -75,9 +76,10 @@ def _config_schema() -> dict[str, Any]:
 
 def _server() -> dict[str, Any]:
     limits = _table(Limits)["properties"]
+    tables = {"oauth": _table(OAuthSpec)}
     properties = {}
     for key in ALL_KEYS:
-        value = _SERVER_KEYS.get(key) or limits.get(key) or {"type": "string"}
+        value = _SERVER_KEYS.get(key) or limits.get(key) or tables.get(key) or {"type": "string"}
         about = {"description": _ABOUT[key]} if key in _ABOUT else {}
         properties[key] = {**{name: item for name, item in value.items() if name != "default"}, **about}
     kinds = [{"required": [key]} for key in ("command", "url", "openapi", "functions")]

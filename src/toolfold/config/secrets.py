@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from toolfold.config.validation import KeyPath, format_key
 from toolfold.errors import SecretNotFound
-from toolfold.types import ServerSpec
+from toolfold.types import OAuthSpec, ServerSpec
 
 # `(service, name) -> secret`, or `None` where the keyring has none.
 _KeyringLookup = Callable[[str, str], str | None]
@@ -34,6 +34,9 @@ PUBLIC_VARIABLES = frozenset({
 _REFERENCE = re.compile(r"(\$?)\$\{([^{}]*)\}")
 _BODY = re.compile(r"(?:(?P<kind>env|input|keyring|command|config):)?(?P<name>.*?)(?::-(?P<default>.*))?", re.DOTALL)
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+# What may hold a reference in a server's `oauth` table, the secret ones first.
+_OAUTH_TEXTS = ("client_secret", "private_key", "client_id", "issuer", "client_metadata_url")
 
 # Shorter values are words and flags far more often than secrets.
 _MIN_LENGTH = 6
@@ -110,7 +113,7 @@ def resolve(
     spec: ServerSpec, *, environ: Mapping[str, str] | None = None, keyring: _KeyringLookup | None = None
 ) -> ServerSpec:
     """The server with every reference filled in, and the values listed in `secrets`. Raises `SecretNotFound`."""
-    filler = _Filler(os.environ if environ is None else environ, keyring or _system_keyring)
+    filler = _Filler(os.environ if environ is None else environ, keyring or system_keyring)
     env = {**filler.env_file(spec), **{name: filler.fill(value) for name, value in spec.env.items()}}
     filled = replace(
         spec,
@@ -122,17 +125,24 @@ def resolve(
         url=filler.fill(spec.url),
         headers={name: filler.fill(value) for name, value in spec.headers.items()},
         document=filler.fill(spec.document),
+        oauth=_fill_oauth(filler, spec.oauth),
     )
     # After everything was filled in, so that one error names all that is missing.
     filler.raise_missing(f"server '{spec.name}'")
     return replace(filled, secrets=tuple(dict.fromkeys([*spec.secrets, *filler.secrets, *plain_secrets(filled)])))
 
 
+def _fill_oauth(filler: "_Filler", oauth: OAuthSpec | None) -> OAuthSpec | None:
+    if oauth is None:
+        return None
+    return replace(oauth, **{name: filler.fill(getattr(oauth, name)) for name in _OAUTH_TEXTS})
+
+
 def fill(
     text: str, owner: str, *, environ: Mapping[str, str] | None = None, keyring: _KeyringLookup | None = None
 ) -> str:
     """One text with its references filled in. `owner` says in an error who needs it. Raises `SecretNotFound`."""
-    filler = _Filler(os.environ if environ is None else environ, keyring or _system_keyring)
+    filler = _Filler(os.environ if environ is None else environ, keyring or system_keyring)
     filled = filler.fill(text)
     filler.raise_missing(owner)
     return filled
@@ -142,11 +152,15 @@ def plain_secrets(spec: ServerSpec) -> list[str]:
     """What looks like a secret in plain text anywhere in a server."""
     table = {"env": spec.env, "headers": spec.headers, "args": list(spec.args), "url": spec.url}
     table |= {"openapi": spec.document, "command": spec.command}
+    if spec.oauth is not None:
+        table["oauth"] = {name: getattr(spec.oauth, name) for name in _OAUTH_TEXTS[:2]}
     return [secret.value for secret in find_plain_secrets(table)]
 
 
 def _texts(spec: ServerSpec) -> tuple[str, ...]:
     mapped = (*spec.env.values(), *spec.headers.values())
+    if spec.oauth is not None:
+        mapped += tuple(getattr(spec.oauth, name) for name in _OAUTH_TEXTS)
     return (spec.command, *spec.args, *mapped, spec.cwd or "", spec.url, spec.document, spec.env_file)
 
 
@@ -254,7 +268,8 @@ def _missing_variable(reference: _Reference) -> _Missing:
     return _Missing(what, f"Set it: export {name}=…, or write ${{keyring:service/name}} and store it in the keyring.")
 
 
-def _system_keyring(service: str, name: str) -> str | None:
+def system_keyring(service: str, name: str) -> str | None:
+    """A secret of the system's keyring. Raises `SecretNotFound` where there is no keyring to use."""
     keyring, unusable = _import_keyring()
     try:
         value: str | None = keyring.get_password(service, name)
@@ -329,6 +344,7 @@ class PlainSecret(Struct, frozen=True, kw_only=True):
 def find_plain_secrets(table: Mapping[str, Any]) -> list[PlainSecret]:
     """All plain secrets of one server table. Values of a wrong kind are passed over."""
     secrets = [*_in_map(table, "env"), *_in_map(table, "headers"), *_in_args(table.get("args"))]
+    secrets += _in_map(table, "oauth")
     for key in ("bearer_token", "auth"):
         value = table.get(key)
         if isinstance(value, str):

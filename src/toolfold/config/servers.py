@@ -8,7 +8,7 @@ import re
 import unicodedata
 from hashlib import sha256
 from pathlib import Path, PureWindowsPath
-from typing import Any
+from typing import Any, Literal
 
 from msgspec import Struct
 
@@ -16,7 +16,7 @@ from toolfold.config.folders import expand_home
 from toolfold.config.secrets import find_plain_secrets
 from toolfold.config.sections import Defaults, Limits
 from toolfold.config.validation import Checker, KeyPath, closest_match, settings_of
-from toolfold.types import ServerSpec, Transport
+from toolfold.types import OAuthSpec, ServerSpec, Transport
 
 # The key that says what a server is. A table has exactly one of them.
 _KINDS: dict[str, Transport] = {"command": "stdio", "url": "http", "openapi": "openapi", "functions": "functions"}
@@ -30,7 +30,7 @@ _TYPES: dict[str, Transport] = {
     "streamablehttp": "http",
 }
 _COMMON = ("type", "enabled", "disabled", "start_timeout_s", "call_timeout_s")
-_HTTP = ("headers", "bearer_token", "auth")
+_HTTP = ("headers", "bearer_token", "auth", "oauth", "credentials")
 KEYS_BY_TRANSPORT: dict[str, tuple[str, ...]] = {
     "stdio": ("command", "args", "env", "env_file", "inherit_env", "cwd", "keep_alive", *_COMMON),
     "http": ("url", *_HTTP, *_COMMON),
@@ -133,6 +133,8 @@ def build_server(name: str, table: Any, checker: Checker, path: KeyPath, context
         cwd=fields.cwd(transport),
         url=fields.url("url") or fields.url("base_url"),
         headers=fields.headers(),
+        oauth=fields.oauth(),
+        credentials=fields.credentials(),
         document=fields.functions() or fields.openapi(),
         enabled=fields.enabled(),
         start_timeout_s=fields.start_timeout(transport),
@@ -267,12 +269,35 @@ class _Fields:
             self._checker.error(path, "the value has a line break", "Write it in one line.")
 
     def _token(self) -> str:
+        return self._text("bearer_token") or ("" if self._says_oauth else self._text("auth"))
+
+    @property
+    def _says_oauth(self) -> bool:
         auth = self._table.get("auth")
-        if isinstance(auth, str) and auth.casefold() == "oauth":
-            fix = 'Give bearer_token = "${TOKEN}" instead.'
-            self._checker.odd((*self._path, "auth"), "signing in with OAuth is not supported yet", fix)
-            return ""
-        return self._text("bearer_token") or self._text("auth")
+        return isinstance(auth, str) and auth.casefold() == "oauth"
+
+    def oauth(self) -> OAuthSpec | None:
+        """How to sign in; `auth = "oauth"`, as other clients write it, says only that somebody has to."""
+        path = (*self._path, "oauth")
+        if "oauth" not in self._table:
+            return OAuthSpec() if self._says_oauth else None
+        oauth = OAuthSpec(**self._checker.section(OAuthSpec, self._table["oauth"], path))
+        if oauth.grant == "client_credentials" and not (oauth.client_id and (oauth.client_secret or oauth.private_key)):
+            fix = 'Give client_id = "…" and client_secret = "${NAME}" (or private_key).'
+            self._checker.error(path, "a service that signs in as itself needs an id and a secret", fix)
+        if oauth.enabled and any(name.casefold() == "authorization" for name in self.headers()):
+            self._checker.error(path, "has a token of its own besides", "Keep the token or `oauth`.")
+        return oauth
+
+    def credentials(self) -> Literal["shared", "caller"]:
+        path, value = (*self._path, "credentials"), self._table.get("credentials", "shared")
+        if value not in ("shared", "caller"):
+            self._checker.error(
+                path, f"is {value!r}", 'Write "shared" (one account for all) or "caller" (each its own).'
+            )
+        elif value == "caller" and any(name.casefold() == "authorization" for name in self.headers()):
+            self._checker.error(path, "every caller signs in, and there is a token for all", "Keep one of the two.")
+        return "caller" if value == "caller" else "shared"
 
     def functions(self) -> str:
         text, path = self._text("functions"), (*self._path, "functions")

@@ -6,12 +6,15 @@ task owns the connection from opening to closing, whoever calls these methods.
 
 import os
 from collections.abc import Callable, Coroutine
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import Raw, Struct
 
 from toolfold.types import CallContext, Era, Listing, OnInput, OnProgress, Outcome, ServerInfo, ServerSpec, ToolCall
 from toolfold.wire.types import WireOptions
+
+if TYPE_CHECKING:
+    from toolfold.auth.vault import Vault
 
 # Called with the server's name when it says that its list of tools changed.
 OnChanged = Callable[[str], None]
@@ -33,6 +36,8 @@ class Hooks(Struct, frozen=True, kw_only=True):
     caller: str = ""
     """Whose credential goes with every request; empty: the one that all callers share."""
     wire: WireOptions = WireOptions()
+    vault: "Vault | None" = None
+    """Where sign-ins are kept; without it a server that wants one is refused like any other."""
 
 
 class Upstream(Protocol):

@@ -5,6 +5,7 @@ meant; tokens are looked at by nobody above the vault and the session. Above: th
 line. Below: `auth`.
 """
 
+import time
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property, partial
 from pathlib import Path
@@ -37,6 +38,15 @@ class SignedIn(Struct, frozen=True, kw_only=True):
     """Whether it is renewed by itself."""
     ended: bool = False
     """Whether only a new sign-in helps."""
+
+    def describe(self) -> str:
+        """` as alice@example.com until 2026-11-16 17:03, renewed by itself`, whatever is known."""
+        who = f" as {self.subject}" if self.subject else ""
+        until = time.strftime(" until %Y-%m-%d %H:%M", time.localtime(self.expires_at)) if self.expires_at else ""
+        if self.ended:
+            whose = f" --as {self.caller}" if self.caller else ""
+            return f"{who}{until}, which has ended: toolfold login {self.server}{whose}"
+        return f"{who}{until}{', renewed by itself' if self.renews else ''}"
 
 
 class Credentials:
@@ -81,8 +91,18 @@ class Credentials:
         """Finds out how to sign in to a server."""
         from toolfold.auth import grants
 
-        spec = await run_in_thread(partial(resolve, self._spec(server)))
-        return await grants.prepare(spec, self.vault, caller=owner)
+        return await grants.prepare(await self.filled(server), self.vault, caller=owner)
+
+    async def filled(self, server: str) -> ServerSpec:
+        """A server with its references filled in."""
+        return await run_in_thread(partial(resolve, self._spec(server)))
+
+    def changed_at(self) -> int:
+        """Differs once somebody signed in or out, in whatever process."""
+        try:
+            return self.vault.folder.stat().st_mtime_ns
+        except OSError:
+            return 1
 
     def has(self, server: str, owner: str) -> bool:
         """Whether there is anything for them, be it of use or not."""

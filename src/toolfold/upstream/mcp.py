@@ -11,6 +11,7 @@ from typing import BinaryIO
 import msgspec
 from msgspec import Raw
 
+from toolfold.auth.session import OAuthSession, session_for
 from toolfold.config.self_reference import answers_as_toolfold
 from toolfold.errors import ServerClosed, ServerUnavailable, UpstreamError
 from toolfold.redaction import redact
@@ -35,6 +36,7 @@ class McpUpstream:
         self.spec = spec
         self._hooks = hooks if hooks is not None else Hooks()
         self._secrets = secrets_of(spec)
+        self._session: OAuthSession | None = None
         self._connection: Connection | None = None
         self._log: deque[str] = deque(maxlen=_MAX_LOG_LINES)
 
@@ -49,11 +51,12 @@ class McpUpstream:
 
     async def open(self) -> ServerInfo:
         spec, hooks = self.spec, self._hooks
-        target = (
-            StdioTarget(spec.command, spec.args, spec.env, spec.cwd, spec.inherit_env)
-            if spec.transport == "stdio"
-            else HttpTarget(spec.url, spec.headers)
-        )
+        target: StdioTarget | HttpTarget
+        if spec.transport == "stdio":
+            target = StdioTarget(spec.command, spec.args, spec.env, spec.cwd, spec.inherit_env)
+        else:
+            self._session = session_for(spec, hooks.vault, hooks.caller)
+            target = HttpTarget(spec.url, spec.headers, self._session)
         call_timeout_s = hooks.wire.request_timeout_s if spec.call_timeout_s is None else spec.call_timeout_s
         options = msgspec.structs.replace(
             hooks.wire, start_timeout_s=spec.start_timeout_s, request_timeout_s=call_timeout_s
@@ -98,6 +101,11 @@ class McpUpstream:
         if self._hooks.on_closed is not None:
             self._hooks.on_closed(self.spec.name, redact(reason, self._secrets))
 
+    def _failed(self, error: UpstreamError, hints: tuple[str, ...] = ()) -> UpstreamError:
+        if self._session is not None and self._session.lost:
+            self._on_closed("its sign-in has ended")
+        return redact_error(error, self.spec, hints=hints)
+
     def _opened(self) -> Connection:
         if self._connection is None:
             raise ServerClosed(
@@ -110,7 +118,7 @@ class McpUpstream:
         try:
             listing = await connection.list_tools()
         except UpstreamError as error:
-            raise redact_error(error, self.spec, hints=self.log) from None
+            raise self._failed(error, hints=self.log) from None
         tools, warnings = read_definitions(listing.tools)
         if refused := connection.unwatched:
             warnings = (*warnings, f"it does not tell when its tools change: {redact(refused, self._secrets)}")
@@ -142,7 +150,7 @@ class McpUpstream:
                 return Outcome(raw=result, spilled=spilled.pop())
             return read_outcome(result)
         except UpstreamError as error:
-            raise redact_error(error, self.spec) from None
+            raise self._failed(error) from None
         finally:
             for file in spilled:  # the call was cancelled after its answer had gone to a file
                 file.close()
@@ -173,7 +181,7 @@ class McpUpstream:
                 inputs=request.inputs,
             )
         except UpstreamError as error:
-            raise redact_error(error, self.spec) from None
+            raise self._failed(error) from None
 
     async def notify(self, method: str, params: Raw) -> None:
         await self._opened().notify(method, params)
@@ -186,3 +194,5 @@ class McpUpstream:
         connection, self._connection = self._connection, None
         if connection is not None:
             await connection.aclose()
+        if self._session is not None:
+            await self._session.aclose()

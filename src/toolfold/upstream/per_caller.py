@@ -66,13 +66,6 @@ class PerCallerUpstream:
 
     async def open(self) -> ServerInfo:
         """Opens no connection: that is for each caller who calls."""
-        if not await self._signed_in(self.spec.name):
-            raise SignInRequired(
-                f"{self.spec.name} {SignInRequired.phrase}: each caller signs in with an account of its own, and "
-                "nobody has yet",
-                server=self.spec.name,
-                next_action=f"run `toolfold login {self.spec.name} --as CALLER`",
-            )
         return (await self._tools.of(self.spec.name)).info
 
     async def listing(self) -> Listing:
@@ -83,6 +76,13 @@ class PerCallerUpstream:
 
     async def _first(self) -> list[str]:
         callers = await self._signed_in(self.spec.name)
+        if not callers:
+            raise SignInRequired(
+                f"{self.spec.name} {SignInRequired.phrase}: each caller signs in with an account of its own, and "
+                "nobody has yet",
+                server=self.spec.name,
+                next_action=f"run `toolfold login {self.spec.name} --as CALLER`",
+            )
         return sorted(callers, key=lambda name: name != LOCAL.name)[:_TRIED]
 
     async def _read_some(self, callers: Sequence[str], at_least: int = 1) -> None:
@@ -108,11 +108,7 @@ class PerCallerUpstream:
         own = self._supervisor(context.caller.name)
         with own.usage:
             upstream = own.ready or await self._upstream(context.caller.name)
-            try:
-                return await upstream.call(call, context)
-            except SignInRequired as error:
-                own.sign_in_lost(error)
-                raise
+            return await upstream.call(call, context)
 
     async def _upstream(self, caller: str, *, within_s: float = float("inf")) -> Upstream:
         """The open upstream of a caller, whose list was read, at most so long ago."""
@@ -143,7 +139,7 @@ class PerCallerUpstream:
         if held is None:
             self._make_room()
             own = Supervisor(self._own_spec, lambda: self._make_own(caller, own), Events(), self._limits)
-            own.keep_alive = False
+            own.keep_alive, own.vault, own.caller = False, self._hooks.vault, caller
             held = own, self._owners.start(own.run(self._gate), name=f"toolfold-own-{self.spec.name}-{caller}")
         self._connections[caller] = held
         return held[0]
@@ -162,9 +158,9 @@ class PerCallerUpstream:
 
     def drop(self, caller: str) -> None:
         """Ends the connection of a caller, whatever it is doing: the credential is gone, or the place is needed."""
-        _, owner = self._connections.pop(caller)
         self._read.pop(caller, None)
-        owner.cancel()
+        if caller in self._connections:
+            self._connections.pop(caller)[1].cancel()
 
     async def check(self) -> None:
         """Credentials changed: whoever has none any more loses the connection and the list. Others are opened anew."""

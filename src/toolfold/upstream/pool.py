@@ -9,18 +9,21 @@ import time
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from functools import partial
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from msgspec import Raw
 
 from toolfold.containers import Listeners
-from toolfold.errors import ConfigError, ServerTimeout, ServerUnavailable, SignInRequired, UpstreamError
+from toolfold.errors import ConfigError, ServerTimeout, ServerUnavailable, UpstreamError
 from toolfold.events import Events
 from toolfold.types import CallContext, Era, Listing, Outcome, ServerSpec, ServerState, ToolCall
 from toolfold.upstream.base import Hooks, OnChanged, Upstream, UpstreamFactory
 from toolfold.upstream.factory import make_upstream
 from toolfold.upstream.supervisor import PoolLimits, Supervisor, log
 from toolfold.wire.types import WireOptions
+
+if TYPE_CHECKING:
+    from toolfold.auth.vault import Vault
 
 __all__ = ["ListingResult", "Pool", "PoolLimits"]
 
@@ -46,6 +49,7 @@ class Pool:
         remember_era: Callable[[str, Era], None] | None = None,
         on_log: Callable[[str, str], None] | None = None,
         wire: WireOptions | None = None,
+        vault: "Vault | None" = None,
     ) -> None:
         self._events = events if events is not None else Events()
         self._limits = limits if limits is not None else PoolLimits()
@@ -53,6 +57,7 @@ class Pool:
         self._eras: dict[str, Era] = dict(known_eras or {})
         self._remember_era = remember_era
         self._on_log = on_log
+        self._vault = vault
         self._wire = wire if wire is not None else WireOptions()
         self._gate = asyncio.Semaphore(self._limits.open_at_once)
         self._changed: set[str] = set()
@@ -74,6 +79,7 @@ class Pool:
             raise ConfigError(f"two servers are named {spec.name!r}", next_action="Give each server a name of its own.")
         supervisor = self._supervisors[spec.name] = Supervisor(spec, make, self._events, self._limits)
         supervisor.ready_made = ready_made
+        supervisor.vault = self._vault
         supervisor.keep_alive |= ready_made or spec.name in self._kept_alive
 
     def _make_upstream(self, spec: ServerSpec) -> Upstream:
@@ -85,6 +91,7 @@ class Pool:
             remember_era=self._on_era,
             on_notification=self._notification_listeners.notify,
             wire=self._wire,
+            vault=self._vault,
         )
         return self._make(spec, hooks)
 
@@ -172,6 +179,7 @@ class Pool:
             if name in self._changed
             or (supervisor.list_due_at is not None and supervisor.list_due_at <= now)
             or supervisor.is_outdated
+            or supervisor.has_new_sign_in
         ]
 
     def connection(self, name: str) -> int:
@@ -201,9 +209,6 @@ class Pool:
             if upstream is None:
                 upstream = await self.ensure(call.tool.server)
             return await upstream.call(call, context)
-        except SignInRequired as error:
-            supervisor.sign_in_lost(error)
-            raise
         finally:
             usage.end_call()
 

@@ -10,6 +10,7 @@ import random
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -17,6 +18,9 @@ from toolfold.errors import ServerClosed, ServerTimeout, ServerUnavailable, Sign
 from toolfold.events import Events
 from toolfold.types import Listing, ServerInfo, ServerSpec, ServerState, Status
 from toolfold.upstream.base import Upstream
+
+if TYPE_CHECKING:
+    from toolfold.auth.vault import Vault
 
 log = logging.getLogger("toolfold.upstream")
 
@@ -111,6 +115,10 @@ class Supervisor:
         self._error: ToolfoldError | None = None
         self._failures = 0
         self._retry_at = 0.0
+        # Where sign-ins are kept, and what was there at the last attempt.
+        self.vault: Vault | None = None
+        self.caller = ""
+        self._sign_in_stamp: tuple[int, ...] = ()
         self._wanted = asyncio.Event()
         self._ended = asyncio.Event()
         self._reason = ""
@@ -126,10 +134,11 @@ class Supervisor:
     def state(self) -> ServerState:
         """The server's state at this moment."""
         error = self._error
+        waits = self.status == "ready" and isinstance(error, SignInRequired)
         return ServerState(
             name=self.spec.name,
             transport=self.spec.transport,
-            status=self.status,
+            status="needs sign-in" if waits else self.status,
             shown=self.spec.shown(),
             info=self._info,
             tools=self._tools,
@@ -165,11 +174,6 @@ class Supervisor:
         self._reason = reason
         self._ended.set()
 
-    def sign_in_lost(self, error: SignInRequired) -> None:
-        """A call was refused for want of a sign-in: it is opened anew, which tells whether that holds for all calls."""
-        if self.spec.credentials == "shared" and self.status == "ready":
-            self.connection_ended(error.message)
-
     @property
     def rests(self) -> bool:
         """Whether it was ended because nobody called it, and is as it was when the next call comes."""
@@ -197,6 +201,10 @@ class Supervisor:
                 next_action="Enable it there and try again.",
             )
         wait = self._retry_at - time.monotonic()
+        if self.status == "needs sign-in":
+            if wait > 0 and self._error is not None and self._sign_in_stamp == self._stamp_of_sign_in():
+                raise self._error
+            wait = 0.0
         if wait > (0 if self.status == "failed" else self._limits.wait_for_restart_s):
             raise self._unavailable(wait)
         if self._attempt is None or self._attempt.done():
@@ -213,6 +221,14 @@ class Supervisor:
                 next_action="It is started again; try once more.",
             )
         return self.upstream
+
+    def _stamp_of_sign_in(self) -> tuple[int, ...]:
+        return self.vault.stamp(self.spec.name, self.caller) if self.vault is not None else ()
+
+    @property
+    def has_new_sign_in(self) -> bool:
+        """Whether it waited for a sign-in, and somebody has signed in or out since."""
+        return self.status == "needs sign-in" and self._sign_in_stamp != self._stamp_of_sign_in()
 
     def _unavailable(self, wait: float) -> ServerUnavailable:
         error = self._error or ServerUnavailable("it failed")
@@ -252,9 +268,11 @@ class Supervisor:
                 error = await self._wait_until_ended()
                 if error is None:
                     return
-            elif not is_restart or isinstance(error, SignInRequired):
-                # A server that never started is not started again by itself: its command is probably wrong. Nor does
-                # anybody sign in by being asked again.
+            elif isinstance(error, SignInRequired):
+                self._fail(error)
+                return
+            elif not is_restart:
+                # A server that never started is not started again by itself: its command is probably wrong.
                 self._failures += 1
                 self._fail(error)
                 return
@@ -283,6 +301,7 @@ class Supervisor:
             self._ended.clear()
             self._events.emit("upstream.opening", server=self.spec.name)
             started = time.monotonic()
+            self._sign_in_stamp = self._stamp_of_sign_in()
             result = await _open_upstream(self._make, self.spec)
         if isinstance(result, UpstreamError):
             return result
@@ -354,8 +373,8 @@ class Supervisor:
         self.status = "needs sign-in" if waits else "failed"
         self._error = error
         self.list_due_at = None  # It is read when somebody opens it again.
-        # Whoever has just signed in need not wait.
-        self._retry_at = 0.0 if waits else time.monotonic() + self._pause()
+        # One that waits for a person is tried again as soon as somebody signed in.
+        self._retry_at = time.monotonic() + (self._limits.longest_pause_s if waits else self._pause())
         self._wanted.clear()
         self._events.emit(
             "upstream.failed",

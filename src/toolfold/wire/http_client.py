@@ -6,7 +6,7 @@ header or more of the address than its origin. Above: `http.py`.
 
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextvars import ContextVar
 from functools import lru_cache
 from ipaddress import ip_address
@@ -23,9 +23,11 @@ if TYPE_CHECKING:
 
     import httpx2
 
-__all__ = ["is_loopback"]
+__all__ = ["is_loopback", "quiet_log"]
 
 _MAX_REDIRECTS = 5
+# How often one request is sent: it may be refused for an old token, and then for too few rights.
+_MAX_CHALLENGES = 3
 _ERROR_BODY_BYTES = 65536
 JSON_TYPE = "application/json"
 STREAM_TYPE = "text/event-stream"
@@ -37,6 +39,17 @@ _own_request: ContextVar[bool] = ContextVar("_ours", default=False)
 def _is_foreign(record: logging.LogRecord) -> bool:
     """`httpx2` logs whole addresses, and an address may hold a key: our own requests are kept out of its log."""
     return not _own_request.get()
+
+
+@contextlib.contextmanager
+def quiet_log() -> Iterator[None]:
+    """Keeps the requests that are made inside out of the client's own log."""
+    logging.getLogger("httpx2").addFilter(_is_foreign)
+    mark = _own_request.set(True)
+    try:
+        yield
+    finally:
+        _own_request.reset(mark)
 
 
 _Rewrite = Callable[[bytes], bytes]
@@ -54,6 +67,7 @@ class HttpClient:
 
         logging.getLogger("httpx2").addFilter(_is_foreign)
         self._headers = _check_headers(target.headers)
+        self._authorization = target.authorization
         try:
             self.url = httpx2.URL(target.url)
         except httpx2.InvalidURL as error:
@@ -96,6 +110,28 @@ class HttpClient:
             raise self.cut_off(_reason(error)) from None
 
     async def _send(
+        self, method: str, url: "httpx2.URL", headers: dict[str, str], content: bytes | None
+    ) -> "httpx2.Response":
+        authorization = self._authorization
+        if authorization is None:
+            return await self._request(method, url, headers, content)
+        for _ in range(_MAX_CHALLENGES):
+            proof = await authorization.headers()
+            response = await self._request(method, url, {**headers, **proof}, content)
+            if response.status_code not in {401, 403}:
+                break
+            try:
+                challenge = ", ".join(response.headers.get_list("www-authenticate"))
+                again = await authorization.challenged(response.status_code, challenge, proof)
+            except BaseException:
+                await response.aclose()
+                raise
+            if not again:
+                break
+            await response.aclose()
+        return response
+
+    async def _request(
         self, method: str, url: "httpx2.URL", headers: dict[str, str], content: bytes | None
     ) -> "httpx2.Response":
         for _ in range(_MAX_REDIRECTS):
@@ -183,9 +219,12 @@ class HttpClient:
 
     def _by_status(self, status: int) -> UpstreamError:
         if status in {401, 403}:
+            signed_in = status == 403 and self._authorization is not None
             return ServerUnavailable(
                 f"{self.origin} refused access (HTTP {status})",
-                next_action="set a valid token in `headers` of this server, for example Authorization",
+                next_action="check what the account that signed in to this server may do there"
+                if signed_in
+                else "set a valid token in `headers` of this server, for example Authorization",
             )
         if status in {429, 502, 503, 504}:
             return ServerUnavailable(

@@ -50,7 +50,7 @@ def login(arguments: argparse.Namespace, output: Output) -> int:
         if output.as_json:
             output.data({**msgspec.to_builtins(signed_in), "tools": tools})
         else:
-            output.line(f"{output.style('signed in', 'green')} to {spec.name}{describe(signed_in)}")
+            output.line(f"{output.style('signed in', 'green')} to {spec.name}{signed_in.describe()}")
             if tools is not None:
                 output.line(f"{plural(tools, 'tool')} of {spec.name} in the catalogue")
     return 0
@@ -294,12 +294,3 @@ def _chosen(
         hints=names,
         next_action="name one of them, or give --all" if names else "see: toolfold servers",
     )
-
-
-def describe(signed_in: SignedIn) -> str:
-    """` as alice@example.com until 17:03, renewed by itself`, whatever is known."""
-    who = f" as {signed_in.subject}" if signed_in.subject else ""
-    if signed_in.ended:
-        return f"{who}, which has ended: toolfold login {signed_in.server}"
-    until = time.strftime("%Y-%m-%d %H:%M", time.localtime(signed_in.expires_at)) if signed_in.expires_at else ""
-    return f"{who}{f' until {until}' if until else ''}{', renewed by itself' if signed_in.renews else ''}"

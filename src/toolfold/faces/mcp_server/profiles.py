@@ -65,7 +65,7 @@ def _telling_sign_ins(gateway: Gateway, hub: "NotificationHub") -> "Iterator[Non
         params = encode({"elicitationId": sign_in.identifier})
         hub.publish(ELICITATION_COMPLETE, params, caller=sign_in.caller or LOCAL.name)
 
-    stop = gateway.sign_ins.finished.add(tell)
+    stop = gateway.upstreams.credentials.sign_ins.finished.add(tell)
     try:
         yield
     finally:

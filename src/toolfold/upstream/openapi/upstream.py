@@ -10,7 +10,7 @@ import asyncio
 import base64
 import codecs
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +20,8 @@ import msgspec
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
+from toolfold.auth.session import OAuthSession, session_for
+from toolfold.auth.vault import Vault
 from toolfold.errors import InvalidArguments, ServerClosed, ServerTimeout, ServerUnavailable, UpstreamError
 from toolfold.redaction import redact
 from toolfold.text import replace_large_numbers
@@ -192,8 +194,13 @@ class OpenApiUpstream:
 
     pid: int | None = None
 
-    def __init__(self, spec: ServerSpec, wire: WireOptions | None = None) -> None:
+    def __init__(
+        self, spec: ServerSpec, wire: WireOptions | None = None, vault: Vault | None = None, caller: str = ""
+    ) -> None:
         self.spec = spec
+        self._vault = vault
+        self._caller = caller
+        self._session: OAuthSession | None = None
         self._wire = wire or WireOptions()
         self._spiller = SpillPolicy.of(self._wire)
         self._operations: dict[str, Operation] = {}
@@ -236,6 +243,8 @@ class OpenApiUpstream:
             raise redact_error(error, spec) from None
         self._warnings = tuple(reader.warnings)
         self._base, self._base_query = base
+        if self._session is None or self._session.spec.url != self._base:
+            self._session = session_for(replace(spec, url=self._base), self._vault, self._caller)
         self._info = _info(document, spec.name)
         self._fresh = True
 
@@ -326,10 +335,15 @@ class OpenApiUpstream:
         address = self._base + target
         try:
             for _ in range(_MAX_REDIRECTS):
-                async with self._stream(self._client, request, address) as answer:
+                proof = await self._session.headers() if self._session is not None else {}
+                async with self._stream(self._client, request, address, proof) as answer:
                     response = await self._read(operation, answer, may_spill)
                 if isinstance(response, Spill):
                     return response
+                if self._session is not None and response.status in {401, 403}:
+                    challenge = response.headers.get("www-authenticate", "")
+                    if await self._session.challenged(response.status, challenge, proof):
+                        continue
                 onward = _redirect_target(request, response, address, self._base)
                 if not onward:
                     return response
@@ -343,16 +357,17 @@ class OpenApiUpstream:
         return response
 
     def _stream(
-        self, client: "httpx2.AsyncClient", request: Request, address: str
+        self, client: "httpx2.AsyncClient", request: Request, address: str, proof: Mapping[str, str]
     ) -> "AbstractAsyncContextManager[httpx2.Response]":
         # What the person configured wins over what a model puts into a header of that name.
-        configured = {name.lower() for name in self.spec.headers}
+        fixed = {**self.spec.headers, **proof}
+        configured = {name.lower() for name in fixed}
         own = {name: value for name, value in request.headers.items() if name.lower() not in configured}
         accept = {} if "accept" in configured else {"Accept": "application/json, */*;q=0.5"}
         return client.stream(
             request.method,
             address,
-            headers={**accept, **own, **self.spec.headers},
+            headers={**accept, **own, **fixed},
             content=request.content,
             files=request.parts or None,
         )
@@ -399,6 +414,8 @@ class OpenApiUpstream:
         client, self._client = self._client, None
         if client is not None:
             await client.aclose()
+        if self._session is not None:
+            await self._session.aclose()
 
 
 def _origin(address: str) -> str:

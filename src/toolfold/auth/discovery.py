@@ -1,0 +1,185 @@
+"""Discovery: from a server's challenge to its resource metadata (RFC 9728), and on to its authorization server (RFC
+8414 and OpenID Connect). What is found is checked before it is believed: the resource must be the server, the issuer
+must call itself what it was asked as. Above: grants. Below: `fetch.py`.
+"""
+
+import re
+from urllib.parse import SplitResult, urlsplit
+
+from msgspec import Struct
+
+from toolfold.auth.fetch import Fetcher, origin_of
+from toolfold.errors import ServerUnavailable
+from toolfold.types import ServerSpec
+from toolfold.wire.http_client import is_loopback
+
+_MAX_CHALLENGE = 16_384
+_MAX_SCOPES = 200
+_PARAMETER = re.compile(
+    r"(?:(?P<scheme>[A-Za-z][A-Za-z0-9_-]*)[ \t]+)?(?P<name>[A-Za-z_][A-Za-z0-9_-]*)[ \t]*=[ \t]*"
+    r'(?:"(?P<quoted>(?:[^"\\]|\\.)*)"|(?P<plain>[^\s,"]+))'
+)
+_SCOPE = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]{1,256}")
+_PROBE = b'{"jsonrpc":"2.0","id":0,"method":"server/discover","params":{}}'
+
+
+class Challenge(Struct, frozen=True, kw_only=True):
+    """What a server's `WWW-Authenticate: Bearer …` says."""
+
+    resource_metadata: str = ""
+    scope: tuple[str, ...] = ()
+    error: str = ""
+
+
+class Resource(Struct, kw_only=True):
+    """RFC 9728 metadata of a protected resource, as far as it is used."""
+
+    resource: str
+    authorization_servers: tuple[str, ...] = ()
+    scopes_supported: tuple[str, ...] = ()
+
+
+class AuthorizationServer(Struct, kw_only=True):
+    """RFC 8414 or OpenID Connect metadata of an authorization server, as far as it is used."""
+
+    issuer: str
+    authorization_endpoint: str = ""
+    token_endpoint: str = ""
+    registration_endpoint: str = ""
+    device_authorization_endpoint: str = ""
+    revocation_endpoint: str = ""
+    scopes_supported: tuple[str, ...] = ()
+    grant_types_supported: tuple[str, ...] = ()
+    code_challenge_methods_supported: tuple[str, ...] = ()
+    token_endpoint_auth_methods_supported: tuple[str, ...] = ("client_secret_basic",)
+    token_endpoint_auth_signing_alg_values_supported: tuple[str, ...] = ()
+    authorization_response_iss_parameter_supported: bool = False
+    client_id_metadata_document_supported: bool = False
+
+
+def parse_challenge(header: str) -> Challenge | None:
+    """The first Bearer challenge of a header, which may hold several; `None` where it has none."""
+    header = header[:_MAX_CHALLENGE]
+    if not re.search(r"(?:^|,)\s*bearer(?:\s|,|$)", header, re.IGNORECASE):
+        return None
+    found: dict[str, str] = {}
+    scheme = ""
+    for match in _PARAMETER.finditer(header):
+        scheme = (match["scheme"] or scheme).lower()
+        if scheme == "bearer":
+            value = match["plain"] if match["quoted"] is None else re.sub(r"\\(.)", r"\1", match["quoted"])
+            found.setdefault(match["name"].lower(), value)
+    return Challenge(
+        resource_metadata=found.get("resource_metadata", ""),
+        scope=valid_scopes(found.get("scope", "").split()),
+        error=found.get("error", "")[:100],
+    )
+
+
+def valid_scopes(scopes: "list[str] | tuple[str, ...]") -> tuple[str, ...]:
+    """Each once, in order, those that can be sent."""
+    return tuple(dict.fromkeys(scope for scope in scopes if _SCOPE.fullmatch(scope)))[:_MAX_SCOPES]
+
+
+def fits(resource: str, url: str) -> bool:
+    """Whether a resource is this server: the same origin, and a path that the server's lies in."""
+    try:
+        ours, theirs = urlsplit(url), urlsplit(resource)
+        same = _origin(ours) == _origin(theirs) and not theirs.fragment
+    except ValueError:
+        return False
+    within = f"{ours.path.rstrip('/')}/".startswith(f"{theirs.path.rstrip('/')}/")
+    return same and within and theirs.query in {"", ours.query}
+
+
+def _origin(parts: SplitResult) -> tuple[str, str, int | None]:
+    port = parts.port or {"http": 80, "https": 443}.get(parts.scheme)
+    return parts.scheme, (parts.hostname or "").lower(), port
+
+
+async def probe(fetcher: Fetcher, spec: ServerSpec) -> Challenge | None:
+    """Asks a server without a token, to hear what it wants."""
+    headers = {"Accept": "application/json, text/event-stream", "Mcp-Method": "server/discover"}
+    answer = await fetcher.post(spec.url, _PROBE, "application/json", headers)
+    return parse_challenge(answer.headers.get("www-authenticate", "")) if answer.status in {401, 403} else None
+
+
+async def find_resource(fetcher: Fetcher, spec: ServerSpec, challenge: Challenge | None) -> Resource | None:
+    """The server's resource metadata; `None` where it has none."""
+    parts = urlsplit(spec.url)
+    base, path = f"{parts.scheme}://{parts.netloc}", parts.path.rstrip("/")
+    places = [f"{base}/.well-known/oauth-protected-resource{tail}" for tail in dict.fromkeys((path, ""))]
+    if challenge is not None and challenge.resource_metadata:
+        places.insert(0, challenge.resource_metadata)
+    for place in dict.fromkeys(places):
+        answer = await fetcher.get(place)
+        if not answer.ok:
+            continue
+        resource = answer.decode(Resource)
+        if not fits(resource.resource, spec.url):
+            raise ServerUnavailable(
+                f"{spec.name} names {resource.resource[:200]!r} as the resource to sign in to, which is another server",
+                server=spec.name,
+                next_action="Nothing was sent there. Check `url` of this server, or tell whoever runs it.",
+            )
+        return resource
+    return None
+
+
+async def find_issuer(fetcher: Fetcher, spec: ServerSpec, resource: Resource | None) -> AuthorizationServer:
+    """The metadata of the authorization server that the resource names, or that the configuration does."""
+    wanted = _choose(spec, resource)
+    parts = urlsplit(wanted)
+    base, path = f"{parts.scheme}://{parts.netloc}", parts.path.rstrip("/")
+    places = [f"{base}/.well-known/{kind}{path}" for kind in ("oauth-authorization-server", "openid-configuration")]
+    if path:
+        places.append(f"{base}{path}/.well-known/openid-configuration")
+    for place in places:
+        answer = await fetcher.get(place)
+        if not answer.ok:
+            continue
+        found = answer.decode(AuthorizationServer)
+        # A slash behind a bare host is one that address libraries put there by themselves.
+        if found.issuer != wanted and (path or found.issuer.rstrip("/") != wanted.rstrip("/")):
+            raise ServerUnavailable(
+                f"the metadata at {origin_of(place)} is that of another issuer, {found.issuer[:200]!r}",
+                server=spec.name,
+                next_action="It is not used. Tell whoever runs the server, or name the right `issuer` under `oauth`.",
+            )
+        return found
+    raise ServerUnavailable(
+        f"{spec.name} offers no sign-in that toolfold knows: {origin_of(wanted)} has no OAuth metadata",
+        server=spec.name,
+        next_action="Name its authorization server as `issuer` under `oauth`, or give a token in `headers`.",
+    )
+
+
+def _choose(spec: ServerSpec, resource: Resource | None) -> str:
+    named = spec.oauth.issuer if spec.oauth is not None else ""
+    offered = resource.authorization_servers if resource is not None else ()
+    if named and offered and named.rstrip("/") not in {one.rstrip("/") for one in offered}:
+        raise ServerUnavailable(
+            f"{spec.name} signs in at {', '.join(map(origin_of, offered[:5]))}, and not at the configured issuer",
+            server=spec.name,
+            next_action="Correct `issuer` under `oauth` of this server; nothing was sent to either.",
+        )
+    # Before 2025-06-18 a server was its own authorization server.
+    parts = urlsplit(spec.url)
+    return named or (offered[0] if offered else f"{parts.scheme}://{parts.netloc}")
+
+
+def check_browser_address(url: str, spec: ServerSpec) -> str:
+    """An address that a person's browser may be sent to: https, or this machine where the server is on it, too."""
+    try:
+        parts = urlsplit(url)
+        local = parts.scheme == "http" and is_loopback(parts.hostname) and is_loopback(urlsplit(spec.url).hostname)
+        usable = bool(parts.hostname) and (parts.scheme == "https" or local) and url.isascii() and url.isprintable()
+    except ValueError:
+        usable = False
+    if not usable:
+        raise ServerUnavailable(
+            f"the sign-in page of {spec.name} is no https address",
+            server=spec.name,
+            next_action="It was not opened. Tell whoever runs the server.",
+        )
+    return url

@@ -1,0 +1,278 @@
+"""Fetches what a server's metadata points at: addresses that a stranger chose, and none that it could not reach itself.
+
+Only https, and plain http between addresses of this machine. A name is resolved once, every address it has is looked
+at, and the connection goes to one of these, so that a second answer of the name server changes nothing. Private,
+link-local and loopback addresses are open only where the configuration names a host of that kind; those that hand out
+a machine's own credentials never are. Redirects of a GET are looked at in the same way; a POST is never repeated
+elsewhere. Size, time and depth are bounded. Behind a proxy of the environment the proxy resolves names. Above:
+discovery and grants.
+"""
+
+import asyncio
+import socket
+from collections.abc import Awaitable, Callable, Mapping
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+from typing import TYPE_CHECKING, TypeVar
+from urllib.parse import SplitResult, urljoin, urlsplit
+
+import msgspec
+from msgspec import Struct
+
+from toolfold.errors import ServerTimeout, ServerUnavailable
+from toolfold.wire.http_client import is_loopback, quiet_log
+
+if TYPE_CHECKING:
+    import ssl
+
+    import httpx2
+
+_T = TypeVar("_T")
+_Resolve = Callable[[str, int], Awaitable[list[str]]]
+
+_MAX_BYTES = 1024 * 1024
+_MAX_REDIRECTS = 3
+_MAX_ADDRESSES = 4
+_MAX_URL = 8192
+_SECONDS = 15.0
+_REDIRECTS = frozenset({301, 302, 303, 307, 308})
+# Where clouds hand out the credentials of the machine itself, as far as no other rule covers it.
+_METADATA = frozenset({"168.63.129.16", "100.100.100.200", "169.254.169.254", "169.254.170.2", "fd00:ec2::254"})
+_INSIDE = frozenset({"private", "loopback", "link-local"})
+# IPv6 addresses that stand for an IPv4 one, besides those that `ipaddress` knows.
+_WRAPPED = (ip_network("64:ff9b::/96"), ip_network("::/96"))
+
+
+class Fetched(Struct, frozen=True):
+    """An answer, read whole."""
+
+    url: str
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def ok(self) -> bool:
+        return 200 <= self.status < 300
+
+    def decode(self, kind: type[_T]) -> _T:
+        """The body as JSON of that form; raises `ServerUnavailable`."""
+        try:
+            return msgspec.json.decode(self.body, type=kind)
+        except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+            reason = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)[:200]
+            raise ServerUnavailable(
+                f"the answer of {origin_of(self.url)} cannot be read: {reason}",
+                next_action="Tell whoever runs that server; nothing was stored.",
+            ) from None
+
+
+class Fetcher:
+    """Fetches on behalf of one server. `named` are the addresses that the configuration itself names, its own first."""
+
+    def __init__(self, *named: str, resolve: _Resolve | None = None, seconds: float = _SECONDS) -> None:
+        self._named = tuple(host for url in named if (host := urlsplit(url).hostname))
+        self._resolve = resolve or _resolve
+        self._seconds = seconds
+        self._local = bool(self._named) and is_loopback(self._named[0])
+        self._open_kinds: frozenset[str] | None = None
+
+    async def get(self, url: str) -> Fetched:
+        return await self._bounded("GET", url, {"Accept": "application/json"}, None)
+
+    async def post(self, url: str, body: bytes, kind: str, headers: Mapping[str, str] | None = None) -> Fetched:
+        sent = {"Accept": "application/json", "Content-Type": kind, **(headers or {})}
+        return await self._bounded("POST", url, sent, body)
+
+    async def _bounded(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> Fetched:
+        try:
+            async with asyncio.timeout(self._seconds):
+                return await self._follow(method, url, headers, body)
+        except TimeoutError:
+            raise ServerTimeout(
+                f"{origin_of(url)} did not answer within {self._seconds:g} s",
+                next_action="Try again later; nothing was stored.",
+            ) from None
+
+    async def _follow(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> Fetched:
+        for _ in range(_MAX_REDIRECTS + 1):
+            answer = await self._fetch(method, url, headers, body)
+            if answer.status not in _REDIRECTS or "location" not in answer.headers:
+                return answer
+            if method != "GET":
+                raise _refused(url, "it redirects a request that holds secrets")
+            url = urljoin(url, answer.headers["location"])
+        raise _refused(url, "it redirects in a circle")
+
+    async def _fetch(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> Fetched:
+        import httpx2
+
+        parts = self._checked(url)
+        addresses = await self._addresses(parts)
+        problem: Exception | None = None
+        for address in addresses[:_MAX_ADDRESSES]:
+            # The address in the place of the name, and the name where a server and its certificate want it.
+            host = f"[{address}]" if ":" in address else address
+            target = parts._replace(netloc=f"{host}:{parts.port}" if parts.port else host, fragment="").geturl()
+            sent = {**headers, "Host": parts.netloc, "Accept-Encoding": "identity"}
+            try:
+                async with self._client(parts) as client:
+                    request = client.build_request(
+                        method,
+                        target,
+                        headers=sent,
+                        content=body,
+                        extensions={"sni_hostname": parts.hostname} if parts.scheme == "https" else {},
+                    )
+                    with quiet_log():
+                        response = await client.send(request, stream=True)
+                    try:
+                        content = await _read(response, url)
+                    finally:
+                        await response.aclose()
+                    lowered = {name.lower(): value for name, value in response.headers.items()}
+                    return Fetched(url, response.status_code, lowered, content)
+            except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
+                problem = error
+            except (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError) as error:
+                raise _unreachable(url, error) from None
+        raise _unreachable(url, problem)
+
+    def _client(self, parts: SplitResult) -> "httpx2.AsyncClient":
+        import httpx2
+
+        secure = parts.scheme == "https"
+        return httpx2.AsyncClient(
+            verify=_certificates() if secure else False,
+            timeout=httpx2.Timeout(self._seconds),
+            follow_redirects=False,
+            trust_env=False,
+            proxy=_proxy_for(parts),
+        )
+
+    def _checked(self, url: str) -> SplitResult:
+        try:
+            parts = urlsplit(url)
+            parts.port  # noqa: B018 - raises where it is no number
+        except ValueError:
+            raise _refused(url, "the address cannot be read") from None
+        host = parts.hostname or ""
+        if len(url) > _MAX_URL or not host or not url.isascii() or not url.isprintable() or "@" in parts.netloc:
+            raise _refused(url, "the address cannot be used")
+        if parts.scheme != "https" and not (parts.scheme == "http" and self._local and is_loopback(host)):
+            raise _refused(url, "only https is allowed")
+        return parts
+
+    async def _addresses(self, parts: SplitResult) -> list[str]:
+        host = (parts.hostname or "").lower()
+        if _proxy_for(parts) and not _is_address(host):
+            return [host]
+        addresses = await self._lookup(host, parts.port or (443 if parts.scheme == "https" else 80))
+        allowed = _INSIDE if host in self._named else await self._allowed_kinds()
+        for address in addresses:
+            kind = _kind(address)
+            if kind and kind not in allowed:
+                raise _refused(parts.geturl(), f"its address is {kind}, which a server may not lead toolfold to")
+        return addresses
+
+    async def _allowed_kinds(self) -> frozenset[str]:
+        """Whoever configured a server in a private network allows that its authorization server is in one."""
+        if self._open_kinds is None:
+            found: set[str] = set()
+            for host in self._named:
+                found.update(map(_kind, await self._lookup(host, 443, quiet=True)))
+            self._open_kinds = frozenset(found) & _INSIDE
+        return self._open_kinds
+
+    async def _lookup(self, host: str, port: int, *, quiet: bool = False) -> list[str]:
+        if _is_address(host):
+            return [host]
+        try:
+            addresses = await self._resolve(host, port)
+        except OSError:
+            addresses = []
+        if not addresses and not quiet:
+            raise ServerUnavailable(
+                f"the name {host[:100]} is not known here",
+                next_action="Check the network and the server's address; nothing was stored.",
+            )
+        return list(dict.fromkeys(addresses))
+
+
+async def _resolve(host: str, port: int) -> list[str]:
+    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return [str(entry[4][0]) for entry in found]
+
+
+async def _read(response: "httpx2.Response", url: str) -> bytes:
+    parts, size = [], 0
+    # Undecoded: a few bytes may unpack to gigabytes, and we asked for none of that.
+    async for part in response.aiter_raw():
+        parts.append(part)
+        size += len(part)
+        if size > _MAX_BYTES:
+            raise _refused(url, f"its answer is larger than {_MAX_BYTES:,} bytes")
+    return b"".join(parts)
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def _kind(address: str) -> str:
+    """What makes an address one that is not on the open internet; empty where nothing does."""
+    ip = _unwrapped(ip_address(address.partition("%")[0]))
+    if str(ip) in _METADATA:
+        return "metadata"
+    for kind in ("unspecified", "loopback", "multicast", "link_local"):
+        if getattr(ip, f"is_{kind}"):
+            return kind.replace("_", "-")
+    return "" if ip.is_global else "private"
+
+
+def _unwrapped(ip: IPv4Address | IPv6Address) -> IPv4Address | IPv6Address:
+    """The IPv4 address that an IPv6 one stands for."""
+    if isinstance(ip, IPv4Address):
+        return ip
+    if int(ip) > 1 and any(ip in network for network in _WRAPPED):
+        return IPv4Address(int(ip) & 0xFFFFFFFF)
+    return ip.ipv4_mapped or ip.sixtofour or (ip.teredo[1] if ip.teredo else ip)
+
+
+def _proxy_for(parts: SplitResult) -> str | None:
+    from urllib.request import getproxies, proxy_bypass
+
+    host = parts.hostname or ""
+    return None if is_loopback(host) or proxy_bypass(host) else getproxies().get(parts.scheme)
+
+
+def _certificates() -> "ssl.SSLContext":
+    import httpx2
+
+    return httpx2.create_ssl_context()
+
+
+def origin_of(url: str) -> str:
+    """What an error may show of an address: the rest may hold secrets, or be anything."""
+    try:
+        parts = urlsplit(url)
+        return f"{parts.scheme[:10]}://{(parts.netloc.rpartition('@')[2])[:100]}"
+    except ValueError:
+        return "an address that cannot be read"
+
+
+def _refused(url: str, reason: str) -> ServerUnavailable:
+    return ServerUnavailable(
+        f"{origin_of(url)} was not asked: {reason}",
+        next_action="If it is right, name the authorization server as `issuer` under `oauth` of this server.",
+    )
+
+
+def _unreachable(url: str, error: Exception | None) -> ServerUnavailable:
+    return ServerUnavailable(
+        f"{origin_of(url)} cannot be reached: {str(error)[:200] or type(error).__name__}",
+        next_action="Try again later; nothing was stored.",
+    )

@@ -1,0 +1,465 @@
+"""Ways to a token: a person in a browser (code with PKCE), a person elsewhere (device), a service (client credentials),
+and renewing what one has.
+
+Every request to the token endpoint names the resource that the token is for. A code is used once, after `state` and
+`iss` were checked. Nothing is stored here: whoever signs in puts the credential into the vault. The configuration's
+references must be filled in already (`config.resolve`). Above: logins and sessions.
+"""
+
+import asyncio
+import base64
+import hashlib
+import hmac
+import secrets
+import time
+from collections.abc import Mapping
+from urllib.parse import parse_qsl, urlencode, urlsplit
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from toolfold.auth.discovery import (
+    AuthorizationServer,
+    Challenge,
+    Resource,
+    check_browser_address,
+    find_issuer,
+    find_resource,
+    probe,
+    valid_scopes,
+)
+from toolfold.auth.fetch import Fetched, Fetcher, origin_of
+from toolfold.auth.registration import (
+    DEVICE_GRANT,
+    Client,
+    authenticate,
+    error_code,
+    error_of,
+    find_client,
+    printable,
+)
+from toolfold.auth.vault import Credential, Vault
+from toolfold.errors import ServerUnavailable, SignInRequired
+from toolfold.redaction import learn
+from toolfold.types import OAuthSpec, ServerSpec
+from toolfold.wire.http_client import is_loopback
+
+_FORM = "application/x-www-form-urlencoded"
+_LOGIN_S = 900.0
+_MAX_TOKEN = 65_536
+_MAX_LIFE_S = 10 * 365 * 86_400.0
+_MAX_POLLS = 1000
+# Where a registration that no browser takes part in sends its answers: nowhere.
+_NO_REDIRECT = "http://127.0.0.1/callback"
+# Temporary faults of a token endpoint: what is stored stays.
+_BUSY = frozenset({408, 429, 500, 502, 503, 504})
+
+
+class _Tokens(Struct):
+    access_token: str = ""
+    token_type: str = ""
+    refresh_token: str | None = None
+    expires_in: float | str | None = None
+    scope: str | None = None
+    id_token: str | None = None
+
+
+class _Device(Struct):
+    device_code: str
+    user_code: str
+    verification_uri: str
+    verification_uri_complete: str = ""
+    expires_in: float = 900.0
+    interval: float = 5.0
+
+
+def fetcher_for(spec: ServerSpec) -> Fetcher:
+    return Fetcher(spec.url, *filter(None, (spec.oauth.issuer if spec.oauth is not None else "",)))
+
+
+async def prepare(
+    spec: ServerSpec,
+    vault: Vault | None = None,
+    *,
+    caller: str = "",
+    challenge: Challenge | None = None,
+    fetcher: Fetcher | None = None,
+) -> "Prospect":
+    """Finds out how to sign in to a server; registers nothing and stores nothing yet."""
+    parts = urlsplit(spec.url)
+    if parts.scheme != "https" and not is_loopback(parts.hostname):
+        raise ServerUnavailable(
+            f"{spec.name} is reached by plain http: its tokens could be read on the way",
+            server=spec.name,
+            next_action="Use its https address as `url`.",
+        )
+    fetcher = fetcher or fetcher_for(spec)
+    earlier = None
+    if vault is not None:
+        try:
+            earlier = await vault.get(spec.name, caller)
+        except SignInRequired:  # it cannot be read, and signing in replaces it
+            earlier = None
+    try:
+        if challenge is None:
+            challenge = await probe(fetcher, spec)
+        resource = await find_resource(fetcher, spec, challenge)
+        server = await find_issuer(fetcher, spec, resource)
+    except ServerUnavailable as error:
+        error.server = error.server or spec.name
+        raise
+    return Prospect(
+        spec=spec,
+        caller=caller,
+        fetcher=fetcher,
+        server=server,
+        resource=resource.resource if resource is not None else spec.url.partition("#")[0],
+        scopes=_scopes(spec, server, resource, challenge, earlier),
+        earlier=earlier,
+    )
+
+
+def _scopes(
+    spec: ServerSpec,
+    server: AuthorizationServer,
+    resource: Resource | None,
+    challenge: Challenge | None,
+    earlier: Credential | None,
+) -> tuple[str, ...]:
+    """The challenge's, else all that the resource knows; with those of the configuration, and of a step-up."""
+    scopes = list(challenge.scope if challenge is not None else ())
+    scopes = scopes or list(resource.scopes_supported if resource is not None else ())
+    scopes += spec.oauth.scopes if spec.oauth is not None else ()
+    if earlier is not None and earlier.needs and earlier.issuer == server.issuer:
+        scopes = [*earlier.asked, *scopes, *earlier.needs]
+    person = spec.oauth is None or spec.oauth.grant == "person"
+    # Without it many servers issue no refresh token.
+    if scopes and person and "offline_access" in server.scopes_supported:
+        scopes.append("offline_access")
+    return valid_scopes(scopes)
+
+
+class Prospect(Struct, frozen=True, kw_only=True):
+    """What one server's authorization server offers, and what will be asked of it."""
+
+    spec: ServerSpec
+    caller: str
+    fetcher: Fetcher
+    server: AuthorizationServer
+    resource: str
+    scopes: tuple[str, ...]
+    earlier: Credential | None
+
+    @property
+    def issuer(self) -> str:
+        return self.server.issuer
+
+    @property
+    def offers_device(self) -> bool:
+        return bool(self.server.device_authorization_endpoint)
+
+    async def client(self, redirect_uri: str = _NO_REDIRECT) -> Client:
+        return await find_client(self.fetcher, self.server, self.spec, redirect_uri, self.earlier)
+
+    async def code_login(self, redirect_uri: str) -> "CodeLogin":
+        """Begins a sign-in in a browser, which ends at `redirect_uri`."""
+        if "S256" not in self.server.code_challenge_methods_supported:
+            raise ServerUnavailable(
+                f"{origin_of(self.issuer)} does not say that it supports PKCE (S256): without it a code can be stolen",
+                server=self.spec.name,
+                next_action="Ask whoever runs it for PKCE, or use a token in `headers`.",
+            )
+        check_browser_address(self.server.authorization_endpoint, self.spec)
+        return CodeLogin(self, await self.client(redirect_uri), redirect_uri)
+
+    async def device_login(self) -> "DeviceLogin":
+        """Begins a sign-in that a person confirms with a short code, on whatever device (RFC 8628)."""
+        client = await self.client()
+        form = self._form({"scope": " ".join(self.scopes)} if self.scopes else {})
+        answer = await self._post(self.server.device_authorization_endpoint, client, form)
+        if not answer.ok:
+            raise self.refused(answer)
+        device = answer.decode(_Device)
+        learn(device.device_code)
+        check_browser_address(device.verification_uri, self.spec)
+        if device.verification_uri_complete:
+            check_browser_address(device.verification_uri_complete, self.spec)
+        return DeviceLogin(self, client, device)
+
+    def _form(self, form: Mapping[str, str]) -> dict[str, str]:
+        return {**form, "resource": self.resource}
+
+    async def _post(self, url: str, client: Client, form: dict[str, str]) -> Fetched:
+        body, headers = authenticate(client, self.issuer, form)
+        return await self.fetcher.post(url, body, _FORM, headers)
+
+    async def token(self, client: Client, form: Mapping[str, str]) -> Fetched:
+        return await self._post(self.server.token_endpoint, client, self._form(form))
+
+    def credential(self, client: Client, answer: Fetched) -> Credential:
+        """What a token answer and the client that asked make together."""
+        oauth = self.spec.oauth or OAuthSpec()
+        blank = Credential(
+            server=self.spec.name,
+            caller=self.caller,
+            resource=self.resource,
+            issuer=self.issuer,
+            token_endpoint=self.server.token_endpoint,
+            revocation_endpoint=self.server.revocation_endpoint,
+            client_id=client.client_id,
+            client_secret="" if oauth.client_id else client.client_secret,
+            auth_method=client.auth_method,
+            redirect_uri=client.redirect_uri,
+            registered=client.registered,
+            grant=oauth.grant,
+            asked=self.scopes,
+        )
+        return _with_tokens(blank, answer)
+
+    def refused(self, answer: Fetched) -> ServerUnavailable:
+        return ServerUnavailable(
+            f"the sign-in to {self.spec.name} was refused by {origin_of(self.issuer)}: {error_of(answer)}",
+            server=self.spec.name,
+            next_action=f"Try again: toolfold login {self.spec.name}; nothing was stored.",
+        )
+
+
+class CodeLogin:
+    """One sign-in in a browser: `url` is where it begins, `finish` takes the address that it ended at. Once."""
+
+    def __init__(self, prospect: Prospect, client: Client, redirect_uri: str) -> None:
+        self._prospect = prospect
+        self._client = client
+        self._redirect_uri = redirect_uri
+        self._deadline = time.monotonic() + _LOGIN_S
+        self._over = False
+        self._verifier = secrets.token_urlsafe(64)
+        self.state = secrets.token_urlsafe(32)
+        learn(self._verifier, self.state)
+        digest = hashlib.sha256(self._verifier.encode()).digest()
+        query = {
+            "response_type": "code",
+            "client_id": client.client_id,
+            "redirect_uri": redirect_uri,
+            "state": self.state,
+            "code_challenge": base64.urlsafe_b64encode(digest).rstrip(b"=").decode(),
+            "code_challenge_method": "S256",
+            "resource": prospect.resource,
+        }
+        if prospect.scopes:
+            query["scope"] = " ".join(prospect.scopes)
+        if "offline_access" in prospect.scopes:
+            query["prompt"] = "consent"  # OpenID Connect grants it only so
+        endpoint = prospect.server.authorization_endpoint
+        self.url = f"{endpoint}{'&' if '?' in endpoint else '?'}{urlencode(query)}"
+
+    async def finish(self, answer: str | Mapping[str, str]) -> Credential:
+        """The credential, from the address that the browser was sent to, or its parameters."""
+        given = _parameters(answer) if isinstance(answer, str) else dict(answer)
+        if self._over or time.monotonic() > self._deadline:
+            raise self._failed("it is over already: each sign-in works once, within 15 minutes")
+        if not hmac.compare_digest(given.get("state", "").encode(), self.state.encode()):
+            raise self._failed("the answer belongs to another sign-in (`state` differs)")
+        # From here on the answer is ours, and counts, whatever it says.
+        self._over = True
+        server = self._prospect.server
+        issuer = given.get("iss")
+        if issuer is None and server.authorization_response_iss_parameter_supported:
+            raise self._failed("the answer does not say which issuer it is from (`iss`), as this one always does")
+        if issuer is not None and issuer != server.issuer:
+            raise self._failed(f"the answer is from another issuer, {printable(issuer, 100)!r}")
+        if "error" in given:
+            reason = ": ".join(filter(None, (given["error"], given.get("error_description", ""))))
+            raise self._failed(printable(reason))
+        if not given.get("code"):
+            raise self._failed("the answer holds no code")
+        learn(given["code"])
+        form = {
+            "grant_type": "authorization_code",
+            "code": given["code"],
+            "redirect_uri": self._redirect_uri,
+            "code_verifier": self._verifier,
+        }
+        token = await self._prospect.token(self._client, form)
+        if not token.ok:
+            raise self._prospect.refused(token)
+        return self._prospect.credential(self._client, token)
+
+    def _failed(self, reason: str) -> ServerUnavailable:
+        name = self._prospect.spec.name
+        return ServerUnavailable(
+            f"the sign-in to {name} did not succeed: {reason}",
+            server=name,
+            next_action=f"Begin again: toolfold login {name}; nothing was stored.",
+        )
+
+
+def _parameters(answer: str) -> dict[str, str]:
+    """The parameters of an address, or of the part behind its question mark."""
+    text = answer.strip()[:_MAX_TOKEN]
+    query = urlsplit(text).query if "://" in text else text.lstrip("?")
+    try:
+        pairs = parse_qsl(query, max_num_fields=50)
+    except ValueError:
+        return {}
+    # A parameter that comes twice is somebody's trick: neither counts.
+    names = [name for name, _ in pairs]
+    return {name: value for name, value in pairs if names.count(name) == 1}
+
+
+class DeviceLogin:
+    """One sign-in that a person confirms elsewhere: shows `user_code` and `verification_uri`; `wait` waits for it."""
+
+    def __init__(self, prospect: Prospect, client: Client, device: _Device) -> None:
+        self._prospect = prospect
+        self._client = client
+        self._device = device
+        self.user_code = printable(device.user_code, 40)
+        self.verification_uri = device.verification_uri
+        self.verification_uri_complete = device.verification_uri_complete
+        self.expires_in = min(max(device.expires_in, 1.0), _LOGIN_S * 2)
+
+    async def wait(self) -> Credential:
+        """Asks, no more often than allowed, until the person said yes or no, or the time is over."""
+        pause = min(max(self._device.interval, 0.1), 60.0)
+        deadline = time.monotonic() + self.expires_in
+        form = {"grant_type": DEVICE_GRANT, "device_code": self._device.device_code}
+        for _ in range(_MAX_POLLS):
+            if time.monotonic() + pause > deadline:
+                break
+            await asyncio.sleep(pause)
+            answer = await self._prospect.token(self._client, form)
+            if answer.ok:
+                return self._prospect.credential(self._client, answer)
+            code = error_code(answer)
+            if code == "slow_down":
+                pause += 5.0
+            elif code != "authorization_pending":
+                raise self._prospect.refused(answer)
+        name = self._prospect.spec.name
+        raise ServerUnavailable(
+            f"nobody confirmed the sign-in to {name} within {self.expires_in:.0f} s",
+            server=name,
+            next_action=f"Begin again: toolfold login {name}",
+        )
+
+
+async def client_credentials(
+    spec: ServerSpec, vault: Vault | None = None, *, challenge: Challenge | None = None, caller: str = ""
+) -> Credential:
+    """A token for a service that signs in as itself, with the id and the secret of the configuration."""
+    if spec.oauth is None or not spec.oauth.client_id or not (spec.oauth.client_secret or spec.oauth.private_key):
+        raise ServerUnavailable(
+            f"{spec.name} signs in as a service, and has no client id with a secret",
+            server=spec.name,
+            next_action=f"Write client_id and client_secret (or private_key) in [servers.{spec.name}.oauth].",
+        )
+    prospect = await prepare(spec, vault, challenge=challenge, caller=caller)
+    client = await prospect.client()
+    form = {"grant_type": "client_credentials"}
+    if prospect.scopes:
+        form["scope"] = " ".join(prospect.scopes)
+    answer = await prospect.token(client, form)
+    if not answer.ok:
+        raise prospect.refused(answer)
+    return prospect.credential(client, answer)
+
+
+async def refresh(spec: ServerSpec, credential: Credential) -> Credential:
+    """A new token for an old one. Raises `SignInRequired` where the issuer takes none of what we have any more."""
+    form = {
+        "grant_type": "refresh_token",
+        "refresh_token": credential.refresh_token,
+        "resource": credential.resource,
+    }
+    answer = await _as_client(spec, credential, credential.token_endpoint, form)
+    if answer.ok:
+        return _with_tokens(credential, answer)
+    if answer.status in _BUSY:
+        raise ServerUnavailable(
+            f"the sign-in to {spec.name} cannot be renewed now: {origin_of(credential.issuer)} says {error_of(answer)}",
+            server=spec.name,
+            next_action="Try again in a while.",
+        )
+    raise SignInRequired(
+        f"the sign-in to {spec.name} has ended: {origin_of(credential.issuer)} says {error_of(answer)}",
+        server=spec.name,
+        next_action=f"Sign in again: toolfold login {spec.name}",
+    )
+
+
+async def revoke(spec: ServerSpec, credential: Credential) -> bool:
+    """Tells the issuer that the tokens are used no more (RFC 7009); false where it has no place to be told."""
+    if not credential.revocation_endpoint:
+        return False
+    done = True
+    for kind in ("refresh_token", "access_token"):
+        if token := getattr(credential, kind):
+            form = {"token": token, "token_type_hint": kind}
+            done &= (await _as_client(spec, credential, credential.revocation_endpoint, form)).ok
+    return done
+
+
+async def _as_client(spec: ServerSpec, credential: Credential, url: str, form: dict[str, str]) -> Fetched:
+    secret = credential.client_secret
+    if spec.oauth is not None and spec.oauth.client_id == credential.client_id:
+        secret = spec.oauth.private_key or spec.oauth.client_secret
+    client = Client(client_id=credential.client_id, client_secret=secret, auth_method=credential.auth_method)
+    body, headers = authenticate(client, credential.issuer, form)
+    return await fetcher_for(spec).post(url, body, _FORM, headers)
+
+
+def _with_tokens(credential: Credential, answer: Fetched) -> Credential:
+    tokens = answer.decode(_Tokens)
+    token, renewal = tokens.access_token, tokens.refresh_token or ""
+    learn(*filter(None, (token, renewal, tokens.id_token)))
+    if tokens.token_type.lower() != "bearer":
+        raise _unusable(credential, f"a token of the type {printable(tokens.token_type, 40)!r}")
+    if not _is_sendable(token) or (renewal and not _is_sendable(renewal)):
+        raise _unusable(credential, "a token that no header can carry")
+    now = time.time()
+    try:
+        life = min(max(float(tokens.expires_in or 0), 0.0), _MAX_LIFE_S)
+    except ValueError:
+        life = 0.0
+    return replace(
+        credential,
+        access_token=token,
+        # Without a new one the old one stays valid (RFC 6749, 6).
+        refresh_token=renewal or credential.refresh_token,
+        obtained_at=now,
+        expires_at=now + life if life else 0.0,
+        scope=credential.asked if tokens.scope is None else valid_scopes(tokens.scope.split()),
+        needs=(),
+        subject=_subject(tokens.id_token or "") or credential.subject,
+    )
+
+
+def _is_sendable(token: str) -> bool:
+    return 0 < len(token) <= _MAX_TOKEN and token.isascii() and token.isprintable() and " " not in token
+
+
+def _unusable(credential: Credential, what: str) -> ServerUnavailable:
+    return ServerUnavailable(
+        f"{origin_of(credential.issuer)} answered with {what}",
+        server=credential.server,
+        next_action="Tell whoever runs it; nothing was stored.",
+    )
+
+
+class _Claims(Struct):
+    email: str = ""
+    preferred_username: str = ""
+    name: str = ""
+    sub: str = ""
+
+
+def _subject(id_token: str) -> str:
+    """Who signed in, to be shown and for nothing else: it came from the issuer itself, so no signature is checked."""
+    payload = [*id_token.split("."), ""][1]
+    try:
+        claims = msgspec.json.decode(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)), type=_Claims)
+    except (ValueError, RecursionError):
+        return ""
+    return printable(claims.email or claims.preferred_username or claims.name or claims.sub, 100)

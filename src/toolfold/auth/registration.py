@@ -1,0 +1,195 @@
+"""How toolfold is known to an authorization server: a configured client id, a client ID metadata document, or dynamic
+registration (RFC 7591), in this order. What one issuer gave is never shown to another. Above: grants.
+"""
+
+import base64
+import secrets
+import time
+from typing import Any
+from urllib.parse import quote_plus, urlencode
+
+import msgspec
+from msgspec import Struct
+
+from toolfold.auth.discovery import AuthorizationServer
+from toolfold.auth.fetch import Fetched, Fetcher, origin_of
+from toolfold.auth.vault import Credential
+from toolfold.errors import ServerUnavailable
+from toolfold.redaction import learn
+from toolfold.types import OAuthSpec, ServerSpec
+
+_METHODS = ("none", "client_secret_basic", "client_secret_post")
+_ASSERTION = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
+DEVICE_GRANT = "urn:ietf:params:oauth:grant-type:device_code"
+_ALGORITHMS = {"P-256": "ES256", "P-384": "ES384", "P-521": "ES512", "Ed25519": "EdDSA", "Ed448": "EdDSA"}
+
+
+class Client(Struct, frozen=True, kw_only=True):
+    """toolfold as one authorization server knows it."""
+
+    client_id: str
+    client_secret: str = ""
+    auth_method: str = "none"
+    redirect_uri: str = ""
+    registered: bool = False
+
+    def __repr__(self) -> str:
+        return f"Client(client_id={self.client_id!r}, auth_method={self.auth_method!r})"
+
+
+class _Registered(Struct):
+    client_id: str
+    client_secret: str = ""
+    token_endpoint_auth_method: str = ""
+
+
+async def find_client(
+    fetcher: Fetcher, server: AuthorizationServer, spec: ServerSpec, redirect_uri: str, earlier: Credential | None
+) -> Client:
+    """The client to sign in with; registered now if need be. `earlier` is the last sign-in to this server."""
+    oauth = spec.oauth or OAuthSpec()
+    if oauth.client_id:
+        return _configured(server, spec, oauth, redirect_uri, earlier)
+    if oauth.client_metadata_url and server.client_id_metadata_document_supported:
+        return Client(client_id=oauth.client_metadata_url, redirect_uri=redirect_uri)
+    if (
+        earlier is not None
+        and earlier.registered
+        and earlier.issuer == server.issuer
+        and earlier.redirect_uri == redirect_uri
+    ):
+        return Client(
+            client_id=earlier.client_id,
+            client_secret=earlier.client_secret,
+            auth_method=earlier.auth_method,
+            redirect_uri=redirect_uri,
+            registered=True,
+        )
+    if server.registration_endpoint:
+        return await _register(fetcher, server, spec, redirect_uri)
+    raise ServerUnavailable(
+        f"{spec.name} needs a client id: {origin_of(server.issuer)} does not register clients by itself",
+        server=spec.name,
+        next_action=f"Register an application there with the redirect address {redirect_uri} "
+        f'and write its id: [servers.{spec.name}.oauth] client_id = "…"',
+    )
+
+
+def _configured(
+    server: AuthorizationServer, spec: ServerSpec, oauth: OAuthSpec, redirect_uri: str, earlier: Credential | None
+) -> Client:
+    secret = oauth.private_key or oauth.client_secret
+    known = earlier.issuer if earlier is not None and earlier.client_id == oauth.client_id else server.issuer
+    if secret and known != server.issuer and not oauth.issuer:
+        raise ServerUnavailable(
+            f"{spec.name} now signs in at {origin_of(server.issuer)}, which does not get the secret of another",
+            server=spec.name,
+            next_action=f'If that is right, write issuer = "{server.issuer}" under `oauth` of this server.',
+        )
+    method = "private_key_jwt" if oauth.private_key else _method(server, bool(secret))
+    return Client(client_id=oauth.client_id, client_secret=secret, auth_method=method, redirect_uri=redirect_uri)
+
+
+def _method(server: AuthorizationServer, has_secret: bool) -> str:
+    offered = server.token_endpoint_auth_methods_supported
+    wanted = _METHODS[1:] if has_secret else _METHODS[:1]
+    # Few servers list `none`, and most of those that do not take public clients all the same.
+    return next((method for method in wanted if method in offered), wanted[0])
+
+
+async def _register(fetcher: Fetcher, server: AuthorizationServer, spec: ServerSpec, redirect_uri: str) -> Client:
+    offered = server.token_endpoint_auth_methods_supported
+    method = next((one for one in _METHODS if one in offered), "none")
+    grants = ["authorization_code"]
+    if not server.grant_types_supported or "refresh_token" in server.grant_types_supported:
+        grants.append("refresh_token")
+    if server.device_authorization_endpoint:
+        grants.append(DEVICE_GRANT)
+    wanted = {
+        "client_name": "toolfold",
+        "redirect_uris": [redirect_uri],
+        "grant_types": grants,
+        "response_types": ["code"],
+        "token_endpoint_auth_method": method,
+        "application_type": "native",
+    }
+    answer = await fetcher.post(server.registration_endpoint, msgspec.json.encode(wanted), "application/json")
+    if not answer.ok:
+        raise ServerUnavailable(
+            f"{origin_of(server.issuer)} did not register toolfold: {error_of(answer)}",
+            server=spec.name,
+            next_action=f'Register an application there and write its id: [servers.{spec.name}.oauth] client_id = "…"',
+        )
+    made = answer.decode(_Registered)
+    learn(made.client_secret)
+    return Client(
+        client_id=made.client_id,
+        client_secret=made.client_secret,
+        auth_method=made.token_endpoint_auth_method or method,
+        redirect_uri=redirect_uri,
+        registered=True,
+    )
+
+
+def authenticate(client: Client, issuer: str, form: dict[str, str]) -> tuple[bytes, dict[str, str]]:
+    """The body and the headers of a request to the token endpoint, with the proof of who asks."""
+    headers: dict[str, str] = {}
+    if client.auth_method == "client_secret_basic":
+        pair = f"{quote_plus(client.client_id)}:{quote_plus(client.client_secret)}"
+        headers["Authorization"] = f"Basic {base64.b64encode(pair.encode()).decode()}"
+    elif client.auth_method == "private_key_jwt":
+        form = {**form, "client_id": client.client_id, "client_assertion_type": _ASSERTION}
+        form["client_assertion"] = _assertion(client, issuer)
+    else:
+        form = {**form, "client_id": client.client_id}
+        if client.auth_method == "client_secret_post":
+            form["client_secret"] = client.client_secret
+    return urlencode(form).encode(), headers
+
+
+def _assertion(client: Client, issuer: str) -> str:
+    """RFC 7523: a statement of who asks, for one issuer, once, for a minute."""
+    from joserfc import jwk, jwt
+    from joserfc.errors import JoseError
+
+    now = int(time.time())
+    claims = {"iss": client.client_id, "sub": client.client_id, "aud": issuer, "iat": now, "exp": now + 60}
+    claims["jti"] = secrets.token_urlsafe(16)
+    for kind in (jwk.ECKey, jwk.RSAKey, jwk.OKPKey):
+        try:
+            key: Any = kind.import_key(client.client_secret)
+        except (JoseError, ValueError, TypeError):
+            continue
+        algorithm = _ALGORITHMS.get(getattr(key, "curve_name", ""), "RS256")
+        return jwt.encode({"alg": algorithm}, claims, key, algorithms=[algorithm])
+    raise ServerUnavailable(
+        "the private key of this server's `oauth` table cannot be read",
+        next_action='Write it as PEM, or as a reference to one: private_key = "${NAME}".',
+    )
+
+
+class _Error(Struct):
+    error: str = ""
+    error_description: str = ""
+
+
+def error_code(answer: Fetched) -> str:
+    """The code of an OAuth error; empty where the answer holds none."""
+    try:
+        return msgspec.json.decode(answer.body, type=_Error).error[:100]
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        return ""
+
+
+def error_of(answer: Fetched) -> str:
+    """What an error answer says, cut and in one line."""
+    try:
+        error = msgspec.json.decode(answer.body, type=_Error)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        error = _Error()
+    return printable(": ".join(filter(None, (error.error, error.error_description)))) or f"HTTP status {answer.status}"
+
+
+def printable(text: str, most: int = 300) -> str:
+    """Foreign text in one line, without what a terminal would act upon."""
+    return "".join(character if character.isprintable() else " " for character in text[:most]).strip()

@@ -1,0 +1,262 @@
+"""The vault: what was signed in to, one sealed file each, in a folder that only its owner can open.
+
+The key comes from `TOOLFOLD_VAULT_KEY`, else from a key file that is there already, else from the system's keyring,
+else from a new key file. A file that is damaged, or sealed with another key, costs the one sign-in that it holds. What
+is in here is never printed: a `Credential` shows whose it is, and no token. Above: sessions and logins.
+"""
+
+import asyncio
+import base64
+import fcntl
+import hashlib
+import os
+import secrets
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct
+
+from toolfold.config.files import PRIVATE_MODE, write_atomically
+from toolfold.config.secrets import store_in_keyring, system_keyring
+from toolfold.errors import ConfigError, SecretNotFound, ServerTimeout, SignInRequired
+from toolfold.redaction import learn
+
+KEY_VARIABLE = "TOOLFOLD_VAULT_KEY"
+_MARK = b"toolfold-vault-1"
+_KEY_FILE = "vault.key"
+_KEYRING = ("toolfold", "vault")
+_MAX_BYTES = 1024 * 1024
+_LOCK_S = 60.0
+_LOCK_PAUSE_S = 0.02
+
+KeySource = Literal["environment", "key file", "keyring"]
+
+
+class Credential(Struct, frozen=True, kw_only=True):
+    """Everything that is kept of one sign-in. Without an `access_token` it is a registration only."""
+
+    server: str
+    caller: str = ""
+    """Whose it is; empty: everybody's who uses this gateway."""
+    resource: str
+    """What the tokens are for, as its metadata spells it."""
+    issuer: str
+    """The authorization server. What it issued goes to it, and to no other."""
+    token_endpoint: str
+    revocation_endpoint: str = ""
+    client_id: str
+    client_secret: str = ""
+    auth_method: str = "none"
+    redirect_uri: str = ""
+    registered: bool = False
+    """Whether the client was registered by toolfold itself."""
+    grant: Literal["person", "client_credentials"] = "person"
+    header: str = ""
+    """The header that carries it where that is not a bearer token: a key that somebody gave, which never ends."""
+    access_token: str = ""
+    refresh_token: str = ""
+    obtained_at: float = 0.0
+    expires_at: float = 0.0
+    """0: the server did not say."""
+    scope: tuple[str, ...] = ()
+    """What was granted."""
+    asked: tuple[str, ...] = ()
+    """What was asked for."""
+    needs: tuple[str, ...] = ()
+    """What a server asked for since, which the next login asks for as well."""
+    subject: str = ""
+    """Who signed in, where the issuer said so."""
+
+    def __repr__(self) -> str:
+        return f"Credential({', '.join(f'{name}={value!r}' for name, value in self.__rich_repr__())})"
+
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        return [(name, getattr(self, name)) for name in ("server", "caller", "issuer", "subject", "expires_at")]
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        return tuple(filter(None, (self.access_token, self.refresh_token, self.client_secret)))
+
+    @property
+    def stale(self) -> bool:
+        """Whether the token ends soon: a fifth of its life is left, or a minute."""
+        if not self.access_token or not self.expires_at:
+            return not self.access_token
+        return time.time() >= self.expires_at - min(60.0, (self.expires_at - self.obtained_at) / 5)
+
+    @property
+    def expired(self) -> bool:
+        return not self.access_token or 0 < self.expires_at <= time.time()
+
+    @property
+    def renewable(self) -> bool:
+        return bool(self.refresh_token) or self.grant == "client_credentials"
+
+
+class Vault:
+    """The sign-ins of one home folder."""
+
+    def __init__(self, home: Path) -> None:
+        self.folder = home / "sign-ins"
+        self._key: bytes | None = None
+        self.key_source: KeySource | None = None
+        """Where the key came from, once it was needed."""
+
+    async def get(self, server: str, caller: str = "") -> Credential | None:
+        """Raises `SignInRequired` where there is one that cannot be read."""
+        path = self._path(server, caller)
+        return await asyncio.to_thread(self._read, path, server) if path.exists() else None
+
+    async def put(self, credential: Credential) -> None:
+        learn(*credential.secrets)
+        await asyncio.to_thread(self._write, credential)
+
+    async def delete(self, server: str, caller: str = "") -> bool:
+        try:
+            await asyncio.to_thread(self._path(server, caller).unlink)
+        except FileNotFoundError:
+            return False
+        return True
+
+    async def list(self) -> tuple[Credential, ...]:
+        """All that can be read, in the order of their names."""
+        return await asyncio.to_thread(self._read_all)
+
+    def stamp(self, server: str, caller: str = "") -> tuple[int, ...]:
+        """What differs once another process wrote this credential; nothing where there is none."""
+        try:
+            status = os.stat(self._path(server, caller))  # noqa: PTH116 - asked once a second by every session
+        except OSError:
+            return ()
+        return status.st_mtime_ns, status.st_size, status.st_ino
+
+    @asynccontextmanager
+    async def lock(self, server: str, caller: str = "") -> AsyncIterator[None]:
+        """Only one, of all processes, renews a credential: a refresh token that is used twice ends the sign-in."""
+        self._make_folder()
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        descriptor = os.open(self._path(server, caller).with_suffix(".lock"), flags, PRIVATE_MODE)
+        try:
+            deadline = time.monotonic() + _LOCK_S
+            while not _try_lock(descriptor):
+                if time.monotonic() > deadline:
+                    raise ServerTimeout(
+                        f"another process has been renewing the sign-in to {server} for {_LOCK_S:g} s",
+                        server=server,
+                        next_action="Try again, or end the other process.",
+                    )
+                await asyncio.sleep(_LOCK_PAUSE_S)
+            yield
+        finally:
+            os.close(descriptor)
+
+    def _path(self, server: str, caller: str) -> Path:
+        # A caller's name may hold anything; a server's is checked by the configuration.
+        mark = f".{hashlib.sha256(caller.encode()).hexdigest()[:32]}" if caller else ""
+        return self.folder / f"{server.casefold()}{mark}.sealed"
+
+    def _make_folder(self) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if self.folder.stat().st_mode & 0o077:
+            self.folder.chmod(0o700)
+
+    def _read_all(self) -> tuple[Credential, ...]:
+        found = []
+        for path in sorted(self.folder.glob("*.sealed")):
+            with suppress(SignInRequired):
+                found.append(self._read(path, path.name.partition(".")[0]))
+        return tuple(found)
+
+    def _read(self, path: Path, server: str) -> Credential:
+        from cryptography.exceptions import InvalidTag
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+        try:
+            with path.open("rb") as file:
+                sealed = file.read(_MAX_BYTES)
+        except OSError as error:
+            raise _unreadable(server, error.strerror or str(error)) from None
+        mark, key_id, nonce, rest = sealed[:16], sealed[16:24], sealed[24:36], sealed[36:]
+        if mark != _MARK:
+            raise _unreadable(server, "the file is damaged")
+        key = self._load_key()
+        if key_id != _key_id(key):
+            raise _unreadable(server, f"it was sealed with another key than that of the {self.key_source}")
+        try:
+            # The file's name is sealed as well: one that is copied over another's opens as neither.
+            data = AESGCM(key).decrypt(nonce, rest, _MARK + path.name.encode())
+            credential = msgspec.msgpack.decode(data, type=Credential)
+        except (InvalidTag, ValueError, msgspec.MsgspecError):
+            raise _unreadable(server, "the file is damaged") from None
+        learn(*credential.secrets)
+        return credential
+
+    def _write(self, credential: Credential) -> None:
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+        self._make_folder()
+        path, key, nonce = self._path(credential.server, credential.caller), self._load_key(), os.urandom(12)
+        sealed = AESGCM(key).encrypt(nonce, msgspec.msgpack.encode(credential), _MARK + path.name.encode())
+        write_atomically(path, _MARK + _key_id(key) + nonce + sealed, PRIVATE_MODE)
+
+    def _load_key(self) -> bytes:
+        if self._key is None:
+            secret, self.key_source = self._find_key()
+            # A person may have chosen a short one: each guess shall cost something.
+            self._key = hashlib.scrypt(secret.encode(), salt=_MARK, n=2**14, r=8, p=1, dklen=32)
+        return self._key
+
+    def _find_key(self) -> tuple[str, KeySource]:
+        if secret := os.environ.get(KEY_VARIABLE, "").strip():
+            return secret, "environment"
+        file = self.folder / _KEY_FILE
+        if not file.exists():
+            with suppress(SecretNotFound):
+                return _keyring_key(), "keyring"
+            self._make_folder()
+            with suppress(FileExistsError):  # another process was faster
+                descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE_MODE)
+                with os.fdopen(descriptor, "w", encoding="ascii") as new:
+                    new.write(_new_key())
+        if file.stat().st_mode & 0o077:
+            file.chmod(PRIVATE_MODE)
+        secret = file.read_text("ascii").strip()
+        if not secret:
+            raise ConfigError(f"{file} is empty", next_action=f"Remove it and sign in again, or set {KEY_VARIABLE}.")
+        return secret, "key file"
+
+
+def _try_lock(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _keyring_key() -> str:
+    if secret := system_keyring(*_KEYRING):
+        return secret
+    secret = _new_key()
+    store_in_keyring(*_KEYRING, secret)
+    return secret
+
+
+def _new_key() -> str:
+    return base64.urlsafe_b64encode(secrets.token_bytes(32)).decode()
+
+
+def _key_id(key: bytes) -> bytes:
+    return hashlib.sha256(_MARK + key).digest()[:8]
+
+
+def _unreadable(server: str, reason: str) -> SignInRequired:
+    return SignInRequired(
+        f"the stored sign-in to {server} cannot be read: {reason}",
+        server=server,
+        next_action=f"Set {KEY_VARIABLE} as it was, or sign in again: toolfold login {server}",
+    )
