@@ -71,10 +71,9 @@ class CallerTools:
             own = callers[caller] = {tool.name: _digest(tool.raw) for tool in listing.tools}
             # The newest form counts. What a caller has listed before is not new, where another's differs from it.
             tools |= {tool.name: tool.raw for tool in listing.tools if before.get(tool.name) != own[tool.name]}
-        had = {name for names in callers.values() for name in names}
-        after = _Known(
-            {name: raw for name, raw in tools.items() if name in had}, callers, listing.info if listing else known.info
-        )
+        had = set().union(*callers.values())
+        tools = {name: raw for name, raw in tools.items() if name in had}
+        after = _Known(tools, callers, known.info if listing is None else listing.info)
         if after == known:
             return False
         (await self.load())[server] = after

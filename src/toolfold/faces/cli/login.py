@@ -265,32 +265,27 @@ def logout(arguments: argparse.Namespace, output: Output) -> int:
     settings = load_settings(arguments, require_servers=False)
     credentials = Credentials(lambda: settings.servers, settings.home)
     with asyncio.Runner() as runner:
-        for server, owner in _chosen(runner.run(credentials.summaries()), arguments, credentials):
-            told = runner.run(credentials.sign_out(server, owner))
+        found = runner.run(credentials.summaries())
+        for one in _chosen(found, arguments.server, arguments.caller, every=arguments.all):
+            told = runner.run(credentials.sign_out(one.server, one.caller))
             if output.as_json:
-                output.data({"server": server, "caller": owner, "revoked": told})
+                output.data({"server": one.server, "caller": one.caller, "revoked": told})
                 continue
-            output.line(f"signed out of {server}{f' as {owner}' if owner else ''}")
+            output.line(f"signed out of {one.server}{f' as {one.caller}' if one.caller else ''}")
             if not told:
                 output.note("its issuer was not told: a token that is out may work until it ends")
     return 0
 
 
-def _chosen(
-    found: Sequence[SignedIn], arguments: argparse.Namespace, credentials: Credentials
-) -> list[tuple[str, str]]:
-    if arguments.all:
-        return [(one.server, one.caller) for one in found if arguments.caller in (None, one.caller)]
-    if arguments.server:
-        known = {one.caller for one in found if one.server == arguments.server}
-        owner = arguments.caller or ("" if "" in known or LOCAL.name not in known else LOCAL.name)
-        return [(arguments.server, owner)]
-    own = [one for one in found if one.caller == (arguments.caller or one.caller)]
-    if len(own) == 1:
-        return [(own[0].server, own[0].caller)]
-    names = sorted({one.server for one in own})
+def _chosen(found: Sequence[SignedIn], server: str | None, caller: str | None, *, every: bool) -> list[SignedIn]:
+    own = [one for one in found if server in (None, one.server) and caller in (None, one.caller)]
+    if server is not None and caller is None and len(own) > 1:
+        own = [one for one in own if one.caller in ("", LOCAL.name)] or own
+    if every or len(own) == 1:
+        return own
+    names = [f"{one.server} --as {one.caller}" if one.caller else one.server for one in own]
     raise ConfigError(
-        "several servers are signed in to" if names else "nobody is signed in to any server",
-        hints=names,
-        next_action="name one of them, or give --all" if names else "see: toolfold servers",
+        f"{len(own)} sign-ins are stored" if own else "nobody is signed in there",
+        hints=names[:20],
+        next_action="name one of those in hints, or give --all" if own else "see who is: toolfold servers",
     )

@@ -150,6 +150,7 @@ def build_parser() -> _Parser:
         )
 
     _add_setup(command)
+    _add_sign_in(command)
     _add_catalogue(command)
     _add_calls(command)
     _add_programs(command)
@@ -213,6 +214,17 @@ def _add_setup(command: _AddCommand) -> None:
     servers.flag("--connect", "connect to each now, instead of telling what the last build saw")
     servers.seen_as()
 
+    enrich = command("enrich", "have the configured model write requests for each tool, which search then knows")
+    enrich.value("--server", "NAME", "only tools of this server", default="")
+    enrich.number("--limit", "N", "ask about so many tools at most (default: all that were not asked about)")
+    enrich.value("--model", "NAME", "provider:model that writes them (default: the configured one)", default="")
+    enrich.flag("--forget", "drop what was written instead")
+
+    learn = command("learn", "how many choices search has learned from")
+    learn.flag("--forget", "forget them all")
+
+
+def _add_sign_in(command: _AddCommand) -> None:
     login = command("login", "sign in to a server: in a browser, by a code, or by an address to paste")
     login.value("server", "SERVER", "the server (default: each that waits for a sign-in)", nargs="?")
     login.value("--as", "CALLER", 'whose account it is, at a server with credentials = "caller"', dest="caller")
@@ -224,15 +236,6 @@ def _add_setup(command: _AddCommand) -> None:
     logout.value("server", "SERVER", "the server (default: the only one there is)", nargs="?")
     logout.value("--as", "CALLER", "whose account it is", dest="caller")
     logout.flag("--all", "of all of them")
-
-    enrich = command("enrich", "have the configured model write requests for each tool, which search then knows")
-    enrich.value("--server", "NAME", "only tools of this server", default="")
-    enrich.number("--limit", "N", "ask about so many tools at most (default: all that were not asked about)")
-    enrich.value("--model", "NAME", "provider:model that writes them (default: the configured one)", default="")
-    enrich.flag("--forget", "drop what was written instead")
-
-    learn = command("learn", "how many choices search has learned from")
-    learn.flag("--forget", "forget them all")
 
 
 def _add_catalogue(command: _AddCommand) -> None:

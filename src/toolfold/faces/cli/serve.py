@@ -110,7 +110,10 @@ async def _serve_http(gateway: Gateway, arguments: argparse.Namespace, output: O
             mcp = McpHttpApp(server, guard)
             subsets = {name: McpHttpApp(server, in_subset(guard, name)) for name in names}
             address = f"[{host}]" if ":" in host else host
-            output.note(f"serving on http://{address}:{bound.getsockname()[1]}/mcp")
+            base = f"http://{address}:{bound.getsockname()[1]}"
+            output.note(f"serving on {base}/mcp")
+            public = gateway.settings.sign_in.public_url.rstrip("/")
+            gateway.upstreams.credentials.sign_ins.base = public or base
             try:
                 site = Site(mcp, make_app(gateway, guard), gateway.render_metrics, subsets)
                 await run_site(site, bound, stop)
