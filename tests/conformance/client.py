@@ -1,18 +1,28 @@
 """The client that the official conformance suite runs: `client.py SERVER_URL`, one scenario named in the environment.
 
 It uses the wire layer as any user of it would, and is not told which era to speak: that it finds out.
-What a scenario wants done stands in one function per scenario.
+What a scenario wants done stands in one function per scenario. Scenarios about authorization use the sign-in of an
+upstream, with a person who says yes to everything: the authorization page is fetched, and answers with a redirect.
 """
 
 import asyncio
 import json
 import os
+import secrets
 import sys
+import tempfile
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
+import httpx2
 from msgspec import Raw
 
+from toolfold.auth.grants import prepare
+from toolfold.auth.session import OAuthSession
+from toolfold.auth.vault import KEY_VARIABLE, Vault
+from toolfold.errors import SignInRequired
+from toolfold.types import OAuthSpec, ServerSpec
 from toolfold.wire import Connection, HttpTarget, WireOptions, connect
 
 Scenario = Callable[[Connection], Awaitable[None]]
@@ -109,8 +119,54 @@ SCENARIOS: dict[str, Scenario] = {
 }
 
 
+REDIRECT = "http://127.0.0.1:33418/callback"
+# The address that the suite expects as the client's id where it takes metadata documents.
+METADATA_DOCUMENT = "https://conformance-test.local/client-metadata.json"
+MOST_LOGINS = 3
+
+
+async def log_in(spec: ServerSpec, vault: Vault) -> None:
+    login = await (await prepare(spec, vault)).code_login(REDIRECT)
+    async with httpx2.AsyncClient(trust_env=False) as browser:
+        page = await browser.get(login.url)
+    await vault.put(await login.finish(page.headers["location"]))
+
+
+async def signed_in(url: str, scenario: str) -> None:
+    """Lists and calls the tools, twice, and signs in as often as that is asked for."""
+    context = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT", "{}"))
+    oauth = OAuthSpec(
+        client_id=context.get("client_id", ""),
+        client_secret=context.get("client_secret", ""),
+        private_key=context.get("private_key_pem", ""),
+        issuer=context.get("issuer", ""),
+        grant="client_credentials" if scenario.startswith("auth/client-credentials") else "person",
+        client_metadata_url=METADATA_DOCUMENT if scenario == "auth/basic-cimd" else "",
+    )
+    spec = ServerSpec(name="server", transport="http", url=url, oauth=oauth)
+    os.environ[KEY_VARIABLE] = secrets.token_hex()  # and not this machine's keyring
+    with tempfile.TemporaryDirectory() as home:
+        vault = Vault(Path(home))
+        for _ in range(MOST_LOGINS):
+            target = HttpTarget(url, authorization=OAuthSession(spec, vault))
+            try:
+                connection = await connect(target, options=WireOptions(request_timeout_s=20))
+                try:
+                    for _ in range(2):
+                        await call_every_tool(connection)
+                    return
+                finally:
+                    await connection.aclose()
+            except SignInRequired:
+                await log_in(spec, vault)
+        raise AssertionError("signed in too often")
+
+
 async def main() -> None:
     scenario = os.environ["MCP_CONFORMANCE_SCENARIO"]
+    if scenario.startswith("auth/"):
+        await signed_in(sys.argv[-1], scenario)
+        return
     capabilities = EVERYTHING if scenario == "request-metadata" else FORMS
     connection = await connect(
         HttpTarget(sys.argv[-1]), options=WireOptions(capabilities=capabilities, request_timeout_s=20)

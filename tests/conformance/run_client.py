@@ -3,7 +3,8 @@
     python tests/conformance/run_client.py FOLDER
 
 FOLDER holds `node_modules` with the suite and a Node of at least version 22. What is missing there is installed
-with npm. Scenarios about authorization are left out. Exits with 1 when a scenario fails.
+with npm. Run are all scenarios that a revision requires, those added since, and the extension for services that sign
+in as themselves. Exits with 1 when a scenario fails.
 """
 
 import argparse
@@ -18,7 +19,7 @@ from pathlib import Path
 SUITE = "@modelcontextprotocol/conformance@0.2.0-alpha.12"
 NODE = "node@22"
 REVISIONS = ("2025-11-25", "2026-07-28")
-LATER = "auth/"
+EXTENSIONS = ("auth/client-credentials-jwt", "auth/client-credentials-basic")
 CLIENT = Path(__file__).with_name("client.py")
 
 
@@ -37,7 +38,7 @@ def scenarios(folder: Path, revision: str) -> list[str]:
     required = text.partition("\nclient:\n")[2].partition("\nnot_scored:")[0]
     names = re.findall(r"^\s*-\s+(\S+)$", required, re.MULTILINE)
     later = re.findall(r"- scenario: (\S+)\n\s+leg: client\n\s+reason: added-after-release", text)
-    return [name for name in (*names, *later) if not name.startswith(LATER)]
+    return [*names, *later, *EXTENSIONS]
 
 
 def run(node: str, suite: str, revision: str, scenario: str) -> tuple[bool, str]:

@@ -127,7 +127,7 @@ class MisbehavingHttp:
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
         try:
-            while (request := await _read(reader)) is not None:
+            while (request := await read_request(reader)) is not None:
                 self.seen.append(request)
                 if not await self._respond(request, reader, writer):
                     break
@@ -139,12 +139,12 @@ class MisbehavingHttp:
     async def _respond(self, request: Request, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
         """Answers; false to close the connection."""
         if self.redirect:
-            return _send(writer, 307, b"", {"Location": self.redirect})
+            return send(writer, 307, b"", {"Location": self.redirect})
         if request.verb == "GET":
             return await self._get(request, reader, writer)
         if request.verb == "DELETE":
             self.sessions.discard(request.headers.get("mcp-session-id", ""))
-            return _send(writer, 200, b"")
+            return send(writer, 200, b"")
         if self.oldest:
             return self._oldest_post(request, writer)
         return await self._post(request, reader, writer)
@@ -156,7 +156,7 @@ class MisbehavingHttp:
             writer.write(b"id: 2\n" + self._held.pop(last))
             return False
         if not (self.listen or self.oldest):
-            return _send(writer, 405, b"")
+            return send(writer, 405, b"")
         _start_stream(writer)
         self._down = writer
         if self.oldest:
@@ -167,31 +167,31 @@ class MisbehavingHttp:
 
     def _oldest_post(self, request: Request, writer: asyncio.StreamWriter) -> bool:
         if not request.path.startswith("/messages"):
-            return _send(writer, 404, b"not found")
+            return send(writer, 404, b"not found")
         for line in self._answers.to(request.message):
             if self._down is not None:
                 self._down.write(b"event: message\ndata: " + line + b"\n\n")
-        return _send(writer, 202, b"Accepted")
+        return send(writer, 202, b"Accepted")
 
     async def _post(self, request: Request, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
         method = request.method
         if method in self.refuse:
-            return _send(writer, self.refuse[method], b"no")
+            return send(writer, self.refuse[method], b"no")
         if method and method == self.hang:
             await reader.read()
             self.closed_early.append(method)
             return False
         if method in self.garbage:
-            return _send(writer, 200, self.garbage[method])
+            return send(writer, 200, self.garbage[method])
         refusal = self._refusal(request)
         if refusal is not None:
-            return _send(writer, *refusal)
+            return send(writer, *refusal)
         return await self._answer(request, writer)
 
     async def _answer(self, request: Request, writer: asyncio.StreamWriter) -> bool:
         lines = self._answers.to(request.message)
         if not lines:
-            return _send(writer, 202, b"")
+            return send(writer, 202, b"")
         headers = {}
         if request.method == "initialize" and self.session:
             headers["Mcp-Session-Id"] = name = f"session-{len(self.seen)}"
@@ -210,7 +210,7 @@ class MisbehavingHttp:
             writer.write(b": hello\n\n" + b"".join(b"data: " + line + b"\n\n" for line in lines))
             return False
         status = 404 if b'"code":-32601' in lines[0] and _modern(request.message) else 200
-        return _send(writer, status, lines[0], headers)
+        return send(writer, status, lines[0], headers)
 
     def _refusal(self, request: Request) -> tuple[int, bytes] | None:
         """What is wrong with a request before it is looked at."""
@@ -269,7 +269,8 @@ class _Answers(Server):
         return tools
 
 
-async def _read(reader: asyncio.StreamReader) -> Request | None:
+async def read_request(reader: asyncio.StreamReader) -> Request | None:
+    """The next request of a connection; `None` at its end."""
     try:
         head = await reader.readuntil(b"\r\n\r\n")
     except asyncio.IncompleteReadError:
@@ -280,7 +281,8 @@ async def _read(reader: asyncio.StreamReader) -> Request | None:
     return Request(verb, path, headers, await reader.readexactly(int(headers.get("content-length", 0))))
 
 
-def _send(writer: asyncio.StreamWriter, status: int, body: bytes, headers: dict[str, str] | None = None) -> bool:
+def send(writer: asyncio.StreamWriter, status: int, body: bytes, headers: dict[str, str] | None = None) -> bool:
+    """Answers; true: the connection stays open."""
     shown = {"Content-Type": "application/json", "Content-Length": str(len(body)), **(headers or {})}
     lines = "".join(f"{name}: {value}\r\n" for name, value in shown.items())
     writer.write(f"HTTP/1.1 {status} X\r\n{lines}\r\n".encode() + body)

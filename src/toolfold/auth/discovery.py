@@ -15,10 +15,8 @@ from toolfold.wire.http_client import is_loopback
 
 _MAX_CHALLENGE = 16_384
 _MAX_SCOPES = 200
-_PARAMETER = re.compile(
-    r"(?:(?P<scheme>[A-Za-z][A-Za-z0-9_-]*)[ \t]+)?(?P<name>[A-Za-z_][A-Za-z0-9_-]*)[ \t]*=[ \t]*"
-    r'(?:"(?P<quoted>(?:[^"\\]|\\.)*)"|(?P<plain>[^\s,"]+))'
-)
+# Words, quoted texts, signs. Each character is read once, whatever stands there.
+_TOKEN = re.compile(r'(?P<word>[^\s,="]+)|"(?P<quoted>(?:[^"\\]|\\.)*)"?|(?P<sign>[=,"])')
 _SCOPE = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]{1,256}")
 _PROBE = b'{"jsonrpc":"2.0","id":0,"method":"server/discover","params":{}}'
 
@@ -59,16 +57,22 @@ class AuthorizationServer(Struct, kw_only=True):
 
 def parse_challenge(header: str) -> Challenge | None:
     """The first Bearer challenge of a header, which may hold several; `None` where it has none."""
-    header = header[:_MAX_CHALLENGE]
-    if not re.search(r"(?:^|,)\s*bearer(?:\s|,|$)", header, re.IGNORECASE):
-        return None
+    tokens = list(_TOKEN.finditer(header[:_MAX_CHALLENGE]))
     found: dict[str, str] = {}
-    scheme = ""
-    for match in _PARAMETER.finditer(header):
-        scheme = (match["scheme"] or scheme).lower()
-        if scheme == "bearer":
-            value = match["plain"] if match["quoted"] is None else re.sub(r"\\(.)", r"\1", match["quoted"])
-            found.setdefault(match["name"].lower(), value)
+    scheme, is_bearer = "", False
+    for index, token in enumerate(tokens):
+        if token["word"] is None or (index and tokens[index - 1]["sign"] == "="):
+            continue
+        if index + 2 < len(tokens) and tokens[index + 1]["sign"] == "=":
+            value = tokens[index + 2]
+            if scheme == "bearer":
+                text = value["word"] or re.sub(r"\\(.)", r"\1", value["quoted"] or "")
+                found.setdefault(token["word"].lower(), text)
+        else:
+            scheme = token["word"].lower()
+            is_bearer |= scheme == "bearer"
+    if not is_bearer:
+        return None
     return Challenge(
         resource_metadata=found.get("resource_metadata", ""),
         scope=valid_scopes(found.get("scope", "").split()),

@@ -390,15 +390,16 @@ async def refresh(spec: ServerSpec, credential: Credential) -> Credential:
 
 
 async def revoke(spec: ServerSpec, credential: Credential) -> bool:
-    """Tells the issuer that the tokens are used no more (RFC 7009); false where it has no place to be told."""
-    if not credential.revocation_endpoint:
-        return False
-    done = True
+    """Tells the issuer that the tokens are used no more (RFC 7009); false where it cannot be told.
+
+    A token that carries its own proof lives on until it ends, at most: the one that renews it does not.
+    """
+    told = [False]
     for kind in ("refresh_token", "access_token"):
-        if token := getattr(credential, kind):
+        if credential.revocation_endpoint and (token := getattr(credential, kind)):
             form = {"token": token, "token_type_hint": kind}
-            done &= (await _as_client(spec, credential, credential.revocation_endpoint, form)).ok
-    return done
+            told.append((await _as_client(spec, credential, credential.revocation_endpoint, form)).ok)
+    return any(told)
 
 
 async def _as_client(spec: ServerSpec, credential: Credential, url: str, form: dict[str, str]) -> Fetched:

@@ -29,7 +29,7 @@ _YOUNG_S = 30.0
 
 
 def session_for(spec: ServerSpec, vault: Vault | None, caller: str = "") -> "OAuthSession | None":
-    """The session of a server that may want one; `None` where the configuration holds its token, or wants no sign-in."""
+    """The session of a server; `None` where the configuration holds its token, or wants no sign-in."""
     has_token = any(name.casefold() == "authorization" for name in spec.headers)
     off = spec.oauth is not None and not spec.oauth.enabled
     return None if vault is None or has_token or off or not spec.url else OAuthSession(spec, vault, caller)
@@ -46,6 +46,7 @@ class OAuthSession:
         self._headers: dict[str, str] = {}
         self._credential: Credential | None = None
         self._stamp: tuple[int, ...] = ()
+        self._looking = asyncio.Lock()
         self._look_at = 0.0
         self._retry_at = 0.0
         self._renewal: asyncio.Task[None] | None = None
@@ -104,11 +105,13 @@ class OAuthSession:
 
     async def _look(self, now: float) -> None:
         """Takes up what is in the vault, where that changed."""
-        self._look_at = now + _LOOK_S
         stamp = self._vault.stamp(self.spec.name, self.caller)
         if stamp != self._stamp:
-            self._use(await self._vault.get(self.spec.name, self.caller))
-            self._stamp = stamp
+            async with self._looking:  # nobody goes on without what the first is reading
+                if stamp != self._stamp:
+                    self._use(await self._vault.get(self.spec.name, self.caller))
+                    self._stamp = stamp
+        self._look_at = now + _LOOK_S
 
     def _use(self, credential: Credential | None) -> None:
         # A server whose address was changed is another server: what was issued for the old one is not for it.

@@ -340,10 +340,8 @@ class OpenApiUpstream:
                     response = await self._read(operation, answer, may_spill)
                 if isinstance(response, Spill):
                     return response
-                if self._session is not None and response.status in {401, 403}:
-                    challenge = response.headers.get("www-authenticate", "")
-                    if await self._session.challenged(response.status, challenge, proof):
-                        continue
+                if await self._is_challenge(response, proof):
+                    continue
                 onward = _redirect_target(request, response, address, self._base)
                 if not onward:
                     return response
@@ -355,6 +353,13 @@ class OpenApiUpstream:
         except (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError) as error:
             raise self._unreachable(ServerClosed, "broke off", error) from None
         return response
+
+    async def _is_challenge(self, response: _Response, proof: Mapping[str, str]) -> bool:
+        """Whether the request was refused for want of a token that there is now."""
+        if self._session is None or response.status not in {401, 403}:
+            return False
+        challenge = response.headers.get("www-authenticate", "")
+        return await self._session.challenged(response.status, challenge, proof)
 
     def _stream(
         self, client: "httpx2.AsyncClient", request: Request, address: str, proof: Mapping[str, str]

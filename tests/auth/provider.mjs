@@ -1,0 +1,102 @@
+// A real OpenID provider (npm oidc-provider) on loopback, for tests of signing in. Options come as JSON on the command
+// line; the first line that it prints is JSON with its issuer. Accounts are whatever name signs in, by plain forms.
+// Besides OAuth it answers GET /_counts (granted tokens by grant type) and POST /_revoke (ends every grant).
+import { generateKeyPairSync } from 'node:crypto';
+import { createServer } from 'node:http';
+import { pathToFileURL } from 'node:url';
+
+const library = `${process.env.TOOLFOLD_TEST_NODE}/node_modules/oidc-provider/lib/index.js`;
+const { default: Provider } = await import(pathToFileURL(library));
+
+const options = {
+  ttl: 3600, // seconds that an access token lives
+  scopes: ['mcp:read', 'mcp:write'],
+  clients: [],
+  claims: {}, // account to further claims of its tokens
+  registration: true,
+  device: true,
+  format: 'jwt',
+  ...JSON.parse(process.argv[2] ?? '{}'),
+};
+const jwks = {
+  keys: ['RS256', 'ES256'].map((alg) => {
+    const pair = alg === 'RS256'
+      ? generateKeyPairSync('rsa', { modulusLength: 2048 })
+      : generateKeyPairSync('ec', { namedCurve: 'P-256' });
+    return { ...pair.privateKey.export({ format: 'jwk' }), alg, use: 'sig', kid: alg };
+  }),
+};
+const counts = {};
+const grants = new Set();
+const server = createServer();
+
+server.listen(0, '127.0.0.1', () => {
+  const issuer = `http://127.0.0.1:${server.address().port}`;
+  const provider = new Provider(issuer, {
+    jwks,
+    clients: options.clients,
+    scopes: ['openid', 'offline_access', ...options.scopes],
+    cookies: { keys: ['only-for-tests'] },
+    clientAuthMethods: ['none', 'client_secret_basic', 'client_secret_post', 'private_key_jwt'],
+    conformIdTokenClaims: false,
+    claims: { openid: ['sub', 'email', 'groups'] },
+    findAccount: (ctx, sub) => ({
+      accountId: sub,
+      claims: () => ({ sub, email: `${sub}@example.com`, ...options.claims[sub] }),
+    }),
+    extraTokenClaims: (ctx, token) => options.claims[token.accountId ?? token.clientId],
+    rotateRefreshToken: true,
+    ttl: {
+      AccessToken: options.ttl, ClientCredentials: options.ttl, RefreshToken: 86400, Grant: 86400, Session: 86400,
+      Interaction: 600, IdToken: 600, DeviceCode: 600,
+    },
+    features: {
+      devInteractions: { enabled: true },
+      clientCredentials: { enabled: true },
+      deviceFlow: { enabled: options.device },
+      introspection: { enabled: true, allowedPolicy: () => true },
+      revocation: { enabled: true, allowedPolicy: () => true },
+      registration: { enabled: options.registration },
+      resourceIndicators: {
+        enabled: true,
+        useGrantedResource: () => true,
+        getResourceServerInfo: (ctx, resource) => ({
+          scope: options.scopes.join(' '),
+          audience: resource,
+          accessTokenTTL: options.ttl,
+          accessTokenFormat: options.format,
+          jwt: { sign: { alg: 'RS256' } },
+        }),
+      },
+    },
+  });
+  provider.on('grant.success', (ctx) => {
+    const grant = ctx.oidc.params.grant_type;
+    counts[grant] = (counts[grant] ?? 0) + 1;
+  });
+  for (const kind of ['authorization_code', 'device_code']) {
+    provider.on(`${kind}.saved`, (token) => token.grantId && grants.add(token.grantId));
+  }
+  const answer = provider.callback();
+  server.on('request', async (request, response) => {
+    if (request.url === '/_counts') {
+      response.setHeader('content-type', 'application/json');
+      response.end(JSON.stringify(counts));
+    } else if (request.url === '/_revoke') {
+      for (const id of grants) {
+        await Promise.all([
+          provider.RefreshToken.revokeByGrantId(id),
+          provider.AccessToken.revokeByGrantId(id),
+          provider.Grant.find(id).then((grant) => grant?.destroy()),
+        ]);
+      }
+      response.end();
+    } else {
+      answer(request, response);
+    }
+  });
+  console.log(JSON.stringify({ issuer }));
+});
+// The test's process holds our standard input: when it ends, however that happens, so do we.
+process.stdin.resume();
+process.stdin.on('end', () => process.exit(0));

@@ -1,0 +1,441 @@
+"""Metadata that loops, lies, is too large or leads astray; providers that are down or hang. Nothing is stored, nothing
+hangs, and no packet goes to a forbidden address: the guard's resolver is given it."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from misbehaving_http import Request, read_request, send
+from msgspec.structs import replace
+from provider import REDIRECT
+
+from toolfold.auth.discovery import Challenge, fits, parse_challenge
+from toolfold.auth.fetch import Fetcher
+from toolfold.auth.grants import client_credentials, prepare, refresh
+from toolfold.auth.session import OAuthSession
+from toolfold.auth.vault import Credential, Vault
+from toolfold.errors import ServerTimeout, ServerUnavailable, SignInRequired, UpstreamError
+from toolfold.types import OAuthSpec, ServerSpec
+from toolfold.upstream.pool import Pool
+from toolfold.wire import HttpTarget, connect
+
+PLACE = "/.well-known/oauth-protected-resource/mcp"
+METADATA = "/.well-known/oauth-authorization-server"
+Page = Callable[[Request, asyncio.StreamWriter], Awaitable[bool]]
+
+
+class Pages:
+    """A web server whose pages a test writes: JSON, or a function that answers. It is MCP server and issuer in one."""
+
+    def __init__(self) -> None:
+        self.pages: dict[str, Any] = {}
+        self.seen: list[Request] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def spec(self) -> ServerSpec:
+        return ServerSpec(name="box", transport="http", url=f"{self.origin}/mcp", start_timeout_s=5)
+
+    @property
+    def origin(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def honest(self, **metadata: Any) -> None:
+        """The pages of a server that does everything right, changed in these fields."""
+        self.pages[PLACE] = {"resource": f"{self.origin}/mcp", "authorization_servers": [self.origin]}
+        self.pages[METADATA] = {
+            "issuer": self.origin,
+            "authorization_endpoint": f"{self.origin}/authorize",
+            "token_endpoint": f"{self.origin}/token",
+            "registration_endpoint": f"{self.origin}/register",
+            "code_challenge_methods_supported": ["S256"],
+            "token_endpoint_auth_methods_supported": ["none"],
+            **metadata,
+        }
+        self.pages["/register"] = {"client_id": "me"}
+        self.pages["/token"] = {"access_token": "token-1", "token_type": "Bearer", "expires_in": 3600}
+
+    async def open(self) -> None:
+        self._server = await asyncio.start_server(self._connected, "127.0.0.1", 0)
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    async def aclose(self) -> None:
+        self._server.close()
+        for task in tuple(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        try:
+            while (request := await read_request(reader)) is not None:
+                self.seen.append(request)
+                if not await self._answer(request, writer):
+                    break
+                await writer.drain()
+        except ConnectionError:
+            return
+        finally:
+            writer.close()
+
+    async def _answer(self, request: Request, writer: asyncio.StreamWriter) -> bool:
+        page = self.pages.get(request.path)
+        if callable(page):
+            return bool(await page(request, writer))
+        if isinstance(page, tuple):
+            return send(writer, *page)
+        if page is None and request.path == "/mcp":
+            return send(writer, 401, b"", {"WWW-Authenticate": f'Bearer resource_metadata="{self.origin}{PLACE}"'})
+        return send(writer, 404 if page is None else 200, json.dumps(page).encode())
+
+
+@asynccontextmanager
+async def pages() -> AsyncIterator[Pages]:
+    server = Pages()
+    await server.open()
+    try:
+        yield server
+    finally:
+        await server.aclose()
+
+
+async def hundred_megabytes(request: Request, writer: asyncio.StreamWriter) -> bool:
+    writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 104857600\r\n\r\n")
+    for _ in range(1600):
+        writer.write(b" " * 65536)
+        await writer.drain()
+    return True
+
+
+async def hang(request: Request, writer: asyncio.StreamWriter) -> bool:
+    await asyncio.Event().wait()
+    return False
+
+
+async def drip(request: Request, writer: asyncio.StreamWriter) -> bool:
+    """A byte now and then: no single read ever times out."""
+    writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n")
+    for _ in range(1000):
+        writer.write(b" ")
+        await writer.drain()
+        await asyncio.sleep(0.05)
+    return False
+
+
+async def redirect_to_itself(request: Request, writer: asyncio.StreamWriter) -> bool:
+    return send(writer, 302, b"", {"Location": request.path})
+
+
+async def sign_in(spec: ServerSpec, vault: Vault, **options: Any) -> None:
+    login = await (await prepare(spec, vault, fetcher=Fetcher(spec.url, seconds=1.0), **options)).code_login(REDIRECT)
+    await vault.put(await login.finish({"state": login.state, "code": "a code"}))
+
+
+async def test_an_honest_server_is_signed_in_to(vault: Vault) -> None:
+    async with pages() as server:
+        server.honest()
+        await sign_in(server.spec, vault)
+        assert [credential.server for credential in await vault.list()] == ["box"]
+        registered = json.loads(next(request.body for request in server.seen if request.path == "/register"))
+        assert registered["application_type"] == "native"
+        assert registered["redirect_uris"] == [REDIRECT]
+
+
+DEEP = b'{"resource":' + b"[" * 400_000
+REFUSAL = b'{"error":"invalid_grant","error_description":"x\\u001b[2J"}'
+HOSTILE: dict[str, tuple[str, Any, type[UpstreamError], str]] = {
+    "metadata in a circle": (PLACE, redirect_to_itself, ServerUnavailable, "in a circle"),
+    "metadata by http": (PLACE, (302, b"", {"Location": "http://example.com/"}), ServerUnavailable, "only https"),
+    "metadata in a file": (PLACE, (302, b"", {"Location": "file:///x"}), ServerUnavailable, "cannot be used"),
+    "100 MB": (PLACE, hundred_megabytes, ServerUnavailable, "larger than"),
+    "100 MB of issuer": (METADATA, hundred_megabytes, ServerUnavailable, "larger than"),
+    "deep": (PLACE, (200, DEEP), ServerUnavailable, "cannot be read"),
+    "no JSON": (PLACE, (200, b"<html>"), ServerUnavailable, "cannot be read"),
+    "no UTF-8": (PLACE, (200, b'{"resource":"\xff"}'), ServerUnavailable, "cannot be read"),
+    "wrong kinds": (METADATA, {"issuer": 7}, ServerUnavailable, "cannot be read"),
+    "another resource": (PLACE, {"resource": "https://evil.example/mcp"}, ServerUnavailable, "another server"),
+    "another path": (PLACE, {"resource": "http://127.0.0.1/other"}, ServerUnavailable, "another server"),
+    "another issuer": (METADATA, {"issuer": "https://evil.example"}, ServerUnavailable, "another issuer"),
+    "no issuer": (METADATA, (404, b""), ServerUnavailable, "no OAuth metadata"),
+    "hangs": (PLACE, hang, ServerTimeout, "did not answer within"),
+    "drips": (METADATA, drip, ServerTimeout, "did not answer within"),
+    "registration refused": ("/register", (400, b'{"error":"invalid_scope"}'), ServerUnavailable, "invalid_scope"),
+    "registration elsewhere": ("/register", (307, b"", {"Location": "/other"}), ServerUnavailable, "redirects a"),
+    "registration hangs": ("/register", hang, ServerTimeout, "did not answer within"),
+    "token refused": ("/token", (400, REFUSAL), ServerUnavailable, "invalid_grant: x"),
+    "token elsewhere": ("/token", (307, b"", {"Location": "/other"}), ServerUnavailable, "redirects a request"),
+    "token hangs": ("/token", hang, ServerTimeout, "did not answer within"),
+    "token of 100 MB": ("/token", hundred_megabytes, ServerUnavailable, "larger than"),
+    "another type": ("/token", {"access_token": "x", "token_type": "mac"}, ServerUnavailable, "type 'mac'"),
+    "no token": ("/token", {"token_type": "Bearer"}, ServerUnavailable, "no header can carry"),
+    "a line break": ("/token", {"access_token": "x\r\nX: 1", "token_type": "Bearer"}, ServerUnavailable, "no header"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+async def test_a_hostile_page_is_a_clear_error_and_stores_nothing(vault: Vault, name: str) -> None:
+    path, page, kind, reason = HOSTILE[name]
+    async with pages() as server:
+        server.honest()
+        server.pages[path] = page
+        with pytest.raises(kind, match=reason) as refused:
+            async with asyncio.timeout(20):
+                await sign_in(server.spec, vault)
+        assert refused.value.next_action
+        assert "\x1b" not in refused.value.message
+        assert await vault.list() == ()
+
+
+@pytest.mark.parametrize(
+    ("metadata", "reason"),
+    [
+        ({"code_challenge_methods_supported": None}, "cannot be read"),
+        ({"code_challenge_methods_supported": []}, "PKCE"),
+        ({"code_challenge_methods_supported": ["plain"]}, "PKCE"),
+        ({"authorization_endpoint": "javascript:alert(1)"}, "no https address"),
+        ({"authorization_endpoint": "http://example.com/authorize"}, "no https address"),
+        ({"authorization_endpoint": "file:///bin/sh"}, "no https address"),
+        ({"registration_endpoint": ""}, "needs a client id"),
+        ({"token_endpoint": "http://example.com/token"}, "only https"),
+        ({"token_endpoint": "https://user:password@example.com/token"}, "cannot be used"),
+        ({"token_endpoint": "https://169.254.169.254/token"}, "metadata"),
+        ({"token_endpoint": "https://[::ffff:10.0.0.1]/token"}, "private"),
+    ],
+)
+async def test_metadata_that_cannot_be_used_is_refused(vault: Vault, metadata: dict[str, Any], reason: str) -> None:
+    async with pages() as server:
+        server.honest(**metadata)
+        with pytest.raises(ServerUnavailable, match=reason):
+            await sign_in(server.spec, vault)
+        assert await vault.list() == ()
+
+
+FORBIDDEN = {
+    "10.1.2.3": "private",
+    "172.16.0.1": "private",
+    "192.168.1.1": "private",
+    "100.64.0.1": "private",
+    "127.0.0.1": "loopback",
+    "::1": "loopback",
+    "169.254.1.1": "link-local",
+    "fe80::1": "link-local",
+    "169.254.169.254": "metadata",
+    "fd00:ec2::254": "metadata",
+    "100.100.100.200": "metadata",
+    "168.63.129.16": "metadata",
+    "224.0.0.1": "multicast",
+    "ff02::1": "multicast",
+    "0.0.0.0": "unspecified",
+    "::": "unspecified",
+    "fc00::1": "private",
+    "::ffff:127.0.0.1": "loopback",
+    "64:ff9b::a9fe:a9fe": "metadata",
+    "2002:7f00:1::": "loopback",
+    "::7f00:1": "loopback",
+}
+
+
+@pytest.mark.parametrize("address", FORBIDDEN)
+async def test_a_name_that_leads_to_a_forbidden_address_is_not_followed(address: str) -> None:
+    asked: list[str] = []
+
+    async def resolve(host: str, port: int) -> list[str]:
+        asked.append(host)
+        return ["93.184.215.14"] if host == "mcp.example.com" else ["93.184.215.14", address]
+
+    fetcher = Fetcher("https://mcp.example.com/mcp", resolve=resolve)
+    with pytest.raises(ServerUnavailable, match=f"its address is {FORBIDDEN[address]},"):
+        await fetcher.get("https://metadata.example.com/x")
+    assert asked.count("metadata.example.com") == 1, "a second answer of the name server would not be looked at"
+
+
+async def test_a_name_is_resolved_once_and_the_connection_goes_to_what_was_looked_at() -> None:
+    async with pages() as server:
+        server.pages["/x"] = {"resource": "here"}
+        answers = iter((["127.0.0.1"], ["169.254.169.254"]))
+
+        async def resolve(host: str, port: int) -> list[str]:
+            return next(answers)
+
+        fetcher = Fetcher(f"http://localhost:{server.port}/mcp", resolve=resolve)
+        assert (await fetcher.get(f"http://localhost:{server.port}/x")).ok
+        assert server.seen[0].headers["host"] == f"localhost:{server.port}"
+
+
+@pytest.mark.parametrize("own", ["10.0.0.5", "192.168.3.4"])
+async def test_a_server_in_a_private_network_may_have_its_issuer_there(own: str) -> None:
+    async def resolve(host: str, port: int) -> list[str]:
+        return {"mcp.corp": [own], "login.corp": ["10.9.9.9"], "evil.example": ["169.254.169.254"]}[host]
+
+    fetcher = Fetcher("https://mcp.corp/mcp", resolve=resolve)
+    allowed = await fetcher._addresses(fetcher._checked("https://login.corp/token"))
+    assert allowed == ["10.9.9.9"]
+    with pytest.raises(ServerUnavailable, match="metadata"):
+        await fetcher.get("https://evil.example/token")
+
+
+async def test_a_configured_issuer_may_be_private_and_the_server_outside() -> None:
+    async def resolve(host: str, port: int) -> list[str]:
+        return {"mcp.example.com": ["93.184.215.14"], "login.corp": ["10.9.9.9"]}[host]
+
+    named = Fetcher("https://mcp.example.com/mcp", "https://login.corp", resolve=resolve)
+    assert await named._addresses(named._checked("https://login.corp/token")) == ["10.9.9.9"]
+    with pytest.raises(ServerUnavailable, match="private"):
+        await Fetcher("https://mcp.example.com/mcp", resolve=resolve).get("https://login.corp/token")
+
+
+async def test_plain_http_is_for_this_machine_alone(vault: Vault) -> None:
+    with pytest.raises(ServerUnavailable, match="only https"):
+        await Fetcher("https://mcp.example.com/mcp").get("http://127.0.0.1:1/x")
+    with pytest.raises(ServerUnavailable, match="plain http"):
+        await prepare(ServerSpec(name="box", transport="http", url="http://mcp.example.com/mcp"), vault)
+
+
+async def test_a_provider_that_is_down_does_not_hold_up_the_server(vault: Vault) -> None:
+    async with pages() as server:
+        server.honest()
+        server.pages[PLACE]["authorization_servers"] = ["http://127.0.0.1:1"]
+        async with Pool([server.spec], vault=vault) as pool:
+            with pytest.raises(SignInRequired):
+                await pool.listing("box")
+        with pytest.raises(ServerUnavailable, match="cannot be reached"):
+            await sign_in(server.spec, vault)
+
+
+def credential(server: Pages, **fields: Any) -> Credential:
+    known = {"server": "box", "resource": f"{server.origin}/mcp", "issuer": server.origin, "client_id": "me"}
+    tokens = {"access_token": "token-0", "refresh_token": "renew-0", "obtained_at": 1.0, "expires_at": 2.0}
+    return Credential(**{**known, "token_endpoint": f"{server.origin}/token", **tokens, **fields})
+
+
+async def test_an_issuer_that_is_busy_costs_a_call_and_not_the_sign_in(vault: Vault) -> None:
+    async with pages() as server:
+        server.honest()
+        server.pages["/token"] = (503, b"")
+        await vault.put(credential(server))
+        session = OAuthSession(server.spec, vault)
+        for _ in range(3):
+            with pytest.raises(ServerUnavailable, match="cannot be renewed now"):
+                await session.headers()
+        assert len([request for request in server.seen if request.path == "/token"]) == 1, "not asked for every call"
+        stored = await vault.get("box")
+        assert stored is not None
+        assert stored.refresh_token == "renew-0"
+
+
+async def test_a_cancelled_call_does_not_lose_a_rotated_token(vault: Vault) -> None:
+    async with pages() as server:
+        server.honest()
+        asked, go = asyncio.Event(), asyncio.Event()
+
+        async def token(request: Request, writer: asyncio.StreamWriter) -> bool:
+            asked.set()
+            await go.wait()
+            body = {"access_token": "token-1", "token_type": "bearer", "refresh_token": "renew-1", "expires_in": 60}
+            return send(writer, 200, json.dumps(body).encode())
+
+        server.pages["/token"] = token
+        await vault.put(credential(server))
+        session = OAuthSession(server.spec, vault)
+        call = asyncio.ensure_future(session.headers())
+        await asked.wait()
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        go.set()
+        await session.aclose()
+        stored = await vault.get("box")
+        assert stored is not None
+        assert stored.refresh_token == "renew-1"
+
+
+async def test_a_changed_issuer_gets_no_secret_of_the_old_one(vault: Vault) -> None:
+    async with pages() as server, pages() as other:
+        server.honest()
+        other.honest()
+        server.pages[PLACE]["authorization_servers"] = [other.origin]
+        kept = credential(
+            server, client_id="former-id", client_secret="former-secret", registered=True, redirect_uri=REDIRECT
+        )
+        await vault.put(kept)
+        await sign_in(server.spec, vault)
+        oauth = OAuthSpec(client_id="fixed", client_secret="fixed-secret", grant="client_credentials")
+        await vault.put(credential(server, client_id="fixed"))
+        with pytest.raises(ServerUnavailable, match="does not get the secret"):
+            await client_credentials(replace(server.spec, oauth=oauth), vault)
+        sent = b"".join(request.body + str(request.headers).encode() for request in other.seen)
+        assert b"former" not in sent
+        assert b"fixed" not in sent
+        await client_credentials(replace(server.spec, oauth=replace(oauth, issuer=other.origin)), vault)
+        with pytest.raises(ServerUnavailable, match="not at the configured issuer"):
+            await client_credentials(replace(server.spec, oauth=replace(oauth, issuer="https://third.example")), vault)
+
+
+async def test_a_server_of_before_2025_06_is_its_own_issuer(vault: Vault) -> None:
+    async with pages() as server:
+        server.honest()
+        del server.pages[PLACE]
+        server.pages["/mcp"] = (401, b"")
+        await sign_in(server.spec, vault)
+        assert (await vault.list())[0].resource == server.spec.url
+
+
+async def test_a_server_that_wants_a_key_is_not_taken_for_one_to_sign_in_to(vault: Vault) -> None:
+    async with pages() as server:
+        server.pages["/mcp"] = (401, b"")
+        with pytest.raises(ServerUnavailable, match="refused access") as refused:
+            await connect(HttpTarget(server.spec.url, authorization=OAuthSession(server.spec, vault)))
+        assert not isinstance(refused.value, SignInRequired)
+        assert "headers" in refused.value.next_action
+
+
+async def test_a_refresh_token_is_sent_to_nobody_but_its_issuer(vault: Vault) -> None:
+    async with pages() as server:
+        server.pages["/token"] = (307, b"", {"Location": "https://evil.example/token"})
+        with pytest.raises(ServerUnavailable, match="redirects a request that holds secrets"):
+            await refresh(server.spec, credential(server))
+
+
+@pytest.mark.parametrize(
+    ("header", "expected"),
+    [
+        ("Bearer", Challenge()),
+        ('Bearer scope="a b a", error="x"', Challenge(scope=("a", "b"), error="x")),
+        ('Basic realm="Bearer scope=evil", Bearer resource_metadata="https://h"', Challenge(resource_metadata="https://h")),
+        ('bearer scope=one, DPoP scope="two", error="e"', Challenge(scope=("one",))),
+        (r'Bearer error="a\"b"', Challenge(error='a"b')),
+        ('Basic realm="x"', None),
+        ("", None),
+        ("Bearer " + "a" * 100_000, Challenge()),
+        ("Bearer " + "a," * 50_000, Challenge()),
+        ('Bearer error="' + '\\x' * 50_000, Challenge(error="x" * 100)),
+        ('Bearer ' + '"' * 50_000, Challenge()),
+    ],
+)  # fmt: skip
+def test_a_challenge_is_read(header: str, expected: Challenge | None) -> None:
+    assert parse_challenge(header) == expected
+
+
+@pytest.mark.parametrize(
+    ("resource", "url", "expected"),
+    [
+        ("https://a.example/mcp", "https://a.example/mcp", True),
+        ("https://a.example", "https://a.example/mcp", True),
+        ("https://A.example:443/", "https://a.example/mcp", True),
+        ("https://a.example/mc", "https://a.example/mcp", False),
+        ("https://a.example/mcp/x", "https://a.example/mcp", False),
+        ("http://a.example/mcp", "https://a.example/mcp", False),
+        ("https://a.example:8443/mcp", "https://a.example/mcp", False),
+        ("https://a.example.evil/mcp", "https://a.example/mcp", False),
+        ("https://a.example/mcp#x", "https://a.example/mcp", False),
+        ("https://[/mcp", "https://a.example/mcp", False),
+    ],
+)
+def test_a_resource_fits_its_own_server_only(resource: str, url: str, expected: bool) -> None:
+    assert fits(resource, url) is expected
