@@ -1,4 +1,4 @@
-"""What the tests of logins share: a server whose answers carry their caller's mark, and a command in a real terminal."""
+"""What the tests of logins share: a server whose answers carry their caller's mark, a terminal, a browser."""
 
 import asyncio
 import json

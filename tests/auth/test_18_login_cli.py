@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import re
 import signal
 from collections.abc import AsyncIterator, Iterator
@@ -155,17 +156,15 @@ async def test_a_server_without_sign_in_says_so(issuer: Provider, tmp_path: Path
 async def test_in_chromium_the_callback_ends_it(issuer: Provider, tmp_path: Path) -> None:
     opened = tmp_path / "opened"
     browser = tmp_path / "browser"
-    browser.write_text(f'#!/bin/sh\nprintf %s "$1" > {opened}.new && mv {opened}.new {opened}\n')
+    os.mkfifo(opened)
+    browser.write_text(f'#!/bin/sh\nprintf %s "$1" > {opened}\n')
     browser.chmod(0o755)
     env = {"BROWSER": str(browser), "DISPLAY": ":99"}
     async with marked(issuer, tmp_path) as options, Chromium(tmp_path / "profile") as chromium:
         async with Terminal(*options, "login", "box", "--json", env=env) as terminal:
             shown = await terminal.until("Ctrl-C to give up")
-            async with asyncio.timeout(30):
-                while not opened.exists():
-                    await asyncio.sleep(0)
-            assert opened.read_text() == address(shown)
-            await chromium.open(opened.read_text())
+            assert await asyncio.to_thread(opened.read_text) == address(shown)
+            await chromium.open(address(shown))
             await chromium.fill_in({"login": "eve", "password": "x"})
             await chromium.press()
             assert "You can close this." in await chromium.text("You are signed in to box")

@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
-from urllib.parse import parse_qs, parse_qsl, urlsplit
+from urllib.parse import parse_qs, urlsplit
 
 import msgspec
 
@@ -134,7 +134,7 @@ class _Callback:
         if parts.path != CALLBACK or parse_qs(parts.query).get("state") != [self._login.state]:
             return Page.of("Nothing waits here", "This sign-in is over, or another one.", status=404)
         try:
-            credential = await self._login.finish(dict(parse_qsl(parts.query)))
+            credential = await self._login.finish(f"http://127.0.0.1{target}")
         except ToolfoldError as error:
             if not self.result.done():
                 self.result.set_exception(error)
