@@ -13,11 +13,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
+from urllib.parse import urljoin
 
 import httpx2
 import pytest
 from misbehaving_http import Request, send
-from provider import ProtectedHttp
+from provider import Form, ProtectedHttp, Provider
 
 OBJECT = {"type": "object", "properties": {"n": {"type": "integer"}}}
 
@@ -141,6 +142,40 @@ def write_config(folder: Path, url: str, more: str = "") -> tuple[str, ...]:
     config = folder / "toolfold.toml"
     config.write_text(f'[servers.box]\nurl = "{url}"\n{more}\n')
     return "--config", str(config), "--home", str(folder / "home")
+
+
+class Browser:
+    """A person's browser: opens what the gateway gave out, and signs in at the provider."""
+
+    def __init__(self, issuer: Provider) -> None:
+        self._issuer = issuer
+        self._client = httpx2.AsyncClient(trust_env=False)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._client.aclose()
+
+    async def start(self, url: str) -> str:
+        """Reads the page of the gateway and goes on from there; the address at the provider."""
+        page = await self._client.get(url)
+        assert page.status_code == 200, page.text
+        self.shown = page.text
+        form = Form()
+        form.feed(page.text)
+        answer = await self._client.post(urljoin(url, form.action))
+        assert answer.status_code == 303, answer.text
+        return str(answer.headers["location"])
+
+    async def finish(self, url: str, account: str) -> httpx2.Response:
+        """Signs in at the provider, and goes where it leads."""
+        return await self._client.get(await self._issuer.visit(url, account))
+
+    async def sign_in(self, url: str, account: str) -> str:
+        page = await self.finish(await self.start(url), account)
+        assert page.status_code == 200, page.text
+        return page.text
 
 
 class Chromium:

@@ -66,6 +66,7 @@ async def whoami(gateway: Gateway, name: str, number: int = 0) -> str:
     return (await gateway.call_tool("box.whoami", {"n": number}, caller=Caller(name=name))).text
 
 
+@pytest.mark.timeout(300)
 async def test_a_hundred_callers_get_their_own_answers(issuer: Provider, tmp_path: Path) -> None:
     names = [f"person{number}" for number in range(100)]
     async with MarkedHttp(issuer=issuer.issuer, keys=await issuer.keys()) as server:

@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from toolfold.auth.sign_ins import SignIn
+from toolfold.calls.confirm import can_ask
 from toolfold.errors import InputUnavailable, RemoteError, SignInRequired, ToolfoldError
 from toolfold.types import LOCAL, CallContext, ToolCall
 from toolfold.upstream.refresh import UpstreamManager
@@ -26,14 +27,6 @@ _MAX_ROUNDS = 10
 log = logging.getLogger("toolfold.calls")
 
 
-class _Url(Struct):
-    url: Raw | None = None
-
-
-class _Capabilities(Struct):
-    elicitation: _Url | None = None
-
-
 class _Answer(Struct):
     action: str = "cancel"
 
@@ -45,9 +38,8 @@ class SignInByAddress(RemoteError):
 class SignInRequester:
     """Asks for the sign-ins to the servers of one gateway."""
 
-    def __init__(self, servers: UpstreamManager, *, held_s: float = _HELD_S) -> None:
+    def __init__(self, servers: UpstreamManager) -> None:
         self._servers = servers
-        self._held_s = held_s
 
     async def __call__(self, call: ToolCall, context: CallContext, error: SignInRequired) -> None:
         """Returns once somebody has signed in. Raises `error`, or one that has the address in it."""
@@ -60,7 +52,7 @@ class SignInRequester:
         except ToolfoldError as problem:
             log.warning("%s: nobody can be asked to sign in: %s", server, problem.message)
             raise error from problem
-        if not _shows_addresses(context.capabilities):
+        if not can_ask(context.capabilities, "url"):
             raise _with_address(error, sign_in)
         await self._ask(context, error, sign_in)
         await self._servers.sign_in_changed(server, owner)
@@ -80,7 +72,7 @@ class SignInRequester:
                     server=sign_in.server,
                     next_action="do not try again as it is; ask the user what they want instead",
                 )
-            await asyncio.wait([sign_in.done], timeout=self._held_s)
+            await asyncio.wait([sign_in.done], timeout=_HELD_S)
             if sign_in.done.done():
                 if sign_in.done.result() is None:
                     raise error
@@ -106,11 +98,3 @@ def _with_address(error: SignInRequired, sign_in: SignIn) -> SignInRequired:
         hints=[sign_in.url],
         next_action="ask the user to open the address in hints in a browser and to sign in there, then call again",
     )
-
-
-def _shows_addresses(capabilities: Raw | None) -> bool:
-    try:
-        declared = msgspec.json.decode(capabilities or b"{}", type=_Capabilities).elicitation
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return False
-    return declared is not None and declared.url is not None

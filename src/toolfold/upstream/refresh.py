@@ -255,6 +255,8 @@ class UpstreamManager:
         if caller and server in self._own:
             self._own[server].drop(caller)
             await self._own[server].check()
+        elif self._pool is not None:
+            self._pool.reopen(server, "somebody signed in or out")
         self._failures.pop(server, None)
         self._start_reread(server)
 
