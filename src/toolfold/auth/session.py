@@ -74,21 +74,20 @@ class OAuthSession:
 
     async def challenged(self, status: int, challenge: str, sent: Mapping[str, str]) -> bool:
         found = parse_challenge(challenge)
+        token = sent.get("Authorization", "").removeprefix("Bearer ")
         await self._look(time.time())
         credential = self._credential
-        name = credential.header if credential is not None and credential.header else "Authorization"
-        token = sent.get(name, "").removeprefix("Bearer ")
-        if credential is not None and credential.access_token and credential.access_token != token:
+        if self._headers and self._headers != dict(sent):
             return True  # it was renewed meanwhile, or somebody signed in
         if status == 403:
             return await self._step_up(found, credential)
         if self._service or (credential is not None and credential.renewable):
             await self._renew_refused(token, found)
             return True
-        if credential is None and not self._configured and not await self._offers_sign_in(found):
+        if credential is None and not await self._offers_sign_in(found):
             return False
         self.lost = True
-        raise self._required("it does not accept the stored token" if token else "nobody is signed in to it")
+        raise self._required("it does not accept the stored token" if sent else "nobody is signed in to it")
 
     async def aclose(self) -> None:
         """Waits for a renewal that runs: a rotated token that is not stored would be lost."""
@@ -98,10 +97,6 @@ class OAuthSession:
     @property
     def _service(self) -> bool:
         return self.spec.oauth is not None and self.spec.oauth.grant == "client_credentials"
-
-    @property
-    def _configured(self) -> bool:
-        return self.spec.oauth is not None
 
     async def _look(self, now: float) -> None:
         """Takes up what is in the vault, where that changed."""
@@ -205,7 +200,7 @@ class OAuthSession:
 
     async def _offers_sign_in(self, challenge: Challenge | None) -> bool:
         """Whether a server whose configuration says nothing of OAuth speaks it, and does not only want a key."""
-        if challenge is not None and challenge.resource_metadata:
+        if self.spec.oauth is not None or (challenge is not None and challenge.resource_metadata):
             return True
         from toolfold.auth import grants
 

@@ -22,7 +22,7 @@ from msgspec import Struct
 
 from toolfold.config.files import PRIVATE_MODE, write_atomically
 from toolfold.config.secrets import store_in_keyring, system_keyring
-from toolfold.errors import ConfigError, SecretNotFound, ServerTimeout, SignInRequired
+from toolfold.errors import ConfigError, SecretNotFound, ServerTimeout, ServerUnavailable, SignInRequired
 from toolfold.redaction import learn
 
 KEY_VARIABLE = "TOOLFOLD_VAULT_KEY"
@@ -137,9 +137,7 @@ class Vault:
     @asynccontextmanager
     async def lock(self, server: str, caller: str = "") -> AsyncIterator[None]:
         """Only one, of all processes, renews a credential: a refresh token that is used twice ends the sign-in."""
-        self._make_folder()
-        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-        descriptor = os.open(self._path(server, caller).with_suffix(".lock"), flags, PRIVATE_MODE)
+        descriptor = self._open_lock(self._path(server, caller).with_suffix(".lock"))
         try:
             deadline = time.monotonic() + _LOCK_S
             while not _try_lock(descriptor):
@@ -159,10 +157,14 @@ class Vault:
         mark = f".{hashlib.sha256(caller.encode()).hexdigest()[:32]}" if caller else ""
         return self.folder / f"{server.casefold()}{mark}.sealed"
 
-    def _make_folder(self) -> None:
-        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        if self.folder.stat().st_mode & 0o077:
-            self.folder.chmod(0o700)
+    def _open_lock(self, path: Path) -> int:
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            if self.folder.stat().st_mode & 0o077:
+                self.folder.chmod(0o700)
+            return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, PRIVATE_MODE)
+        except OSError as error:
+            raise _unwritable(self.folder, error.strerror or str(error)) from None
 
     def _read_all(self) -> tuple[Credential, ...]:
         found = []
@@ -198,14 +200,22 @@ class Vault:
     def _write(self, credential: Credential) -> None:
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-        self._make_folder()
         path, key, nonce = self._path(credential.server, credential.caller), self._load_key(), os.urandom(12)
         sealed = AESGCM(key).encrypt(nonce, msgspec.msgpack.encode(credential), _MARK + path.name.encode())
-        write_atomically(path, _MARK + _key_id(key) + nonce + sealed, PRIVATE_MODE)
+        try:
+            write_atomically(path, _MARK + _key_id(key) + nonce + sealed, PRIVATE_MODE)
+        except ConfigError as error:
+            raise _unwritable(path, error.message) from None
 
     def _load_key(self) -> bytes:
         if self._key is None:
-            secret, self.key_source = self._find_key()
+            # Held while a key is made: of two processes one makes it, and the other finds it.
+            descriptor = self._open_lock(self.folder / "vault.lock")
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+                secret, self.key_source = self._find_key()
+            finally:
+                os.close(descriptor)
             # A person may have chosen a short one: each guess shall cost something.
             self._key = hashlib.scrypt(secret.encode(), salt=_MARK, n=2**14, r=8, p=1, dklen=32)
         return self._key
@@ -214,19 +224,18 @@ class Vault:
         if secret := os.environ.get(KEY_VARIABLE, "").strip():
             return secret, "environment"
         file = self.folder / _KEY_FILE
-        if not file.exists():
-            with suppress(SecretNotFound):
-                return _keyring_key(), "keyring"
-            self._make_folder()
-            with suppress(FileExistsError):  # another process was faster
-                descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE_MODE)
-                with os.fdopen(descriptor, "w", encoding="ascii") as new:
-                    new.write(_new_key())
-        if file.stat().st_mode & 0o077:
-            file.chmod(PRIVATE_MODE)
-        secret = file.read_text("ascii").strip()
+        try:
+            if not file.exists():
+                with suppress(SecretNotFound):
+                    return _keyring_key(), "keyring"
+                write_atomically(file, _new_key().encode(), PRIVATE_MODE)
+            if file.stat().st_mode & 0o077:
+                file.chmod(PRIVATE_MODE)
+            secret = file.read_text("ascii").strip()
+        except (OSError, ValueError, ConfigError) as error:
+            raise _unwritable(file, str(error)) from None
         if not secret:
-            raise ConfigError(f"{file} is empty", next_action=f"Remove it and sign in again, or set {KEY_VARIABLE}.")
+            raise _unwritable(file, "it is empty")
         return secret, "key file"
 
 
@@ -241,9 +250,10 @@ def _try_lock(descriptor: int) -> bool:
 def _keyring_key() -> str:
     if secret := system_keyring(*_KEYRING):
         return secret
-    secret = _new_key()
-    store_in_keyring(*_KEYRING, secret)
-    return secret
+    store_in_keyring(*_KEYRING, _new_key())
+    if secret := system_keyring(*_KEYRING):
+        return secret
+    raise SecretNotFound("the keyring keeps nothing")  # there are some that take everything and forget it
 
 
 def _new_key() -> str:
@@ -252,6 +262,13 @@ def _new_key() -> str:
 
 def _key_id(key: bytes) -> bytes:
     return hashlib.sha256(_MARK + key).digest()[:8]
+
+
+def _unwritable(path: Path, reason: str) -> ServerUnavailable:
+    return ServerUnavailable(
+        f"sign-ins cannot be kept: {path}: {reason}",
+        next_action=f"Check the folder's permissions, name another one with TOOLFOLD_HOME, or set {KEY_VARIABLE}.",
+    )
 
 
 def _unreadable(server: str, reason: str) -> SignInRequired:

@@ -12,6 +12,7 @@ from toolfold.config.secrets import is_secret_name
 from toolfold.config.sections import Limits
 from toolfold.config.servers import ALL_KEYS
 from toolfold.config.validation import Checker, KeyPath, closest_match, settings_of
+from toolfold.types import OAuthSpec
 
 Dialect = Literal["mcp", "vscode", "codex", "gemini"]
 
@@ -34,6 +35,8 @@ _TOLERATED = frozenset({
     "targetAudience", "targetServiceAccount", "timeout", "title", "trust", "version", "watch", "bearer_token_env_var",
     "env_http_headers", "env_vars", "startup_timeout_sec", "startup_timeout_ms", "tool_timeout_sec",
 })  # fmt: skip
+_OAUTH_NAMES = {name.replace("_", ""): name for name in settings_of(OAuthSpec)}
+_OAUTH_NAMES |= {"scope": "scopes", "callbackport": "redirect_port"}
 _SHELL_VARIABLE = re.compile(r"\$([A-Za-z_][A-Za-z0-9_]*)")
 _INPUT = re.compile(r"\$\{input:([^{}]+)\}")
 
@@ -75,6 +78,8 @@ def normalise_table(
     table: dict[str, Any] = {}
     for key, value in _flatten(written).items():
         _add_key(table, key, value, checker, path)
+    if "url" in table and (oauth := _oauth(written)) is not None:
+        table["oauth"] = oauth
     if dialect == "codex":
         _codex(written, table)
     if dialect == "gemini":
@@ -106,7 +111,7 @@ def _flatten(entry: Mapping[str, Any]) -> dict[str, Any]:
 
 def _add_key(table: dict[str, Any], key: str, value: Any, checker: Checker, path: KeyPath) -> None:
     name = _RENAMED.get(key, key)
-    if value is None or not name or key in _TOLERATED:
+    if value is None or not name or key in _TOLERATED or (key == "auth" and not isinstance(value, str)):
         return
     if name in ALL_KEYS:
         table.setdefault(name, value)
@@ -115,6 +120,19 @@ def _add_key(table: dict[str, Any], key: str, value: Any, checker: Checker, path
         checker.warning((*path, key), "unknown key", f"Did you mean `{meant}`?" if meant else "It is not used.")
     elif value:
         checker.warning(path, f"`{key}` is not taken over: say with a policy which tools may be used")
+
+
+def _oauth(entry: Mapping[str, Any]) -> dict[str, Any] | None:
+    """How clients say that a server is signed in to: each in its own spelling, Cursor as `auth`."""
+    given = next((entry[key] for key in ("oauth", "auth") if isinstance(entry.get(key), Mapping | bool)), None)
+    if not isinstance(given, Mapping):
+        return None if given is None else {"enabled": given}
+    found: dict[str, Any] = {}
+    for key, value in given.items():
+        name = _OAUTH_NAMES.get(str(key).replace("_", "").casefold())
+        if name is not None and value is not None:
+            found[name] = value.split() if name == "scopes" and isinstance(value, str) else value
+    return found
 
 
 def _codex(entry: Mapping[str, Any], table: dict[str, Any]) -> None:

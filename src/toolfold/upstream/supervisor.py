@@ -200,13 +200,7 @@ class Supervisor:
                 server=self.spec.name,
                 next_action="Enable it there and try again.",
             )
-        wait = self._retry_at - time.monotonic()
-        if self.status == "needs sign-in":
-            if wait > 0 and self._error is not None and self._sign_in_stamp == self._stamp_of_sign_in():
-                raise self._error
-            wait = 0.0
-        if wait > (0 if self.status == "failed" else self._limits.wait_for_restart_s):
-            raise self._unavailable(wait)
+        self._raise_if_too_soon()
         if self._attempt is None or self._attempt.done():
             self._attempt = asyncio.get_running_loop().create_future()
         self._wanted.set()
@@ -221,6 +215,15 @@ class Supervisor:
                 next_action="It is started again; try once more.",
             )
         return self.upstream
+
+    def _raise_if_too_soon(self) -> None:
+        """Raises what keeps it from opening, where the next attempt is too far away to be waited for."""
+        wait = self._retry_at - time.monotonic()
+        if self.status == "needs sign-in":
+            if wait > 0 and self._error is not None and self._sign_in_stamp == self._stamp_of_sign_in():
+                raise self._error
+        elif wait > (0 if self.status == "failed" else self._limits.wait_for_restart_s):
+            raise self._unavailable(wait)
 
     def _stamp_of_sign_in(self) -> tuple[int, ...]:
         return self.vault.stamp(self.spec.name, self.caller) if self.vault is not None else ()

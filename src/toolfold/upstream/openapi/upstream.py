@@ -329,10 +329,7 @@ class OpenApiUpstream:
             outside = not is_loopback(urlsplit(self._base).hostname)
             # No time-outs of its own: the call's holds for all of it.
             self._client = httpx2.AsyncClient(trust_env=outside, timeout=None, follow_redirects=False)
-        target = request.target
-        if self._base_query:
-            target += ("&" if "?" in target else "?") + self._base_query
-        address = self._base + target
+        address = self._address(request)
         try:
             for _ in range(_MAX_REDIRECTS):
                 proof = await self._session.headers() if self._session is not None else {}
@@ -353,6 +350,11 @@ class OpenApiUpstream:
         except (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError) as error:
             raise self._unreachable(ServerClosed, "broke off", error) from None
         return response
+
+    def _address(self, request: Request) -> str:
+        if not self._base_query:
+            return self._base + request.target
+        return f"{self._base}{request.target}{'&' if '?' in request.target else '?'}{self._base_query}"
 
     async def _is_challenge(self, response: _Response, proof: Mapping[str, str]) -> bool:
         """Whether the request was refused for want of a token that there is now."""
