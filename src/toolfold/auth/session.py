@@ -84,7 +84,7 @@ class OAuthSession:
         if self._service or (credential is not None and credential.renewable):
             await self._renew_refused(token, found)
             return True
-        if credential is None and not await self._offers_sign_in(found):
+        if credential is None and not self.caller and not await self._offers_sign_in(found):
             return False
         self.lost = True
         raise self._required("it does not accept the stored token" if sent else "nobody is signed in to it")

@@ -217,6 +217,10 @@ class _Api:
 
     async def sign_out(self, caller: Caller, request: "Request") -> Answer:
         server = self._own_server(caller, request)
+        if not self._gateway.upstreams.credentials.has(server, caller.name):
+            raise _RequestError(
+                404, "NOT_FOUND", f"you are not signed in to {server}", next_action="see GET /v1/sign-ins"
+            )
         told = await self._gateway.upstreams.credentials.sign_out(server, caller.name)
         await self._gateway.upstreams.sign_in_changed(server, caller.name)
         return {"server": server, "revoked": told}
