@@ -41,6 +41,8 @@ from toolfold.redaction import learn
 from toolfold.types import OAuthSpec, ServerSpec
 from toolfold.wire.http_client import is_loopback
 
+__all__ = ["CodeLogin", "DeviceLogin", "Prospect", "client_credentials"]
+
 _FORM = "application/x-www-form-urlencoded"
 _LOGIN_S = 900.0
 _MAX_TOKEN = 65_536

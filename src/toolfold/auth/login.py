@@ -19,6 +19,8 @@ from msgspec import Struct
 
 from toolfold.errors import ConfigError
 
+__all__ = ["CALLBACK", "LoopbackListener", "Page", "has_browser"]
+
 CALLBACK = "/oauth/callback"
 # Tried first, so that an authorization server that compares addresses to the letter knows the one of the last time.
 _PORT = 45103

@@ -84,7 +84,7 @@ class OAuthSession:
         if self._service or (credential is not None and credential.renewable):
             await self._renew_refused(token, found)
             return True
-        if credential is None and not self.caller and not await self._offers_sign_in(found):
+        if credential is None and not await self._offers_sign_in(found):
             return False
         self.lost = True
         raise self._required("it does not accept the stored token" if sent else "nobody is signed in to it")
@@ -200,7 +200,7 @@ class OAuthSession:
 
     async def _offers_sign_in(self, challenge: Challenge | None) -> bool:
         """Whether a server whose configuration says nothing of OAuth speaks it, and does not only want a key."""
-        if self.spec.oauth is not None or (challenge is not None and challenge.resource_metadata):
+        if self.caller or self.spec.oauth is not None or (challenge is not None and challenge.resource_metadata):
             return True
         from toolfold.auth import grants
 

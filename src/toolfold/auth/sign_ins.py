@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from toolfold.auth.grants import CodeLogin, Prospect
     from toolfold.auth.vault import Credential
 
+__all__ = ["SignIn"]
+
 START = "/oauth/start/"
 
 _LIFETIME_S = 600.0

@@ -25,6 +25,8 @@ from toolfold.config.secrets import store_in_keyring, system_keyring
 from toolfold.errors import ConfigError, SecretNotFound, ServerTimeout, ServerUnavailable, SignInRequired
 from toolfold.redaction import learn
 
+__all__ = ["KEY_VARIABLE", "Credential"]
+
 KEY_VARIABLE = "TOOLFOLD_VAULT_KEY"
 _MARK = b"toolfold-vault-1"
 _KEY_FILE = "vault.key"

@@ -109,9 +109,7 @@ class CallPipeline:
             code = message = ""
         except ToolfoldError as error:
             code, message = error.code, error.message
-            signing_in = None if again else await self._look_into(call, context, error)
-            if signing_in is None:
-                raise
+            signing_in = await self._look_into(call, context, error, again)
         except asyncio.CancelledError:
             code, message = "CANCELLED", ""
             raise
@@ -120,12 +118,14 @@ class CallPipeline:
             self._observer.ended(CallEnd(asked, context, time.time() - seconds, seconds, outcome, code, message))
         return outcome or await self._again(asked, given, signing_in)
 
-    async def _look_into(self, call: ToolCall, context: CallContext, error: ToolfoldError) -> Awaitable[None] | None:
-        """What to wait for before the call is made again; `None`: it is not. Raises what explains the error."""
+    async def _look_into(
+        self, call: ToolCall, context: CallContext, error: ToolfoldError, again: bool
+    ) -> Awaitable[None]:
+        """What to wait for before the call is made again. Raises the error where it is not, or what explains it."""
         if isinstance(error, RemoteError):
             await self._check_refusal(call, context, error)
-        if self._sign_in is None or not isinstance(error, SignInRequired):
-            return None
+        if again or self._sign_in is None or not isinstance(error, SignInRequired):
+            raise error
         return self._sign_in(call, context, error)
 
     async def _again(self, call: ToolCall, context: CallContext, signing_in: Awaitable[None] | None) -> Outcome:

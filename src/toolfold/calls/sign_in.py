@@ -18,6 +18,8 @@ from toolfold.types import LOCAL, CallContext, ToolCall
 from toolfold.upstream.refresh import UpstreamManager
 from toolfold.wire.jsonrpc import URL_ELICITATION_REQUIRED
 
+__all__ = ["SignInByAddress"]
+
 # How long a request is held while a person signs in: most clients give up on one after a minute.
 _HELD_S = 45.0
 # How often a client that comes back too early is asked again.

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from toolfold.auth.sign_ins import SignIns
     from toolfold.auth.vault import Credential, Vault
 
+__all__ = ["Credentials", "SignedIn"]
+
 
 class SignedIn(Struct, frozen=True, kw_only=True):
     """One sign-in, as anybody may read it."""

@@ -10,7 +10,7 @@ from msgspec import Raw, Struct, field
 
 from toolfold import __version__
 
-__all__ = ["TOOLS_CHANGED"]
+__all__ = ["ELICITATION_COMPLETE", "TOOLS_CHANGED"]
 
 # The first version without a handshake, and the only one of that era so far.
 MODERN_VERSION = "2026-07-28"

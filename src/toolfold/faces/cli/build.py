@@ -233,14 +233,12 @@ def servers(arguments: argparse.Namespace, output: Output) -> int:
 
     settings = load_settings(arguments)
     states, signed_in = run_with_gateway(settings, work, fast=arguments.connect)
-    if arguments.view_as:
-        signed_in = [one for one in signed_in if one.caller in ("", arguments.view_as)]
+    own = _by_server(states, signed_in, arguments.view_as)
     if output.as_json:
-        own = {state.name: [one for one in signed_in if one.server == state.name] for state in states}
         output.data([{**msgspec.to_builtins(state), "signed_in": own[state.name]} for state in states])
     else:
         print_servers(states, output)
-        _print_signed_in(signed_in, [state.name for state in states], output)
+        _print_signed_in(own, output)
         if (idle_s := settings.limits.idle_s) and any(spec.transport == "stdio" for spec in settings.servers):
             output.note(f"servers start with a call and stop after {idle_s / 60:g} min without one (limits.idle_s)")
     return SOME_FAILED if any(state.status == "failed" for state in states) else 0
@@ -271,9 +269,15 @@ def print_servers(states: Sequence[ServerState], output: Output) -> None:
             output.note(f"{state.name}: {state.note}")
 
 
-def _print_signed_in(signed_in: Sequence[SignedIn], servers: Sequence[str], output: Output) -> None:
-    for server in servers:
-        own = [one for one in signed_in if one.server == server]
+def _by_server(
+    states: Sequence[ServerState], signed_in: Sequence[SignedIn], view_as: str | None
+) -> dict[str, list[SignedIn]]:
+    seen = [one for one in signed_in if not view_as or one.caller in ("", view_as)]
+    return {state.name: [one for one in seen if one.server == state.name] for state in states}
+
+
+def _print_signed_in(signed_in: dict[str, list[SignedIn]], output: Output) -> None:
+    for server, own in signed_in.items():
         for one in own[:_NAMED_CALLERS]:
             whose = f"{one.caller} is " if one.caller else ""
             output.note(f"{server}: {whose}signed in{one.describe()}")

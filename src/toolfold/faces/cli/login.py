@@ -279,11 +279,9 @@ def logout(arguments: argparse.Namespace, output: Output) -> int:
 
 def _chosen(found: Sequence[SignedIn], server: str | None, caller: str | None, *, every: bool) -> list[SignedIn]:
     own = [one for one in found if server in (None, one.server) and caller in (None, one.caller)]
-    if server is not None and caller is None and len(own) > 1:
-        own = [one for one in own if one.caller in ("", LOCAL.name)] or own
     if every or len(own) == 1:
         return own
-    names = [f"{one.server} --as {one.caller}" if one.caller else one.server for one in own]
+    names = [one.server + f" --as {one.caller}" * bool(one.caller) for one in own]
     raise ConfigError(
         f"{len(own)} sign-ins are stored" if own else "nobody is signed in there",
         hints=names[:20],
