@@ -5,6 +5,7 @@
     │   └── SecretNotFound     a secret that the configuration names is not there
     ├── UpstreamError          a tool server did not do what was asked
     │   ├── ServerUnavailable  it could not be started or reached
+    │   │   └── SignInRequired somebody has to sign in to it first
     │   ├── ServerClosed       it went away; calls in flight are lost
     │   ├── ServerTimeout      it did not answer in time
     │   ├── ProtocolViolation  it answered something that cannot be read
@@ -99,9 +100,15 @@ class ServerUnavailable(UpstreamError):
 
 
 class SignInRequired(ServerUnavailable):
-    """The server wants somebody to sign in, and nothing that is stored will do."""
+    """The server wants somebody to sign in, and nothing that is stored will do. Each message has the phrase, by which
+    the catalogue's record of a failure is known again."""
 
     code = "SIGN_IN_REQUIRED"
+    phrase: ClassVar[str] = "needs sign-in"
+
+    def __init__(self, message: str, *, server: str = "", hints: Sequence[Any] = (), next_action: str = "") -> None:
+        message = message if self.phrase in message else f"{self.phrase}: {message}"
+        super().__init__(message, server=server, hints=hints, next_action=next_action)
 
 
 class ServerClosed(UpstreamError):

@@ -219,6 +219,7 @@ class Gateway:
         from toolfold.calls.authorize import Authorizer
         from toolfold.calls.confirm import confirm
         from toolfold.calls.dispatch import dispatcher
+        from toolfold.calls.sign_in import SignInRequester
         from toolfold.calls.toolbox import answer_toolbox
         from toolfold.calls.validate import ArgumentValidator
 
@@ -237,6 +238,7 @@ class Gateway:
             # Before storing: what is learned from a result, and what is cut from it.
             result_hooks=(*self.redactor.result_hooks, self.describer.observe, self.outputs.large_results.store_large),
             explain=authorizer.explain,
+            sign_in=SignInRequester(self.upstreams),
             observer=self.call_recorder,
         )
         return pipeline if self.tracing is None else self.tracing.wrap(pipeline)
@@ -539,11 +541,9 @@ class Gateway:
 
     async def end_session(self, caller: Caller) -> None:
         """A client's session is over: what was kept for it alone is removed. The gateway's own session ends with it."""
-        if not caller.session:
-            return
-        if "outputs" in self.__dict__:
+        if caller.session and "outputs" in self.__dict__:
             await self.outputs.end(caller)
-        if "live_sessions" in self.__dict__:
+        if caller.session and "live_sessions" in self.__dict__:
             await self.live_sessions.sessions.end(caller)
 
     # --- what was recorded and counted

@@ -48,7 +48,7 @@ class OAuthSpec(Struct, frozen=True, kw_only=True):
     """The authorization server, where several are offered, or the resource names none."""
     grant: Literal["person", "client_credentials"] = "person"
     redirect_port: Annotated[int, Meta(ge=0, le=65535)] = 0
-    """The loopback port of the callback; 0: any that is free."""
+    """The loopback port of the callback; 0: the usual one, or any that is free."""
     client_metadata_url: str = ""
     """A client ID metadata document that somebody hosts for this client."""
 

@@ -92,7 +92,7 @@ class Provider:
                         return url
                     page = await browser.get(url)
                     continue
-                form = _Form()
+                form = Form()
                 form.feed(page.text)
                 if not form.action:
                     return url
@@ -102,7 +102,7 @@ class Provider:
         raise AssertionError("the sign-in did not end")
 
 
-class _Form(HTMLParser):
+class Form(HTMLParser):
     """The first form of a page."""
 
     def __init__(self) -> None:

@@ -7,7 +7,7 @@ import jsonschema_rs
 import pytest
 from msgspec import Raw
 
-from toolfold.calls.confirm import MAX_SHOWN_CHARS, _can_ask, _confirmation_form, _is_accepted
+from toolfold.calls.confirm import MAX_SHOWN_CHARS, _confirmation_form, _is_accepted, can_ask
 
 
 @pytest.mark.requirement("G-05")
@@ -44,7 +44,7 @@ def test_long_arguments_are_cut_in_the_question() -> None:
     ],
 )
 def test_only_a_client_that_declared_forms_is_asked(declared: bytes | None, can: bool) -> None:
-    assert _can_ask(None if declared is None else Raw(declared)) is can
+    assert can_ask(None if declared is None else Raw(declared)) is can
 
 
 def test_a_yes_is_an_accepted_form_with_the_box_ticked() -> None:

@@ -15,8 +15,12 @@ from toolfold.wire.http_client import is_loopback
 
 _MAX_CHALLENGE = 16_384
 _MAX_SCOPES = 200
-# Words, quoted texts, signs. Each character is read once, whatever stands there.
-_TOKEN = re.compile(r'(?P<word>[^\s,="]+)|"(?P<quoted>(?:[^"\\]|\\.)*)"?|(?P<sign>[=,"])')
+# A parameter, or a scheme, or what is passed over. Possessive: each character is read once, whatever stands there.
+_PART = re.compile(
+    r'(?P<name>[^\s,="]++)\s*+=\s*+(?:"(?P<quoted>(?:[^"\\]|\\.)*+)"?|(?P<plain>[^\s,"]*+))'
+    r'|(?P<scheme>[^\s,="]++)|[\s,="]++',
+    re.DOTALL,
+)
 _SCOPE = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]{1,256}")
 _PROBE = b'{"jsonrpc":"2.0","id":0,"method":"server/discover","params":{}}'
 
@@ -57,21 +61,15 @@ class AuthorizationServer(Struct, kw_only=True):
 
 def parse_challenge(header: str) -> Challenge | None:
     """The first Bearer challenge of a header, which may hold several; `None` where it has none."""
-    tokens = list(_TOKEN.finditer(header[:_MAX_CHALLENGE]))
-    found: dict[str, str] = {}
-    scheme, is_bearer = "", False
-    for index, token in enumerate(tokens):
-        if token["word"] is None or (index and tokens[index - 1]["sign"] == "="):
-            continue
-        if index + 2 < len(tokens) and tokens[index + 1]["sign"] == "=":
-            value = tokens[index + 2]
-            if scheme == "bearer":
-                text = value["word"] or re.sub(r"\\(.)", r"\1", value["quoted"] or "")
-                found.setdefault(token["word"].lower(), text)
-        else:
-            scheme = token["word"].lower()
-            is_bearer |= scheme == "bearer"
-    if not is_bearer:
+    challenges: list[tuple[str, dict[str, str]]] = []
+    for part in _PART.finditer(header[:_MAX_CHALLENGE]):
+        if part["scheme"]:
+            challenges.append((part["scheme"].lower(), {}))
+        elif part["name"] and challenges:
+            value = part["plain"] or re.sub(r"\\(.)", r"\1", part["quoted"] or "")
+            challenges[-1][1].setdefault(part["name"].lower(), value)
+    found = next((parameters for scheme, parameters in challenges if scheme == "bearer"), None)
+    if found is None:
         return None
     return Challenge(
         resource_metadata=found.get("resource_metadata", ""),
@@ -101,15 +99,24 @@ def _origin(parts: SplitResult) -> tuple[str, str, int | None]:
     return parts.scheme, (parts.hostname or "").lower(), port
 
 
-async def probe(fetcher: Fetcher, spec: ServerSpec) -> Challenge | None:
+async def discover(
+    fetcher: Fetcher, spec: ServerSpec, challenge: Challenge | None
+) -> tuple[Challenge | None, Resource, AuthorizationServer]:
+    """What the server asks for, what it is, and who issues tokens for it. Without a challenge it is asked for one."""
+    challenge = challenge or await _probe(fetcher, spec)
+    resource = await _find_resource(fetcher, spec, challenge)
+    return challenge, resource, await _find_issuer(fetcher, spec, resource)
+
+
+async def _probe(fetcher: Fetcher, spec: ServerSpec) -> Challenge | None:
     """Asks a server without a token, to hear what it wants."""
     headers = {"Accept": "application/json, text/event-stream", "Mcp-Method": "server/discover"}
     answer = await fetcher.post(spec.url, _PROBE, "application/json", headers)
     return parse_challenge(answer.headers.get("www-authenticate", "")) if answer.status in {401, 403} else None
 
 
-async def find_resource(fetcher: Fetcher, spec: ServerSpec, challenge: Challenge | None) -> Resource | None:
-    """The server's resource metadata; `None` where it has none."""
+async def _find_resource(fetcher: Fetcher, spec: ServerSpec, challenge: Challenge | None) -> Resource:
+    """The server's resource metadata; of one that has none, what it would say."""
     parts = urlsplit(spec.url)
     base, path = f"{parts.scheme}://{parts.netloc}", parts.path.rstrip("/")
     places = [f"{base}/.well-known/oauth-protected-resource{tail}" for tail in dict.fromkeys((path, ""))]
@@ -127,12 +134,13 @@ async def find_resource(fetcher: Fetcher, spec: ServerSpec, challenge: Challenge
                 next_action="Nothing was sent there. Check `url` of this server, or tell whoever runs it.",
             )
         return resource
-    return None
+    # Before 2025-06-18 a server was its own authorization server.
+    return Resource(resource=spec.url.partition("#")[0], authorization_servers=(base,))
 
 
-async def find_issuer(fetcher: Fetcher, spec: ServerSpec, resource: Resource | None) -> AuthorizationServer:
+async def _find_issuer(fetcher: Fetcher, spec: ServerSpec, resource: Resource) -> AuthorizationServer:
     """The metadata of the authorization server that the resource names, or that the configuration does."""
-    wanted = _choose(spec, resource)
+    wanted = _choose(spec, resource.authorization_servers)
     parts = urlsplit(wanted)
     base, path = f"{parts.scheme}://{parts.netloc}", parts.path.rstrip("/")
     places = [f"{base}/.well-known/{kind}{path}" for kind in ("oauth-authorization-server", "openid-configuration")]
@@ -158,18 +166,21 @@ async def find_issuer(fetcher: Fetcher, spec: ServerSpec, resource: Resource | N
     )
 
 
-def _choose(spec: ServerSpec, resource: Resource | None) -> str:
+def _choose(spec: ServerSpec, offered: tuple[str, ...]) -> str:
     named = spec.oauth.issuer if spec.oauth is not None else ""
-    offered = resource.authorization_servers if resource is not None else ()
     if named and offered and named.rstrip("/") not in {one.rstrip("/") for one in offered}:
         raise ServerUnavailable(
             f"{spec.name} signs in at {', '.join(map(origin_of, offered[:5]))}, and not at the configured issuer",
             server=spec.name,
             next_action="Correct `issuer` under `oauth` of this server; nothing was sent to either.",
         )
-    # Before 2025-06-18 a server was its own authorization server.
-    parts = urlsplit(spec.url)
-    return named or (offered[0] if offered else f"{parts.scheme}://{parts.netloc}")
+    if not named and not offered:
+        raise ServerUnavailable(
+            f"{spec.name} names no authorization server",
+            server=spec.name,
+            next_action="Name it as `issuer` under `oauth` of this server.",
+        )
+    return named or offered[0]
 
 
 def check_browser_address(url: str, spec: ServerSpec) -> str:

@@ -9,6 +9,7 @@ discovery and grants.
 """
 
 import asyncio
+import re
 import socket
 from collections.abc import Awaitable, Callable, Mapping
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
@@ -34,6 +35,8 @@ _MAX_REDIRECTS = 3
 _MAX_ADDRESSES = 4
 _MAX_URL = 8192
 _SECONDS = 15.0
+# Printable, with a host, and without a user's name in front of it.
+_ADDRESS = re.compile(r"https?://[^\s/?#@\\]+([/?#][!-~]*)?", re.IGNORECASE)
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 # Where clouds hand out the credentials of the machine itself, as far as no other rule covers it.
 _METADATA = frozenset({"168.63.129.16", "100.100.100.200", "169.254.169.254", "169.254.170.2", "fd00:ec2::254"})
@@ -155,10 +158,9 @@ class Fetcher:
             parts.port  # noqa: B018 - raises where it is no number
         except ValueError:
             raise _refused(url, "the address cannot be read") from None
-        host = parts.hostname or ""
-        if len(url) > _MAX_URL or not host or not url.isascii() or not url.isprintable() or "@" in parts.netloc:
+        if len(url) > _MAX_URL or not _ADDRESS.fullmatch(url):
             raise _refused(url, "the address cannot be used")
-        if parts.scheme != "https" and not (parts.scheme == "http" and self._local and is_loopback(host)):
+        if parts.scheme == "http" and not (self._local and is_loopback(parts.hostname)):
             raise _refused(url, "only https is allowed")
         return parts
 

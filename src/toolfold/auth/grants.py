@@ -22,11 +22,8 @@ from msgspec.structs import replace
 from toolfold.auth.discovery import (
     AuthorizationServer,
     Challenge,
-    Resource,
     check_browser_address,
-    find_issuer,
-    find_resource,
-    probe,
+    discover,
     valid_scopes,
 )
 from toolfold.auth.fetch import Fetched, Fetcher, origin_of
@@ -34,7 +31,6 @@ from toolfold.auth.registration import (
     DEVICE_GRANT,
     Client,
     authenticate,
-    error_code,
     error_of,
     find_client,
     printable,
@@ -44,6 +40,8 @@ from toolfold.errors import ServerUnavailable, SignInRequired, UpstreamError
 from toolfold.redaction import learn
 from toolfold.types import OAuthSpec, ServerSpec
 from toolfold.wire.http_client import is_loopback
+
+__all__ = ["CodeLogin", "DeviceLogin", "Prospect", "client_credentials"]
 
 _FORM = "application/x-www-form-urlencoded"
 _LOGIN_S = 900.0
@@ -102,40 +100,32 @@ async def prepare(
         except SignInRequired:  # it cannot be read, and signing in replaces it
             earlier = None
     try:
-        if challenge is None:
-            challenge = await probe(fetcher, spec)
-        resource = await find_resource(fetcher, spec, challenge)
-        server = await find_issuer(fetcher, spec, resource)
+        challenge, resource, server = await discover(fetcher, spec, challenge)
     except UpstreamError as error:
         error.server = error.server or spec.name
         raise
+    wanted = challenge.scope if challenge is not None and challenge.scope else resource.scopes_supported
     return Prospect(
         spec=spec,
         caller=caller,
         fetcher=fetcher,
         server=server,
-        resource=resource.resource if resource is not None else spec.url.partition("#")[0],
-        scopes=_scopes(spec, server, resource, challenge, earlier),
+        resource=resource.resource,
+        scopes=_scopes(spec, server, wanted, earlier),
         earlier=earlier,
     )
 
 
 def _scopes(
-    spec: ServerSpec,
-    server: AuthorizationServer,
-    resource: Resource | None,
-    challenge: Challenge | None,
-    earlier: Credential | None,
+    spec: ServerSpec, server: AuthorizationServer, wanted: tuple[str, ...], earlier: Credential | None
 ) -> tuple[str, ...]:
-    """The challenge's, else all that the resource knows; with those of the configuration, and of a step-up."""
-    scopes = list(challenge.scope if challenge is not None else ())
-    scopes = scopes or list(resource.scopes_supported if resource is not None else ())
-    scopes += spec.oauth.scopes if spec.oauth is not None else ()
+    """What the server wants, with what the configuration names, and what a step-up asked for."""
+    oauth = spec.oauth or OAuthSpec()
+    scopes = [*wanted, *oauth.scopes]
     if earlier is not None and earlier.needs and earlier.issuer == server.issuer:
         scopes = [*earlier.asked, *scopes, *earlier.needs]
-    person = spec.oauth is None or spec.oauth.grant == "person"
     # Without it many servers issue no refresh token.
-    if scopes and person and "offline_access" in server.scopes_supported:
+    if scopes and oauth.grant == "person" and "offline_access" in server.scopes_supported:
         scopes.append("offline_access")
     return valid_scopes(scopes)
 
@@ -263,12 +253,7 @@ class CodeLogin:
             raise self._failed("the answer belongs to another sign-in (`state` differs)")
         # From here on the answer is ours, and counts, whatever it says.
         self._over = True
-        server = self._prospect.server
-        issuer = given.get("iss")
-        if issuer is None and server.authorization_response_iss_parameter_supported:
-            raise self._failed("the answer does not say which issuer it is from (`iss`), as this one always does")
-        if issuer is not None and issuer != server.issuer:
-            raise self._failed(f"the answer is from another issuer, {printable(issuer, 100)!r}")
+        self._check_issuer(given.get("iss"))
         if "error" in given:
             reason = ": ".join(filter(None, (given["error"], given.get("error_description", ""))))
             raise self._failed(printable(reason))
@@ -285,6 +270,14 @@ class CodeLogin:
         if not token.ok:
             raise self._prospect.refused(token)
         return self._prospect.credential(self._client, token)
+
+    def _check_issuer(self, issuer: str | None) -> None:
+        """RFC 9207: an answer that another issuer caused must not bring its code, nor its error, here."""
+        server = self._prospect.server
+        if issuer is None and server.authorization_response_iss_parameter_supported:
+            raise self._failed("the answer does not say which issuer it is from (`iss`), as this one always does")
+        if issuer is not None and issuer != server.issuer:
+            raise self._failed(f"the answer is from another issuer, {printable(issuer, 100)!r}")
 
     def _failed(self, reason: str) -> ServerUnavailable:
         name = self._prospect.spec.name
@@ -332,7 +325,7 @@ class DeviceLogin:
             answer = await self._prospect.token(self._client, form)
             if answer.ok:
                 return self._prospect.credential(self._client, answer)
-            code = error_code(answer)
+            code = error_of(answer).partition(":")[0]
             if code == "slow_down":
                 pause += 5.0
             elif code != "authorization_pending":
@@ -417,13 +410,9 @@ def _with_tokens(credential: Credential, answer: Fetched) -> Credential:
     learn(*filter(None, (token, renewal, tokens.id_token)))
     if tokens.token_type.lower() != "bearer":
         raise _unusable(credential, f"a token of the type {printable(tokens.token_type, 40)!r}")
-    if not _is_sendable(token) or (renewal and not _is_sendable(renewal)):
+    if not all(map(_is_sendable, (token, renewal or "none"))):
         raise _unusable(credential, "a token that no header can carry")
-    now = time.time()
-    try:
-        life = min(max(float(tokens.expires_in or 0), 0.0), _MAX_LIFE_S)
-    except ValueError:
-        life = 0.0
+    now, life = time.time(), _life(tokens.expires_in)
     return replace(
         credential,
         access_token=token,
@@ -435,6 +424,13 @@ def _with_tokens(credential: Credential, answer: Fetched) -> Credential:
         needs=(),
         subject=_subject(tokens.id_token or "") or credential.subject,
     )
+
+
+def _life(seconds: float | str | None) -> float:
+    try:
+        return min(max(float(seconds or 0), 0.0), _MAX_LIFE_S)
+    except ValueError:
+        return 0.0
 
 
 def _is_sendable(token: str) -> bool:

@@ -173,16 +173,8 @@ class _Error(Struct):
     error_description: str = ""
 
 
-def error_code(answer: Fetched) -> str:
-    """The code of an OAuth error; empty where the answer holds none."""
-    try:
-        return msgspec.json.decode(answer.body, type=_Error).error[:100]
-    except (msgspec.MsgspecError, UnicodeError, RecursionError):
-        return ""
-
-
 def error_of(answer: Fetched) -> str:
-    """What an error answer says, cut and in one line."""
+    """What an error answer says, its code first, cut and in one line."""
     try:
         error = msgspec.json.decode(answer.body, type=_Error)
     except (msgspec.MsgspecError, UnicodeError, RecursionError):

@@ -77,17 +77,17 @@ class OAuthSession:
         token = sent.get("Authorization", "").removeprefix("Bearer ")
         await self._look(time.time())
         credential = self._credential
-        if credential is not None and credential.access_token and credential.access_token != token:
+        if self._headers and self._headers != dict(sent):
             return True  # it was renewed meanwhile, or somebody signed in
         if status == 403:
             return await self._step_up(found, credential)
         if self._service or (credential is not None and credential.renewable):
             await self._renew_refused(token, found)
             return True
-        if credential is None and not self._configured and not await self._offers_sign_in(found):
+        if credential is None and not await self._offers_sign_in(found):
             return False
         self.lost = True
-        raise self._required("it does not accept the stored token" if token else "nobody is signed in to it")
+        raise self._required("it does not accept the stored token" if sent else "nobody is signed in to it")
 
     async def aclose(self) -> None:
         """Waits for a renewal that runs: a rotated token that is not stored would be lost."""
@@ -97,10 +97,6 @@ class OAuthSession:
     @property
     def _service(self) -> bool:
         return self.spec.oauth is not None and self.spec.oauth.grant == "client_credentials"
-
-    @property
-    def _configured(self) -> bool:
-        return self.spec.oauth is not None
 
     async def _look(self, now: float) -> None:
         """Takes up what is in the vault, where that changed."""
@@ -118,7 +114,8 @@ class OAuthSession:
             credential = None
         self._credential = credential
         token = credential.access_token if credential is not None else ""
-        self._headers = {"Authorization": f"Bearer {token}"} if token else {}
+        header = credential.header if credential is not None else ""
+        self._headers = {header: token} if header else {"Authorization": f"Bearer {token}"} if token else {}
         self.lost = self.lost and not token
 
     def _start(self, token: str, challenge: Challenge | None) -> "asyncio.Task[None]":
@@ -203,7 +200,7 @@ class OAuthSession:
 
     async def _offers_sign_in(self, challenge: Challenge | None) -> bool:
         """Whether a server whose configuration says nothing of OAuth speaks it, and does not only want a key."""
-        if challenge is not None and challenge.resource_metadata:
+        if self.caller or self.spec.oauth is not None or (challenge is not None and challenge.resource_metadata):
             return True
         from toolfold.auth import grants
 

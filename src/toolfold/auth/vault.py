@@ -25,6 +25,8 @@ from toolfold.config.secrets import store_in_keyring, system_keyring
 from toolfold.errors import ConfigError, SecretNotFound, ServerTimeout, ServerUnavailable, SignInRequired
 from toolfold.redaction import learn
 
+__all__ = ["KEY_VARIABLE", "Credential"]
+
 KEY_VARIABLE = "TOOLFOLD_VAULT_KEY"
 _MARK = b"toolfold-vault-1"
 _KEY_FILE = "vault.key"
@@ -55,6 +57,8 @@ class Credential(Struct, frozen=True, kw_only=True):
     registered: bool = False
     """Whether the client was registered by toolfold itself."""
     grant: Literal["person", "client_credentials"] = "person"
+    header: str = ""
+    """The header that carries it where that is not a bearer token: a key that somebody gave, which never ends."""
     access_token: str = ""
     refresh_token: str = ""
     obtained_at: float = 0.0

@@ -49,7 +49,7 @@ def confirm(is_required: IsRequired, print_arguments: PrintArguments) -> Check:
 
 async def _ask_client(call: ToolCall, context: CallContext, arguments: str) -> ToolCall:
     tool_id = call.tool.tool_id
-    if context.on_input is None or not _can_ask(context.capabilities):
+    if context.on_input is None or not can_ask(context.capabilities):
         raise ConfirmationNeeded(
             f"{tool_id} needs a person's confirmation, and this client cannot ask for one",
             hints=[f"policy `{context.caller.policy}`, key `confirm`"],
@@ -87,15 +87,15 @@ def _confirmation_form(tool_id: str, risks: tuple[str, ...], arguments: str) -> 
     return Raw(msgspec.json.encode(form))
 
 
-def _can_ask(capabilities: Raw | None) -> bool:
-    """Whether a client declared that it can show a form. One that names no mode can."""
+def can_ask(capabilities: Raw | None, mode: str = "form") -> bool:
+    """Whether a client declared that it can show a form, or open an address (`url`). Without a mode it has forms."""
     if capabilities is None:
         return False
     try:
         modes = msgspec.json.decode(capabilities, type=_Capabilities).elicitation
     except (msgspec.DecodeError, UnicodeDecodeError):
         return False
-    return modes is not None and (not modes or "form" in modes)
+    return modes is not None and mode in (modes or ("form",))
 
 
 def _is_accepted(answer: Raw) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from msgspec import Struct
 
-from toolfold.errors import INTERNAL_ERROR, RemoteError, ServerTimeout, ToolfoldError
+from toolfold.errors import INTERNAL_ERROR, RemoteError, ServerTimeout, SignInRequired, ToolfoldError
 from toolfold.types import CallContext, Outcome, ToolCall
 from toolfold.wire.deadlines import Deadlines
 
@@ -26,6 +26,9 @@ Check = Callable[[ToolCall, CallContext], Awaitable[ToolCall | Outcome] | None]
 
 # Looks at a result. `None`: it stays; else an awaitable of the outcome in its place.
 ResultHook = Callable[[ToolCall, CallContext, Outcome], Awaitable[Outcome] | None]
+
+# Asks for the sign-in that a call failed for want of, and returns once there is one. Raises where nobody can be asked.
+RequestSignIn = Callable[[ToolCall, CallContext, SignInRequired], Awaitable[None]]
 
 # Looks at a call that its server refused. `None`: that stands; else an error that says more takes its place.
 Explain = Callable[[ToolCall, CallContext, Outcome | RemoteError], Awaitable[ToolfoldError | None]]
@@ -64,19 +67,22 @@ class CallPipeline:
         checks: Sequence[Check] = (),
         result_hooks: Sequence[ResultHook] = (),
         explain: Explain | None = None,
+        sign_in: RequestSignIn | None = None,
         observer: CallObserver | None = None,
     ) -> None:
         self._dispatch = dispatch
         self._explain = explain
+        self._sign_in = sign_in
         self._prepare = prepare
         self._checks = checks
         self._result_hooks = result_hooks
         self._observer = observer if observer is not None else CallObserver()
         self._deadlines = Deadlines()
 
-    async def __call__(self, call: ToolCall, context: CallContext) -> Outcome:
+    async def __call__(self, call: ToolCall, context: CallContext, *, again: bool = False) -> Outcome:
         requested = context.timeout_s
-        context = self._prepare(call, context)
+        signing_in: Awaitable[None] | None = None
+        given, context = context, self._prepare(call, context)
         self._observer.started(call)
         started = time.perf_counter()
         outcome: Outcome | None = None
@@ -101,20 +107,32 @@ class CallPipeline:
                     answer = await changed
             outcome = answer
             code = message = ""
-        except RemoteError as error:
-            code, message = error.code, error.message
-            await self._check_refusal(call, context, error)
-            raise
         except ToolfoldError as error:
             code, message = error.code, error.message
-            raise
+            signing_in = await self._look_into(call, context, error, again)
         except asyncio.CancelledError:
             code, message = "CANCELLED", ""
             raise
         finally:
             seconds = time.perf_counter() - started
             self._observer.ended(CallEnd(asked, context, time.time() - seconds, seconds, outcome, code, message))
-        return outcome
+        return outcome or await self._again(asked, given, signing_in)
+
+    async def _look_into(
+        self, call: ToolCall, context: CallContext, error: ToolfoldError, again: bool
+    ) -> Awaitable[None]:
+        """What to wait for before the call is made again. Raises the error where it is not, or what explains it."""
+        if isinstance(error, RemoteError):
+            await self._check_refusal(call, context, error)
+        if again or self._sign_in is None or not isinstance(error, SignInRequired):
+            raise error
+        return self._sign_in(call, context, error)
+
+    async def _again(self, call: ToolCall, context: CallContext, signing_in: Awaitable[None] | None) -> Outcome:
+        """Makes a call again that its server refused before it did anything."""
+        if signing_in is not None:
+            await signing_in
+        return await self(call, context, again=True)
 
     async def _check_refusal(self, call: ToolCall, context: CallContext, failure: Outcome | RemoteError) -> None:
         """Raises what explains a failure."""

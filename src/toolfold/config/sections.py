@@ -287,6 +287,13 @@ class Telemetry(Struct, frozen=True, kw_only=True):
     logs: Literal["text", "json"] = "text"
 
 
+class SignIn(Struct, frozen=True, kw_only=True):
+    """How callers sign in to servers from inside a conversation."""
+
+    public_url: str = ""
+    """Where browsers reach `toolfold serve --http`: `https://tools.example.com`. Empty: the address it serves on."""
+
+
 class MetadataRule(Struct, frozen=True):
     """What the owner says of tools whose id fits `match`, a glob. Rules add up; of several costs the last counts."""
 
@@ -322,4 +329,5 @@ SECTIONS: dict[str, type[Struct]] = {
     "audit": Audit,
     "telemetry": Telemetry,
     "auth": Auth,
+    "sign_in": SignIn,
 }

@@ -8,7 +8,7 @@ import re
 import unicodedata
 from hashlib import sha256
 from pathlib import Path, PureWindowsPath
-from typing import Any
+from typing import Any, Literal
 
 from msgspec import Struct
 
@@ -30,7 +30,7 @@ _TYPES: dict[str, Transport] = {
     "streamablehttp": "http",
 }
 _COMMON = ("type", "enabled", "disabled", "start_timeout_s", "call_timeout_s")
-_HTTP = ("headers", "bearer_token", "auth", "oauth")
+_HTTP = ("headers", "bearer_token", "auth", "oauth", "credentials")
 KEYS_BY_TRANSPORT: dict[str, tuple[str, ...]] = {
     "stdio": ("command", "args", "env", "env_file", "inherit_env", "cwd", "keep_alive", *_COMMON),
     "http": ("url", *_HTTP, *_COMMON),
@@ -134,6 +134,7 @@ def build_server(name: str, table: Any, checker: Checker, path: KeyPath, context
         url=fields.url("url") or fields.url("base_url"),
         headers=fields.headers(),
         oauth=fields.oauth(),
+        credentials=fields.credentials(),
         document=fields.functions() or fields.openapi(),
         enabled=fields.enabled(),
         start_timeout_s=fields.start_timeout(transport),
@@ -287,6 +288,16 @@ class _Fields:
         if oauth.enabled and any(name.casefold() == "authorization" for name in self.headers()):
             self._checker.error(path, "has a token of its own besides", "Keep the token or `oauth`.")
         return oauth
+
+    def credentials(self) -> Literal["shared", "caller"]:
+        path, value = (*self._path, "credentials"), self._table.get("credentials", "shared")
+        if value not in ("shared", "caller"):
+            self._checker.error(
+                path, f"is {value!r}", 'Write "shared" (one account for all) or "caller" (each its own).'
+            )
+        elif value == "caller" and any(name.casefold() == "authorization" for name in self.headers()):
+            self._checker.error(path, "every caller signs in, and there is a token for all", "Keep one of the two.")
+        return "caller" if value == "caller" else "shared"
 
     def functions(self) -> str:
         text, path = self._text("functions"), (*self._path, "functions")

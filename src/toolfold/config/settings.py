@@ -27,6 +27,7 @@ from toolfold.config.sections import (
     Outputs,
     Policy,
     Scripts,
+    SignIn,
     Subset,
     Telemetry,
     Trust,
@@ -63,6 +64,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     trust: Trust = Trust()
     audit: Audit = Audit()
     telemetry: Telemetry = Telemetry()
+    sign_in: SignIn = SignIn()
     rules: tuple[MetadataRule, ...] = ()
     """From `[tools."glob"]`, in the order of the file."""
     ontology_file: Path | None = None

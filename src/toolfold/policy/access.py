@@ -13,8 +13,8 @@ whatever the policy allows. A tool fits a list if it fits one of its patterns, a
 `toolbox.run_script` and `toolbox.live_python` are ids, too: of scripts, and of live Python.
 
 For a caller whose policy allows everything this costs a look into a dictionary; anybody else gets a `CatalogueView` of
-their own, shared by all callers with the same policy and groups. What tools are trusted is `trust`. Above: the gateway
-and the checks of `calls`. Below: the catalogue.
+their own, shared by all callers with the same policy and groups, unless each caller signs in to some server itself.
+What tools are trusted is `trust`. Above: the gateway and the checks of `calls`. Below: the catalogue.
 """
 
 import asyncio
@@ -248,7 +248,7 @@ class AccessControl:
         self._servers = servers
         self._trust = trust
         self._whole = CatalogueView(catalogue, servers=servers)
-        self._views: BoundedDict[tuple[str, tuple[str, ...], str], CatalogueView] = BoundedDict(_MAX_VIEWS)
+        self._views: BoundedDict[tuple[str, tuple[str, ...], str, str], CatalogueView] = BoundedDict(_MAX_VIEWS)
         # Callers as earlier settings had them, which sessions may still hold.
         self._outdated: dict[tuple[str, str, tuple[str, ...]], CallerKey | None] = {}
         self._use_settings(settings)
@@ -292,15 +292,17 @@ class AccessControl:
                 hints=sorted(self._rules),
                 next_action="name one of the policies in hints, or add a [policy.NAME] table to the configuration",
             )
-        if unrestricted and not caller.subset:
+        # Servers that each caller signs in to itself list other tools to each.
+        own = caller.name if self._servers is not None and self._servers.per_caller else ""
+        if unrestricted and not caller.subset and not own:
             return self._whole
         # A directory knows hundreds of groups of a person: callers who differ in no group that counts share a view.
-        key = (caller.policy, tuple(sorted(self._groups.intersection(caller.groups))), caller.subset)
+        key = (caller.policy, tuple(sorted(self._groups.intersection(caller.groups))), caller.subset, own)
         view = self._views.get(key)
         if view is None:
             rules = self._rules[caller.policy]
             rules = _Rules(rules.policy, self.subset(caller.subset)) if caller.subset else rules
-            view = self._views[key] = self._restricted(rules, key[1])
+            view = self._views[key] = self._restricted(rules, key[1], own)
         return view
 
     def subset(self, name: str) -> tuple[str, ...]:
@@ -313,9 +315,20 @@ class AccessControl:
             )
         return self._subsets[name]
 
-    def _restricted(self, rules: _Rules, groups: tuple[str, ...]) -> CatalogueView:
+    def _restricted(self, rules: _Rules, groups: tuple[str, ...], own: str) -> CatalogueView:
+        async def hidden() -> frozenset[tuple[str, str]]:
+            servers = self._servers
+            if servers is None or not own:
+                return frozenset()
+            return await servers.caller_tools.hidden_from(own, servers.per_caller)
+
+        async def stamp() -> object:
+            return await self._trust.stamp(), await hidden()
+
         async def compile_view(view: Snapshot) -> VisibleCatalogue:
-            tools = [tool async for batch in tool_batches(view) for tool in batch]
+            gone = await hidden()
+            found = [tool async for batch in tool_batches(view) for tool in batch]
+            tools = [tool for tool in found if not gone or (tool.server, tool.definition.sent_name) not in gone]
             review = TrustReview()
             if self._trust.holds_tools or rules.asks_flags:
                 review = await self._trust.review_tools(view.generation, tools)
@@ -325,7 +338,7 @@ class AccessControl:
                 _visible_to, rules, groups, tools, nodes, flags=review.flags, held=review.held
             )
 
-        return CatalogueView(self._catalogue, compile_view, self._trust.stamp, self._servers, rules.hides)
+        return CatalogueView(self._catalogue, compile_view, stamp, self._servers, rules.hides)
 
     def check_program(self, program: Tool, caller: Caller) -> None:
         """Raises `NotAuthorized` where the caller's policy does not allow this program of the toolbox."""

@@ -56,7 +56,7 @@ class CatalogueView:
     ) -> None:
         self._whole = catalogue
         # Of such a server nothing may be seen: to wait for it would tell that it is there.
-        self._hides = hides
+        self.hides = hides
         self._servers = servers
         self._compile = compile
         self._stamp = stamp
@@ -123,8 +123,8 @@ class CatalogueView:
         if self._servers is None:
             return {}
         servers = self._servers
-        named = [name for name in servers.names if _names(tool_id, name) and not self._hides(name)]
-        return await servers.ask(named or [name for name in servers.awake() if not self._hides(name)])
+        named = [name for name in servers.names if _names(tool_id, name) and not self.hides(name)]
+        return await servers.ask(named or [name for name in servers.awake() if not self.hides(name)])
 
     async def _not_found(
         self, tool_id: str, error: ToolNotFound, unasked: Mapping[str, UpstreamError]

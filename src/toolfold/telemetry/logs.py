@@ -11,6 +11,7 @@ from typing import Any, TextIO
 
 import msgspec
 
+from toolfold.errors import SignInRequired
 from toolfold.events import Event, Events
 from toolfold.text import truncate
 
@@ -66,6 +67,8 @@ def _configured(data: dict[str, Any]) -> _Told:
 
 
 def _failed(data: dict[str, Any]) -> _Told:
+    if data["code"] == SignInRequired.code:
+        return logging.WARNING, f"{data['error']}; next: {data['next_action']}"
     return logging.ERROR, f"failed: {data['error']}" + (f"; next: {data['next_action']}" if data["next_action"] else "")
 
 

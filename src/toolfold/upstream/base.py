@@ -33,6 +33,8 @@ class Hooks(Struct, frozen=True, kw_only=True):
     """Called with `(server, method, params)` for each notification of an MCP server that belongs to no request."""
     remember_era: Callable[[str, Era], None] | None = None
     """Called with `(server, era)` when a connection opened: the next start then needs no probe."""
+    caller: str = ""
+    """Whose credential goes with every request; empty: the one that all callers share."""
     wire: WireOptions = WireOptions()
     vault: "Vault | None" = None
     """Where sign-ins are kept; without it a server that wants one is refused like any other."""

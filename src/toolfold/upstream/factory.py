@@ -25,7 +25,7 @@ def make_upstream(spec: ServerSpec, hooks: Hooks) -> Upstream:
         case "openapi":
             from toolfold.upstream.openapi import OpenApiUpstream
 
-            return OpenApiUpstream(spec, hooks.wire, hooks.vault)
+            return OpenApiUpstream(spec, hooks.wire, hooks.vault, hooks.caller)
         case "stdio" | "http":
             from toolfold.upstream.mcp import McpUpstream
 

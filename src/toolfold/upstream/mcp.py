@@ -55,7 +55,7 @@ class McpUpstream:
         if spec.transport == "stdio":
             target = StdioTarget(spec.command, spec.args, spec.env, spec.cwd, spec.inherit_env)
         else:
-            self._session = session_for(spec, hooks.vault)
+            self._session = session_for(spec, hooks.vault, hooks.caller)
             target = HttpTarget(spec.url, spec.headers, self._session)
         call_timeout_s = hooks.wire.request_timeout_s if spec.call_timeout_s is None else spec.call_timeout_s
         options = msgspec.structs.replace(

@@ -139,6 +139,11 @@ class Pool:
         if name in self._supervisors:
             self._supervisors[name].keep_alive = True
 
+    def reopen(self, name: str, reason: str) -> None:
+        """Ends the connection to a server, where there is one, and opens another."""
+        if name in self._supervisors and self._supervisors[name].ready is not None:
+            self._supervisors[name].connection_ended(reason)
+
     def rests(self, name: str) -> bool:
         """Whether a server was ended because nobody called it."""
         supervisor = self._supervisors.get(name)
@@ -179,6 +184,7 @@ class Pool:
             if name in self._changed
             or (supervisor.list_due_at is not None and supervisor.list_due_at <= now)
             or supervisor.is_outdated
+            or supervisor.has_new_sign_in
         ]
 
     def connection(self, name: str) -> int:

@@ -21,14 +21,17 @@ from msgspec import Raw
 
 from toolfold.config import Settings
 from toolfold.containers import TaskSet
-from toolfold.errors import ServerTimeout, StoreError, ToolfoldError, UpstreamError
+from toolfold.errors import ServerTimeout, SignInRequired, StoreError, ToolfoldError, UpstreamError
 from toolfold.events import Event, Events
 from toolfold.storage.base import ServerRecord, Store
 from toolfold.types import Era, Listing, ServerSpec, ServerState, Status
+from toolfold.upstream.caller_tools import CallerTools
+from toolfold.upstream.credentials import Credentials
 
 if TYPE_CHECKING:
-    from toolfold.upstream.base import Upstream
+    from toolfold.upstream.base import Hooks, Upstream
     from toolfold.upstream.function_tool import Function
+    from toolfold.upstream.per_caller import PerCallerUpstream
     from toolfold.upstream.pool import Pool
 
 
@@ -110,6 +113,11 @@ class UpstreamManager:
         self.handshake: Raw | None = None
         # Gets each line that a server writes beside the protocol, with its name. Set before the first is opened.
         self.on_log: Callable[[str, str], None] | None = None
+        self.caller_tools = CallerTools(store)
+        self.credentials = Credentials(self.specs, settings.home)
+        self._own: dict[str, PerCallerUpstream] = {}
+        # What the folder of sign-ins was when it was last looked at.
+        self._signed_in_at = 0
         # What was looked up for servers that were opened: never to be shown.
         self.secrets: set[str] = set()
         self._pool: Pool | None = None
@@ -137,6 +145,7 @@ class UpstreamManager:
             spec.name: spec.call_timeout_s for spec in self.specs() if spec.call_timeout_s is not None
         }
         self.names = frozenset(spec.name for spec in self.specs() if spec.enabled)
+        self.per_caller = frozenset(spec.name for spec in self.specs() if spec.credentials == "caller")
 
     async def reconfigure(self, settings: Settings) -> None:
         """Takes over the servers of other settings: what is gone leaves the catalogue, what is new or changed is read;
@@ -171,6 +180,7 @@ class UpstreamManager:
         for stop in self._stop_listening:
             stop()
         await self.tasks.cancel()
+        await self.credentials.aclose()
         if self._pool is not None:
             await self._pool.aclose()
             self._pool = None
@@ -186,8 +196,6 @@ class UpstreamManager:
 
     async def _open_pool(self) -> "Pool":
         # Imported here: commands that only read the catalogue load nothing of the connecting side.
-        from toolfold.auth.vault import Vault
-        from toolfold.upstream.factory import UpstreamWithSecrets
         from toolfold.upstream.pool import Pool, PoolLimits
         from toolfold.wire import WireOptions
 
@@ -203,7 +211,7 @@ class UpstreamManager:
             ready_made=self._ready_made,
             events=self._events,
             limits=PoolLimits(open_at_once=limits.parallel_starts, idle_s=limits.idle_s, drain_s=limits.call_timeout_s),
-            make=partial(UpstreamWithSecrets, on_secrets=self.secrets.update),
+            make=self._make,
             known_eras={name: _decode_era(era) for name, era in eras.items()},
             remember_era=self._remember_era,
             on_log=self.on_log,
@@ -214,7 +222,7 @@ class UpstreamManager:
                 request_timeout_s=limits.call_timeout_s,
                 handshake=self.handshake,
             ),
-            vault=Vault(self._settings.home),
+            vault=self.credentials.vault,
         )
         pool.watch(self._start_reread)
         self._stop_listening = [
@@ -223,6 +231,45 @@ class UpstreamManager:
         ]
         self.tasks.start(self._stay_fresh(), name="keeping lists fresh")
         return pool
+
+    def _make(self, spec: ServerSpec, hooks: "Hooks") -> "Upstream":
+        from toolfold.upstream.factory import UpstreamWithSecrets
+        from toolfold.upstream.per_caller import PerCallerUpstream
+        from toolfold.upstream.supervisor import PoolLimits
+
+        make = partial(UpstreamWithSecrets, on_secrets=self.secrets.update)
+        if spec.credentials == "shared":
+            return make(spec, hooks)
+        own = self._own[spec.name] = PerCallerUpstream(
+            spec,
+            hooks,
+            make=make,
+            tools=self.caller_tools,
+            signed_in=self.credentials.callers,
+            limits=PoolLimits(idle_s=self._settings.limits.idle_s),
+        )
+        return own
+
+    async def sign_in_changed(self, server: str, caller: str = "") -> None:
+        """Somebody signed in or out: what was opened before is opened anew, and its list is read."""
+        if caller and server in self._own:
+            self._own[server].drop(caller)
+            await self._own[server].check()
+        elif self._pool is not None:
+            self._pool.reopen(server, "somebody signed in or out")
+        self._failures.pop(server, None)
+        self._start_reread(server)
+
+    async def _look_for_sign_ins(self) -> None:
+        """Takes up what another process changed, such as `toolfold login`."""
+        if not self._own:
+            return
+        changed = self.credentials.changed_at()
+        before, self._signed_in_at = self._signed_in_at, changed
+        if before not in (0, changed):
+            await self.caller_tools.load(anew=True)
+            for own in self._own.values():
+                await own.check()
 
     async def states(self, *, connect: bool = False) -> Sequence[ServerState]:
         """Each configured server: with `connect`, as it is now; else as the last build left it."""
@@ -410,6 +457,7 @@ class UpstreamManager:
         while True:
             await asyncio.sleep(self._check_s)
             try:
+                await self._look_for_sign_ins()
                 await self.refresh()
             except ToolfoldError as error:  # a store that cannot be read now may be there again the next time
                 log.warning("lists could not be kept fresh: %s", error.message)
@@ -439,7 +487,10 @@ def _recorded_state(spec: ServerSpec, record: ServerRecord | None) -> ServerStat
     """A server's state by the catalogue alone."""
     tools = record.tools if record is not None else None
     record = record or ServerRecord(name=spec.name)
-    status: Status = "disabled" if not spec.enabled else "failed" if record.error else "idle"
+    waits = SignInRequired.phrase in record.error
+    failed: Status = "needs sign-in" if waits else "failed"
+    status: Status = "disabled" if not spec.enabled else failed if record.error else "idle"
+    fix = f"toolfold login {spec.name}" if waits else "run `toolfold doctor --connect`"
     return ServerState(
         name=spec.name,
         transport=spec.transport,
@@ -448,7 +499,7 @@ def _recorded_state(spec: ServerSpec, record: ServerRecord | None) -> ServerStat
         info=record.info,
         tools=tools,
         error=record.error,
-        next_action="run `toolfold doctor --connect`" if record.error else "",
+        next_action=fix if record.error else "",
         warnings=record.warnings,
     )
 

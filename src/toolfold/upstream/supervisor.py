@@ -117,6 +117,7 @@ class Supervisor:
         self._retry_at = 0.0
         # Where sign-ins are kept, and what was there at the last attempt.
         self.vault: Vault | None = None
+        self.caller = ""
         self._sign_in_stamp: tuple[int, ...] = ()
         self._wanted = asyncio.Event()
         self._ended = asyncio.Event()
@@ -133,10 +134,11 @@ class Supervisor:
     def state(self) -> ServerState:
         """The server's state at this moment."""
         error = self._error
+        waits = self.status == "ready" and isinstance(error, SignInRequired)
         return ServerState(
             name=self.spec.name,
             transport=self.spec.transport,
-            status=self.status,
+            status="needs sign-in" if waits else self.status,
             shown=self.spec.shown(),
             info=self._info,
             tools=self._tools,
@@ -198,13 +200,7 @@ class Supervisor:
                 server=self.spec.name,
                 next_action="Enable it there and try again.",
             )
-        wait = self._retry_at - time.monotonic()
-        if self.status == "needs sign-in":
-            if wait > 0 and self._error is not None and self._sign_in_stamp == self._stamp_of_sign_in():
-                raise self._error
-            wait = 0.0
-        if wait > (0 if self.status == "failed" else self._limits.wait_for_restart_s):
-            raise self._unavailable(wait)
+        self._raise_if_too_soon()
         if self._attempt is None or self._attempt.done():
             self._attempt = asyncio.get_running_loop().create_future()
         self._wanted.set()
@@ -220,8 +216,22 @@ class Supervisor:
             )
         return self.upstream
 
+    def _raise_if_too_soon(self) -> None:
+        """Raises what keeps it from opening, where the next attempt is too far away to be waited for."""
+        wait = self._retry_at - time.monotonic()
+        if self.status == "needs sign-in":
+            if wait > 0 and self._error is not None and self._sign_in_stamp == self._stamp_of_sign_in():
+                raise self._error
+        elif wait > (0 if self.status == "failed" else self._limits.wait_for_restart_s):
+            raise self._unavailable(wait)
+
     def _stamp_of_sign_in(self) -> tuple[int, ...]:
-        return self.vault.stamp(self.spec.name) if self.vault is not None else ()
+        return self.vault.stamp(self.spec.name, self.caller) if self.vault is not None else ()
+
+    @property
+    def has_new_sign_in(self) -> bool:
+        """Whether it waited for a sign-in, and somebody has signed in or out since."""
+        return self.status == "needs sign-in" and self._sign_in_stamp != self._stamp_of_sign_in()
 
     def _unavailable(self, wait: float) -> ServerUnavailable:
         error = self._error or ServerUnavailable("it failed")

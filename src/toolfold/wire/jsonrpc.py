@@ -28,6 +28,8 @@ INTERNAL_ERROR = -32603
 HEADER_MISMATCH = -32020
 MISSING_CAPABILITY = -32021
 UNSUPPORTED_VERSION = -32022
+# Up to 2025-11-25: nothing can be done before a person opens an address, which stands in the error.
+URL_ELICITATION_REQUIRED = -32042
 
 _MESSAGE_LIMIT = 2000
 

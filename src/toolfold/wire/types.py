@@ -10,7 +10,7 @@ from msgspec import Raw, Struct, field
 
 from toolfold import __version__
 
-__all__ = ["TOOLS_CHANGED"]
+__all__ = ["ELICITATION_COMPLETE", "TOOLS_CHANGED"]
 
 # The first version without a handshake, and the only one of that era so far.
 MODERN_VERSION = "2026-07-28"
@@ -19,6 +19,7 @@ MODERN_VERSION = "2026-07-28"
 LEGACY_VERSIONS = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
 
 TOOLS_CHANGED = "notifications/tools/list_changed"
+ELICITATION_COMPLETE = "notifications/elicitation/complete"
 PROMPTS_CHANGED = "notifications/prompts/list_changed"
 RESOURCES_CHANGED = "notifications/resources/list_changed"
 

@@ -37,6 +37,8 @@ COMMANDS = {
     "disable": "configure:switch",
     "build": "build:build",
     "servers": "build:servers",
+    "login": "login:login",
+    "logout": "login:logout",
     "enrich": "enrich:enrich",
     "learn": "enrich:learn",
     "tree": "catalogue:tree",

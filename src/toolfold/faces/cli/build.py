@@ -14,7 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from toolfold.audit.savings import compute_savings
-from toolfold.errors import ConfigError, NotBuilt, UpstreamError
+from toolfold.errors import ConfigError, NotBuilt, SignInRequired, UpstreamError
 from toolfold.faces.cli.parser import parse
 from toolfold.faces.cli.runner import load_settings, outdated_text, run_with_gateway
 from toolfold.faces.cli.server_lines import server_lines
@@ -24,6 +24,7 @@ from toolfold.faces.surface.instructions import visible_servers
 from toolfold.gateway import Gateway
 from toolfold.text import printable
 from toolfold.types import LOCAL, Change, Listing, ServerState
+from toolfold.upstream.credentials import SignedIn
 
 if TYPE_CHECKING:
     from toolfold.catalogue.build import Build
@@ -35,6 +36,9 @@ MAX_CHANGES = 20
 MAX_FIELDS_SHOWN = 200
 MARKS = {"added": ("+", "green"), "removed": ("-", "red"), "changed": ("~", "yellow")}
 STATUS_COLOURS = {"ready": "green", "idle": "dim", "connecting": "yellow", "failed": "red", "disabled": "dim"}
+STATUS_COLOURS["needs sign-in"] = "yellow"
+_LABELS = {False: ("failed:", "red"), True: ("needs sign-in:", "yellow")}
+_NAMED_CALLERS = 5
 
 
 def build(arguments: argparse.Namespace, output: Output) -> int:
@@ -194,7 +198,8 @@ def _print_build(result: "Build", failed: dict[str, UpstreamError], output: Outp
 
 
 def print_failure(name: str, error: UpstreamError, output: Output) -> None:
-    output.labelled("failed:", "red", f"{name}: {error.message}")
+    waits = isinstance(error, SignInRequired)
+    output.labelled(*_LABELS[waits], f"{name}: {error.message}")
     # Hints are the last lines that the server wrote to standard error: the very last ones say why it ended.
     for hint in error.hints[-3:]:
         if str(hint) not in error.message:
@@ -219,19 +224,21 @@ def _print_changes(changes: Sequence[Change], unchanged: int, output: Output) ->
 
 
 def servers(arguments: argparse.Namespace, output: Output) -> int:
-    async def work(gateway: Gateway) -> Sequence[ServerState]:
+    async def work(gateway: Gateway) -> tuple[Sequence[ServerState], Sequence[SignedIn]]:
         states = await gateway.servers(connect=arguments.connect)
         if arguments.view_as:
             visible = await visible_servers(gateway, LOCAL)
             states = [replace(state, tools=visible[state.name]) for state in states if visible.get(state.name)]
-        return states
+        return states, await gateway.upstreams.credentials.summaries()
 
     settings = load_settings(arguments)
-    states = run_with_gateway(settings, work, fast=arguments.connect)
+    states, signed_in = run_with_gateway(settings, work, fast=arguments.connect)
+    own = _by_server(states, signed_in, arguments.view_as)
     if output.as_json:
-        output.data(msgspec.to_builtins(states))
+        output.data([{**msgspec.to_builtins(state), "signed_in": own[state.name]} for state in states])
     else:
         print_servers(states, output)
+        _print_signed_in(own, output)
         if (idle_s := settings.limits.idle_s) and any(spec.transport == "stdio" for spec in settings.servers):
             output.note(f"servers start with a call and stop after {idle_s / 60:g} min without one (limits.idle_s)")
     return SOME_FAILED if any(state.status == "failed" for state in states) else 0
@@ -253,13 +260,29 @@ def print_servers(states: Sequence[ServerState], output: Output) -> None:
     output.table(("server", "state", "tools", "by", "what it says of itself"), rows)
     for state in states:
         if state.error:
-            output.labelled("failed:", "red", f"{state.name}: {state.error}")
+            output.labelled(*_LABELS[state.status == "needs sign-in"], f"{state.name}: {state.error}")
             if state.next_action:
                 output.labelled("next:", "cyan", state.next_action, indent="  ")
         for warning in state.warnings:
             output.warn(f"{state.name}: {warning}")
         if state.note:
             output.note(f"{state.name}: {state.note}")
+
+
+def _by_server(
+    states: Sequence[ServerState], signed_in: Sequence[SignedIn], view_as: str | None
+) -> dict[str, list[SignedIn]]:
+    seen = [one for one in signed_in if not view_as or one.caller in ("", view_as)]
+    return {state.name: [one for one in seen if one.server == state.name] for state in states}
+
+
+def _print_signed_in(signed_in: dict[str, list[SignedIn]], output: Output) -> None:
+    for server, own in signed_in.items():
+        for one in own[:_NAMED_CALLERS]:
+            whose = f"{one.caller} is " if one.caller else ""
+            output.note(f"{server}: {whose}signed in{one.describe()}")
+        if len(own) > _NAMED_CALLERS:
+            output.note(f"{server}: and {len(own) - _NAMED_CALLERS} more callers; servers --json lists them")
 
 
 def plural(count: int, singular: str, many: str = "") -> str:

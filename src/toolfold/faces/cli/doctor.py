@@ -25,6 +25,7 @@ from toolfold.faces.cli.terminal import Output
 from toolfold.gateway import Gateway
 from toolfold.sandbox.probe import Confinement, probe
 from toolfold.types import ServerSpec, ServerState
+from toolfold.upstream.credentials import Credentials
 from toolfold.wire.process import withheld_variables
 
 _MAX_PATTERNS = 5
@@ -99,7 +100,9 @@ def _examine(arguments: argparse.Namespace) -> Iterator[_Finding]:
     yield from _check_search(settings)
     yield from _check_trust(settings)
     yield from _check_declared_results(settings)
+    yield from _check_sign_ins(settings)
     if arguments.connect:
+        yield from _check_issuers(settings)
         yield from _check_running_servers(settings)
 
 
@@ -238,6 +241,53 @@ def _few(names: Sequence[str], limit: int = 5) -> str:
     return ", ".join(names[:limit]) + (f" and {len(names) - limit} more" if len(names) > limit else "")
 
 
+def _check_sign_ins(settings: Settings) -> Iterator[_Finding]:
+    """Reports who is signed in where, what has ended, and on which key the stored tokens stand."""
+    credentials = Credentials(lambda: settings.servers, settings.home)
+    files = list(credentials.vault.folder.glob("*.sealed"))
+    if not files:
+        return
+    try:
+        found = asyncio.run(credentials.summaries())
+    except ToolfoldError as error:
+        yield _wrong("sign-in", error.message, error.next_action)
+        return
+    source = credentials.vault.key_source
+    about = f"{len(files)} stored, sealed with a key from the {source}"
+    fix = (
+        "" if source != "key file" else "whoever reads your files can open them; set TOOLFOLD_VAULT_KEY to change that"
+    )
+    yield _well("sign-in", about, fix)
+    if len(found) < len(files):
+        text = f"{len(files) - len(found)} stored sign-ins cannot be opened: damaged, or sealed with another key"
+        yield _wrong("sign-in", text, "set TOOLFOLD_VAULT_KEY as it was, or sign in again: toolfold login SERVER")
+    for one in found:
+        whose = f", caller {one.caller}" if one.caller else ""
+        make = _wrong if one.ended else _well
+        yield make(f"sign-in to {one.server}{whose}", f"signed in{one.describe()}, by {one.issuer or 'a header'}")
+
+
+def _check_issuers(settings: Settings) -> Iterator[_Finding]:
+    """Asks servers who issues their tokens now."""
+    credentials = Credentials(lambda: settings.servers, settings.home)
+
+    async def issuer(server: str, caller: str) -> str:
+        return (await credentials.prepare(server, caller)).issuer
+
+    known = {spec.name for spec in settings.servers if spec.enabled}
+    for one in asyncio.run(credentials.summaries()):
+        if one.server not in known or not one.issuer:
+            continue
+        subject, login = f"sign-in to {one.server}, asked", f"toolfold login {one.server}"
+        try:
+            now = asyncio.run(issuer(one.server, one.caller))
+        except ToolfoldError as error:
+            yield _wrong(subject, error.message, error.next_action)
+        else:
+            if now != one.issuer:
+                yield _wrong(subject, f"its tokens are issued by {now} now, and no longer by {one.issuer}", login)
+
+
 def _check_last_build(settings: Settings) -> Iterator[_Finding]:
     """Reports servers that failed when they were last read, and a catalogue that is older than the configuration."""
 
@@ -254,6 +304,9 @@ def _check_last_build(settings: Settings) -> Iterator[_Finding]:
         if state.error:
             kept = f"; its {state.tools} tools of before are still offered" if state.tools else ""
             fix = f"look: toolfold logs {state.name}; then: toolfold build --server {state.name}"
+            if state.status == "needs sign-in":
+                yield _mind(f"server {state.name}", f"{state.error}{kept}", state.next_action)
+                continue
             yield _wrong(f"server {state.name}", f"failed when it was last read: {state.error}{kept}", fix)
 
 

@@ -35,6 +35,8 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "import": ("import", "import cursor", "import --yes", "import --yes --replace", "import --undo"),
     "build": ("build", "build --server git"),
     "servers": ("servers", "servers --connect"),
+    "login": ("login", "login --no-browser"),
+    "logout": ("logout --all",),
     "enrich": ("enrich --server git --limit 5", "enrich --forget"),
     "learn": ("learn", "learn --forget"),
     "tree": ("tree", "tree --tools", "tree Files"),
@@ -153,6 +155,7 @@ def build_parser() -> _Parser:
         )
 
     _add_setup(command)
+    _add_sign_in(command)
     _add_catalogue(command)
     _add_calls(command)
     _add_programs(command)
@@ -224,6 +227,20 @@ def _add_setup(command: _AddCommand) -> None:
 
     learn = command("learn", "how many choices search has learned from")
     learn.flag("--forget", "forget them all")
+
+
+def _add_sign_in(command: _AddCommand) -> None:
+    login = command("login", "sign in to a server: in a browser, by a code, or by an address to paste")
+    login.value("server", "SERVER", "the server (default: each that waits for a sign-in)", nargs="?")
+    login.value("--as", "CALLER", 'whose account it is, at a server with credentials = "caller"', dest="caller")
+    login.flag("--no-browser", "open none here: a code for another device, or an address to open anywhere")
+    login.flag("--device", "by a code that is confirmed on another device")
+    login.value("--header", "NAME", "store a header instead, whose value is read from standard input")
+
+    logout = command("logout", "sign out of a server, and have its issuer take the tokens back")
+    logout.value("server", "SERVER", "the server (default: the only one there is)", nargs="?")
+    logout.value("--as", "CALLER", "whose account it is", dest="caller")
+    logout.flag("--all", "of all of them")
 
 
 def _add_catalogue(command: _AddCommand) -> None:

@@ -114,6 +114,8 @@ async def _serve_http(gateway: Gateway, arguments: argparse.Namespace, output: O
             mcp = McpHttpApp(server, guard)
             subsets = {name: McpHttpApp(server, in_subset(guard, name)) for name in names}
             output.note(f"serving on {address}")
+            public = gateway.settings.sign_in.public_url.rstrip("/")
+            gateway.upstreams.credentials.sign_ins.base = public or address.removesuffix("/mcp")
             try:
                 site = Site(mcp, make_app(gateway, guard), gateway.render_metrics, subsets, identities.metadata)
                 await run_site(site, bound, stop)

@@ -48,7 +48,8 @@ _CODES = {
     409: "TOOL_CHANGED NOT_EXPANDED CONFIRMATION_NEEDED CONFIRMATION_DECLINED INPUT_UNAVAILABLE INPUT_REFUSED "
     "LIVE_ERROR LOCK_MISMATCH",
     422: "INVALID_ARGUMENTS SCRIPT_INVALID NOT_DECLARED",
-    502: "UPSTREAM_ERROR SERVER_UNAVAILABLE SERVER_CLOSED PROTOCOL_VIOLATION FRAME_TOO_LARGE REMOTE_ERROR MODEL_ERROR",
+    502: "UPSTREAM_ERROR SERVER_UNAVAILABLE SIGN_IN_REQUIRED SERVER_CLOSED PROTOCOL_VIOLATION FRAME_TOO_LARGE "
+    "REMOTE_ERROR MODEL_ERROR",
     503: "CONFIG_INVALID NOT_BUILT SANDBOX_ERROR STORE_BUSY STORE_CHANGED STORE_ERROR",
     504: "SERVER_TIMEOUT",
     507: "OUTPUT_FULL STORE_FULL",
@@ -80,6 +81,11 @@ def make_app(gateway: Gateway, guard: HttpGuard) -> "Starlette":
         Route("/v1/live/{name}", api.guarded(api.live), methods=["POST"]),
         Route("/v1/outputs/{handle}", api.guarded(api.output), methods=["GET"]),
         Route("/v1/servers", api.guarded(api.servers), methods=["GET"]),
+        Route("/v1/sign-ins", api.guarded(api.sign_ins), methods=["GET"]),
+        Route("/v1/sign-ins/{server}", api.guarded(api.sign_in), methods=["POST"]),
+        Route("/v1/sign-ins/{server}", api.guarded(api.sign_out), methods=["DELETE"]),
+        # For browsers, which have no key either: each page is bound to the browser that began.
+        Route("/oauth/{rest:path}", api.sign_in_page, methods=["GET", "POST"]),
         Route("/v1/instructions", api.guarded(api.instructions), methods=["GET"]),
         # Whatever watches the service has no key.
         Route("/healthz", api.guarded(api.health, anonymous=True), methods=["GET"]),
@@ -185,6 +191,46 @@ class _Api:
             states = [replace(state, tools=visible[state.name]) for state in states if visible.get(state.name)]
         keys = ("name", "transport", "status", "tools", "note")
         return {"servers": [{key: getattr(state, key) for key in keys} for state in states]}
+
+    async def sign_ins(self, caller: Caller, request: "Request") -> Answer:
+        """Where this caller is signed in with an account of its own."""
+        found = await self._gateway.upstreams.credentials.summaries()
+        return {"sign_ins": [msgspec.to_builtins(one) for one in found if one.caller == caller.name]}
+
+    def _own_server(self, caller: Caller, request: "Request") -> str:
+        """The server that a request names, where this caller has an account of its own."""
+        servers, name = self._gateway.upstreams, request.path_params["server"]
+        if name not in servers.per_caller or self._gateway.view(caller).hides(name):
+            raise _RequestError(
+                404,
+                "NOT_FOUND",
+                f"there is no server {name[:100]!r} at which each caller has an account of its own",
+                next_action="see GET /v1/servers; at all others whoever runs the gateway signs in",
+            )
+        return str(name)
+
+    async def sign_in(self, caller: Caller, request: "Request") -> Answer:
+        """The address to open in a browser."""
+        server = self._own_server(caller, request)
+        sign_in = await self._gateway.upstreams.credentials.sign_ins.begin(server, caller.name)
+        return {"server": server, "url": sign_in.url}
+
+    async def sign_out(self, caller: Caller, request: "Request") -> Answer:
+        server = self._own_server(caller, request)
+        if not self._gateway.upstreams.credentials.has(server, caller.name):
+            raise _RequestError(
+                404, "NOT_FOUND", f"you are not signed in to {server}", next_action="see GET /v1/sign-ins"
+            )
+        told = await self._gateway.upstreams.credentials.sign_out(server, caller.name)
+        await self._gateway.upstreams.sign_in_changed(server, caller.name)
+        return {"server": server, "revoked": told}
+
+    async def sign_in_page(self, request: "Request") -> "Response":
+        from starlette.responses import Response
+
+        target = f"{request.url.path}?{request.url.query}" if request.url.query else request.url.path
+        page = await self._gateway.upstreams.credentials.sign_ins.answer(request.method, target, request.headers)
+        return Response(page.body, page.status, headers=dict(page.headers))
 
     async def instructions(self, caller: Caller, request: "Request") -> Answer:
         return {"instructions": await discovery_instructions(self._gateway, caller)}

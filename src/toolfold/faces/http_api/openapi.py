@@ -74,6 +74,11 @@ def _paths() -> dict[str, Any]:
     whole["get"]["parameters"] = [_data()["handle_parameter"]]
     paths["/v1/outputs/{handle}"] = whole
     paths["/v1/servers"] = _get("servers", "The servers behind this gateway.", "Servers")
+    paths["/v1/sign-ins"] = _get("sign_ins", "Where the caller has signed in with an account of its own.", "SignIns")
+    begin = _get("sign_in", "The address at which the caller signs in.", "SignInAddress", statuses=(404, 502, 504))
+    end = _get("sign_out", "Signs the caller out.", "SignedOut", statuses=(404, 502, 504))
+    own = {"parameters": [_data()["server_parameter"]]}
+    paths["/v1/sign-ins/{server}"] = {"post": {**begin["get"], **own}, "delete": {**end["get"], **own}}
     paths["/v1/instructions"] = _get("instructions", "What to tell a model before its first call.", "Instructions")
     paths["/healthz"] = _get("health", "Whether toolfold is up.", "Health")
     return paths

@@ -1,21 +1,24 @@
 """The profiles of `toolfold serve`: the application that is served for each name."""
 
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 from msgspec import Raw
+from msgspec.json import encode
 
 from toolfold import tokens
 from toolfold.errors import ConfigError
 from toolfold.gateway import Gateway
 from toolfold.types import LOCAL
+from toolfold.wire.types import ELICITATION_COMPLETE
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Iterator
 
+    from toolfold.auth.sign_ins import SignIn
     from toolfold.faces.surface.base import Surface
-    from toolfold.wire.serving import App
+    from toolfold.wire.serving import App, NotificationHub
 
 # What servers of the legacy era are offered at the handshake, before anybody calls. Whoever calls later
 # answers, if its client declared that it can.
@@ -36,7 +39,8 @@ async def open_app(gateway: Gateway, profile: str, server: str | None = None) ->
         transparent = TransparentApp(gateway, _transparent_server(gateway, server))
         await transparent.open()
         try:
-            yield transparent
+            with _telling_sign_ins(gateway, transparent.hub):
+                yield transparent
         finally:
             await transparent.aclose()
         return
@@ -47,9 +51,25 @@ async def open_app(gateway: Gateway, profile: str, server: str | None = None) ->
     resources = OutputResources(gateway)
     app = SurfaceApp(_make_surface(gateway, profile), on_left=gateway.end_session, resources=resources)
     try:
-        yield app
+        with _telling_sign_ins(gateway, app.hub):
+            yield app
     finally:
         app.aclose()
+
+
+@contextmanager
+def _telling_sign_ins(gateway: Gateway, hub: "NotificationHub") -> "Iterator[None]":
+    """Inside, legacy clients hear when a sign-in that they were asked for is done."""
+
+    def tell(sign_in: "SignIn") -> None:
+        params = encode({"elicitationId": sign_in.identifier})
+        hub.publish(ELICITATION_COMPLETE, params, caller=sign_in.caller or LOCAL.name)
+
+    stop = gateway.upstreams.credentials.sign_ins.finished.add(tell)
+    try:
+        yield
+    finally:
+        stop()
 
 
 async def client_tokens(gateway: Gateway, profile: str) -> int:

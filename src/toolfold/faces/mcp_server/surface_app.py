@@ -47,10 +47,11 @@ class _ClientInput:
     answer for each other, those of two callers never: that is what it means that two of these are equal.
     """
 
-    __slots__ = ("_exchange", "_identity")
+    __slots__ = ("_exchange", "_identity", "era")
 
     def __init__(self, exchange: Exchange) -> None:
         self._exchange = exchange
+        self.era = exchange.client.era
         self._identity = (exchange.caller.name, exchange.caller.session, exchange.client.era)
 
     async def __call__(self, method: str, params: Raw) -> Raw:

@@ -18,6 +18,7 @@ from toolfold.errors import ToolNotFound
 from toolfold.events import Event
 from toolfold.faces.surface.base import LOCAL_CONTEXT, CallerCache, OnToolsChanged
 from toolfold.faces.surface.definitions import BY_NAME, TOOL_OUTPUT, tool_objects
+from toolfold.faces.surface.instructions import sign_in_line
 from toolfold.faces.surface.operations import Operations, call_tool
 from toolfold.faces.surface.results import to_result
 from toolfold.gateway import Gateway
@@ -68,7 +69,8 @@ class DirectSurface:
         self._listings = CallerCache(gateway, self._load, max_size=64, restricted_s=1.0)
 
     async def instructions(self, caller: Caller) -> str:
-        return INSTRUCTIONS
+        waiting = await sign_in_line(self._gateway, caller)
+        return f"{INSTRUCTIONS}\n{waiting}" if waiting else INSTRUCTIONS
 
     async def tools(self, caller: Caller, *, listens: bool = False) -> tuple[Raw, ...]:
         objects = (await self.listing(caller)).objects

@@ -37,7 +37,24 @@ async def discovery_instructions(gateway: Gateway, caller: Caller, pinned: Seque
         servers, categories = await _inventory(gateway, caller)
     except NotBuilt:
         return f"{RULES}\n{_without_catalogue(gateway, caller)}"
-    return _fit_budget(servers, categories, f"{RULES}\n{_about_pinned(pinned)}" if pinned else RULES)
+    rules = f"{RULES}\n{_about_pinned(pinned)}" if pinned else RULES
+    waiting = await sign_in_line(gateway, caller)
+    return _fit_budget(servers, categories, f"{rules}\n{waiting}" if waiting else rules)
+
+
+async def sign_in_line(gateway: Gateway, caller: Caller) -> str:
+    """One line about the servers that this caller may see and that want somebody to sign in; mostly there are none."""
+    upstreams, view = gateway.upstreams, gateway.view(caller)
+    waiting = {state.name for state in await gateway.servers() if state.status == "needs sign-in"}
+    waiting |= {name for name in upstreams.per_caller if not upstreams.credentials.has(name, caller.name)}
+    names = [_plain(name) for name in sorted(waiting) if not view.hides(name)]
+    if not names:
+        return ""
+    more = f" and {len(names) - MAX_UNREAD:,} more" if len(names) > MAX_UNREAD else ""
+    return (
+        f"Sign-in needed: {', '.join(names[:MAX_UNREAD])}{more}. A call of one of their tools tells how; or the user "
+        "runs `toolfold login NAME`."
+    )
 
 
 def _about_pinned(names: Sequence[str]) -> str:

@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from toolfold import errors
+from toolfold.calls.sign_in import SignInByAddress
 from toolfold.errors import ToolfoldError, UpstreamError
 from toolfold.text import truncate
 
@@ -48,6 +49,8 @@ async def to_result(work: Awaitable[Answer], describe: Callable[[dict[str, Any]]
     """The `CallToolResult` of an operation. What goes wrong in it is a result, too, in the words of `describe`."""
     try:
         answer = await work
+    except SignInByAddress:
+        raise  # the client acts on it, no model can
     except ToolfoldError as error:
         return _text_result(describe(error_dict(error)), is_error=True)
     except Exception:  # a bug; its text may hold secrets of a server, so only the log gets it

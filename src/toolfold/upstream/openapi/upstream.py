@@ -194,9 +194,12 @@ class OpenApiUpstream:
 
     pid: int | None = None
 
-    def __init__(self, spec: ServerSpec, wire: WireOptions | None = None, vault: Vault | None = None) -> None:
+    def __init__(
+        self, spec: ServerSpec, wire: WireOptions | None = None, vault: Vault | None = None, caller: str = ""
+    ) -> None:
         self.spec = spec
         self._vault = vault
+        self._caller = caller
         self._session: OAuthSession | None = None
         self._wire = wire or WireOptions()
         self._spiller = SpillPolicy.of(self._wire)
@@ -241,7 +244,7 @@ class OpenApiUpstream:
         self._warnings = tuple(reader.warnings)
         self._base, self._base_query = base
         if self._session is None or self._session.spec.url != self._base:
-            self._session = session_for(replace(spec, url=self._base), self._vault)
+            self._session = session_for(replace(spec, url=self._base), self._vault, self._caller)
         self._info = _info(document, spec.name)
         self._fresh = True
 
@@ -326,10 +329,7 @@ class OpenApiUpstream:
             outside = not is_loopback(urlsplit(self._base).hostname)
             # No time-outs of its own: the call's holds for all of it.
             self._client = httpx2.AsyncClient(trust_env=outside, timeout=None, follow_redirects=False)
-        target = request.target
-        if self._base_query:
-            target += ("&" if "?" in target else "?") + self._base_query
-        address = self._base + target
+        address = self._address(request)
         try:
             for _ in range(_MAX_REDIRECTS):
                 proof = await self._session.headers() if self._session is not None else {}
@@ -350,6 +350,11 @@ class OpenApiUpstream:
         except (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError) as error:
             raise self._unreachable(ServerClosed, "broke off", error) from None
         return response
+
+    def _address(self, request: Request) -> str:
+        if not self._base_query:
+            return self._base + request.target
+        return f"{self._base}{request.target}{'&' if '?' in request.target else '?'}{self._base_query}"
 
     async def _is_challenge(self, response: _Response, proof: Mapping[str, str]) -> bool:
         """Whether the request was refused for want of a token that there is now."""

@@ -16,10 +16,12 @@ from toolfold.wire.jsonrpc import ABSENT, DECODE_ERRORS, Envelope, parse_number
 from toolfold.wire.serving.exchange import Client, Exchange, RpcError
 from toolfold.wire.serving.input_requests import client_gone
 from toolfold.wire.serving.notifications import SendNotification, Subscriber
-from toolfold.wire.types import LEGACY_VERSIONS
+from toolfold.wire.types import ELICITATION_COMPLETE, LEGACY_VERSIONS
 
 # The one version that knows several messages in one.
 _BATCH_VERSION = "2025-03-26"
+
+_BY_ADDRESS = Raw(b'{"mode":"url"}')
 
 # A client that named no level gets whatever its server sends.
 _DEFAULT_LEVEL = "debug"
@@ -135,6 +137,8 @@ class Session:
         self.client = Client(
             caller=caller, era="legacy", version=params.version, capabilities=capabilities, info=params.clientInfo
         )
+        if self.client.may_be_asked("elicitation/create", _BY_ADDRESS):
+            lists |= {ELICITATION_COMPLETE}
         self.requester = _InputRequester()
         self.subscriber = Subscriber(caller.name, send, lists, log_level=_DEFAULT_LEVEL)
         self.running = RunningRequests()

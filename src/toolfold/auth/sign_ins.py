@@ -1,0 +1,192 @@
+"""Sign-ins that a client asked for, and that wait for a person with a browser.
+
+An address is given out for one caller and one server. It opens a page that says for whom the account will be used, and
+goes on to the authorization server only from there, with a cookie in the browser that read it. The callback needs the
+state and that cookie: whoever is handed the second address alone cannot end a sign-in that another began. What waits is
+bounded in number and time. Above: the gateway, and the faces that serve the pages. Below: `login.py`, `grants.py`.
+"""
+
+import asyncio
+import hmac
+import html
+import logging
+import secrets
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack
+from http.cookies import CookieError, SimpleCookie
+from typing import TYPE_CHECKING
+from urllib.parse import parse_qs, urlsplit
+
+from msgspec import Struct
+
+from toolfold.auth.login import CALLBACK, LoopbackListener, Page
+from toolfold.containers import Listeners
+from toolfold.errors import ServerUnavailable, ToolfoldError
+
+if TYPE_CHECKING:
+    from toolfold.auth.grants import CodeLogin, Prospect
+    from toolfold.auth.vault import Credential
+
+__all__ = ["SignIn"]
+
+START = "/oauth/start/"
+
+_LIFETIME_S = 600.0
+_MAX_WAITING = 1000
+_MAX_TARGET = 8192
+
+log = logging.getLogger("toolfold.auth")
+
+
+class SignIn(Struct, eq=False):
+    """One that waits, or is done."""
+
+    identifier: str
+    server: str
+    caller: str
+    """Whose account it will be; empty: everybody's."""
+    url: str
+    login: "CodeLogin"
+    done: "asyncio.Future[Credential | None]"
+    """`None`: it was given up."""
+    browser: str = ""
+    """The cookie of the browser that went on from the page."""
+    timer: asyncio.TimerHandle | None = None
+
+
+class SignIns:
+    """All that wait. `prepare` finds out how to sign in to a server, `keep` stores what came of it."""
+
+    def __init__(
+        self,
+        prepare: Callable[[str, str], Awaitable["Prospect"]],
+        keep: Callable[["Credential"], Awaitable[None]],
+    ) -> None:
+        self._prepare = prepare
+        self._keep = keep
+        self._waiting: dict[str, SignIn] = {}
+        self._by_owner: dict[tuple[str, str], asyncio.Task[SignIn]] = {}
+        self._by_state: dict[str, SignIn] = {}
+        self._key = secrets.token_bytes(32)
+        self._resources = AsyncExitStack()
+        self._opening = asyncio.Lock()
+        # Where browsers reach these pages; a face that serves them says so. Else a port of this machine is opened.
+        self.base = ""
+        self.finished: Listeners[Callable[[SignIn], object]] = Listeners(log)
+
+    async def aclose(self) -> None:
+        for sign_in in tuple(self._waiting.values()):
+            self._drop(sign_in)
+        await self._resources.aclose()
+
+    async def begin(self, server: str, caller: str) -> SignIn:
+        """The address for this caller's sign-in. One that waits already is given again."""
+        key = (caller, server)
+        task = self._by_owner.get(key)
+        if task is None or (task.done() and (task.exception() is not None or task.result().done.done())):
+            if len(self._waiting) >= _MAX_WAITING:
+                raise ServerUnavailable(
+                    "too many people are signing in at this moment", server=server, next_action="try again in a minute"
+                )
+            task = self._by_owner[key] = asyncio.ensure_future(self._begin(server, caller))
+        return await asyncio.shield(task)
+
+    async def _begin(self, server: str, caller: str) -> SignIn:
+        async with self._opening:
+            if not self.base:
+                listener = await self._resources.enter_async_context(LoopbackListener(self.answer))
+                self.base = listener.address
+        login = await (await self._prepare(server, caller)).code_login(self.base + CALLBACK)
+        identifier = secrets.token_urlsafe(24)
+        loop = asyncio.get_running_loop()
+        sign_in = SignIn(identifier, server, caller, self.base + START + identifier, login, loop.create_future())
+        self._waiting[identifier] = self._by_state[login.state] = sign_in
+        sign_in.timer = loop.call_later(_LIFETIME_S, self._drop, sign_in)
+        return sign_in
+
+    def _drop(self, sign_in: SignIn) -> None:
+        self._waiting.pop(sign_in.identifier, None)
+        self._by_state.pop(sign_in.login.state, None)
+        self._by_owner.pop((sign_in.caller, sign_in.server), None)
+        if sign_in.timer is not None:
+            sign_in.timer.cancel()
+        if not sign_in.done.done():
+            sign_in.done.set_result(None)
+
+    # --- what a browser meets
+
+    async def answer(self, method: str, target: str, headers: Mapping[str, str]) -> Page:
+        """The page for one request below `/oauth/`."""
+        parts = urlsplit(target[:_MAX_TARGET])
+        if parts.path == CALLBACK and method == "GET":
+            return await self._callback(target, parts.query, headers)
+        sign_in = self._waiting.get(parts.path.removeprefix(START)) if parts.path.startswith(START) else None
+        if sign_in is None or method not in ("GET", "POST"):
+            return Page.of(
+                "Nothing waits here", "This sign-in is over, or it never began. Ask for it again.", status=404
+            )
+        cookie = _cookie(headers, sign_in)
+        if method == "GET":
+            return self._start_page(sign_in, cookie or secrets.token_urlsafe(24))
+        # A page of others cannot press the button: it knows no proof for this browser's cookie.
+        proof = parse_qs(parts.query).get("proof", [""])[0]
+        if not cookie or not hmac.compare_digest(proof.encode(), self._proof(sign_in, cookie).encode()):
+            return Page.of("Begin again", "Your browser did not send the cookie of this page back.", status=403)
+        sign_in.browser = cookie
+        return Page.redirect(sign_in.login.url)
+
+    def _start_page(self, sign_in: SignIn, cookie: str) -> Page:
+        whose = f"the caller “{sign_in.caller}” of this gateway, and nobody else" if sign_in.caller else ""
+        secure = "; Secure" if self.base.startswith("https:") else ""
+        action = html.escape(f"?proof={self._proof(sign_in, cookie)}")
+        return Page.of(
+            f"Connect an account at {sign_in.server}",
+            f"The account that you sign in with will be used by {whose or 'everybody who uses this gateway'}.",
+            "If you did not ask for this yourself, close this page.",
+            form=f'<form method="post" action="{action}"><button>Continue</button></form>',
+            cookie=f"{_cookie_name(sign_in)}={cookie}; Path=/oauth; Max-Age=900; HttpOnly; SameSite=Lax{secure}",
+        )
+
+    def _proof(self, sign_in: SignIn, cookie: str) -> str:
+        return hmac.new(self._key, f"{sign_in.identifier} {cookie}".encode(), "sha256").hexdigest()
+
+    async def _callback(self, target: str, query: str, headers: Mapping[str, str]) -> Page:
+        sign_in = self._by_state.get(parse_qs(query).get("state", [""])[0])
+        if sign_in is None:
+            return Page.of(
+                "Nothing waits here", "This sign-in is over, or it never began. Ask for it again.", status=404
+            )
+        cookie = _cookie(headers, sign_in)
+        if not sign_in.browser or not cookie or not hmac.compare_digest(cookie.encode(), sign_in.browser.encode()):
+            log.warning("a sign-in to %s was ended in another browser than it began in: refused", sign_in.server)
+            return Page.of(
+                "Not in this browser",
+                "This sign-in began in another browser, for somebody else. Nothing was stored.",
+                "If somebody sent you the address, they may have wanted to use your account: tell whoever runs this.",
+                status=403,
+            )
+        self._by_state.pop(sign_in.login.state, None)  # a code works once, whatever comes of it
+        try:
+            credential = await sign_in.login.finish(self.base + target)
+            await self._keep(credential)
+        except ToolfoldError as error:
+            self._drop(sign_in)
+            return Page.of("That did not work", error.message, error.next_action, "Nothing was stored.", status=400)
+        if not sign_in.done.done():
+            sign_in.done.set_result(credential)
+        self._drop(sign_in)
+        self.finished.notify(sign_in)
+        who = f" as {credential.subject}" if credential.subject else ""
+        return Page.of("Signed in", f"You are signed in to {sign_in.server}{who}. You can close this.")
+
+
+def _cookie_name(sign_in: SignIn) -> str:
+    return f"toolfold_{sign_in.identifier[:8].replace('-', '_')}"
+
+
+def _cookie(headers: Mapping[str, str], sign_in: SignIn) -> str:
+    try:
+        found = SimpleCookie(headers.get("cookie", "")).get(_cookie_name(sign_in))
+    except CookieError:
+        return ""
+    return found.value if found is not None else ""

@@ -1,0 +1,155 @@
+"""Who is signed in to the servers of one gateway, and how somebody signs in or out. Imports nothing heavy.
+
+A server has one credential for everybody, or one for each caller (`credentials = "caller"`). Here stands which one is
+meant; tokens are looked at by nobody above the vault and the session. Above: the manager of the servers, the command
+line. Below: `auth`.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property, partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from toolfold.config import resolve
+from toolfold.errors import ConfigError, UpstreamError
+from toolfold.types import LOCAL, ServerSpec
+from toolfold.upstream.threads import run_in_thread
+
+if TYPE_CHECKING:
+    from toolfold.auth.grants import Prospect
+    from toolfold.auth.sign_ins import SignIns
+    from toolfold.auth.vault import Credential, Vault
+
+__all__ = ["Credentials", "SignedIn"]
+
+
+class SignedIn(Struct, frozen=True, kw_only=True):
+    """One sign-in, as anybody may read it."""
+
+    server: str
+    caller: str = ""
+    """Whose it is; empty: everybody's."""
+    subject: str = ""
+    issuer: str = ""
+    expires_at: float = 0.0
+    """When its token ends; 0: nobody said."""
+    renews: bool = False
+    """Whether it is renewed by itself."""
+    ended: bool = False
+    """Whether only a new sign-in helps."""
+
+    def describe(self) -> str:
+        """` as alice@example.com until 2026-11-16 17:03, renewed by itself`, whatever is known."""
+        who = f" as {self.subject}" if self.subject else ""
+        until = time.strftime(" until %Y-%m-%d %H:%M", time.localtime(self.expires_at)) if self.expires_at else ""
+        if self.ended:
+            whose = f" --as {self.caller}" if self.caller else ""
+            return f"{who}{until}, which has ended: toolfold login {self.server}{whose}"
+        return f"{who}{until}{', renewed by itself' if self.renews else ''}"
+
+
+class Credentials:
+    """The sign-ins of one gateway. `specs` are its servers."""
+
+    def __init__(self, specs: Callable[[], Iterable[ServerSpec]], home: Path) -> None:
+        self._specs = specs
+        self._home = home
+
+    @cached_property
+    def vault(self) -> "Vault":
+        from toolfold.auth.vault import Vault
+
+        return Vault(self._home)
+
+    @cached_property
+    def sign_ins(self) -> "SignIns":
+        """Those that wait for a person with a browser."""
+        from toolfold.auth.sign_ins import SignIns
+
+        return SignIns(self.prepare, self.vault.put)
+
+    async def aclose(self) -> None:
+        if "sign_ins" in self.__dict__:
+            await self.sign_ins.aclose()
+
+    def owner(self, server: str, caller: str = LOCAL.name) -> str:
+        """Under which name the credential of a caller at a server is kept; empty: it is everybody's."""
+        return caller if self._spec(server).credentials == "caller" else ""
+
+    def _spec(self, server: str) -> ServerSpec:
+        specs = {spec.name: spec for spec in self._specs()}
+        if server not in specs:
+            raise ConfigError(
+                f"there is no server {server!r}",
+                hints=sorted(specs),
+                next_action="name one of the servers in the configuration",
+            )
+        return specs[server]
+
+    async def prepare(self, server: str, owner: str) -> "Prospect":
+        """Finds out how to sign in to a server."""
+        from toolfold.auth import grants
+
+        return await grants.prepare(await self.filled(server), self.vault, caller=owner)
+
+    async def filled(self, server: str) -> ServerSpec:
+        """A server with its references filled in."""
+        return await run_in_thread(partial(resolve, self._spec(server)))
+
+    def changed_at(self) -> int:
+        """Differs once somebody signed in or out, in whatever process."""
+        try:
+            return self.vault.folder.stat().st_mtime_ns
+        except OSError:
+            return 1
+
+    def has(self, server: str, owner: str) -> bool:
+        """Whether there is anything for them, be it of use or not."""
+        return bool(self.vault.stamp(server, owner))
+
+    async def callers(self, server: str) -> Sequence[str]:
+        """Who has an account of its own at a server."""
+        name = server.casefold()
+        found = await self.vault.list()
+        return [one.caller for one in found if one.server.casefold() == name and one.caller and one.access_token]
+
+    async def summaries(self) -> list[SignedIn]:
+        """All sign-ins that can be read."""
+        return [_summary(credential) for credential in await self.vault.list()]
+
+    async def sign_out(self, server: str, owner: str) -> bool:
+        """Ends a sign-in here, and at its issuer, as far as that can be told. Gives whether the issuer knows of it.
+        Raises `ConfigError` where there is none."""
+        from toolfold.auth import grants
+
+        credential = None
+        known = [spec for spec in self._specs() if spec.name == server]
+        try:
+            credential = await self.vault.get(server, owner)
+        except UpstreamError:  # it cannot be read, and goes all the same
+            credential = None
+        if not await self.vault.delete(server, owner):
+            whose = f" as {owner}" if owner else ""
+            raise ConfigError(f"nobody is signed in to {server}{whose}", next_action="see who is: toolfold servers")
+        if credential is None:
+            return False
+        spec = known[0] if known else ServerSpec(name=server, transport="http", url=credential.resource)
+        try:
+            return await grants.revoke(await run_in_thread(partial(resolve, spec)), credential)
+        except (UpstreamError, ConfigError):
+            return False
+
+
+def _summary(credential: "Credential") -> SignedIn:
+    return SignedIn(
+        server=credential.server,
+        caller=credential.caller,
+        subject=credential.subject,
+        issuer=credential.issuer,
+        expires_at=credential.expires_at,
+        renews=credential.renewable,
+        ended=not credential.access_token or (credential.expired and not credential.renewable),
+    )

@@ -1,0 +1,176 @@
+"""`toolfold login` in a real terminal: by paste, by device flow, in a browser; what it leaves, and Ctrl-C."""
+
+import asyncio
+import json
+import os
+import re
+import signal
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from provider import Provider, provider
+from sign_in_kit import Chromium, MarkedHttp, Terminal, write_config
+
+from toolfold.auth.vault import Vault
+
+
+def address(shown: str) -> str:
+    found = re.search(r"https?://\S+", shown)
+    assert found is not None
+    return found[0]
+
+
+@pytest.fixture(scope="module")
+def issuer() -> Iterator[Provider]:
+    with provider() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def without_device() -> Iterator[Provider]:
+    with provider(device=False) as running:
+        yield running
+
+
+@asynccontextmanager
+async def marked(issuer: Provider, folder: Path, more: str = "", **switches: Any) -> AsyncIterator[tuple[str, ...]]:
+    async with MarkedHttp(issuer=issuer.issuer, keys=await issuer.keys(), **switches) as server:
+        yield write_config(folder, server.url, more)
+
+
+def stored(folder: Path) -> list[Path]:
+    return list((folder / "home/sign-ins").glob("*.sealed"))
+
+
+async def test_without_a_browser_the_address_is_pasted(without_device: Provider, tmp_path: Path) -> None:
+    oauth = '[servers.box.oauth]\nscopes = ["openid"]'
+    async with marked(without_device, tmp_path, oauth) as options:
+        async with Terminal(*options, "login", "box") as terminal:
+            shown = await terminal.until("Paste the address you were sent to: ")
+            terminal.type(await without_device.visit(address(shown), "ada") + "\n")
+            await terminal.until("signed in to box as ada")
+            assert await terminal.ended() == 0
+        credential = await Vault(tmp_path / "home").get("box")
+        assert credential is not None
+        assert credential.access_token not in terminal.shown
+        async with Terminal(*options, "servers") as terminal:
+            await terminal.until("box: signed in as ada")
+            await terminal.ended()
+            assert ", renewed by itself" in terminal.shown or " until 20" in terminal.shown
+        async with Terminal(*options, "doctor") as terminal:
+            await terminal.until("sealed with a key from the environment")
+            await terminal.until("sign-in to box")
+        async with Terminal(*options, "logout") as terminal:
+            await terminal.until("signed out of box")
+            assert await terminal.ended() == 0
+        assert not stored(tmp_path)
+
+
+async def test_without_a_browser_a_code_is_confirmed_elsewhere(issuer: Provider, tmp_path: Path) -> None:
+    async with marked(issuer, tmp_path) as options, Terminal(*options, "login", "--device", "box") as terminal:
+        shown = await terminal.until("waiting, for")
+        code = re.search(r"and enter the code  (\S+)", shown)
+        assert code is not None
+        await issuer.visit(f"{address(shown)}?user_code={code[1]}", "bob")
+        await terminal.until("signed in to box")
+        assert await terminal.ended() == 0
+    assert stored(tmp_path)
+
+
+async def test_a_server_that_waits_is_found_without_its_name(issuer: Provider, tmp_path: Path) -> None:
+    async with marked(issuer, tmp_path) as options:
+        async with Terminal(*options, "build") as terminal:
+            await terminal.until("needs sign-in: box")
+            await terminal.until("next: Run: toolfold login box")
+            assert await terminal.ended() == 3
+        async with Terminal(*options, "servers") as terminal:
+            await terminal.until("next: toolfold login box")
+            assert await terminal.ended() == 0
+        async with Terminal(*options, "login", "--no-browser") as terminal:
+            shown = await terminal.until("waiting, for")
+            code = re.search(r"and enter the code  (\S+)", shown)
+            assert code is not None
+            await issuer.visit(f"{address(shown)}?user_code={code[1]}", "bob")
+            await terminal.until("1 tool of box in the catalogue")
+            assert await terminal.ended() == 0
+        async with Terminal(*options, "login") as terminal:
+            await terminal.until("no server waits for a sign-in")
+
+
+@pytest.mark.parametrize("way", ["device", "paste", "browser"])
+async def test_ctrl_c_ends_every_wait(issuer: Provider, without_device: Provider, tmp_path: Path, way: str) -> None:
+    env = {"BROWSER": "true", "DISPLAY": ":99"} if way == "browser" else {}
+    provider = issuer if way == "device" else without_device
+    waits = {"device": "Ctrl-C to give up", "paste": "Paste the address", "browser": "Ctrl-C to give up"}[way]
+    async with marked(provider, tmp_path) as options, Terminal(*options, "login", "box", env=env) as terminal:
+        await terminal.until(waits)
+        terminal.process.send_signal(signal.SIGINT)
+        await terminal.until("interrupted")
+        assert await terminal.ended() == 130
+    assert "Traceback" not in terminal.shown
+    assert not stored(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        ("http://127.0.0.1:45103/oauth/callback?code=x&state=other", "belongs to another sign-in"),
+        ("nonsense", "belongs to another sign-in"),
+        ("", "no address was given"),
+    ],
+)
+async def test_a_wrong_answer_stores_nothing(
+    without_device: Provider, tmp_path: Path, answer: str, reason: str
+) -> None:
+    async with marked(without_device, tmp_path) as options, Terminal(*options, "login", "box") as terminal:
+        await terminal.until("Paste the address")
+        terminal.type(answer + "\n")
+        await terminal.until(reason)
+        await terminal.until("nothing was stored")
+        assert await terminal.ended() in (2, 3)
+    assert not stored(tmp_path)
+
+
+async def test_somebody_who_says_no_is_told_so(without_device: Provider, tmp_path: Path) -> None:
+    async with marked(without_device, tmp_path) as options, Terminal(*options, "login", "box") as terminal:
+        state = re.search(r"state=([^&\s]+)", await terminal.until("Paste the address"))
+        assert state is not None
+        issuer = without_device.issuer
+        terminal.type(f"http://127.0.0.1/?error=access_denied&state={state[1]}&iss={issuer}\n")
+        await terminal.until("access_denied")
+        assert await terminal.ended() == 3
+    assert not stored(tmp_path)
+
+
+async def test_a_server_without_sign_in_says_so(issuer: Provider, tmp_path: Path) -> None:
+    config = tmp_path / "toolfold.toml"
+    config.write_text('[servers.box]\ncommand = "true"\n')
+    async with Terminal("--config", str(config), "--home", str(tmp_path), "login", "box") as terminal:
+        await terminal.until("is not reached over HTTP")
+        assert await terminal.ended() == 2
+
+
+async def test_in_chromium_the_callback_ends_it(issuer: Provider, tmp_path: Path) -> None:
+    opened = tmp_path / "opened"
+    browser = tmp_path / "browser"
+    os.mkfifo(opened)
+    browser.write_text(f'#!/bin/sh\nprintf %s "$1" > {opened}\n')
+    browser.chmod(0o755)
+    env = {"BROWSER": str(browser), "DISPLAY": ":99"}
+    async with marked(issuer, tmp_path) as options, Chromium(tmp_path / "profile") as chromium:
+        async with Terminal(*options, "login", "box", "--json", env=env) as terminal:
+            shown = await terminal.until("Ctrl-C to give up")
+            assert await asyncio.to_thread(opened.read_text) == address(shown)
+            await chromium.open(address(shown))
+            await chromium.fill_in({"login": "eve", "password": "x"})
+            await chromium.press()
+            assert "You can close this." in await chromium.text("You are signed in to box")
+            await terminal.until('"server"')
+            assert await terminal.ended() == 0
+        said = json.loads(terminal.shown[terminal.shown.index("{\n") :])
+        assert said["server"] == "box"
+        assert not said["ended"]
+    assert stored(tmp_path)
