@@ -4,7 +4,7 @@ Each command is a function `(arguments, output)`. Its module is imported only wh
 `toolfold tree` does not pay for `toolfold import`.
 
     parser.py, reference.py   the commands and their options, and the page in `docs/` that is written from them
-    manual.py                 help, the pages of the documentation, and what shells ask for to complete
+    manual.py, completion.py  help and the pages of the documentation; what shells ask for to complete
     terminal.py               what is printed: JSON, colours, tables, progress
     runner.py                 settings and an open gateway around a command
     all else                  the commands, by what they are about
@@ -60,7 +60,7 @@ COMMANDS = {
     "doctor": "doctor:doctor",
     "bench": "bench:bench",
     "help": "manual:show_help",
-    "completion": "manual:completion",
+    "completion": "completion:completion",
 }
 
 # 128 + SIGINT, as shells report it.

@@ -92,6 +92,22 @@ class _Parser(argparse.ArgumentParser):
                 return dict(action.choices)
         return {}
 
+    def awaited(self, words: Iterable[str]) -> argparse.Action | None:
+        """The option or the argument whose value comes after these words."""
+        options = {name: action for action in self._actions for name in action.option_strings}
+        waits: argparse.Action | None = None
+        place = 0
+        for word in words:
+            if waits is None and word in options:
+                waits = options[word] if options[word].nargs != 0 else None
+            else:
+                place += waits is None
+                waits = None
+        rest = [action for action in self._actions if not action.option_strings]
+        if waits is None and rest and (place < len(rest) or rest[-1].nargs in {"*", "+"}):
+            waits = rest[min(place, len(rest) - 1)]
+        return waits
+
     def flag(self, name: str, text: str) -> None:
         self.add_argument(name, action="store_true", help=text)
 
