@@ -27,6 +27,7 @@ from toolfold.loop_thread import LoopThread, blocking
 from toolfold.policy.access import AccessControl
 from toolfold.policy.trust import TrustMonitor
 from toolfold.policy.view import CatalogueView
+from toolfold.scripts import kept_scripts
 from toolfold.telemetry.metrics import Metrics
 from toolfold.text import as_path, replace_surrogates, replace_surrogates_all
 from toolfold.types import LOCAL, CallContext, Caller, Change, Listing, Outcome, Path, ServerState, Tool, ToolCall
@@ -143,7 +144,8 @@ class Gateway:
     @cached_property
     def upstreams(self) -> UpstreamManager:
         """The servers, none of them opened by this."""
-        return UpstreamManager(self.settings, self._given_upstreams, self.store, self.catalogue, self.events)
+        given = (*self._given_upstreams, *kept_scripts(self.settings, lambda: self.scripts))
+        return UpstreamManager(self.settings, given, self.store, self.catalogue, self.events)
 
     @cached_property
     def initial_build(self) -> InitialBuild:
@@ -539,11 +541,9 @@ class Gateway:
 
     async def end_session(self, caller: Caller) -> None:
         """A client's session is over: what was kept for it alone is removed. The gateway's own session ends with it."""
-        if not caller.session:
-            return
-        if "outputs" in self.__dict__:
+        if caller.session and "outputs" in self.__dict__:
             await self.outputs.end(caller)
-        if "live_sessions" in self.__dict__:
+        if caller.session and "live_sessions" in self.__dict__:
             await self.live_sessions.sessions.end(caller)
 
     # --- what was recorded and counted

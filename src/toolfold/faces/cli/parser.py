@@ -51,6 +51,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "output": ("output last 'rows[3]'", "output last --save result.json"),
     "inspect-output": ("inspect-output git.log", "inspect-output git.log 'commits[]'"),
     "run": ("run script.py", "run script.py --locked"),
+    "scripts": ("scripts", "scripts add script.py --name authors", "scripts run authors", "scripts remove authors"),
     "stubs": ("stubs 'list commits' git.diff",),
     "repl": ("repl",),
     "agent": ("agent 'which customer ordered most?'", "agent --runs"),
@@ -307,6 +308,14 @@ def _add_programs(command: _AddCommand) -> None:
     run.flag("--yes", "confirm every call that the policy wants confirmed")
     run.number("--timeout", "S", "seconds it may take at most")
     run.value("--args", "ARG", "what the script finds in sys.argv", nargs="*")
+
+    kept = command("scripts", "scripts that are kept by name, each a tool for every client: scripts.NAME")
+    actions = ("list", "add", "show", "lock", "run", "remove")
+    kept.add_argument("action", metavar="ACTION", nargs="?", default="list", choices=actions, help=", ".join(actions))
+    kept.value("script", "NAME", "the script's name; for add, the file to take", nargs="?", default="")
+    kept.value("args", "ARG", "run: its arguments, as for `toolfold call`", nargs="*")
+    kept.value("--name", "NAME", "add: what it is called (default: as its file)", default="")
+    kept.flag("--yes", "run: confirm every call that the policy wants confirmed")
 
     stubs = command("stubs", "type stubs for the tools that fit some needs")
     stubs.value("need", "NEED", "what a tool must do, in quotes, or a tool's id", nargs="+")

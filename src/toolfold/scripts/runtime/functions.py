@@ -30,6 +30,7 @@ class _ResultReader:
         self._models = models
         self._warn = warn
         self._adapter: TypeAdapter[Any] | None = None
+        self._gives_list = spec.result is None or spec.result[0] == "list"
 
     def read(self, result: dict[str, Any]) -> Any:
         content = result.get("content") or []
@@ -44,7 +45,7 @@ class _ResultReader:
                 value = TextResult(text)
                 value.content, value.raw = content, result
                 return value
-        if isinstance(data, dict) and data.keys() == {"result"} and isinstance(data["result"], list):
+        if self._gives_list and isinstance(data, dict) and isinstance(data.get("result"), list) and len(data) == 1:
             data = data["result"]  # the wrapper only makes it an object, which structured content must be
         return _attach_raw(wrap(data) if self._spec.result is None else self._validate(data), data, content)
 
