@@ -130,7 +130,7 @@ def test_17_a_kept_script_runs_under_the_policy_of_whoever_calls_it(run: Run) ->
     run("scripts", "add", "count-orders.py")
 
     async def work(gateway: Gateway) -> None:
-        clerk, guest = Caller(name="clerk"), Caller(name="guest")
+        clerk, guest = Caller(name="clerk", policy="clerk"), Caller(name="guest", policy="guest")
         outcome = await gateway.call_tool("scripts.count-orders", {"customer": "Ada"}, caller=clerk)
         assert outcome.data == {"orders": 3, "customer": "Ada", "kinds": None}
         with pytest.raises(NotAuthorized):  # who may call it may not run any other for that

@@ -78,7 +78,9 @@ class _Parser(argparse.ArgumentParser):
     def _explained(self, message: str) -> str:
         """What is wrong in words, with the nearest of what there is."""
         if wrong := re.match(r"argument ([\w-]+)(?:/\S+)?: invalid choice: '?([^']*?)'? \(choose from", message):
-            action = next(action for action in self._actions if wrong[1] in (action.metavar, *action.option_strings))
+            action = next(
+                action for action in self._actions if wrong[1] in (action.metavar, action.dest, *action.option_strings)
+            )
             what = "command" if action.dest == "command" else f"choice of {wrong[1]}"
             return f"there is no {what} {wrong[2]!r}{_guess(wrong[2], action.choices or ())}"
         return message
