@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 PROGRAM = '''
-import faulthandler, multiprocessing, os, sys
+import os, sys
 from toolfold import Gateway
 from toolfold.errors import StoreError
 
@@ -13,7 +13,6 @@ def add(a: int, b: int) -> int:
     """Adds."""
     return a + b
 
-faulthandler.dump_traceback_later(60, exit=True)
 with Gateway(functions=[add]).blocking() as gateway:
     gateway.build()
     child = os.fork()
