@@ -81,7 +81,9 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     program.parent.mkdir()
     program.write_text(PROGRAM)
     program.chmod(0o755)
+    (folder / "counted.py").write_text("def main(limit: int = 1):\n    return limit\n")
     assert toolfold(folder, "build").returncode == 0
+    assert toolfold(folder, "scripts", "add", "counted.py").returncode == 0
     return folder
 
 
@@ -158,6 +160,9 @@ def test_17_no_text_of_a_server_is_run_by_a_shell_that_completes_it(place: Path,
         (["call", "evil.tool", "state=fi"], ["state=fine"]),
         (["call", "evil.tool", "--sa"], ["--save"]),
         (["expand", "evil.tool", ""], []),
+        (["scripts", "s"], ["show"]),
+        (["scripts", "show", ""], ["counted"]),
+        (["scripts", "run", "counted", "li"], ["limit="]),
     ],
     ids=" ".join,
 )

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from toolfold.audit.result_redaction import redact_json
+from toolfold.audit.result_redaction import _redact_json
 from toolfold.config.secrets import redact_secrets
 from toolfold.redaction import redact
 
@@ -88,7 +88,7 @@ def test_17_no_border_between_two_pieces_hides_a_secret(size: int, secret: str) 
     for shift in (-40, -20, -3, 0, 5):
         value = {"a": "x" * (size + shift) + "\n" + f"{secret}<" + "y" * 70_000, "é\n": "\ud83d"}
         raw = Raw(json.dumps(value).encode())
-        clean = bytes(redact_json(raw, known)).decode()
+        clean = bytes(_redact_json(raw, known)).decode()
         expected = str(value["a"]).replace(secret, "[secret removed]")
         assert json.loads(clean) == {**value, "a": expected}
 
@@ -98,7 +98,7 @@ def test_17_text_in_base64_is_looked_through(secret: str) -> None:
     inside = f"key: {secret}\nnext line é"
     blob = base64.b64encode(inside.encode()).decode()
     value = {"blob": blob, "uri": f"data:text/plain;base64,{blob}", "image": base64.b64encode(os.urandom(999)).decode()}
-    clean = json.loads(bytes(redact_json(Raw(json.dumps(value).encode()), known)))
+    clean = json.loads(bytes(_redact_json(Raw(json.dumps(value).encode()), known)))
     assert clean["image"] == value["image"]
     for text in (clean["blob"], clean["uri"].removeprefix("data:text/plain;base64,")):
         assert not reveals(text, secret)

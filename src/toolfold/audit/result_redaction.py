@@ -39,7 +39,7 @@ def redact_results(redact: RedactText) -> Callable[[ToolCall, CallContext, Outco
 
     def work(outcome: Outcome) -> Outcome:
         if outcome.spilled is None:
-            return replace(outcome, raw=redact_json(outcome.raw, redact))
+            return replace(outcome, raw=_redact_json(outcome.raw, redact))
         with outcome.spilled as file:
             return replace(outcome, spilled=_rewritten(file, redact))
 
@@ -50,7 +50,7 @@ def redact_results(redact: RedactText) -> Callable[[ToolCall, CallContext, Outco
     return hook
 
 
-def redact_json(raw: Raw, redact: RedactText) -> Raw:
+def _redact_json(raw: Raw, redact: RedactText) -> Raw:
     """The same JSON, its strings without secrets."""
     return Raw(b"".join(_redacted(bytes(raw), redact)))
 

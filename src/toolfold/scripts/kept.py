@@ -24,7 +24,7 @@ from toolfold.upstream.base import file_stamp
 from toolfold.upstream.function_tool import FunctionTool, error_result, invalid_arguments_result, make_function_tool
 from toolfold.upstream.threads import run_in_thread
 
-__all__ = ["SERVER", "KeptScript", "KeptScripts"]
+__all__ = ["SERVER", "_KeptScript", "_KeptScripts"]
 
 SERVER = "scripts"
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,47}")
@@ -36,19 +36,19 @@ _LITERALS = (ast.Name, ast.Constant, ast.Subscript, ast.BinOp, ast.BitOr, ast.Tu
 _SIMPLE = (*_LITERALS, ast.USub, ast.Load, ast.arguments, ast.arg, ast.Set)
 
 
-class KeptScript(Struct, frozen=True):
+class _KeptScript(Struct, frozen=True):
     """One script of a folder: `NAME.py`, and `NAME.py.lock` beside it."""
 
     path: Path
 
     @staticmethod
-    def of(folder: Path, name: str) -> "KeptScript":
+    def of(folder: Path, name: str) -> "_KeptScript":
         """Raises `ConfigError` for what cannot be a name."""
         if not _NAME.fullmatch(name):
             raise ConfigError(
                 f"{name!r} cannot name a script", next_action="take up to 48 letters, digits, - and _, a letter first"
             )
-        return KeptScript(folder / f"{name}.py")
+        return _KeptScript(folder / f"{name}.py")
 
     @property
     def name(self) -> str:
@@ -114,7 +114,7 @@ def _main(tree: ast.Module) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
     return found
 
 
-class KeptScripts:
+class _KeptScripts:
     """The upstream `scripts`."""
 
     pid: int | None = None
@@ -146,7 +146,7 @@ class KeptScripts:
             tools, warnings = [], []
             for path in self._files():
                 try:
-                    tools.append(KeptScript(path).tool().definition)
+                    tools.append(_KeptScript(path).tool().definition)
                 except ToolfoldError as error:
                     warnings.append(f"{path.name} is left out: {error.message}")
             return Listing(server=SERVER, tools=tuple(tools), info=ServerInfo(name=SERVER), warnings=tuple(warnings))
@@ -154,7 +154,7 @@ class KeptScripts:
         return await run_in_thread(read)
 
     async def call(self, call: ToolCall, context: CallContext) -> Outcome:
-        script = KeptScript.of(self._folder, call.tool.name)
+        script = _KeptScript.of(self._folder, call.tool.name)
         try:
             arguments = script.tool().bind(call.arguments)()
         except InvalidArguments as error:

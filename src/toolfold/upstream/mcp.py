@@ -17,7 +17,7 @@ from toolfold.text import truncate
 from toolfold.types import CallContext, Listing, OnInput, OnProgress, Outcome, ServerInfo, ServerSpec, ToolCall
 from toolfold.upstream.base import Hooks, PassthroughRequest
 from toolfold.upstream.definitions import read_definitions
-from toolfold.upstream.redaction import mask, mask_progress, redact_error, secrets_of
+from toolfold.upstream.redaction import _mask, _mask_progress, redact_error, secrets_of
 from toolfold.upstream.tool_result import read_outcome
 from toolfold.wire import Connection, Handlers, HttpTarget, StdioTarget, connect
 from toolfold.wire.types import NO_TIMEOUT, TOOLS_CHANGED
@@ -88,14 +88,14 @@ class McpUpstream:
             self._hooks.on_changed(self.spec.name)
 
     def _on_log(self, line: str) -> None:
-        text = truncate(mask(line, self._secrets), _MAX_LOG_LINE)
+        text = truncate(_mask(line, self._secrets), _MAX_LOG_LINE)
         self._log.append(text)
         if self._hooks.on_log is not None:
             self._hooks.on_log(self.spec.name, text)
 
     def _on_closed(self, reason: str) -> None:
         if self._hooks.on_closed is not None:
-            self._hooks.on_closed(self.spec.name, mask(reason, self._secrets))
+            self._hooks.on_closed(self.spec.name, _mask(reason, self._secrets))
 
     def _opened(self) -> Connection:
         if self._connection is None:
@@ -112,7 +112,7 @@ class McpUpstream:
             raise redact_error(error, self.spec, hints=self.log) from None
         tools, warnings = read_definitions(listing.tools)
         if refused := connection.unwatched:
-            warnings = (*warnings, f"it does not tell when its tools change: {mask(refused, self._secrets)}")
+            warnings = (*warnings, f"it does not tell when its tools change: {_mask(refused, self._secrets)}")
         return Listing(
             server=self.spec.name,
             tools=tools,
@@ -131,7 +131,7 @@ class McpUpstream:
                 meta=context.meta,
                 # A second timer beside the caller's would cost every call, and could only fire later.
                 timeout_s=None if context.timeout_s is None else NO_TIMEOUT,
-                on_progress=mask_progress(context.on_progress, self._secrets),
+                on_progress=_mask_progress(context.on_progress, self._secrets),
                 on_input=context.on_input,
                 capabilities=context.capabilities,
                 on_spilled=None if context.whole else spilled.append,
@@ -166,7 +166,7 @@ class McpUpstream:
             return await self._opened().request(
                 request.method,
                 request.params,
-                on_progress=mask_progress(on_progress, self._secrets),
+                on_progress=_mask_progress(on_progress, self._secrets),
                 on_input=on_input,
                 capabilities=request.capabilities,
                 inputs=request.inputs,

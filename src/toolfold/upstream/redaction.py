@@ -24,12 +24,12 @@ def secrets_of(spec: ServerSpec) -> tuple[str, ...]:
     return tuple({*spec.secrets, *(value for value in values if len(value) >= _MIN_HEADER_SECRET)} - {""})
 
 
-def mask(text: str, secrets: tuple[str, ...]) -> str:
+def _mask(text: str, secrets: tuple[str, ...]) -> str:
     """The text without the secrets, and without what looks like one."""
     return redact_secrets(redact(text, secrets))
 
 
-def mask_progress(on_progress: OnProgress | None, secrets: tuple[str, ...]) -> OnProgress | None:
+def _mask_progress(on_progress: OnProgress | None, secrets: tuple[str, ...]) -> OnProgress | None:
     """The same receiver of progress, told without secrets."""
     if on_progress is None:
         return None
@@ -52,7 +52,7 @@ def _redact_json(value: Any, secrets: tuple[str, ...]) -> Any:
 
 def _redact(value: Any, secrets: tuple[str, ...]) -> Any:
     if isinstance(value, str):
-        return mask(value, secrets)
+        return _mask(value, secrets)
     if isinstance(value, list):
         return [_redact(item, secrets) for item in value]
     if isinstance(value, dict):
@@ -65,12 +65,12 @@ def redact_error(error: UpstreamError, spec: ServerSpec, *, hints: tuple[str, ..
     secrets = secrets_of(spec)
     own = _redact_json(list(error.hints), secrets)
     known = "\n".join(hint for hint in own if isinstance(hint, str))
-    more = [hint for hint in (mask(hint, secrets) for hint in hints) if hint not in known]
+    more = [hint for hint in (_mask(hint, secrets) for hint in hints) if hint not in known]
     changed: dict[str, Any] = {
         "server": error.server or spec.name,
         "hints": [*own, *more],
-        "next_action": mask(error.next_action, secrets),
+        "next_action": _mask(error.next_action, secrets),
     }
     if isinstance(error, RemoteError):
         changed |= {"rpc_code": error.rpc_code, "data": _redact_json(error.data, secrets)}
-    return type(error)(mask(error.message, secrets), **changed)
+    return type(error)(_mask(error.message, secrets), **changed)

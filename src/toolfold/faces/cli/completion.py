@@ -13,17 +13,19 @@ import re
 import shlex
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from toolfold.errors import ToolfoldError
-from toolfold.faces.cli.manual import topics
+from toolfold.faces.cli.manual import _topics
 from toolfold.faces.cli.parser import build_parser
 from toolfold.faces.cli.runner import load_settings, run_with_gateway
 from toolfold.faces.cli.terminal import Output
 from toolfold.gateway import Gateway
 from toolfold.schema_walk import Document
+from toolfold.scripts.kept import SERVER
 
 # bash 3.2, which macOS has, knows no `mapfile`. `-o default` completes files where nothing else is offered.
 _BASH = """\
@@ -74,23 +76,25 @@ def completion(arguments: argparse.Namespace, output: Output) -> None:
     if not words:
         output.out.write(SCRIPTS[arguments.shell])
         return
-    as_bash = partial(_for_bash, "")
+    typed = ""
     if words[0] == "--line":
-        typed = _split(words[1])
-        words, as_bash = [*map(_unquoted, typed[1:])], partial(_for_bash, typed[-1])
-    *before, current = words or [""]
-    for option in ("config", "home"):
-        if f"--{option}" in before[:-1]:
-            setattr(arguments, option, before[before.index(f"--{option}") + 1])
-    names = [name for name in _candidates(before, current, arguments) if name.startswith(current) and _fits(name)]
-    for name in names[:_MAX_NAMES]:
-        shown = as_bash(name) if arguments.shell == "bash" else name
+        _, *words = _split(words[1])
+        typed = words[-1] if words else ""
+        words = list(map(_unquoted, words))
+    for name in _complete(words or [""], arguments):
+        shown = _for_bash(typed, name) if arguments.shell == "bash" else name
         if shown is not None:
             output.out.write(f"{shown}\n")
 
 
-def _fits(name: str) -> bool:
-    return name.isprintable() and len(name) <= _MAX_CHARS
+def _complete(words: Sequence[str], arguments: argparse.Namespace) -> list[str]:
+    """How the last word may go on, in what can be typed on one line."""
+    *before, current = words
+    for option in ("config", "home"):
+        if f"--{option}" in before[:-1]:
+            setattr(arguments, option, before[before.index(f"--{option}") + 1])
+    names = [name for name in _candidates(before, current, arguments) if name.startswith(current)]
+    return [name for name in names if name.isprintable() and len(name) <= _MAX_CHARS][:_MAX_NAMES]
 
 
 def _split(line: str) -> list[str]:
@@ -122,28 +126,35 @@ def _for_bash(typed: str, name: str) -> str | None:
 def _candidates(before: Sequence[str], current: str, arguments: argparse.Namespace) -> Iterable[str]:
     parser = build_parser()
     commands = parser.commands()
-    at = next((number for number, word in enumerate(before) if word in commands), None)
-    if at is None:
+    named = [word in commands for word in before]
+    if not any(named):
         return parser.options() if current.startswith("-") else commands
-    command = commands[before[at]]
+    at = named.index(True)
+    name, given = before[at], before[at + 1 :]
     if current.startswith("-"):
-        return command.options()
-    action = command.awaited(before[at + 1 :])
+        return commands[name].options()
+    action = commands[name].awaited(given)
     if action is None:
         return ()
-    if action.choices is not None:
-        return map(str, action.choices)
-    if action.dest == "args" and before[at] == "call":
-        given = [word for word in before[at + 1 :] if not word.startswith("-")]
-        names = _read(arguments, partial(_argument_names, given[0], current))
-        return [name for name in names if not name.startswith("-")]  # which would be an option
-    return _named(before[at], action.dest, arguments)
+    if action.dest == "args":
+        return _arguments_of(name, given, current, arguments)
+    return action.choices or _named(name, action.dest, arguments)
+
+
+def _arguments_of(command: str, given: Sequence[str], current: str, arguments: argparse.Namespace) -> Iterable[str]:
+    """The arguments of the tool or the script that is named already."""
+    given = [word for word in given if not word.startswith("-")]
+    tool = {"call": "".join(given[:1]), "scripts": f"{SERVER}.{''.join(given[1:2])}"}.get(command)
+    names = _read(arguments, partial(_argument_names, tool, current)) if tool else []
+    return [name for name in names if not name.startswith("-")]  # which would be an option
 
 
 def _named(command: str, what: str, arguments: argparse.Namespace) -> Iterable[str]:
     """What there is of a kind; the kind is what the option or argument is called."""
     if what == "topic":
-        return topics()
+        return _topics()
+    if what == "script" and command == "run":
+        return ()  # a file
     if what == "name" and command in {"remove", "enable", "disable"}:
         what = "server"
     read: dict[str, _Read] = {
@@ -152,6 +163,7 @@ def _named(command: str, what: str, arguments: argparse.Namespace) -> Iterable[s
         "tool": _tool_ids,
         "need": _tool_ids,
         "handle": _handles,
+        "script": _scripts,
         "subset": lambda gateway: _names(gateway.settings.subsets),
         "view_as": lambda gateway: _names(gateway.settings.callers),
         "caller": lambda gateway: _names(gateway.settings.callers),
@@ -175,6 +187,10 @@ async def _servers(gateway: Gateway) -> list[str]:
     return await _names(gateway.settings.servers)
 
 
+async def _scripts(gateway: Gateway) -> list[str]:
+    return [path.stem for path in sorted((gateway.settings.scripts_folder or Path()).glob("*.py"))]
+
+
 async def _handles(gateway: Gateway) -> list[str]:
     return ["last", *(entry.handle for entry in await gateway.outputs())]
 
@@ -188,10 +204,11 @@ async def _argument_names(tool_id: str, current: str, gateway: Gateway) -> list[
     """The arguments of a tool; behind `name=`, the values that its schema lists."""
     async with gateway.view().catalogue.snapshot() as snapshot:
         tools = await snapshot.tools(ids=[tool_id])
-    roots = [Document(msgspec.json.decode(tool.definition.input_schema)).root for tool in tools]
+    if not tools:
+        return []
+    root = Document(msgspec.json.decode(tools[0].definition.input_schema)).root
     key, equals, _ = current.partition("=")
     if not equals:
-        return [f"{name}=" for root in roots for name in root.names]
-    nodes = [root.child(step) for root in roots for step in root.steps if step == ("key", key)]
-    values = [value for node in nodes if node is not None for value in node.enum or ()]
-    return [f"{key}={value}" for value in values if isinstance(value, str)]
+        return [f"{name}=" for name in root.names]
+    node = next((root.child(step) for step in root.steps if step == ("key", key)), None)
+    return [f"{key}={value}" for value in (node and node.enum) or () if isinstance(value, str)]

@@ -22,7 +22,7 @@ def show_help(arguments: argparse.Namespace, output: Output) -> None:
         output.line(f"pages: toolfold help {' | '.join(pages)}")
         return
     if topic not in commands and topic not in pages:
-        near = get_close_matches(topic, topics(), n=1)
+        near = get_close_matches(topic, _topics(), n=1)
         guess = f"; did you mean {near[0]}?" if near else ""
         raise ConfigError(f"there is no help on {topic!r}{guess}", next_action="see what there is: toolfold help")
     if topic in commands:
@@ -31,7 +31,7 @@ def show_help(arguments: argparse.Namespace, output: Output) -> None:
         _print_page(pages[topic].read_text(encoding="utf-8"), output)
 
 
-def topics() -> list[str]:
+def _topics() -> list[str]:
     """What there is help on."""
     return [*build_parser().commands(), *_pages()]
 

@@ -97,19 +97,20 @@ class _Parser(argparse.ArgumentParser):
 
     def awaited(self, words: Iterable[str]) -> argparse.Action | None:
         """The option or the argument whose value comes after these words."""
-        options = {name: action for action in self._actions for name in action.option_strings}
+        options = {name: action for action in self._actions for name in action.option_strings if action.nargs != 0}
         waits: argparse.Action | None = None
         place = 0
         for word in words:
-            if waits is None and word in options:
-                waits = options[word] if options[word].nargs != 0 else None
-            else:
-                place += waits is None
-                waits = None
-        rest = [action for action in self._actions if not action.option_strings]
-        if waits is None and rest and (place < len(rest) or rest[-1].nargs in {"*", "+"}):
-            waits = rest[min(place, len(rest) - 1)]
-        return waits
+            place += waits is None and not word.startswith("-")
+            waits = options.get(word) if waits is None else None
+        return waits or self._argument(place)
+
+    def _argument(self, place: int) -> argparse.Action | None:
+        """The argument that a word is for, by its place; the last one may take all further words."""
+        own = [action for action in self._actions if not action.option_strings]
+        if own and own[-1].nargs in {"*", "+"}:
+            place = min(place, len(own) - 1)
+        return own[place] if place < len(own) else None
 
     def flag(self, name: str, text: str) -> None:
         self.add_argument(name, action="store_true", help=text)

@@ -11,7 +11,7 @@ from toolfold.faces.cli.runner import load_settings
 from toolfold.faces.cli.terminal import Output
 from toolfold.gateway import Gateway
 from toolfold.scripts import report as reports
-from toolfold.scripts.kept import SERVER, KeptScript
+from toolfold.scripts.kept import SERVER, _KeptScript
 from toolfold.scripts.lock import SUFFIX, Lock
 from toolfold.scripts.runner import Need, ScriptResult
 
@@ -124,13 +124,13 @@ def scripts(arguments: argparse.Namespace, output: Output) -> int:
         raise ConfigError("there is no configuration to keep scripts beside", next_action="run: toolfold init")
     action = arguments.action
     if action == "list":
-        return _list_scripts(list(map(KeptScript, sorted(folder.glob("*.py")))), output)
+        return _list_scripts(list(map(_KeptScript, sorted(folder.glob("*.py")))), output)
     if not arguments.script:
         raise ConfigError(f"no script is named to {action}", next_action=f"toolfold scripts {action} NAME")
     if action == "add":
         name = arguments.name or Path(arguments.script).stem
-        return _add_script(KeptScript.of(folder, name), _read(Path(arguments.script)), arguments, output)
-    script = KeptScript.of(folder, arguments.script)
+        return _add_script(_KeptScript.of(folder, name), _read(Path(arguments.script)), arguments, output)
+    script = _KeptScript.of(folder, arguments.script)
     if action == "run":
         return _run_kept(script, arguments, output)
     source = script.read()
@@ -146,7 +146,7 @@ def scripts(arguments: argparse.Namespace, output: Output) -> int:
     return 0
 
 
-def _list_scripts(kept: list[KeptScript], output: Output) -> int:
+def _list_scripts(kept: list[_KeptScript], output: Output) -> int:
     rows, problems = [], {}
     for script in kept:
         try:
@@ -167,7 +167,7 @@ def _list_scripts(kept: list[KeptScript], output: Output) -> int:
     return 0
 
 
-def _add_script(script: KeptScript, source: bytes, arguments: argparse.Namespace, output: Output) -> int:
+def _add_script(script: _KeptScript, source: bytes, arguments: argparse.Namespace, output: Output) -> int:
     if script.path.exists():
         action = f"toolfold scripts remove {script.name}, or --name another"
         raise ConfigError(f"a script {script.name!r} is kept already", next_action=action)
@@ -182,7 +182,7 @@ def _add_script(script: KeptScript, source: bytes, arguments: argparse.Namespace
     return 0
 
 
-def _lock_script(script: KeptScript, arguments: argparse.Namespace, output: Output) -> None:
+def _lock_script(script: _KeptScript, arguments: argparse.Namespace, output: Output) -> None:
     """Locks the script to the tools that its needs lead to now."""
 
     async def work(gateway: Gateway) -> tuple[Need, ...]:
@@ -207,7 +207,7 @@ async def _reread(gateway: Gateway) -> None:
         await gateway.build([SERVER])
 
 
-def _run_kept(script: KeptScript, arguments: argparse.Namespace, output: Output) -> int:
+def _run_kept(script: _KeptScript, arguments: argparse.Namespace, output: Output) -> int:
     from toolfold.faces.cli.call import call
 
     script.read()

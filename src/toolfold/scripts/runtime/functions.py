@@ -30,7 +30,6 @@ class _ResultReader:
         self._models = models
         self._warn = warn
         self._adapter: TypeAdapter[Any] | None = None
-        self._gives_list = spec.result is None or spec.result[0] == "list"
 
     def read(self, result: dict[str, Any]) -> Any:
         content = result.get("content") or []
@@ -45,9 +44,14 @@ class _ResultReader:
                 value = TextResult(text)
                 value.content, value.raw = content, result
                 return value
-        if self._gives_list and isinstance(data, dict) and isinstance(data.get("result"), list) and len(data) == 1:
-            data = data["result"]  # the wrapper only makes it an object, which structured content must be
+        data = self._unwrapped(data)
         return _attach_raw(wrap(data) if self._spec.result is None else self._validate(data), data, content)
+
+    def _unwrapped(self, data: Any) -> Any:
+        """A list without the wrapper that makes it an object, which structured content must be."""
+        gives_list = self._spec.result is None or self._spec.result[0] == "list"
+        wrapped = gives_list and isinstance(data, dict) and data.keys() == {"result"}
+        return data["result"] if wrapped and isinstance(data["result"], list) else data
 
     def _validate(self, data: Any) -> Any:
         kind = self._spec.result
@@ -281,11 +285,7 @@ def _invalid_arguments(
 ) -> errors.InvalidArguments:
     """What is wrong, misspelt names first: what is missing besides is most often what they were meant for."""
     names = {name: field.name for field in params.fields for name in (field.name, field.key)}
-    problems = []
-    for name in [name for name in given if name not in names][:8]:
-        near = get_close_matches(name, names, n=1)
-        guess = f"; did you mean {names[near[0]]}?" if near else ""
-        problems.append({"field": name, "problem": f"there is no such argument{guess}"})
+    problems = _misspelt(names, [name for name in given if name not in names][:8])
     for problem in error.errors(include_url=False, include_input=False)[:8]:
         field = ".".join(map(str, problem["loc"]))
         if problem["type"] != "extra_forbidden" or field in names:
@@ -296,3 +296,12 @@ def _invalid_arguments(
         hints=problems[:8],
         next_action=f"call it as {spec.signature}",
     )
+
+
+def _misspelt(names: dict[str, str], unknown: list[str]) -> list[dict[str, str]]:
+    problems = []
+    for name in unknown:
+        near = get_close_matches(name, names, n=1)
+        guess = f"; did you mean {names[near[0]]}?" if near else ""
+        problems.append({"field": name, "problem": f"there is no such argument{guess}"})
+    return problems
