@@ -27,6 +27,7 @@ from toolfold.loop_thread import LoopThread, blocking
 from toolfold.policy.access import AccessControl
 from toolfold.policy.trust import TrustMonitor
 from toolfold.policy.view import CatalogueView
+from toolfold.scripts import _kept_scripts
 from toolfold.telemetry.metrics import Metrics
 from toolfold.text import as_path, replace_surrogates, replace_surrogates_all
 from toolfold.types import LOCAL, CallContext, Caller, Change, Listing, Outcome, Path, ServerState, Tool, ToolCall
@@ -143,7 +144,8 @@ class Gateway:
     @cached_property
     def upstreams(self) -> UpstreamManager:
         """The servers, none of them opened by this."""
-        return UpstreamManager(self.settings, self._given_upstreams, self.store, self.catalogue, self.events)
+        given = (*self._given_upstreams, *_kept_scripts(self.settings, lambda: self.scripts))
+        return UpstreamManager(self.settings, given, self.store, self.catalogue, self.events)
 
     @cached_property
     def initial_build(self) -> InitialBuild:

@@ -7,6 +7,7 @@ the errors speak here.
 
 import asyncio
 import inspect
+import os
 import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future, InvalidStateError
@@ -43,6 +44,8 @@ class LoopThread:
         self._resource = resource
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
+        # A fork has no thread of its own: the loop, its servers and the store are those of who opened them.
+        self._process = 0
         # Held while something is handed to the loop, so that it is still there.
         self._lock = threading.RLock()
         self._works: set[_Work[Any]] = set()
@@ -68,7 +71,7 @@ class LoopThread:
         loop = asyncio.new_event_loop()
         thread = threading.Thread(target=_served, args=(loop,), name="toolfold", daemon=True)
         thread.start()
-        self._loop, self._thread = loop, thread
+        self._loop, self._thread, self._process = loop, thread, os.getpid()
         try:
             self.run(self._resource.__aenter__())
         except BaseException:
@@ -81,7 +84,7 @@ class LoopThread:
 
     def close(self) -> None:
         """Ends every server, lets go of the store and ends the thread. Safe to call twice."""
-        if self._loop is None:
+        if self._loop is None or self._process != os.getpid():
             return
         try:
             self.run(self._resource.aclose())
@@ -91,6 +94,12 @@ class LoopThread:
     def run(self, work: Coroutine[Any, Any, R]) -> R:
         """Runs a coroutine in the gateway's loop and waits for it. Stopping the wait, as Ctrl-C does, cancels it."""
         waiting_for = _Work(work)
+        if self._loop is not None and self._process != os.getpid():  # whoever held the lock may not be here, either
+            work.close()
+            raise StoreError(
+                "the gateway was opened by the process that this one was forked from",
+                next_action="open a gateway here: with BlockingGateway(settings) as gateway",
+            )
         try:
             self._hand(waiting_for)
             return waiting_for.result.result()

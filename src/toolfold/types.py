@@ -421,11 +421,13 @@ class Outcome(Struct, frozen=True, kw_only=True):
 
     @property
     def data(self) -> Any:
-        """What a program reads of it: its structured content, or its text as JSON; `None` where it has neither. A
-        function's result that is no object stands under `result`."""
+        """What a program reads of it: its structured content, or its text as JSON; `None` where it has neither. A list
+        is a list, though servers send it as `{"result": […]}`: structured content must be an object."""
         whole = self.json()
-        if whole.get("structuredContent") is not None:
-            return whole["structuredContent"]
+        data = whole.get("structuredContent")
+        if data is not None:
+            wrapped = isinstance(data, dict) and data.keys() == {"result"} and isinstance(data["result"], list)
+            return data["result"] if wrapped else data
         try:
             return decode("\n".join(str(block.get("text")) for block in _blocks(whole) if block.get("type") == "text"))
         except (DecodeError, RecursionError):

@@ -21,7 +21,7 @@ from toolfold.__main__ import main
 from toolfold.errors import ConfigError, InvalidArguments
 from toolfold.faces.cli.arguments import parse_arguments
 from toolfold.faces.cli.catalogue import fit_text
-from toolfold.faces.cli.manual import _SCRIPTS
+from toolfold.faces.cli.completion import SCRIPTS
 from toolfold.faces.cli.parser import EXAMPLES, build_parser, parse
 from toolfold.faces.cli.terminal import Output
 
@@ -424,16 +424,16 @@ def test_17_the_shell_completes_from_what_is_built(run: Run, typed: list[str], w
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_17_each_shell_takes_its_script(run: Run, shell: str) -> None:
     code, script, _ = run("completion", shell)
-    assert (code, script) == (0, _SCRIPTS[shell])
+    assert (code, script) == (0, SCRIPTS[shell])
     if shutil.which(shell):
         subprocess.run([shell, "-n"], input=script, text=True, check=True, timeout=30)
 
 
 def test_17_bash_completes_with_the_script(run: Run, kept: Path) -> None:
     run("build")
-    words = "COMP_WORDS=(toolfold call git.l); COMP_CWORD=2; _toolfold; echo ${COMPREPLY[@]}"
+    words = "COMP_LINE='toolfold call git.l'; COMP_POINT=19; _toolfold; echo ${COMPREPLY[@]}"
     code = f'toolfold() {{ {shlex.quote(sys.executable)} -m toolfold "$@"; }}; source /dev/stdin; {words}'
     done = subprocess.run(
-        ["bash", "--norc", "-c", code], input=_SCRIPTS["bash"], text=True, capture_output=True, check=True, timeout=60
+        ["bash", "--norc", "-c", code], input=SCRIPTS["bash"], text=True, capture_output=True, check=True, timeout=60
     )
     assert done.stdout == "git.log\n"

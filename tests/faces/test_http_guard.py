@@ -116,3 +116,19 @@ async def test_15_18_two_keys_in_one_request_are_none(tmp_path: Path) -> None:
                 assert "more than once" in answer.text
             assert (await client.get("/v1/servers", headers=keys[:1])).status_code == 200
         await mcp.aclose()
+
+
+async def test_17_who_may_not_read_the_figures_is_told_so_in_plain_json(tmp_path: Path) -> None:
+    settings = Settings(home=tmp_path, callers=(CallerKey(name="ann", key="a" * 20),))
+    guard = make_guard("127.0.0.1", Identities(settings))
+    async with Gateway(settings) as gateway, open_app(gateway, "discovery") as app:
+        mcp = McpHttpApp(Server(app), guard)
+        transport = httpx2.ASGITransport(Site(mcp, make_app(gateway, guard), gateway.render_metrics))
+        async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+            figures, servers = await client.get("/metrics"), await client.get("/v1/servers")
+            assert (figures.status_code, figures.headers["content-type"]) == (401, "application/json")
+            assert "jsonrpc" not in figures.json()
+            error = figures.json()["error"]
+            assert error["code"] == servers.json()["error"]["code"] == "NOT_AUTHENTICATED"
+            assert "Authorization: Bearer" in error["next_action"]
+        await mcp.aclose()

@@ -214,3 +214,18 @@ def test_15_18_every_profile_that_is_offered_can_be_served(tmp_path: Path) -> No
         command(tmp_path, "--profile", "live"), input=asked, capture_output=True, text=True, timeout=60, check=False
     )
     assert "eval_expr" in done.stdout, done.stderr
+
+
+def test_17_toolfold_behind_toolfold_says_which_one_wants_a_key_and_where_to_set_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    inner = tmp_path / "inner"
+    inner.mkdir()
+    with served_over_http(inner, extra='[callers.ann]\nkey = "a-key-of-enough-characters"\n') as url:
+        config = tmp_path / "outer.toml"
+        config.write_text(f'[servers.inner]\nurl = "{url}"\n')
+        assert main(["--config", str(config), "--home", str(tmp_path / "home"), "build"]) == 3
+    shown = capsys.readouterr()
+    assert url.removesuffix("/mcp") in shown.out + shown.err
+    assert "refused access (HTTP 401)" in shown.out + shown.err
+    assert 'Authorization = "Bearer ${TOKEN}"' in shown.out + shown.err

@@ -68,7 +68,9 @@ def test_every_recorded_output_schema_reads_results_that_fit_it_without_a_warnin
             value = Instances(schema, seed).value(schema)
             if validator.is_valid(value):
                 read = made._reader.read({"content": [], "structuredContent": value})
-                assert dump(read) == value, tool.tool_id
+                # A list comes as a list: the wrapper only makes it an object.
+                wrapped = value.keys() == {"result"} and isinstance(value["result"], list)
+                assert dump(read) == (value["result"] if wrapped else value), tool.tool_id
                 checked += 1
         assert not warned, tool.tool_id
     assert checked > 1_000

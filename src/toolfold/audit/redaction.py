@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
-from toolfold.audit.result_redaction import redact_results
+from toolfold.audit.result_redaction import _redact_json, redact_results
 from toolfold.calls import ResultHook
 from toolfold.calls.confirm import MAX_SHOWN_CHARS
 from toolfold.config import Settings
@@ -58,6 +58,10 @@ class Redactor:
     def result_hooks(self) -> tuple[ResultHook, ...]:
         """Takes secrets out of results, where the configuration wants that."""
         return (redact_results(self.text),) if self._redacts_results else ()
+
+    def passed_on(self, raw: Raw) -> Raw:
+        """What a server sent that is no result of a tool: without secrets, where the configuration wants that."""
+        return _redact_json(raw, self.text) if self._redacts_results else raw
 
     def value(self, value: Any, *, whole: bool, depth: int = 0) -> Any:
         """A JSON value without its secrets; cut unless it is wanted `whole`."""

@@ -1,13 +1,16 @@
 """Secrets out of the results of tools, where the configuration wants that: each place says that something was cut.
 
-A result stays the JSON it was: only the inside of strings is looked at, piece by piece, so that one of any size costs
-little memory. Found are the secrets of the configuration, tokens and passwords of a known form, and private keys. What
-has no telling form is not found: this is a net, not a promise.
+A result stays the JSON it was: each string is decoded, looked through and, only where something was cut, written anew.
+Long ones go through piece by piece, so that one of any size costs little memory. Text in Base64, such as the blob of a
+resource, is looked through, too. Found are the secrets of the configuration, tokens and passwords of a known form, and
+private keys. What has no telling form is not found: this is a net, not a promise.
 """
 
+import json
 import mmap
 import re
 import tempfile
+from base64 import b64decode, b64encode
 from collections.abc import Awaitable, Callable, Iterator
 from typing import BinaryIO
 
@@ -18,10 +21,14 @@ from toolfold.types import CallContext, Outcome, ToolCall
 from toolfold.upstream.threads import run_in_thread
 
 _MARK = "[secret removed]"
-# A quote, an escape, or a run of neither that ends between words once it is long.
-_PIECE = re.compile(rb'"|\\(?:u[0-9a-fA-F]{4}|.)|[^"\\]{1,65536}[^"\\\s]{0,4096}', re.DOTALL)
-_KEY_BEGINS = re.compile(rb"-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----")
-_KEY_ENDS = re.compile(rb"-----END [A-Z ]{0,40}PRIVATE KEY-----")
+# A quote, or a run of anything else, escapes never cut.
+_PIECE = re.compile(rb'"|(?:\\(?:u[0-9a-fA-F]{4}|.)|[^"\\]{1,16384}+){1,64}+', re.DOTALL)
+# A longer string is looked through in windows of this size; no secret is larger than what they share.
+_WINDOW = 1 << 20
+_SHARED = 1 << 14
+_STEP = 509
+_URL_SAFE = str.maketrans("-_", "+/")
+_BASE64 = re.compile(r"[A-Za-z0-9+/\r\n]{16,}={0,2}|[A-Za-z0-9_-]{16,}={0,2}")
 
 # A text without its secrets; the second argument stands in their place.
 RedactText = Callable[[str, str], str]
@@ -32,7 +39,7 @@ def redact_results(redact: RedactText) -> Callable[[ToolCall, CallContext, Outco
 
     def work(outcome: Outcome) -> Outcome:
         if outcome.spilled is None:
-            return replace(outcome, raw=Raw(b"".join(_redacted(bytes(outcome.raw), redact))))
+            return replace(outcome, raw=_redact_json(outcome.raw, redact))
         with outcome.spilled as file:
             return replace(outcome, spilled=_rewritten(file, redact))
 
@@ -41,6 +48,11 @@ def redact_results(redact: RedactText) -> Callable[[ToolCall, CallContext, Outco
         return run_in_thread(lambda: work(outcome))
 
     return hook
+
+
+def _redact_json(raw: Raw, redact: RedactText) -> Raw:
+    """The same JSON, its strings without secrets."""
+    return Raw(b"".join(_redacted(bytes(raw), redact)))
 
 
 def _rewritten(file: BinaryIO, redact: RedactText) -> BinaryIO:
@@ -57,26 +69,67 @@ def _rewritten(file: BinaryIO, redact: RedactText) -> BinaryIO:
 
 
 def _redacted(text: "bytes | mmap.mmap", redact: RedactText) -> Iterator[bytes]:
-    """The same JSON, its strings without secrets."""
-    inside = key = False
+    inside = False
+    held: list[bytes] = []
+    size = 0
     for found in _PIECE.finditer(text):
         piece: bytes = found[0]
         if piece == b'"':
-            inside, key = not inside, False
+            yield _clean(b"".join(held), redact)
             yield piece
+            inside, held, size = not inside, [], 0
         elif not inside:
             yield piece
-        elif key:  # its lines, up to the one that ends it
-            ends = _KEY_ENDS.search(piece)
-            key = ends is None
-            yield piece[ends.end() :] if ends else b""
-        elif begins := _KEY_BEGINS.search(piece):
-            ends = _KEY_ENDS.search(piece)
-            key = ends is None
-            yield piece[: begins.start()] + _MARK.encode() + (piece[ends.end() :] if ends else b"")
         else:
-            yield (
-                piece
-                if piece[:1] == b"\\"
-                else redact(piece.decode("utf-8", "surrogateescape"), _MARK).encode("utf-8", "surrogateescape")
-            )
+            held.append(piece)
+            size += len(piece)
+            if size > _WINDOW:
+                window = _decode(b"".join(held))
+                cut = _between_secrets(window, redact)
+                yield _encode(_without(window[:cut], redact))
+                held = [_encode(window[cut:])]
+                size = len(held[0])
+
+
+def _clean(string: bytes, redact: RedactText) -> bytes:
+    text = _decode(string)
+    clean = _without(text, redact)
+    return string if clean == text else _encode(clean)
+
+
+def _without(text: str, redact: RedactText) -> str:
+    def in_base64(found: re.Match[str]) -> str:
+        whole = found[0]
+        try:
+            hidden = b64decode(whole.translate(_URL_SAFE) + "=" * (-len(whole) % 4)).decode()
+        except ValueError:  # no Base64, or none of a text
+            return whole
+        clean = redact(hidden, _MARK)
+        return whole if clean == hidden else b64encode(clean.encode()).decode()
+
+    return redact(_BASE64.sub(in_base64, text), _MARK)
+
+
+def _between_secrets(text: str, redact: RedactText) -> int:
+    """Where a window may end: no secret stands on both sides."""
+    end = text[-2 * _SHARED :]
+    whole = redact(end, _MARK)
+    for cut in range(_SHARED, 0, -_STEP):
+        if redact(end[:cut], _MARK) + redact(end[cut:], _MARK) == whole:
+            return len(text) - len(end) + cut
+    return len(text) - len(end)
+
+
+def _decode(string: bytes) -> str:
+    text = string.decode("utf-8", "replace")
+    try:
+        return str(json.loads(f'"{text}"', strict=False)) if "\\" in text else text
+    except ValueError:  # an escape that JSON does not know
+        return text
+
+
+def _encode(text: str) -> bytes:
+    try:
+        return json.dumps(text, ensure_ascii=False)[1:-1].encode()
+    except UnicodeEncodeError:  # half of a pair, which JSON can only escape
+        return json.dumps(text)[1:-1].encode()

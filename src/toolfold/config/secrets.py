@@ -73,6 +73,10 @@ _HEADER = re.compile(r"([A-Za-z][A-Za-z0-9-]*):\s*(.+)", re.DOTALL)
 # The word before the secret in a header stays readable.
 _SCHEME = re.compile(r"(?:Bearer|Basic|Token|ApiKey|Api-Key|Key|Digest)\s+", re.IGNORECASE)
 _BEARER = re.compile(r"((?:Bearer|Basic|ApiKey|Api-Key)\s+)[A-Za-z0-9._~+/=-]{8,}", re.IGNORECASE)
+# Its lines, up to the one that ends it or the end of the text; escaped ones, too.
+_PRIVATE_KEY = re.compile(
+    r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----.*?(?:-----END [A-Z ]{0,40}PRIVATE KEY-----|\Z)", re.DOTALL
+)
 _FLAG = re.compile(r"--?[A-Za-z][A-Za-z0-9_-]*")
 # A path beside a secret's name is where the secret lies.
 _PATHLIKE = re.compile(r"(?:/|~|\.{1,2}[/\\]|[A-Za-z]:[\\/])")
@@ -372,8 +376,10 @@ def _is_secret_word(word: str, counts: bool) -> bool:
 
 
 def redact_secrets(text: str, replacement: str = "***") -> str:
-    """A text without what looks like a secret by its form: tokens, passwords and keys in addresses, `Bearer …`."""
+    """A text without what looks like a secret by its form: tokens, private keys, passwords and keys in addresses,
+    `Bearer …`."""
     spans = [*_spans(text), *(_Span(match.end(1), match.end(), "") for match in _BEARER.finditer(text))]
+    spans += [_Span(*match.span(), "") for match in _PRIVATE_KEY.finditer(text)]
     parts, end = [], 0
     for span in _joined(spans):
         parts += [text[end : span.start], replacement]

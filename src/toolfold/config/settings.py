@@ -79,6 +79,14 @@ class Settings(Struct, frozen=True, kw_only=True):
     """The files these settings were read from."""
     warnings: tuple[str, ...] = ()
 
+    @property
+    def scripts_folder(self) -> Path | None:
+        """Where scripts are kept by name: in `.toolfold` beside a project's configuration, else in toolfold's own
+        folder; `None` for settings that were made from values."""
+        if not self.sources:
+            return None
+        return (self.user_home if self.project is None else self.project / ".toolfold") / "scripts"
+
     @staticmethod
     def load(
         path: str | os.PathLike[str] | None = None,

@@ -78,3 +78,13 @@ class Lock(Struct, frozen=True, kw_only=True):
 
     def find(self, query: str, server: str | None) -> LockedNeed | None:
         return next((need for need in self.needs if (need.need, need.server) == (query, server)), None)
+
+    def check(self, needs: Iterable[Need], name: str) -> None:
+        """Raises `LockMismatch` for a need that came since the script was locked."""
+        for need in needs:
+            if self.find(need.query, need.server) is None:
+                raise LockMismatch(
+                    f"{name} needs {need.query!r}, which is not in its lock",
+                    hints=[{"need": need.query, "tool_id": need.tool_id}],
+                    next_action=f"look at it, then run: toolfold scripts lock {name.removesuffix('.py')}",
+                )

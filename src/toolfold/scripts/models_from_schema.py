@@ -47,6 +47,10 @@ class ModelBuilder:
 
     def result(self, schema: Any) -> TypeSpec:
         root = self._root(schema)
+        if root.kind == "object" and root.names == ["result"]:
+            # A list in the wrapper that makes it an object: a script gets the list.
+            inner = root.child(Step("key", "result"))
+            root = inner if inner is not None and inner.kind == "array" else root
         plain = root.kind == "object" and root.names and not root.nullable
         kind: TypeSpec = ["obj", self._model(root, "Result")] if plain else self._type(root, "Result", 0)
         self._build_queued(strict=False)

@@ -211,6 +211,15 @@ class ScriptRunner:
         text = code if isinstance(code, str) else code.decode(errors="replace")
         return await self._host.programs.run(RUN_SCRIPT, {"code": text}, context, work, _as_outcome)
 
+    async def run_kept(
+        self, code: str, lock: Lock | None, name: str, context: CallContext, allowed: Callable[[str], bool]
+    ) -> ScriptResult:
+        """Runs a script that is kept, as a tool: whoever may call it need not be allowed to run any other."""
+        start = await self.prepare(code, caller=context.caller, locked=lock, name=name)
+        if lock is not None:
+            lock.check(start.needs, name)
+        return await self._execute(start, context, self._settings, self._settings.unsafe, allowed)
+
     async def _execute(
         self,
         start: StartFrame,

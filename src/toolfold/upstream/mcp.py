@@ -14,12 +14,11 @@ from msgspec import Raw
 from toolfold.auth.session import OAuthSession, session_for
 from toolfold.config.self_reference import answers_as_toolfold
 from toolfold.errors import ServerClosed, ServerUnavailable, UpstreamError
-from toolfold.redaction import redact
 from toolfold.text import truncate
 from toolfold.types import CallContext, Listing, OnInput, OnProgress, Outcome, ServerInfo, ServerSpec, ToolCall
 from toolfold.upstream.base import Hooks, PassthroughRequest
 from toolfold.upstream.definitions import read_definitions
-from toolfold.upstream.redaction import redact_error, secrets_of
+from toolfold.upstream.redaction import mask, mask_progress, redact_error, secrets_of
 from toolfold.upstream.tool_result import ResultReader
 from toolfold.wire import Connection, Handlers, HttpTarget, StdioTarget, connect
 from toolfold.wire.types import NO_TIMEOUT, TOOLS_CHANGED
@@ -92,14 +91,14 @@ class McpUpstream:
             self._hooks.on_changed(self.spec.name)
 
     def _on_log(self, line: str) -> None:
-        text = truncate(redact(line, self._secrets), _MAX_LOG_LINE)
+        text = truncate(mask(line, self._secrets), _MAX_LOG_LINE)
         self._log.append(text)
         if self._hooks.on_log is not None:
             self._hooks.on_log(self.spec.name, text)
 
     def _on_closed(self, reason: str) -> None:
         if self._hooks.on_closed is not None:
-            self._hooks.on_closed(self.spec.name, redact(reason, self._secrets))
+            self._hooks.on_closed(self.spec.name, mask(reason, self._secrets))
 
     def _failed(self, error: UpstreamError, hints: tuple[str, ...] = ()) -> UpstreamError:
         if self._session is not None and self._session.lost:
@@ -121,7 +120,7 @@ class McpUpstream:
             raise self._failed(error, hints=self.log) from None
         tools, warnings = read_definitions(listing.tools)
         if refused := connection.unwatched:
-            warnings = (*warnings, f"it does not tell when its tools change: {redact(refused, self._secrets)}")
+            warnings = (*warnings, f"it does not tell when its tools change: {mask(refused, self._secrets)}")
         return Listing(
             server=self.spec.name,
             tools=tools,
@@ -141,7 +140,7 @@ class McpUpstream:
                 meta=context.meta,
                 # A second timer beside the caller's would cost every call, and could only fire later.
                 timeout_s=None if context.timeout_s is None else NO_TIMEOUT,
-                on_progress=context.on_progress,
+                on_progress=mask_progress(context.on_progress, self._secrets),
                 on_input=context.on_input,
                 capabilities=context.capabilities,
                 on_spilled=None if context.whole else spilled.append,
@@ -177,7 +176,7 @@ class McpUpstream:
             return await self._opened().request(
                 request.method,
                 request.params,
-                on_progress=on_progress,
+                on_progress=mask_progress(on_progress, self._secrets),
                 on_input=on_input,
                 capabilities=request.capabilities,
                 inputs=request.inputs,

@@ -1,10 +1,17 @@
-"""Takes a server's secrets out of its errors, and puts the server's name in. Above: the kinds of upstream."""
+"""Takes a server's secrets out of what it says beside its results, and its name into its errors.
+
+Its secrets are those that the configuration gave it, and whatever has the form of one. Above: the kinds of upstream.
+"""
 
 from typing import Any
 
+import msgspec
+from msgspec import Raw
+
+from toolfold.config.secrets import redact_secrets
 from toolfold.errors import RemoteError, UpstreamError
 from toolfold.redaction import MASK, redact
-from toolfold.types import ServerSpec
+from toolfold.types import OnProgress, ServerSpec
 
 # Shorter header values are words such as `gzip`: masking them would spoil other text.
 _MIN_HEADER_SECRET = 8
@@ -17,6 +24,24 @@ def secrets_of(spec: ServerSpec) -> tuple[str, ...]:
     return tuple({*spec.secrets, *(value for value in values if len(value) >= _MIN_HEADER_SECRET)} - {""})
 
 
+def mask(text: str, secrets: tuple[str, ...]) -> str:
+    """The text without the secrets, and without what looks like one."""
+    return redact_secrets(redact(text, secrets))
+
+
+def mask_progress(on_progress: OnProgress | None, secrets: tuple[str, ...]) -> OnProgress | None:
+    """The same receiver of progress, told without secrets."""
+    if on_progress is None:
+        return None
+
+    def masked(params: Raw) -> None:
+        value = msgspec.json.decode(params)
+        clean = _redact_json(value, secrets)
+        on_progress(params if clean == value else Raw(msgspec.json.encode(clean)))
+
+    return masked
+
+
 def _redact_json(value: Any, secrets: tuple[str, ...]) -> Any:
     """A JSON value without the secrets in its texts. What is nested too deeply to be searched is masked whole."""
     try:
@@ -27,7 +52,7 @@ def _redact_json(value: Any, secrets: tuple[str, ...]) -> Any:
 
 def _redact(value: Any, secrets: tuple[str, ...]) -> Any:
     if isinstance(value, str):
-        return redact(value, secrets)
+        return mask(value, secrets)
     if isinstance(value, list):
         return [_redact(item, secrets) for item in value]
     if isinstance(value, dict):
@@ -40,12 +65,12 @@ def redact_error(error: UpstreamError, spec: ServerSpec, *, hints: tuple[str, ..
     secrets = secrets_of(spec)
     own = _redact_json(list(error.hints), secrets)
     known = "\n".join(hint for hint in own if isinstance(hint, str))
-    more = [hint for hint in (redact(hint, secrets) for hint in hints) if hint not in known]
+    more = [hint for hint in (mask(hint, secrets) for hint in hints) if hint not in known]
     changed: dict[str, Any] = {
         "server": error.server or spec.name,
         "hints": [*own, *more],
-        "next_action": redact(error.next_action, secrets),
+        "next_action": mask(error.next_action, secrets),
     }
     if isinstance(error, RemoteError):
         changed |= {"rpc_code": error.rpc_code, "data": _redact_json(error.data, secrets)}
-    return type(error)(redact(error.message, secrets), **changed)
+    return type(error)(mask(error.message, secrets), **changed)

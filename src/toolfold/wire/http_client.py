@@ -202,6 +202,7 @@ class HttpClient:
 
     async def refusal(self, response: "httpx2.Response") -> UpstreamError:
         """What an answer with an error status means."""
+        said = ""
         try:
             body = await read_body(response, _ERROR_BODY_BYTES)
         except BodyTooLarge:
@@ -212,19 +213,20 @@ class HttpClient:
             message = None
         if message is not None and message.error is not ABSENT and bytes(message.error) != b"null":
             error = remote_error(message.error)
-            # Without a code, the body of a 401 is some proxy's page: the status says more.
-            if error.rpc_code or response.status_code not in {401, 403}:
+            # Who was refused must know by whom, and what to set: a server's own words say neither.
+            if response.status_code not in {401, 403}:
                 return error
-        return self._by_status(response.status_code)
+            said = f": {error.message}" if error.rpc_code else ""  # without a code it is some proxy's page
+        return self._by_status(response.status_code, said)
 
-    def _by_status(self, status: int) -> UpstreamError:
+    def _by_status(self, status: int, said: str) -> UpstreamError:
         if status in {401, 403}:
             signed_in = status == 403 and self._authorization is not None
             return ServerUnavailable(
-                f"{self.origin} refused access (HTTP {status})",
+                f"{self.origin} refused access (HTTP {status}){said}",
                 next_action="check what the account that signed in to this server may do there"
                 if signed_in
-                else "set a valid token in `headers` of this server, for example Authorization",
+                else 'set a valid token in `headers` of this server: Authorization = "Bearer ${TOKEN}"',
             )
         if status in {429, 502, 503, 504}:
             return ServerUnavailable(

@@ -4,7 +4,7 @@ Each command is a function `(arguments, output)`. Its module is imported only wh
 `toolfold tree` does not pay for `toolfold import`.
 
     parser.py, reference.py   the commands and their options, and the page in `docs/` that is written from them
-    manual.py                 help, the pages of the documentation, and what shells ask for to complete
+    manual.py, completion.py  help and the pages of the documentation; what shells ask for to complete
     terminal.py               what is printed: JSON, colours, tables, progress
     runner.py                 settings and an open gateway around a command
     all else                  the commands, by what they are about
@@ -13,12 +13,11 @@ Above: `toolfold.__main__`. Below: the gateway.
 """
 
 import argparse
-import os
 import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
 
-from toolfold.errors import ToolfoldError
+from toolfold.errors import ConfigError, OutputError, ToolfoldError
 from toolfold.faces.cli.parser import build_parser, parse
 from toolfold.faces.cli.terminal import Output, safe
 
@@ -52,6 +51,7 @@ COMMANDS = {
     "inspect-output": "catalogue:inspect_output",
     "run": "scripts:run_script",
     "stubs": "scripts:stubs",
+    "scripts": "scripts:scripts",
     "repl": "repl:repl",
     "agent": "agent:agent",
     "audit": "audit:audit",
@@ -62,7 +62,7 @@ COMMANDS = {
     "doctor": "doctor:doctor",
     "bench": "bench:bench",
     "help": "manual:show_help",
-    "completion": "manual:completion",
+    "completion": "completion:completion",
 }
 
 # 128 + SIGINT, as shells report it.
@@ -83,19 +83,29 @@ def run(argv: Sequence[str]) -> int:
         command: _Command = getattr(import_module(f"{__name__}.{module}"), name)
         code = command(arguments, output) or 0
         output.out.flush()
-    except ToolfoldError as error:
+    except (ToolfoldError, OSError, UnicodeEncodeError) as raised:
+        error = _explained(raised)
+        if error is None:
+            raise
         output.error(error)
         return error.exit_code
     except KeyboardInterrupt:
         output.note("interrupted")
         return INTERRUPTED
-    except BrokenPipeError:
-        # The reader went away (`toolfold tree | head`). Python would complain once more when it flushes at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
     except SystemExit as leaving:  # argparse, after --help and --version
         return leaving.code if isinstance(leaving.code, int) else 0
     return code
+
+
+def _explained(error: Exception) -> ToolfoldError | None:
+    """What a person can do something about; `None` for a bug, and for what cannot be printed."""
+    if isinstance(error, OSError) and error.filename is not None:
+        what = f"{error.filename}: {error.strerror}"
+        return OutputError(what, next_action="check the path, and who may read and write it")
+    # Python hides bytes that are no UTF-8 in the arguments: most commands take text, and only some a file's name.
+    if isinstance(error, UnicodeEncodeError) and "surrogates" in error.reason:
+        return ConfigError("something on the command line is no UTF-8", next_action="give it in UTF-8")
+    return error if isinstance(error, ToolfoldError) else None
 
 
 def _set_up_logging(verbose: int) -> None:

@@ -53,6 +53,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "output": ("output last 'rows[3]'", "output last --save result.json"),
     "inspect-output": ("inspect-output git.log", "inspect-output git.log 'commits[]'"),
     "run": ("run script.py", "run script.py --locked"),
+    "scripts": ("scripts", "scripts add script.py --name authors", "scripts run authors", "scripts remove authors"),
     "stubs": ("stubs 'list commits' git.diff",),
     "repl": ("repl",),
     "agent": ("agent 'which customer ordered most?'", "agent --runs"),
@@ -79,7 +80,9 @@ class _Parser(argparse.ArgumentParser):
     def _explained(self, message: str) -> str:
         """What is wrong in words, with the nearest of what there is."""
         if wrong := re.match(r"argument ([\w-]+)(?:/\S+)?: invalid choice: '?([^']*?)'? \(choose from", message):
-            action = next(action for action in self._actions if wrong[1] in (action.metavar, *action.option_strings))
+            action = next(
+                action for action in self._actions if wrong[1] in (action.metavar, action.dest, *action.option_strings)
+            )
             what = "command" if action.dest == "command" else f"choice of {wrong[1]}"
             return f"there is no {what} {wrong[2]!r}{_guess(wrong[2], action.choices or ())}"
         return message
@@ -93,6 +96,23 @@ class _Parser(argparse.ArgumentParser):
             if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001 - argparse offers no public way to them
                 return dict(action.choices)
         return {}
+
+    def awaited(self, words: Iterable[str]) -> argparse.Action | None:
+        """The option or the argument whose value comes after these words."""
+        options = {name: action for action in self._actions for name in action.option_strings if action.nargs != 0}
+        waits: argparse.Action | None = None
+        place = 0
+        for word in words:
+            place += waits is None and not word.startswith("-")
+            waits = options.get(word) if waits is None else None
+        return waits or self._argument(place)
+
+    def _argument(self, place: int) -> argparse.Action | None:
+        """The argument that a word is for, by its place; the last one may take all further words."""
+        own = [action for action in self._actions if not action.option_strings]
+        if own and own[-1].nargs in {"*", "+"}:
+            place = min(place, len(own) - 1)
+        return own[place] if place < len(own) else None
 
     def flag(self, name: str, text: str) -> None:
         self.add_argument(name, action="store_true", help=text)
@@ -313,6 +333,14 @@ def _add_programs(command: _AddCommand) -> None:
     run.flag("--yes", "confirm every call that the policy wants confirmed")
     run.number("--timeout", "S", "seconds it may take at most")
     run.value("--args", "ARG", "what the script finds in sys.argv", nargs="*")
+
+    kept = command("scripts", "scripts that are kept by name, each a tool for every client: scripts.NAME")
+    actions = ("list", "add", "show", "lock", "run", "remove")
+    kept.add_argument("action", metavar="ACTION", nargs="?", default="list", choices=actions, help=", ".join(actions))
+    kept.value("script", "NAME", "the script's name; for add, the file to take", nargs="?", default="")
+    kept.value("args", "ARG", "run: its arguments, as for `toolfold call`", nargs="*")
+    kept.value("--name", "NAME", "add: what it is called (default: as its file)", default="")
+    kept.flag("--yes", "run: confirm every call that the policy wants confirmed")
 
     stubs = command("stubs", "type stubs for the tools that fit some needs")
     stubs.value("need", "NEED", "what a tool must do, in quotes, or a tool's id", nargs="+")

@@ -1,14 +1,17 @@
-"""`toolfold run` and `toolfold stubs`: a script with the tools it asks for, and what a type checker sees of them."""
+"""`toolfold run`, `scripts` and `stubs`: a script with the tools it asks for, scripts that are kept by name, and what a
+type checker sees of their tools."""
 
 import argparse
 import sys
 from pathlib import Path
 
-from toolfold.errors import ScriptError
+from toolfold.errors import ConfigError, ScriptError, ToolfoldError
 from toolfold.faces.cli.build import run_with_catalogue
+from toolfold.faces.cli.runner import load_settings
 from toolfold.faces.cli.terminal import Output
 from toolfold.gateway import Gateway
 from toolfold.scripts import report as reports
+from toolfold.scripts.kept import SERVER, _KeptScript
 from toolfold.scripts.lock import SUFFIX, Lock
 from toolfold.scripts.runner import Need, ScriptResult
 
@@ -112,3 +115,102 @@ def stubs(arguments: argparse.Namespace, output: Output) -> None:
         for name, text in files.items():
             if text and name.startswith("servers/"):
                 output.line(f"# {name}\n{text}")
+
+
+def scripts(arguments: argparse.Namespace, output: Output) -> int:
+    """Scripts that are kept by name. What is kept is a tool like any other: `scripts.NAME`."""
+    folder = load_settings(arguments).scripts_folder
+    if folder is None:
+        raise ConfigError("there is no configuration to keep scripts beside", next_action="run: toolfold init")
+    action = arguments.action
+    if action == "list":
+        return _list_scripts(list(map(_KeptScript, sorted(folder.glob("*.py")))), output)
+    if not arguments.script:
+        raise ConfigError(f"no script is named to {action}", next_action=f"toolfold scripts {action} NAME")
+    if action == "add":
+        name = arguments.name or Path(arguments.script).stem
+        return _add_script(_KeptScript.of(folder, name), _read(Path(arguments.script)), arguments, output)
+    script = _KeptScript.of(folder, arguments.script)
+    if action == "run":
+        return _run_kept(script, arguments, output)
+    source = script.read()
+    if action == "show":
+        output.out.write(f"{source.rstrip()}\n")
+    elif action == "lock":
+        _lock_script(script, arguments, output)
+    else:
+        script.path.unlink()
+        script.lock_path.unlink(missing_ok=True)
+        run_with_catalogue(arguments, _reread)
+        output.note(f"removed {script.name}")
+    return 0
+
+
+def _list_scripts(kept: list[_KeptScript], output: Output) -> int:
+    rows, problems = [], {}
+    for script in kept:
+        try:
+            definition, lock = script.tool().definition, script.lock
+            needs = "not locked" if lock is None else ", ".join(need.tool_id for need in lock.needs)
+            rows.append([f"{SERVER}.{script.name}", needs, definition.description.partition("\n")[0]])
+        except ToolfoldError as error:
+            problems[script.name] = error.message
+    if output.as_json:
+        named = [dict(zip(("tool_id", "tools", "description"), row, strict=True)) for row in rows]
+        output.data({"scripts": named, "problems": problems})
+        return 0
+    output.table(["SCRIPT", "ITS TOOLS", "DESCRIPTION"], rows)
+    for problem in problems.values():
+        output.warn(problem)
+    if not kept:
+        output.note("no script is kept; keep one: toolfold scripts add FILE.py")
+    return 0
+
+
+def _add_script(script: _KeptScript, source: bytes, arguments: argparse.Namespace, output: Output) -> int:
+    if script.path.exists():
+        action = f"toolfold scripts remove {script.name}, or --name another"
+        raise ConfigError(f"a script {script.name!r} is kept already", next_action=action)
+    script.path.parent.mkdir(parents=True, exist_ok=True)
+    script.path.write_bytes(source)
+    try:
+        script.tool()
+        _lock_script(script, arguments, output)
+    except BaseException:
+        script.path.unlink()
+        raise
+    return 0
+
+
+def _lock_script(script: _KeptScript, arguments: argparse.Namespace, output: Output) -> None:
+    """Locks the script to the tools that its needs lead to now."""
+
+    async def work(gateway: Gateway) -> tuple[Need, ...]:
+        needs = (await gateway.scripts.prepare(script.read(), locked=Lock(), name=script.path.name)).needs
+        if unmet := [need for need in needs if not need.tool_id]:
+            raise ScriptError(unmet[0].problem, hints=unmet[0].hints, next_action=unmet[0].next_action)
+        script.lock_path.write_bytes(Lock.create(needs).dump())
+        await _reread(gateway)
+        return needs
+
+    needs = run_with_catalogue(arguments, work)
+    _show_needs(needs, output)
+    if output.as_json:
+        output.data({"tool_id": f"{SERVER}.{script.name}", "needs": [need.tool_id for need in needs]})
+    else:
+        output.note(f"kept as {SERVER}.{script.name}; try it: toolfold scripts run {script.name}")
+
+
+async def _reread(gateway: Gateway) -> None:
+    """Takes the scripts as they are now into the catalogue."""
+    if any(spec.name == SERVER for spec in gateway.upstreams.specs()):
+        await gateway.build([SERVER])
+
+
+def _run_kept(script: _KeptScript, arguments: argparse.Namespace, output: Output) -> int:
+    from toolfold.faces.cli.call import call
+
+    script.read()
+    arguments.tool_id = f"{SERVER}.{script.name}"
+    arguments.timeout, arguments.expect_version, arguments.whole, arguments.save = None, None, False, ""
+    return call(arguments, output)

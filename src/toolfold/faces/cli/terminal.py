@@ -5,6 +5,7 @@ JSON on standard output too, so that a program reads one stream. Above: the comm
 its errors.
 """
 
+import json
 import os
 import re
 import shutil
@@ -106,8 +107,9 @@ class Output:
         self.out.write(safe(text) + "\n")
 
     def note(self, text: str) -> None:
-        """Prints something worth knowing that is not the result."""
-        self.err.write(safe(text) + "\n")
+        """Prints something worth knowing that is not the result. Where it cannot be, the result matters more."""
+        with suppress(OSError):
+            self.err.write(safe(text) + "\n")
 
     def labelled(self, label: str, colour: str, text: str, *, indent: str = "") -> None:
         """A note of one line behind a coloured label: `next: toolfold build`."""
@@ -120,7 +122,10 @@ class Output:
         """Prints the result as JSON: indented for a person, one line for a program."""
         import msgspec
 
-        encoded = msgspec.json.encode(value, enc_hook=str)
+        try:
+            encoded = msgspec.json.encode(value, enc_hook=str)
+        except UnicodeEncodeError:  # the name of a file that is no UTF-8, which JSON can only escape
+            encoded = json.dumps(msgspec.to_builtins(value, enc_hook=str)).encode()
         text = encoded.decode()
         if self.out.isatty():
             indented = msgspec.json.format(encoded, indent=2).decode()

@@ -27,6 +27,7 @@ from toolfold.fingerprint import fingerprint
 from toolfold.gateway import Gateway
 from toolfold.types import CallContext, Caller, ServerInfo, Tool, ToolCall, ToolDefinition
 from toolfold.upstream.passthrough import Passthrough
+from toolfold.upstream.threads import run_in_thread
 from toolfold.wire.headers import HEADER_KEYWORD, mismatched_header
 from toolfold.wire.jsonrpc import DECODE_ERRORS, HEADER_MISMATCH, INVALID_PARAMS, METHOD_NOT_FOUND, encode
 from toolfold.wire.serving import About, Client, Exchange, NotificationHub, RpcError
@@ -92,7 +93,7 @@ class TransparentApp:
     async def _forward(self, exchange: Exchange) -> Raw:
         await self._raise_log_level(exchange)
         context = self._context(exchange)
-        return await self._passthrough.request(
+        result = await self._passthrough.request(
             exchange.method,
             _forwarded_params(exchange, context.meta),
             capabilities=context.capabilities,
@@ -100,6 +101,9 @@ class TransparentApp:
             on_progress=context.on_progress,
             on_input=context.on_input,
         )
+        if not self._gateway.settings.outputs.redact_secrets:
+            return result
+        return await run_in_thread(lambda: self._gateway.redactor.passed_on(result))
 
     def _context(self, exchange: Exchange) -> CallContext:
         return replace(call_context(exchange), meta=self._meta(exchange), inputs=exchange.inputs)
@@ -172,6 +176,7 @@ class TransparentApp:
         self.hub.publish(TOOLS_CHANGED, caller=None if caller is None else caller.name)
 
     def _on_notification(self, method: str, params: Raw) -> None:
+        params = self._gateway.redactor.passed_on(params)
         if method == LOG_MESSAGE:
             self._forward_log(params)
             return

@@ -98,14 +98,28 @@ def _text_result(text: str, *, is_error: bool = False) -> Raw:
 
 
 def sent_once(result: Raw) -> Raw:
-    """The result without its `structuredContent` where its only text is the same as JSON."""
+    """The result without its `structuredContent` where one text is all its content and says the same."""
     try:
         parts = msgspec.json.decode(result, type=dict[str, Raw])
-        texts = msgspec.json.decode(parts.get("content", Raw(b"[]")), type=list[dict[str, Any]])
+        [block] = msgspec.json.decode(parts.get("content", Raw(b"[]")), type=list[dict[str, Any]])
         data = msgspec.json.decode(parts["structuredContent"])
-        said = msgspec.json.decode(texts[0]["text"]) if len(texts) == 1 else None
-    except (msgspec.DecodeError, LookupError, TypeError, RecursionError):  # there is none, or its text is no JSON
+    except (msgspec.DecodeError, LookupError, ValueError, RecursionError):  # there is none, or not one block beside it
         return result
-    if data is None or said not in (data, data.get("result") if isinstance(data, dict) and len(data) == 1 else data):
+    text = block.get("text") if block.get("type") == "text" else None
+    wrapped = isinstance(data, dict) and data.keys() == {"result"}
+    if not isinstance(text, str) or not any(
+        _says(text, value) for value in (data, *(data.values() if wrapped else ()))
+    ):
         return result
     return Raw(msgspec.json.encode({key: value for key, value in parts.items() if key != "structuredContent"}))
+
+
+def _says(text: str, value: Any) -> bool:
+    """Whether a text is a value, or its JSON. Python takes `True`, `1` and `1.0` for the same: their JSON is not."""
+    if isinstance(value, str):
+        return text in (value, msgspec.json.encode(value).decode())
+    try:
+        encoded = msgspec.json.encode(msgspec.json.decode(text), order="sorted")
+    except (msgspec.DecodeError, RecursionError):
+        return False
+    return value is not None and encoded == msgspec.json.encode(value, order="sorted")

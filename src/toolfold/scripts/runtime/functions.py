@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Awaitable, Callable, Iterator
+from difflib import get_close_matches
 from functools import partial
 from typing import Any, cast
 
@@ -43,7 +44,14 @@ class _ResultReader:
                 value = TextResult(text)
                 value.content, value.raw = content, result
                 return value
+        data = self._unwrapped(data)
         return _attach_raw(wrap(data) if self._spec.result is None else self._validate(data), data, content)
+
+    def _unwrapped(self, data: Any) -> Any:
+        """A list without the wrapper that makes it an object, which structured content must be."""
+        gives_list = self._spec.result is None or self._spec.result[0] == "list"
+        wrapped = gives_list and isinstance(data, dict) and data.keys() == {"result"}
+        return data["result"] if wrapped and isinstance(data["result"], list) else data
 
     def _validate(self, data: Any) -> Any:
         kind = self._spec.result
@@ -169,7 +177,7 @@ class BoundTool:
         try:
             arguments: dict[str, Any] = dump(model(**{**base, **keywords}))
         except ValidationError as error:
-            raise _invalid_arguments(self.spec, error) from None
+            raise _invalid_arguments(self.spec, self._params, {**base, **keywords}, error) from None
         return arguments
 
     def _create_function(self) -> _ToolFunction:
@@ -272,14 +280,28 @@ def _result_models(spec: ToolSpec) -> frozenset[str]:
     return frozenset(names)
 
 
-def _invalid_arguments(spec: ToolSpec, error: ValidationError) -> errors.InvalidArguments:
-    problems = [
-        {"field": ".".join(map(str, problem["loc"])), "problem": problem["msg"]}
-        for problem in error.errors(include_url=False, include_input=False)[:8]
-    ]
-    first = problems[0]
+def _invalid_arguments(
+    spec: ToolSpec, params: ModelSpec, given: dict[str, Any], error: ValidationError
+) -> errors.InvalidArguments:
+    """What is wrong, misspelt names first: what is missing besides is most often what they were meant for."""
+    names = {name: field.name for field in params.fields for name in (field.name, field.key)}
+    problems = _misspelt(names, [name for name in given if name not in names][:8])
+    for problem in error.errors(include_url=False, include_input=False)[:8]:
+        field = ".".join(map(str, problem["loc"]))
+        if problem["type"] != "extra_forbidden" or field in names:
+            problems.append({"field": field, "problem": problem["msg"]})
+    told = "; ".join(f"{problem['field']}: {problem['problem']}" for problem in problems[:2])
     return errors.InvalidArguments(
-        f"the arguments do not fit {spec.function}: {first['field']}: {first['problem']}",
-        hints=problems,
+        f"the arguments do not fit {spec.function}: {told}",
+        hints=problems[:8],
         next_action=f"call it as {spec.signature}",
     )
+
+
+def _misspelt(names: dict[str, str], unknown: list[str]) -> list[dict[str, str]]:
+    problems = []
+    for name in unknown:
+        near = get_close_matches(name, names, n=1)
+        guess = f"; did you mean {names[near[0]]}?" if near else ""
+        problems.append({"field": name, "problem": f"there is no such argument{guess}"})
+    return problems

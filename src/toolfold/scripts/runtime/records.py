@@ -27,11 +27,13 @@ class Record(dict[str, Any]):
 
 
 class Records(list[Any]):
-    """A JSON array as a whole result."""
+    """A JSON array as a whole result. `result` is what its server calls it, where it must send an object."""
 
     @property
     def raw(self) -> list[Any]:
         return self
+
+    result = raw
 
 
 class TextResult(str):

@@ -32,7 +32,7 @@ from toolfold.upstream.openapi.document import is_url, load_document
 from toolfold.upstream.openapi.operations import Operation, OperationReader, is_json
 from toolfold.upstream.openapi.requests import Request, build_request
 from toolfold.upstream.openapi.schemas import Json, as_dict, as_list
-from toolfold.upstream.redaction import redact_error, secrets_of
+from toolfold.upstream.redaction import _mask, redact_error, secrets_of
 from toolfold.upstream.threads import run_in_thread
 from toolfold.wire.dispatcher import answer_too_large
 from toolfold.wire.http_client import BodyTooLarge, is_loopback, read_message, read_prefix
@@ -178,7 +178,8 @@ def _failure(response: _Response, secrets: tuple[str, ...]) -> str:
         first += f"\nIt points to {where}, which is not followed: another origin, or a call that is not repeated."
     media = response.media
     readable = not media or _is_text(media)
-    text = _decode(response) if readable else f"(not shown: it is {media})"
+    # Before it is cut: half a secret would not be known again.
+    text = redact(_decode(response), secrets) if readable else f"(not shown: it is {media})"
     if len(text) > _MAX_ERROR_CHARACTERS:
         text = f"{text[:_MAX_ERROR_CHARACTERS]}\n… and more"
     return redact(f"{first}\n{text}" if response.body else first, secrets)
@@ -414,7 +415,7 @@ class OpenApiUpstream:
         raise redact_error(answer_too_large(operation.definition.name, announced, most), self.spec)
 
     def _unreachable(self, kind: type[UpstreamError], what: str, error: Exception) -> UpstreamError:
-        text = redact(f"{_origin(self._base)} {what}: {type(error).__name__}: {error}", self._secrets)
+        text = _mask(f"{_origin(self._base)} {what}: {type(error).__name__}: {error}", self._secrets)
         return kind(text, server=self.spec.name, next_action="Check that the service runs, and `base_url`.")
 
     async def aclose(self) -> None:

@@ -71,8 +71,9 @@ class McpHttpApp:
         responder = Responder(receive, send, self._server.options.keep_alive_s)
         try:
             _, caller = await self._guard.check(scope)
-        except HttpError as refusal:
-            await _refuse(responder, refusal)
+        except HttpError as refusal:  # who asks for a page speaks no JSON-RPC
+            error = {"code": refusal.code, "message": refusal.message, "next_action": refusal.next_action}
+            await responder.plain(refusal.status, jsonrpc.encode({"error": error}), refusal.headers)
         else:
             kind, text = await page(caller)
             await responder.plain(200, text, kind=kind.encode())

@@ -1,0 +1,166 @@
+"""Every command in every state that a shell can start it in: no traceback, the right exit code, no hang."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from toolfold.__main__ import main
+from toolfold.faces.cli import COMMANDS
+
+ODD = os.fsdecode(b"a\xffb")
+WAIT_S = 90
+
+# How each command is started, and the code it then ends with where everything can be written and read.
+TABLE: dict[str, tuple[tuple[str, ...], int]] = {
+    "demo": (("--help",), 0),
+    "serve": ((), 0),
+    "init": (("--schema",), 0),
+    "import": ((), 0),
+    "add": (("--help",), 0),
+    "remove": (("nothing",), 2),
+    "enable": (("nothing",), 2),
+    "disable": (("nothing",), 2),
+    "build": ((), 0),
+    "servers": ((), 0),
+    "enrich": (("--forget",), 0),
+    "learn": ((), 0),
+    "tree": ((), 0),
+    "list": ((), 0),
+    "nodes": (("read", "files"), 0),
+    "search": (("list", "the", "latest", "commits"), 0),
+    "expand": (("git.log",), 0),
+    "call": (("git.log", "limit=1"), 0),
+    "outputs": ((), 0),
+    "output": (("last", "x"), 1),
+    "inspect-output": (("git.log",), 0),
+    "run": (("-",), 0),
+    "scripts": ((), 0),
+    "stubs": (("git.log",), 0),
+    "repl": ((), 0),
+    "agent": (("--runs",), 0),
+    "audit": ((), 0),
+    "logs": ((), 0),
+    "trust": ((), 0),
+    "stats": ((), 0),
+    "extract": (("data/files/README.md", "lines 1-3"), 0),
+    "doctor": ((), 0),
+    "bench": (("--help",), 0),
+    "help": ((), 0),
+    "completion": (("bash",), 0),
+}
+# What the shell does with the streams; whether what is printed has nowhere to go counts as an error.
+STATES = {">&- <&-": False, "2>&- <&-": False, ">/dev/full": True}
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("streams")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HOME", str(folder))
+        patch.delenv("TOOLFOLD_HOME", raising=False)
+        patch.chdir(folder)
+        assert main(["demo", "--keep", "kept", "--json"]) == 0
+        patch.chdir(folder / "kept")
+        assert main(["build"]) == 0
+    return folder / "kept"
+
+
+def shell(place: Path, line: str, **environ: str) -> "subprocess.CompletedProcess[bytes]":
+    """A line of bash, in which `$T` is the program."""
+    environment = {"PATH": os.environ["PATH"], "HOME": str(place.parent), "T": f"{sys.executable} -m toolfold"}
+    return subprocess.run(
+        ["bash", "-c", line],
+        cwd=place,
+        env={**environment, **environ},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=WAIT_S,
+        check=False,
+    )
+
+
+def assert_well(done: "subprocess.CompletedProcess[bytes]", *codes: int) -> None:
+    said = (done.stdout + done.stderr).decode(errors="replace")
+    assert "Traceback" not in said, said
+    assert "Exception ignored" not in said, said
+    assert done.returncode in codes, (done.args, done.returncode, said)
+
+
+def test_17_the_table_has_every_command() -> None:
+    assert set(TABLE) == set(COMMANDS)
+
+
+@pytest.mark.parametrize("command", TABLE)
+def test_17_a_command_ends_well_whatever_its_streams_are(place: Path, command: str) -> None:
+    words, code = TABLE[command]
+    line = f"$T {command} {' '.join(words)}" if command != "extract" else f"$T extract {words[0]} '{words[1]}'"
+    for state, matters in STATES.items():
+        done = shell(place, f"{line} {state}; exit ${{PIPESTATUS[0]}}")
+        # Who prints nothing to standard output is not bothered by a full one; what is broken off early may not matter.
+        assert_well(done, code, *((1,) if matters else ()))
+        if matters and done.returncode and not code:
+            assert b"cannot be written" in done.stderr, (state, done.stderr)
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_17_a_full_disk_is_an_error_and_a_reader_who_left_is_none(place: Path, unbuffered: str) -> None:
+    for words in ("tree", "--version", "tree --json", "help policy"):
+        full = shell(place, f"$T {words} >/dev/full", PYTHONUNBUFFERED=unbuffered)
+        assert_well(full, 1)
+        assert b"cannot be written" in full.stderr
+        assert_well(shell(place, f"$T {words} | true; exit ${{PIPESTATUS[0]}}", PYTHONUNBUFFERED=unbuffered), 0)
+        assert_well(shell(place, f"$T {words} no-such-thing 2>/dev/full", PYTHONUNBUFFERED=unbuffered), 2, 4)
+
+
+TAKES_TEXT = (
+    *("tree", "list", "nodes", "search", "expand", "call", "call git.log", "output", "inspect-output", "run", "stubs"),
+    *("audit --tool", "audit --session", "audit --caller", "logs", "trust", "extract", "help", "completion"),
+    *("completion bash --", "completion bash --line", "build --server", "remove", "enable", "import", "import --to"),
+    *("--config", "--home", "tree --as", "serve --subset", "scripts add", "scripts show", "agent --resume", "nosuch"),
+    *("enrich --server", "demo --keep data/files/README.md --json", "search --in"),
+)
+
+
+@pytest.mark.parametrize("words", TAKES_TEXT)
+def test_17_bytes_that_are_no_utf_8_end_in_an_answer(place: Path, words: str) -> None:
+    done = shell(place, f"$T {words} $'a\\xffb' --json")
+    assert_well(done, *range(9))
+    if done.returncode and done.stdout:
+        assert "error" in json.loads(done.stdout)
+
+
+@pytest.mark.parametrize(
+    "words", ["tree", "search list commits", "help policy", "doctor", "stats", "nosuch", "servers"]
+)
+def test_17_a_locale_without_utf_8_and_odd_variables_change_nothing_but_the_letters(place: Path, words: str) -> None:
+    wanted = shell(place, f"$T {words}").returncode
+    for environ in (
+        {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
+        {"PYTHONIOENCODING": "ascii"},
+        {"ODD": ODD, "LANG": ODD},
+        {"COLUMNS": "20"},
+        {"COLUMNS": "x", "TERM": ODD},
+    ):
+        assert_well(shell(place, f"$T {words}", **environ), wanted)
+
+
+def test_17_a_folder_whose_name_is_no_utf_8_is_a_folder(place: Path) -> None:
+    folder = place.parent / ODD
+    folder.mkdir()
+    text = (place / "toolfold.toml").read_text().replace("data/", f"{place}/data/")
+    (folder / "toolfold.toml").write_text(text)
+    for words in (
+        "build",
+        "tree",
+        "servers",
+        "stats --json",
+        "doctor",
+        "call git.log limit=1",
+        "audit --json",
+        "import",
+    ):
+        assert_well(shell(folder, f"$T {words}"), 0)
