@@ -5,7 +5,7 @@ server sent.
 """
 
 from collections.abc import Awaitable, Callable
-from typing import Any, BinaryIO, Literal, TypedDict
+from typing import Any, BinaryIO, ClassVar, Literal, TypedDict
 
 from msgspec import DecodeError, Raw, Struct, field
 from msgspec.json import decode, encode
@@ -59,6 +59,14 @@ class ServerSpec(Struct, frozen=True, kw_only=True):
     """`None`: the configuration names none for this server, and `limits.call_timeout_s` holds."""
     secrets: tuple[str, ...] = ()
     """The secret values that stand in any of these fields: whoever writes text out masks them."""
+
+    # What may take how long changes neither what a server is nor what it lists.
+    HOW_LONG: ClassVar = frozenset({"start_timeout_s", "call_timeout_s", "keep_alive"})
+
+    def is_same_as(self, other: "ServerSpec") -> bool:
+        """Whether both are one server, however long it may take."""
+        names = set(self.__struct_fields__) - self.HOW_LONG
+        return all(getattr(self, name) == getattr(other, name) for name in names)
 
     def shown(self) -> str:
         """What a person may see of it: the command or address, never `env` or `headers`."""

@@ -88,7 +88,7 @@ class _TrustStore:
 
     def __init__(self, store: Store, settings: Trust) -> None:
         self._store = store
-        self._settings = settings
+        self.settings = settings
         self._writing = asyncio.Lock()
 
     async def review(self, tools: Sequence[Tool]) -> TrustReview:
@@ -105,14 +105,14 @@ class _TrustStore:
     async def _taken_in(self, server: str, record: _ServerRecord, tools: Sequence[Tool]) -> _ServerRecord:
         """The record with the findings of new texts, and first sights accepted."""
         flags = await asyncio.to_thread(_scan_all, record.flags, tools)
-        new = self._settings.accept_new and any(ids_of(tool)[-1] not in record.accepted for tool in tools)
+        new = self.settings.accept_new and any(ids_of(tool)[-1] not in record.accepted for tool in tools)
         if flags.keys() <= record.flags.keys() and not new:
             return record
         # Reading texts takes its time: what another process accepted meanwhile must not be written over.
         stored = await self._store.get(_TRUST, server)
         record = _ServerRecord() if stored is None else _decode(stored)
         record.flags = flags
-        for tool in tools if self._settings.accept_new else ():
+        for tool in tools if self.settings.accept_new else ():
             record.accepted.setdefault(ids_of(tool)[-1], _accepted(tool))
         await self._store.put(_TRUST, server, _encode(record))
         return record
@@ -147,7 +147,7 @@ class _TrustStore:
             tool_id=tool.tool_id,
             server=tool.server,
             state=state,
-            held=state == "new" or (state == "changed" and self._settings.hold_changed),
+            held=state == "new" or (state == "changed" and self.settings.hold_changed),
             fingerprint=tool.fingerprint,
             version=tool.version,
             accepted_version=known.version if known else None,
@@ -214,15 +214,20 @@ class TrustMonitor:
         self._catalogue = catalogue
         self._records = _TrustStore(store, settings)
         self._events = events
-        self.holds_tools = settings.hold_changed or not settings.accept_new
+        self.reconfigure(settings)
         self.latest = TrustReview()
-        self._reviewed: tuple[int, bytes] = (0, b"")
         self._reported: set[tuple[str, str]] = set()
         self._reviewing = asyncio.Lock()
         self._stamp: tuple[float, bytes] = (0.0, b"")
         self._tasks = TaskSet(log)
         self._review_again = False
         self._unsubscribe = events.subscribe(self._catalogue_updated, only="catalogue.updated")
+
+    def reconfigure(self, settings: Trust) -> None:
+        """Takes over other settings: from the next look on, every tool is reviewed by them."""
+        self._records.settings = settings
+        self.holds_tools = settings.hold_changed or not settings.accept_new
+        self._reviewed: tuple[int, bytes] = (0, b"")
 
     async def aclose(self) -> None:
         self._unsubscribe()
