@@ -140,6 +140,8 @@ class Listing(Struct, frozen=True, kw_only=True):
     ttl_ms: int | None = None
     warnings: tuple[str, ...] = ()
     """What was wrong with the answer and how it was read all the same, one sentence each."""
+    hidden: tuple[str, ...] = ()
+    """The ids of tools that it lists and the owner hides."""
 
 
 class ServerState(Struct, frozen=True, kw_only=True):

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -113,3 +114,18 @@ def test_17_catalogue_the_last_server_leaves_while_it_serves_and_the_log_says_so
         assert call(url, "shop.plain", {})["error"]["code"] == "TOOL_NOT_FOUND"
         served.write(table(served))
         wait_for_call(url, "shop.plain")
+
+
+def test_17_servers_tells_what_another_process_runs_and_what_rests_there(served: Served) -> None:
+    served.write(table(served), table(served, "other") + "keep_alive = true\n", "[limits]\nidle_s = 1\n")
+    with served.over_http():
+        process = int(served.wait_for("other: started").rpartition(" ")[2])
+        served.wait_for("shop: stopped after 1 s")
+        deadline = time.monotonic() + 20
+        while (states := {state["name"]: state for state in run(served, "servers")})["shop"]["note"] == "":
+            assert time.monotonic() < deadline, states
+        assert states["shop"]["status"] == "idle"
+        assert "in another toolfold: stopped after 1 s without a call" in states["shop"]["note"]
+        assert (states["other"]["status"], states["other"]["pid"]) == ("ready", process)
+    states = {state["name"]: state for state in run(served, "servers")}
+    assert (states["other"]["status"], states["other"]["pid"]) == ("idle", None)

@@ -5,7 +5,7 @@ the definition: trust is about that. Rules name the tool by the id it would have
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from fnmatch import translate
 from typing import Any
 
@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from toolfold.catalogue.ids import natural_id
 from toolfold.config import MetadataRule
+from toolfold.text import truncate
 from toolfold.types import Listing, ToolCall, ToolDefinition
 
 
@@ -31,6 +32,7 @@ class Edits:
             return listing
         pairs = [(tool, self._matching(listing.server, tool.name)) for tool in listing.tools]
         kept = [(tool, rules) for tool, rules in pairs if not _hides(rules)]
+        hidden = tuple(natural_id(listing.server, tool.name) for tool, rules in pairs if _hides(rules))
         names = {tool.name for tool, _ in kept}
         edited, warnings = [], list(listing.warnings)
         for tool, rules in kept:
@@ -39,8 +41,9 @@ class Edits:
                 warnings.append(f"{tool.name!r} is not renamed: there is another tool {name!r}")
                 name = tool.name
             names.add(name)
+            warnings += _misfits(tool, rules)
             edited.append(_edited(tool, name, rules))
-        return replace(listing, tools=tuple(edited), warnings=tuple(warnings))
+        return replace(listing, tools=tuple(edited), warnings=tuple(warnings), hidden=hidden)
 
     def as_sent(self, call: ToolCall) -> ToolCall:
         """A call as the tool's server knows it: under its own name, with the parameters that are fixed."""
@@ -86,6 +89,30 @@ def _fixed(rules: Sequence[MetadataRule], sent: dict[str, Any]) -> dict[str, Any
     properties = schema.get("properties") if isinstance(schema, dict) else None
     values = {name: value for rule in rules for name, value in rule.fixed.items()}
     return {name: values[name] for name in properties if name in values} if isinstance(properties, dict) else {}
+
+
+def _misfits(tool: ToolDefinition, rules: Sequence[MetadataRule]) -> Iterator[str]:
+    """What of the fixed values a tool would refuse: said now, and not by its server at every call."""
+    if not any(rule.fixed for rule in rules):
+        return
+    from toolfold.schema_walk.compile_schema import compile_schema
+
+    schema = msgspec.json.decode(tool.raw).get("inputSchema")
+    schema = schema if isinstance(schema, dict) else {}
+    properties = schema.get("properties")
+    properties = properties if isinstance(properties, dict) else {}
+    shared = {key: schema[key] for key in ("$defs", "definitions", "$schema") if key in schema}
+    for rule in rules:
+        for name, value in rule.fixed.items():
+            if name not in properties:
+                if not any(mark in rule.match for mark in "*?["):
+                    yield f"{tool.name!r} takes no {name!r}, which [tools] fixes"
+                continue
+            part = properties[name]
+            validator = compile_schema({**shared, **part} if isinstance(part, dict) else part)
+            error = next(validator.iter_errors(msgspec.to_builtins(value)), None) if validator is not None else None
+            if error is not None:
+                yield f"{tool.name!r} refuses what [tools] fixes for {name!r}: {truncate(error.message, 200)}"
 
 
 def _without(schema: Any, fixed: dict[str, Any]) -> Any:

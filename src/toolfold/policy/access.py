@@ -360,10 +360,17 @@ class AccessControl:
             for key in ("allow", "deny", "confirm", "reveal")
             for text in getattr(policy, key)
         ]
-        patterns += [("[tools]", rule.match) for rule in settings.rules]
+        patterns += [(f"[subsets.{subset.name}]", text) for subset in settings.subsets for text in subset.tools]
         patterns += [("[discovery] pin", text) for text in settings.discovery.pin]
         async with self._catalogue.snapshot() as view:
             tools = [tool async for batch in tool_batches(view) for tool in batch]
+            hidden = [tool_id.casefold() for record in await view.servers() for tool_id in record.hidden]
+            # What it hides is in no catalogue.
+            patterns += [
+                ("[tools]", rule.match)
+                for rule in settings.rules
+                if not (rule.hide and any(fnmatchcase(tool_id, rule.match.casefold()) for tool_id in hidden))
+            ]
             flags = (await self._trust.review_tools(view.generation, tools)).flags
         return await asyncio.to_thread(
             lambda: [(where, text) for where, text in patterns if not _fits_any(text, tools, flags)]

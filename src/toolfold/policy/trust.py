@@ -21,7 +21,7 @@ from toolfold.catalogue.catalogue import Catalogue, tool_batches
 from toolfold.catalogue.ids import ids_of
 from toolfold.config import Trust
 from toolfold.containers import TaskSet
-from toolfold.errors import ToolfoldError
+from toolfold.errors import StoreDamaged, ToolfoldError
 from toolfold.events import Event, Events
 from toolfold.fingerprint import fingerprint as fingerprint_of
 from toolfold.policy import Flag
@@ -110,7 +110,7 @@ class _TrustStore:
             return record
         # Reading texts takes its time: what another process accepted meanwhile must not be written over.
         stored = await self._store.get(_TRUST, server)
-        record = _ServerRecord() if stored is None else _decode(stored)
+        record = _ServerRecord() if stored is None else _read_record(server, stored)
         record.flags = flags
         for tool in tools if self.settings.accept_new else ():
             record.accepted.setdefault(ids_of(tool)[-1], _accepted(tool))
@@ -183,7 +183,18 @@ class _TrustStore:
         return await self._store.get(_STAMP, "at") or b""
 
     async def _records(self) -> dict[str, _ServerRecord]:
-        return {server: _decode(value) for server, value in (await self._store.items(_TRUST)).items()}
+        return {server: _read_record(server, value) for server, value in (await self._store.items(_TRUST)).items()}
+
+
+def _read_record(server: str, stored: bytes) -> _ServerRecord:
+    try:
+        return _decode(stored)
+    except msgspec.MsgspecError as error:
+        # Taken as nothing, every tool of it would be new, and so accepted.
+        raise StoreDamaged(
+            f"what was accepted of {server} cannot be read: {error}",
+            next_action="move toolfold.sqlite away and run `toolfold build`, then look at `toolfold trust --list`",
+        ) from None
 
 
 def _scan_all(known: Mapping[str, tuple[Flag, ...]], tools: Sequence[Tool]) -> dict[str, tuple[Flag, ...]]:

@@ -13,7 +13,7 @@ from toolfold.config.clients.discovery import (
 from toolfold.config.clients.import_plan import Applied, ImportPlan, Rewrite, apply, check_import, plan_import
 from toolfold.config.clients.replacement import put_back, toolfold_entry
 from toolfold.config.files import backups, restore
-from toolfold.config.transaction import undo
+from toolfold.config.transaction import is_broken_off, recover, replaced_files, undo
 
 __all__ = [
     "CLIENTS",
@@ -26,9 +26,12 @@ __all__ = [
     "backups",
     "check_import",
     "discover",
+    "is_broken_off",
     "plan_import",
     "put_back",
     "read_client_file",
+    "recover",
+    "replaced_files",
     "restore",
     "toolfold_entry",
     "undo",

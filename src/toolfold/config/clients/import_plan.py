@@ -8,7 +8,7 @@ read back as the old content plus the new servers. Above: the command line.
 import copy
 import os
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 from itertools import chain, count
 from pathlib import Path
@@ -19,7 +19,8 @@ from msgspec.structs import replace
 
 from toolfold.config.clients.discovery import ClientConfig, ClientServer
 from toolfold.config.clients.replacement import plan_replacement
-from toolfold.config.files import PRIVATE_MODE
+from toolfold.config.dialects import map_strings
+from toolfold.config.files import PRIVATE_MODE, locked
 from toolfold.config.secrets import PlainSecret, find_plain_secrets, store_in_keyring
 from toolfold.config.sections import PartialRepr
 from toolfold.config.self_reference import is_toolfold
@@ -28,13 +29,13 @@ from toolfold.config.settings import Settings
 from toolfold.config.toml import format_table, parse_toml
 from toolfold.config.toml_file import TomlFile
 from toolfold.config.transaction import FileChange, WrittenFile, write_all
-from toolfold.config.validation import format_key
+from toolfold.config.validation import KeyPath, format_key
 from toolfold.errors import ConfigError
 from toolfold.redaction import MASK
 from toolfold.types import ServerSpec
 
-# `add` and `rename` write a server; the others leave it out, and `reason` says why.
-Action = Literal["add", "rename", "identical", "itself", "broken"]
+# `add` and `rename` write a server; the others leave it out, and `reason` says why. `stays`: only its client has it.
+Action = Literal["add", "rename", "identical", "itself", "broken", "stays"]
 
 # What becomes of plain secrets: they stay as they are, or a reference to a variable or the keyring stands for them.
 SecretsMode = Literal["keep", "env", "keyring"]
@@ -108,6 +109,16 @@ class ImportPlan(Struct, frozen=True, kw_only=True):
         """The enabled servers of the clients, each once, as they start them: new ones and those that were here."""
         return tuple({item.spec.name: item.spec for item in self.items if item.spec and item.spec.enabled}.values())
 
+    def leave(self, names: Collection[str]) -> "ImportPlan":
+        """The plan without the servers of these names, which do not start: they stay with their client alone."""
+        items = [
+            replace(item, action="stays", reason="it did not start, and stays in the client")
+            if item.spec is not None and item.spec.name in names and item.action in {"add", "rename", "identical"}
+            else item
+            for item in self.items
+        ]
+        return replace(self, items=tuple(items))
+
     @property
     def warnings(self) -> tuple[str, ...]:
         """What a person should know before it is applied."""
@@ -174,6 +185,9 @@ class _Planner:
         spec = replace(spec, name=name)
         self._specs.append(replace(spec, env={**self._env, **spec.env}))
         table = dict(server.table)
+        if config.project is not None and config.project == self._project:
+            # It goes into a file of the same project, which may be on another machine tomorrow.
+            table = {key: map_strings(value, self._in_project) for key, value in table.items()}
         # A project's server ran in its project; from a file elsewhere that has to be said.
         if spec.transport == "stdio" and "cwd" not in table and config.project not in {None, self._project}:
             table["cwd"] = str(config.project)
@@ -185,6 +199,9 @@ class _Planner:
         action: Action = "add" if name == server.name else "rename"
         reason = "" if action == "add" else f"`{server.name}` is taken by a different server"
         return _item(action, config, server, name=name, reason=reason, secrets=planned, table=table, spec=spec)
+
+    def _in_project(self, text: str) -> str:
+        return text.replace(str(self._project), "${workspaceFolder}")
 
     def _secret(self, plain: PlainSecret, server: str) -> _PlannedSecret:
         variable = self._variable(plain, server)
@@ -299,10 +316,12 @@ class Rewrite(Struct, frozen=True, kw_only=True):
     path: Path
     configs: tuple[ClientConfig, ...]
     entry: dict[str, Any]
+    kept: frozenset[tuple[KeyPath, str]] = frozenset()
+    """The servers that stay there, by their place in the file and their name."""
     drop_comments: bool = False
 
     def plan(self) -> FileChange:
-        return plan_replacement(self.path, self.configs, self.entry, drop_comments=self.drop_comments)
+        return plan_replacement(self.path, self.configs, self.entry, kept=self.kept, drop_comments=self.drop_comments)
 
 
 def check_import(plan: ImportPlan, target: Path, rewrites: Sequence[Rewrite] = ()) -> list[FileChange]:
@@ -337,11 +356,12 @@ def apply(
     `journal` is where the record goes by which `undo` takes it back.
     """
     path = Path(target)
-    changes = check_import(plan, path, rewrites)
-    private = bool(plan.additions) and changes[0].mode == PRIVATE_MODE and _has_secrets(changes[0])
-    if plan.secrets == "keyring":
-        _store_secrets(plan)
-    written = write_all(changes, journal, now=now)
+    with locked(path, *filter(None, [journal])):
+        changes = check_import(plan, path, rewrites)
+        private = bool(plan.additions) and changes[0].mode == PRIVATE_MODE and _has_secrets(changes[0])
+        if plan.secrets == "keyring":
+            _store_secrets(plan)
+        written = write_all(changes, journal, now=now)
     own = written[:1] if plan.additions else []
     return Applied(
         target=path,
@@ -356,7 +376,11 @@ def apply(
 def _target_change(plan: ImportPlan, path: Path) -> FileChange | None:
     if path.suffix.casefold() != ".toml":
         raise ConfigError(f"{path} is not a TOML file", next_action="Import into a file that ends in .toml.")
-    return TomlFile(path).plan({item.name: item.table for item in plan.additions}) if plan.additions else None
+    added = {item.name: item.table for item in plan.additions}
+    if not added:
+        return None
+    change = TomlFile(path).plan(added)
+    return replace(change, added=TomlFile.marks(parse_toml(path, (change.new or b"").decode()), added))
 
 
 def _has_secrets(change: FileChange) -> bool:

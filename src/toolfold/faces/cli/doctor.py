@@ -8,25 +8,37 @@ import asyncio
 import importlib.util
 import os
 import shutil
+import socket
+import ssl
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+import tempfile
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Literal
+from urllib.parse import urlsplit
+from urllib.request import getproxies
 
 from msgspec import Struct
 
 from toolfold import __version__
-from toolfold.config import Settings, missing
-from toolfold.config.install_hints import install_hint
+from toolfold.catalogue.ontology import Overrides
+from toolfold.config import Settings, clients, fill, missing
+from toolfold.config.install_hints import problem_of
+from toolfold.config.self_reference import is_toolfold
 from toolfold.errors import NotBuilt, ToolfoldError
 from toolfold.faces.cli.runner import load_settings, outdated_text, run_with_gateway
 from toolfold.faces.cli.terminal import Output
 from toolfold.gateway import Gateway
 from toolfold.sandbox.probe import Confinement, probe
-from toolfold.types import ServerSpec, ServerState
+from toolfold.types import ServerSpec
+from toolfold.upstream.openapi.document import load_document
 from toolfold.wire.process import withheld_variables
 
 _MAX_PATTERNS = 5
+# How long somebody at an address has to answer.
+KNOCK_S = 3.0
 LOW_DISK_BYTES = 500 * 1024 * 1024
 COLOURS = {"well": "green", "mind": "yellow", "wrong": "red"}
 MARKS = {"well": "✓", "mind": "!", "wrong": "✗"}
@@ -80,25 +92,20 @@ def _examine(arguments: argparse.Namespace) -> Iterator[_Finding]:
         yield _wrong("configuration", error.message + more, error.next_action)
         return
     yield from _check_configuration(settings)
-    yield from _check_state_folder(settings)
-    wrong = set()
-    for finding in map(_check_server, settings.servers):
-        wrong |= {finding.subject} if finding.verdict == "wrong" else set()
-        yield finding
-    for entry in settings.callers:
-        if entry.client:
-            yield _well("callers", f'{entry.name} is any client on stdio that calls itself "{entry.client}": unproved')
+    yield from _check_folders(settings)
+    found = list(_check_servers(settings))
+    yield from found
+    yield from _check_callers(settings)
     yield from _check_secrets(settings)
     yield from _check_environment(settings)
-    yield _check_catalogue(settings)
+    yield from _check_model(settings)
+    yield from _check_clients(settings.home if arguments.home else settings.user_home)
     # What a person reads above need not be said again.
-    yield from (finding for finding in _check_last_build(settings) if finding.subject not in wrong)
-    yield from _check_patterns(settings)
-    yield from _check_search(settings)
-    yield from _check_trust(settings)
-    yield from _check_declared_results(settings)
+    wrong = {finding.subject for finding in found if finding.verdict == "wrong"}
+    yield from (finding for finding in _check_catalogue(settings) if finding.subject not in wrong)
     if arguments.connect:
         yield from _check_running_servers(settings)
+        yield from _check_endpoint(settings)
 
 
 def _check_installation() -> Iterator[_Finding]:
@@ -149,44 +156,156 @@ def _check_configuration(settings: Settings) -> Iterator[_Finding]:
         yield _well("configuration", f"{own} is not read here: the file above counts alone")
 
 
-def _check_state_folder(settings: Settings) -> Iterator[_Finding]:
+def _check_folders(settings: Settings) -> Iterator[_Finding]:
+    """Whether something can be written where it will have to be, by doing so."""
     folder = settings.home
-    existing = next(parent for parent in (folder, *folder.parents) if parent.exists())
-    if not os.access(existing, os.W_OK):
-        yield _wrong("state folder", f"{existing} cannot be written", "choose another with --home DIR")
-        return
-    free = shutil.disk_usage(existing).free
-    if free < LOW_DISK_BYTES:
-        yield _mind("state folder", f"{folder}: only {free // 1024**2} MB free", "make room on that disk")
-    else:
-        yield _well("state folder", f"{folder}, {free / 1024**3:.1f} GB free")
+    folders = [("state folder", folder, "choose another with --home DIR")]
+    folders += [("outputs", Path(settings.outputs.directory), "correct outputs.directory")]
+    for subject, path, fix in folders:
+        existing = next((parent for parent in (path, *path.parents) if parent.exists()), path)
+        try:
+            with tempfile.TemporaryFile(dir=existing) as file:
+                file.write(b"toolfold")
+        except OSError as error:
+            yield _wrong(subject, f"nothing can be written in {existing}: {error.strerror or error}", fix)
+            continue
+        free = shutil.disk_usage(existing).free
+        if free < LOW_DISK_BYTES:
+            yield _mind(subject, f"{path}: only {free // 1024**2} MB free", "make room on that disk")
+        elif subject == "state folder":
+            yield _well(subject, f"{path}, {free / 1024**3:.1f} GB free")
+
+
+def _check_servers(settings: Settings) -> Iterator[_Finding]:
+    """Checks what can be known of each server without starting it; at an address, somebody must answer."""
+    with ThreadPoolExecutor(max_workers=16) as threads:
+        yield from threads.map(_check_server, settings.servers)
 
 
 def _check_server(spec: ServerSpec) -> _Finding:
-    """Checks what can be known without starting the server."""
     subject = f"server {spec.name}"
     if not spec.enabled:
         return _mind(subject, "disabled in the configuration")
-    absent = missing(spec)
-    if absent:
-        return _wrong(subject, f"{' and '.join(absent)} not set", f"export {absent[0]}=…, then try again")
-    if spec.cwd and not Path(spec.cwd).is_dir():
-        return _wrong(subject, f"its folder {spec.cwd} does not exist", "correct `cwd`")
-    if spec.transport == "stdio":
-        program = shutil.which(spec.command, path=spec.env.get("PATH"))
-        if program is None and "${" not in spec.command:
-            return _wrong(subject, f"the program {spec.command!r} is not on PATH", install_hint(spec.command))
-    return _well(subject, f"{spec.transport}: {spec.shown()}")
+    problem = problem_of(spec) or _document_problem(spec) or _address_problem(spec)
+    return _wrong(subject, *problem) if problem else _well(subject, f"{spec.transport}: {spec.shown()}")
 
 
-def _check_catalogue(settings: Settings) -> _Finding:
+def _document_problem(spec: ServerSpec) -> tuple[str, str] | None:
+    """A file of tools that cannot be read as what it should be. Nothing in it is run."""
+    if spec.transport == "functions" and (file := spec.document.partition(".py")[0] + ".py") and Path(file).is_file():
+        try:
+            compile(Path(file).read_bytes(), file, "exec", dont_inherit=True)
+        except (SyntaxError, ValueError) as error:
+            return f"{file} is no Python: {error}", "correct it there"
+    if spec.transport == "openapi" and "${" not in spec.document and "://" not in spec.document:
+        try:
+            asyncio.run(load_document(spec.document, cwd=None, headers={}, timeout_s=KNOCK_S))
+        except ToolfoldError as error:
+            return error.message, error.next_action
+    return None
+
+
+def _address_problem(spec: ServerSpec) -> tuple[str, str] | None:
+    """Whether nobody answers at a server's address. Behind a proxy only the proxy could tell."""
+    address = urlsplit(spec.url or (spec.document if "://" in spec.document else ""))
+    if not address.hostname or "${" in address.netloc or getproxies().keys() & {address.scheme, "all"}:
+        return None
+    where = (address.hostname, address.port or (443 if address.scheme == "https" else 80))
     try:
-        tree = run_with_gateway(settings, lambda gateway: gateway.tree(depth=1), create=False)
-    except NotBuilt as error:
-        return _mind("catalogue", error.message, error.next_action)
+        with socket.create_connection(where, timeout=KNOCK_S) as connection:
+            if address.scheme == "https":
+                with ssl.create_default_context().wrap_socket(connection, server_hostname=address.hostname):
+                    pass
+    except ssl.SSLError as error:
+        reason = getattr(error, "verify_message", "") or error.reason or "it speaks no TLS"
+        return f"{where[0]}:{where[1]} has no TLS to trust: {reason}", "correct its certificate, or `url`"
+    except OSError as error:
+        return f"nobody answers at {where[0]}:{where[1]}: {error.strerror or error}", "start it there, or correct `url`"
+    return None
+
+
+def _check_callers(settings: Settings) -> Iterator[_Finding]:
+    groups = {group for entry in settings.callers for group in entry.groups}
+    for entry in settings.callers:
+        if absent := _unset(entry.key):
+            yield _wrong("callers", f"{entry.name} cannot come in: {absent} not set", f"export {absent}=…")
+        if entry.client:
+            yield _well("callers", f'{entry.name} is any client on stdio that calls itself "{entry.client}": unproved')
+    for rule in settings.rules:
+        if rule.access and not groups.intersection(rule.access):
+            text = f'[tools."{rule.match}"] access: no caller is in {_few(rule.access)}'
+            yield _mind("callers", text, "add groups to a [callers.NAME] table, or correct it")
+
+
+def _unset(text: str) -> str:
+    return " and ".join(missing(ServerSpec(name="x", transport="http", url=text)))
+
+
+def _check_model(settings: Settings) -> Iterator[_Finding]:
+    """What the model and traces need and is not there; the endpoint itself is asked with `--connect`."""
+    model = settings.model
+    if model.name and (absent := _unset(model.key)):
+        yield _wrong("model", f"its key cannot be read: {absent} not set", f"export {absent}=…")
+    if model.name and not model.base_url and importlib.util.find_spec("pydantic_ai") is None:
+        yield _wrong("model", f"{model.name} needs the extra `agent`", "pip install 'toolfold[agent]'")
+    if settings.telemetry.traces and importlib.util.find_spec("opentelemetry") is None:
+        yield _wrong("telemetry", "traces need the extra `otel`", "pip install 'toolfold[otel]'")
+    if settings.scripts.unsafe:
+        yield _mind("sandbox", "scripts.unsafe: scripts run without one", "remove it from the configuration")
+    if settings.ontology_file is not None:
+        try:
+            Overrides.load(settings.ontology_file)
+        except ToolfoldError as error:
+            yield _wrong("ontology", error.message, error.next_action)
+
+
+def _check_endpoint(settings: Settings) -> Iterator[_Finding]:
+    model = settings.model
+    if not model.name or not model.base_url or _unset(model.key):
+        return
+    import httpx2
+
+    headers = {"Authorization": f"Bearer {fill(model.key, 'the model')}"} if model.key else {}
+    try:
+        answer = httpx2.get(f"{model.base_url.rstrip('/')}/models", headers=headers, timeout=KNOCK_S)
+    except (httpx2.HTTPError, httpx2.InvalidURL) as error:
+        fix = "start it, or correct model.base_url"
+        yield _wrong("model", f"nobody answers at {model.base_url}: {str(error) or type(error).__name__}", fix)
+        return
+    if answer.status_code in {401, 403}:
+        yield _wrong("model", f"{model.base_url} refuses the key ({answer.status_code})", "correct model.key")
+    else:
+        yield _well("model", f"{model.name} at {model.base_url} answers")
+
+
+def _check_clients(home: Path) -> Iterator[_Finding]:
+    """Whether the clients that were pointed at toolfold still are, and start one that is there."""
+    journal = home / "imports.json"
+    try:
+        if clients.is_broken_off(journal):
+            yield _wrong("import", "an import was killed while it wrote", "toolfold import --undo")
+        pointed = clients.replaced_files(journal)
     except ToolfoldError as error:
-        return _wrong("catalogue", error.message, error.next_action)
-    return _well("catalogue", f"{tree.tools:,} tools, build {tree.generation}")
+        yield _wrong("import", error.message, error.next_action)
+        return
+    found = {config.path: config for config in clients.discover()}
+    for path in (path for path in pointed if path.exists() and path not in found):
+        found[path] = clients.read_client_file(path)
+    for path, config in found.items():
+        own = [server for server in config.servers if server.spec and is_toolfold(server.written, server.spec)]
+        if not own and path in pointed:
+            fix = "toolfold import --replace, or go on without"
+            yield _mind("client", f"{path} no longer starts toolfold, as the import had it do", fix)
+        for server in own:
+            if server.spec and (problem := problem_of(server.spec) or _config_problem(server.spec)):
+                yield _wrong("client", f"{path} starts toolfold, but {problem[0]}", f"correct its entry: {problem[1]}")
+
+
+def _config_problem(spec: ServerSpec) -> tuple[str, str] | None:
+    named = dict(zip(spec.args, spec.args[1:], strict=False)).get("--config", "")
+    if not named or Path(named).exists():
+        return None
+    return f"{named} is not there", "toolfold import CLIENT --replace"
 
 
 def _check_secrets(settings: Settings) -> Iterator[_Finding]:
@@ -217,74 +336,104 @@ def _few(names: Sequence[str], limit: int = 5) -> str:
     return ", ".join(names[:limit]) + (f" and {len(names) - limit} more" if len(names) > limit else "")
 
 
-def _check_last_build(settings: Settings) -> Iterator[_Finding]:
-    """Reports servers that failed when they were last read, and a catalogue that is older than the configuration."""
-
-    async def work(gateway: Gateway) -> tuple[Sequence[ServerState], Mapping[str, str]]:
-        return await gateway.servers(), await gateway.upstreams.outdated()
-
+def _check_catalogue(settings: Settings) -> Iterator[_Finding]:
     try:
-        states, outdated = run_with_gateway(settings, work, create=False)
-    except ToolfoldError:
-        return  # `_check_catalogue` has reported it
-    if outdated:
-        yield _mind("catalogue", outdated_text(settings, outdated), "run `toolfold build`")
-    for state in states:
+        yield from run_with_gateway(settings, partial(_look, settings), create=False)
+    except NotBuilt as error:
+        yield _mind("catalogue", error.message, error.next_action)
+    except ToolfoldError as error:
+        yield _wrong("catalogue", error.message, error.next_action)
+
+
+async def _look(settings: Settings, gateway: Gateway) -> list[_Finding]:
+    """Everything that only the catalogue can tell."""
+    tree = await gateway.tree(depth=1)
+    found = [_well("catalogue", f"{tree.tools:,} tools, build {tree.generation}")]
+    checks = {
+        "catalogue": _check_last_build,
+        "trust": _check_trust,
+        "pattern": _check_patterns,
+        "search": _check_search,
+        "results": _check_declared_results,
+    }
+    for subject, check in checks.items():
+        try:
+            found += await check(settings, gateway)
+        except ToolfoldError as error:  # it is about one part of what is kept; the others can still be looked at
+            if error.message not in {finding.text for finding in found}:
+                found.append(_wrong(subject, error.message, error.next_action))
+    return found
+
+
+async def _check_last_build(settings: Settings, gateway: Gateway) -> list[_Finding]:
+    """Servers that failed when they were last read, what was odd, and a catalogue older than the configuration."""
+    found = []
+    if outdated := await gateway.upstreams.outdated():
+        found.append(_mind("catalogue", outdated_text(settings, outdated), "run `toolfold build`"))
+    for state in await gateway.servers():
+        subject = f"server {state.name}"
         if state.error:
             kept = f"; its {state.tools} tools of before are still offered" if state.tools else ""
             fix = f"look: toolfold logs {state.name}; then: toolfold build --server {state.name}"
-            yield _wrong(f"server {state.name}", f"failed when it was last read: {state.error}{kept}", fix)
+            found.append(_wrong(subject, f"failed when it was last read: {state.error}{kept}", fix))
+        found += [_mind(subject, warning) for warning in state.warnings[:_MAX_PATTERNS]]
+    registry = settings.registry_path
+    if registry.exists() and not _is_whole(registry):
+        found.append(_mind("registry", f"{registry} is cut or was changed", "toolfold build writes it anew"))
+    return found
 
 
-def _check_patterns(settings: Settings) -> Iterator[_Finding]:
-    """Reports patterns that fit no tool: they protect or offer nothing."""
+def _is_whole(registry: Path) -> bool:
+    """Whether the file of all tools begins and ends as it was written. It may be large."""
     try:
-        unused = run_with_gateway(settings, lambda gateway: gateway.access.unused_patterns(), create=False)
-    except ToolfoldError:
-        return  # `_check_catalogue` has reported it
-    for where, pattern in unused[:_MAX_PATTERNS]:
-        yield _mind("pattern", f'{where}: "{pattern}" fits no tool', "compare: toolfold tree --tools")
-    if len(unused) > _MAX_PATTERNS:
-        yield _mind("pattern", f"{len(unused) - _MAX_PATTERNS} more fit no tool")
+        with registry.open("rb") as file:
+            head = file.read(16)
+            file.seek(max(registry.stat().st_size - 4, 0))
+            return head.startswith(b'{"version":') and file.read().endswith(b"]}\n")
+    except OSError:
+        return False
 
 
-def _check_search(settings: Settings) -> Iterator[_Finding]:
-    """Tells how many tools a model wrote requests for."""
-    try:
-        tree = run_with_gateway(settings, lambda gateway: gateway.tree(depth=1), create=False)
-        enriched = run_with_gateway(settings, lambda gateway: gateway.search.count_enriched(), create=False)
-    except ToolfoldError:
-        return  # `_check_catalogue` has reported it
+async def _check_patterns(_: Settings, gateway: Gateway) -> list[_Finding]:
+    """Patterns that fit no tool: they protect or offer nothing."""
+    unused = await gateway.access.unused_patterns()
+    found = [
+        _mind("pattern", f'{where}: "{pattern}" fits no tool', "compare: toolfold tree --tools")
+        for where, pattern in unused[:_MAX_PATTERNS]
+    ]
+    more = len(unused) - _MAX_PATTERNS
+    return [*found, _mind("pattern", f"{more} more fit no tool")] if more > 0 else found
+
+
+async def _check_search(settings: Settings, gateway: Gateway) -> list[_Finding]:
+    """How many tools a model wrote requests for."""
+    tools, enriched = (await gateway.tree(depth=1)).tools, await gateway.search.count_enriched()
     advice = "" if enriched or not settings.model.name else "to find more by everyday words: toolfold enrich"
-    yield _well("search", f"{enriched:,} of {tree.tools:,} tools enriched with requests that a model wrote", advice)
+    return [_well("search", f"{enriched:,} of {tools:,} tools enriched with requests that a model wrote", advice)]
 
 
-def _check_trust(settings: Settings) -> Iterator[_Finding]:
-    """Reports tools that changed since they were accepted, or that say something odd."""
-    try:
-        review = run_with_gateway(settings, lambda gateway: gateway.trust.review(), create=False)
-    except ToolfoldError:
-        return  # `_check_catalogue` has reported it
+async def _check_trust(_: Settings, gateway: Gateway) -> list[_Finding]:
+    """Tools that changed since they were accepted, or that say something odd."""
+    review = await gateway.trust.review()
     waiting = [standing.tool_id for standing in review.standings if standing.state != "accepted"]
     flagged = [standing.tool_id for standing in review.standings if standing.flags]
-    for tools, text in ((waiting, "changed or are new and not accepted"), (flagged, "have odd texts")):
-        if tools:
-            named = ", ".join(tools[:3]) + (", …" if len(tools) > 3 else "")
-            yield _mind("trust", f"{len(tools)} tools {text}: {named}", "look: toolfold trust --list")
+    pairs = ((waiting, "changed or are new and not accepted"), (flagged, "have odd texts"))
+    return [
+        _mind("trust", f"{len(tools)} tools {text}: {_few(tools, 3)}", "look: toolfold trust --list")
+        for tools, text in pairs
+        if tools
+    ]
 
 
-def _check_declared_results(settings: Settings) -> Iterator[_Finding]:
-    """Reports tools whose results are not what they declare."""
-    try:
-        contradicted = run_with_gateway(
-            settings, lambda gateway: gateway.describer.all_contradictions(gateway.view()), create=False
-        )
-    except ToolfoldError:
-        return  # `_check_catalogue` has reported it
-    for tool_id, texts in list(contradicted.items())[:5]:
-        yield _mind("results", f"{tool_id} returns what it does not declare: {texts[0]}", "tell whoever maintains it")
-    if len(contradicted) > 5:
-        yield _mind("results", f"and {len(contradicted) - 5} more tools", "see: toolfold stats --json")
+async def _check_declared_results(_: Settings, gateway: Gateway) -> list[_Finding]:
+    """Tools whose results are not what they declare."""
+    contradicted = await gateway.describer.all_contradictions(gateway.view())
+    found = [
+        _mind("results", f"{tool_id} returns what it does not declare: {texts[0]}", "tell whoever maintains it")
+        for tool_id, texts in list(contradicted.items())[:5]
+    ]
+    more = len(contradicted) - 5
+    return [*found, _mind("results", f"and {more} more tools", "see: toolfold stats --json")] if more > 0 else found
 
 
 def _check_running_servers(settings: Settings) -> Iterator[_Finding]:
