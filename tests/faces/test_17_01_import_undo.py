@@ -13,7 +13,7 @@ import pytest
 
 from toolfold.__main__ import main
 from toolfold.config import Settings
-from toolfold.config.clients import Rewrite, apply, discover, plan_import, put_back, toolfold_entry, undo
+from toolfold.config.clients import Journal, Rewrite, apply, discover, plan_import, put_back, toolfold_entry
 from toolfold.errors import ConfigError
 from toolfold.faces.cli.terminal import Output
 
@@ -279,7 +279,7 @@ def test_17_01_an_import_that_broke_off_is_undone_too(person: Person) -> None:
     done = apply(plan_import([]), person.root / "toolfold.toml", rewrites, journal=journal).replaced
     last = done[-1]
     last.path.write_bytes(before[str(last.path.relative_to(person.root))][0])  # as if it had not come to this one
-    assert {outcome for _, outcome in undo(journal, put_back)} == {"restored"}
+    assert {outcome for _, outcome in Journal(journal, put_back).undo()} == {"restored"}
     assert person.files() == before
 
 

@@ -147,6 +147,11 @@ def connect(broken: Broken, *more: str) -> None:
     broken.write(*more)
 
 
+def folder_in_place_of_the_file(broken: Broken) -> None:
+    broken.config.unlink()
+    broken.config.mkdir()
+
+
 def file_in_place_of_the_home(broken: Broken) -> None:
     broken.home.write_text("")
 
@@ -316,7 +321,7 @@ STATES: dict[str, tuple[Callable[[Broken], None], str, str, str]] = {
         "is no Python",
     ),
     "a configuration that is no file": (
-        lambda broken: (broken.config.unlink(), broken.config.mkdir(), None)[-1],
+        folder_in_place_of_the_file,
         "wrong",
         "configuration",
         "is a directory",

@@ -31,8 +31,8 @@ class Edits:
         if not self._rules:
             return listing
         pairs = [(tool, self._matching(listing.server, tool.name)) for tool in listing.tools]
-        kept = [(tool, rules) for tool, rules in pairs if not _hides(rules)]
-        hidden = tuple(natural_id(listing.server, tool.name) for tool, rules in pairs if _hides(rules))
+        kept = [pair for pair in pairs if not _hides(pair[1])]
+        hidden = _hidden(listing.server, pairs)
         names = {tool.name for tool, _ in kept}
         edited, warnings = [], list(listing.warnings)
         for tool, rules in kept:
@@ -59,6 +59,10 @@ class Edits:
     def _matching(self, server: str, name: str) -> list[MetadataRule]:
         tool_id = natural_id(server, name)
         return [rule for pattern, rule in self._rules if pattern.match(tool_id)]
+
+
+def _hidden(server: str, pairs: Sequence[tuple[ToolDefinition, Sequence[MetadataRule]]]) -> tuple[str, ...]:
+    return tuple(natural_id(server, tool.name) for tool, rules in pairs if _hides(rules))
 
 
 def _hides(rules: Sequence[MetadataRule]) -> bool:
@@ -93,26 +97,26 @@ def _fixed(rules: Sequence[MetadataRule], sent: dict[str, Any]) -> dict[str, Any
 
 def _misfits(tool: ToolDefinition, rules: Sequence[MetadataRule]) -> Iterator[str]:
     """What of the fixed values a tool would refuse: said now, and not by its server at every call."""
-    if not any(rule.fixed for rule in rules):
+    fixed = [(rule, name, value) for rule in rules for name, value in rule.fixed.items()]
+    if not fixed:
         return
+    schema = msgspec.json.decode(tool.raw).get("inputSchema")
+    properties = schema.get("properties") if isinstance(schema, dict) else None
+    for rule, name, value in fixed:
+        if isinstance(properties, dict) and name in properties:
+            if problem := _problem(schema, properties[name], value):
+                yield f"{tool.name!r} refuses what [tools] fixes for {name!r}: {problem}"
+        elif not set("*?[").intersection(rule.match):
+            yield f"{tool.name!r} takes no {name!r}, which [tools] fixes"
+
+
+def _problem(schema: dict[str, Any], part: Any, value: Any) -> str:
     from toolfold.schema_walk.compile_schema import compile_schema
 
-    schema = msgspec.json.decode(tool.raw).get("inputSchema")
-    schema = schema if isinstance(schema, dict) else {}
-    properties = schema.get("properties")
-    properties = properties if isinstance(properties, dict) else {}
     shared = {key: schema[key] for key in ("$defs", "definitions", "$schema") if key in schema}
-    for rule in rules:
-        for name, value in rule.fixed.items():
-            if name not in properties:
-                if not any(mark in rule.match for mark in "*?["):
-                    yield f"{tool.name!r} takes no {name!r}, which [tools] fixes"
-                continue
-            part = properties[name]
-            validator = compile_schema({**shared, **part} if isinstance(part, dict) else part)
-            error = next(validator.iter_errors(msgspec.to_builtins(value)), None) if validator is not None else None
-            if error is not None:
-                yield f"{tool.name!r} refuses what [tools] fixes for {name!r}: {truncate(error.message, 200)}"
+    validator = compile_schema({**shared, **part} if isinstance(part, dict) else part)
+    errors = () if validator is None else validator.iter_errors(msgspec.to_builtins(value))
+    return next((truncate(error.message, 200) for error in errors), "")
 
 
 def _without(schema: Any, fixed: dict[str, Any]) -> Any:

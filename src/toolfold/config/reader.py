@@ -242,9 +242,7 @@ def _read_toml(path: Path, text: str, context: ServerContext, overrides: _Sectio
     sections = {name: checker.section(SECTIONS[name], data[name], (name,)) for name in SECTIONS if name in data}
     _check_ontology_exists(sections, path, checker)
     servers = _servers(data.get("servers", {}), ("servers",), checker, _with_limits(context, sections, overrides))
-    tools = (checker.table(data.get("tools", {}), ("tools",)) or {}).items()
-    rules = tuple(_read_rule(match, entry, checker) for match, entry in tools)
-    risks = (*RISKS, *(risk for rule in rules for risk in rule.risk))
+    rules, risks = _read_rules(data.get("tools", {}), checker)
     policies = _read_patterns(Policy, "policy", data.get("policy", {}), checker, risks)
     subsets = _read_patterns(Subset, "subsets", data.get("subsets", {}), checker, risks)
     for name in (subset.name for subset in subsets if not is_valid_name(subset.name)):
@@ -253,6 +251,13 @@ def _read_toml(path: Path, text: str, context: ServerContext, overrides: _Sectio
     checker.raise_errors()
     parts = {"servers": servers, "policies": policies, "subsets": subsets, "callers": callers, "rules": rules}
     return sections, {**parts, "warnings": checker.warnings}
+
+
+def _read_rules(value: Any, checker: Checker) -> tuple[tuple[MetadataRule, ...], tuple[str, ...]]:
+    """The owner's rules, and every risk that a tool can have with them."""
+    table = checker.table(value, ("tools",)) or {}
+    rules = tuple(_read_rule(match, entry, checker) for match, entry in table.items())
+    return rules, (*RISKS, *(risk for rule in rules for risk in rule.risk))
 
 
 def _read_rule(match: str, entry: Any, checker: Checker) -> MetadataRule:

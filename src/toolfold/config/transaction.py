@@ -159,45 +159,50 @@ def _put(path: Path, content: bytes | None, mode: int) -> None:
         raise ConfigError(f"{path} cannot be removed", next_action="Check the folder's permissions.")
 
 
-def undo(journal: Path, put_back: PutBack) -> _Undone:
-    """Undoes the last record: each file with `restored`, `removed`, `merged`, `cleared` or `kept`. All or nothing.
+class Journal:
+    """The record of what was written. `put_back` takes what was written out of a file that others changed since."""
 
-    `merged`: somebody changed the file since, and only the recorded parts were put back; its backup stays. `cleared`:
-    the same of a file of toolfold's own, which lost what was added. `kept`: nothing of that was as it was written.
-    """
-    files = [file for record in _records(journal)[-1:] for file in record.files if not file.keys]
-    with locked(journal, *(file.path for file in files)):
-        records = _records(journal)
-        if not records:
-            raise ConfigError(
-                "there is no import to undo",
-                next_action="Backups of earlier times lie beside each file: NAME.DATE-TIME.bak.",
-            )
-        return _undo(journal, records, put_back)
+    def __init__(self, path: Path, put_back: PutBack) -> None:
+        self.path = path
+        self._put_back = put_back
 
+    def undo(self) -> _Undone:
+        """Undoes the last record: each file with `restored`, `removed`, `merged`, `cleared` or `kept`. All or nothing.
 
-def recover(journal: Path, put_back: PutBack) -> _Undone:
-    """Undoes the last record where whoever wrote it was killed meanwhile, and removes what lies about of it."""
-    if not is_broken_off(journal):
-        return []
-    with locked(journal):  # whoever is still at it has this lock
-        if not is_broken_off(journal):
+        `merged`: somebody changed the file since, and only the recorded parts were put back; its backup stays.
+        `cleared`: the same of a file of toolfold's own, which lost what was added. `kept`: nothing of that was still
+        there.
+        """
+        own = [file.path for record in _records(self.path)[-1:] for file in record.files if not file.keys]
+        with locked(self.path, *own):
+            records = _records(self.path)
+            if not records:
+                raise ConfigError(
+                    "there is no import to undo",
+                    next_action="Backups of earlier times lie beside each file: NAME.DATE-TIME.bak.",
+                )
+            return _undo(self.path, records, self._put_back)
+
+    def recover(self) -> _Undone:
+        """Undoes the last record where whoever wrote it was killed meanwhile, and removes what lies about of it."""
+        if not self.is_broken_off():
             return []
-        records = _records(journal)
-        for file in records[-1].files:
-            for left in file.path.parent.glob(f".{file.path.name}.*.tmp"):
-                _remove(left)
-        return _undo(journal, records, put_back)
+        with locked(self.path):  # whoever is still at it has this lock
+            if not self.is_broken_off():
+                return []
+            records = _records(self.path)
+            for file in records[-1].files:
+                for left in file.path.parent.glob(f".{file.path.name}.*.tmp"):
+                    _remove(left)
+            return _undo(self.path, records, self._put_back)
 
+    def is_broken_off(self) -> bool:
+        """Whether the last writing did not come to its end, or is under way."""
+        return any(not record.done for record in _records(self.path)[-1:])
 
-def replaced_files(journal: Path) -> list[Path]:
-    """The files of other programs that records not undone are about."""
-    return [file.path for record in _records(journal) for file in record.files if file.keys]
-
-
-def is_broken_off(journal: Path) -> bool:
-    """Whether the last writing did not come to its end, or is under way."""
-    return any(not record.done for record in _records(journal)[-1:])
+    def replaced(self) -> list[Path]:
+        """The files of other programs that records not undone are about."""
+        return [file.path for record in _records(self.path) for file in record.files if file.keys]
 
 
 def _undo(journal: Path, records: Sequence[_Record], put_back: PutBack) -> _Undone:
@@ -222,18 +227,26 @@ def _earlier(file: WrittenFile, current: bytes | None, put_back: PutBack) -> tup
     """What becomes of a file, and its content then."""
     if _fingerprint(current) == file.before:
         return "restored", current
-    if file.backup is None and (current is None or _fingerprint(current) == file.after):
-        return "removed", None
-    old = b"" if file.backup is None else _content(file.backup)
-    if old is None or (file.backup is not None and _fingerprint(old) != file.before):
+    old = _backup_of(file)
+    if current is None or _fingerprint(current) == file.after:
+        return ("removed" if old is None else "restored"), old
+    if file.keys:
+        return "merged", put_back(file, current, old or b"")
+    content = put_back(file, current, old or b"") if file.added else current
+    return ("kept" if content == current else "cleared"), content
+
+
+def _backup_of(file: WrittenFile) -> bytes | None:
+    """The content that a file had; `None` where there was no file."""
+    if file.backup is None:
+        return None
+    old = _content(file.backup)
+    if old is None or _fingerprint(old) != file.before:
         raise ConfigError(
             f"the backup {file.backup} of {file.path} is gone or was changed; nothing was undone",
             next_action="Put the backup back, or correct the file by hand.",
         )
-    if current is None or _fingerprint(current) == file.after:
-        return "restored", old
-    content = put_back(file, current, old) if file.keys or file.added else current
-    return "merged" if file.keys else "kept" if content == current else "cleared", content
+    return old
 
 
 def _records(journal: Path | None) -> list[_Record]:

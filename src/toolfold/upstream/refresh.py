@@ -154,30 +154,32 @@ class UpstreamManager:
         """Takes over the servers of other settings: what is gone leaves the catalogue, what is new or changed is read;
         all others stay as they are, and what is being called ends by itself. Those that other rules are about are read
         as well: what was hidden is nowhere but there."""
-        earlier, before = self._settings.rules, {spec.name: spec for spec in self._settings.servers if spec.enabled}
+        earlier, before = self._settings.rules, _enabled(self._settings)
         self._use_settings(settings)
-        after = {spec.name: spec for spec in settings.servers if spec.enabled}
+        after = _enabled(settings)
         changed = [name for name, spec in after.items() if name not in before or not before[name].is_same_as(spec)]
         gone = sorted(before.keys() - after.keys())
-        if earlier != settings.rules:
-            self._catalogue.use_rules(settings.rules)
         for name in (*gone, *changed):
             self._followed.pop(name, None)
             self._failures.pop(name, None)
         if self._pool is not None:
             self._pool.reconfigure(settings.servers, _pool_limits(settings))
         await self._remove(gone)
+        concerned = self._use_rules(earlier, settings.rules)
         for name in changed:
             self._events.emit("upstream.configured", server=name, new=name not in before)
+        for name in concerned.union(changed):
             self._start_reread(name)
-        if earlier != settings.rules:
-            differing = [
-                rule for rule in (*earlier, *settings.rules) if not (rule in earlier and rule in settings.rules)
-            ]
-            for name in set(after).difference(changed):
-                if any(_may_be_about(rule, name) for rule in differing):
-                    self._start_reread(name)
         self._events.emit("config.changed")
+
+    def _use_rules(self, earlier: Sequence[MetadataRule], now: Sequence[MetadataRule]) -> set[str]:
+        """Takes over other rules; gives the servers that they may be about."""
+        if earlier == now:
+            return set()
+        self._catalogue.use_rules(now)
+        # Where only their order is another one, all of them count.
+        differing = [rule for rule in (*earlier, *now) if not (rule in earlier and rule in now)] or now
+        return {name for name in self.names if any(_may_be_about(rule, name) for rule in differing)}
 
     async def _remove(self, servers: Sequence[str]) -> None:
         await self._no_build.wait()
@@ -473,6 +475,10 @@ def _recorded_state(spec: ServerSpec, record: ServerRecord | None) -> ServerStat
         next_action="run `toolfold doctor --connect`" if record.error else "",
         warnings=record.warnings,
     )
+
+
+def _enabled(settings: Settings) -> dict[str, ServerSpec]:
+    return {spec.name: spec for spec in settings.servers if spec.enabled}
 
 
 def _pool_limits(settings: Settings) -> "PoolLimits":

@@ -290,7 +290,8 @@ def _parse(location: _Location, path: Path, source: _Source, person: Path, proje
         folder=project or person, user=person, default_cwd=None if project is None else str(project)
     )
     servers: list[ClientServer] = []
-    for written, entry in (entries or {}).items():
+    entries = entries or {}
+    for written, entry in entries.items():
         # A checker each: what is wrong with one server holds up no other.
         checker = Checker(str(path), source.locate, lenient=True)
         at = (*location.key, written)
@@ -298,7 +299,7 @@ def _parse(location: _Location, path: Path, source: _Source, person: Path, proje
         if written in excluded:
             table["enabled"] = False
         servers.append(_server(table, checker, at, context))
-    return _config(location, path, servers=tuple(servers), project=project, entries=entries or {})
+    return _config(location, path, servers=tuple(servers), project=project, entries=entries)
 
 
 def _excluded(source: _Source) -> list[Any]:

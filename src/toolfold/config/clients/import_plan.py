@@ -68,6 +68,8 @@ class _PlanItem(PartialRepr, frozen=True, kw_only=True):
     title: str
     scope: str
     path: Path
+    key: KeyPath
+    """Where in the file its client's servers stand."""
     line: int | None
     shown: str = ""
     """Command or address without secrets."""
@@ -86,7 +88,9 @@ class _PlanItem(PartialRepr, frozen=True, kw_only=True):
     def as_dict(self) -> dict[str, Any]:
         """For `--json`: all but the table and the secrets' values."""
         fields = {
-            name: getattr(self, name) for name in self.__struct_fields__ if name not in {"title", "table", "spec"}
+            name: getattr(self, name)
+            for name in self.__struct_fields__
+            if name not in {"title", "table", "spec", "key"}
         }
         secrets = [{"place": secret.place, "variable": secret.variable} for secret in self.secrets]
         return fields | {"path": str(self.path), "secrets": secrets, "notes": list(self.notes)}
@@ -184,13 +188,7 @@ class _Planner:
         self._taken.add(name.casefold())
         spec = replace(spec, name=name)
         self._specs.append(replace(spec, env={**self._env, **spec.env}))
-        table = dict(server.table)
-        if config.project is not None and config.project == self._project:
-            # It goes into a file of the same project, which may be on another machine tomorrow.
-            table = {key: map_strings(value, self._in_project) for key, value in table.items()}
-        # A project's server ran in its project; from a file elsewhere that has to be said.
-        if spec.transport == "stdio" and "cwd" not in table and config.project not in {None, self._project}:
-            table["cwd"] = str(config.project)
+        table = self._moved(server.table, config.project, spec)
         plain_secrets = find_plain_secrets(table)
         planned = tuple(self._secret(plain, name) for plain in plain_secrets)
         if self._mode != "keep":
@@ -200,8 +198,15 @@ class _Planner:
         reason = "" if action == "add" else f"`{server.name}` is taken by a different server"
         return _item(action, config, server, name=name, reason=reason, secrets=planned, table=table, spec=spec)
 
-    def _in_project(self, text: str) -> str:
-        return text.replace(str(self._project), "${workspaceFolder}")
+    def _moved(self, table: dict[str, Any], project: Path | None, spec: ServerSpec) -> dict[str, Any]:
+        """The table of a project's server so that it means the same in the new file."""
+        if project is None:
+            return dict(table)
+        if project == self._project:
+            # The file is the project's, which may be on another machine tomorrow.
+            return map_strings(table, lambda text: text.replace(str(project), "${workspaceFolder}"))  # type: ignore[no-any-return]
+        # It ran in its project; from a file elsewhere that has to be said.
+        return {**table, "cwd": table.get("cwd", str(project))} if spec.transport == "stdio" else dict(table)
 
     def _secret(self, plain: PlainSecret, server: str) -> _PlannedSecret:
         variable = self._variable(plain, server)
@@ -237,6 +242,7 @@ def _item(action: Action, config: ClientConfig, server: ClientServer, *, name: s
         title=config.title,
         scope=config.scope,
         path=config.path,
+        key=config.key,
         line=server.line,
         shown=server.spec.shown() if server.spec else "",
         notes=server.notes,
@@ -316,12 +322,25 @@ class Rewrite(Struct, frozen=True, kw_only=True):
     path: Path
     configs: tuple[ClientConfig, ...]
     entry: dict[str, Any]
-    kept: frozenset[tuple[KeyPath, str]] = frozenset()
-    """The servers that stay there, by their place in the file and their name."""
+    kept: frozenset[tuple[Path, KeyPath, str]] = frozenset()
+    """Those of its servers that stay there."""
     drop_comments: bool = False
 
+    @property
+    def servers(self) -> frozenset[tuple[Path, KeyPath, str]]:
+        """Its servers, each by file, place in it and name."""
+        return frozenset(
+            (config.path, config.key, server.written) for config in self.configs for server in config.servers
+        )
+
     def plan(self) -> FileChange:
-        return plan_replacement(self.path, self.configs, self.entry, kept=self.kept, drop_comments=self.drop_comments)
+        return plan_replacement(
+            self.path,
+            self.configs,
+            self.entry,
+            kept={server[1:] for server in self.kept},
+            drop_comments=self.drop_comments,
+        )
 
 
 def check_import(plan: ImportPlan, target: Path, rewrites: Sequence[Rewrite] = ()) -> list[FileChange]:

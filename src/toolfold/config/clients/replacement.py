@@ -77,35 +77,41 @@ def put_back(file: WrittenFile, current: bytes, old: bytes) -> bytes:
     path, keys = file.path, file.keys
     now, before = current.decode("utf-8-sig"), old.decode("utf-8-sig")
     if not keys:
-        unchanged = [
-            name for name, mark in TomlFile.marks(parse_toml(path, now), file.added).items() if mark == file.added[name]
-        ]
+        marks = TomlFile.marks(parse_toml(path, now), file.added)
+        unchanged = [name for name, mark in marks.items() if mark == file.added[name]]
         return TomlFile(path).without(now, unchanged) if unchanged else current
-    if not is_json(path, now):
-        name = str(keys[0][0])
-        rest, own = remove_tables(now, keys[0])[0], remove_tables(before, keys[0])[1]
-        servers, since = _joined(parse_toml(path, now).get(name, {}), parse_toml(path, before)[name])
-        added = "".join(f"\n{format_table((name, server), table)}" for server, table in since.items())
-        new = rest.rstrip("\r\n") + "\n\n" + own.rstrip("\r\n") + "\n" + added
-        return _marked(current, _read_back(path, new, {**parse_toml(path, now), name: servers}, parse_toml))
+    put = _put_back_json if is_json(path, now) else _put_back_toml
     for key in keys:
-        document, earlier = parse_json(path, now), parse_json(path, before)
-        here, there = document.span(key), earlier.span(key)
-        if here is None or there is None:
-            raise _key_missing(path, key)
-        servers, since = _joined(_at(document.value, key), _at(earlier.value, key))
-        expected = _with(document.value, key, servers)
-        if since:  # there is no text that has both: it is written anew
-            now = _rewrite_json(path, now, key, servers, drop_comments=True)
-        else:
-            now = _read_back(path, now[: here[0]] + before[slice(*there)] + now[here[1] :], expected, _json_value)
+        now = put(path, now, before, key)
     return _marked(current, now)
 
 
+def _put_back_toml(path: Path, now: str, before: str, key: KeyPath) -> str:
+    name = str(key[0])
+    rest, own = remove_tables(now, key)[0], remove_tables(before, key)[1]
+    servers, since = _joined(parse_toml(path, now).get(name, {}), parse_toml(path, before)[name])
+    for server, table in since.items():
+        own = remove_tables(own, (name, server))[0].rstrip("\r\n") + f"\n\n{format_table((name, server), table)}"
+    new = rest.rstrip("\r\n") + "\n\n" + own
+    return _read_back(path, new, {**parse_toml(path, now), name: servers}, parse_toml)
+
+
+def _put_back_json(path: Path, now: str, before: str, key: KeyPath) -> str:
+    document, earlier = parse_json(path, now), parse_json(path, before)
+    here, there = document.span(key), earlier.span(key)
+    if here is None or there is None:
+        raise _key_missing(path, key)
+    servers, since = _joined(_at(document.value, key), _at(earlier.value, key))
+    if since:  # there is no text that has both: it is written anew
+        return _rewrite_json(path, now, key, servers, drop_comments=True)
+    new = now[: here[0]] + before[slice(*there)] + now[here[1] :]
+    return _read_back(path, new, _with(document.value, key, servers), _json_value)
+
+
 def _joined(now: dict[str, Any], before: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The servers that were there and those that came since, toolfold aside; and these alone. Of one name the earlier
-    one counts."""
-    since = {name: table for name, table in now.items() if name not in before and name != _NAME}
+    """The servers that were there and those that came or changed since, toolfold aside; and these alone. Of one name
+    the one that is there now counts."""
+    since = {name: table for name, table in now.items() if before.get(name) != table and name != _NAME}
     return {**before, **since}, since
 
 

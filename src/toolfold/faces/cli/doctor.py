@@ -25,6 +25,7 @@ from msgspec import Struct
 from toolfold import __version__
 from toolfold.catalogue.ontology import Overrides
 from toolfold.config import Settings, clients, fill, missing
+from toolfold.config.clients import ClientConfig
 from toolfold.config.install_hints import problem_of
 from toolfold.config.self_reference import is_toolfold
 from toolfold.errors import NotBuilt, ToolfoldError
@@ -99,6 +100,7 @@ def _examine(arguments: argparse.Namespace) -> Iterator[_Finding]:
     yield from _check_secrets(settings)
     yield from _check_environment(settings)
     yield from _check_model(settings)
+    yield from _check_ontology(settings)
     yield from _check_clients(settings.home if arguments.home else settings.user_home)
     # What a person reads above need not be said again.
     wrong = {finding.subject for finding in found if finding.verdict == "wrong"}
@@ -210,18 +212,21 @@ def _address_problem(spec: ServerSpec) -> tuple[str, str] | None:
     address = urlsplit(spec.url or (spec.document if "://" in spec.document else ""))
     if not address.hostname or "${" in address.netloc or getproxies().keys() & {address.scheme, "all"}:
         return None
-    where = (address.hostname, address.port or (443 if address.scheme == "https" else 80))
+    port = address.port or {"https": 443}.get(address.scheme, 80)
     try:
-        with socket.create_connection(where, timeout=KNOCK_S) as connection:
-            if address.scheme == "https":
-                with ssl.create_default_context().wrap_socket(connection, server_hostname=address.hostname):
-                    pass
+        _knock(address.hostname, port, tls=address.scheme == "https")
     except ssl.SSLError as error:
-        reason = getattr(error, "verify_message", "") or error.reason or "it speaks no TLS"
-        return f"{where[0]}:{where[1]} has no TLS to trust: {reason}", "correct its certificate, or `url`"
+        reason = getattr(error, "verify_message", error.reason)
+        return f"{address.hostname}:{port} has no TLS to trust: {reason}", "correct its certificate, or `url`"
     except OSError as error:
-        return f"nobody answers at {where[0]}:{where[1]}: {error.strerror or error}", "start it there, or correct `url`"
+        return f"nobody answers at {address.hostname}:{port}: {error.strerror or error}", "start it, or correct `url`"
     return None
+
+
+def _knock(host: str, port: int, *, tls: bool) -> None:
+    with socket.create_connection((host, port), timeout=KNOCK_S) as connection:
+        if tls:
+            ssl.create_default_context().wrap_socket(connection, server_hostname=host).close()
 
 
 def _check_callers(settings: Settings) -> Iterator[_Finding]:
@@ -252,11 +257,13 @@ def _check_model(settings: Settings) -> Iterator[_Finding]:
         yield _wrong("telemetry", "traces need the extra `otel`", "pip install 'toolfold[otel]'")
     if settings.scripts.unsafe:
         yield _mind("sandbox", "scripts.unsafe: scripts run without one", "remove it from the configuration")
-    if settings.ontology_file is not None:
-        try:
-            Overrides.load(settings.ontology_file)
-        except ToolfoldError as error:
-            yield _wrong("ontology", error.message, error.next_action)
+
+
+def _check_ontology(settings: Settings) -> Iterator[_Finding]:
+    try:
+        _ = settings.ontology_file and Overrides.load(settings.ontology_file)
+    except ToolfoldError as error:
+        yield _wrong("ontology", error.message, error.next_action)
 
 
 def _check_endpoint(settings: Settings) -> Iterator[_Finding]:
@@ -280,25 +287,27 @@ def _check_endpoint(settings: Settings) -> Iterator[_Finding]:
 
 def _check_clients(home: Path) -> Iterator[_Finding]:
     """Whether the clients that were pointed at toolfold still are, and start one that is there."""
-    journal = home / "imports.json"
+    journal = clients.Journal(home / "imports.json", clients.put_back)
     try:
-        if clients.is_broken_off(journal):
+        if journal.is_broken_off():
             yield _wrong("import", "an import was killed while it wrote", "toolfold import --undo")
-        pointed = clients.replaced_files(journal)
+        pointed = journal.replaced()
+        found = {config.path: config for config in clients.discover()}
+        found |= {path: clients.read_client_file(path) for path in pointed if path not in found and path.exists()}
     except ToolfoldError as error:
         yield _wrong("import", error.message, error.next_action)
         return
-    found = {config.path: config for config in clients.discover()}
-    for path in (path for path in pointed if path.exists() and path not in found):
-        found[path] = clients.read_client_file(path)
     for path, config in found.items():
-        own = [server for server in config.servers if server.spec and is_toolfold(server.written, server.spec)]
-        if not own and path in pointed:
-            fix = "toolfold import --replace, or go on without"
-            yield _mind("client", f"{path} no longer starts toolfold, as the import had it do", fix)
-        for server in own:
-            if server.spec and (problem := problem_of(server.spec) or _config_problem(server.spec)):
-                yield _wrong("client", f"{path} starts toolfold, but {problem[0]}", f"correct its entry: {problem[1]}")
+        yield from _check_client(config, was_pointed=path in pointed)
+
+
+def _check_client(config: ClientConfig, *, was_pointed: bool) -> Iterator[_Finding]:
+    specs = [server.spec for server in config.servers if server.spec and is_toolfold(server.written, server.spec)]
+    if was_pointed and not specs:
+        fix = "toolfold import --replace, or go on without"
+        yield _mind("client", f"{config.path} no longer starts toolfold, as the import had it do", fix)
+    for problem in filter(None, (problem_of(spec) or _config_problem(spec) for spec in specs)):
+        yield _wrong("client", f"{config.path} starts toolfold, but {problem[0]}", f"correct its entry: {problem[1]}")
 
 
 def _config_problem(spec: ServerSpec) -> tuple[str, str] | None:

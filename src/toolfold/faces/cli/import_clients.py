@@ -16,6 +16,7 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -47,41 +48,62 @@ UNDONE = {
 
 def import_servers(arguments: argparse.Namespace, output: Output) -> int:
     settings, target = _target(arguments)
-    journal = settings.user_home / "imports.json"
+    journal = clients.Journal(settings.user_home / "imports.json", clients.put_back)
     _recover(journal, output)
     if arguments.undo:
         return _undo(arguments, journal, output)
     configs = _client_configs(arguments, output)
-    existing = Settings.load(target, require_servers=False) if target.exists() else None
-    base = existing or Settings(project=target.parent.resolve() if arguments.project else None)
+    base = _base(arguments, target)
     plan = clients.plan_import(configs, base, secrets=arguments.secrets)
     if not output.as_json:
         _print_plan(plan, target, output)
     rewrites = _rewrites(arguments, configs, plan, target) if arguments.replace else []
     # Before anything is asked, started or written: what stands in the way is told first, all of it.
     clients.check_import(plan, target, rewrites)
-    with _scratch() as scratch:
-        failed: dict[str, UpstreamError] = {}
-        cost = Cost()
-        if rewrites and (arguments.yes or output.interactive):
-            failed, cost = _start_servers(plan, base.limits, scratch, output)
-            plan, rewrites = _leave_failed(plan, rewrites, () if arguments.even_failed else failed, output)
+    with _scratch(arguments) as scratch:
+        wanted = bool(rewrites) and (arguments.yes or output.interactive)
+        failed, cost = _start_servers(plan, base.limits, scratch, output) if wanted else ({}, Cost())
+        plan, rewrites = _leave_failed(plan, rewrites, () if arguments.even_failed else failed, output)
         applied = None
         if _may_write(plan, target, rewrites, failed, output, yes=arguments.yes):
-            applied = clients.apply(plan, target, rewrites, journal=journal)
-        _keep_logs(scratch, load_settings(arguments, require_servers=False).home)
-    if output.as_json:
-        output.data(_as_dict(plan, target, applied, failed))
-    else:
-        _print_applied(applied, bool(plan.additions or rewrites), output)
-        if applied is not None and rewrites:
-            cost.print(output)
+            applied = clients.apply(plan, target, rewrites, journal=journal.path)
+    _report(plan, target, applied, failed, output, cost=cost, is_work=bool(plan.additions or rewrites))
     return SOME_FAILED if failed else 0
 
 
+def _report(
+    plan: ImportPlan,
+    target: Path,
+    applied: Applied | None,
+    failed: dict[str, UpstreamError],
+    output: Output,
+    *,
+    cost: Cost,
+    is_work: bool,
+) -> None:
+    if output.as_json:
+        output.data(_as_dict(plan, target, applied, failed))
+        return
+    _print_applied(applied, is_work, output)
+    if applied is not None:
+        cost.print(output)
+
+
+def _recover(journal: clients.Journal, output: Output) -> None:
+    for file, _ in journal.recover():
+        output.warn(f"the last import was killed while it wrote: {output.short_path(file.path)} is as it was before")
+
+
+def _base(arguments: argparse.Namespace, target: Path) -> Settings:
+    """What the target has already."""
+    if target.exists():
+        return Settings.load(target, require_servers=False)
+    return Settings(project=target.parent.resolve() if arguments.project else None)
+
+
 @contextmanager
-def _scratch() -> Iterator[Path]:
-    """A folder for what is needed while servers are tried. Those of imports that were killed go, too."""
+def _scratch(arguments: argparse.Namespace) -> Iterator[Path]:
+    """A folder for what is needed while servers are tried; their logs are kept. What killed imports left goes."""
     for left in Path(tempfile.gettempdir()).glob("toolfold-import-*-*"):
         pid = left.name.split("-")[2]
         try:
@@ -92,7 +114,10 @@ def _scratch() -> Iterator[Path]:
         except OSError:
             continue  # it is somebody else's
     with tempfile.TemporaryDirectory(prefix=f"toolfold-import-{os.getpid()}-") as folder:
-        yield Path(folder)
+        try:
+            yield Path(folder)
+        finally:
+            _keep_logs(Path(folder), load_settings(arguments, require_servers=False).home)
 
 
 def _keep_logs(scratch: Path, home: Path) -> None:
@@ -104,11 +129,6 @@ def _keep_logs(scratch: Path, home: Path) -> None:
                 log.write(file.read_bytes())
 
 
-def _recover(journal: Path, output: Output) -> None:
-    for file, _ in clients.recover(journal, clients.put_back):
-        output.warn(f"the last import was killed while it wrote: {output.short_path(file.path)} is as it was before")
-
-
 def _client_configs(arguments: argparse.Namespace, output: Output) -> Sequence[ClientConfig]:
     """All clients' files, or one client's, or one named file. A project's are shared with others: they are replaced
     only where that is asked for, and then alone."""
@@ -116,16 +136,13 @@ def _client_configs(arguments: argparse.Namespace, output: Output) -> Sequence[C
     if client is not None and client not in CLIENTS and Path(client).exists():
         return [clients.read_client_file(client)]
     configs = clients.discover(client)
+    shared = [config for config in configs if config.scope == "project"]
     if arguments.project:
-        return [config for config in configs if config.scope == "project"]
-    if not arguments.replace:
-        return configs
-    for config in configs:
-        if config.scope == "project" and config.servers:
-            output.note(
-                f"{output.short_path(config.path)} belongs to the project and stays: add --project to replace it"
-            )
-    return [config for config in configs if config.scope != "project"]
+        return shared
+    for config in shared if arguments.replace else ():
+        output.note(f"{output.short_path(config.path)} belongs to the project and stays: add --project to replace it")
+        configs.remove(config)
+    return configs
 
 
 def _target(arguments: argparse.Namespace) -> tuple[Settings, Path]:
@@ -162,27 +179,34 @@ def _rewrites(
     arguments: argparse.Namespace, configs: Sequence[ClientConfig], plan: ImportPlan, target: Path
 ) -> list[Rewrite]:
     """The clients' files that are to start toolfold alone, each once, however many places in it hold servers."""
+    _refuse_broken(plan)
+    files: dict[Path, list[ClientConfig]] = {}
+    for config in configs:
+        if config.servers and not _starts_toolfold_alone(config, plan):
+            files.setdefault(config.path.resolve(), []).append(config)
+    drop = arguments.drop_comments
+    return [
+        Rewrite(path=held[0].path, configs=tuple(held), entry=_entry(arguments, held[0], target), drop_comments=drop)
+        for held in files.values()
+    ]
+
+
+def _refuse_broken(plan: ImportPlan) -> None:
     if broken := [item for item in plan.items if item.action == "broken"]:
         raise ConfigError(
             f"{', '.join(item.written for item in broken)} cannot be taken over, so nothing is replaced",
             hints=[item.reason for item in broken],
             next_action="Correct or remove it there, or name another client: toolfold import CLIENT --replace",
         )
-    files: dict[Path, list[ClientConfig]] = {}
-    for config in configs:
-        if config.servers and not _starts_toolfold_alone(config, plan):
-            files.setdefault(config.path.resolve(), []).append(config)
+
+
+def _entry(arguments: argparse.Namespace, config: ClientConfig, target: Path) -> dict[str, Any]:
+    """How this client starts toolfold, with the state folder that is named now, which it would not know of."""
+    if arguments.project:
+        return clients.toolfold_entry(config.client, None)
     home = arguments.home or os.environ.get("TOOLFOLD_HOME", "").strip()
-    rewrites = []
-    for held in files.values():
-        if arguments.project:
-            entry = clients.toolfold_entry(held[0].client, None)
-        else:
-            state = Path(home).expanduser().absolute() if home else None
-            entry = clients.toolfold_entry(held[0].client, target.resolve(), home=state, command=_own_command())
-        drop = arguments.drop_comments
-        rewrites.append(Rewrite(path=held[0].path, configs=tuple(held), entry=entry, drop_comments=drop))
-    return rewrites
+    state = Path(home).expanduser().absolute() if home else None
+    return clients.toolfold_entry(config.client, target.resolve(), home=state, command=_own_command())
 
 
 def _leave_failed(
@@ -190,15 +214,11 @@ def _leave_failed(
 ) -> tuple[ImportPlan, list[Rewrite]]:
     """The same, but for the servers that failed: a client that works keeps what works in it."""
     plan = plan.leave(failed)
-    staying = {(item.path, item.written) for item in plan.items if item.action == "stays"}
-    left = []
-    for rewrite in rewrites:
-        kept = {(c.key, s.written) for c in rewrite.configs for s in c.servers if (rewrite.path, s.written) in staying}
-        if len(kept) < sum(len(config.servers) for config in rewrite.configs):
-            left.append(replace(rewrite, kept=frozenset(kept)))
-    for item in plan.items:
-        if item.action == "stays":
-            output.note(f"{item.name} stays in {output.short_path(item.path)}: --even-failed takes it over as it is")
+    staying = [item for item in plan.items if item.action == "stays"]
+    places = {(item.path, item.key, item.written) for item in staying}
+    left = [replace(rewrite, kept=rewrite.servers & places) for rewrite in rewrites if not rewrite.servers <= places]
+    for item in staying:
+        output.note(f"{item.name} stays in {output.short_path(item.path)}: --even-failed takes it over as it is")
     return plan, left
 
 
@@ -228,10 +248,10 @@ def _start_servers(
     return failed, cost
 
 
-def _undo(arguments: argparse.Namespace, journal: Path, output: Output) -> int:
+def _undo(arguments: argparse.Namespace, journal: clients.Journal, output: Output) -> int:
     if arguments.client or arguments.replace:
         raise ConfigError("--undo takes back the whole last import", next_action="Run: toolfold import --undo")
-    undone = clients.undo(journal, clients.put_back)
+    undone = journal.undo()
     if output.as_json:
         output.data([{"path": str(file.path), "outcome": outcome} for file, outcome in undone])
         return 0
@@ -265,10 +285,15 @@ def _print_plan(plan: ImportPlan, target: Path, output: Output) -> None:
         mark, colour = MARKS[item.action]
         reason = f"  {output.style(item.reason, 'yellow')}" if item.reason else ""
         output.line(f"  {output.style(mark, colour)} {item.name}  {output.style(item.shown, 'dim')}{reason}")
-    problems = [(item.name, problem_of(item.spec)) for item in plan.additions if item.spec is not None]
-    for warning in (*plan.warnings, *(f"{name}: {problem[0]}" for name, problem in problems if problem)):
+    for warning in (*plan.warnings, *_problems(plan)):
         output.warn(warning)
     output.line(f"{len(plan.additions)} of {len(plan.items)} servers would be added to {output.short_path(target)}")
+
+
+def _problems(plan: ImportPlan) -> Iterator[str]:
+    for item in plan.additions:
+        if item.spec is not None and (problem := problem_of(item.spec)):
+            yield f"{item.name}: {problem[0]}"
 
 
 def _print_applied(applied: Applied | None, is_work: bool, output: Output) -> None:
