@@ -201,7 +201,7 @@ class Catalogue:
         since, latest = decode(stored, type=tuple[float, Raw]) if stored else (0.0, Raw(b"[]"))
         if bytes(latest) == own:
             self._rules, self._edits = self._own, None
-        elif since < self._since:
+        elif not self._since < since <= self._clock():  # of a clock that was set back, no time to come counts
             await self._store.put(_RULES, _LATEST, _encode((self._since, Raw(own))))
             self._rules, self._edits = self._own, None
         elif _encode(self._rules) != bytes(latest):

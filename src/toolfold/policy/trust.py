@@ -227,6 +227,7 @@ class TrustMonitor:
         self._events = events
         self.reconfigure(settings)
         self.latest = TrustReview()
+        self._reviewed: tuple[int, bytes] = (0, b"")
         self._reported: set[tuple[str, str]] = set()
         self._reviewing = asyncio.Lock()
         self._stamp: tuple[float, bytes] = (0.0, b"")
@@ -236,9 +237,10 @@ class TrustMonitor:
 
     def reconfigure(self, settings: Trust) -> None:
         """Takes over other settings: from the next look on, every tool is reviewed by them."""
-        self._records.settings = settings
         self.holds_tools = settings.hold_changed or not settings.accept_new
-        self._reviewed: tuple[int, bytes] = (0, b"")
+        if settings != self._records.settings:
+            self._records.settings = settings
+            self._reviewed = (0, b"")
 
     async def aclose(self) -> None:
         self._unsubscribe()
