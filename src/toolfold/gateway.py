@@ -88,12 +88,10 @@ class Gateway:
     ) -> None:
         self.settings = self._given = settings or Settings()
         self.events = Events()
-        self.expansions = Expansions()
-        self.metrics = Metrics()
+        self.expansions, self.metrics = Expansions(), Metrics()
         self._given_upstreams = (*upstreams, *upstream_of(functions))
         self._given_store = store
-        self._create = create
-        self._keep_outputs = keep_outputs
+        self._create, self._keep_outputs = create, keep_outputs
         self._resources = AsyncExitStack()
         self._store: Store | None = None
 
@@ -227,7 +225,7 @@ class Gateway:
 
         authorizer = Authorizer(self.access.view, self.describer, self.upstreams, self.expansions)
         pipeline = CallPipeline(
-            dispatcher(self.pool, self.settings.rules),
+            dispatcher(self.pool, self.catalogue.as_sent),
             prepare=self._prepare,
             checks=(
                 authorizer.check,
@@ -297,10 +295,12 @@ class Gateway:
         return build
 
     async def reconfigure(self, settings: Settings) -> Sequence[str]:
-        """Takes over servers, policies and callers while it is open: only servers that changed are started anew, and
-        calls under way end by themselves. Gives the names of what else differs: it needs a gateway opened anew."""
+        """Takes over what can change while it is open: only servers that changed are started anew, and calls under way
+        end by themselves. Gives the names of what else differs: it needs a gateway opened anew."""
         self.settings, rest = self.settings.adopt(settings)
         self.redactor.learn(settings, os.environ.items())
+        self.trust.reconfigure(self.settings.trust)
+        self.outputs.large_results.reconfigure(self.settings.limits, self.settings.rules)
         self.access.reconfigure(self.settings)
         await self.upstreams.reconfigure(self.settings)
         return rest

@@ -5,7 +5,7 @@ server sent.
 """
 
 from collections.abc import Awaitable, Callable
-from typing import Annotated, Any, BinaryIO, Literal, TypedDict
+from typing import Annotated, Any, BinaryIO, ClassVar, Literal, TypedDict
 
 from msgspec import DecodeError, Meta, Raw, Struct, field
 from msgspec.json import decode, encode
@@ -88,6 +88,14 @@ class ServerSpec(Struct, frozen=True, kw_only=True):
     secrets: tuple[str, ...] = ()
     """The secret values that stand in any of these fields: whoever writes text out masks them."""
 
+    # What may take how long changes neither what a server is nor what it lists.
+    HOW_LONG: ClassVar = frozenset({"start_timeout_s", "call_timeout_s", "keep_alive"})
+
+    def is_same_as(self, other: "ServerSpec") -> bool:
+        """Whether both are one server, however long it may take."""
+        names = set(self.__struct_fields__) - self.HOW_LONG
+        return all(getattr(self, name) == getattr(other, name) for name in names)
+
     def shown(self) -> str:
         """What a person may see of it: the command or address, never `env` or `headers`."""
         text = " ".join((self.command, *self.args)) if self.transport == "stdio" else self.url or self.document
@@ -160,6 +168,8 @@ class Listing(Struct, frozen=True, kw_only=True):
     ttl_ms: int | None = None
     warnings: tuple[str, ...] = ()
     """What was wrong with the answer and how it was read all the same, one sentence each."""
+    hidden: tuple[str, ...] = ()
+    """The ids of tools that it lists and the owner hides."""
 
 
 class ServerState(Struct, frozen=True, kw_only=True):

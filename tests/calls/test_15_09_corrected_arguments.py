@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from toolfold.calls.argument_check import Verdict
-from toolfold.calls.compile_schema import compile_schema
 from toolfold.calls.example_arguments import example_for
+from toolfold.schema_walk.compile_schema import compile_schema
 
 PROPOSAL = "call it again with arguments like "
 

@@ -17,11 +17,11 @@ from msgspec.structs import replace
 from open_gateway import OpenGateway
 
 from toolfold import Gateway, Settings
-from toolfold.calls.compile_schema import compile_schema
 from toolfold.calls.example_arguments import example_for
 from toolfold.calls.validate import ArgumentValidator, _compile
 from toolfold.config import Limits
 from toolfold.errors import InvalidArguments, ServerClosed, ServerTimeout, ToolChanged, ToolNotFound
+from toolfold.schema_walk.compile_schema import compile_schema
 from toolfold.testing.memory_upstream import MemoryUpstream
 from toolfold.types import Tool, ToolDefinition
 

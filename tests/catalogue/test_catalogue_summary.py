@@ -34,6 +34,8 @@ def test_every_text_gives_one_plain_line(description: str, title: str, name: str
     ("description", "line"),
     [
         ("Uploads an object to a bucket. Needs a key.", "Uploads an object to a bucket."),
+        ("Shows <rev>:<path> of a repository", "Shows <rev>:<path> of a repository"),
+        ("<usecase>Finds <b>all</b> files<br/>here</usecase>", "Finds all files here"),
         ("Get commits, e.g. the last. More follows here.", "Get commits, e.g. the last."),
         ("Lists v1.2 files of node.js projects\nin one go", "Lists v1.2 files of node.js projects in one go"),
         ("\n\n  ## Search\n\nFinds things.", "Search"),

@@ -283,6 +283,18 @@ def test_the_users_own_file_keeps_its_state_beside_it_and_runs_servers_where_one
     assert (settings.home, settings.project, settings.servers[0].cwd) == (tmp_path / ".toolfold", None, None)
 
 
+def test_relative_paths_in_the_users_own_file_start_at_its_folder_wherever_one_stands(tmp_path: Path) -> None:
+    own = tmp_path / ".toolfold"
+    own.mkdir()
+    (own / "toolfold.toml").write_text(
+        '[servers.a]\nopenapi = "pets.yaml"\n[servers.b]\ncommand = "x"\nenv_file = "b.env"\ncwd = "work"\n'
+    )
+    (tmp_path / "elsewhere").mkdir()
+    first, second = Settings.load(environ={"HOME": str(tmp_path)}, cwd=tmp_path / "elsewhere").servers
+    assert first.document == str(own / "pets.yaml")
+    assert (second.env_file, second.cwd) == (str(own / "b.env"), str(own / "work"))
+
+
 @pytest.mark.requirement("G-06")
 def test_the_environment_overrides_settings_and_is_checked(tmp_path: Path) -> None:
     settings = load(

@@ -38,7 +38,8 @@ def home_of(folder: Path, *, wrong: int, right: int = 1) -> Path:
 
 
 def findings(home: Path) -> list[Any]:
-    return list(doctor._check_declared_results(Settings(home=home)))
+    found = doctor._check_catalogue(Settings(home=home))
+    return [finding for finding in found if finding.subject == "results"]
 
 
 @pytest.fixture

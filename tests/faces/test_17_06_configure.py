@@ -1,6 +1,8 @@
 """`toolfold init`, `add`, `remove`, `enable` and `disable` change `toolfold.toml` in place and keep every comment."""
 
 import json
+import subprocess
+import sys
 import threading
 import tomllib
 from collections.abc import Iterator
@@ -13,6 +15,7 @@ import pytest
 
 from toolfold.__main__ import main
 from toolfold.config import Settings
+from toolfold.config.files import locked
 from toolfold.config.reader import _TOP_LEVEL
 from toolfold.config.schema import schema_text
 from toolfold.config.servers import ALL_KEYS
@@ -55,6 +58,41 @@ def test_17_06_add_takes_a_program_or_an_address(home: Path, capsys: pytest.Capt
         "git": {"command": "mcp-server-git", "args": ["--repository", "."], "env": {"LEVEL": "info"}},
         "shop": {"url": "https://shop.example/mcp", "headers": {"Authorization": "Bearer ${SHOP_TOKEN}"}},
     }
+
+
+def test_17_06_add_warns_of_a_program_that_is_missing_and_still_writes(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["add", "x", "--", "no-such-program", "run"]) == 0
+    assert "the program 'no-such-program' is not on PATH: install it" in capsys.readouterr().err
+    assert "[servers.x]" in file_of(home).read_text()
+
+
+def test_17_06_edits_at_the_same_time_lose_nothing(home: Path) -> None:
+    main(["init"])
+    for number in range(4):
+        main(["add", f"old{number}", "--", "true"])
+    client = home / "client.json"
+    client.write_text(json.dumps({"mcpServers": {"taken": {"command": "true"}}}))
+    commands = [["add", f"new{number}", "--", "true"] for number in range(4)]
+    commands += [["disable", "old0"], ["disable", "old1"], ["remove", "old2"], ["import", str(client), "--yes"]]
+    running = [subprocess.Popen([sys.executable, "-m", "toolfold", *words]) for words in commands]
+    assert [process.wait(60) for process in running] == [0] * len(running)
+    servers = tomllib.loads(file_of(home).read_text())["servers"]
+    assert sorted(servers) == sorted(["new0", "new1", "new2", "new3", "old0", "old1", "old3", "taken"])
+    assert [servers[name].get("enabled", True) for name in ("old0", "old1", "old3")] == [False, False, True]
+    assert not [path for path in file_of(home).parent.iterdir() if path.name.endswith((".lock", ".tmp"))]
+
+
+def test_17_06_a_file_that_another_toolfold_keeps_busy_is_told_in_time(
+    home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    main(["add", "x", "--", "true"])
+    monkeypatch.setattr("toolfold.config.files._LOCK_S", 0.2)
+    with locked(file_of(home)):
+        assert main(["add", "y", "--", "true"]) == 2
+    assert "another toolfold has been writing in" in capsys.readouterr().err
+    assert main(["add", "y", "--", "true"]) == 0
 
 
 @pytest.mark.parametrize(

@@ -179,6 +179,18 @@ async def test_17_the_first_list_of_all_does_not_wait_for_a_slow_server(
         await reading
 
 
+async def test_17_the_first_list_of_all_is_right_where_servers_take_a_while(tmp_path: Path) -> None:
+    slow = MemoryUpstream("s", tools(2))
+    slow.delay = asyncio.Event()
+    async with Gateway(Settings(home=tmp_path), upstreams=[slow]) as gateway:
+        reading = gateway.begin()
+        listing = asyncio.ensure_future(names(AutoSurface(gateway)))
+        assert not (await asyncio.wait([listing], timeout=1.0))[0]
+        slow.delay.set()
+        assert (await listing)[:2] == ["s_tool_0", "s_tool_1"]
+        await reading
+
+
 async def test_17_pinned_tools_stand_beside_the_operations(tmp_path: Path) -> None:
     settings = Settings(home=tmp_path, discovery=Discovery(pin=("S.tool_7", "s.tool_1?", "gone.*")))
     async with Gateway(settings, upstreams=[MemoryUpstream("s", tools(150))]) as gateway:

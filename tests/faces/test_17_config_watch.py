@@ -127,6 +127,29 @@ def test_17_watch_callers_and_policies_change_for_sessions_that_are_open(served:
 def test_17_watch_what_cannot_change_while_it_serves_is_named(served: Served) -> None:
     served.write(served.table("a", "one"))
     with served.over_http():
-        served.write(served.table("a", "one"), "[outputs]\nlifetime_s = 60\n[tools.'a.*']\ncost = 2\n")
+        more = "[outputs]\nlifetime_s = 60\n[limits]\nmax_frame_bytes = 70000\ncall_timeout_s = 9\n"
+        served.write(served.table("a", "one"), more, "[tools.'a.*']\ncost = 2\n")
         said = served.wait_for("the configuration was read again")
-        assert "[outputs], [tools] takes effect when toolfold is started anew" in said
+        assert "what changed in [outputs], limits.max_frame_bytes takes effect when toolfold is started anew" in said
+
+
+def test_17_watch_tools_trust_and_limits_take_effect_and_no_server_is_started_anew(served: Served) -> None:
+    table = served.table("a", "one", "two")
+    served.write(table)
+    with served.over_http() as url:
+        process = wait_for_call(url, "a.one")
+        served.write(
+            table, "[tools.'a.one']\nname = 'first'\n[tools.'a.two']\nhide = true\n[limits]\nstart_timeout_s = 9\n"
+        )
+        assert wait_for_call(url, "a.first") == process
+        assert call(url, "a.two", {})["error"]["code"] == "TOOL_NOT_FOUND"
+        served.write(table, "[limits]\ncall_timeout_s = 0.4\n")
+        wait_for_call(url, "a.two")
+        assert call(url, "a.two", {"seconds": 2.0})["error"]["code"] == "SERVER_TIMEOUT"
+        served.write(table, "[trust]\naccept_new = false\nhold_changed = true\n")
+        served.wait_for("the configuration was read again", 3)
+        served.write(table, served.table("b", "more"), "[trust]\naccept_new = false\nhold_changed = true\n")
+        served.wait_for("b: started")
+        served.wait_for("held back")
+        assert "held back" in call(url, "b.more", {})["error"]["message"]
+        assert "started anew" not in "".join(served.said)

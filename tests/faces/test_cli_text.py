@@ -186,9 +186,9 @@ def test_doctor_looks_at_the_state_folder_and_the_configuration(
     settings = Settings(home=tmp_path / "state")
     assert [finding.text for finding in doctor._check_configuration(settings)] == ["none found"]
     monkeypatch.setattr(doctor, "LOW_DISK_BYTES", 1 << 60)
-    assert [finding.verdict for finding in doctor._check_state_folder(settings)] == ["mind"]
-    monkeypatch.setattr("os.access", lambda *arguments: False)
-    assert [finding.verdict for finding in doctor._check_state_folder(settings)] == ["wrong"]
+    assert [finding.verdict for finding in doctor._check_folders(settings)] == ["mind", "mind"]
+    (tmp_path / "state").touch()
+    assert [finding.verdict for finding in doctor._check_folders(settings)] == ["wrong", "mind"]
 
 
 def test_what_nobody_accepted_is_listed_and_shown_beside_nothing(

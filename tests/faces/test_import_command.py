@@ -1,6 +1,7 @@
 """`toolfold import`: what it shows, when it writes, and which client files it leaves alone."""
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,25 @@ def test_a_client_file_with_a_server_that_cannot_be_read_is_not_replaced(
 ) -> None:
     file = client_file(tmp_path, {"notes": {"command": "notes-server"}, "odd": {"neither": 1}})
     before = file.read_text()
-    imported(tmp_path, file, "--yes", "--replace")
-    assert "was left as it is: one of its servers could not be taken over" in capsys.readouterr().err
+    code, target = imported(tmp_path, file, "--yes", "--replace")
+    assert code == 2
+    assert "odd cannot be taken over, so nothing is replaced" in capsys.readouterr().err
     assert file.read_text() == before
+    assert not target.exists()
+
+
+def test_what_a_client_is_given_starts_toolfold_with_the_home_that_was_named(tmp_path: Path) -> None:
+    server = {"command": sys.executable, "args": ["-m", "toolfold.demo.files", "."]}
+    file = client_file(tmp_path, {"files": server})
+    assert imported(tmp_path, file, "--yes", "--replace")[0] == 0
+    args = json.loads(file.read_text())["mcpServers"]["toolfold"]["args"]
+    assert args[-5:] == ["--config", str(tmp_path / "toolfold.toml"), "--home", str(tmp_path / "home"), "serve"]
+
+
+def test_without_replace_it_says_what_is_missing_and_what_comes_next(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    imported(tmp_path, client_file(tmp_path, {"notes": {"command": "no-such-notes"}}), "--yes")
+    shown = capsys.readouterr()
+    assert "notes: the program 'no-such-notes' is not on PATH" in shown.err
+    assert "nothing was started: toolfold build does that, and says what it costs in tokens" in shown.err

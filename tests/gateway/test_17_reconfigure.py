@@ -107,9 +107,11 @@ def test_17_reconfigure_names_what_else_differs_and_leaves_it(tmp_path: Path) ->
     async def scene() -> None:
         settings = Settings(home=tmp_path)
         async with Gateway(settings) as gateway:
-            other = replace(settings, limits=replace(settings.limits, call_timeout_s=1.0), home=tmp_path / "other")
-            assert set(await gateway.reconfigure(other)) == {"limits", "home"}
-            assert gateway.settings == settings
+            limits = replace(settings.limits, call_timeout_s=1.0, max_frame_bytes=70_000)
+            other = replace(settings, limits=limits, home=tmp_path / "other")
+            assert set(await gateway.reconfigure(other)) == {"limits.max_frame_bytes", "home"}
+            assert gateway.settings == replace(settings, limits=replace(settings.limits, call_timeout_s=1.0))
+            assert gateway.upstreams.call_timeout_s("any") == 1.0
 
     run(scene())
 

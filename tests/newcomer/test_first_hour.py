@@ -153,12 +153,13 @@ def test_17_the_first_hour(newcomer: Newcomer) -> None:
     assert "--drop-comments" in refused
     assert {path: path.read_bytes() for path in before} == before
 
-    # Taken over: one server does not start, which is told; every client starts toolfold alone.
+    # Taken over: one server does not start, which is told, and stays where it was; every client starts toolfold.
     taken = toolfold("import", "--replace", "--yes", "--drop-comments", code=3)
     assert "old: the command 'no-such-server-here' was not found" in taken
-    assert taken.count("now starts toolfold alone") == 6
+    assert "old stays in ~/.gemini/settings.json" in taken
+    assert taken.count("now starts toolfold") == 6
     own = newcomer.home / ".toolfold" / "toolfold.toml"
-    assert toolfold("disable", "old").startswith("disabled: old")
+    assert "no server `old`" in toolfold("disable", "old", code=2)
 
     # The catalogue, and what a person does with it.
     built = toolfold("build")
@@ -185,6 +186,8 @@ def test_17_the_first_hour(newcomer: Newcomer) -> None:
 
     # And back: every client as it was, to the byte, and nothing left beside them.
     undone = toolfold("import", "--undo")
-    assert f"kept: {own}" in undone.replace("~", str(newcomer.home))
+    assert f"restored: {own}: what the import added is gone" in undone.replace("~", str(newcomer.home))
+    assert "[servers.notes]" in own.read_text()
+    assert "[servers.git]" not in own.read_text()
     assert {path: path.read_bytes() for path in before} == before
     assert not [path for folder in {path.parent for path in before} for path in folder.glob("*.bak")]

@@ -1,6 +1,7 @@
 """A server over stdio whose tools stand in a file that it reads for every list; it says nothing when they change.
 
 With a number after the file's name it lists that many at a time, ordered by name, and a cursor is the last name.
+With `by-capability` there, it lists a tool that `needs` something only to a client that declared it.
 A call of `die` ends it, one of `sleep` takes half a second; every other call, of a tool that it lists or not, is
 answered with "done".
 """
@@ -21,10 +22,15 @@ def filed_spec(name: str, tools: Path, *page: str) -> "ServerSpec":
     return ServerSpec(name=name, transport="stdio", command=sys.executable, args=(__file__, str(tools), *page))
 
 
+declared: dict[str, object] = {}
+
+
 def page_of(kind: str, after: object) -> str:
     text = Path(sys.argv[1]).read_text("utf-8")
     if len(sys.argv) < 3:
         return f'{{"{kind}":{text}}}'  # as it stands there, however deep
+    if sys.argv[2] == "by-capability":
+        return json.dumps({kind: [tool for tool in json.loads(text) if tool.get("needs", "") in ("", *declared)]})
     size = int(sys.argv[2])
     rest = sorted((tool for tool in json.loads(text) if tool["name"] > str(after or "")), key=lambda tool: tool["name"])
     return json.dumps({kind: rest[:size], **({"nextCursor": rest[size - 1]["name"]} if len(rest) > size else {})})
@@ -32,6 +38,8 @@ def page_of(kind: str, after: object) -> str:
 
 def answer(method: str, params: dict[str, object]) -> str | None:
     if method == "initialize":
+        capabilities = params.get("capabilities")
+        declared.update(capabilities if isinstance(capabilities, dict) else {})
         info = {"name": "filed", "version": "1"}
         return json.dumps({"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": info})
     if method.endswith("/list"):

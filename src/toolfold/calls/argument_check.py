@@ -13,8 +13,8 @@ from typing import Any, Self
 import msgspec
 from msgspec import Raw, Struct
 
-from toolfold.calls.compile_schema import compile_schema
 from toolfold.calls.example_arguments import example_for
+from toolfold.schema_walk.compile_schema import compile_schema
 from toolfold.text import truncate
 
 MAX_PROBLEMS = 8

@@ -12,7 +12,7 @@ from functools import reduce
 from importlib import import_module
 from typing import Any
 
-from toolfold.calls.compile_schema import compile_schema
+from toolfold.schema_walk.compile_schema import compile_schema
 from toolfold.schema_walk.keywords import Resolver
 
 _MAX_DEPTH = 8

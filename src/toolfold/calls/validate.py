@@ -19,9 +19,9 @@ import msgspec
 from msgspec import Raw, Struct
 
 from toolfold.calls.argument_check import MAX_TEXT, Verdict
-from toolfold.calls.compile_schema import compile_schema
 from toolfold.containers import BoundedDict, nesting
 from toolfold.errors import InvalidArguments, ToolChanged
+from toolfold.schema_walk.compile_schema import compile_schema
 from toolfold.schema_walk.keywords import Part, Resolver
 from toolfold.text import truncate
 from toolfold.types import CallContext, Tool, ToolCall

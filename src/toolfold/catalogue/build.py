@@ -41,7 +41,9 @@ _MAX_READ = 2000
 # Markdown and HTML that servers write into descriptions.
 _FENCE = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
 _LINK = re.compile(r"!?\[([^\]\n]*)\]\([^)\n]*\)")
-_TAG = re.compile(r"</?[A-Za-z][^<>\n]{0,80}>")
+_TAG = re.compile(r"<(/?)([A-Za-z][\w-]*)(?:\s[^<>\n]{0,80}|/)?>")
+# Tags that are never closed, or often not. Any other that is not is a word: `<rev>:<path>`.
+_OPEN_TAGS = frozenset({"br", "hr", "img", "p", "li", "td", "th", "tr"})
 _LINE_MARK = re.compile(
     r"^[ \t]*(?:#{1,6}[ \t]+|[-*+•][ \t]+|>[ \t]?|\d{1,2}[.)][ \t]+|[-=*_]{3,}[ \t]*$)", re.MULTILINE
 )
@@ -69,8 +71,11 @@ def _plain(text: str) -> str:
     text = text[:_MAX_READ]
     if not (text.isascii() and text.isprintable()):
         text = "".join(_visible(mark) for mark in text)
-    for pattern, instead in ((_FENCE, " "), (_LINK, r"\1"), (_TAG, " "), (_LINE_MARK, ""), (_EMPHASIS, "")):
-        text = pattern.sub(instead, text)
+    text = _FENCE.sub(" ", text)
+    closed = _OPEN_TAGS.union(match[2].lower() for match in _TAG.finditer(text) if match[1])
+    text = _TAG.sub(lambda match: " " if match[2].lower() in closed else match[0], _LINK.sub(r"\1", text))
+    for pattern in (_LINE_MARK, _EMPHASIS):
+        text = pattern.sub("", text)
     return text.strip()
 
 
@@ -247,7 +252,12 @@ def _servers(
         servers[name] = _Server(replace(record, error=reason, stale=record.read_at is not None))
     for name, listing in listings.items():
         record = ServerRecord(
-            name=name, info=listing.info, read_at=at, ttl_ms=listing.ttl_ms, warnings=listing.warnings
+            name=name,
+            info=listing.info,
+            read_at=at,
+            ttl_ms=listing.ttl_ms,
+            warnings=listing.warnings,
+            hidden=listing.hidden,
         )
         servers[name] = _Server(record, listing.tools)
     return dict(sorted(servers.items()))
@@ -310,7 +320,8 @@ def is_unchanged(
     listing: Listing, record: ServerRecord, tools: Sequence[Tool], rules: Sequence[MetadataRule] = ()
 ) -> bool:
     """Whether a build would leave all of a server as it is. `record` and `tools` are what is stored of it."""
-    now = replace(record, info=listing.info, ttl_ms=listing.ttl_ms, warnings=listing.warnings, stale=False, error="")
+    now = replace(record, info=listing.info, ttl_ms=listing.ttl_ms, warnings=listing.warnings, hidden=listing.hidden)
+    now = replace(now, stale=False, error="")
     if now != record or len(listing.tools) != len(tools):
         return False
     stored, compiled = {tool.name: tool for tool in tools}, Rules(rules)

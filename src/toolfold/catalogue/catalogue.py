@@ -6,6 +6,7 @@ that a command that only reads starts fast.
 """
 
 import asyncio
+import logging
 import os
 import time
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
@@ -23,12 +24,15 @@ from toolfold.catalogue.cursor import Position, decode_cursor, encode_cursor, st
 from toolfold.containers import BoundedDict
 from toolfold.errors import CatalogueError, NotBuilt, ToolNotFound, UnknownPath
 from toolfold.storage.base import Generation, ServerRecord, Snapshot, Store, Version, fold_path, sibling_order
-from toolfold.types import Change, Listing, Node, Path, Tool, ToolDefinition
+from toolfold.types import Change, Listing, Node, Path, Tool, ToolCall, ToolDefinition
 
 if TYPE_CHECKING:
     from toolfold.catalogue.build import Build, PlaceTools
+    from toolfold.catalogue.edits import Edits
     from toolfold.config import MetadataRule
 
+
+log = logging.getLogger("toolfold.catalogue")
 
 # `tool_registry.json`: the whole catalogue as one file for other programs.
 
@@ -120,6 +124,8 @@ MAX_LIMIT = 50
 _BATCH_SIZE = 500
 # Where the store remembers the generation of the last build that somebody was told of.
 _BUILDS, _TOLD = "builds", "told"
+# Where it keeps the rules that were taken over last, by whichever process, and when.
+_RULES, _LATEST = "rules", "latest"
 # How much of an unknown name an error repeats: it comes from a model and may be of any length.
 _MAX_NAME_CHARS = 100
 _CACHED_TOOLS = 512
@@ -169,8 +175,8 @@ class Catalogue:
         self._store = store
         self._place = place
         self._ontology_file = ontology_file
-        self._rules = rules
         self._clock = clock
+        self.use_rules(rules)
         self._commit_lock = asyncio.Lock()
         self._cache: BoundedDict[str, tuple[float, Tool]] = BoundedDict(_CACHED_TOOLS)
         self._reads: dict[str, asyncio.Future[Tool]] = {}
@@ -178,6 +184,39 @@ class Catalogue:
         self._filtered: WeakSet[Catalogue] = WeakSet()
         # How often this object wrote: a value derived from the catalogue is stale once this differs.
         self.commits = 0
+
+    def use_rules(self, rules: "Sequence[MetadataRule]") -> None:
+        """Takes over other rules for what is written from now on."""
+        self._own = self._rules = tuple(rules)
+        self._edits: Edits | None = None
+        self._since = self._clock()
+
+    async def rules(self) -> "Sequence[MetadataRule]":
+        """The rules that hold for whoever shares the store: those that somebody took over last. A process with other
+        rules writes by them, too; else two would take turns at writing what the other just wrote."""
+        from toolfold.config import MetadataRule
+
+        own = _encode(self._own)
+        stored = await self._store.get(_RULES, _LATEST)
+        since, latest = decode(stored, type=tuple[float, Raw]) if stored else (0.0, Raw(b"[]"))
+        if bytes(latest) == own:
+            self._rules, self._edits = self._own, None
+        elif not self._since < since <= self._clock():  # of a clock that was set back, no time to come counts
+            await self._store.put(_RULES, _LATEST, _encode((self._since, Raw(own))))
+            self._rules, self._edits = self._own, None
+        elif _encode(self._rules) != bytes(latest):
+            self._rules, self._edits = decode(latest, type=tuple[MetadataRule, ...]), None
+            log.warning("another toolfold on this state folder has newer [tools]: they hold here, too")
+        return self._rules
+
+    def as_sent(self, call: ToolCall) -> ToolCall:
+        """A call as the tool's server knows it, where the rules changed what is shown of its tool."""
+        if call.tool.definition.original is None:
+            return call
+        from toolfold.catalogue.edits import Edits
+
+        self._edits = self._edits or Edits(self._rules)
+        return self._edits.as_sent(call)
 
     def filtered(self, filter_snapshot: Filter) -> "Catalogue":
         """The same catalogue for reading, where every snapshot goes through `filter_snapshot`."""
@@ -216,8 +255,9 @@ class Catalogue:
         async with self._store.snapshot() as snapshot:
             record = next((record for record in await snapshot.servers() if record.name == listing.server), None)
             tools = await snapshot.tools(server=listing.server) if record is not None else []
-        listing = Edits(self._rules).listing(listing)
-        return record is not None and await asyncio.to_thread(is_unchanged, listing, record, tools, self._rules)
+        rules = await self.rules()
+        listing = Edits(rules).listing(listing)
+        return record is not None and await asyncio.to_thread(is_unchanged, listing, record, tools, rules)
 
     async def update_server(self, listing: Listing) -> "Build":
         """Takes in one server that was read again."""
@@ -243,12 +283,13 @@ class Catalogue:
         from toolfold.catalogue.edits import Edits
 
         async with self._commit_lock:
+            rules = await self.rules()
             build = await commit(
                 self._store,
-                list(map(Edits(self._rules).listing, listings)),
+                list(map(Edits(rules).listing, listings)),
                 failures,
                 place=self._place or bound(place_by_capability, ontology_file=self._ontology_file),
-                rules=self._rules,
+                rules=rules,
                 clock=self._clock,
                 partial=partial,
                 gone=gone,
@@ -438,10 +479,23 @@ async def _spelled(snapshot: Snapshot, tool_id: str, found: Tool) -> Tool:
 
 
 async def _tool_not_found(snapshot: Snapshot, tool_id: str) -> ToolNotFound:
+    from toolfold.catalogue.ids import ids_of, plain_id
     from toolfold.catalogue.suggestions import closest_words
 
     near = await asyncio.to_thread(closest_words, tool_id, await snapshot.tool_ids())
     name = repr(tool_id[:_MAX_NAME_CHARS])
+    front = tool_id.partition(".")[0].casefold()
+    servers = [
+        record.name for record in await snapshot.servers() if plain_id(record.name, "").casefold() == f"{front}."
+    ]
+    renamed = [
+        tool.tool_id
+        for server in servers
+        for tool in await snapshot.tools(server=server)
+        if tool_id.casefold() in map(str.casefold, ids_of(tool))
+    ]
+    if renamed:
+        return ToolNotFound(f"{name} is called {renamed[0]} here, by the owner's [tools]", hints=renamed)
     versions = await snapshot.versions(tool_id)
     if not versions:
         return ToolNotFound(f"there is no tool {name}", hints=near)

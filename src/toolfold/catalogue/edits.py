@@ -5,7 +5,7 @@ the definition: trust is about that. Rules name the tool by the id it would have
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from fnmatch import translate
 from typing import Any
 
@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from toolfold.catalogue.ids import natural_id
 from toolfold.config import MetadataRule
+from toolfold.text import truncate
 from toolfold.types import Listing, ToolCall, ToolDefinition
 
 
@@ -30,7 +31,8 @@ class Edits:
         if not self._rules:
             return listing
         pairs = [(tool, self._matching(listing.server, tool.name)) for tool in listing.tools]
-        kept = [(tool, rules) for tool, rules in pairs if not _hides(rules)]
+        kept = [pair for pair in pairs if not _hides(pair[1])]
+        hidden = _hidden(listing.server, pairs)
         names = {tool.name for tool, _ in kept}
         edited, warnings = [], list(listing.warnings)
         for tool, rules in kept:
@@ -39,8 +41,9 @@ class Edits:
                 warnings.append(f"{tool.name!r} is not renamed: there is another tool {name!r}")
                 name = tool.name
             names.add(name)
+            warnings += _misfits(tool, rules)
             edited.append(_edited(tool, name, rules))
-        return replace(listing, tools=tuple(edited), warnings=tuple(warnings))
+        return replace(listing, tools=tuple(edited), warnings=tuple(warnings), hidden=hidden)
 
     def as_sent(self, call: ToolCall) -> ToolCall:
         """A call as the tool's server knows it: under its own name, with the parameters that are fixed."""
@@ -56,6 +59,10 @@ class Edits:
     def _matching(self, server: str, name: str) -> list[MetadataRule]:
         tool_id = natural_id(server, name)
         return [rule for pattern, rule in self._rules if pattern.match(tool_id)]
+
+
+def _hidden(server: str, pairs: Sequence[tuple[ToolDefinition, Sequence[MetadataRule]]]) -> tuple[str, ...]:
+    return tuple(natural_id(server, tool.name) for tool, rules in pairs if _hides(rules))
 
 
 def _hides(rules: Sequence[MetadataRule]) -> bool:
@@ -86,6 +93,30 @@ def _fixed(rules: Sequence[MetadataRule], sent: dict[str, Any]) -> dict[str, Any
     properties = schema.get("properties") if isinstance(schema, dict) else None
     values = {name: value for rule in rules for name, value in rule.fixed.items()}
     return {name: values[name] for name in properties if name in values} if isinstance(properties, dict) else {}
+
+
+def _misfits(tool: ToolDefinition, rules: Sequence[MetadataRule]) -> Iterator[str]:
+    """What of the fixed values a tool would refuse: said now, and not by its server at every call."""
+    fixed = [(rule, name, value) for rule in rules for name, value in rule.fixed.items()]
+    if not fixed:
+        return
+    schema = msgspec.json.decode(tool.raw).get("inputSchema")
+    properties = schema.get("properties") if isinstance(schema, dict) else None
+    for rule, name, value in fixed:
+        if isinstance(properties, dict) and name in properties:
+            if problem := _problem(schema, properties[name], value):
+                yield f"{tool.name!r} refuses what [tools] fixes for {name!r}: {problem}"
+        elif not set("*?[").intersection(rule.match):
+            yield f"{tool.name!r} takes no {name!r}, which [tools] fixes"
+
+
+def _problem(schema: dict[str, Any], part: Any, value: Any) -> str:
+    from toolfold.schema_walk.compile_schema import compile_schema
+
+    shared = {key: schema[key] for key in ("$defs", "definitions", "$schema") if key in schema}
+    validator = compile_schema({**shared, **part} if isinstance(part, dict) else part)
+    errors = () if validator is None else validator.iter_errors(msgspec.to_builtins(value))
+    return next((truncate(error.message, 200) for error in errors), "")
 
 
 def _without(schema: Any, fixed: dict[str, Any]) -> Any:

@@ -5,11 +5,13 @@ it leads to changes and the link stays. Above: the reader and the import.
 """
 
 import contextlib
+import fcntl
 import os
 import re
 import secrets
 import stat
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from toolfold.config.validation import syntax_error
@@ -18,6 +20,8 @@ from toolfold.errors import ConfigError
 PRIVATE_MODE = 0o600
 PUBLIC_MODE = 0o644
 _MAX_BYTES = 64 * 1024**2
+# How long another toolfold that writes the same files is waited for.
+_LOCK_S = 10.0
 _BACKUP = re.compile(r"(?P<name>.+)\.(?P<stamp>\d{8}-\d{6})(?:-(?P<number>\d+))?\.bak")
 
 
@@ -69,6 +73,48 @@ def path_exists(path: Path) -> bool:
 def line_and_column(text: str, offset: int) -> tuple[int, int]:
     """1-based line and column of an offset."""
     return text.count("\n", 0, offset) + 1, offset - text.rfind("\n", 0, offset)
+
+
+@contextlib.contextmanager
+def locked(*paths: Path) -> Iterator[None]:
+    """Inside, no other toolfold changes these files. It is their folders that are locked: a file is replaced when it is
+    written, and a lock of its own beside it would stay behind."""
+    with contextlib.ExitStack() as held:
+        for folder in sorted({Path(os.path.realpath(path)).parent for path in paths}):
+            held.enter_context(_locked_folder(folder))
+        yield
+
+
+@contextlib.contextmanager
+def _locked_folder(folder: Path) -> Iterator[None]:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        handle = os.open(folder, os.O_RDONLY)
+    except OSError:  # whoever writes there says why it cannot be done
+        yield
+        return
+    try:
+        deadline = time.monotonic() + _LOCK_S
+        while not _is_locked(handle):
+            if time.monotonic() > deadline:
+                raise ConfigError(
+                    f"another toolfold has been writing in {folder} for {_LOCK_S:g} s; nothing was changed",
+                    next_action="Wait until it is done, or end it, and run this again.",
+                )
+            time.sleep(0.02)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _is_locked(handle: int) -> bool:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:  # a file system without locks: then there is none
+        return True
+    return True
 
 
 def write_atomically(path: Path, data: bytes, mode: int) -> None:

@@ -8,6 +8,7 @@ import contextlib
 import os
 import re
 from collections.abc import Mapping
+from fnmatch import fnmatchcase
 from functools import reduce
 from hashlib import sha256
 from operator import getitem
@@ -24,6 +25,7 @@ from toolfold.config.sections import (
     LOCAL_NAME,
     MIN_KEY_LENGTH,
     PATTERN_KINDS,
+    RISKS,
     SECTIONS,
     CallerKey,
     Defaults,
@@ -240,19 +242,25 @@ def _read_toml(path: Path, text: str, context: ServerContext, overrides: _Sectio
     sections = {name: checker.section(SECTIONS[name], data[name], (name,)) for name in SECTIONS if name in data}
     _check_ontology_exists(sections, path, checker)
     servers = _servers(data.get("servers", {}), ("servers",), checker, _with_limits(context, sections, overrides))
-    policies = _read_patterns(Policy, "policy", data.get("policy", {}), checker)
-    subsets = _read_patterns(Subset, "subsets", data.get("subsets", {}), checker)
+    rules, risks = _read_rules(data.get("tools", {}), checker)
+    policies = _read_patterns(Policy, "policy", data.get("policy", {}), checker, risks)
+    subsets = _read_patterns(Subset, "subsets", data.get("subsets", {}), checker, risks)
     for name in (subset.name for subset in subsets if not is_valid_name(subset.name)):
         checker.error(("subsets", name), "not a valid name of a subset", f"{NAME_RULE}. Use `{clean_name(name)}`.")
     names = [policy.name for policy in policies]
     callers = _read_callers(data.get("callers", {}), checker, names)
     if "auth" in data:
         _check_auth({**sections["auth"], **overrides.get("auth", {})}, names, checker)
-    tools = (checker.table(data.get("tools", {}), ("tools",)) or {}).items()
-    rules = tuple(_read_rule(match, entry, checker) for match, entry in tools)
     checker.raise_errors()
     parts = {"servers": servers, "policies": policies, "subsets": subsets, "callers": callers, "rules": rules}
     return sections, {**parts, "warnings": checker.warnings}
+
+
+def _read_rules(value: Any, checker: Checker) -> tuple[tuple[MetadataRule, ...], tuple[str, ...]]:
+    """The owner's rules, and every risk that a tool can have with them."""
+    table = checker.table(value, ("tools",)) or {}
+    rules = tuple(_read_rule(match, entry, checker) for match, entry in table.items())
+    return rules, (*RISKS, *(risk for rule in rules for risk in rule.risk))
 
 
 def _read_rule(match: str, entry: Any, checker: Checker) -> MetadataRule:
@@ -265,7 +273,9 @@ def _read_rule(match: str, entry: Any, checker: Checker) -> MetadataRule:
     return rule
 
 
-def _read_patterns(kind: type[_Patterned], at: str, value: Any, checker: Checker) -> tuple[_Patterned, ...]:
+def _read_patterns(
+    kind: type[_Patterned], at: str, value: Any, checker: Checker, risks: tuple[str, ...]
+) -> tuple[_Patterned, ...]:
     """Policies or subsets: tables by name, each with lists of patterns."""
     made: list[_Patterned] = []
     for name, entry in (checker.table(value, (at,)) or {}).items():
@@ -273,7 +283,7 @@ def _read_patterns(kind: type[_Patterned], at: str, value: Any, checker: Checker
         _check_claims(lists.get("claims", {}), checker, (at, name, "claims"))
         for key in lists.keys() - {"claims", "scopes"}:
             for index, pattern in enumerate(lists[key]):
-                _check_pattern(pattern, checker, (at, name, key, index))
+                _check_pattern(pattern, checker, (at, name, key, index), risks)
         made.append(kind(name=name, **lists))
     return tuple(made)
 
@@ -286,7 +296,7 @@ def _check_claims(claims: dict[str, Any], checker: Checker, path: KeyPath) -> No
             checker.error((*path, claim), f"expected what the claim must hold, found {found}", 'Write claim = "value".')
 
 
-def _check_pattern(pattern: str, checker: Checker, path: tuple[str | int, ...]) -> None:
+def _check_pattern(pattern: str, checker: Checker, path: tuple[str | int, ...], risks: tuple[str, ...]) -> None:
     kind, colon, rest = pattern.partition(":")
     if colon and kind not in PATTERN_KINDS:
         meant = closest_match(kind, PATTERN_KINDS)
@@ -294,6 +304,11 @@ def _check_pattern(pattern: str, checker: Checker, path: tuple[str | int, ...]) 
         checker.error(path, "unknown kind of pattern", fix)
     elif not (rest if colon else kind).strip():
         checker.error(path, "the pattern is empty", 'Write an id such as "git.*", or "**" for everything.')
+    elif kind == "risk" and not any(fnmatchcase(risk.casefold(), rest.strip().casefold()) for risk in risks):
+        # It would fit nothing, and so confirm or deny nothing, without a word.
+        meant = closest_match(rest, risks)
+        fix = f"Did you mean `risk:{meant}`?" if meant else f"Known: {', '.join(dict.fromkeys(risks))}."
+        checker.error(path, "there is no such risk", fix)
 
 
 def _read_callers(value: Any, checker: Checker, policies: list[str]) -> tuple[CallerKey, ...]:

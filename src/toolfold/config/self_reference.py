@@ -10,6 +10,8 @@ from urllib.parse import urlsplit
 
 from toolfold.types import ServerInfo, ServerSpec
 
+__all__ = ["answers_as_toolfold", "is_toolfold"]
+
 _PACKAGE = re.compile(r"toolfold(\[[\w,-]*\])?([=<>@~!].*)?(\.exe)?", re.IGNORECASE)
 _IMAGE = re.compile(r"([\w.:-]+/)+toolfold([:@].*)?", re.IGNORECASE)
 _IN_SHELL = re.compile(r"(?:^|[\s;&|/\\])toolfold(?:\.exe)?\s(?:.*\s)?serve\b")

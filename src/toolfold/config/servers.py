@@ -104,11 +104,12 @@ class ServerContext(Struct, frozen=True, kw_only=True):
         return text
 
     def absolute(self, text: str) -> str:
-        """A path from the file's folder; what starts with a reference stays as it is."""
+        """A path from the project's folder, else the file's; what starts with a reference stays as it is."""
         text = self.expand(text)
         if text.startswith("${"):
             return text
-        return str(self.folder / expand_home(text, self.user))
+        base = self.folder if self.default_cwd or self.beside is None else self.beside
+        return str(base / expand_home(text, self.user))
 
 
 def build_server(name: str, table: Any, checker: Checker, path: KeyPath, context: ServerContext) -> ServerSpec | None:

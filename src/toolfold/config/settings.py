@@ -37,8 +37,11 @@ from toolfold.types import ServerSpec
 
 # Where nothing can be written: state that found no folder fails there, and never lands in the person's.
 _NOWHERE = Path(os.devnull)
-# What takes effect while a gateway is open. All else is built into its parts.
-_LIVE = frozenset({"servers", "policies", "callers", "auth", "defaults", "discovery", "sources", "warnings"})
+# What takes effect while a gateway is open. All else is built into its parts, and so are these limits.
+_LIVE = frozenset((
+    "servers", "policies", "callers", "auth", "defaults", "discovery", "sources", "warnings", "rules", "trust", "limits"
+))  # fmt: skip
+_BUILT_IN = ("max_frame_bytes", "max_output_bytes", "parallel_starts")
 
 
 def _default_home() -> Path:
@@ -123,9 +126,12 @@ class Settings(Struct, frozen=True, kw_only=True):
 
     def adopt(self, other: "Settings") -> tuple["Settings", tuple[str, ...]]:
         """These settings with what of `other` can change while a gateway is open; and what else differs."""
+        fixed = {name: getattr(self.limits, name) for name in _BUILT_IN}
+        rest = [f"limits.{name}" for name, value in fixed.items() if value != getattr(other.limits, name)]
+        other = replace(other, limits=replace(other.limits, **fixed))
         names = [name for name in self.__struct_fields__ if getattr(self, name) != getattr(other, name)]
         live = {name: getattr(other, name) for name in names if name in _LIVE}
-        return replace(self, **live), tuple(name for name in names if name not in _LIVE)
+        return replace(self, **live), (*(name for name in names if name not in _LIVE), *rest)
 
     @property
     def registry_path(self) -> Path:

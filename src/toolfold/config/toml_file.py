@@ -6,11 +6,20 @@ content and the change, and nothing else. Above: the import and the command line
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from toolfold.config.files import PRIVATE_MODE, PUBLIC_MODE, line_and_column, path_exists, read_text, write_atomically
+from toolfold.config.files import (
+    PRIVATE_MODE,
+    PUBLIC_MODE,
+    line_and_column,
+    locked,
+    path_exists,
+    read_text,
+    write_atomically,
+)
 from toolfold.config.folders import home_folder
 from toolfold.config.schema import SCHEMA_FILE, schema_text
 from toolfold.config.secrets import find_plain_secrets
@@ -51,6 +60,10 @@ class TomlFile:
 
     def start(self) -> bool:
         """Writes a file to begin with where there is none, and the schema beside it; says whether there was none."""
+        with locked(self.path):
+            return self._start()
+
+    def _start(self) -> bool:
         is_new = not path_exists(self.path)
         if is_new:
             write_atomically(self.path, _START.encode(), PUBLIC_MODE)
@@ -84,37 +97,59 @@ class TomlFile:
             raise ConfigError(
                 f"`{name}` is toolfold itself, which never serves itself", next_action="Name another server."
             )
-        if not path_exists(path):
-            self.start()
-        positions = TomlPositions(read_text(path))
-        for known in _servers(path):
-            if known.casefold() == name.casefold():
-                line, _ = positions.locate(("servers", known)) or (1, 1)
-                raise ConfigError(
-                    f"{path}:{line} has a server `{known}` already",
-                    next_action=f"Choose another name, or remove it first: toolfold remove {known}",
-                )
-        change = self.plan({name: table})
-        write_atomically(path, change.new or b"", change.mode)
+        with locked(path):
+            if not path_exists(path):
+                self._start()
+            self._check_is_new(name)
+            change = self.plan({name: table})
+            write_atomically(path, change.new or b"", change.mode)
         secrets = [
             f"{format_key(secret.place)} is a secret in plain text, so only you may read the file; better: ${{NAME}}"
             for secret in find_plain_secrets(table)
         ]
         return spec, (*checker.warnings, *secrets)
 
+    def _check_is_new(self, name: str) -> None:
+        positions = TomlPositions(read_text(self.path))
+        for known in _servers(self.path):
+            if known.casefold() == name.casefold():
+                line, _ = positions.locate(("servers", known)) or (1, 1)
+                raise ConfigError(
+                    f"{self.path}:{line} has a server `{known}` already",
+                    next_action=f"Choose another name, or remove it first: toolfold remove {known}",
+                )
+
     def remove(self, name: str) -> Path | None:
         """Takes a server out of the file, and returns the backup of the file as it was."""
         path = self.path
-        text, servers = read_text(path), _servers(path)
-        known = _known(path, servers, name)
-        rest, _, _ = remove_tables(text, ("servers", known))
-        left = {other: table for other, table in servers.items() if other != known}
-        new = _read_back(path, rest, {**parse_toml(path, text), "servers": left}, known)
-        change = FileChange(path=path, old=path.read_bytes(), new=new, mode=path.stat().st_mode & 0o777)
-        return write_all([change])[0].backup
+        with locked(path):
+            old = read_text(path)
+            known = _known(path, _servers(path), name)
+            new = self.without(old, [known])
+            change = FileChange(path=path, old=path.read_bytes(), new=new, mode=path.stat().st_mode & 0o777)
+            return write_all([change])[0].backup
+
+    def without(self, text: str, names: Sequence[str]) -> bytes:
+        """The text without these servers. Raises `ConfigError` where one is not written as a table of its own."""
+        parsed = parse_toml(self.path, text)
+        left = {name: table for name, table in parsed["servers"].items() if name not in names}
+        for name in names:
+            text, _, _ = remove_tables(text, ("servers", name))
+        return _read_back(self.path, text, {**parsed, "servers": left}, names[0])
+
+    @staticmethod
+    def marks(parsed: Mapping[str, Any], names: Iterable[str]) -> dict[str, str]:
+        """A mark of each of these servers that is there, by which one that was changed since is told."""
+        servers = parsed.get("servers", {})
+        texts = {name: format_table((name,), servers[name]) for name in names if name in servers}
+        return {name: sha256(text.encode()).hexdigest()[:16] for name, text in texts.items()}
 
     def switch(self, name: str, *, enabled: bool) -> bool:
         """Enables or disables a server in its place; says whether that was news."""
+        with locked(self.path):
+            return self._switch(name, enabled)
+
+    def _switch(self, name: str, enabled: bool) -> bool:
         path = self.path
         text, servers = read_text(path), _servers(path)
         known = _known(path, servers, name)

@@ -13,8 +13,9 @@ from pathlib import Path
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
-from toolfold.config.files import PRIVATE_MODE, create_backup, path_exists, write_atomically
+from toolfold.config.files import PRIVATE_MODE, create_backup, locked, path_exists, write_atomically
 from toolfold.config.validation import KeyPath
 from toolfold.errors import ConfigError
 
@@ -31,6 +32,8 @@ class FileChange(Struct, frozen=True, kw_only=True):
     mode: int
     keys: tuple[KeyPath, ...] = ()
     """The parts of the file that change, where the rest is another program's."""
+    added: dict[str, str] = {}
+    """The servers that come into a file of our own, with a mark of each."""
 
 
 class WrittenFile(Struct, frozen=True, kw_only=True):
@@ -43,15 +46,19 @@ class WrittenFile(Struct, frozen=True, kw_only=True):
     after: str
     mode: int
     keys: tuple[KeyPath, ...] = ()
+    added: dict[str, str] = {}
 
 
 class _Record(Struct, frozen=True, kw_only=True):
     at: str
     files: tuple[WrittenFile, ...]
+    done: bool = True
+    """Whether every file was written: else whoever wrote was killed meanwhile."""
 
 
-# Gives the content of a file that others changed since, with these parts as they are in the backup.
-PutBack = Callable[[Path, bytes, bytes, Sequence[KeyPath]], bytes]
+# Gives the content of a file that others changed since, without what was written; the last is the backup's content.
+PutBack = Callable[[WrittenFile, bytes, bytes], bytes]
+_Undone = list[tuple[WrittenFile, str]]
 
 
 def write_all(
@@ -71,8 +78,19 @@ def write_all(
     records = _records(journal)
     try:
         files.extend(_backed_up(change, now) for change in changes)
-        _write_records(journal, [*records, _Record(at=_stamp(now), files=tuple(files))])
+        record = _Record(at=_stamp(now), files=tuple(files), done=False)
+        _write_records(journal, [*records, record])
         _write_files(changes)
+        try:
+            _write_records(journal, [*records, replace(record, done=True)])
+        except ConfigError:
+            _write_files(
+                [
+                    replace(change, old=change.new, new=change.old, mode=file.mode)
+                    for change, file in zip(changes, files, strict=True)
+                ]
+            )
+            raise
     except BaseException:
         # Where a file could not be put back, its backup and the record are what is left of it.
         if all(_content(change.path) == change.old for change in changes):
@@ -97,6 +115,7 @@ def _backed_up(change: FileChange, now: float | None) -> WrittenFile:
         after=_fingerprint(change.new),
         mode=mode,
         keys=change.keys,
+        added=change.added,
     )
 
 
@@ -140,26 +159,61 @@ def _put(path: Path, content: bytes | None, mode: int) -> None:
         raise ConfigError(f"{path} cannot be removed", next_action="Check the folder's permissions.")
 
 
-def undo(journal: Path, put_back: PutBack) -> list[tuple[WrittenFile, str]]:
-    """Undoes the last record: each file with `restored`, `removed`, `merged` or `kept`. All or nothing, as above.
+class Journal:
+    """The record of what was written. `put_back` takes what was written out of a file that others changed since."""
 
-    `merged`: somebody changed the file since, and only the recorded parts were put back; its backup stays. `kept`: it
-    is a file of toolfold's own that a person changed since.
-    """
-    records = _records(journal)
-    if not records:
-        raise ConfigError(
-            "there is no import to undo",
-            next_action="Backups of earlier times lie beside each file: NAME.DATE-TIME.bak.",
-        )
-    outcomes: list[tuple[WrittenFile, str]] = []
+    def __init__(self, path: Path, put_back: PutBack) -> None:
+        self.path = path
+        self._put_back = put_back
+
+    def undo(self) -> _Undone:
+        """Undoes the last record: each file with `restored`, `removed`, `merged`, `cleared` or `kept`. All or nothing.
+
+        `merged`: somebody changed the file since, and only the recorded parts were put back; its backup stays.
+        `cleared`: the same of a file of toolfold's own, which lost what was added. `kept`: nothing of that was still
+        there.
+        """
+        own = [file.path for record in _records(self.path)[-1:] for file in record.files if not file.keys]
+        with locked(self.path, *own):
+            records = _records(self.path)
+            if not records:
+                raise ConfigError(
+                    "there is no import to undo",
+                    next_action="Backups of earlier times lie beside each file: NAME.DATE-TIME.bak.",
+                )
+            return _undo(self.path, records, self._put_back)
+
+    def recover(self) -> _Undone:
+        """Undoes the last record where whoever wrote it was killed meanwhile, and removes what lies about of it."""
+        if not self.is_broken_off():
+            return []
+        with locked(self.path):  # whoever is still at it has this lock
+            if not self.is_broken_off():
+                return []
+            records = _records(self.path)
+            for file in records[-1].files:
+                for left in file.path.parent.glob(f".{file.path.name}.*.tmp"):
+                    _remove(left)
+            return _undo(self.path, records, self._put_back)
+
+    def is_broken_off(self) -> bool:
+        """Whether the last writing did not come to its end, or is under way."""
+        return any(not record.done for record in _records(self.path)[-1:])
+
+    def replaced(self) -> list[Path]:
+        """The files of other programs that records not undone are about."""
+        return [file.path for record in _records(self.path) for file in record.files if file.keys]
+
+
+def _undo(journal: Path, records: Sequence[_Record], put_back: PutBack) -> _Undone:
+    outcomes: _Undone = []
     changes: list[FileChange] = []
     for file in records[-1].files:
         current = _content(file.path)
         outcome, content = _earlier(file, current, put_back)
         outcomes.append((file, outcome))
         if content != current:
-            mode = file.path.stat().st_mode & 0o777 if outcome == "merged" else file.mode
+            mode = file.path.stat().st_mode & 0o777 if outcome in {"merged", "cleared"} else file.mode
             changes.append(FileChange(path=file.path, old=current, new=content, mode=mode))
     _write_files(changes)
     for file, outcome in outcomes:
@@ -173,17 +227,26 @@ def _earlier(file: WrittenFile, current: bytes | None, put_back: PutBack) -> tup
     """What becomes of a file, and its content then."""
     if _fingerprint(current) == file.before:
         return "restored", current
+    old = _backup_of(file)
+    if current is None or _fingerprint(current) == file.after:
+        return ("removed" if old is None else "restored"), old
+    if file.keys:
+        return "merged", put_back(file, current, old or b"")
+    content = put_back(file, current, old or b"") if file.added else current
+    return ("kept" if content == current else "cleared"), content
+
+
+def _backup_of(file: WrittenFile) -> bytes | None:
+    """The content that a file had; `None` where there was no file."""
     if file.backup is None:
-        return ("removed", None) if _fingerprint(current) == file.after else ("kept", current)
+        return None
     old = _content(file.backup)
     if old is None or _fingerprint(old) != file.before:
         raise ConfigError(
             f"the backup {file.backup} of {file.path} is gone or was changed; nothing was undone",
             next_action="Put the backup back, or correct the file by hand.",
         )
-    if current is None or _fingerprint(current) == file.after:
-        return "restored", old
-    return ("merged", put_back(file.path, current, old, file.keys)) if file.keys else ("kept", current)
+    return old
 
 
 def _records(journal: Path | None) -> list[_Record]:

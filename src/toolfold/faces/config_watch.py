@@ -24,7 +24,7 @@ CHECK_S = 0.25
 _MAX_LOOKS = 10
 _MAX_PROBLEMS = 3
 # How a section is called in the file, where `Settings` calls it otherwise.
-_SECTIONS = {"rules": "tools", "ontology_file": "ontology"}
+_SECTIONS = {"ontology_file": "ontology"}
 
 _State = tuple[tuple[int, int, int] | None, ...]
 
@@ -112,5 +112,5 @@ def _more(error: ToolfoldError) -> Sequence[str]:
 
 
 def _outcome(rest: Sequence[str]) -> str:
-    names = ", ".join(f"[{_SECTIONS.get(name, name)}]" for name in rest)
+    names = ", ".join(name if "." in name else f"[{_SECTIONS.get(name, name)}]" for name in rest)
     return f"; what changed in {names} takes effect when toolfold is started anew" if rest else ""

@@ -59,13 +59,17 @@ class LargeResults:
         on_stored: OnStored | None = None,
     ) -> None:
         self._store = store
+        self.reconfigure(limits, rules)
+        self._events = events
+        self._on_stored = on_stored
+        self._slots = asyncio.Semaphore(MAX_CONCURRENT)
+
+    def reconfigure(self, limits: Limits, rules: Sequence[MetadataRule]) -> None:
+        """Takes over other limits for results that come from now on."""
         self._config = limits
         own = [rule for rule in rules if rule.max_bytes is not None or rule.max_tokens is not None]
         self._rules = [(re.compile(translate(rule.match), re.IGNORECASE), rule) for rule in own]
         self._limits: dict[str, ResultLimits] = {}
-        self._events = events
-        self._on_stored = on_stored
-        self._slots = asyncio.Semaphore(MAX_CONCURRENT)
 
     def store_large(self, call: ToolCall, context: CallContext, outcome: Outcome) -> Awaitable[Outcome] | None:
         """The outcome with what is too large of it stored; `None` where nothing is. Raises `OutputError`."""

@@ -20,6 +20,7 @@ What tools are trusted is `trust`. Above: the gateway and the checks of `calls`.
 import asyncio
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from fnmatch import filter as fnmatch_filter
 from fnmatch import fnmatchcase, translate
 
 from msgspec.structs import replace
@@ -235,6 +236,25 @@ def _held_back(tool: Tool, why: str) -> NotAuthorized:
     )
 
 
+def _configured_patterns(settings: Settings, hidden: Sequence[str]) -> list[tuple[str, str]]:
+    """Where patterns stand in the settings, with each; but for rules that hide these tools, which are nowhere else."""
+    return [
+        *(
+            (f"[policy.{policy.name}] {key}", text)
+            for policy in settings.policies
+            for key in ("allow", "deny", "confirm", "reveal")
+            for text in getattr(policy, key)
+        ),
+        *((f"[subsets.{subset.name}]", text) for subset in settings.subsets for text in subset.tools),
+        *(
+            ("[tools]", rule.match)
+            for rule in settings.rules
+            if not (rule.hide and fnmatch_filter(hidden, rule.match.casefold()))
+        ),
+        *(("[discovery] pin", text) for text in settings.discovery.pin),
+    ]
+
+
 _MAX_VIEWS = 256
 
 
@@ -367,18 +387,11 @@ class AccessControl:
 
     async def unused_patterns(self) -> Sequence[tuple[str, str]]:
         """Patterns of the settings that fit no tool there is: where each stands, and the pattern."""
-        settings = self._settings
-        patterns = [
-            (f"[policy.{policy.name}] {key}", text)
-            for policy in settings.policies
-            for key in ("allow", "deny", "confirm", "reveal")
-            for text in getattr(policy, key)
-        ]
-        patterns += [("[tools]", rule.match) for rule in settings.rules]
-        patterns += [("[discovery] pin", text) for text in settings.discovery.pin]
         async with self._catalogue.snapshot() as view:
             tools = [tool async for batch in tool_batches(view) for tool in batch]
+            hidden = [tool_id.casefold() for record in await view.servers() for tool_id in record.hidden]
             flags = (await self._trust.review_tools(view.generation, tools)).flags
+        patterns = _configured_patterns(self._settings, hidden)
         return await asyncio.to_thread(
             lambda: [(where, text) for where, text in patterns if not _fits_any(text, tools, flags)]
         )

@@ -21,7 +21,7 @@ from toolfold.catalogue.catalogue import Catalogue, tool_batches
 from toolfold.catalogue.ids import ids_of
 from toolfold.config import Trust
 from toolfold.containers import TaskSet
-from toolfold.errors import ToolfoldError
+from toolfold.errors import StoreDamaged, ToolfoldError
 from toolfold.events import Event, Events
 from toolfold.fingerprint import fingerprint as fingerprint_of
 from toolfold.policy import Flag
@@ -88,7 +88,7 @@ class _TrustStore:
 
     def __init__(self, store: Store, settings: Trust) -> None:
         self._store = store
-        self._settings = settings
+        self.settings = settings
         self._writing = asyncio.Lock()
 
     async def review(self, tools: Sequence[Tool]) -> TrustReview:
@@ -105,14 +105,14 @@ class _TrustStore:
     async def _taken_in(self, server: str, record: _ServerRecord, tools: Sequence[Tool]) -> _ServerRecord:
         """The record with the findings of new texts, and first sights accepted."""
         flags = await asyncio.to_thread(_scan_all, record.flags, tools)
-        new = self._settings.accept_new and any(ids_of(tool)[-1] not in record.accepted for tool in tools)
+        new = self.settings.accept_new and any(ids_of(tool)[-1] not in record.accepted for tool in tools)
         if flags.keys() <= record.flags.keys() and not new:
             return record
         # Reading texts takes its time: what another process accepted meanwhile must not be written over.
         stored = await self._store.get(_TRUST, server)
-        record = _ServerRecord() if stored is None else _decode(stored)
+        record = _ServerRecord() if stored is None else _read_record(server, stored)
         record.flags = flags
-        for tool in tools if self._settings.accept_new else ():
+        for tool in tools if self.settings.accept_new else ():
             record.accepted.setdefault(ids_of(tool)[-1], _accepted(tool))
         await self._store.put(_TRUST, server, _encode(record))
         return record
@@ -147,7 +147,7 @@ class _TrustStore:
             tool_id=tool.tool_id,
             server=tool.server,
             state=state,
-            held=state == "new" or (state == "changed" and self._settings.hold_changed),
+            held=state == "new" or (state == "changed" and self.settings.hold_changed),
             fingerprint=tool.fingerprint,
             version=tool.version,
             accepted_version=known.version if known else None,
@@ -183,7 +183,18 @@ class _TrustStore:
         return await self._store.get(_STAMP, "at") or b""
 
     async def _records(self) -> dict[str, _ServerRecord]:
-        return {server: _decode(value) for server, value in (await self._store.items(_TRUST)).items()}
+        return {server: _read_record(server, value) for server, value in (await self._store.items(_TRUST)).items()}
+
+
+def _read_record(server: str, stored: bytes) -> _ServerRecord:
+    try:
+        return _decode(stored)
+    except msgspec.MsgspecError as error:
+        # Taken as nothing, every tool of it would be new, and so accepted.
+        raise StoreDamaged(
+            f"what was accepted of {server} cannot be read: {error}",
+            next_action="move toolfold.sqlite away and run `toolfold build`, then look at `toolfold trust --list`",
+        ) from None
 
 
 def _scan_all(known: Mapping[str, tuple[Flag, ...]], tools: Sequence[Tool]) -> dict[str, tuple[Flag, ...]]:
@@ -214,7 +225,7 @@ class TrustMonitor:
         self._catalogue = catalogue
         self._records = _TrustStore(store, settings)
         self._events = events
-        self.holds_tools = settings.hold_changed or not settings.accept_new
+        self.reconfigure(settings)
         self.latest = TrustReview()
         self._reviewed: tuple[int, bytes] = (0, b"")
         self._reported: set[tuple[str, str]] = set()
@@ -223,6 +234,13 @@ class TrustMonitor:
         self._tasks = TaskSet(log)
         self._review_again = False
         self._unsubscribe = events.subscribe(self._catalogue_updated, only="catalogue.updated")
+
+    def reconfigure(self, settings: Trust) -> None:
+        """Takes over other settings: from the next look on, every tool is reviewed by them."""
+        self.holds_tools = settings.hold_changed or not settings.accept_new
+        if settings != self._records.settings:
+            self._records.settings = settings
+            self._reviewed = (0, b"")
 
     async def aclose(self) -> None:
         self._unsubscribe()

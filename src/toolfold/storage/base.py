@@ -40,6 +40,8 @@ class ServerRecord(Struct, frozen=True, kw_only=True):
     """Its last reading failed: the tools are those of an earlier one."""
     error: str = ""
     warnings: tuple[str, ...] = ()
+    hidden: tuple[str, ...] = ()
+    """The ids of tools that the owner hides."""
 
 
 class Version(Struct, frozen=True, kw_only=True):

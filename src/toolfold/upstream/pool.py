@@ -70,22 +70,27 @@ class Pool:
         self._closed = False
         self._supervisors: dict[str, Supervisor] = {}
         for spec in specs:
-            self._add(spec, partial(self._make_upstream, spec))
+            self._add(spec)
         for upstream in ready_made:
-            self._add(upstream.spec, partial(_identity, upstream), ready_made=True)
+            self._add(upstream.spec, upstream)
 
-    def _add(self, spec: ServerSpec, make: Callable[[], Upstream], *, ready_made: bool = False) -> None:
+    def _add(self, spec: ServerSpec, ready_made: Upstream | None = None) -> None:
         if spec.name in self._supervisors:
             raise ConfigError(f"two servers are named {spec.name!r}", next_action="Give each server a name of its own.")
-        supervisor = self._supervisors[spec.name] = Supervisor(spec, make, self._events, self._limits)
-        supervisor.ready_made = ready_made
-        supervisor.vault = self._vault
-        supervisor.keep_alive |= ready_made or spec.name in self._kept_alive
 
-    def _make_upstream(self, spec: ServerSpec) -> Upstream:
+        def make() -> Upstream:
+            return self._make_upstream(supervisor) if ready_made is None else ready_made
+
+        supervisor = self._supervisors[spec.name] = Supervisor(spec, make, self._events, self._limits)
+        supervisor.ready_made = ready_made is not None
+        supervisor.vault = self._vault
+        supervisor.keep_alive |= supervisor.ready_made or spec.name in self._kept_alive
+
+    def _make_upstream(self, supervisor: Supervisor) -> Upstream:
+        spec = supervisor.spec
         hooks = Hooks(
             on_changed=self._on_changed,
-            on_closed=partial(self._on_closed, spec),
+            on_closed=partial(self._on_closed, supervisor),
             on_log=self._on_log,
             known_era=self._eras.get(spec.name),
             remember_era=self._on_era,
@@ -101,16 +106,20 @@ class Pool:
     async def __aexit__(self, *exc_info: object) -> None:
         await self.aclose()
 
-    def reconfigure(self, specs: Iterable[ServerSpec]) -> None:
+    def reconfigure(self, specs: Iterable[ServerSpec], limits: PoolLimits | None = None) -> None:
         """Takes over another list of servers. One that is gone or changed is ended once its calls are over, and its
-        next call goes to the new one; all others stay as they are."""
+        next call goes to the new one; all others stay as they are. Of other limits, how many are opened at once is as
+        it was."""
         before, self._supervisors = self._supervisors, {}
+        self._limits = limits or self._limits
         for spec in specs:
             earlier = before.get(spec.name)
-            if earlier is not None and (earlier.ready_made or earlier.spec == spec):
+            if earlier is not None and (earlier.ready_made or earlier.spec.is_same_as(spec)):
                 self._supervisors[spec.name] = before.pop(spec.name)
+                if not earlier.ready_made:
+                    earlier.adjust(spec, self._limits, keep_alive=spec.name in self._kept_alive)
                 continue
-            self._add(spec, partial(self._make_upstream, spec))
+            self._add(spec)
             if earlier is not None:
                 self._supervisors[spec.name].replace(earlier)
         for name, supervisor in before.items():
@@ -314,9 +323,8 @@ class Pool:
         self._events.emit("upstream.changed", server=name)
         self._on_changed_listeners.notify(name)
 
-    def _on_closed(self, spec: ServerSpec, name: str, reason: str) -> None:
-        supervisor = self._supervisors.get(name)
-        if supervisor is not None and supervisor.spec is spec:  # and not the one that came in its place
+    def _on_closed(self, supervisor: Supervisor, name: str, reason: str) -> None:
+        if self._supervisors.get(name) is supervisor:  # and not the one that came in its place
             supervisor.connection_ended(reason)
 
     def _on_era(self, name: str, era: Era) -> None:
@@ -324,7 +332,3 @@ class Pool:
             self._eras[name] = era
             if self._remember_era is not None:
                 self._remember_era(name, era)
-
-
-def _identity(upstream: Upstream) -> Upstream:
-    return upstream

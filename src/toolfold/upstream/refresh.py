@@ -8,6 +8,7 @@ brings the catalogue. Below: the pool and the store.
 
 import asyncio
 import logging
+import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING, Protocol
 import msgspec
 from msgspec import Raw
 
-from toolfold.config import Settings
+from toolfold.config import MetadataRule, Settings
 from toolfold.containers import TaskSet
 from toolfold.errors import ServerTimeout, SignInRequired, StoreError, ToolfoldError, UpstreamError
 from toolfold.events import Event, Events
@@ -32,13 +33,18 @@ if TYPE_CHECKING:
     from toolfold.upstream.base import Hooks, Upstream
     from toolfold.upstream.function_tool import Function
     from toolfold.upstream.per_caller import PerCallerUpstream
-    from toolfold.upstream.pool import Pool
+    from toolfold.upstream.pool import Pool, PoolLimits
 
 
 # The namespaces of the store that remember which protocol era each server speaks, and how it was configured when it was
 # last read.
 ERAS_NAMESPACE = "eras"
 _CONFIGURED_NAMESPACE = "configured"
+
+# What servers of the legacy era are told that clients can answer. They are told once, before it is known who will call,
+# and list their tools by it: every command and every program says the same, or each would take tools from the catalogue
+# that another put there. Whoever calls later answers, if its client declared that it can.
+_BRIDGED = Raw(b'{"elicitation":{"form":{},"url":{}},"sampling":{}}')
 
 # The pause before a list is read again that became stale while it was read: each time twice as long, up to the last.
 _FIRST_PAUSE_S = 1.0
@@ -73,6 +79,9 @@ class _Catalogue(Protocol):
     async def servers(self) -> Sequence[ServerRecord]:
         """Each server as it was last read."""
 
+    async def generations(self) -> Sequence[object]:
+        """The builds that are kept; none before the first."""
+
     async def holds(self, listing: Listing) -> bool:
         """Whether this is what it has of a server already."""
 
@@ -84,6 +93,9 @@ class _Catalogue(Protocol):
 
     async def remove_servers(self, names: Collection[str]) -> object:
         """Takes servers out, with their tools."""
+
+    def use_rules(self, rules: Sequence[MetadataRule]) -> None:
+        """Takes over other rules."""
 
     async def mark_failed(self, server: str, reason: str) -> object:
         """Records that a server could not be read; its tools stay, marked as stale."""
@@ -108,9 +120,9 @@ class UpstreamManager:
         self._catalogue = catalogue
         self._events = events
         self._check_s = check_s
-        # What servers of the legacy era are told that clients can answer, set before the first is opened. They ask for
-        # it once, so whether the client of a call really can is decided when its server asks.
-        self.handshake: Raw | None = None
+        # Set before the first is opened, for one server whose client is known. It may list more to it than to others
+        # who share the catalogue: it is taken in only where it must be known to be restricted.
+        self.handshake = _BRIDGED
         # Gets each line that a server writes beside the protocol, with its name. Set before the first is opened.
         self.on_log: Callable[[str, str], None] | None = None
         self.caller_tools = CallerTools(store)
@@ -149,22 +161,34 @@ class UpstreamManager:
 
     async def reconfigure(self, settings: Settings) -> None:
         """Takes over the servers of other settings: what is gone leaves the catalogue, what is new or changed is read;
-        all others stay as they are, and what is being called ends by itself."""
-        before = {spec.name: spec for spec in self._settings.servers if spec.enabled}
+        all others stay as they are, and what is being called ends by itself. Those that other rules are about are read
+        as well: what was hidden is nowhere but there."""
+        earlier, before = self._settings.rules, _enabled(self._settings)
         self._use_settings(settings)
-        after = {spec.name: spec for spec in settings.servers if spec.enabled}
-        changed = [name for name, spec in after.items() if before.get(name) != spec]
+        after = _enabled(settings)
+        changed = [name for name, spec in after.items() if name not in before or not before[name].is_same_as(spec)]
         gone = sorted(before.keys() - after.keys())
         for name in (*gone, *changed):
             self._followed.pop(name, None)
             self._failures.pop(name, None)
         if self._pool is not None:
-            self._pool.reconfigure(settings.servers)
+            self._pool.reconfigure(settings.servers, _pool_limits(settings))
         await self._remove(gone)
+        concerned = self._use_rules(earlier, settings.rules)
         for name in changed:
             self._events.emit("upstream.configured", server=name, new=name not in before)
+        for name in concerned.union(changed):
             self._start_reread(name)
         self._events.emit("config.changed")
+
+    def _use_rules(self, earlier: Sequence[MetadataRule], now: Sequence[MetadataRule]) -> set[str]:
+        """Takes over other rules; gives the servers that they may be about."""
+        if earlier == now:
+            return set()
+        self._catalogue.use_rules(now)
+        # Where only their order is another one, all of them count.
+        differing = [rule for rule in (*earlier, *now) if not (rule in earlier and rule in now)] or now
+        return {name for name in self.names if any(_may_be_about(rule, name) for rule in differing)}
 
     async def _remove(self, servers: Sequence[str]) -> None:
         await self._no_build.wait()
@@ -196,7 +220,7 @@ class UpstreamManager:
 
     async def _open_pool(self) -> "Pool":
         # Imported here: commands that only read the catalogue load nothing of the connecting side.
-        from toolfold.upstream.pool import Pool, PoolLimits
+        from toolfold.upstream.pool import Pool
         from toolfold.wire import WireOptions
 
         limits = self._settings.limits
@@ -210,7 +234,7 @@ class UpstreamManager:
             self._settings.servers,
             ready_made=self._ready_made,
             events=self._events,
-            limits=PoolLimits(open_at_once=limits.parallel_starts, idle_s=limits.idle_s, drain_s=limits.call_timeout_s),
+            limits=_pool_limits(self._settings),
             make=self._make,
             known_eras={name: _decode_era(era) for name, era in eras.items()},
             remember_era=self._remember_era,
@@ -381,7 +405,7 @@ class UpstreamManager:
             if server not in self.names:  # it was taken out meanwhile
                 return
             self._failures[server] = (time.monotonic(), error)
-            if await self._catalogue.servers():
+            if await self._catalogue.generations():
                 await self._catalogue.mark_failed(server, error.message)
             self._events.emit("catalogue.stale", server=server, error=error.message)
         else:
@@ -398,8 +422,10 @@ class UpstreamManager:
         self._followed[server] = connection
 
     async def _take_in(self, listing: Listing) -> None:
-        if not await self._catalogue.servers():
+        if not await self._catalogue.generations():
             return  # nothing was built yet, and a build takes in all servers or none
+        if self.handshake != _BRIDGED and not self._settings.restricts:
+            return
         written = await self._catalogue.update_server(listing)
         if written.changes:
             if await asyncio.to_thread(self._settings.registry_path.exists):
@@ -504,12 +530,27 @@ def _recorded_state(spec: ServerSpec, record: ServerRecord | None) -> ServerStat
     )
 
 
+def _enabled(settings: Settings) -> dict[str, ServerSpec]:
+    return {spec.name: spec for spec in settings.servers if spec.enabled}
+
+
+def _pool_limits(settings: Settings) -> "PoolLimits":
+    from toolfold.upstream.pool import PoolLimits
+
+    limits = settings.limits
+    return PoolLimits(open_at_once=limits.parallel_starts, idle_s=limits.idle_s, drain_s=limits.call_timeout_s)
+
+
+def _may_be_about(rule: MetadataRule, server: str) -> bool:
+    """Whether a rule may fit a tool of a server, whichever it has: by what stands before the pattern's first mark."""
+    head, front = re.split(r"[*?\[]", rule.match.casefold(), maxsplit=1)[0], f"{server.casefold()}."
+    return head.startswith(front) or front.startswith(head)
+
+
 def _digest(spec: ServerSpec) -> bytes:
     """A mark of how a server is reached. What may take how long does not change what it lists."""
     plain = ServerSpec(name=spec.name, transport=spec.transport)
-    fields = [
-        name for name in spec.__struct_fields__ if name not in ("start_timeout_s", "call_timeout_s", "keep_alive")
-    ]
+    fields = [name for name in spec.__struct_fields__ if name not in spec.HOW_LONG]
     # Without defaults: a new kind of setting makes no server another one.
     reached = {name: value for name in fields if (value := getattr(spec, name)) != getattr(plain, name)}
     return blake2b(msgspec.json.encode([spec.transport, reached]), digest_size=16).digest()
@@ -567,7 +608,8 @@ class InitialBuild:
                 built = {record.name for record in await snapshot.servers()} if snapshot.generation else None
             if built is not None:
                 ready.set()
-            if built != {spec.name for spec in self._servers.specs() if spec.enabled}:
+            # Whoever has no server at all, such as a live session, takes away nobody's.
+            if built is None or (self._servers.names and built != self._servers.names):
                 await self._build()
             else:
                 await self._servers.follow_all()

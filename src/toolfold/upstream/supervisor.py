@@ -22,6 +22,9 @@ from toolfold.upstream.base import Upstream
 if TYPE_CHECKING:
     from toolfold.auth.vault import Vault
 
+# How often an open server is looked at whether nobody called it.
+_LOOK_S = 10.0
+
 log = logging.getLogger("toolfold.upstream")
 
 
@@ -101,10 +104,10 @@ class Supervisor:
         # A program brought it: no configuration takes it out.
         self.ready_made = False
         # Somebody listens to it, or the owner wants it so: it is not ended for want of calls.
-        self.keep_alive = spec.keep_alive or spec.transport != "stdio"
+        self.keep_alive = False
         self._make = make
         self._events = events
-        self._limits = limits
+        self.adjust(spec, limits)
         self._info = ServerInfo()
         self._tools: int | None = None
         self._warnings: tuple[str, ...] = ()
@@ -124,6 +127,11 @@ class Supervisor:
         self._reason = ""
         # Holds `None` once it is open, or the error of the attempt.
         self._attempt: asyncio.Future[UpstreamError | None] | None = None
+
+    def adjust(self, spec: ServerSpec, limits: PoolLimits, *, keep_alive: bool = False) -> None:
+        """Takes over other limits for the same server; an attempt under way ends by the earlier ones."""
+        self.spec, self._limits = spec, limits
+        self.keep_alive = keep_alive or spec.keep_alive or spec.transport != "stdio"
 
     def replace(self, earlier: "Supervisor") -> None:
         """Takes the place of another, whose configuration changed."""
@@ -338,7 +346,8 @@ class Supervisor:
                 await self._rest()
                 return None
             with suppress(TimeoutError):
-                async with asyncio.timeout(left):
+                # Looked at again after a while: the limit may be another one by then.
+                async with asyncio.timeout(_LOOK_S if left is None else min(left, _LOOK_S)):
                     await self._ended.wait()
         self.status = "connecting"
         if time.monotonic() - opened_at >= self._limits.healthy_after_s:

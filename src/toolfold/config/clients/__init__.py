@@ -1,6 +1,6 @@
 """Taking servers over from MCP clients: find them, plan, show the plan, apply it; on request point the client here.
 
-Only `apply`, `undo` and `restore` write. `apply` backs up what it changes, and `undo` takes the last of it back.
+Only `apply`, `Journal` and `restore` write. `apply` backs up what it changes, the journal takes the last of it back.
 """
 
 from toolfold.config.clients.discovery import (
@@ -13,7 +13,7 @@ from toolfold.config.clients.discovery import (
 from toolfold.config.clients.import_plan import Applied, ImportPlan, Rewrite, apply, check_import, plan_import
 from toolfold.config.clients.replacement import put_back, toolfold_entry
 from toolfold.config.files import backups, restore
-from toolfold.config.transaction import undo
+from toolfold.config.transaction import Journal
 
 __all__ = [
     "CLIENTS",
@@ -21,6 +21,7 @@ __all__ = [
     "ClientConfig",
     "ClientServer",
     "ImportPlan",
+    "Journal",
     "Rewrite",
     "apply",
     "backups",
@@ -31,5 +32,4 @@ __all__ = [
     "read_client_file",
     "restore",
     "toolfold_entry",
-    "undo",
 ]

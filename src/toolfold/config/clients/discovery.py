@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePath, PurePosixPath, PureWindowsPath
 from typing import Any, Literal
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from toolfold.config.dialects import Dialect, input_defaults, map_strings, normalise_table, servers_key
@@ -142,8 +142,10 @@ class ClientServer(PartialRepr, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
 
 
-class ClientConfig(Struct, frozen=True, kw_only=True):
-    """The servers that one client keeps in one place."""
+class ClientConfig(PartialRepr, frozen=True, kw_only=True):
+    """The servers that one client keeps in one place. Its printed form shows no secret."""
+
+    printed = ("client", "scope", "path", "key", "servers", "problems", "project")
 
     client: str
     scope: Scope
@@ -155,6 +157,8 @@ class ClientConfig(Struct, frozen=True, kw_only=True):
     problems: tuple[str, ...] = ()
     project: Path | None = None
     """For `project` and `local`: the folder it belongs to."""
+    entries: dict[str, Any] = field(default_factory=dict)
+    """The servers as they stand in the file. May hold secrets."""
 
     @property
     def title(self) -> str:
@@ -286,7 +290,8 @@ def _parse(location: _Location, path: Path, source: _Source, person: Path, proje
         folder=project or person, user=person, default_cwd=None if project is None else str(project)
     )
     servers: list[ClientServer] = []
-    for written, entry in (entries or {}).items():
+    entries = entries or {}
+    for written, entry in entries.items():
         # A checker each: what is wrong with one server holds up no other.
         checker = Checker(str(path), source.locate, lenient=True)
         at = (*location.key, written)
@@ -294,7 +299,7 @@ def _parse(location: _Location, path: Path, source: _Source, person: Path, proje
         if written in excluded:
             table["enabled"] = False
         servers.append(_server(table, checker, at, context))
-    return _config(location, path, servers=tuple(servers), project=project)
+    return _config(location, path, servers=tuple(servers), project=project, entries=entries)
 
 
 def _excluded(source: _Source) -> list[Any]:

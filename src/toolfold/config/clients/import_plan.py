@@ -8,7 +8,7 @@ read back as the old content plus the new servers. Above: the command line.
 import copy
 import os
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 from itertools import chain, count
 from pathlib import Path
@@ -19,7 +19,8 @@ from msgspec.structs import replace
 
 from toolfold.config.clients.discovery import ClientConfig, ClientServer
 from toolfold.config.clients.replacement import plan_replacement
-from toolfold.config.files import PRIVATE_MODE
+from toolfold.config.dialects import map_strings
+from toolfold.config.files import PRIVATE_MODE, locked
 from toolfold.config.secrets import PlainSecret, find_plain_secrets, store_in_keyring
 from toolfold.config.sections import PartialRepr
 from toolfold.config.self_reference import is_toolfold
@@ -28,13 +29,13 @@ from toolfold.config.settings import Settings
 from toolfold.config.toml import format_table, parse_toml
 from toolfold.config.toml_file import TomlFile
 from toolfold.config.transaction import FileChange, WrittenFile, write_all
-from toolfold.config.validation import format_key
+from toolfold.config.validation import KeyPath, format_key
 from toolfold.errors import ConfigError
 from toolfold.redaction import MASK
 from toolfold.types import ServerSpec
 
-# `add` and `rename` write a server; the others leave it out, and `reason` says why.
-Action = Literal["add", "rename", "identical", "itself", "broken"]
+# `add` and `rename` write a server; the others leave it out, and `reason` says why. `stays`: only its client has it.
+Action = Literal["add", "rename", "identical", "itself", "broken", "stays"]
 
 # What becomes of plain secrets: they stay as they are, or a reference to a variable or the keyring stands for them.
 SecretsMode = Literal["keep", "env", "keyring"]
@@ -67,6 +68,8 @@ class _PlanItem(PartialRepr, frozen=True, kw_only=True):
     title: str
     scope: str
     path: Path
+    key: KeyPath
+    """Where in the file its client's servers stand."""
     line: int | None
     shown: str = ""
     """Command or address without secrets."""
@@ -85,7 +88,9 @@ class _PlanItem(PartialRepr, frozen=True, kw_only=True):
     def as_dict(self) -> dict[str, Any]:
         """For `--json`: all but the table and the secrets' values."""
         fields = {
-            name: getattr(self, name) for name in self.__struct_fields__ if name not in {"title", "table", "spec"}
+            name: getattr(self, name)
+            for name in self.__struct_fields__
+            if name not in {"title", "table", "spec", "key"}
         }
         secrets = [{"place": secret.place, "variable": secret.variable} for secret in self.secrets]
         return fields | {"path": str(self.path), "secrets": secrets, "notes": list(self.notes)}
@@ -107,6 +112,16 @@ class ImportPlan(Struct, frozen=True, kw_only=True):
     def taken_over(self) -> tuple[ServerSpec, ...]:
         """The enabled servers of the clients, each once, as they start them: new ones and those that were here."""
         return tuple({item.spec.name: item.spec for item in self.items if item.spec and item.spec.enabled}.values())
+
+    def leave(self, names: Collection[str]) -> "ImportPlan":
+        """The plan without the servers of these names, which do not start: they stay with their client alone."""
+        items = [
+            replace(item, action="stays", reason="it did not start, and stays in the client")
+            if item.spec is not None and item.spec.name in names and item.action in {"add", "rename", "identical"}
+            else item
+            for item in self.items
+        ]
+        return replace(self, items=tuple(items))
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -173,10 +188,7 @@ class _Planner:
         self._taken.add(name.casefold())
         spec = replace(spec, name=name)
         self._specs.append(replace(spec, env={**self._env, **spec.env}))
-        table = dict(server.table)
-        # A project's server ran in its project; from a file elsewhere that has to be said.
-        if spec.transport == "stdio" and "cwd" not in table and config.project not in {None, self._project}:
-            table["cwd"] = str(config.project)
+        table = self._moved(server.table, config.project, spec)
         plain_secrets = find_plain_secrets(table)
         planned = tuple(self._secret(plain, name) for plain in plain_secrets)
         if self._mode != "keep":
@@ -185,6 +197,16 @@ class _Planner:
         action: Action = "add" if name == server.name else "rename"
         reason = "" if action == "add" else f"`{server.name}` is taken by a different server"
         return _item(action, config, server, name=name, reason=reason, secrets=planned, table=table, spec=spec)
+
+    def _moved(self, table: dict[str, Any], project: Path | None, spec: ServerSpec) -> dict[str, Any]:
+        """The table of a project's server so that it means the same in the new file."""
+        if project is None:
+            return dict(table)
+        if project == self._project:
+            # The file is the project's, which may be on another machine tomorrow.
+            return map_strings(table, lambda text: text.replace(str(project), "${workspaceFolder}"))  # type: ignore[no-any-return]
+        # It ran in its project; from a file elsewhere that has to be said.
+        return {**table, "cwd": table.get("cwd", str(project))} if spec.transport == "stdio" else dict(table)
 
     def _secret(self, plain: PlainSecret, server: str) -> _PlannedSecret:
         variable = self._variable(plain, server)
@@ -220,6 +242,7 @@ def _item(action: Action, config: ClientConfig, server: ClientServer, *, name: s
         title=config.title,
         scope=config.scope,
         path=config.path,
+        key=config.key,
         line=server.line,
         shown=server.spec.shown() if server.spec else "",
         notes=server.notes,
@@ -299,10 +322,25 @@ class Rewrite(Struct, frozen=True, kw_only=True):
     path: Path
     configs: tuple[ClientConfig, ...]
     entry: dict[str, Any]
+    kept: frozenset[tuple[Path, KeyPath, str]] = frozenset()
+    """Those of its servers that stay there."""
     drop_comments: bool = False
 
+    @property
+    def servers(self) -> frozenset[tuple[Path, KeyPath, str]]:
+        """Its servers, each by file, place in it and name."""
+        return frozenset(
+            (config.path, config.key, server.written) for config in self.configs for server in config.servers
+        )
+
     def plan(self) -> FileChange:
-        return plan_replacement(self.path, self.configs, self.entry, drop_comments=self.drop_comments)
+        return plan_replacement(
+            self.path,
+            self.configs,
+            self.entry,
+            kept={server[1:] for server in self.kept},
+            drop_comments=self.drop_comments,
+        )
 
 
 def check_import(plan: ImportPlan, target: Path, rewrites: Sequence[Rewrite] = ()) -> list[FileChange]:
@@ -337,11 +375,12 @@ def apply(
     `journal` is where the record goes by which `undo` takes it back.
     """
     path = Path(target)
-    changes = check_import(plan, path, rewrites)
-    private = bool(plan.additions) and changes[0].mode == PRIVATE_MODE and _has_secrets(changes[0])
-    if plan.secrets == "keyring":
-        _store_secrets(plan)
-    written = write_all(changes, journal, now=now)
+    with locked(path, *filter(None, [journal])):
+        changes = check_import(plan, path, rewrites)
+        private = bool(plan.additions) and changes[0].mode == PRIVATE_MODE and _has_secrets(changes[0])
+        if plan.secrets == "keyring":
+            _store_secrets(plan)
+        written = write_all(changes, journal, now=now)
     own = written[:1] if plan.additions else []
     return Applied(
         target=path,
@@ -356,7 +395,11 @@ def apply(
 def _target_change(plan: ImportPlan, path: Path) -> FileChange | None:
     if path.suffix.casefold() != ".toml":
         raise ConfigError(f"{path} is not a TOML file", next_action="Import into a file that ends in .toml.")
-    return TomlFile(path).plan({item.name: item.table for item in plan.additions}) if plan.additions else None
+    added = {item.name: item.table for item in plan.additions}
+    if not added:
+        return None
+    change = TomlFile(path).plan(added)
+    return replace(change, added=TomlFile.marks(parse_toml(path, (change.new or b"").decode()), added))
 
 
 def _has_secrets(change: FileChange) -> bool:

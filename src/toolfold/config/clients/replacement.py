@@ -7,7 +7,7 @@ then it refuses, unless `drop_comments` allows it. Nothing is written here: `tra
 import contextlib
 import json
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import reduce
 from operator import getitem
 from pathlib import Path
@@ -17,7 +17,8 @@ from toolfold.config.clients.discovery import ClientConfig
 from toolfold.config.files import line_and_column, read_text
 from toolfold.config.jsonc import is_json, parse_json
 from toolfold.config.toml import format_table, parse_toml, remove_tables
-from toolfold.config.transaction import FileChange
+from toolfold.config.toml_file import TomlFile
+from toolfold.config.transaction import FileChange, WrittenFile
 from toolfold.config.validation import KeyPath, format_key
 from toolfold.errors import ConfigError
 
@@ -25,45 +26,100 @@ _NAME = "toolfold"
 
 
 def toolfold_entry(
-    client: str, config: str | os.PathLike[str], *, command: Sequence[str] = ("toolfold",)
+    client: str,
+    config: str | os.PathLike[str] | None,
+    *,
+    home: str | os.PathLike[str] | None = None,
+    command: Sequence[str] = ("toolfold",),
 ) -> dict[str, Any]:
-    """The entry that makes a client start toolfold with that configuration."""
+    """The entry that makes a client start toolfold with that configuration, and that state folder where one is named.
+    Without a configuration it is the one of the folder that the client works in: no path of one machine in a file that
+    many share."""
     program, *args = command
-    entry: dict[str, Any] = {"command": program, "args": [*args, "--config", os.fspath(config), "serve"]}
+    named = [("--config", config), ("--home", home)]
+    options = [text for option, path in named if path is not None for text in (option, os.fspath(path))]
+    entry: dict[str, Any] = {"command": program, "args": [*args, *options, "serve"]}
     # These two write the type themselves, too.
     return {"type": "stdio", **entry} if client in {"vscode", "claude-code"} else entry
 
 
 def plan_replacement(
-    path: Path, configs: Iterable[ClientConfig], entry: dict[str, Any], *, drop_comments: bool = False
+    path: Path,
+    configs: Iterable[ClientConfig],
+    entry: dict[str, Any],
+    *,
+    kept: Collection[tuple[KeyPath, str]] = (),
+    drop_comments: bool = False,
 ) -> FileChange:
-    """The file of these configurations with just toolfold's entry in each. Raises `ConfigError`; writes nothing."""
+    """The file of these configurations with just toolfold's entry in each, and the servers that are `kept`, by their
+    place and name. Raises `ConfigError`, also where other servers stand there than were read; writes nothing."""
     old = path.read_bytes()
-    keys = tuple(dict.fromkeys(config.key for config in configs))
+    entries = {config.key: config.entries for config in configs}
     text = read_text(path)
-    rewrite = _rewrite_json if is_json(path, text) else _rewrite_toml
-    for key in keys:
-        text = rewrite(path, text, key, {_NAME: entry}, drop_comments)
-    return FileChange(path=path, old=old, new=_marked(old, text), mode=path.stat().st_mode & 0o777, keys=keys)
+    in_json = is_json(path, text)
+    parsed = _json_value(path, text) if in_json else parse_toml(path, text)
+    rewrite = _rewrite_json if in_json else _rewrite_toml
+    for key, before in entries.items():
+        if _at_or_none(parsed, key) != before:
+            raise ConfigError(
+                f"{path}: the servers there changed meanwhile; nothing was written",
+                next_action="Run the import again: it then takes over what is there now.",
+            )
+        servers = {name: table for name, table in before.items() if (key, name) in kept}
+        text = rewrite(path, text, key, {**servers, _NAME: entry}, drop_comments)
+    mode = path.stat().st_mode & 0o777
+    return FileChange(path=path, old=old, new=_marked(old, text), mode=mode, keys=tuple(entries))
 
 
-def put_back(path: Path, current: bytes, old: bytes, keys: Sequence[KeyPath]) -> bytes:
-    """A client's file as it is now, with the servers that it had. Raises `ConfigError` where that cannot be done."""
+def put_back(file: WrittenFile, current: bytes, old: bytes) -> bytes:
+    """A file that was changed since, without what the import did: a client's with the servers that it had, ours without
+    those that were added and not changed. What came since stays. Raises `ConfigError` where that cannot be done."""
+    path, keys = file.path, file.keys
     now, before = current.decode("utf-8-sig"), old.decode("utf-8-sig")
-    if not is_json(path, now):
-        name = str(keys[0][0])
-        rest, own = remove_tables(now, keys[0])[0], remove_tables(before, keys[0])[1]
-        new = rest.rstrip("\r\n") + "\n\n" + own
-        expected = {**parse_toml(path, now), name: parse_toml(path, before)[name]}
-        return _marked(current, _read_back(path, new, expected, parse_toml))
+    if not keys:
+        marks = TomlFile.marks(parse_toml(path, now), file.added)
+        unchanged = [name for name, mark in marks.items() if mark == file.added[name]]
+        return TomlFile(path).without(now, unchanged) if unchanged else current
+    put = _put_back_json if is_json(path, now) else _put_back_toml
     for key in keys:
-        document, earlier = parse_json(path, now), parse_json(path, before)
-        here, there = document.span(key), earlier.span(key)
-        if here is None or there is None:
-            raise _key_missing(path, key)
-        expected = _with(document.value, key, _at(earlier.value, key))
-        now = _read_back(path, now[: here[0]] + before[slice(*there)] + now[here[1] :], expected, _json_value)
+        now = put(path, now, before, key)
     return _marked(current, now)
+
+
+def _put_back_toml(path: Path, now: str, before: str, key: KeyPath) -> str:
+    name = str(key[0])
+    rest, own = remove_tables(now, key)[0], remove_tables(before, key)[1]
+    servers, since = _joined(parse_toml(path, now).get(name, {}), parse_toml(path, before)[name])
+    for server, table in since.items():
+        own = remove_tables(own, (name, server))[0].rstrip("\r\n") + f"\n\n{format_table((name, server), table)}"
+    new = rest.rstrip("\r\n") + "\n\n" + own
+    return _read_back(path, new, {**parse_toml(path, now), name: servers}, parse_toml)
+
+
+def _put_back_json(path: Path, now: str, before: str, key: KeyPath) -> str:
+    document, earlier = parse_json(path, now), parse_json(path, before)
+    here, there = document.span(key), earlier.span(key)
+    if here is None or there is None:
+        raise _key_missing(path, key)
+    servers, since = _joined(_at(document.value, key), _at(earlier.value, key))
+    if since:  # there is no text that has both: it is written anew
+        return _rewrite_json(path, now, key, servers, drop_comments=True)
+    new = now[: here[0]] + before[slice(*there)] + now[here[1] :]
+    return _read_back(path, new, _with(document.value, key, servers), _json_value)
+
+
+def _joined(now: dict[str, Any], before: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The servers that were there and those that came or changed since, toolfold aside; and these alone. Of one name
+    the one that is there now counts."""
+    since = {name: table for name, table in now.items() if before.get(name) != table and name != _NAME}
+    return {**before, **since}, since
+
+
+def _at_or_none(value: Any, key: KeyPath) -> Any:
+    try:
+        return _at(value, key)
+    except (KeyError, TypeError):
+        return None
 
 
 def _marked(old: bytes, text: str) -> bytes:

@@ -4,6 +4,8 @@ Here stands also how every command gets at a catalogue that was not built yet.
 """
 
 import argparse
+import os
+import re
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -22,6 +24,7 @@ from toolfold.faces.cli.terminal import Output
 from toolfold.faces.mcp_server.profiles import client_tokens
 from toolfold.faces.surface.instructions import visible_servers
 from toolfold.gateway import Gateway
+from toolfold.telemetry.server_logs import ServerLogs
 from toolfold.text import printable
 from toolfold.types import LOCAL, Change, Listing, ServerState
 from toolfold.upstream.credentials import SignedIn
@@ -32,6 +35,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 SOME_FAILED = 3
+# How many lines of a server's log are looked at for what became of it.
+LOG_LINES = 200
+_STARTED = re.compile(r"started (?:again )?in .*, process (\d+)")
 MAX_CHANGES = 20
 MAX_FIELDS_SHOWN = 200
 MARKS = {"added": ("+", "green"), "removed": ("-", "red"), "changed": ("~", "yellow")}
@@ -233,15 +239,49 @@ def servers(arguments: argparse.Namespace, output: Output) -> int:
 
     settings = load_settings(arguments)
     states, signed_in = run_with_gateway(settings, work, fast=arguments.connect)
+    if not arguments.connect:
+        logs = ServerLogs(settings.home / "logs")
+        states = [_elsewhere(state, logs) for state in states]
     own = _by_server(states, signed_in, arguments.view_as)
     if output.as_json:
         output.data([{**msgspec.to_builtins(state), "signed_in": own[state.name]} for state in states])
     else:
         print_servers(states, output)
         _print_signed_in(own, output)
+        if not arguments.connect:
+            output.note("by the last build and the logs; --connect starts each and asks it")
         if (idle_s := settings.limits.idle_s) and any(spec.transport == "stdio" for spec in settings.servers):
             output.note(f"servers start with a call and stop after {idle_s / 60:g} min without one (limits.idle_s)")
     return SOME_FAILED if any(state.status == "failed" for state in states) else 0
+
+
+def _elsewhere(state: ServerState, logs: ServerLogs) -> ServerState:
+    """The state with what another toolfold on this state folder wrote of the server last: that it runs, or rests."""
+    told = (
+        [line for line in logs.read(state.name, LOG_LINES) if line.writer == "toolfold"]
+        if state.status == "idle"
+        else []
+    )
+    for line in reversed(told):
+        if match := _STARTED.match(line.text):
+            if not _is_alive(int(match[1])):
+                break
+            return replace(
+                state, status="ready", pid=int(match[1]), note=f"runs in another toolfold, process {match[1]}"
+            )
+        if line.text.startswith("stopped after"):
+            return replace(state, note=f"in another toolfold: {line.text}")
+    return state
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:  # it is there, and somebody else's
+        return True
+    return True
 
 
 def print_servers(states: Sequence[ServerState], output: Output) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from toolfold.config import missing
+from toolfold.config.install_hints import problem_of
 from toolfold.config.registry_form import read_server_json
 from toolfold.config.schema import schema_text
 from toolfold.config.toml_file import TomlFile
@@ -44,6 +45,8 @@ def add(arguments: argparse.Namespace, output: Output) -> None:
         if given:
             table[key] = {**table.get(key, {}), **dict(_pair(item, sign) for item in given)}
     spec, notes = TomlFile(file).add(name, table)
+    if (problem := problem_of(spec)) and not missing(spec):
+        notes = (*notes, ": ".join(problem))
     if output.as_json:
         output.data({"file": str(file), "name": name, "shown": spec.shown(), "missing": missing(spec), "notes": notes})
         return

@@ -8,59 +8,55 @@ import asyncio
 import importlib.util
 import os
 import shutil
+import socket
+import ssl
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+import tempfile
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
-from typing import Literal
-
-from msgspec import Struct
+from urllib.parse import urlsplit
+from urllib.request import getproxies
 
 from toolfold import __version__
-from toolfold.auth.resource import ProtectedResource
-from toolfold.config import Settings, missing
-from toolfold.config.install_hints import install_hint
+from toolfold.catalogue.ontology import Overrides
+from toolfold.config import Settings, clients, fill, missing
+from toolfold.config.clients import ClientConfig
+from toolfold.config.install_hints import problem_of
+from toolfold.config.self_reference import is_toolfold
 from toolfold.errors import NotBuilt, ToolfoldError
 from toolfold.faces.cli.runner import load_settings, outdated_text, run_with_gateway
+from toolfold.faces.cli.sign_in_checks import (
+    Finding,
+    check_issuer,
+    check_servers_issuers,
+    check_sign_ins,
+    mind,
+    well,
+    wrong,
+)
 from toolfold.faces.cli.terminal import Output
 from toolfold.gateway import Gateway
 from toolfold.sandbox.probe import Confinement, probe
-from toolfold.types import ServerSpec, ServerState
-from toolfold.upstream.credentials import Credentials
+from toolfold.types import ServerSpec
+from toolfold.upstream.openapi.document import load_document
 from toolfold.wire.process import withheld_variables
 
 _MAX_PATTERNS = 5
+# How long somebody at an address has to answer.
+KNOCK_S = 3.0
 LOW_DISK_BYTES = 500 * 1024 * 1024
 COLOURS = {"well": "green", "mind": "yellow", "wrong": "red"}
 MARKS = {"well": "✓", "mind": "!", "wrong": "✗"}
 
 
-class _Finding(Struct, frozen=True):
-    """The result of one check. `fix` is what to do where it is not well."""
-
-    subject: str
-    verdict: Literal["well", "mind", "wrong"]
-    text: str
-    fix: str = ""
-
-
-def _well(subject: str, text: str, fix: str = "") -> _Finding:
-    return _Finding(subject, "well", text, fix)
-
-
-def _mind(subject: str, text: str, fix: str = "") -> _Finding:
-    return _Finding(subject, "mind", text, fix)
-
-
-def _wrong(subject: str, text: str, fix: str = "") -> _Finding:
-    return _Finding(subject, "wrong", text, fix)
-
-
 def doctor(arguments: argparse.Namespace, output: Output) -> int:
     findings = list(_examine(arguments))
-    wrong = [finding for finding in findings if finding.verdict == "wrong"]
+    failed = [finding for finding in findings if finding.verdict == "wrong"]
     if output.as_json:
-        output.data({"well": not wrong, "findings": findings})
-        return 1 if wrong else 0
+        output.data({"well": not failed, "findings": findings})
+        return 1 if failed else 0
     for finding in findings:
         mark = output.style(MARKS[finding.verdict], COLOURS[finding.verdict])
         output.line(f"{mark} {output.style(finding.subject, 'bold')}: {output.short_path(finding.text)}")
@@ -68,151 +64,248 @@ def doctor(arguments: argparse.Namespace, output: Output) -> int:
             output.line(f"    {output.style('next:', 'cyan')} {finding.fix}")
     minded = sum(finding.verdict == "mind" for finding in findings)
     output.line()
-    output.line(f"{len(wrong)} wrong, {minded} to mind, {len(findings) - len(wrong) - minded} well")
-    return 1 if wrong else 0
+    output.line(f"{len(failed)} wrong, {minded} to mind, {len(findings) - len(failed) - minded} well")
+    return 1 if failed else 0
 
 
-def _examine(arguments: argparse.Namespace) -> Iterator[_Finding]:
+def _examine(arguments: argparse.Namespace) -> Iterator[Finding]:
     yield from _check_installation()
     yield from _check_sandbox(verbose=bool(arguments.verbose))
     try:
         settings = load_settings(arguments, require_servers=False)
     except ToolfoldError as error:
         more = f" (and {len(error.hints) - 1} more)" if len(error.hints) > 1 else ""
-        yield _wrong("configuration", error.message + more, error.next_action)
+        yield wrong("configuration", error.message + more, error.next_action)
         return
     yield from _check_configuration(settings)
-    yield from _check_state_folder(settings)
-    wrong = set()
-    for finding in map(_check_server, settings.servers):
-        wrong |= {finding.subject} if finding.verdict == "wrong" else set()
-        yield finding
-    for entry in settings.callers:
-        if entry.client:
-            yield _well("callers", f'{entry.name} is any client on stdio that calls itself "{entry.client}": unproved')
-    yield from _check_issuer(settings, connect=arguments.connect)
+    yield from _check_folders(settings)
+    found = list(_check_servers(settings))
+    yield from found
+    yield from _check_callers(settings)
+    yield from check_issuer(settings, connect=arguments.connect)
     yield from _check_secrets(settings)
     yield from _check_environment(settings)
-    yield _check_catalogue(settings)
+    yield from _check_model(settings)
+    yield from _check_ontology(settings)
+    yield from _check_clients(settings.home if arguments.home else settings.user_home)
     # What a person reads above need not be said again.
-    yield from (finding for finding in _check_last_build(settings) if finding.subject not in wrong)
-    yield from _check_patterns(settings)
-    yield from _check_search(settings)
-    yield from _check_trust(settings)
-    yield from _check_declared_results(settings)
-    yield from _check_sign_ins(settings)
+    failed = {finding.subject for finding in found if finding.verdict == "wrong"}
+    yield from (finding for finding in _check_catalogue(settings) if finding.subject not in failed)
+    yield from check_sign_ins(settings)
     if arguments.connect:
-        yield from _check_issuers(settings)
+        yield from check_servers_issuers(settings)
         yield from _check_running_servers(settings)
+        yield from _check_endpoint(settings)
 
 
-def _check_installation() -> Iterator[_Finding]:
-    yield _well("toolfold", f"{__version__} on Python {sys.version.split()[0]}")
+def _check_installation() -> Iterator[Finding]:
+    yield well("toolfold", f"{__version__} on Python {sys.version.split()[0]}")
     if importlib.util.find_spec("uvloop") is None:
-        yield _mind("event loop", "uvloop is not installed; calls are slower without it", "pip install uvloop")
+        yield mind("event loop", "uvloop is not installed; calls are slower without it", "pip install uvloop")
     if importlib.util.find_spec("rs_bpe") is None:
-        yield _mind("token tables", "not installed; sizes are then told in bytes alone", "pip install rs-bpe")
+        yield mind("token tables", "not installed; sizes are then told in bytes alone", "pip install rs-bpe")
 
 
-def _check_sandbox(*, verbose: bool) -> Iterator[_Finding]:
+def _check_sandbox(*, verbose: bool) -> Iterator[Finding]:
     """Runs real attacks on a real child, with all layers and without namespaces."""
     report = asyncio.run(probe())
     if report.refusal:
-        yield _mind("sandbox", f"scripts will not run: {report.refusal}", report.next_action)
+        yield mind("sandbox", f"scripts will not run: {report.refusal}", report.next_action)
         return
     yield from _check_attacks(report, verbose=verbose)
     # Most containers allow no namespaces: the other layers must hold by themselves.
     if "namespaces" in report.layers:
         yield from _check_attacks(asyncio.run(probe(namespaces=False)), verbose=False)
     for absent in report.missing:
-        yield _mind("sandbox", f"{absent}; the other layers hold without", "allow user namespaces if you can")
+        yield mind("sandbox", f"{absent}; the other layers hold without", "allow user namespaces if you can")
 
 
-def _check_attacks(report: Confinement, *, verbose: bool) -> Iterator[_Finding]:
+def _check_attacks(report: Confinement, *, verbose: bool) -> Iterator[Finding]:
     broken = [attack for attack in report.attacks if not attack.held]
     text = f"{len(report.attacks) - len(broken)} of {len(report.attacks)} attacks stopped by {', '.join(report.layers)}"
-    yield _Finding("sandbox", "wrong" if broken else "well", text)
+    yield Finding("sandbox", "wrong" if broken else "well", text)
     for attack in report.attacks:
         if not attack.held:
-            yield _wrong("sandbox", f"a script could {attack.name}", "run no code here that you do not trust")
+            yield wrong("sandbox", f"a script could {attack.name}", "run no code here that you do not trust")
         elif verbose:
-            yield _well("sandbox", f"no script can {attack.name}: {attack.outcome}")
+            yield well("sandbox", f"no script can {attack.name}: {attack.outcome}")
 
 
-def _check_configuration(settings: Settings) -> Iterator[_Finding]:
+def _check_configuration(settings: Settings) -> Iterator[Finding]:
     if not settings.sources:
-        yield _mind("configuration", "none found", "run `toolfold import`, or write a toolfold.toml")
+        yield mind("configuration", "none found", "run `toolfold import`, or write a toolfold.toml")
         return
     enabled = sum(spec.enabled for spec in settings.servers)
     files = " and ".join(map(str, settings.sources))
     text = f"{files}, {enabled} of {len(settings.servers)} servers enabled"
-    yield _well("configuration", text) if enabled else _mind("configuration", text, "add a [servers.NAME] table")
+    yield well("configuration", text) if enabled else mind("configuration", text, "add a [servers.NAME] table")
     for warning in settings.warnings:
-        yield _mind("configuration", warning)
+        yield mind("configuration", warning)
     own = settings.user_home / "toolfold.toml"
     if own.exists() and own not in settings.sources:
-        yield _well("configuration", f"{own} is not read here: the file above counts alone")
+        yield well("configuration", f"{own} is not read here: the file above counts alone")
 
 
-def _check_state_folder(settings: Settings) -> Iterator[_Finding]:
+def _check_folders(settings: Settings) -> Iterator[Finding]:
+    """Whether something can be written where it will have to be, by doing so."""
     folder = settings.home
-    existing = next(parent for parent in (folder, *folder.parents) if parent.exists())
-    if not os.access(existing, os.W_OK):
-        yield _wrong("state folder", f"{existing} cannot be written", "choose another with --home DIR")
-        return
-    free = shutil.disk_usage(existing).free
-    if free < LOW_DISK_BYTES:
-        yield _mind("state folder", f"{folder}: only {free // 1024**2} MB free", "make room on that disk")
-    else:
-        yield _well("state folder", f"{folder}, {free / 1024**3:.1f} GB free")
+    folders = [("state folder", folder, "choose another with --home DIR")]
+    folders += [("outputs", Path(settings.outputs.directory), "correct outputs.directory")]
+    for subject, path, fix in folders:
+        existing = next((parent for parent in (path, *path.parents) if parent.exists()), path)
+        try:
+            with tempfile.TemporaryFile(dir=existing) as file:
+                file.write(b"toolfold")
+        except OSError as error:
+            yield wrong(subject, f"nothing can be written in {existing}: {error.strerror or error}", fix)
+            continue
+        free = shutil.disk_usage(existing).free
+        if free < LOW_DISK_BYTES:
+            yield mind(subject, f"{path}: only {free // 1024**2} MB free", "make room on that disk")
+        elif subject == "state folder":
+            yield well(subject, f"{path}, {free / 1024**3:.1f} GB free")
 
 
-def _check_server(spec: ServerSpec) -> _Finding:
-    """Checks what can be known without starting the server."""
+def _check_servers(settings: Settings) -> Iterator[Finding]:
+    """Checks what can be known of each server without starting it; at an address, somebody must answer."""
+    with ThreadPoolExecutor(max_workers=16) as threads:
+        yield from threads.map(_check_server, settings.servers)
+
+
+def _check_server(spec: ServerSpec) -> Finding:
     subject = f"server {spec.name}"
     if not spec.enabled:
-        return _mind(subject, "disabled in the configuration")
-    absent = missing(spec)
-    if absent:
-        return _wrong(subject, f"{' and '.join(absent)} not set", f"export {absent[0]}=…, then try again")
-    if spec.cwd and not Path(spec.cwd).is_dir():
-        return _wrong(subject, f"its folder {spec.cwd} does not exist", "correct `cwd`")
-    if spec.transport == "stdio":
-        program = shutil.which(spec.command, path=spec.env.get("PATH"))
-        if program is None and "${" not in spec.command:
-            return _wrong(subject, f"the program {spec.command!r} is not on PATH", install_hint(spec.command))
-    return _well(subject, f"{spec.transport}: {spec.shown()}")
+        return mind(subject, "disabled in the configuration")
+    problem = problem_of(spec) or _document_problem(spec) or _address_problem(spec)
+    return wrong(subject, *problem) if problem else well(subject, f"{spec.transport}: {spec.shown()}")
 
 
-def _check_issuer(settings: Settings, *, connect: bool) -> Iterator[_Finding]:
-    """Checks `[auth]`; with `connect` the issuer is asked, too."""
-    auth = settings.auth
-    if not auth.issuer:
+def _document_problem(spec: ServerSpec) -> tuple[str, str] | None:
+    """A file of tools that cannot be read as what it should be. Nothing in it is run."""
+    if spec.transport == "functions" and (file := spec.document.partition(".py")[0] + ".py") and Path(file).is_file():
+        try:
+            compile(Path(file).read_bytes(), file, "exec", dont_inherit=True)
+        except (SyntaxError, ValueError) as error:
+            return f"{file} is no Python: {error}", "correct it there"
+    if spec.transport == "openapi" and "${" not in spec.document and "://" not in spec.document:
+        try:
+            asyncio.run(load_document(spec.document, cwd=None, headers={}, timeout_s=KNOCK_S))
+        except ToolfoldError as error:
+            return error.message, error.next_action
+    return None
+
+
+def _address_problem(spec: ServerSpec) -> tuple[str, str] | None:
+    """Whether nobody answers at a server's address. Behind a proxy only the proxy could tell."""
+    address = urlsplit(spec.url or (spec.document if "://" in spec.document else ""))
+    if not address.hostname or "${" in address.netloc or getproxies().keys() & {address.scheme, "all"}:
+        return None
+    port = address.port or {"https": 443}.get(address.scheme, 80)
+    try:
+        _knock(address.hostname, port, tls=address.scheme == "https")
+    except ssl.SSLError as error:
+        reason = getattr(error, "verify_message", error.reason)
+        return f"{address.hostname}:{port} has no TLS to trust: {reason}", "correct its certificate, or `url`"
+    except OSError as error:
+        return f"nobody answers at {address.hostname}:{port}: {error.strerror or error}", "start it, or correct `url`"
+    return None
+
+
+def _knock(host: str, port: int, *, tls: bool) -> None:
+    with socket.create_connection((host, port), timeout=KNOCK_S) as connection:
+        if tls:
+            ssl.create_default_context().wrap_socket(connection, server_hostname=host).close()
+
+
+def _check_callers(settings: Settings) -> Iterator[Finding]:
+    groups = {group for entry in settings.callers for group in entry.groups}
+    for entry in settings.callers:
+        if absent := _unset(entry.key):
+            yield wrong("callers", f"{entry.name} cannot come in: {absent} not set", f"export {absent}=…")
+        if entry.client:
+            yield well("callers", f'{entry.name} is any client on stdio that calls itself "{entry.client}": unproved')
+    for rule in settings.rules:
+        if rule.access and not groups.intersection(rule.access):
+            text = f'[tools."{rule.match}"] access: no caller is in {_few(rule.access)}'
+            yield mind("callers", text, "add groups to a [callers.NAME] table, or correct it")
+
+
+def _unset(text: str) -> str:
+    return " and ".join(missing(ServerSpec(name="x", transport="http", url=text)))
+
+
+def _check_model(settings: Settings) -> Iterator[Finding]:
+    """What the model and traces need and is not there; the endpoint itself is asked with `--connect`."""
+    model = settings.model
+    if model.name and (absent := _unset(model.key)):
+        yield wrong("model", f"its key cannot be read: {absent} not set", f"export {absent}=…")
+    if model.name and not model.base_url and importlib.util.find_spec("pydantic_ai") is None:
+        yield wrong("model", f"{model.name} needs the extra `agent`", "pip install 'toolfold[agent]'")
+    if settings.telemetry.traces and importlib.util.find_spec("opentelemetry") is None:
+        yield wrong("telemetry", "traces need the extra `otel`", "pip install 'toolfold[otel]'")
+    if settings.scripts.unsafe:
+        yield mind("sandbox", "scripts.unsafe: scripts run without one", "remove it from the configuration")
+
+
+def _check_ontology(settings: Settings) -> Iterator[Finding]:
+    try:
+        _ = settings.ontology_file and Overrides.load(settings.ontology_file)
+    except ToolfoldError as error:
+        yield wrong("ontology", error.message, error.next_action)
+
+
+def _check_endpoint(settings: Settings) -> Iterator[Finding]:
+    model = settings.model
+    if not model.name or not model.base_url or _unset(model.key):
         return
-    text = f"tokens of {auth.issuer} are let in"
+    import httpx2
+
+    headers = {"Authorization": f"Bearer {fill(model.key, 'the model')}"} if model.key else {}
     try:
-        check = ProtectedResource(settings, "http://127.0.0.1/mcp").check
-        if connect:
-            text += f": it publishes {len(asyncio.run(check.load_keys()))} keys that can be used"
-            if auth.introspection_client:
-                text += f", and is asked for opaque tokens at {asyncio.run(check.introspection_uri())}"
-    except ToolfoldError as error:
-        yield _wrong("sign-in", error.message, error.next_action)
+        answer = httpx2.get(f"{model.base_url.rstrip('/')}/models", headers=headers, timeout=KNOCK_S)
+    except (httpx2.HTTPError, httpx2.InvalidURL) as error:
+        fix = "start it, or correct model.base_url"
+        yield wrong("model", f"nobody answers at {model.base_url}: {str(error) or type(error).__name__}", fix)
+        return
+    if answer.status_code in {401, 403}:
+        yield wrong("model", f"{model.base_url} refuses the key ({answer.status_code})", "correct model.key")
     else:
-        yield _well("sign-in", text)
+        yield well("model", f"{model.name} at {model.base_url} answers")
 
 
-def _check_catalogue(settings: Settings) -> _Finding:
+def _check_clients(home: Path) -> Iterator[Finding]:
+    """Whether the clients that were pointed at toolfold still are, and start one that is there."""
+    journal = clients.Journal(home / "imports.json", clients.put_back)
     try:
-        tree = run_with_gateway(settings, lambda gateway: gateway.tree(depth=1), create=False)
-    except NotBuilt as error:
-        return _mind("catalogue", error.message, error.next_action)
+        if journal.is_broken_off():
+            yield wrong("import", "an import was killed while it wrote", "toolfold import --undo")
+        pointed = journal.replaced()
+        found = {config.path: config for config in clients.discover()}
+        found |= {path: clients.read_client_file(path) for path in pointed if path not in found and path.exists()}
     except ToolfoldError as error:
-        return _wrong("catalogue", error.message, error.next_action)
-    return _well("catalogue", f"{tree.tools:,} tools, build {tree.generation}")
+        yield wrong("import", error.message, error.next_action)
+        return
+    for path, config in found.items():
+        yield from _check_client(config, was_pointed=path in pointed)
 
 
-def _check_secrets(settings: Settings) -> Iterator[_Finding]:
+def _check_client(config: ClientConfig, *, was_pointed: bool) -> Iterator[Finding]:
+    specs = [server.spec for server in config.servers if server.spec and is_toolfold(server.written, server.spec)]
+    if was_pointed and not specs:
+        fix = "toolfold import --replace, or go on without"
+        yield mind("client", f"{config.path} no longer starts toolfold, as the import had it do", fix)
+    for problem in filter(None, (problem_of(spec) or _config_problem(spec) for spec in specs)):
+        yield wrong("client", f"{config.path} starts toolfold, but {problem[0]}", f"correct its entry: {problem[1]}")
+
+
+def _config_problem(spec: ServerSpec) -> tuple[str, str] | None:
+    named = dict(zip(spec.args, spec.args[1:], strict=False)).get("--config", "")
+    if not named or Path(named).exists():
+        return None
+    return f"{named} is not there", "toolfold import CLIENT --replace"
+
+
+def _check_secrets(settings: Settings) -> Iterator[Finding]:
     """Reports secrets in plain text, never which."""
     keys = {f"[callers.{entry.name}]": entry.key for entry in settings.callers}
     keys |= {"[model]": settings.model.key, "[auth]": settings.auth.introspection_secret}
@@ -221,156 +314,139 @@ def _check_secrets(settings: Settings) -> Iterator[_Finding]:
     if not named:
         return
     fix = 'write "${NAME}" and set that variable, or "${keyring:SERVICE/NAME}"'
-    yield _mind("secrets", f"plain text in {_few(named)}", fix)
+    yield mind("secrets", f"plain text in {_few(named)}", fix)
     for file in filter(Path.exists, settings.sources):
         if file.stat().st_mode & 0o077:
-            yield _mind("secrets", f"others on this machine can read them in {file}", f"chmod 600 {file}")
+            yield mind("secrets", f"others on this machine can read them in {file}", f"chmod 600 {file}")
 
 
-def _check_environment(settings: Settings) -> Iterator[_Finding]:
+def _check_environment(settings: Settings) -> Iterator[Finding]:
     """Tells which variables servers do not get."""
     if not any(spec.enabled and spec.transport == "stdio" for spec in settings.servers):
         return
     withheld = withheld_variables(settings.defaults.inherit_env)
     text = f"{len(withheld)} of {len(os.environ)} variables are kept from servers"
     text += f": {_few(withheld)}" if withheld else ""
-    yield _well("environment", text, 'for a server that needs one: inherit_env = ["NAME"]' if withheld else "")
+    yield well("environment", text, 'for a server that needs one: inherit_env = ["NAME"]' if withheld else "")
 
 
 def _few(names: Sequence[str], limit: int = 5) -> str:
     return ", ".join(names[:limit]) + (f" and {len(names) - limit} more" if len(names) > limit else "")
 
 
-def _check_sign_ins(settings: Settings) -> Iterator[_Finding]:
-    """Reports who is signed in where, what has ended, and on which key the stored tokens stand."""
-    credentials = Credentials(lambda: settings.servers, settings.home)
-    files = list(credentials.vault.folder.glob("*.sealed"))
-    if not files:
-        return
+def _check_catalogue(settings: Settings) -> Iterator[Finding]:
     try:
-        found = asyncio.run(credentials.summaries())
+        yield from run_with_gateway(settings, partial(_look, settings), create=False)
+    except NotBuilt as error:
+        yield mind("catalogue", error.message, error.next_action)
     except ToolfoldError as error:
-        yield _wrong("sign-in", error.message, error.next_action)
-        return
-    source = credentials.vault.key_source
-    about = f"{len(files)} stored, sealed with a key from the {source}"
-    fix = (
-        "" if source != "key file" else "whoever reads your files can open them; set TOOLFOLD_VAULT_KEY to change that"
-    )
-    yield _well("sign-in", about, fix)
-    if len(found) < len(files):
-        text = f"{len(files) - len(found)} stored sign-ins cannot be opened: damaged, or sealed with another key"
-        yield _wrong("sign-in", text, "set TOOLFOLD_VAULT_KEY as it was, or sign in again: toolfold login SERVER")
-    for one in found:
-        whose = f", caller {one.caller}" if one.caller else ""
-        make = _wrong if one.ended else _well
-        yield make(f"sign-in to {one.server}{whose}", f"signed in{one.describe()}, by {one.issuer or 'a header'}")
+        yield wrong("catalogue", error.message, error.next_action)
 
 
-def _check_issuers(settings: Settings) -> Iterator[_Finding]:
-    """Asks servers who issues their tokens now."""
-    credentials = Credentials(lambda: settings.servers, settings.home)
-
-    async def issuer(server: str, caller: str) -> str:
-        return (await credentials.prepare(server, caller)).issuer
-
-    known = {spec.name for spec in settings.servers if spec.enabled}
-    for one in asyncio.run(credentials.summaries()):
-        if one.server not in known or not one.issuer:
-            continue
-        subject, login = f"sign-in to {one.server}, asked", f"toolfold login {one.server}"
+async def _look(settings: Settings, gateway: Gateway) -> list[Finding]:
+    """Everything that only the catalogue can tell."""
+    tree = await gateway.tree(depth=1)
+    found = [well("catalogue", f"{tree.tools:,} tools, build {tree.generation}")]
+    checks = {
+        "catalogue": _check_last_build,
+        "trust": _check_trust,
+        "pattern": _check_patterns,
+        "search": _check_search,
+        "results": _check_declared_results,
+    }
+    for subject, check in checks.items():
         try:
-            now = asyncio.run(issuer(one.server, one.caller))
-        except ToolfoldError as error:
-            yield _wrong(subject, error.message, error.next_action)
-        else:
-            if now != one.issuer:
-                yield _wrong(subject, f"its tokens are issued by {now} now, and no longer by {one.issuer}", login)
+            found += await check(settings, gateway)
+        except ToolfoldError as error:  # it is about one part of what is kept; the others can still be looked at
+            if error.message not in {finding.text for finding in found}:
+                found.append(wrong(subject, error.message, error.next_action))
+    return found
 
 
-def _check_last_build(settings: Settings) -> Iterator[_Finding]:
-    """Reports servers that failed when they were last read, and a catalogue that is older than the configuration."""
-
-    async def work(gateway: Gateway) -> tuple[Sequence[ServerState], Mapping[str, str]]:
-        return await gateway.servers(), await gateway.upstreams.outdated()
-
-    try:
-        states, outdated = run_with_gateway(settings, work, create=False)
-    except ToolfoldError:
-        return  # `_check_catalogue` has reported it
-    if outdated:
-        yield _mind("catalogue", outdated_text(settings, outdated), "run `toolfold build`")
-    for state in states:
+async def _check_last_build(settings: Settings, gateway: Gateway) -> list[Finding]:
+    """Servers that failed when they were last read, what was odd, and a catalogue older than the configuration."""
+    found = []
+    if outdated := await gateway.upstreams.outdated():
+        found.append(mind("catalogue", outdated_text(settings, outdated), "run `toolfold build`"))
+    for state in await gateway.servers():
+        subject = f"server {state.name}"
         if state.error:
             kept = f"; its {state.tools} tools of before are still offered" if state.tools else ""
             fix = f"look: toolfold logs {state.name}; then: toolfold build --server {state.name}"
             if state.status == "needs sign-in":
-                yield _mind(f"server {state.name}", f"{state.error}{kept}", state.next_action)
+                found.append(mind(subject, f"{state.error}{kept}", state.next_action))
                 continue
-            yield _wrong(f"server {state.name}", f"failed when it was last read: {state.error}{kept}", fix)
+            found.append(wrong(subject, f"failed when it was last read: {state.error}{kept}", fix))
+        found += [mind(subject, warning) for warning in state.warnings[:_MAX_PATTERNS]]
+    registry = settings.registry_path
+    if registry.exists() and not _is_whole(registry):
+        found.append(mind("registry", f"{registry} is cut or was changed", "toolfold build writes it anew"))
+    return found
 
 
-def _check_patterns(settings: Settings) -> Iterator[_Finding]:
-    """Reports patterns that fit no tool: they protect or offer nothing."""
+def _is_whole(registry: Path) -> bool:
+    """Whether the file of all tools begins and ends as it was written. It may be large."""
     try:
-        unused = run_with_gateway(settings, lambda gateway: gateway.access.unused_patterns(), create=False)
-    except ToolfoldError:
-        return  # `_check_catalogue` has reported it
-    for where, pattern in unused[:_MAX_PATTERNS]:
-        yield _mind("pattern", f'{where}: "{pattern}" fits no tool', "compare: toolfold tree --tools")
-    if len(unused) > _MAX_PATTERNS:
-        yield _mind("pattern", f"{len(unused) - _MAX_PATTERNS} more fit no tool")
+        with registry.open("rb") as file:
+            head = file.read(16)
+            file.seek(max(registry.stat().st_size - 4, 0))
+            return head.startswith(b'{"version":') and file.read().endswith(b"]}\n")
+    except OSError:
+        return False
 
 
-def _check_search(settings: Settings) -> Iterator[_Finding]:
-    """Tells how many tools a model wrote requests for."""
-    try:
-        tree = run_with_gateway(settings, lambda gateway: gateway.tree(depth=1), create=False)
-        enriched = run_with_gateway(settings, lambda gateway: gateway.search.count_enriched(), create=False)
-    except ToolfoldError:
-        return  # `_check_catalogue` has reported it
+async def _check_patterns(_: Settings, gateway: Gateway) -> list[Finding]:
+    """Patterns that fit no tool: they protect or offer nothing."""
+    unused = await gateway.access.unused_patterns()
+    found = [
+        mind("pattern", f'{where}: "{pattern}" fits no tool', "compare: toolfold tree --tools")
+        for where, pattern in unused[:_MAX_PATTERNS]
+    ]
+    more = len(unused) - _MAX_PATTERNS
+    return [*found, mind("pattern", f"{more} more fit no tool")] if more > 0 else found
+
+
+async def _check_search(settings: Settings, gateway: Gateway) -> list[Finding]:
+    """How many tools a model wrote requests for."""
+    tools, enriched = (await gateway.tree(depth=1)).tools, await gateway.search.count_enriched()
     advice = "" if enriched or not settings.model.name else "to find more by everyday words: toolfold enrich"
-    yield _well("search", f"{enriched:,} of {tree.tools:,} tools enriched with requests that a model wrote", advice)
+    return [well("search", f"{enriched:,} of {tools:,} tools enriched with requests that a model wrote", advice)]
 
 
-def _check_trust(settings: Settings) -> Iterator[_Finding]:
-    """Reports tools that changed since they were accepted, or that say something odd."""
-    try:
-        review = run_with_gateway(settings, lambda gateway: gateway.trust.review(), create=False)
-    except ToolfoldError:
-        return  # `_check_catalogue` has reported it
+async def _check_trust(_: Settings, gateway: Gateway) -> list[Finding]:
+    """Tools that changed since they were accepted, or that say something odd."""
+    review = await gateway.trust.review()
     waiting = [standing.tool_id for standing in review.standings if standing.state != "accepted"]
     flagged = [standing.tool_id for standing in review.standings if standing.flags]
-    for tools, text in ((waiting, "changed or are new and not accepted"), (flagged, "have odd texts")):
-        if tools:
-            named = ", ".join(tools[:3]) + (", …" if len(tools) > 3 else "")
-            yield _mind("trust", f"{len(tools)} tools {text}: {named}", "look: toolfold trust --list")
+    pairs = ((waiting, "changed or are new and not accepted"), (flagged, "have odd texts"))
+    return [
+        mind("trust", f"{len(tools)} tools {text}: {_few(tools, 3)}", "look: toolfold trust --list")
+        for tools, text in pairs
+        if tools
+    ]
 
 
-def _check_declared_results(settings: Settings) -> Iterator[_Finding]:
-    """Reports tools whose results are not what they declare."""
-    try:
-        contradicted = run_with_gateway(
-            settings, lambda gateway: gateway.describer.all_contradictions(gateway.view()), create=False
-        )
-    except ToolfoldError:
-        return  # `_check_catalogue` has reported it
-    for tool_id, texts in list(contradicted.items())[:5]:
-        yield _mind("results", f"{tool_id} returns what it does not declare: {texts[0]}", "tell whoever maintains it")
-    if len(contradicted) > 5:
-        yield _mind("results", f"and {len(contradicted) - 5} more tools", "see: toolfold stats --json")
+async def _check_declared_results(_: Settings, gateway: Gateway) -> list[Finding]:
+    """Tools whose results are not what they declare."""
+    contradicted = await gateway.describer.all_contradictions(gateway.view())
+    found = [
+        mind("results", f"{tool_id} returns what it does not declare: {texts[0]}", "tell whoever maintains it")
+        for tool_id, texts in list(contradicted.items())[:5]
+    ]
+    more = len(contradicted) - 5
+    return [*found, mind("results", f"and {more} more tools", "see: toolfold stats --json")] if more > 0 else found
 
 
-def _check_running_servers(settings: Settings) -> Iterator[_Finding]:
+def _check_running_servers(settings: Settings) -> Iterator[Finding]:
     for state in run_with_gateway(settings, lambda gateway: gateway.servers(connect=True), fast=True):
         subject = f"server {state.name}, started"
         if state.status == "disabled":
             continue
         if state.error:
-            yield _wrong(subject, state.error, state.next_action)
+            yield wrong(subject, state.error, state.next_action)
         elif state.warnings:
-            yield _mind(subject, "; ".join(state.warnings[:3]))
+            yield mind(subject, "; ".join(state.warnings[:3]))
         else:
             seconds = state.open_seconds or 0.0
             protocol = state.info.protocol_version or "none"
-            yield _well(subject, f"{state.tools} tools in {seconds:.1f} s, MCP {protocol}")
+            yield well(subject, f"{state.tools} tools in {seconds:.1f} s, MCP {protocol}")

@@ -1,19 +1,28 @@
 """`toolfold import`: shows what MCP clients have configured, and with `--yes` writes it to `toolfold.toml`.
 
 Without `--yes` nothing is written: on a terminal it asks, in a pipe it only shows. A client's own file is touched only
-with `--replace`, which leaves toolfold as its one server. That is all or nothing: everything is checked, the servers
-are started once, then all files are written, a backup of each beside it. `--undo` takes the last import back.
+with `--replace`, which leaves toolfold as its one server, beside those that do not start. That is all or nothing:
+everything is checked, the servers are started once, then all files are written, a backup of each beside it. A project's
+files are replaced only with `--project`, into the project's own `toolfold.toml` and without a path of this machine.
+`--undo` takes the last import back.
 """
 
 import argparse
+import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
+from typing import Any
+
+from msgspec.structs import replace
 
 from toolfold.config import Limits, Settings, clients
 from toolfold.config.clients import CLIENTS, Applied, ClientConfig, ImportPlan, Rewrite
+from toolfold.config.install_hints import problem_of
 from toolfold.errors import ConfigError, UpstreamError
 from toolfold.faces.cli.build import SOME_FAILED, Cost, plural, print_failure, read_servers
 from toolfold.faces.cli.runner import load_settings, run_with_gateway
@@ -26,55 +35,126 @@ MARKS = {
     "identical": ("=", "dim"),
     "itself": ("=", "dim"),
     "broken": ("✗", "red"),
+    "stays": ("✗", "red"),
 }
 UNDONE = {
     "restored": ("restored:", ""),
     "removed": ("removed:", ", which the import had made"),
-    "merged": ("restored:", ": its servers; all else in it was changed since and stays"),
-    "kept": ("kept:", ", since it was changed after the import"),
+    "merged": ("restored:", ": its servers; what was added or changed since stays"),
+    "cleared": ("restored:", ": what the import added is gone; what came since stays"),
+    "kept": ("kept:", ", since all of it was changed after the import"),
 }
 
 
 def import_servers(arguments: argparse.Namespace, output: Output) -> int:
-    target, journal = _target(arguments)
+    settings, target = _target(arguments)
+    journal = clients.Journal(settings.user_home / "imports.json", clients.put_back)
+    _recover(journal, output)
     if arguments.undo:
         return _undo(arguments, journal, output)
-    configs = _client_configs(arguments.client)
-    existing = Settings.load(target, require_servers=False) if target.exists() else None
-    plan = clients.plan_import(configs, existing, secrets=arguments.secrets)
+    configs = _client_configs(arguments, output)
+    base = _base(arguments, target)
+    plan = clients.plan_import(configs, base, secrets=arguments.secrets)
     if not output.as_json:
         _print_plan(plan, target, output)
-    rewrites = _rewrites(arguments, configs, plan, target, output) if arguments.replace else []
+    rewrites = _rewrites(arguments, configs, plan, target) if arguments.replace else []
     # Before anything is asked, started or written: what stands in the way is told first, all of it.
     clients.check_import(plan, target, rewrites)
-    applied, cost = None, Cost()
-    failed: dict[str, UpstreamError] = {}
-    if rewrites and (arguments.yes or output.interactive):
-        failed, cost = _start_servers(plan, existing, output)
-    if _may_write(plan, target, rewrites, failed, output, yes=arguments.yes):
-        applied = clients.apply(plan, target, rewrites, journal=journal)
-    if output.as_json:
-        output.data(_as_dict(plan, target, applied, failed))
-    else:
-        _print_applied(applied, bool(plan.additions or rewrites), output)
-        if applied is not None:
-            cost.print(output)
+    with _scratch(arguments) as scratch:
+        wanted = bool(rewrites) and (arguments.yes or output.interactive)
+        failed, cost = _start_servers(plan, base.limits, scratch, output) if wanted else ({}, Cost())
+        plan, rewrites = _leave_failed(plan, rewrites, () if arguments.even_failed else failed, output)
+        applied = None
+        if _may_write(plan, target, rewrites, failed, output, yes=arguments.yes):
+            applied = clients.apply(plan, target, rewrites, journal=journal.path)
+    _report(plan, target, applied, failed, output, cost=cost, is_work=bool(plan.additions or rewrites))
     return SOME_FAILED if failed else 0
 
 
-def _client_configs(client: str | None) -> Sequence[ClientConfig]:
-    """All clients' files, or one client's, or one named file."""
+def _report(
+    plan: ImportPlan,
+    target: Path,
+    applied: Applied | None,
+    failed: dict[str, UpstreamError],
+    output: Output,
+    *,
+    cost: Cost,
+    is_work: bool,
+) -> None:
+    if output.as_json:
+        output.data(_as_dict(plan, target, applied, failed))
+        return
+    _print_applied(applied, is_work, output)
+    if applied is not None:
+        cost.print(output)
+
+
+def _recover(journal: clients.Journal, output: Output) -> None:
+    for file, _ in journal.recover():
+        output.warn(f"the last import was killed while it wrote: {output.short_path(file.path)} is as it was before")
+
+
+def _base(arguments: argparse.Namespace, target: Path) -> Settings:
+    """What the target has already."""
+    if target.exists():
+        return Settings.load(target, require_servers=False)
+    return Settings(project=target.parent.resolve() if arguments.project else None)
+
+
+@contextmanager
+def _scratch(arguments: argparse.Namespace) -> Iterator[Path]:
+    """A folder for what is needed while servers are tried; their logs are kept. What killed imports left goes."""
+    for left in Path(tempfile.gettempdir()).glob("toolfold-import-*-*"):
+        pid = left.name.split("-")[2]
+        try:
+            if pid.isdigit() and left.stat().st_uid == os.getuid():
+                os.kill(int(pid), 0)
+        except ProcessLookupError:
+            shutil.rmtree(left, ignore_errors=True)
+        except OSError:
+            continue  # it is somebody else's
+    with tempfile.TemporaryDirectory(prefix=f"toolfold-import-{os.getpid()}-") as folder:
+        try:
+            yield Path(folder)
+        finally:
+            _keep_logs(Path(folder), load_settings(arguments, require_servers=False).home)
+
+
+def _keep_logs(scratch: Path, home: Path) -> None:
+    """What servers wrote while they were tried goes where `toolfold logs` reads."""
+    for file in (scratch / "logs").glob("*.log"):
+        with suppress(OSError):  # a log is never worth a failure
+            (home / "logs").mkdir(parents=True, exist_ok=True, mode=0o700)
+            with open(home / "logs" / file.name, "ab", opener=partial(os.open, mode=0o600)) as log:
+                log.write(file.read_bytes())
+
+
+def _client_configs(arguments: argparse.Namespace, output: Output) -> Sequence[ClientConfig]:
+    """All clients' files, or one client's, or one named file. A project's are shared with others: they are replaced
+    only where that is asked for, and then alone."""
+    client = arguments.client
     if client is not None and client not in CLIENTS and Path(client).exists():
         return [clients.read_client_file(client)]
-    return clients.discover(client)
+    configs = clients.discover(client)
+    shared = [config for config in configs if config.scope == "project"]
+    if arguments.project:
+        return shared
+    for config in shared if arguments.replace else ():
+        output.note(f"{output.short_path(config.path)} belongs to the project and stays: add --project to replace it")
+        configs.remove(config)
+    return configs
 
 
-def _target(arguments: argparse.Namespace) -> tuple[Path, Path]:
-    """The `toolfold.toml` to write: the one asked for, the one in use, or the user's own; and the record of imports."""
+def _target(arguments: argparse.Namespace) -> tuple[Settings, Path]:
+    """What is in use, and the `toolfold.toml` to write: the one asked for, the project's, the one in use, or the
+    person's own."""
     settings = load_settings(arguments, require_servers=False)
-    home = Path(arguments.home) if arguments.home else settings.user_home
-    in_use = next((source for source in settings.sources if source.suffix == ".toml"), home / "toolfold.toml")
-    return Path(arguments.to) if arguments.to else in_use, home / "imports.json"
+    if arguments.home:
+        settings = replace(settings, user_home=settings.home)
+    in_use = next((source for source in settings.sources if source.suffix == ".toml"), None)
+    if arguments.to or arguments.project:
+        return settings, Path(arguments.to or "toolfold.toml")
+    return settings, in_use or settings.user_home / "toolfold.toml"
 
 
 def _may_write(
@@ -96,24 +176,50 @@ def _may_write(
 
 
 def _rewrites(
-    arguments: argparse.Namespace, configs: Sequence[ClientConfig], plan: ImportPlan, target: Path, output: Output
+    arguments: argparse.Namespace, configs: Sequence[ClientConfig], plan: ImportPlan, target: Path
 ) -> list[Rewrite]:
     """The clients' files that are to start toolfold alone, each once, however many places in it hold servers."""
-    unreadable = {item.path for item in plan.items if item.action == "broken"}
+    _refuse_broken(plan)
     files: dict[Path, list[ClientConfig]] = {}
     for config in configs:
         if config.servers and not _starts_toolfold_alone(config, plan):
             files.setdefault(config.path.resolve(), []).append(config)
-    rewrites = []
-    for held in files.values():
-        path, client = held[0].path, held[0].client
-        # A server that could not be read is in no other file: replacing this one would lose it.
-        if path in unreadable:
-            output.warn(f"{path} was left as it is: one of its servers could not be taken over")
-            continue
-        entry = clients.toolfold_entry(client, target.resolve(), command=_own_command())
-        rewrites.append(Rewrite(path=path, configs=tuple(held), entry=entry, drop_comments=arguments.drop_comments))
-    return rewrites
+    drop = arguments.drop_comments
+    return [
+        Rewrite(path=held[0].path, configs=tuple(held), entry=_entry(arguments, held[0], target), drop_comments=drop)
+        for held in files.values()
+    ]
+
+
+def _refuse_broken(plan: ImportPlan) -> None:
+    if broken := [item for item in plan.items if item.action == "broken"]:
+        raise ConfigError(
+            f"{', '.join(item.written for item in broken)} cannot be taken over, so nothing is replaced",
+            hints=[item.reason for item in broken],
+            next_action="Correct or remove it there, or name another client: toolfold import CLIENT --replace",
+        )
+
+
+def _entry(arguments: argparse.Namespace, config: ClientConfig, target: Path) -> dict[str, Any]:
+    """How this client starts toolfold, with the state folder that is named now, which it would not know of."""
+    if arguments.project:
+        return clients.toolfold_entry(config.client, None)
+    home = arguments.home or os.environ.get("TOOLFOLD_HOME", "").strip()
+    state = Path(home).expanduser().absolute() if home else None
+    return clients.toolfold_entry(config.client, target.resolve(), home=state, command=_own_command())
+
+
+def _leave_failed(
+    plan: ImportPlan, rewrites: Sequence[Rewrite], failed: Collection[str], output: Output
+) -> tuple[ImportPlan, list[Rewrite]]:
+    """The same, but for the servers that failed: a client that works keeps what works in it."""
+    plan = plan.leave(failed)
+    staying = [item for item in plan.items if item.action == "stays"]
+    places = {(item.path, item.key, item.written) for item in staying}
+    left = [replace(rewrite, kept=rewrite.servers & places) for rewrite in rewrites if not rewrite.servers <= places]
+    for item in staying:
+        output.note(f"{item.name} stays in {output.short_path(item.path)}: --even-failed takes it over as it is")
+    return plan, left
 
 
 def _own_command() -> list[str]:
@@ -124,18 +230,16 @@ def _own_command() -> list[str]:
 
 
 def _start_servers(
-    plan: ImportPlan, existing: Settings | None, output: Output
+    plan: ImportPlan, limits: Limits, scratch: Path, output: Output
 ) -> tuple[dict[str, UpstreamError], Cost]:
-    """Starts what the clients have, once, and prints which work; nothing of it is kept."""
-    limits = existing.limits if existing else Limits()
+    """Starts what the clients have, once, and prints which work; nothing but their logs is kept."""
 
     async def work(gateway: Gateway) -> tuple[dict[str, UpstreamError], Cost]:
         _, failed = await read_servers(gateway, None, output)
         return failed, await Cost.count(gateway)
 
-    with tempfile.TemporaryDirectory(prefix="toolfold-import-") as home:
-        settings = Settings(servers=plan.taken_over, limits=limits, home=Path(home))
-        failed, cost = run_with_gateway(settings, work, fast=True)
+    settings = Settings(servers=plan.taken_over, limits=limits, home=scratch)
+    failed, cost = run_with_gateway(settings, work, fast=True)
     for name, error in failed.items():
         print_failure(name, error, output)
     if not output.as_json:
@@ -144,17 +248,17 @@ def _start_servers(
     return failed, cost
 
 
-def _undo(arguments: argparse.Namespace, journal: Path, output: Output) -> int:
+def _undo(arguments: argparse.Namespace, journal: clients.Journal, output: Output) -> int:
     if arguments.client or arguments.replace:
         raise ConfigError("--undo takes back the whole last import", next_action="Run: toolfold import --undo")
-    undone = clients.undo(journal, clients.put_back)
+    undone = journal.undo()
     if output.as_json:
         output.data([{"path": str(file.path), "outcome": outcome} for file, outcome in undone])
         return 0
     for file, outcome in undone:
         label, text = UNDONE[outcome]
         output.line(f"{output.style(label, 'green')} {output.short_path(file.path)}{text}")
-        if outcome == "merged":
+        if outcome in {"merged", "cleared"} and file.backup is not None:
             output.line(f"the file as it was before the import: {output.short_path(str(file.backup))}")
     return 0
 
@@ -181,9 +285,15 @@ def _print_plan(plan: ImportPlan, target: Path, output: Output) -> None:
         mark, colour = MARKS[item.action]
         reason = f"  {output.style(item.reason, 'yellow')}" if item.reason else ""
         output.line(f"  {output.style(mark, colour)} {item.name}  {output.style(item.shown, 'dim')}{reason}")
-    for warning in plan.warnings:
+    for warning in (*plan.warnings, *_problems(plan)):
         output.warn(warning)
     output.line(f"{len(plan.additions)} of {len(plan.items)} servers would be added to {output.short_path(target)}")
+
+
+def _problems(plan: ImportPlan) -> Iterator[str]:
+    for item in plan.additions:
+        if item.spec is not None and (problem := problem_of(item.spec)):
+            yield f"{item.name}: {problem[0]}"
 
 
 def _print_applied(applied: Applied | None, is_work: bool, output: Output) -> None:
@@ -200,8 +310,10 @@ def _print_applied(applied: Applied | None, is_work: bool, output: Output) -> No
         output.line("it holds secrets, so only you may read it")
     for variable in applied.variables:
         output.line(f"set this before you go on: export {variable}=…")
+    if not applied.replaced:
+        output.note("nothing was started: toolfold build does that, and says what it costs in tokens")
     for file in applied.replaced:
-        output.line(f"{output.style('replaced:', 'green')} {output.short_path(file.path)} now starts toolfold alone")
+        output.line(f"{output.style('replaced:', 'green')} {output.short_path(file.path)} now starts toolfold")
         output.line(f"the file as it was: {output.short_path(str(file.backup))}")
     output.line(f"{output.style('next:', 'cyan')} toolfold build   (to take all of it back: toolfold import --undo)")
 

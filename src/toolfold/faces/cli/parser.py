@@ -223,7 +223,9 @@ def _add_setup(command: _AddCommand) -> None:
     text = "claude-desktop, claude-code, cursor, vscode, codex, gemini, or a file (default: all)"
     take.value("client", "CLIENT", text, nargs="?")
     take.flag("--yes", "write it (otherwise only show what would be written)")
-    take.flag("--replace", "start the servers once, then leave toolfold as the client's one server (after a backup)")
+    take.flag("--replace", "start the servers once, then point the client at toolfold instead (after a backup)")
+    take.flag("--even-failed", "with --replace: take servers from the client that do not start, too")
+    take.flag("--project", "the project's own files alone, into ./toolfold.toml, without paths of this machine")
     take.flag("--drop-comments", "with --replace: comments among the client's servers may go")
     take.flag("--undo", "take the last import back: every file as it was before")
     take.value("--to", "FILE", "the toolfold.toml to write (default: the one in use, else in --home)")

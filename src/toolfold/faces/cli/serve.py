@@ -56,7 +56,7 @@ TRIM_BYTES = 64 << 20
 
 
 def serve(arguments: argparse.Namespace, output: Output) -> None:
-    settings = _load(arguments)
+    settings = load_settings(arguments, require_servers=arguments.profile != "live")
     _set_up_logs(settings, arguments)
     if arguments.http is not None:
         run_with_gateway(settings, lambda gateway: _serve_http(gateway, arguments, output), fast=True)
@@ -68,10 +68,6 @@ def serve(arguments: argparse.Namespace, output: Output) -> None:
     # Before a server is started: it would inherit the wire.
     streams = take_standard_streams()
     run_with_gateway(settings, lambda gateway: _serve_stdio(gateway, arguments, streams), fast=True)
-
-
-def _load(arguments: argparse.Namespace) -> Settings:
-    return load_settings(arguments, require_servers=arguments.profile != "live")
 
 
 def _set_up_logs(settings: Settings, arguments: argparse.Namespace) -> None:
@@ -139,7 +135,8 @@ async def _open_server(
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
-    watch = ConfigWatch(gateway, partial(_load, arguments), check)
+    # The last server may leave while it serves, as it may be disabled.
+    watch = ConfigWatch(gateway, partial(load_settings, arguments, require_servers=False), check)
     if hasattr(signal, "SIGHUP"):
         loop.add_signal_handler(signal.SIGHUP, watch.reload)
     options = ServeOptions(max_body_bytes=gateway.settings.limits.max_frame_bytes)

@@ -56,7 +56,14 @@ def server_lines(gateway: Gateway, output: Output, slow_s: float = SLOW_S) -> It
         return
     lines = _Lines(output.width, slow_s)
     upstreams = gateway.upstreams
-    upstreams.on_log = lines.take
+    kept = upstreams.on_log
+
+    def take(name: str, line: str) -> None:
+        if kept is not None:
+            kept(name, line)  # it goes where it went before, too: into the files that `toolfold logs` reads
+        lines.take(name, line)
+
+    upstreams.on_log = take
     stops = [gateway.events.subscribe(lines.finish, only=f"upstream.{end}") for end in ("listed", "failed")]
     timer = asyncio.get_running_loop().call_later(slow_s, lines.show_kept)
     try:
@@ -65,5 +72,5 @@ def server_lines(gateway: Gateway, output: Output, slow_s: float = SLOW_S) -> It
         timer.cancel()
         for stop in stops:
             stop()
-        upstreams.on_log = None
+        upstreams.on_log = kept
         lines.done.update(upstreams.names)  # a pool that is open keeps the listener it was given

@@ -20,9 +20,6 @@ if TYPE_CHECKING:
     from toolfold.faces.surface.base import Surface
     from toolfold.wire.serving import App, NotificationHub
 
-# What servers of the legacy era are offered at the handshake, before anybody calls. Whoever calls later
-# answers, if its client declared that it can.
-BRIDGED = Raw(b'{"elicitation":{"form":{},"url":{}},"sampling":{}}')
 # A server that is passed through has one kind of client, whose folders it may ask for.
 BRIDGED_WHOLE = Raw(b'{"elicitation":{"form":{},"url":{}},"sampling":{},"roots":{"listChanged":true}}')
 
@@ -47,7 +44,6 @@ async def open_app(gateway: Gateway, profile: str, server: str | None = None) ->
     from toolfold.faces.mcp_server.surface_app import SurfaceApp
     from toolfold.faces.surface.output_resources import OutputResources
 
-    gateway.upstreams.handshake = BRIDGED
     resources = OutputResources(gateway)
     app = SurfaceApp(_make_surface(gateway, profile), on_left=gateway.end_session, resources=resources)
     try:

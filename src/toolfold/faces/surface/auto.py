@@ -32,8 +32,9 @@ _FIND_TOKENS = 700
 _TOOLS_USED = 2
 # The other form must be cheaper by this part before what a client has seen is changed.
 _MARGIN = 0.25
-# How long the first list of all waits for the first catalogue; from then on it is the operations, until there is one.
-_FIRST_LIST_S = 0.3
+# How long the first list of all waits for the first catalogue: a client that is shown the operations first, then the
+# tools, has read both. From then on it is the operations, until there is one.
+_FIRST_LIST_S = 5.0
 
 # While the first catalogue is built nobody knows yet which of the two it will be.
 STARTING_INSTRUCTIONS = (

@@ -22,6 +22,8 @@ from toolfold.upstream.threads import run_in_thread
 from toolfold.wire.http_client import is_loopback
 from toolfold.yaml_reader import load_yaml
 
+__all__ = ["is_url", "load_document"]
+
 _MAX_DOCUMENT_BYTES = 64 * 1024 * 1024
 # YAML can repeat a part by name, so a small file may unfold without end.
 _MAX_DOCUMENT_VALUES = 5_000_000

@@ -29,6 +29,7 @@ log = logging.getLogger("toolfold.wire.serving")
 
 _READ_SIZE = 1 << 16
 _SETTLE_S = 1.5
+_LIST_S = 5.0
 # Of a client that does not wait for the answer to its handshake.
 _MAX_WAITING = 1000
 _FLUSH_S = 2.0
@@ -181,16 +182,20 @@ class _Pipe:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_SETTLE_S):
                 await self._tasks.wait()
-                session = self._session.running.all() if self._session is not None else []
-                waiting = {
-                    exchange.task
-                    for exchange in (*self._running.all(), *session)
-                    if exchange.task is not None
-                    and exchange.sink is not None
-                    and exchange.method != "subscriptions/listen"
-                }
-                if waiting:
+                if waiting := self._unanswered():
                     await asyncio.wait(waiting)
+        # The first list of all may wait for servers that start.
+        if lists := [task for task, method in self._unanswered().items() if method == "tools/list"]:
+            await asyncio.wait(lists, timeout=_LIST_S)
+
+    def _unanswered(self) -> dict["asyncio.Task[None]", str]:
+        """The requests that somebody may still want answered, each with its method."""
+        session = self._session.running.all() if self._session is not None else []
+        return {
+            exchange.task: exchange.method
+            for exchange in (*self._running.all(), *session)
+            if exchange.task is not None and exchange.sink is not None and exchange.method != "subscriptions/listen"
+        }
 
     async def close(self) -> None:
         for exchange in self._running.all():
