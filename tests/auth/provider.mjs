@@ -1,7 +1,9 @@
 // A real OpenID provider (npm oidc-provider) on loopback, for tests of signing in. Options come as JSON on the command
 // line; the first line that it prints is JSON with its issuer. Accounts are whatever name signs in, by plain forms.
+// TOOLFOLD_TEST_LEDGER names a file for all that it issued, one a line: after the tests no other file may hold any.
 // Besides OAuth it answers GET /_counts (granted tokens by grant type) and POST /_revoke (ends every grant).
 import { generateKeyPairSync } from 'node:crypto';
+import { appendFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import { pathToFileURL } from 'node:url';
 
@@ -29,6 +31,15 @@ const jwks = {
 const counts = {};
 const grants = new Set();
 const server = createServer();
+const SECRETS = ['access_token', 'refresh_token', 'id_token', 'code', 'code_verifier', 'device_code'];
+
+// The end of a signed token is its signature, and enough to know it by.
+function note(place, names = SECRETS) {
+  const found = names.map((name) => place?.[name]).filter((value) => typeof value === 'string' && value.length >= 20);
+  if (process.env.TOOLFOLD_TEST_LEDGER && found.length) {
+    appendFileSync(process.env.TOOLFOLD_TEST_LEDGER, found.map((value) => `${value.slice(-43)}\n`).join(''));
+  }
+}
 
 server.listen(0, '127.0.0.1', () => {
   const issuer = `http://127.0.0.1:${server.address().port}`;
@@ -73,10 +84,13 @@ server.listen(0, '127.0.0.1', () => {
   provider.on('grant.success', (ctx) => {
     const grant = ctx.oidc.params.grant_type;
     counts[grant] = (counts[grant] ?? 0) + 1;
+    note(ctx.oidc.params);
+    note(ctx.body);
   });
   for (const kind of ['authorization_code', 'device_code']) {
     provider.on(`${kind}.saved`, (token) => token.grantId && grants.add(token.grantId));
   }
+  provider.on('registration_create.success', (ctx) => note(ctx.body, ['client_secret', 'registration_access_token']));
   const answer = provider.callback();
   server.on('request', async (request, response) => {
     if (request.url === '/_counts') {

@@ -12,6 +12,7 @@ import asyncio
 import re
 import socket
 from collections.abc import Awaitable, Callable, Mapping
+from functools import cache
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import SplitResult, urljoin, urlsplit
@@ -251,6 +252,7 @@ def _proxy_for(parts: SplitResult) -> str | None:
     return None if is_loopback(host) or proxy_bypass(host) else getproxies().get(parts.scheme)
 
 
+@cache  # loading them takes longer than most requests
 def _certificates() -> "ssl.SSLContext":
     import httpx2
 
