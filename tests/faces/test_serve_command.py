@@ -155,7 +155,7 @@ def test_a_client_is_pointed_at_toolfold_alone_with_a_backup_of_what_it_had(
     theirs = tmp_path / "mcp.json"
     theirs.write_text(json.dumps({"mcpServers": {"git": {"command": "mcp-server-git"}}, "other": 1}))
     ours = tmp_path / "toolfold.toml"
-    options = ["import", str(theirs), "--to", str(ours), "--replace"]
+    options = ["import", str(theirs), "--to", str(ours), "--replace", "--even-failed"]
     assert main(options) == 0
     assert "git" in json.loads(theirs.read_text())["mcpServers"]
     assert main([*options, "--yes"]) == 3  # `mcp-server-git` is not there: it is told, and written all the same
