@@ -104,7 +104,8 @@ def _explained(error: Exception) -> ToolfoldError | None:
         return OutputError(what, next_action="check the path, and who may read and write it")
     # Python hides bytes that are no UTF-8 in the arguments: most commands take text, and only some a file's name.
     if isinstance(error, UnicodeEncodeError) and "surrogates" in error.reason:
-        return ConfigError("something on the command line is no UTF-8", next_action="give it in UTF-8")
+        what = "something on the command line, or the name of this folder, is no UTF-8"
+        return ConfigError(what, next_action="give it in UTF-8, or rename the folder")
     return error if isinstance(error, ToolfoldError) else None
 
 

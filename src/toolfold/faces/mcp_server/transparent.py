@@ -8,6 +8,7 @@ Policies are about tools: a caller whose policy hides something gets the tools i
 server lists is compared with the catalogue before it is shown: a definition that is held back is not.
 """
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -27,7 +28,6 @@ from toolfold.fingerprint import fingerprint
 from toolfold.gateway import Gateway
 from toolfold.types import CallContext, Caller, ServerInfo, Tool, ToolCall, ToolDefinition
 from toolfold.upstream.passthrough import Passthrough
-from toolfold.upstream.threads import run_in_thread
 from toolfold.wire.headers import HEADER_KEYWORD, mismatched_header
 from toolfold.wire.jsonrpc import DECODE_ERRORS, HEADER_MISMATCH, INVALID_PARAMS, METHOD_NOT_FOUND, encode
 from toolfold.wire.serving import About, Client, Exchange, NotificationHub, RpcError
@@ -103,7 +103,7 @@ class TransparentApp:
         )
         if not self._gateway.settings.outputs.redact_secrets:
             return result
-        return await run_in_thread(lambda: self._gateway.redactor.passed_on(result))
+        return await asyncio.to_thread(self._gateway.redactor.passed_on, result)
 
     def _context(self, exchange: Exchange) -> CallContext:
         return replace(call_context(exchange), meta=self._meta(exchange), inputs=exchange.inputs)
