@@ -9,14 +9,18 @@ from collections.abc import Sequence
 from msgspec import structs
 
 from toolfold.outputs.local.conditions import Condition, Query
+from toolfold.outputs.local.facts import RecordSet
 from toolfold.outputs.local.query_words import (
     ASIDES,
     CARDINAL,
+    FIGURES,
+    GROUPS,
     KEY_WORDS,
     MONEY,
     NUMBERED,
     NUMERIC,
     OPERATIONS,
+    PERIODS,
     PRICES,
     TAKES_TIME,
     TOTALS,
@@ -24,7 +28,8 @@ from toolfold.outputs.local.query_words import (
     NoQuery,
     Operation,
 )
-from toolfold.outputs.local.token_reader import RecordSet, TokenReader
+from toolfold.outputs.local.token_reader import TokenReader
+from toolfold.words import fold_word
 
 
 class OperationParser:
@@ -39,9 +44,11 @@ class OperationParser:
         self._superlative = ""
         self._negation = ""
         self._closed = False
-        self._lacks = False
+        self._lacks = self._grouped = False
         self._noun = ""
         self._last_step = ""
+        # How many conditions there are where a negation may reach further.
+        self._reaches = -1
         # Whether the last step added a condition.
         self._demanded = False
         # A noun such as `the margin` may as well be a field that is not there.
@@ -55,6 +62,8 @@ class OperationParser:
 
     def _finished(self) -> Query:
         query = self._query
+        if self._grouped and query.wanted:
+            raise NoQuery(reason="one field can be grouped by, and no other")
         if self._superlative and not query.field:
             query.field = self._in.implied_field(self._superlative, self._noun or query.taken_for)
         self._finish_measure()
@@ -96,7 +105,8 @@ class OperationParser:
         extreme = query.operation in {"greatest", "least"}
         if extreme and len(query.wanted) == 1:
             query.group = query.group or query.wanted[0]
-        if (extreme or query.operation == "place") and not query.wanted and self._in.low[0] == "who":
+        named = extreme or query.operation in {"place", "rows"}
+        if named and not query.wanted and self._in.low[:1] == ["who"]:
             query.wanted = [*filter(None, [self._in.person_field()])]
         if query.operation == "values" and query.and_then is None:
             self._chain_values()
@@ -137,6 +147,8 @@ class OperationParser:
 
     def _check_operand(self) -> None:
         query = self._query
+        if query.operation == "rows" and not query.conditions and self._asks_values():
+            query.operation, query.field = "values", query.wanted.pop()
         if query.operation == "rows" and not query.conditions:
             raise NoQuery(reason="no condition is named")
         if query.operation in {"rows", "count", "place", "share"} and not query.field:
@@ -145,20 +157,26 @@ class OperationParser:
             raise NoQuery(reason="the field is not named that is to be computed")
         self._check_values()
 
+    def _asks_values(self) -> bool:
+        """`what cities are there`, `list all statuses`"""
+        wanted, low = self._query.wanted, self._in.low
+        plural = any(fold_word(word) != word and self._in.fields_called([word]) == wanted for word in low)
+        return len(wanted) == 1 and plural and low[0] in {"what", "which", "list", "show", "name", "give"}
+
     def _check_values(self) -> None:
         query = self._query
         facts = self._records.fields[query.field]
         if facts.lists:
             raise NoQuery(reason=f"{query.field} is a list")
-        if len(facts.signs - {"%"}) > 1:
-            raise NoQuery(reason=f"{query.field} is in {' and '.join(sorted(facts.signs - {'%'}))}")
-        if query.operation == "sum" and self._is_by_piece(query.field):
+        if "sum" in {query.operation, query.per} and self._is_by_piece(query.field):
             raise NoQuery(reason=f"{query.field} may be of one piece: ask for the sum of {query.field}")
         numeric = query.operation in {"sum", "mean", "median", "share"} or query.per
         if numeric and not self._records.is_number(query.field):
             raise NoQuery(reason=f"{query.field} is no number")
         if query.operation in {"greatest", "least"} and not self._is_ordered(query.field):
             raise NoQuery(reason=f"{query.field} is neither a number nor a time")
+        if numeric or (query.operation in {"greatest", "least"} and self._records.is_number(query.field)):
+            self._records.check_number(query.field)
 
     def _is_by_piece(self, field: str) -> bool:
         """What was spent is no sum of prices, unless that is asked for."""
@@ -203,7 +221,7 @@ class OperationParser:
         self._in.skip(phrase)
         operation = OPERATIONS[phrase]
         # `how much … on average`
-        averaged = phrase == "on average" and self._query.operation == "sum"
+        averaged = {phrase, self._query.operation} in ({"on average", "sum"}, {"how much", "mean"})
         if self._asked and not averaged and (self._query.operation, operation) != ("count", "values"):
             raise NoQuery(phrase)
         self._asked = True
@@ -341,6 +359,9 @@ class OperationParser:
         if self._asked or number < 1:
             raise NoQuery(word)
         self._in.at += 1
+        if OPERATIONS.get(self._in.phrase_in(OPERATIONS), "") in {"greatest", "least"}:  # the second highest
+            self._query.rank = number - 1
+            return True
         self._asked = True
         self._query.operation = "place"
         back = self._in.phrase_in(("to last", "to the last", "from the end", "but one", "from last"))
@@ -365,11 +386,17 @@ class OperationParser:
 
     def _take_group(self) -> bool:
         """`per status`, `by status`, `for each status`: the counts of each value."""
-        phrase = self._in.phrase_in(("per", "by", "for each", "for every", "in each"))
+        phrase = self._in.phrase_in(GROUPS)
         if not phrase:
             return False
         start = self._in.at
+        before = self._in.before()
+        # `placed by customers` says who, and not by what they are grouped.
+        if phrase == "by" and before.endswith("ed") and before != "grouped":
+            return False
         self._in.skip(phrase)
+        if self._query.operation == "rows" and not (self._asked or self._query.wanted) and self._last_step:
+            self._query.operation = "count"  # `orders per customer`
         if self._query.operation == "mean" and phrase != "by" and (size := self._in.noun_here()):
             self._noun = self._in.word()
             self._in.at += size
@@ -381,13 +408,36 @@ class OperationParser:
         self._in.at = start
         return False
 
+    def _take_each(self, field: str, size: int) -> bool:
+        """A figure of each value of a field, or of each month of the one field that holds times."""
+        query, period = self._query, self._in.word() if self._in.word() in PERIODS else ""
+        if field and self._records.is_time(field) and (not period or self._names[field] == (period,)):
+            period = period or "day"
+        elif period and not field:
+            field, size = self._in.time_field(), 1
+        elif query.operation == "count" or not query.field:
+            return False
+        if query.operation not in FIGURES or not field or (query.operation == "count" and query.field):
+            return False
+        if period and (not self._records.is_time(field) or len(self._records.fields[field].zones) > 1):
+            raise NoQuery(reason=f"{field} has no times of one zone")
+        self._in.at += size
+        query.group, query.each, query.period, self._grouped = field, True, period, True
+        return True
+
     def _take_grouped(self, phrase: str) -> bool:
         """The field behind `per`, or behind the `by` of `the largest by population`."""
         query = self._query
+        self._in.skip_words({"the", "each", "every"})
         field, size = self._in.field_here()
+        if not (query.operation == "count" and query.field and field) and self._take_each(field, size):
+            return True
         by = phrase == "by" and self._superlative and not query.field
-        if not field or not (query.operation == "count" or (by and self._is_ordered(field))):
+        if by and self._superlative in {"top", "bottom"} and self._take_aggregate():
+            return True
+        if not field or not ((query.operation == "count" and not query.field) or (by and self._is_ordered(field))):
             return False
         self._in.at += size
+        self._grouped = query.operation == "count"
         query.operation, query.field = "values" if query.operation == "count" else query.operation, field
         return True

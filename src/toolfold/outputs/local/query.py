@@ -10,9 +10,11 @@ from collections.abc import Sequence
 from decimal import Decimal
 
 from toolfold.outputs.local.conditions import Condition, Query
+from toolfold.outputs.local.facts import FALSITIES, FLAGS, TRUTHS, RecordSet
 from toolfold.outputs.local.moments import Moment
 from toolfold.outputs.local.query_words import (
     ABSENT,
+    CARDINAL,
     COMPARISONS,
     CONTRARY,
     DOCUMENTS,
@@ -22,21 +24,23 @@ from toolfold.outputs.local.query_words import (
     LEVELS,
     LINKS,
     MAX_TOKENS,
+    NO_NOUNS,
     NO_TEXT,
     NO_VALUE,
     NOUN_LEADS,
+    NUMERIC,
     OPERATIONS,
     PARTICLES,
     PRESENT,
     SIDES,
     TEXT_COMPARISONS,
+    TIME_ENDINGS,
     YES_OR_NO,
     NoQuery,
     to_number,
 )
 from toolfold.outputs.local.records import TEXT
 from toolfold.outputs.local.request import stem
-from toolfold.outputs.local.token_reader import RecordSet
 from toolfold.outputs.local.value_words import ValueParser
 from toolfold.words import fold_word, stop_words
 
@@ -129,15 +133,16 @@ class _Parser(ValueParser):
         self._in.at += 1
         self._negation = "not"
         for field in flags:
-            self._add(Condition.of_values(field, self._records.fields[field].truths or ["true"]))
+            self._add(self._of_values(field, self._records.fields[field].truths or ["true"]))
         for field, values in fields.items():
-            self._add(Condition.of_values(field, values))
+            self._add(self._of_values(field, values))
         return True
 
     def _take_lacking(self, word: str) -> bool:
         """`unassigned`, where there is a field `assignee`."""
         named = [field for field, words in self._names.items() if words[-1].startswith(stem(word))]
-        if self._negation or len(named) != 1:
+        # `unpaid` where `paid` says how, and not when: what has no value may be either.
+        if self._negation or len(named) != 1 or (named[0].lower() == word and not self._records.is_time(named[0])):
             return False
         self._in.at += 1
         self._add_presence(named[0], present=False)
@@ -148,13 +153,13 @@ class _Parser(ValueParser):
 
     def _take_amount(self) -> bool:
         """`with 2 retries`, where `retries` is a number."""
-        number = to_number(self._in.word()) if self._in.at else None
-        if number is None or self._in.word(-1) not in {"with", "have", "has", "had", "having", "exactly"}:
+        at = self._in.at
+        if not at or self._in.word(-1) not in {"with", "have", "has", "had", "having", "exactly", "only", "just"}:
             return False
-        self._in.at += 1
+        number = self._in.number()
         field, size = self._in.field_here()
-        if not field or not self._records.is_number(field):
-            self._in.at -= 1
+        if number is None or not field or not self._records.is_number(field):
+            self._in.at = at
             return False
         self._in.at += size
         self._add(Condition.of_number(field, "=", number))
@@ -190,6 +195,8 @@ class _Parser(ValueParser):
 
     def _add_window(self, field: str, bounds: list[tuple[str, Moment]]) -> None:
         facts = self._records.fields[field]
+        if len(facts.zones) > 1:
+            raise NoQuery(reason=f"{field} has times of several zones")
         if facts.times == facts.present:
             others = self._query.bounds.setdefault(field, [])
             self._add(Condition.of_window(field, bounds, others))
@@ -239,7 +246,7 @@ class _Parser(ValueParser):
     def _compared_field(self, number: str) -> tuple[str, int]:
         """The field of `over 500 bytes`, `over 80%`, `the cheapest over 50`, and how many tokens name it."""
         field, size = self._in.field_here()
-        unit = self._in.unit_of(self._in.word()) or self._in.unit_of(number[-1]) or self._in.unit_of(number[0])
+        unit = self._in.unit_of(self._in.word()) or self._in.sign_of(number)
         if field or unit:
             fields = [field] if field else self._in.fields_in(unit)
             return (fields[0], size or bool(self._in.unit_of(self._in.word()))) if len(fields) == 1 else ("", 0)
@@ -274,7 +281,7 @@ class _Parser(ValueParser):
             self._negation = "not"
             self._in.at += 1
             self._in.skip_words({"in", "the", "a", "an"})
-        if self._in.word() in ABSENT | PRESENT and not self._in.value_here(field)[1]:
+        if self._in.word() in ABSENT | PRESENT and not self._in.value_here(field)[1] and not self._asks_what_exists():
             self._in.at += 1
             self._add_presence(field, present=self._in.word(-1) in PRESENT)
             return True
@@ -287,7 +294,7 @@ class _Parser(ValueParser):
             self._in.skip(phrase)
             self._compare(field, phrase)
             return True
-        if self._take_values(field):
+        if self._take_flag(field) or self._take_values(field):
             return True
         number = self._in.take_number(field)
         if number is not None:
@@ -297,7 +304,49 @@ class _Parser(ValueParser):
         self._negation = "" if negated else self._negation
         return False
 
+    def _asks_what_exists(self) -> bool:
+        """`what cities are there`"""
+        at_end = self._in.word() in {"there", "exist", "exists"} and not self._in.word(1)
+        return at_end and self._query.operation == "rows" and not self._query.conditions
+
+    def _take_flag(self, field: str) -> bool:
+        """`active = true`, however the document writes it."""
+        word, facts = self._in.word().lstrip('"'), self._records.fields[field]
+        is_flag = self._records.is_boolean(field)
+        if not facts.booleans or word not in (TRUTHS | FALSITIES if is_flag else FLAGS):
+            return False
+        if not is_flag:
+            raise NoQuery(reason=f"{field} is not always true or false")
+        self._in.at += 1
+        own = facts.truths if word in TRUTHS else facts.falsities
+        self._add(self._of_values(field, own or [word]))
+        return True
+
+    def _take_other_field(self, field: str, sign: str) -> bool:
+        """`price = list_price`, `price below the list price`: both must be numbers, or be compared as texts."""
+        at = self._in.at
+        self._in.skip_words({"the", "their", "its"})
+        other, size = self._in.field_here()
+        if not other or other == field or self._in.value_here(field)[1]:
+            self._in.at = at
+            return False
+        numeric = self._records.is_number(field) and self._records.is_number(other)
+        if not numeric and (sign not in {"=", "!="} or self._records.is_number(field) or self._is_timed(field, other)):
+            raise NoQuery(reason=f"{field} and {other} cannot be compared")
+        if numeric:
+            self._records.check_number(other)
+            if self._records.fields[field].signs != self._records.fields[other].signs:
+                raise NoQuery(reason=f"{field} and {other} are not in the same unit")
+        self._in.at += size
+        self._add(Condition.of_fields(field, sign, other, numeric=numeric))
+        return True
+
+    def _is_timed(self, *fields: str) -> bool:
+        return any(self._records.is_time(field) or self._records.fields[field].lists for field in fields)
+
     def _compare(self, field: str, phrase: str) -> None:
+        if phrase in COMPARISONS and phrase not in EXCLUSIONS and self._take_other_field(field, COMPARISONS[phrase]):
+            return
         if phrase == "between":
             first = self._in.take_number(field)
             last = self._in.take_number(field) if self._in.skip_words({"and"}) else None
@@ -324,7 +373,10 @@ class _Parser(ValueParser):
             if self._negation in EXCLUSIONS and not self._in.value_here(field)[1]:
                 self._mention(field, self._in.at, negated=False)
                 return
-        if self._take_values(field):
+        if self._take_flag(field) or self._take_values(field):
+            return
+        if (number := self._in.take_number(field)) is not None:
+            self._add(Condition.of_number(field, "=", number))
             return
         literal = self._in.literal()
         if field in self._records.parts.get(literal.lower(), ()):
@@ -333,7 +385,7 @@ class _Parser(ValueParser):
             # Of what nothing is, the contrary is true of everything.
             raise NoQuery(literal)
         else:
-            self._add(Condition.of_values(field, [literal]))
+            self._add(self._of_values(field, [literal]))
 
     def _compare_again(self, field: str) -> None:
         """A second bound of the same field: `over 50 but under 60`."""
@@ -357,19 +409,31 @@ class _Parser(ValueParser):
     def _demand(self, field: str) -> None:
         """That a field is not there, or that it is true or false."""
         is_flag = self._records.is_boolean(field)
-        if self._negation in NO_VALUE and not is_flag:
+        done = self._negation == "not" and self._is_done(field)
+        if (self._negation in NO_VALUE or done) and not is_flag:
             self._negation = ""
             self._add_presence(field, present=False)
         elif is_flag and self._negation not in NO_VALUE and self._query.operation != "values":
-            self._add(Condition.of_values(field, self._records.fields[field].truths or ["true"]))
+            self._add(self._of_values(field, self._records.fields[field].truths or ["true"]))
         elif self._negation:
             raise NoQuery(reason=f'"{self._negation} {self._in.word(-1)}": ask for "without {field}", or say its value')
         else:
             self._query.wanted.append(field)
 
+    def _is_done(self, field: str) -> bool:
+        """Whether a time is called by what was done then, as `shipped_at` is by `shipped`."""
+        word = self._in.word(-1)
+        return word.endswith("ed") and self._names[field][-1] in TIME_ENDINGS and self._names[field] != (word,)
+
     def _show(self, field: str, start: int) -> None:
         before = " ".join(self._in.low[:start])
-        if _WITH.search(before):
+        if (
+            self._query.operation in NUMERIC
+            and self._is_done(field)
+            and before.endswith(("are", "were", "been", "was"))
+        ):
+            self._add_presence(field, present=True)
+        elif _WITH.search(before):
             self._query.wanted += [field] if self._query.operation == "rows" else []
             self._add_presence(field, present=True)
         elif before.endswith((" a", " an")):
@@ -400,7 +464,7 @@ class _Parser(ValueParser):
         fields = self._records.hits.get(value, {})
         if len(fields) == 1:
             self._in.at += 2
-            self._add(Condition.of_values(*next(iter(fields.items()))))
+            self._add(self._of_values(*next(iter(fields.items()))))
             return True
         if word == "logged" and self._in.word(2) in {"", *FILLER, *OPERATIONS, *SIDES}:
             raise NoQuery(f"{word} {particle}")
@@ -433,18 +497,23 @@ class _Parser(ValueParser):
 
     def _take_level(self) -> bool:
         """`errors` in a log."""
+        if self._last_step in {"_take_value", "_take_loose_value"} and self._take_event():  # `404 errors`
+            return True
         values = self._level_here()
         if not values:
             return False
-        joint = "nor" if self._negation == "neither" else "or"
-        if joint == "nor" and self._in.word() != "nor":
+        neither = self._negation == "neither"
+        if neither and self._in.word() != "nor":
             raise NoQuery("neither")
-        while self._in.word() == joint:
+        joints = {"nor"} if neither else {"or"} if self._negation else {"or", "and"}
+        while (joint := self._in.word()) in joints:
             self._in.at += 1
+            if joint == "and" and not any(fold_word(self._in.word()) in group for group in LEVELS):
+                break
             if not (others := self._level_here()):
                 raise NoQuery(joint)
             values += others
-        self._add(Condition.of_values("level", values))
+        self._add(self._of_values("level", values))
         return True
 
     def _level_here(self) -> list[str]:
@@ -479,7 +548,7 @@ class _Parser(ValueParser):
 
     def _may_be_noun(self, word: str) -> bool:
         """A word of a field's name means that field or what it is about, not the records."""
-        if TEXT in self._records.fields or not word.isalpha() or word in FILLER | stop_words("documents"):
+        if TEXT in self._records.fields or not word.isalpha() or word in FILLER | NO_NOUNS | stop_words("documents"):
             return False
         return not any(fold_word(word) in names for names in self._names.values())
 
@@ -523,9 +592,13 @@ class _Parser(ValueParser):
     def _take_filler(self) -> bool:
         word = self._in.word()
         named = word in DOCUMENTS and self._in.at and self._in.word(-1) in {"the", "this", "that"}
-        if word not in FILLER and word != "," and not named:
+        counted = word in {"only", "just"} and (to_number(self._in.word(1)) is not None or self._in.word(1) in CARDINAL)
+        if word not in FILLER and word != "," and not named and not counted:
             return False
         if self._verb_at is None and word in {*YES_OR_NO, "that"} and self._query.operation == "share":
             self._verb_at = len(self._query.conditions)
+        # An article behind which nothing stands may be a name: `in A`.
+        if word in {"a", "an", "the"} and not self._in.word(1):
+            raise NoQuery(word)
         self._in.at += 1
         return True

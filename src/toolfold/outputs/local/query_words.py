@@ -17,6 +17,13 @@ from toolfold.words import fold_word, split_identifier
 Operation = Literal["rows", "count", "sum", "mean", "median", "share", "greatest", "least", "values", "place"]
 NUMERIC = frozenset({"count", "sum", "mean", "median", "share"})
 T = TypeVar("T")
+# What there can be one of for each value of a field; the words before that field, and stretches of time.
+FIGURES = NUMERIC - {"share"} | {"greatest", "least"}
+GROUPS = (
+    *("per", "by", "for each", "for every", "in each", "each", "every", "grouped by", "group by", "by each"),
+    *("broken down by", "split by", "for each of the"),
+)
+PERIODS = frozenset({"day", "month", "year", "hour", "minute"})
 
 MAX_TOKENS = 60
 MAX_PHRASE = 6
@@ -25,7 +32,9 @@ TOKEN = re.compile(
     r"|>=|<=|!=|<>|==|[=<>≥≤≠,]|[$€£]?-?\d[\w.,:/+-]*%?"
     r"|[^\s,;()\[\]{}\"'`?!<>=|$€£≥≤≠\u201c\u201d\u2018\u2019]+(?:['\u2019]\w{1,20})?"
 )
-NUMBER = re.compile(r"[$€£]?\s?(-?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:[eE][+-]?\d{1,3})?)\s?[$€£%]?")
+NUMBER = re.compile(
+    r"([-+\u2212]?)[$€£]?\s?(-?(?:(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?|\.\d+)(?:[eE][+-]?\d{1,2})?)(?:\s?(?:[$€£%]|ms|[uµn]s|secs?|min|[kKMGT]i?B|USD|EUR|GBP|CHF|kg|km))?"
+)
 NOT_ENDING = re.compile(r"(\w+)n['\u2019]t", re.IGNORECASE)
 
 
@@ -45,6 +54,7 @@ class _Grammar(Struct, frozen=True):
     persons: str
     documents: str
     noun_leads: str
+    no_nouns: str
     time_endings: str
     absent: str
     present: str
@@ -92,7 +102,8 @@ first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelft
 sixteenth seventeenth eighteenth nineteenth twentieth
 """
 NUMBERED = {word: number for number, word in enumerate(_ORDINALS_TEXT.split(), 1)}
-CARDINAL = {"two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8, "nine": 9, "ten": 10}
+_CARDINALS_TEXT = "one two three four five six seven eight nine ten"
+CARDINAL = {word: number for number, word in enumerate(_CARDINALS_TEXT.split(), 1)}
 (
     FILLER,
     LINKS,
@@ -119,6 +130,7 @@ CARDINAL = {"two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "e
 NO_VALUE = frozenset({"without", "no", "lacking", "missing", "lack", "lacks"})
 # After them the records are named: `how many pods`, `all of the pods`.
 NOUN_LEADS = frozenset(_G.noun_leads.split())
+NO_NOUNS = frozenset(_G.no_nouns.split())
 # What no text that is looked for holds.
 NO_TEXT = FILLER | {",", "not", "no", "without", "except", "or", "and", "=", "<", ">", "per", "each", *SIDES, "between"}
 PARTICLES = frozenset({"in", "on", "out", "off", "up", "down"})
@@ -175,7 +187,10 @@ def _other_forms(low: Sequence[str]) -> Iterable[str]:
 def to_number(text: str) -> Decimal | None:
     """A number as people write it: 12, -1.5, 1,234.50, $5, 40%."""
     match = NUMBER.fullmatch(text.strip()) if len(text) < 60 else None
-    return Decimal(match[1].replace(",", "")) if match else None
+    if match is None or (match[1] and match[2][0] == "-"):
+        return None
+    number = Decimal(match[2].replace(",", ""))
+    return -number if match[1] in {"-", "\u2212"} else number
 
 
 def name_words(name: str) -> tuple[str, ...]:

@@ -40,9 +40,9 @@ LEVEL = re.compile(rf"\b({LEVELS})\b|(?i:[\[<(:]({LEVELS})[\]>)]|\b({LEVELS}):)"
 # A level word further inside a line belongs to its message.
 LEVEL_REACH = 100
 PAIR = re.compile(r"(?<![\w.-])([A-Za-z_][\w.-]{0,40})=(?:\"([^\"\n]{0,400})\"|([^\s,;\"]{1,200}))")
-MEASURED = re.compile(
-    r"\b([A-Za-z_]{2,40})[ :=]{1,2}(\d{1,20}(?:\.\d{1,20})?) ?(ms|µs|us|ns|seconds|secs?|s|min|bytes|kB|MB|GB)\b"
-)
+UNIT = "ms|µs|us|ns|seconds|secs?|s|min|bytes|kB|MB|GB"
+MEASURED = re.compile(rf"\b([A-Za-z_]{{2,40}})[ :=]{{1,2}}(\d{{1,20}}(?:\.\d{{1,20}})?) ?({UNIT})\b")
+MEASURED_VALUE = re.compile(rf"\d[\d.]*(?:{UNIT})")
 ACCESS = re.compile(
     r'(?P<client>\S+) \S+ (?P<user>\S+) \[[^\]]{10,40}\] "(?P<method>[A-Z]+) (?P<path>\S+)[^"]*" (?P<status>\d{3}) '
     r'(?P<bytes>\d+|-)(?: "(?P<referer>[^"]*)" "(?P<agent>[^"]*)")?'
@@ -54,6 +54,7 @@ SYSLOG = re.compile(
 COMPONENT = re.compile(
     rf"\b(?:{LEVELS})\b\]?:?\s+(?:\[([A-Za-z][\w./:-]{{0,60}})\]|([A-Za-z][\w./-]{{0,60}})(?::| -)\s)"
 )
+DIGIT = re.compile(r"\d")
 LIST_KEY = re.compile(r"[\"']?([\w.$/@-]{1,80})[\"']?:")
 SETTING = re.compile(r"\s*([\w.\"'-]{1,80})\s*[=:]\s*(.*)")
 # The rows that a dump of SQL inserts: `INSERT INTO orders (id, state) VALUES (1, 'open'), …`.
@@ -124,16 +125,26 @@ def _rows(index: DocumentIndex) -> Iterator[Record]:
     fmt = index.format
     by_lines = fmt.delimiter in {WIDE, NARROW}
     width = len(fmt.header)
+    header = list(fmt.header)
+    after_blank = False
     for number, start, cells in _line_cells(index) if by_lines else _csv_cells(index):
-        footer = len(cells) < width and FOOTER.fullmatch("".join(cells))
-        if number > fmt.header_lines and cells and not footer:
-            if len(cells) > width or (by_lines and len(cells) < width):
-                raise UnreadableRecords(f"line {number} has {len(cells)} cells, the header {width}")
-            yield Record("", start, f"line {number}", _row_values(fmt, cells))
+        if number <= fmt.header_lines or not any(cells):
+            after_blank = number > fmt.header_lines
+            continue
+        if cells[0] == header[0] and [cell.strip() for cell in cells] == header:  # the header, once more
+            continue
+        if len(cells) != width:
+            if len(cells) < width and FOOTER.fullmatch(fmt.delimiter.join(cells)):
+                continue
+            raise UnreadableRecords(f"line {number} has {len(cells)} cells, the header {width}")
+        if cells[0][:2] in {"# ", "//"} or (after_blank and not any(map(DIGIT.search, cells))):
+            raise UnreadableRecords(f"line {number} may be a remark, or the header of another table")
+        after_blank = False
+        yield Record("", start, f"line {number}", _row_values(fmt, cells))
 
 
 def _row_values(fmt: Format, cells: list[str]) -> dict[str, Any]:
-    named = dict(zip(fmt.header, map(str.strip, cells) if fmt.delimiter == "|" else cells, strict=False))
+    named = dict(zip(fmt.header, map(str.strip, cells) if fmt.delimiter == "|" else cells, strict=True))
     if fmt.header == LISTING_COLUMNS:
         named["type"] = LISTING_TYPES.get(named["mode"][:1], "special file")
     return named
@@ -177,10 +188,17 @@ def _markdown_tables(index: DocumentIndex) -> Iterator[Record]:
                 header, table = MARKDOWN.split_row(line), number
         elif not RULE.fullmatch(line[:2000]):
             cells = MARKDOWN.split_row(line)
-            if len(cells) != len(header):
-                raise UnreadableRecords(f"line {number} has {len(cells)} cells, the header {len(header)}")
             name = "" if table <= index.format.header_lines else f"the table at line {table}"
-            yield Record(name, start, f"line {number}", dict(zip(header, cells, strict=True)))
+            if cells != header:
+                yield Record(name, start, f"line {number}", _named_cells(header, cells, number))
+
+
+def _named_cells(header: list[str], cells: list[str], line: int) -> dict[str, Any]:
+    if len(cells) != len(header):
+        raise UnreadableRecords(f"line {line} has {len(cells)} cells, the header {len(header)}")
+    if len(set(header)) < len(header):
+        raise UnreadableRecords("two of its columns have the same name")
+    return dict(zip(header, cells, strict=True))
 
 
 def _json_records(index: DocumentIndex) -> Iterator[Record]:
@@ -354,8 +372,13 @@ def _event(lines: list[str], number: int, start: int) -> Record:
         values |= {name: text for name, text in match.groupdict().items() if text not in {None, "-"}}
     for word, number_, unit in MEASURED.findall(line):
         values.setdefault(f"{word.lower()} {unit}", number_)
+    pairs: dict[str, Any] = {}
     for name, quoted, plain in PAIR.findall(line):
-        values.setdefault(name, quoted or plain)
+        # Of what is said twice it is not known which is meant.
+        pairs[name] = [] if name in pairs else quoted or plain
+        if MEASURED_VALUE.fullmatch(plain):  # it is there with its unit
+            del pairs[name]
+    values = pairs | values
     return Record("", start, f"line {number}", values)
 
 
@@ -396,7 +419,10 @@ def _sections(index: DocumentIndex) -> Iterator[Record]:
             match = SETTING.fullmatch(line)
             if match is None:
                 raise UnreadableRecords(f"line {number} is no setting")
-            section.values[match[1].strip("\"'")] = match[2].strip().strip("\"'")
+            name = match[1].strip("\"'")
+            if name in section.values:
+                raise UnreadableRecords(f"line {number} has a second {name}")
+            section.values[name] = match[2].strip().strip("\"'")
     if section is not None:
         yield section
 
@@ -563,11 +589,9 @@ def _page_tables(index: DocumentIndex) -> Iterator[Record]:
     for table, line, cells in tables.rows:
         texts = [" ".join(cell.split()) for cell in cells]
         header = headers.setdefault(table, texts)
-        if header is not texts and texts:
-            if len(texts) != len(header):
-                raise UnreadableRecords(f"line {line} has {len(texts)} cells, the header {len(header)}")
+        if header != texts and texts:
             start = index.source.span_of_lines(line, line)[0]
-            yield Record(f"table {table}", start, f"line {line}", dict(zip(header, texts, strict=True)))
+            yield Record(f"table {table}", start, f"line {line}", _named_cells(header, texts, line))
 
 
 READERS: dict[str, Callable[[DocumentIndex], Iterator[Record]]] = {

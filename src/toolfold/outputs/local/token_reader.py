@@ -7,8 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from decimal import Decimal
 
-from msgspec import Struct
-
+from toolfold.outputs.local.facts import RecordSet
 from toolfold.outputs.local.moments import Moment
 from toolfold.outputs.local.query_words import (
     CARDINAL,
@@ -54,79 +53,6 @@ _MONTH_NAMES = {
 _WRAPPERS = GENERIC | set(map(fold_word, _WRAPPERS_TEXT.split()))
 
 
-class FieldFacts(Struct):
-    """What a field's values are, over all records."""
-
-    present: int = 0
-    # How often it is there without a value, as `<sold/>` is.
-    empty: int = 0
-    numbers: int = 0
-    booleans: int = 0
-    # How `true` is written.
-    truths: list[str] = []
-    times: int = 0
-    lists: int = 0
-    # The signs beside its numbers: $, %.
-    signs: set[str] = set()
-    # The length of its longest value: a word inside of a long text says little.
-    longest: int = 0
-    # Where its values are times: the years they are in, up to two.
-    years: set[str] = set()
-    days: set[str] = set()
-
-    def note_day(self, day: str) -> None:
-        """Two are enough to know that there are several."""
-        for seen, own in ((self.years, day[:-6]), (self.days, day)):
-            if len(seen) < 2:
-                seen.add(own)
-
-
-class RecordSet(Struct):
-    """The records of one kind: how many, their fields, and where words of the request are values."""
-
-    name: str
-    count: int = 0
-    fields: dict[str, FieldFacts] = {}
-    # Phrase of the request → field → its values that read so but for the case of letters.
-    hits: dict[str, dict[str, list[str]]] = {}
-    # Root of a word of the request → field → its values of one word with this root.
-    roots: dict[str, dict[str, list[str]]] = {}
-    # Word of the request → the fields with values that hold it among others.
-    parts: dict[str, set[str]] = {}
-    # What a record is called: rows, records, lines.
-    noun: str = "records"
-    # The first field, and its values as long as all records differ in it.
-    key: str = ""
-    keys: set[str] = set()
-    # Records inside of these that the request does not tell apart from them.
-    inner: "list[RecordSet]" = []
-
-    def identifying_field(self) -> str:
-        """The first field, where each record has another value of it."""
-        return self.key if len(self.keys) == self.count else ""
-
-    def name_words(self) -> tuple[str, ...]:
-        """What the records are called by the document: `orders[]`, `<order>`; a table has no such name."""
-        return () if " " in self.name else name_words(self.name.rstrip("[].*").rpartition(".")[2])
-
-    def is_number(self, field: str) -> bool:
-        facts = self.fields[field]
-        return facts.numbers * 2 > facts.present and not facts.lists
-
-    def is_time(self, field: str) -> bool:
-        facts = self.fields[field]
-        return facts.times == facts.present > 0 and not facts.lists
-
-    def is_marker(self, field: str) -> bool:
-        """Whether a field never has a value, as `<sold/>` has none: that it is there says all."""
-        facts = self.fields[field]
-        return facts.empty > 0 and not (facts.present or facts.lists)
-
-    def is_boolean(self, field: str) -> bool:
-        facts = self.fields[field]
-        return facts.booleans == facts.present > 0 and not facts.lists
-
-
 def _full_hour(moment: Moment) -> Moment:
     """`3 pm` as the end of a time."""
     return Moment(moment.day, f"{moment.clock}:00") if len(moment.clock) == 2 else moment
@@ -161,6 +87,10 @@ class TokenReader:
     def unit_of(word: str) -> str:
         """The unit that a word is: `usd` for `dollars`; empty for none."""
         return UNITS.get(fold_word(word.lower()), "") if word else ""
+
+    def sign_of(self, number: str) -> str:
+        """The unit that is written beside a number: `$5`, `50%`, `100ms`."""
+        return self.unit_of(number[:1]) or self.unit_of(number.lstrip("+-0123456789.,$€£ "))
 
     def word(self, ahead: int = 0) -> str:
         """The word here, or so many tokens ahead; empty behind the last one."""
@@ -236,14 +166,16 @@ class TokenReader:
 
     def _is_done_at(self, words: tuple[str, ...], field: str, names: tuple[str, ...]) -> bool:
         """`created` for `created_at`, `launched` for `launch_time`."""
-        alike = tuple(map(stem, names[:-1])) == tuple(map(stem, words))
-        return alike and names[-1] in TIME_ENDINGS and self.records.is_time(field)
+        own = names[:-1] if names[-1] in TIME_ENDINGS else names[1:] if names[0] == "last" else ()
+        alike = [stem(stem(word)) for word in own] == [stem(stem(word)) for word in words]
+        return alike and self.records.is_time(field)
 
     def _is_synonym(self, words: tuple[str, ...], field: str) -> bool:
         """`cost` for `price`, unless a field is called so."""
         meant = SYNONYMS.get(words[0], frozenset()) if words[1:] in {(), ("address",)} else frozenset()
         called = any(words[0] in own for own in self.names.values())
-        return not called and not meant.isdisjoint(self._own_words(field))
+        fits = not called and not meant.isdisjoint(self._own_words(field))
+        return fits and (meant != MONEY or self.records.is_number(field))
 
     def is_sold_by_piece(self) -> bool:
         """Whether the records hold numbers of pieces: then what was spent is no sum of prices."""
@@ -427,7 +359,10 @@ class TokenReader:
             return True
         if self.set_words and folded == self.set_words[-1]:
             return True
-        if folded in GENERIC and not any(words == (folded,) for words in self.names.values()):
+        # `items` are pieces where these are counted.
+        if folded in GENERIC - SYNONYMS.keys() and not any(words == (folded,) for words in self.names.values()):
+            return True
+        if folded in GENERIC & SYNONYMS.keys() and not self.fields_called([word]):
             return True
         return folded in LINES and TEXT in self.records.fields and folded not in self.names
 
@@ -486,8 +421,15 @@ class TokenReader:
             raise NoQuery(reason=f'which field "{superlative}" is by is not said')
         return fields[0]
 
+    def _times(self) -> list[str]:
+        """The fields that hold times. Where a day has two readings it may be the one that is meant: none is then."""
+        for field, facts in self.records.fields.items():
+            if facts.unclear_day:
+                raise NoQuery(reason=f'what is day and what month in "{facts.unclear_day}" of {field} is not certain')
+        return [field for field in self.names if self.records.is_time(field)]
+
     def _timed(self) -> list[str]:
-        fields = [field for field in self.names if self.records.is_time(field)]
+        fields = self._times()
         return fields or [field for field in self.names if self._is_epoch(field)]
 
     def _measured(self, superlative: str, noun: str) -> list[str]:
@@ -536,17 +478,17 @@ class TokenReader:
         number = self.number() if self.records.is_number(field) else None
         if number is None:
             return None
-        sign, unit = self.unit_of(token[0]) or self.unit_of(token[-1]), self.unit_of(self.word())
+        sign, unit = self.sign_of(token), self.unit_of(self.word())
         units = self._units(field)
-        # `$500` is often said of what has no unit; `500 dollars` says what the numbers are.
-        if (sign and units and sign not in units) or (unit and unit not in units):
+        # `$500` is often said of what has no unit; `500 dollars` and `50%` say what the numbers are.
+        if (sign and (units or sign == "%") and sign not in units) or (unit and unit not in units):
             raise NoQuery(reason=f"{field} is not known to be in {unit or sign}")
         self.at += bool(unit)
         return number
 
     def time_field(self) -> str:
         """The one field that holds times; else the one number that is a year."""
-        fields = [field for field in self.names if self.records.is_time(field)]
+        fields = self._times()
         if not fields:
             fields = [field for field, words in self.names.items() if "year" in words and self.records.is_number(field)]
         if len(fields) != 1:

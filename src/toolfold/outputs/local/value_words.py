@@ -84,7 +84,7 @@ class ValueParser(OperationParser):
             values.append(another)
         if self._negation == "neither" and len(values) < 2:
             raise NoQuery("neither")
-        self._add(Condition.of_values(field, [own for value in values for own in self._records.hits[value][field]]))
+        self._add(self._of_values(field, [own for value in values for own in self._records.hits[value][field]]))
         return True
 
     def _another_value(self, field: str, joints: set[str]) -> str:
@@ -177,7 +177,10 @@ class ValueParser(OperationParser):
         self._in.skip_words(
             {"by", "to", "in", "with", "up", "a", "an", "the", "as", "for", "from", "on", "code", "status"}
         )
-        if self._in.phrase_in((*OPERATIONS, *COMPARISONS)) or self._in.field_here()[0]:
+        phrase = self._in.phrase_in((*OPERATIONS, *COMPARISONS))
+        if OPERATIONS.get(phrase) in {"sum", "mean"}:  # a running total is none
+            raise NoQuery(self._in.low[at])
+        if phrase or self._in.field_here()[0]:
             return True
         before = len(self._query.conditions)
         taken = self._take_value() or self._take_loose_value()
@@ -190,9 +193,10 @@ class ValueParser(OperationParser):
     def _is_written_value(self, fields: list[str]) -> bool:
         """Whether a word that mostly says nothing is meant as a value: `in IT`; `in it` may be either."""
         word, before = self._in.tokens[self._in.at], self._in.before()
-        if word.isupper() and len(word) > 1:
+        named = [field for field in fields if self._names.get(field) == name_words(self._in.word(1))]
+        if (word.isupper() and len(word) > 1) or named:
             return True
-        if before not in {"in", "from", "for", "of", "by", "at"}:
+        if before not in {"in", "from", "for", "of", "by", "at", "the"}:
             return False
         raise NoQuery(reason=f'"{word}" may be a value of {fields[0]}')
 
@@ -211,12 +215,15 @@ class ValueParser(OperationParser):
 
     def _trails(self, verb: str, meant: frozenset[str]) -> bool:
         """`how many replicas does infra run`, `how many books did Ada write`"""
-        if self._superlative and not self._in.word():
+        # `failed` may be a state that no record has.
+        if self._superlative and not self._in.word() and "status" not in meant:
             return True
         last = self._query.conditions[-1:]
-        if not last or {"do", "does", "did"}.isdisjoint(self._in.low):
+        if {"do", "does", "did"}.isdisjoint(self._in.low):
             return False
-        return verb in {"run", "use", "own", "need"} or not meant.isdisjoint(self._names.get(last[0].field, ()))
+        if verb in {"run", "use", "own", "need"} and (last or not self._in.word()):
+            return True
+        return bool(last) and not meant.isdisjoint(self._names.get(last[0].field, ()))
 
     def _add_text(self, field: str, how: str) -> None:
         """What contains `lib` may have it as a word, or inside of one."""
@@ -226,8 +233,13 @@ class ValueParser(OperationParser):
             inside = Condition.of_text(field, "holds", text)
             self._inside = len(self._query.conditions) - 1, inside.negated() if negation else inside
 
+    def _of_values(self, field: str, values: list[str]) -> Condition:
+        return Condition.of_values(field, values, numeric=self._records.is_number(field))
+
     def _add_presence(self, field: str, *, present: bool) -> None:
         facts = self._records.fields[field]
+        if facts.maybe_blank:
+            raise NoQuery(reason=f'whether "{facts.maybe_blank}" is a value of {field} is not said')
         # Where some have it empty and others not at all, either may be meant.
         marker = self._records.is_marker(field)
         if facts.empty and not marker and facts.present + facts.empty + facts.lists < self._records.count:
@@ -238,14 +250,20 @@ class ValueParser(OperationParser):
         """Adds a condition, turned around where a negation stands before it."""
         if condition.field and self._records.fields[condition.field].lists:
             raise NoQuery(reason=f"{condition.field} is a list")
+        if condition.is_numeric:
+            self._records.check_number(condition.field)
         same = [other for other in self._query.conditions if other.values and other.field == condition.field]
         if not self._negation and any(other.words == condition.words for other in same):
             return
         if self._closed or (same and condition.values and not self._negation):
             raise NoQuery(condition.words)
+        if self._reaches == len(self._query.conditions):  # `not paid by card` may be paid otherwise
+            raise NoQuery(reason=f'how far "not" reaches before {condition.words} is not said')
         if self._negation:
             self._closed = self._negation in EXCLUSIONS
             self._lacks = self._negation in NO_VALUE
+            if self._negation == "not" and self._in.word() in {"by", "with", "via", "through", "using", "in", "on"}:
+                self._reaches = len(self._query.conditions) + 1
             condition = condition.negated()
             self._negation = ""
         self._query.conditions.append(condition)
