@@ -161,11 +161,11 @@ STATED = [
     (column("day", "3 Feb 2024", "5 Mar 2024", "13 Jan 2024"), "the latest day", "Greatest day of 3 rows: 5 Mar 2024."),
     (rows("id,name", "1,A", "1,A", "2,B"), "how many orders", "id repeats"),
     # More than is here.
-    (paged(page=1, total_pages=9), "how many orders", 'only of what is here: the document says "total_pages: 9"'),
-    (paged(has_more=True), "sum of amount", 'only of what is here: the document says "has_more: True"'),
-    (paged(next_cursor="abc"), "highest amount", 'the document says "next_cursor: abc"'),
-    (paged(total=400), "how many orders have amount over 3", 'the document says "total: 400"'),
-    (paged(meta={"pagination": {"next": "/2"}}), "orders with amount over 9", 'says "meta.pagination.next: /2"'),
+    (paged(page=1, total_pages=9), "how many orders", 'only of what is here, as the document says "total_pages = 9"'),
+    (paged(has_more=True), "sum of amount", 'only of what is here, as the document says "has_more = True"'),
+    (paged(next_cursor="abc"), "highest amount", 'the document says "next_cursor = abc"'),
+    (paged(total=400), "how many orders have amount over 3", 'the document says "total = 400"'),
+    (paged(meta={"pagination": {"next": "/2"}}), "orders with amount over 9", 'says "meta.pagination.next = /2"'),
     (f"Showing 2 of 400 results\n\n{MARKDOWN}", "how many rows", 'the document says "Showing 2 of 400"'),
     (f"{MARKDOWN}\nPage 1 of 9\n", "sum of amount", 'the document says "Page 1 of 9"'),
     (rows("id,a,b", *["1,2,3"] * 20, "showing 20 of 400"), "how many rows", "Count of rows: 20 ("),
@@ -173,7 +173,7 @@ STATED = [
     (
         "<orders page='1' pages='9'><order><id>1</id></order><order><id>2</id></order></orders>",
         "how many orders",
-        "pages: 9",
+        "pages = 9",
     ),
     # Figures of each.
     (

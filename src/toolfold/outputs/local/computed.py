@@ -322,7 +322,7 @@ def _record_notes(records: RecordSet, query: Query) -> list[str]:
     key = records.key
     if query.operation in {"count", "sum", "mean"} and key and {"id", "uuid"} & set(name_words(key)):
         notes += [f"{key} repeats"] if 0 < len(records.keys) < min(records.count, 400_000) else []
-    return [*notes, *([f"only of what is here: the document says {records.part}"] if records.part else [])]
+    return [*notes, *([f"only of what is here, as the document says {records.part}"] if records.part else [])]
 
 
 def _clock_notes(records: RecordSet, query: Query) -> list[str]:

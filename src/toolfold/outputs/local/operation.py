@@ -8,26 +8,10 @@ from collections.abc import Sequence
 
 from msgspec import structs
 
+from toolfold.outputs.local import query_words as grammar
 from toolfold.outputs.local.conditions import Condition, Query
 from toolfold.outputs.local.facts import RecordSet
-from toolfold.outputs.local.query_words import (
-    ASIDES,
-    CARDINAL,
-    FIGURES,
-    GROUPS,
-    KEY_WORDS,
-    MONEY,
-    NUMBERED,
-    NUMERIC,
-    OPERATIONS,
-    PERIODS,
-    PRICES,
-    TAKES_TIME,
-    TOTALS,
-    YES_OR_NO,
-    NoQuery,
-    Operation,
-)
+from toolfold.outputs.local.query_words import NoQuery, Operation
 from toolfold.outputs.local.token_reader import TokenReader
 from toolfold.words import fold_word
 
@@ -70,7 +54,7 @@ class OperationParser:
         self._finish_shown()
         if unplaced := self._yes_or_no() or self._negation or self._unplaced_noun():
             raise NoQuery(unplaced)
-        if query.operation in NUMERIC and query.wanted:
+        if query.operation in grammar.NUMERIC and query.wanted:
             raise NoQuery(reason=f'what is demanded of {query.wanted[0]} is not said: "with {query.wanted[0]}"?')
         self._check_operand()
         self._add_reading()
@@ -126,7 +110,7 @@ class OperationParser:
 
     def _yes_or_no(self) -> str:
         """`is` of `is the last order paid`: what is computed is no answer."""
-        asks = YES_OR_NO.issuperset(self._in.low[:1] or [""]) and self._in.low[1:2] != ["you"]
+        asks = grammar.YES_OR_NO.issuperset(self._in.low[:1] or [""]) and self._in.low[1:2] != ["you"]
         return self._in.low[0] if asks and self._query.operation != "rows" else ""
 
     def _unplaced_noun(self) -> str:
@@ -181,7 +165,7 @@ class OperationParser:
     def _is_by_piece(self, field: str) -> bool:
         """What was spent is no sum of prices, unless that is asked for."""
         words = set(self._names[field])
-        by_piece = PRICES & words or (MONEY & words and self._in.is_sold_by_piece())
+        by_piece = grammar.PRICES & words or (grammar.MONEY & words and self._in.is_sold_by_piece())
         return bool(by_piece) and words.isdisjoint(self._in.said())
 
     def _is_ordered(self, field: str) -> bool:
@@ -189,20 +173,20 @@ class OperationParser:
 
     def _take_aside(self) -> bool:
         """`in total`, `over all`: what says nothing, but has words in it that do."""
-        phrase = self._in.phrase_in((*ASIDES, *TOTALS))
+        phrase = self._in.phrase_in((*grammar.ASIDES, *grammar.TOTALS))
         if not phrase or self._in.value_here()[2] > 1:
             return False
         self._in.skip(phrase)
-        self._total = self._total or phrase in TOTALS
+        self._total = self._total or phrase in grammar.TOTALS
         return True
 
     def _take_top(self) -> bool:
         """`top 3`, `bottom 3`, and the number of `the 3 cheapest`."""
         size = int(self._in.word() in {"top", "bottom"})
         digits = self._in.word(size)
-        number = int(digits) if digits.isdecimal() else CARDINAL.get(digits, 0)
+        number = int(digits) if digits.isdecimal() else grammar.CARDINAL.get(digits, 0)
         at, self._in.at = self._in.at, self._in.at + size + 1
-        follows = OPERATIONS.get(self._in.phrase_in(OPERATIONS), "") in {"greatest", "least"}
+        follows = grammar.OPERATIONS.get(self._in.phrase_in(grammar.OPERATIONS), "") in {"greatest", "least"}
         if self._asked or not 0 < number <= 1000 or not (size or follows):
             self._in.at = at
             return False
@@ -214,12 +198,12 @@ class OperationParser:
         return True
 
     def _take_operation(self) -> bool:
-        phrase = self._in.phrase_in(OPERATIONS)
+        phrase = self._in.phrase_in(grammar.OPERATIONS)
         # A word of the operation may be a field of the document: `count`, `total`, `first name`.
         if not phrase or (self._in.field_here()[1] and not (self._in.is_field_after(phrase) or " " in phrase)):
             return False
         self._in.skip(phrase)
-        operation = OPERATIONS[phrase]
+        operation = grammar.OPERATIONS[phrase]
         # `how much … on average`
         averaged = {phrase, self._query.operation} in ({"on average", "sum"}, {"how much", "mean"})
         if self._asked and not averaged and (self._query.operation, operation) != ("count", "values"):
@@ -250,8 +234,8 @@ class OperationParser:
     def _take_limit(self, phrase: str) -> None:
         """`the last 3`."""
         self._query.place = -2 if phrase == "penultimate" else -1 if "last" in phrase or phrase == "final" else 0
-        if self._in.word().isdecimal() or self._in.word() in CARDINAL:
-            self._query.limit = CARDINAL.get(self._in.word()) or int(self._in.word())
+        if self._in.word().isdecimal() or self._in.word() in grammar.CARDINAL:
+            self._query.limit = grammar.CARDINAL.get(self._in.word()) or int(self._in.word())
             self._in.at += 1
 
     def _is_dated(self) -> bool:
@@ -294,7 +278,7 @@ class OperationParser:
     def _take_aggregate(self) -> bool:
         """`the highest average salary`, of each department."""
         self._in.skip_words({"the"})
-        operation = OPERATIONS.get(phrase := self._in.phrase_in(OPERATIONS), "")
+        operation = grammar.OPERATIONS.get(phrase := self._in.phrase_in(grammar.OPERATIONS), "")
         group = self._group_named()
         if operation not in {"sum", "mean", "count"} or not group:
             return False
@@ -311,7 +295,7 @@ class OperationParser:
         start = self._in.at
         self._in.skip_words({"of", "the", "all", "value", "values", "for", "number"})
         field, size = self._in.field_here()
-        if not field and self._superlative in TAKES_TIME:
+        if not field and self._superlative in grammar.TAKES_TIME:
             field, size = self._in.time_of_event(), 1
         if field and self._in.may_be_operand(field, self._superlative):
             self._in.at += size
@@ -341,7 +325,7 @@ class OperationParser:
         self._in.at += size
         self._query.field = field
         # How many comments there are is no count of records, where each has a number of them.
-        if self._records.is_number(field) and KEY_WORDS.isdisjoint(self._names[field]):
+        if self._records.is_number(field) and grammar.KEY_WORDS.isdisjoint(self._names[field]):
             if not self._in.is_measure(field):
                 raise NoQuery(reason=f"{field} is a number: ask for its sum, or for its different values")
             self._query.operation, self._counts_number = "sum", True
@@ -351,7 +335,7 @@ class OperationParser:
         """`the third`, `the 21st`, `the second to last`, `row number 7`."""
         word = self._in.word()
         digits = re.fullmatch(r"(\d{1,9})(?:st|nd|rd|th)", word)
-        number = int(digits[1]) if digits else NUMBERED.get(word, 0) if word != "first" else 0
+        number = int(digits[1]) if digits else grammar.NUMBERED.get(word, 0) if word != "first" else 0
         if not number and self._noun and not self._asked:
             number = self._take_numbered()
         if not number and not digits:
@@ -359,7 +343,8 @@ class OperationParser:
         if self._asked or number < 1:
             raise NoQuery(word)
         self._in.at += 1
-        if OPERATIONS.get(self._in.phrase_in(OPERATIONS), "") in {"greatest", "least"}:  # the second highest
+        # `the second highest`
+        if grammar.OPERATIONS.get(self._in.phrase_in(grammar.OPERATIONS), "") in {"greatest", "least"}:
             self._query.rank = number - 1
             return True
         self._asked = True
@@ -386,7 +371,7 @@ class OperationParser:
 
     def _take_group(self) -> bool:
         """`per status`, `by status`, `for each status`: the counts of each value."""
-        phrase = self._in.phrase_in(GROUPS)
+        phrase = self._in.phrase_in(grammar.GROUPS)
         if not phrase:
             return False
         start = self._in.at
@@ -410,14 +395,14 @@ class OperationParser:
 
     def _take_each(self, field: str, size: int) -> bool:
         """A figure of each value of a field, or of each month of the one field that holds times."""
-        query, period = self._query, self._in.word() if self._in.word() in PERIODS else ""
+        query, period = self._query, self._in.word() if self._in.word() in grammar.PERIODS else ""
         if field and self._records.is_time(field) and (not period or self._names[field] == (period,)):
             period = period or "day"
         elif period and not field:
             field, size = self._in.time_field(), 1
         elif query.operation == "count" or not query.field:
             return False
-        if query.operation not in FIGURES or not field or (query.operation == "count" and query.field):
+        if query.operation not in grammar.FIGURES or not field or (query.operation == "count" and query.field):
             return False
         if period and (not self._records.is_time(field) or len(self._records.fields[field].zones) > 1):
             raise NoQuery(reason=f"{field} has no times of one zone")

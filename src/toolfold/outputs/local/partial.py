@@ -38,9 +38,10 @@ def find_part(index: DocumentIndex, count: int, name: str) -> str:
         return str(said)
     for path, value in facts.items():
         if _says_more(path, value) or (path not in {"count", "size"} and _is_larger(path, value, count, name)):
-            return f'"{path}: {clip(str(value), 60)}"'
+            # The figure of a statement stands behind its last colon.
+            return f'"{path} = {clip(str(value), 60)}"'
     pages = [(path, value) for path, value in facts.items() if _words(path)[-1:] in (["pages"], ["page"])]
-    several = [f'"{path}: {value}"' for path, value in pages if str(value).isdecimal() and int(value) > 1]
+    several = [f'"{path} = {value}"' for path, value in pages if str(value).isdecimal() and int(value) > 1]
     return " and ".join(several)
 
 
@@ -88,7 +89,7 @@ def _own_facts(index: DocumentIndex) -> dict[str, Any]:
         numbers = [int(own.replace(",", "")) for own in match.groups() if own]
         page = match[3] is not None
         if len(numbers) != 2 or (numbers[1] > 1 if page else numbers[0] < numbers[1]):
-            return {"": f'"{clip(match[0].strip(), 60)}"'}
+            return {"": f'"{clip(match[0].strip().replace(":", ""), 60)}"'}
     return {}
 
 

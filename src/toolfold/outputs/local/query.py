@@ -9,36 +9,11 @@ import re
 from collections.abc import Sequence
 from decimal import Decimal
 
+from toolfold.outputs.local import query_words as grammar
 from toolfold.outputs.local.conditions import Condition, Query
 from toolfold.outputs.local.facts import FALSITIES, FLAGS, TRUTHS, RecordSet
 from toolfold.outputs.local.moments import Moment
-from toolfold.outputs.local.query_words import (
-    ABSENT,
-    CARDINAL,
-    COMPARISONS,
-    CONTRARY,
-    DOCUMENTS,
-    EVENTS,
-    EXCLUSIONS,
-    FILLER,
-    LEVELS,
-    LINKS,
-    MAX_TOKENS,
-    NO_NOUNS,
-    NO_TEXT,
-    NO_VALUE,
-    NOUN_LEADS,
-    NUMERIC,
-    OPERATIONS,
-    PARTICLES,
-    PRESENT,
-    SIDES,
-    TEXT_COMPARISONS,
-    TIME_ENDINGS,
-    YES_OR_NO,
-    NoQuery,
-    to_number,
-)
+from toolfold.outputs.local.query_words import NoQuery, to_number
 from toolfold.outputs.local.records import TEXT
 from toolfold.outputs.local.request import stem
 from toolfold.outputs.local.value_words import ValueParser
@@ -46,7 +21,7 @@ from toolfold.words import fold_word, stop_words
 
 # Words that turn around what follows, and what they are short for.
 _NEGATIONS = {
-    **{phrase: phrase for phrase in (*EXCLUSIONS, *NO_VALUE, "not", "neither")},
+    **{phrase: phrase for phrase in (*grammar.EXCLUSIONS, *grammar.NO_VALUE, "not", "neither")},
     **dict.fromkeys(("no longer", "not any longer"), "not"),
     "outside of": "outside",
 }
@@ -67,7 +42,7 @@ def parse_query(tokens: Sequence[str], records: RecordSet) -> Query:
 
 class _Parser(ValueParser):
     def parse(self) -> Query:
-        if len(self._in.tokens) > MAX_TOKENS:
+        if len(self._in.tokens) > grammar.MAX_TOKENS:
             raise NoQuery(reason="the request is too long")
         steps = (
             self._take_aside,
@@ -104,7 +79,7 @@ class _Parser(ValueParser):
 
     def _take_negation(self) -> bool:
         phrase = self._in.phrase_in(_NEGATIONS)
-        if not phrase or self._in.phrase_in(COMPARISONS) not in {"", phrase} or self._in.value_here()[1]:
+        if not phrase or self._in.phrase_in(grammar.COMPARISONS) not in {"", phrase} or self._in.value_here()[1]:
             return False
         # `No errors today?` asks for no events that are none.
         if self._negation or (phrase == "no" and not self._in.at):
@@ -121,7 +96,7 @@ class _Parser(ValueParser):
 
     def _take_contrary(self) -> bool:
         """`unpaid` is `not paid`, where that is a value of one field, or a field that is true or false."""
-        contrary = CONTRARY.fullmatch(self._in.word())
+        contrary = grammar.CONTRARY.fullmatch(self._in.word())
         if contrary is None:
             return False
         fields = self._records.hits.get(contrary[1], {})
@@ -168,7 +143,7 @@ class _Parser(ValueParser):
     def _take_window(self) -> bool:
         """`between 10:00 and 10:05`, `after 2024-05-01`, `on 5 March 2024`, `at 10:05`, with or without its field."""
         start = self._in.at
-        field, size = self._in.field_here() if self._in.word() not in SIDES else ("", 0)
+        field, size = self._in.field_here() if self._in.word() not in grammar.SIDES else ("", 0)
         if field and self._records.is_time(field):
             self._in.at += size
             self._in.skip_words({"is", "was", "are", "were", "a", "time", "of"})
@@ -212,22 +187,22 @@ class _Parser(ValueParser):
 
     def _take_text(self) -> bool:
         """`containing X`, `with the text "X"`: the whole record is searched."""
-        phrase = self._in.phrase_in(TEXT_COMPARISONS)
+        phrase = self._in.phrase_in(grammar.TEXT_COMPARISONS)
         if not phrase or self._in.low[self._in.at + 1 : self._in.at + 3] == ["the", "most"]:
             return False
         self._in.skip(phrase)
         self._in.skip_words({"the", "word", "text", "phrase", "string"})
-        if not self._in.word() or self._in.word() in FILLER or self._in.phrase_in(COMPARISONS):
+        if not self._in.word() or self._in.word() in grammar.FILLER or self._in.phrase_in(grammar.COMPARISONS):
             raise NoQuery(phrase)
-        self._add_text("", TEXT_COMPARISONS[phrase])
+        self._add_text("", grammar.TEXT_COMPARISONS[phrase])
         return True
 
     def _take_comparison_first(self) -> bool:
         """`more than 500 bytes`, where `bytes` is a field."""
-        phrase = self._in.phrase_in(COMPARISONS)
+        phrase = self._in.phrase_in(grammar.COMPARISONS)
         if not phrase:
             return False
-        if COMPARISONS[phrase] in {"=", "!="}:
+        if grammar.COMPARISONS[phrase] in {"=", "!="}:
             return False
         at = self._in.at
         self._in.skip(phrase)
@@ -240,7 +215,7 @@ class _Parser(ValueParser):
         if not field or not self._records.is_number(field):
             raise NoQuery(reason=f'which field "{phrase} {token}" is of is not said')
         self._in.at += size
-        self._add(Condition.of_number(field, COMPARISONS[phrase], number))
+        self._add(Condition.of_number(field, grammar.COMPARISONS[phrase], number))
         return True
 
     def _compared_field(self, number: str) -> tuple[str, int]:
@@ -273,22 +248,22 @@ class _Parser(ValueParser):
     def _take_comparison(self, field: str) -> bool:
         """What is demanded of a field that was named: a comparison, a value, or that it is there."""
         start = self._in.at
-        self._in.skip_words(LINKS)
-        negated = self._in.word() == "not" and not self._in.phrase_in(COMPARISONS)
+        self._in.skip_words(grammar.LINKS)
+        negated = self._in.word() == "not" and not self._in.phrase_in(grammar.COMPARISONS)
         if negated:
             if self._negation:
                 raise NoQuery("not")
             self._negation = "not"
             self._in.at += 1
             self._in.skip_words({"in", "the", "a", "an"})
-        if self._in.word() in ABSENT | PRESENT and not self._in.value_here(field)[1] and not self._asks_what_exists():
+        if self._asks_presence(field):
             self._in.at += 1
-            self._add_presence(field, present=self._in.word(-1) in PRESENT)
+            self._add_presence(field, present=self._in.word(-1) in grammar.PRESENT)
             return True
-        phrase = self._in.phrase_in((*COMPARISONS, *TEXT_COMPARISONS, "between"))
-        if phrase in TEXT_COMPARISONS:
+        phrase = self._in.phrase_in((*grammar.COMPARISONS, *grammar.TEXT_COMPARISONS, "between"))
+        if phrase in grammar.TEXT_COMPARISONS:
             self._in.skip(phrase)
-            self._add_text(field, TEXT_COMPARISONS[phrase])
+            self._add_text(field, grammar.TEXT_COMPARISONS[phrase])
             return True
         if phrase:
             self._in.skip(phrase)
@@ -304,10 +279,12 @@ class _Parser(ValueParser):
         self._negation = "" if negated else self._negation
         return False
 
-    def _asks_what_exists(self) -> bool:
-        """`what cities are there`"""
+    def _asks_presence(self, field: str) -> bool:
+        """`email is set`; but `what cities are there` asks for all of them."""
+        if self._in.word() not in grammar.ABSENT | grammar.PRESENT or self._in.value_here(field)[1]:
+            return False
         at_end = self._in.word() in {"there", "exist", "exists"} and not self._in.word(1)
-        return at_end and self._query.operation == "rows" and not self._query.conditions
+        return not at_end or self._query.operation != "rows" or bool(self._query.conditions)
 
     def _take_flag(self, field: str) -> bool:
         """`active = true`, however the document writes it."""
@@ -345,7 +322,8 @@ class _Parser(ValueParser):
         return any(self._records.is_time(field) or self._records.fields[field].lists for field in fields)
 
     def _compare(self, field: str, phrase: str) -> None:
-        if phrase in COMPARISONS and phrase not in EXCLUSIONS and self._take_other_field(field, COMPARISONS[phrase]):
+        sign = grammar.COMPARISONS.get(phrase, "") if phrase not in grammar.EXCLUSIONS else ""
+        if sign and self._take_other_field(field, sign):
             return
         if phrase == "between":
             first = self._in.take_number(field)
@@ -355,22 +333,22 @@ class _Parser(ValueParser):
             self._add(Condition.of_range(field, first, last))
         elif not self._in.word():
             raise NoQuery(phrase)
-        elif COMPARISONS[phrase] in {"=", "!="}:
+        elif grammar.COMPARISONS[phrase] in {"=", "!="}:
             self._compare_values(field, phrase)
         else:
             number = self._in.take_number(field)
             if number is None:
                 raise NoQuery(f"{phrase} {self._in.word()}")
-            self._add(Condition.of_number(field, COMPARISONS[phrase], number))
+            self._add(Condition.of_number(field, grammar.COMPARISONS[phrase], number))
             self._compare_again(field)
 
     def _compare_values(self, field: str, phrase: str) -> None:
-        if COMPARISONS[phrase] == "!=":
+        if grammar.COMPARISONS[phrase] == "!=":
             if self._negation:
                 raise NoQuery(phrase)
             # Of a field that is named, `except Ada and Ivo` can only mean both.
-            self._negation = "!=" if phrase == "other than" else phrase if phrase in EXCLUSIONS else "not"
-            if self._negation in EXCLUSIONS and not self._in.value_here(field)[1]:
+            self._negation = "!=" if phrase == "other than" else phrase if phrase in grammar.EXCLUSIONS else "not"
+            if self._negation in grammar.EXCLUSIONS and not self._in.value_here(field)[1]:
                 self._mention(field, self._in.at, negated=False)
                 return
         if self._take_flag(field) or self._take_values(field):
@@ -390,9 +368,9 @@ class _Parser(ValueParser):
     def _compare_again(self, field: str) -> None:
         """A second bound of the same field: `over 50 but under 60`."""
         at = self._in.at
-        if self._in.skip_words({"and", "but"}) and (phrase := self._in.phrase_in(COMPARISONS)):
+        if self._in.skip_words({"and", "but"}) and (phrase := self._in.phrase_in(grammar.COMPARISONS)):
             self._in.skip(phrase)
-            if COMPARISONS[phrase] not in {"=", "!="} and to_number(self._in.word()) is not None:
+            if grammar.COMPARISONS[phrase] not in {"=", "!="} and to_number(self._in.word()) is not None:
                 self._compare(field, phrase)
                 return
         self._in.at = at
@@ -410,10 +388,10 @@ class _Parser(ValueParser):
         """That a field is not there, or that it is true or false."""
         is_flag = self._records.is_boolean(field)
         done = self._negation == "not" and self._is_done(field)
-        if (self._negation in NO_VALUE or done) and not is_flag:
+        if (self._negation in grammar.NO_VALUE or done) and not is_flag:
             self._negation = ""
             self._add_presence(field, present=False)
-        elif is_flag and self._negation not in NO_VALUE and self._query.operation != "values":
+        elif is_flag and self._negation not in grammar.NO_VALUE and self._query.operation != "values":
             self._add(self._of_values(field, self._records.fields[field].truths or ["true"]))
         elif self._negation:
             raise NoQuery(reason=f'"{self._negation} {self._in.word(-1)}": ask for "without {field}", or say its value')
@@ -423,12 +401,12 @@ class _Parser(ValueParser):
     def _is_done(self, field: str) -> bool:
         """Whether a time is called by what was done then, as `shipped_at` is by `shipped`."""
         word = self._in.word(-1)
-        return word.endswith("ed") and self._names[field][-1] in TIME_ENDINGS and self._names[field] != (word,)
+        return word.endswith("ed") and self._names[field][-1] in grammar.TIME_ENDINGS and self._names[field] != (word,)
 
     def _show(self, field: str, start: int) -> None:
         before = " ".join(self._in.low[:start])
         if (
-            self._query.operation in NUMERIC
+            self._query.operation in grammar.NUMERIC
             and self._is_done(field)
             and before.endswith(("are", "were", "been", "was"))
         ):
@@ -458,7 +436,7 @@ class _Parser(ValueParser):
     def _take_phrasal(self) -> bool:
         """`logged in`, where `login` is a value; else it says something that is not known."""
         word, particle = self._in.word(), self._in.word(1)
-        if not word.isalpha() or particle not in PARTICLES:
+        if not word.isalpha() or particle not in grammar.PARTICLES:
             return False
         value = f"{stem(word)}{particle}"
         fields = self._records.hits.get(value, {})
@@ -466,13 +444,13 @@ class _Parser(ValueParser):
             self._in.at += 2
             self._add(self._of_values(*next(iter(fields.items()))))
             return True
-        if word == "logged" and self._in.word(2) in {"", *FILLER, *OPERATIONS, *SIDES}:
+        if word == "logged" and self._in.word(2) in {"", *grammar.FILLER, *grammar.OPERATIONS, *grammar.SIDES}:
             raise NoQuery(f"{word} {particle}")
         return False
 
     def _take_event(self) -> bool:
         """`orders placed`, `500 errors`: what is true of all of them."""
-        nouns = EVENTS.get(self._in.word(), frozenset())
+        nouns = grammar.EVENTS.get(self._in.word(), frozenset())
         said = {fold_word(word) for word in self._in.low[: self._in.at + 2]}
         answered = self._query.conditions[-1:] and {"status", "code"} & set(
             self._names.get(self._query.conditions[-1].field, ())
@@ -508,7 +486,7 @@ class _Parser(ValueParser):
         joints = {"nor"} if neither else {"or"} if self._negation else {"or", "and"}
         while (joint := self._in.word()) in joints:
             self._in.at += 1
-            if joint == "and" and not any(fold_word(self._in.word()) in group for group in LEVELS):
+            if joint == "and" and not any(fold_word(self._in.word()) in group for group in grammar.LEVELS):
                 break
             if not (others := self._level_here()):
                 raise NoQuery(joint)
@@ -519,7 +497,7 @@ class _Parser(ValueParser):
     def _level_here(self) -> list[str]:
         """How the document writes the level that stands here."""
         word = fold_word(self._in.word())
-        group = next((group for group in LEVELS if word in group), None)
+        group = next((group for group in grammar.LEVELS if word in group), None)
         if group is None or "level" not in self._names:
             return []
         self._in.at += 1
@@ -548,7 +526,8 @@ class _Parser(ValueParser):
 
     def _may_be_noun(self, word: str) -> bool:
         """A word of a field's name means that field or what it is about, not the records."""
-        if TEXT in self._records.fields or not word.isalpha() or word in FILLER | NO_NOUNS | stop_words("documents"):
+        no_noun = grammar.FILLER | grammar.NO_NOUNS | stop_words("documents")
+        if TEXT in self._records.fields or not word.isalpha() or word in no_noun:
             return False
         return not any(fold_word(word) in names for names in self._names.values())
 
@@ -567,7 +546,7 @@ class _Parser(ValueParser):
             return self._in.word(-2) not in _NO_NOUN_LEADS
         described = self._last_step in {"_take_operation", "_take_level", "_take_value", "_take_contrary"}
         flagged = self._last_step == "_take_field" and self._demanded
-        return described or flagged or before in NOUN_LEADS or before in {"", "the"}
+        return described or flagged or before in grammar.NOUN_LEADS or before in {"", "the"}
 
     def _take_implied_text(self) -> bool:
         """In a log: what is no field may be a text, `slow queries`, `in payments`, `svc-7`; it must occur."""
@@ -576,9 +555,8 @@ class _Parser(ValueParser):
             return False
         before = self._in.before()
         run = []
-        while (
-            self._in.word() and self._in.word() not in NO_TEXT and not self._in.phrase_in((*OPERATIONS, *COMPARISONS))
-        ):
+        signs = (*grammar.OPERATIONS, *grammar.COMPARISONS)
+        while self._in.word() and self._in.word() not in grammar.NO_TEXT and not self._in.phrase_in(signs):
             run.append(self._in.tokens[self._in.at].lstrip('"'))
             self._in.at += 1
         plain = len(run) == 1 and run[0].isalpha() and before not in {"in", "from", "for", "by", "about"}
@@ -591,11 +569,12 @@ class _Parser(ValueParser):
 
     def _take_filler(self) -> bool:
         word = self._in.word()
-        named = word in DOCUMENTS and self._in.at and self._in.word(-1) in {"the", "this", "that"}
-        counted = word in {"only", "just"} and (to_number(self._in.word(1)) is not None or self._in.word(1) in CARDINAL)
-        if word not in FILLER and word != "," and not named and not counted:
+        named = word in grammar.DOCUMENTS and self._in.at and self._in.word(-1) in {"the", "this", "that"}
+        number = to_number(self._in.word(1)) is not None or self._in.word(1) in grammar.CARDINAL
+        counted = word in {"only", "just"} and number
+        if word not in grammar.FILLER and word != "," and not named and not counted:
             return False
-        if self._verb_at is None and word in {*YES_OR_NO, "that"} and self._query.operation == "share":
+        if self._verb_at is None and word in {*grammar.YES_OR_NO, "that"} and self._query.operation == "share":
             self._verb_at = len(self._query.conditions)
         # An article behind which nothing stands may be a name: `in A`.
         if word in {"a", "an", "the"} and not self._in.word(1):

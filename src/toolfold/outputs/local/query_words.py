@@ -6,7 +6,7 @@ from decimal import Decimal
 from functools import lru_cache
 from importlib import resources
 from itertools import pairwise
-from typing import Literal, Self, TypeVar
+from typing import Any, Literal, Self, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -38,40 +38,6 @@ NUMBER = re.compile(
 NOT_ENDING = re.compile(r"(\w+)n['\u2019]t", re.IGNORECASE)
 
 
-class _Grammar(Struct, frozen=True):
-    """`grammar.toml`."""
-
-    filler: str
-    links: str
-    yes_or_no: str
-    records: str
-    requests: str
-    lines: str
-    keys: str
-    titles: str
-    epochs: str
-    labels: str
-    persons: str
-    documents: str
-    noun_leads: str
-    no_nouns: str
-    time_endings: str
-    absent: str
-    present: str
-    units: str
-    exclusions: tuple[str, ...]
-    totals: tuple[str, ...]
-    asides: tuple[str, ...]
-    operations: dict[Operation, list[str]]
-    comparisons: dict[str, list[str]]
-    texts: dict[str, list[str]]
-    sides: dict[str, list[str]]
-    superlatives: dict[str, str]
-    verbs: dict[str, str]
-    events: dict[str, str]
-    synonyms: dict[str, str]
-
-
 def _by_phrase(groups: Mapping[T, Iterable[str]]) -> dict[str, T]:
     return {phrase: name for name, phrases_ in groups.items() for phrase in phrases_}
 
@@ -80,21 +46,22 @@ def _by_word(groups: Mapping[str, str]) -> dict[str, frozenset[str]]:
     return {key.replace("_", " "): frozenset(own.split()) for keys, own in groups.items() for key in keys.split()}
 
 
-_G = msgspec.toml.decode((resources.files(__package__) / "grammar.toml").read_text(encoding="utf-8"), type=_Grammar)
-OPERATIONS = _by_phrase(_G.operations)
-COMPARISONS = _by_phrase(_G.comparisons)
-TEXT_COMPARISONS = _by_phrase(_G.texts)
-SIDES = _by_phrase(_G.sides)
-TOTALS, ASIDES, EXCLUSIONS = _G.totals, _G.asides, _G.exclusions
+_G: dict[str, Any] = msgspec.toml.decode((resources.files(__package__) / "grammar.toml").read_text(encoding="utf-8"))
+_WORDS = {name: frozenset(own.split()) for name, own in _G.items() if isinstance(own, str)}
+OPERATIONS = _by_phrase(_G["operations"])
+COMPARISONS = _by_phrase(_G["comparisons"])
+TEXT_COMPARISONS = _by_phrase(_G["texts"])
+SIDES = _by_phrase(_G["sides"])
+TOTALS, ASIDES, EXCLUSIONS = (tuple(_G[name]) for name in ("totals", "asides", "exclusions"))
 # Words of the names of the fields that a superlative can mean, and that a verb's value can be of.
-IMPLIED_NAMES = _by_word(_G.superlatives)
-VERBS = _by_word(_G.verbs)
-EVENTS = _by_word(_G.events)
-SYNONYMS = _by_word(_G.synonyms)
+IMPLIED_NAMES = _by_word(_G["superlatives"])
+VERBS = _by_word(_G["verbs"])
+EVENTS = _by_word(_G["events"])
+SYNONYMS = _by_word(_G["synonyms"])
 MONEY = SYNONYMS["money"]
 # What is paid for one piece is no sum.
 PRICES = frozenset({"price", "rent", "fare", "value"})
-UNITS = dict(pair.rsplit("=", 1) for pair in _G.units.split())
+UNITS = dict(pair.rsplit("=", 1) for pair in _WORDS["units"])
 TAKES_TIME = frozenset({"latest", "newest", "most recent", "most recently", "earliest", "oldest"})
 CONTRARY = re.compile(r"(?:un|non-?)([a-z]{4,})")
 _ORDINALS_TEXT = """
@@ -104,33 +71,16 @@ sixteenth seventeenth eighteenth nineteenth twentieth
 NUMBERED = {word: number for number, word in enumerate(_ORDINALS_TEXT.split(), 1)}
 _CARDINALS_TEXT = "one two three four five six seven eight nine ten"
 CARDINAL = {word: number for number, word in enumerate(_CARDINALS_TEXT.split(), 1)}
-(
-    FILLER,
-    LINKS,
-    YES_OR_NO,
-    ABSENT,
-    PRESENT,
-    GENERIC,
-    REQUESTS,
-    LINES,
-    KEY_WORDS,
-    TITLES,
-    PERSONS,
-    TIME_ENDINGS,
-    EPOCHS,
-    LABELS,
-    DOCUMENTS,
-) = (
-    frozenset(words.split())
-    for words in (
-        *(_G.filler, _G.links, _G.yes_or_no, _G.absent, _G.present, _G.records, _G.requests, _G.lines, _G.keys),
-        *(_G.titles, _G.persons, _G.time_endings, _G.epochs, _G.labels, _G.documents),
-    )
+FILLER, LINKS, YES_OR_NO, ABSENT, PRESENT = (
+    _WORDS[name] for name in ("filler", "links", "yes_or_no", "absent", "present")
 )
+GENERIC, REQUESTS, LINES, KEY_WORDS = map(_WORDS.__getitem__, ("records", "requests", "lines", "keys"))
+TITLES, PERSONS, TIME_ENDINGS, EPOCHS = map(_WORDS.__getitem__, ("titles", "persons", "time_endings", "epochs"))
+LABELS, DOCUMENTS = _WORDS["labels"], _WORDS["documents"]
 NO_VALUE = frozenset({"without", "no", "lacking", "missing", "lack", "lacks"})
 # After them the records are named: `how many pods`, `all of the pods`.
-NOUN_LEADS = frozenset(_G.noun_leads.split())
-NO_NOUNS = frozenset(_G.no_nouns.split())
+NOUN_LEADS = _WORDS["noun_leads"]
+NO_NOUNS = _WORDS["no_nouns"]
 # What no text that is looked for holds.
 NO_TEXT = FILLER | {",", "not", "no", "without", "except", "or", "and", "=", "<", ">", "per", "each", *SIDES, "between"}
 PARTICLES = frozenset({"in", "on", "out", "off", "up", "down"})

@@ -7,32 +7,10 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from decimal import Decimal
 
+from toolfold.outputs.local import query_words as grammar
 from toolfold.outputs.local.facts import RecordSet
 from toolfold.outputs.local.moments import Moment
-from toolfold.outputs.local.query_words import (
-    CARDINAL,
-    COMPARISONS,
-    EPOCHS,
-    GENERIC,
-    IMPLIED_NAMES,
-    KEY_WORDS,
-    LABELS,
-    LINES,
-    MAX_PHRASE,
-    MONEY,
-    NUMBERED,
-    OPERATIONS,
-    PERSONS,
-    REQUESTS,
-    SIDES,
-    SYNONYMS,
-    TAKES_TIME,
-    TIME_ENDINGS,
-    UNITS,
-    NoQuery,
-    name_words,
-    to_number,
-)
+from toolfold.outputs.local.query_words import NoQuery, name_words, to_number
 from toolfold.outputs.local.records import TEXT
 from toolfold.outputs.local.request import MONTHS, stem
 from toolfold.words import fold_word
@@ -50,7 +28,7 @@ _MONTH_NAMES = {
     *("march", "april", "may", "june", "july", "august", "september", "october", "november", "december"),
 }
 # What a list is called that is called nothing: any noun may mean its elements.
-_WRAPPERS = GENERIC | set(map(fold_word, _WRAPPERS_TEXT.split()))
+_WRAPPERS = grammar.GENERIC | set(map(fold_word, _WRAPPERS_TEXT.split()))
 
 
 def _full_hour(moment: Moment) -> Moment:
@@ -80,13 +58,13 @@ class TokenReader:
         if not _WRAPPERS.issuperset(own):
             return own, True
         names = self.names.get(self.key, ())
-        words = tuple(word for word in names if word not in KEY_WORDS)
+        words = tuple(word for word in names if word not in grammar.KEY_WORDS)
         return (words, len(names) > 1) if len(words) == 1 else ((), False)
 
     @staticmethod
     def unit_of(word: str) -> str:
         """The unit that a word is: `usd` for `dollars`; empty for none."""
-        return UNITS.get(fold_word(word.lower()), "") if word else ""
+        return grammar.UNITS.get(fold_word(word.lower()), "") if word else ""
 
     def sign_of(self, number: str) -> str:
         """The unit that is written beside a number: `$5`, `50%`, `100ms`."""
@@ -131,7 +109,7 @@ class TokenReader:
         """The field that is named here, and of how many tokens. Where two fit alike, none is."""
         best: list[str] = []
         longest = 0
-        for size in range(1, MAX_PHRASE + 1):
+        for size in range(1, grammar.MAX_PHRASE + 1):
             tokens = self.tokens[self.at : self.at + size]
             # A sign has no words: it belongs to what is demanded of the field.
             if len(tokens) < size or tokens[-1].startswith('"') or not name_words(tokens[-1]):
@@ -166,16 +144,16 @@ class TokenReader:
 
     def _is_done_at(self, words: tuple[str, ...], field: str, names: tuple[str, ...]) -> bool:
         """`created` for `created_at`, `launched` for `launch_time`."""
-        own = names[:-1] if names[-1] in TIME_ENDINGS else names[1:] if names[0] == "last" else ()
+        own = names[:-1] if names[-1] in grammar.TIME_ENDINGS else names[1:] if names[0] == "last" else ()
         alike = [stem(stem(word)) for word in own] == [stem(stem(word)) for word in words]
         return alike and self.records.is_time(field)
 
     def _is_synonym(self, words: tuple[str, ...], field: str) -> bool:
         """`cost` for `price`, unless a field is called so."""
-        meant = SYNONYMS.get(words[0], frozenset()) if words[1:] in {(), ("address",)} else frozenset()
+        meant = grammar.SYNONYMS.get(words[0], frozenset()) if words[1:] in {(), ("address",)} else frozenset()
         called = any(words[0] in own for own in self.names.values())
         fits = not called and not meant.isdisjoint(self._own_words(field))
-        return fits and (meant != MONEY or self.records.is_number(field))
+        return fits and (meant != grammar.MONEY or self.records.is_number(field))
 
     def is_sold_by_piece(self) -> bool:
         """Whether the records hold numbers of pieces: then what was spent is no sum of prices."""
@@ -183,7 +161,7 @@ class TokenReader:
 
     def value_here(self, field: str = "") -> tuple[str, list[str], int]:
         """The phrase here that is a value, in which fields, and of how many tokens; the longest one."""
-        for size in range(min(MAX_PHRASE, len(self.tokens) - self.at), 0, -1):
+        for size in range(min(grammar.MAX_PHRASE, len(self.tokens) - self.at), 0, -1):
             run = [token.lstrip('"') for token in self.low[self.at : self.at + size]]
             for phrase in dict.fromkeys((" ".join(run), " ".join([*run[:-1], fold_word(run[-1])]))):
                 fields = list(self.records.hits.get(phrase, {}))
@@ -249,9 +227,9 @@ class TokenReader:
     def period(self) -> tuple[Moment, Moment] | None:
         """`May 2026`, `May`, `2026-05`, `2026`, `Q2 2026`: its first and its last month, or day, or year."""
         word, year = self.word(), self.word(1) if re.fullmatch(r"(?:19|20)\d\d", self.word(1)) else ""
-        if self.word(1) == "quarter" and NUMBERED.get(word, 9) < 5:
+        if self.word(1) == "quarter" and grammar.NUMBERED.get(word, 9) < 5:
             self.at += 1
-            word, year = f"q{NUMBERED[word]}", self.word(1) if self.word(1).isdecimal() else ""
+            word, year = f"q{grammar.NUMBERED[word]}", self.word(1) if self.word(1).isdecimal() else ""
         quarter = re.fullmatch(r"q([1-4])", word)
         if quarter or word in _MONTH_NAMES:
             self.at += 1 + bool(year)
@@ -280,7 +258,7 @@ class TokenReader:
             if bounds := self._bounds_between():
                 return bounds
             self.at = start
-        phrase = self.phrase_in((*SIDES, "on", "at", "in", "during", "from", "for"))
+        phrase = self.phrase_in((*grammar.SIDES, "on", "at", "in", "during", "from", "for"))
         self.at += len(phrase.split())
         self.skip_words({"the", "year", "month", "day", "of", "date"})
         moment = self.moment() if phrase not in {"in", "for"} else self._stamp()
@@ -290,7 +268,7 @@ class TokenReader:
         return self._on_side(phrase, *period) if period is not None else None
 
     def _on_side(self, phrase: str, first: Moment, last: Moment) -> list[tuple[str, Moment]]:
-        sign = SIDES.get(phrase, "=")
+        sign = grammar.SIDES.get(phrase, "=")
         later = self.phrase_in(("or later", "and later", "or after", "onwards", "onward", "or newer", "on"))
         earlier = self.phrase_in(("or earlier", "and earlier", "or before", "or older"))
         if sign == "=" and (later or earlier):
@@ -339,20 +317,20 @@ class TokenReader:
         words = set(self.names.get(field, ()))
         noun = fold_word(noun)
         if noun in words:
-            return words <= KEY_WORDS | {noun}
+            return words <= grammar.KEY_WORDS | {noun}
         named = self.is_noun(noun) or noun == fold_word(taken_for)
-        return bool(words) and words <= KEY_WORDS | set(self.set_words) and named
+        return bool(words) and words <= grammar.KEY_WORDS | set(self.set_words) and named
 
     def is_key_number(self, word: str) -> bool:
         """Whether a word is a number that identifies a record: of a field `id`."""
         fields = self.records.hits.get(word, {}) if to_number(word) is not None else ()
-        return any(set(self.names.get(field, ("?",))) <= KEY_WORDS for field in fields)
+        return any(set(self.names.get(field, ("?",))) <= grammar.KEY_WORDS for field in fields)
 
     def is_noun(self, word: str) -> bool:
         """Whether a word is what the records are called."""
         folded = fold_word(word)
         if (
-            folded in REQUESTS
+            folded in grammar.REQUESTS
             and not {"path", "url", "endpoint"}.isdisjoint(self.names)
             and self.records.noun == "events"
         ):
@@ -360,25 +338,24 @@ class TokenReader:
         if self.set_words and folded == self.set_words[-1]:
             return True
         # `items` are pieces where these are counted.
-        if folded in GENERIC - SYNONYMS.keys() and not any(words == (folded,) for words in self.names.values()):
+        called = (folded,) in self.names.values() or (folded in grammar.SYNONYMS and self.fields_called([word]))
+        if folded in grammar.GENERIC and not called:
             return True
-        if folded in GENERIC & SYNONYMS.keys() and not self.fields_called([word]):
-            return True
-        return folded in LINES and TEXT in self.records.fields and folded not in self.names
+        return folded in grammar.LINES and TEXT in self.records.fields and folded not in self.names
 
     def is_identifier(self, field: str) -> bool:
         """Whether a number only tells the records apart, as `trip` does in `trips[]`: it is no quantity."""
         if field != self.key or not all(map(str.isdecimal, self.records.keys)):
             return False
-        if self.is_named or KEY_WORDS.issuperset(self.names[field]):
-            return set(self.names[field]) <= KEY_WORDS | set(self.set_words)
+        if self.is_named or grammar.KEY_WORDS.issuperset(self.names[field]):
+            return set(self.names[field]) <= grammar.KEY_WORDS | set(self.set_words)
         numbers = sorted(map(int, self.records.keys))
         return numbers[-1] - numbers[0] < len(numbers)
 
     def is_count(self, phrase: str) -> bool:
         """Whether records are counted behind the phrase: `total trips`; what was sold or paid in total may be money."""
         if phrase != "total":
-            return OPERATIONS[phrase] == "count"
+            return grammar.OPERATIONS[phrase] == "count"
         word, (field, _) = self.word(), self.field_here()
         named = self.noun_here() and fold_word(word) not in {word, *_PAID}
         return bool(named) and (not field or self.is_identifier(field))
@@ -392,7 +369,7 @@ class TokenReader:
         word = self.word()
         if not self.is_noun(word):
             return False
-        if self.is_identifier(field) or superlative in IMPLIED_NAMES.keys() | TAKES_TIME:
+        if self.is_identifier(field) or superlative in grammar.IMPLIED_NAMES.keys() | grammar.TAKES_TIME:
             return True
         if fold_word(word) != word:
             raise NoQuery(reason=f'"{word}" may be {field}, or the {self.records.noun}', doubt=True)
@@ -400,9 +377,9 @@ class TokenReader:
 
     def may_be_by(self, field: str, superlative: str) -> bool:
         """Whether a superlative can be by this field: the largest is by no date, the cheapest jar not by jars."""
-        if superlative in TAKES_TIME:
+        if superlative in grammar.TAKES_TIME:
             return self.records.is_time(field) or self._is_epoch(field)
-        meant = frozenset() if superlative in _OF_ANY else IMPLIED_NAMES.get(superlative, frozenset())
+        meant = frozenset() if superlative in _OF_ANY else grammar.IMPLIED_NAMES.get(superlative, frozenset())
         fits = not meant or not (meant | {"time"}).isdisjoint(self.names[field])
         return not superlative or (self.records.is_number(field) and fits)
 
@@ -414,7 +391,7 @@ class TokenReader:
 
     def implied_field(self, superlative: str, noun: str = "") -> str:
         """The one field that `slowest` or `latest` can mean. The largest order is that of the most money."""
-        fields = self._timed() if superlative in TAKES_TIME else self._measured(superlative, noun)
+        fields = self._timed() if superlative in grammar.TAKES_TIME else self._measured(superlative, noun)
         if len(fields) > 1:
             raise NoQuery(reason=f'"{superlative}" may be by {" or ".join(fields[:4])}', doubt=True)
         if not fields:
@@ -433,13 +410,13 @@ class TokenReader:
         return fields or [field for field in self.names if self._is_epoch(field)]
 
     def _measured(self, superlative: str, noun: str) -> list[str]:
-        meant = IMPLIED_NAMES.get(superlative, frozenset())
-        meant = meant | MONEY if "size" in meant and fold_word(noun) in _PAID else meant
+        meant = grammar.IMPLIED_NAMES.get(superlative, frozenset())
+        meant = meant | grammar.MONEY if "size" in meant and fold_word(noun) in _PAID else meant
         numbers = (field for field in self.names if self.records.is_number(field))
         return [field for field in numbers if not meant.isdisjoint(self._own_words(field))]
 
     def _is_epoch(self, field: str) -> bool:
-        return self.records.is_number(field) and not EPOCHS.isdisjoint(self.names[field])
+        return self.records.is_number(field) and not grammar.EPOCHS.isdisjoint(self.names[field])
 
     def _own_words(self, field: str) -> list[str]:
         """The words of a field's name, each also with the sign that its numbers have: `use%`."""
@@ -448,12 +425,12 @@ class TokenReader:
 
     def person_field(self) -> str:
         """The one field that says who; empty where there is none, or more than one."""
-        fields = [field for field, words in self.names.items() if PERSONS.intersection(words) and "email" not in words]
-        fields = [field for field in fields if not self.records.is_number(field) and not self.records.is_boolean(field)]
+        persons = (field for field, words in self.names.items() if grammar.PERSONS & {*words} and "email" not in words)
+        fields = [field for field in persons if not (self.records.is_number(field) or self.records.is_boolean(field))]
         return fields[0] if len(fields) == 1 else ""
 
     def is_measure(self, field: str) -> bool:
-        return LABELS.isdisjoint(self.names[field])
+        return grammar.LABELS.isdisjoint(self.names[field])
 
     def fields_in(self, unit: str) -> list[str]:
         """The numbers that are in a unit, as their names or the signs beside them say."""
@@ -465,7 +442,7 @@ class TokenReader:
 
     def number(self) -> Decimal | None:
         """The number here: `1,500`, `two`, `50 million`."""
-        number = Decimal(CARDINAL[self.word()]) if self.word() in CARDINAL else to_number(self.word())
+        number = Decimal(grammar.CARDINAL[self.word()]) if self.word() in grammar.CARDINAL else to_number(self.word())
         if number is None:
             return None
         times = _MULTIPLES.get(self.word(1), 0)
@@ -515,6 +492,6 @@ class TokenReader:
         """Whether a comparison follows so many tokens."""
         at, self.at = self.at, self.at + size
         self.skip_words({"is", "are", "was", "were", "that"})
-        follows = bool(self.phrase_in(COMPARISONS))
+        follows = bool(self.phrase_in(grammar.COMPARISONS))
         self.at = at
         return follows

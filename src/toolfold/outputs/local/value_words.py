@@ -7,22 +7,10 @@ import re
 from collections.abc import Iterable
 from decimal import Decimal
 
+from toolfold.outputs.local import query_words as grammar
 from toolfold.outputs.local.conditions import Condition
 from toolfold.outputs.local.operation import OperationParser
-from toolfold.outputs.local.query_words import (
-    COMPARISONS,
-    EXCLUSIONS,
-    FILLER,
-    NO_VALUE,
-    NOUN_LEADS,
-    OPERATIONS,
-    TITLES,
-    VERBS,
-    NoQuery,
-    Wanted,
-    name_words,
-    to_number,
-)
+from toolfold.outputs.local.query_words import NoQuery, Wanted, name_words, to_number
 from toolfold.outputs.local.records import TEXT
 from toolfold.outputs.local.token_reader import LONGEST_NAME, TokenReader
 from toolfold.words import fold_word
@@ -39,7 +27,7 @@ class _Loose:
 
     def _ending(self, word: str) -> Condition | None:
         """`.py` of `.py files`."""
-        titles = [field for field, words in self._names.items() if TITLES.intersection(words[-1:])]
+        titles = [field for field, words in self._names.items() if grammar.TITLES.intersection(words[-1:])]
         ends = re.fullmatch(r"\.[a-z]\w{0,4}", word) and len(titles) == 1
         return Condition.of_text(titles[0], "ends with", word) if ends else None
 
@@ -58,7 +46,7 @@ class _Loose:
         field = next(iter(fields))
         named = len(fields) == 1 and self._records.fields[field].longest <= LONGEST_NAME
         # Of `lamps`, and of `python packages`, it is not known whether they are those with the word in their name.
-        if named and (not parts[word] or self._in.word(-1) in NOUN_LEADS):
+        if named and (not parts[word] or self._in.word(-1) in grammar.NOUN_LEADS):
             other = next(filter(parts.get, parts))
             raise NoQuery(word, f'"{word}" is said in {field}: ask for {field} contains "{other}"', doubt=True)
         return Condition.of_text(field, "contains", *filter(parts.get, parts)) if named else None
@@ -107,7 +95,7 @@ class ValueParser(OperationParser):
         phrase, fields, size = self._in.value_here()
         if not fields or (size == 1 and self._in.is_noun(self._in.word())):
             return False
-        if size == 1 and self._in.word() in FILLER and not self._is_written_value(fields):
+        if size == 1 and self._in.word() in grammar.FILLER and not self._is_written_value(fields):
             return False
         fields = self._fields_meant(phrase, fields, size)
         if len(fields) > 1:
@@ -131,7 +119,7 @@ class ValueParser(OperationParser):
     def _take_loose_value(self) -> bool:
         """A word that shares its root with one value, as `refunds` with `refunded`, or stands inside of values."""
         word = self._in.word().lstrip('"')
-        if word in FILLER or word in OPERATIONS or len(word) < 2 or self._in.is_noun(word):
+        if word in grammar.FILLER or word in grammar.OPERATIONS or len(word) < 2 or self._in.is_noun(word):
             return False
         if self._split_word(word) or self._take_class(word):
             return True
@@ -167,7 +155,7 @@ class ValueParser(OperationParser):
 
     def _take_verb(self) -> bool:
         """`assigned to noor`, `return 404`, `running ubuntu`: a verb that says which field a value is of."""
-        meant = VERBS.get(self._in.word())
+        meant = grammar.VERBS.get(self._in.word())
         if meant is None:
             return False
         at = self._in.at
@@ -177,8 +165,8 @@ class ValueParser(OperationParser):
         self._in.skip_words(
             {"by", "to", "in", "with", "up", "a", "an", "the", "as", "for", "from", "on", "code", "status"}
         )
-        phrase = self._in.phrase_in((*OPERATIONS, *COMPARISONS))
-        if OPERATIONS.get(phrase) in {"sum", "mean"}:  # a running total is none
+        phrase = self._in.phrase_in((*grammar.OPERATIONS, *grammar.COMPARISONS))
+        if grammar.OPERATIONS.get(phrase) in {"sum", "mean"}:  # a running total is none
             raise NoQuery(self._in.low[at])
         if phrase or self._in.field_here()[0]:
             return True
@@ -260,8 +248,8 @@ class ValueParser(OperationParser):
         if self._reaches == len(self._query.conditions):  # `not paid by card` may be paid otherwise
             raise NoQuery(reason=f'how far "not" reaches before {condition.words} is not said')
         if self._negation:
-            self._closed = self._negation in EXCLUSIONS
-            self._lacks = self._negation in NO_VALUE
+            self._closed = self._negation in grammar.EXCLUSIONS
+            self._lacks = self._negation in grammar.NO_VALUE
             if self._negation == "not" and self._in.word() in {"by", "with", "via", "through", "using", "in", "on"}:
                 self._reaches = len(self._query.conditions) + 1
             condition = condition.negated()
