@@ -175,6 +175,7 @@ STATED = [
         "how many orders",
         "pages = 9",
     ),
+    (json.dumps([{"page_id": at, "page_name": "a"} for at in (1, 2)]), "how many pages", "elements of []: 2"),
     # Figures of each.
     (
         SHOP,

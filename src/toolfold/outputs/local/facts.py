@@ -5,6 +5,7 @@ Whoever compares or adds up must know that all values of a field have one form: 
 """
 
 import re
+from functools import lru_cache
 from typing import Any
 
 from msgspec import Struct
@@ -23,7 +24,7 @@ _STATE = re.compile(r"(?:ed|able|ive)$|^(?:is|has|can)[_A-Z]")
 _BLANKS = frozenset({"n/a", "#n/a", "null", "nil", "nan", "-", "--", "---", "\u2013", "\u2014", "(null)", "<null>"})
 _MAYBE_BLANKS = frozenset({"none", "na", "unknown", "?", "tbd"})
 _TOTAL = re.compile(r"[*_\s]*(?:\w+[ -])?(?:sub[ -]?)?totals?[*_:\s]*(?:\([^)]*\))?", re.IGNORECASE)
-PAGES = frozenset({"cursor", "next", "more", "page", "token"})
+PAGES = frozenset({"cursor", "next", "more", "page", "token", "has", "previous", "url"})
 _VERSIONS = frozenset({"version", "release", "ver", "semver"})
 # 01/02/2024 has two readings; so have 01.02.24 and 1-2-2024.
 _UNCLEAR_DAY = re.compile(r"\d{1,2}([./-])\d{1,2}\1\d{2,4}\b(?!-)")
@@ -190,7 +191,13 @@ def is_no_record(values: dict[str, Any]) -> bool:
     first = next((value for value in values.values() if value), "")
     if isinstance(first, str) and len(first) < 40 and _TOTAL.fullmatch(first) is not None:
         return True
-    return 0 < len(values) < 4 and all(not PAGES.isdisjoint(name_words(field)) for field in values)
+    return len(values) < 4 and _is_cursor(tuple(values))
+
+
+@lru_cache(maxsize=256)
+def _is_cursor(fields: tuple[str, ...]) -> bool:
+    words = {word for field in fields for word in name_words(field)}
+    return words <= PAGES and not words.isdisjoint({"cursor", "next", "more"})
 
 
 def _note_form(field: str, facts: FieldFacts, value: str, low: str, times: int) -> None:
