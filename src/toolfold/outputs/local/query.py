@@ -11,7 +11,7 @@ from decimal import Decimal
 
 from toolfold.outputs.local import query_words as grammar
 from toolfold.outputs.local.conditions import Condition, Query
-from toolfold.outputs.local.facts import FALSITIES, FLAGS, TRUTHS, RecordSet
+from toolfold.outputs.local.facts import RecordSet
 from toolfold.outputs.local.moments import Moment
 from toolfold.outputs.local.query_words import NoQuery, to_number
 from toolfold.outputs.local.records import TEXT
@@ -279,48 +279,6 @@ class _Parser(ValueParser):
         self._negation = "" if negated else self._negation
         return False
 
-    def _asks_presence(self, field: str) -> bool:
-        """`email is set`; but `what cities are there` asks for all of them."""
-        if self._in.word() not in grammar.ABSENT | grammar.PRESENT or self._in.value_here(field)[1]:
-            return False
-        at_end = self._in.word() in {"there", "exist", "exists"} and not self._in.word(1)
-        return not at_end or self._query.operation != "rows" or bool(self._query.conditions)
-
-    def _take_flag(self, field: str) -> bool:
-        """`active = true`, however the document writes it."""
-        word, facts = self._in.word().lstrip('"'), self._records.fields[field]
-        is_flag = self._records.is_boolean(field)
-        if not facts.booleans or word not in (TRUTHS | FALSITIES if is_flag else FLAGS):
-            return False
-        if not is_flag:
-            raise NoQuery(reason=f"{field} is not always true or false")
-        self._in.at += 1
-        own = facts.truths if word in TRUTHS else facts.falsities
-        self._add(self._of_values(field, own or [word]))
-        return True
-
-    def _take_other_field(self, field: str, sign: str) -> bool:
-        """`price = list_price`, `price below the list price`: both must be numbers, or be compared as texts."""
-        at = self._in.at
-        self._in.skip_words({"the", "their", "its"})
-        other, size = self._in.field_here()
-        if not other or other == field or self._in.value_here(field)[1]:
-            self._in.at = at
-            return False
-        numeric = self._records.is_number(field) and self._records.is_number(other)
-        if not numeric and (sign not in {"=", "!="} or self._records.is_number(field) or self._is_timed(field, other)):
-            raise NoQuery(reason=f"{field} and {other} cannot be compared")
-        if numeric:
-            self._records.check_number(other)
-            if self._records.fields[field].signs != self._records.fields[other].signs:
-                raise NoQuery(reason=f"{field} and {other} are not in the same unit")
-        self._in.at += size
-        self._add(Condition.of_fields(field, sign, other, numeric=numeric))
-        return True
-
-    def _is_timed(self, *fields: str) -> bool:
-        return any(self._records.is_time(field) or self._records.fields[field].lists for field in fields)
-
     def _compare(self, field: str, phrase: str) -> None:
         sign = grammar.COMPARISONS.get(phrase, "") if phrase not in grammar.EXCLUSIONS else ""
         if sign and self._take_other_field(field, sign):
@@ -397,11 +355,6 @@ class _Parser(ValueParser):
             raise NoQuery(reason=f'"{self._negation} {self._in.word(-1)}": ask for "without {field}", or say its value')
         else:
             self._query.wanted.append(field)
-
-    def _is_done(self, field: str) -> bool:
-        """Whether a time is called by what was done then, as `shipped_at` is by `shipped`."""
-        word = self._in.word(-1)
-        return word.endswith("ed") and self._names[field][-1] in grammar.TIME_ENDINGS and self._names[field] != (word,)
 
     def _show(self, field: str, start: int) -> None:
         before = " ".join(self._in.low[:start])
