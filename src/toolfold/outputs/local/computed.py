@@ -251,17 +251,20 @@ def _outermost(sets: list[RecordSet]) -> list[RecordSet]:
     return sorted(outer, key=lambda records: -records.count)[:8]
 
 
+def _records_of(index: DocumentIndex, records: RecordSet) -> Iterator[Record]:
+    for record in read_records(index, lines=records.name == "lines") or ():
+        if record.of == records.name and not is_no_record(record.values):
+            yield record
+
+
 def _select(index: DocumentIndex, records: RecordSet, query: Query) -> Selection:
     """Every record is read again and tested."""
     out = Selection()
-    blank = [field for field, facts in records.fields.items() if facts.blanks]
-    source = read_records(index, lines=records.name == "lines")
-    for record in source or ():
-        if record.of != records.name or is_no_record(record.values):
-            continue
-        for field in blank:
-            if record.values.get(field) in records.fields[field].blanks:
-                record.values[field] = ""
+    blank = records.blank_fields()
+    for record in _records_of(index, records):
+        for field, blanks in blank:
+            own = record.values.get(field, "")
+            record.values[field] = "" if isinstance(own, str) and own in blanks else own
         results = [_tested(condition, record, out.without) for condition in query.conditions]
         if query.operation == "share" and all(results[: query.base]):
             out.base.append(str(record.values.get(query.field, "")))
@@ -283,7 +286,7 @@ def _keep(out: Selection, query: Query, record: Record) -> None:
     value = record.values.get(query.field) if query.field else ""
     if query.field and (not value or isinstance(value, list)):
         out.lacking += 1
-    elif query.operation not in {"count", "share"} or query.field or query.each or len(out.kept) < QUOTED:
+    elif query.operation not in {"count", "share"} or any((query.field, query.each, len(out.kept) < QUOTED)):
         out.kept.append((record, str(value)))
     if len(out.kept) > MAX_KEPT:
         raise UnreadableRecords("it has too many records")
@@ -317,11 +320,11 @@ def _record_notes(records: RecordSet, query: Query) -> list[str]:
     """What is no record or no value of those that are computed on, and whether there are more elsewhere."""
     notes = [f"{', '.join(records.totals[:3])} left out as no record"] if records.totals else []
     fields = {query.field, query.group, *(condition.about for condition in query.conditions)} - {""}
-    blanks = sorted({blank for field in fields for blank in records.fields[field].blanks})
+    blanks = sorted(set().union(*(records.fields[field].blanks for field in fields)))
     notes += [f"{', '.join(map(repr, blanks[:6]))} taken for no value"] if blanks else []
-    key = records.key
-    if query.operation in {"count", "sum", "mean"} and key and {"id", "uuid"} & set(name_words(key)):
-        notes += [f"{key} repeats"] if 0 < len(records.keys) < min(records.count, 400_000) else []
+    repeats = query.operation in {"count", "sum", "mean"} and {"id", "uuid"} & set(name_words(records.key))
+    if repeats and 0 < len(records.keys) < min(records.count, 400_000):
+        notes.append(f"{records.key} repeats")
     return [*notes, *([f"only of what is here, as the document says {records.part}"] if records.part else [])]
 
 

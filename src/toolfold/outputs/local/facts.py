@@ -123,9 +123,18 @@ class RecordSet(Struct):
         if problem := self.problem(field):
             raise NoQuery(reason=problem)
 
+    def check_alike(self, field: str, other: str) -> None:
+        self.check_number(other)
+        if self.fields[field].signs != self.fields[other].signs:
+            raise NoQuery(reason=f"{field} and {other} are not in the same unit")
+
     def is_time(self, field: str) -> bool:
         facts = self.fields[field]
         return facts.times == facts.present > 0 and not facts.lists
+
+    def blank_fields(self) -> list[tuple[str, set[str]]]:
+        """The fields in which some values say that there is none, and how they say it."""
+        return [(field, facts.blanks) for field, facts in self.fields.items() if facts.blanks]
 
     def is_marker(self, field: str) -> bool:
         """Whether a field never has a value, as `<sold/>` has none: that it is there says all."""
@@ -210,12 +219,16 @@ def _note_form(field: str, facts: FieldFacts, value: str, low: str, times: int) 
         facts.maybe_blank = value
     elif any(map(str.isdigit, low)):
         facts.odd = facts.odd or value
+    _note_flag(field, facts, value, low, times)
+    _note_time(field, facts, value, times)
+
+
+def _note_flag(field: str, facts: FieldFacts, value: str, low: str, times: int) -> None:
     # `1` is true only of what is named like a state: `deprecated`, `is_admin`.
-    if low in FLAGS or ((low in TRUTHS or low in FALSITIES) and _STATE.search(field) is not None):
+    if low in FLAGS or (low in TRUTHS | FALSITIES and _STATE.search(field) is not None):
         facts.booleans += times
         spellings = facts.truths if low in TRUTHS else facts.falsities
         spellings += [value] if value not in spellings else []
-    _note_time(field, facts, value, times)
 
 
 def _note_digits(facts: FieldFacts, low: str) -> None:

@@ -37,12 +37,19 @@ def find_moment(text: str) -> Moment | None:
     if (match := SYSLOG_TIME.search(text)) and match[1].lower() in MONTHS:
         month = MONTHS[match[1].lower()]
         return Moment(f"-{month:02}-{int(match[2]):02}", _clock(match.groups()[2:6]), "", match[0])
-    if (match := WORD_TIME.search(text)) and (match[2] or match[3])[:3].lower() in MONTHS:
-        month = MONTHS[(match[2] or match[3])[:3].lower()]
-        day = f"{match[5]}-{month:02}-{int(match[1] or match[4]):02}"
-        return Moment(day, _clock(match.groups()[5:9]), "", match[0])
+    if moment := _moment_in_words(text):
+        return moment
     match = CLOCK_TIME.search(text)
     return Moment("", _clock(match.groups()[:4]), "", match[0]) if match else None
+
+
+def _moment_in_words(text: str) -> Moment | None:
+    match = WORD_TIME.search(text)
+    month = MONTHS.get((match[2] or match[3])[:3].lower()) if match else None
+    if match is None or month is None:
+        return None
+    day = f"{match[5]}-{month:02}-{int(match[1] or match[4]):02}"
+    return Moment(day, _clock(match.groups()[5:9]), "", match[0])
 
 
 def _zone(written: str | None) -> str:

@@ -46,10 +46,7 @@ class OperationParser:
 
     def _finished(self) -> Query:
         query = self._query
-        if self._grouped and query.wanted:
-            raise NoQuery(reason="one field can be grouped by, and no other")
-        if self._superlative and not query.field:
-            query.field = self._in.implied_field(self._superlative, self._noun or query.taken_for)
+        self._finish_group()
         self._finish_measure()
         self._finish_shown()
         if unplaced := self._yes_or_no() or self._negation or self._unplaced_noun():
@@ -65,6 +62,13 @@ class OperationParser:
             conditions = list(self._query.conditions)
             conditions[self._inside[0]] = self._inside[1]
             self._query.and_then = structs.replace(self._query, conditions=conditions, is_reading=True)
+
+    def _finish_group(self) -> None:
+        query = self._query
+        if self._grouped and query.wanted:
+            raise NoQuery(reason="one field can be grouped by, and no other")
+        if self._superlative and not query.field:
+            query.field = self._in.implied_field(self._superlative, self._noun or query.taken_for)
 
     def _finish_measure(self) -> None:
         query = self._query
@@ -157,10 +161,16 @@ class OperationParser:
         numeric = query.operation in {"sum", "mean", "median", "share"} or query.per
         if numeric and not self._records.is_number(query.field):
             raise NoQuery(reason=f"{query.field} is no number")
-        if query.operation in {"greatest", "least"} and not self._is_ordered(query.field):
-            raise NoQuery(reason=f"{query.field} is neither a number nor a time")
-        if numeric or (query.operation in {"greatest", "least"} and self._records.is_number(query.field)):
+        if query.operation in {"greatest", "least"}:
+            self._check_ordered(query.field)
+        elif numeric:
             self._records.check_number(query.field)
+
+    def _check_ordered(self, field: str) -> None:
+        if not self._is_ordered(field):
+            raise NoQuery(reason=f"{field} is neither a number nor a time")
+        if self._records.is_number(field):
+            self._records.check_number(field)
 
     def _is_by_piece(self, field: str) -> bool:
         """What was spent is no sum of prices, unless that is asked for."""
@@ -372,16 +382,12 @@ class OperationParser:
     def _take_group(self) -> bool:
         """`per status`, `by status`, `for each status`: the counts of each value."""
         phrase = self._in.phrase_in(grammar.GROUPS)
-        if not phrase:
+        # `placed by customers` says who, and not by what they are grouped.
+        if not phrase or (phrase == "by" and self._in.before().endswith("ed")):
             return False
         start = self._in.at
-        before = self._in.before()
-        # `placed by customers` says who, and not by what they are grouped.
-        if phrase == "by" and before.endswith("ed") and before != "grouped":
-            return False
         self._in.skip(phrase)
-        if self._query.operation == "rows" and not (self._asked or self._query.wanted) and self._last_step:
-            self._query.operation = "count"  # `orders per customer`
+        self._imply_count()
         if self._query.operation == "mean" and phrase != "by" and (size := self._in.noun_here()):
             self._noun = self._in.word()
             self._in.at += size
@@ -393,36 +399,44 @@ class OperationParser:
         self._in.at = start
         return False
 
+    def _imply_count(self) -> None:
+        """`orders per customer`"""
+        if self._query.operation == "rows" and not (self._asked or self._query.wanted) and self._last_step:
+            self._query.operation = "count"
+
     def _take_each(self, field: str, size: int) -> bool:
         """A figure of each value of a field, or of each month of the one field that holds times."""
-        query, period = self._query, self._in.word() if self._in.word() in grammar.PERIODS else ""
-        if field and self._records.is_time(field) and (not period or self._names[field] == (period,)):
-            period = period or "day"
-        elif period and not field:
+        query, period = self._query, ({self._in.word()} & grammar.PERIODS or {""}).pop()
+        if period and not field:
             field, size = self._in.time_field(), 1
-        elif query.operation == "count" or not query.field:
+        elif field and self._records.is_time(field):
+            period = period or "day"
+        # `how many per status` is of its values, and `how many cities per status` of none.
+        counted = bool(period) and not query.field if query.operation == "count" else bool(query.field)
+        if query.operation not in grammar.FIGURES or not (field and counted):
             return False
-        if query.operation not in grammar.FIGURES or not field or (query.operation == "count" and query.field):
-            return False
-        if period and (not self._records.is_time(field) or len(self._records.fields[field].zones) > 1):
-            raise NoQuery(reason=f"{field} has no times of one zone")
+        self._check_period(field, period)
         self._in.at += size
         query.group, query.each, query.period, self._grouped = field, True, period, True
         return True
+
+    def _check_period(self, field: str, period: str) -> None:
+        if period and (not self._records.is_time(field) or len(self._records.fields[field].zones) > 1):
+            raise NoQuery(reason=f"{field} has no times of one zone")
 
     def _take_grouped(self, phrase: str) -> bool:
         """The field behind `per`, or behind the `by` of `the largest by population`."""
         query = self._query
         self._in.skip_words({"the", "each", "every"})
         field, size = self._in.field_here()
-        if not (query.operation == "count" and query.field and field) and self._take_each(field, size):
+        by = self._superlative if phrase == "by" and not query.field else ""
+        if self._take_each(field, size) or (by in {"top", "bottom"} and self._take_aggregate()):
             return True
-        by = phrase == "by" and self._superlative and not query.field
-        if by and self._superlative in {"top", "bottom"} and self._take_aggregate():
-            return True
-        if not field or not ((query.operation == "count" and not query.field) or (by and self._is_ordered(field))):
+        self._grouped = query.operation == "count" and not query.field
+        if not field or not (self._grouped or (by and self._is_ordered(field))):
             return False
         self._in.at += size
-        self._grouped = query.operation == "count"
-        query.operation, query.field = "values" if query.operation == "count" else query.operation, field
+        query.field = field
+        if self._grouped:
+            query.operation = "values"
         return True

@@ -37,7 +37,7 @@ def find_part(index: DocumentIndex, count: int, name: str) -> str:
     if said := facts.get("", ""):
         return str(said)
     for path, value in facts.items():
-        if _says_more(path, value) or (path not in {"count", "size"} and _is_larger(path, value, count, name)):
+        if _says_more(path, value) or _is_larger(path, value, count, name):
             # The figure of a statement stands behind its last colon.
             return f'"{path} = {clip(str(value), 60)}"'
     pages = [(path, value) for path, value in facts.items() if _words(path)[-1:] in (["pages"], ["page"])]
@@ -74,11 +74,18 @@ def _own_facts(index: DocumentIndex) -> dict[str, Any]:
     if index.format.kind in {"log", "diff", "binary"}:
         return {}
     if index.format.kind == "json-lines":
-        last = index.source.text(*index.source.span_of_lines(index.source.lines, index.source.lines))
-        values = decode_value(last.encode()) if last.strip()[-1:] == "}" else {}
-        return values if is_no_record(values) else {}
-    if index.json is not None:
-        return _members(index, index.json.root, "", 2)
+        return _last_line(index)
+    return _members(index, index.json.root, "", 2) if index.json is not None else _said(index)
+
+
+def _last_line(index: DocumentIndex) -> dict[str, Any]:
+    last = index.source.text(*index.source.span_of_lines(index.source.lines, index.source.lines))
+    values = decode_value(last.encode()) if last.strip()[-1:] == "}" else {}
+    return values if is_no_record(values) else {}
+
+
+def _said(index: DocumentIndex) -> dict[str, Any]:
+    """What a text says of itself, at both ends; of XML the attributes of its root."""
     source = index.source
     head, tail = source.text(0, _ENDS), source.text(max(_ENDS, source.size - _ENDS), source.size)
     if index.structure is not None and index.structure.kind == "markup":

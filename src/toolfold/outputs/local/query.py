@@ -35,6 +35,9 @@ _NO_NOUN_LEADS = frozenset({"with", "in", "on", "from", "by", "at", "to", "has",
 _WITH = re.compile(r"\b(?:with|have|has|having|had)(?:(?: (?!its|their|the)\S+)* and)?(?: (?:an?|any|some))?$")
 
 
+_DONE = re.compile(r"\b(?:are|were|been|was)$")
+
+
 def parse_query(tokens: Sequence[str], records: RecordSet) -> Query:
     """The query that the request is, over these records. Raises `NoQuery` for words without a place."""
     return _Parser(tokens, records).parse()
@@ -284,11 +287,7 @@ class _Parser(ValueParser):
         if sign and self._take_other_field(field, sign):
             return
         if phrase == "between":
-            first = self._in.take_number(field)
-            last = self._in.take_number(field) if self._in.skip_words({"and"}) else None
-            if first is None or last is None:
-                raise NoQuery(f"{field} between")
-            self._add(Condition.of_range(field, first, last))
+            self._compare_range(field)
         elif not self._in.word():
             raise NoQuery(phrase)
         elif grammar.COMPARISONS[phrase] in {"=", "!="}:
@@ -299,6 +298,13 @@ class _Parser(ValueParser):
                 raise NoQuery(f"{phrase} {self._in.word()}")
             self._add(Condition.of_number(field, grammar.COMPARISONS[phrase], number))
             self._compare_again(field)
+
+    def _compare_range(self, field: str) -> None:
+        first = self._in.take_number(field)
+        last = self._in.take_number(field) if self._in.skip_words({"and"}) else None
+        if first is None or last is None:
+            raise NoQuery(f"{field} between")
+        self._add(Condition.of_range(field, first, last))
 
     def _compare_values(self, field: str, phrase: str) -> None:
         if grammar.COMPARISONS[phrase] == "!=":
@@ -314,7 +320,9 @@ class _Parser(ValueParser):
         if (number := self._in.take_number(field)) is not None:
             self._add(Condition.of_number(field, "=", number))
             return
-        literal = self._in.literal()
+        self._compare_literal(field, self._in.literal())
+
+    def _compare_literal(self, field: str, literal: str) -> None:
         if field in self._records.parts.get(literal.lower(), ()):
             self._add(Condition.of_text(field, "contains", literal))
         elif self._negation:
@@ -358,14 +366,10 @@ class _Parser(ValueParser):
 
     def _show(self, field: str, start: int) -> None:
         before = " ".join(self._in.low[:start])
-        if (
-            self._query.operation in grammar.NUMERIC
-            and self._is_done(field)
-            and before.endswith(("are", "were", "been", "was"))
-        ):
+        if _DONE.search(before) and self._query.operation in grammar.NUMERIC and self._is_done(field):
             self._add_presence(field, present=True)
         elif _WITH.search(before):
-            self._query.wanted += [field] if self._query.operation == "rows" else []
+            self._query.wanted += [field][: self._query.operation == "rows"]
             self._add_presence(field, present=True)
         elif before.endswith((" a", " an")):
             raise NoQuery(f"{self._in.word(start - self._in.at - 1)} {self._in.word(-1)}")
@@ -433,19 +437,24 @@ class _Parser(ValueParser):
         values = self._level_here()
         if not values:
             return False
-        neither = self._negation == "neither"
-        if neither and self._in.word() != "nor":
+        if self._negation == "neither" and self._in.word() != "nor":
             raise NoQuery("neither")
-        joints = {"nor"} if neither else {"or"} if self._negation else {"or", "and"}
-        while (joint := self._in.word()) in joints:
-            self._in.at += 1
-            if joint == "and" and not any(fold_word(self._in.word()) in group for group in grammar.LEVELS):
-                break
-            if not (others := self._level_here()):
-                raise NoQuery(joint)
+        while others := self._another_level():
             values += others
         self._add(self._of_values("level", values))
         return True
+
+    def _another_level(self) -> list[str]:
+        """`or warnings`, `and warnings` behind `errors`."""
+        joint, level = self._in.word(), fold_word(self._in.word(1))
+        known = any(level in group for group in grammar.LEVELS)
+        joints = {"neither": {"nor"}, "": {"or", "and"}}.get(self._negation, {"or"})
+        if joint not in joints or (joint == "and" and not known):
+            return []
+        self._in.at += 1
+        if not (others := self._level_here()):
+            raise NoQuery(joint)
+        return others
 
     def _level_here(self) -> list[str]:
         """How the document writes the level that stands here."""
@@ -522,10 +531,7 @@ class _Parser(ValueParser):
 
     def _take_filler(self) -> bool:
         word = self._in.word()
-        named = word in grammar.DOCUMENTS and self._in.at and self._in.word(-1) in {"the", "this", "that"}
-        number = to_number(self._in.word(1)) is not None or self._in.word(1) in grammar.CARDINAL
-        counted = word in {"only", "just"} and number
-        if word not in grammar.FILLER and word != "," and not named and not counted:
+        if word not in grammar.FILLER and word != "," and not self._is_aside(word):
             return False
         if self._verb_at is None and word in {*grammar.YES_OR_NO, "that"} and self._query.operation == "share":
             self._verb_at = len(self._query.conditions)
@@ -534,3 +540,9 @@ class _Parser(ValueParser):
             raise NoQuery(word)
         self._in.at += 1
         return True
+
+    def _is_aside(self, word: str) -> bool:
+        """`the report`; `only` before a number."""
+        if word in {"only", "just"}:
+            return to_number(self._in.word(1)) is not None or self._in.word(1) in grammar.CARDINAL
+        return word in grammar.DOCUMENTS and self._in.at > 0 and self._in.word(-1) in {"the", "this", "that"}

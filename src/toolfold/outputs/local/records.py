@@ -112,23 +112,27 @@ def _rows(index: DocumentIndex) -> Iterator[Record]:
     """The rows of a table below its header."""
     fmt = index.format
     by_lines = fmt.delimiter in {WIDE, NARROW}
-    width = len(fmt.header)
     header = list(fmt.header)
     after_blank = False
     for number, start, cells in _line_cells(index) if by_lines else _csv_cells(index):
         if number <= fmt.header_lines or not any(cells):
             after_blank = number > fmt.header_lines
             continue
-        if cells[0] == header[0] and [cell.strip() for cell in cells] == header:  # the header, once more
+        if _is_no_row(fmt, header, cells):
             continue
-        if len(cells) != width:
-            if len(cells) < width and FOOTER.fullmatch(fmt.delimiter.join(cells)):
-                continue
-            raise UnreadableRecords(f"line {number} has {len(cells)} cells, the header {width}")
+        if len(cells) != len(header):
+            raise UnreadableRecords(f"line {number} has {len(cells)} cells, the header {len(header)}")
         if cells[0][:2] in {"# ", "//"} or (after_blank and not any(map(DIGIT.search, cells))):
             raise UnreadableRecords(f"line {number} may be a remark, or the header of another table")
         after_blank = False
         yield Record("", start, f"line {number}", _row_values(fmt, cells))
+
+
+def _is_no_row(fmt: Format, header: list[str], cells: list[str]) -> bool:
+    """Whether a line is the header once more, or stands below the rows."""
+    if cells[0] == header[0] and [cell.strip() for cell in cells] == header:
+        return True
+    return len(cells) < len(header) and FOOTER.fullmatch(fmt.delimiter.join(cells)) is not None
 
 
 def _row_values(fmt: Format, cells: list[str]) -> dict[str, Any]:

@@ -211,22 +211,28 @@ def _extreme(records: RecordSet, query: Query, selection: Selection, scope: str,
     return [*lines, *groups], rows
 
 
-def _best(records: RecordSet, query: Query, compared: list[Any], scope: str, notes: list[str]) -> Stated:
+def _ordered(query: Query, compared: list[Any]) -> list[Any]:
+    """The greatest or least first; where a place among them is asked for, those from it on."""
     ordered = sorted(compared, key=lambda one: one[0], reverse=query.operation == "greatest")
-    if query.rank:
-        first = ordered[: query.rank + 2]
-        if len(ordered) <= query.rank or len({one[0] for one in first}) < len(first):
-            raise NoQuery(reason=f"{query.field} has too few values, or some that are shared, for a place among them")
-        ordered = ordered[query.rank :]
+    first = ordered[: query.rank + 2] if query.rank else ordered[:1]
+    if len(ordered) <= query.rank or len({one[0] for one in first}) < len(first):
+        raise NoQuery(reason=f"{query.field} has too few values, or some that are shared, for a place among them")
+    return ordered[query.rank :]
+
+
+def _best(records: RecordSet, query: Query, compared: list[Any], scope: str, notes: list[str]) -> Stated:
+    ordered = _ordered(query, compared)
     best = [one for one in ordered if one[0] == ordered[0][0]]
     word = f"Number {query.rank + 1} by {query.operation}" if query.rank else query.operation.capitalize()
-    shared = f", shared by {len(best)}" if len(best) > 1 else ""
+    shared = f", shared by {len(best)}" * (len(best) > 1)
     lines = [f"{word} {query.field} of {scope}: {best[0][2]}{shared}{_noted(notes)}."]
     if query.limit > 1:
-        best = [one for at, one in enumerate(ordered) if at < query.limit or one[0] == ordered[query.limit - 1][0]]
+        last = ordered[: query.limit][-1][0]
+        best = [*ordered[: query.limit], *(one for one in ordered[query.limit :] if one[0] == last)]
         query = structs.replace(query, wanted=list(dict.fromkeys([query.field, *query.wanted])))
     lines += [_shown(records, query, record) for _, record, _ in best[: max(LISTED, query.limit)]]
-    lines += [f"(the last of {query.limit} is shared: {len(best)} in all)"] if len(best) > query.limit > 1 else []
+    if len(best) > query.limit > 1:
+        lines.append(f"(the last of {query.limit} is shared: {len(best)} in all)")
     return lines, [record for _, record, _ in best[:QUOTED]]
 
 
@@ -263,17 +269,12 @@ def _figures(query: Query, numbers: dict[str, list[Decimal]]) -> list[tuple[Deci
 
 def state_each(records: RecordSet, query: Query, selection: Selection, scope: str, notes: list[str]) -> Stated:
     """One figure for each value of a field, or for each day, month or year of its times."""
-    if query.field and _by_unit(records, query.field, selection.kept)[0]:
-        raise NoQuery(reason=f"{query.field} is of several currencies or units")
-    pairs = [(to_number(value) if query.field else Decimal(1), record, value) for record, value in selection.kept]
-    known = [pair for pair in pairs if pair[0] is not None]
+    known = _figured_pairs(records, query, selection)
     left_out = selection.count - len(known)
     notes = [*notes, *([f"{left_out} of them without a number there"] if left_out else [])]
     groups = _by_group(query.group, known, query.period)
     figures = {own: _FIGURES[query.operation](numbers) for own, numbers in groups.items()}
     ordered = sorted(figures.items(), key=lambda pair: pair[0] if query.period else -pair[1])
-    if query.operation in {"greatest", "least"} and records.is_time(query.field):
-        raise NoQuery(reason=f"{query.field} is no number")
     shown = ", ".join(f"{_quoted(own)}: {_plain(figure)}" for own, figure in ordered[:MOST_GROUPS])
     more = f", and {len(ordered) - MOST_GROUPS} more" if len(ordered) > MOST_GROUPS else ""
     of = f" of {query.field}" if query.field else ""
@@ -281,6 +282,16 @@ def state_each(records: RecordSet, query: Query, selection: Selection, scope: st
     return [
         f"{query.operation.capitalize()}{of} per {per} in {len(known)} {scope}{_noted(notes)}: {shown}{more}."
     ], None
+
+
+def _figured_pairs(records: RecordSet, query: Query, selection: Selection) -> list[Any]:
+    """The numbers of the records, or 1 of each where they are counted."""
+    if not query.field:
+        return [(Decimal(1), record, value) for record, value in selection.kept]
+    if records.is_time(query.field) or _by_unit(records, query.field, selection.kept)[0]:
+        raise NoQuery(reason=f"{query.field} is no number, or of several currencies or units")
+    pairs = [(to_number(value), record, value) for record, value in selection.kept]
+    return [pair for pair in pairs if pair[0] is not None]
 
 
 def _period_of(value: str, period: str) -> str:

@@ -167,16 +167,17 @@ class ValueParser(OperationParser):
             {"by", "to", "in", "with", "up", "a", "an", "the", "as", "for", "from", "on", "code", "status"}
         )
         phrase = self._in.phrase_in((*grammar.OPERATIONS, *grammar.COMPARISONS))
-        if grammar.OPERATIONS.get(phrase) in {"sum", "mean"}:  # a running total is none
-            raise NoQuery(self._in.low[at])
         if phrase or self._in.field_here()[0]:
+            if grammar.OPERATIONS.get(phrase) in {"sum", "mean"}:  # a running total is none
+                raise NoQuery(self._in.low[at])
             return True
         before = len(self._query.conditions)
         taken = self._take_value() or self._take_loose_value()
         fields = [condition.field for condition in self._query.conditions[before:]]
         if meant and any(map(meant.isdisjoint, map(self._names.__getitem__, fields))):
             raise NoQuery(self._in.low[at])
-        self._in.at = self._in.at if taken else at
+        if not taken:
+            self._in.at = at
         return taken
 
     def _is_written_value(self, fields: list[str]) -> bool:
@@ -239,16 +240,14 @@ class ValueParser(OperationParser):
         at = self._in.at
         self._in.skip_words({"the", "their", "its"})
         other, size = self._in.field_here()
-        if not other or other == field or self._in.value_here(field)[1]:
+        if other in {"", field} or self._in.value_here(field)[1]:
             self._in.at = at
             return False
         numeric = self._records.is_number(field) and self._records.is_number(other)
         if not numeric and (sign not in {"=", "!="} or self._records.is_number(field) or self._is_timed(field, other)):
             raise NoQuery(reason=f"{field} and {other} cannot be compared")
         if numeric:
-            self._records.check_number(other)
-            if self._records.fields[field].signs != self._records.fields[other].signs:
-                raise NoQuery(reason=f"{field} and {other} are not in the same unit")
+            self._records.check_alike(field, other)
         self._in.at += size
         self._add(Condition.of_fields(field, sign, other, numeric=numeric))
         return True
