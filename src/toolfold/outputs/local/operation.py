@@ -411,14 +411,21 @@ class OperationParser:
             field, size = self._in.time_field(), 1
         elif field and self._records.is_time(field):
             period = period or "day"
-        # `how many per status` is of its values, and `how many cities per status` of none.
-        counted = bool(period) and not query.field if query.operation == "count" else bool(query.field)
-        if query.operation not in grammar.FIGURES or not (field and counted):
+        if not field or not self._has_figure(period):
             return False
         self._check_period(field, period)
         self._in.at += size
         query.group, query.each, query.period, self._grouped = field, True, period, True
         return True
+
+    def _has_figure(self, period: str) -> bool:
+        """`how many per status` is of its values, and `how many cities per status` of none."""
+        operation, field = self._query.operation, self._query.field
+        return (bool(period) and not field) if operation == "count" else bool(field) and operation in grammar.FIGURES
+
+    def _by(self, phrase: str) -> str:
+        """The superlative that `by` says the field of."""
+        return self._superlative if phrase == "by" and not self._query.field else ""
 
     def _check_period(self, field: str, period: str) -> None:
         if period and (not self._records.is_time(field) or len(self._records.fields[field].zones) > 1):
@@ -429,7 +436,7 @@ class OperationParser:
         query = self._query
         self._in.skip_words({"the", "each", "every"})
         field, size = self._in.field_here()
-        by = self._superlative if phrase == "by" and not query.field else ""
+        by = self._by(phrase)
         if self._take_each(field, size) or (by in {"top", "bottom"} and self._take_aggregate()):
             return True
         self._grouped = query.operation == "count" and not query.field

@@ -89,15 +89,19 @@ def _said(index: DocumentIndex) -> dict[str, Any]:
     source = index.source
     head, tail = source.text(0, _ENDS), source.text(max(_ENDS, source.size - _ENDS), source.size)
     if index.structure is not None and index.structure.kind == "markup":
-        opening = re.search(r"<[A-Za-z][^>]*>", head)
-        own = _ATTRIBUTE.findall(opening[0]) if opening else []
-        return {name: int(value) if value.isdecimal() else value for name, value in own}
+        return _root_attributes(head)
     for match in (*SAID.finditer(head), *SAID.finditer(tail)):
         numbers = [int(own.replace(",", "")) for own in match.groups() if own]
         page = match[3] is not None
         if len(numbers) != 2 or (numbers[1] > 1 if page else numbers[0] < numbers[1]):
             return {"": f'"{clip(match[0].strip().replace(":", ""), 60)}"'}
     return {}
+
+
+def _root_attributes(head: str) -> dict[str, Any]:
+    opening = re.search(r"<[A-Za-z][^>]*>", head)
+    own = _ATTRIBUTE.findall(opening[0]) if opening else []
+    return {name: int(value) if value.isdecimal() else value for name, value in own}
 
 
 def _members(index: DocumentIndex, container: Container, path: str, depth: int) -> dict[str, Any]:
