@@ -48,7 +48,7 @@ def _by_word(groups: Mapping[str, str]) -> dict[str, frozenset[str]]:
 
 _G: dict[str, Any] = msgspec.toml.decode((resources.files(__package__) / "grammar.toml").read_text(encoding="utf-8"))
 _WORDS: dict[str, frozenset[str]] = {name: frozenset(own.split()) for name, own in _G.items() if isinstance(own, str)}
-OPERATIONS = _by_phrase(_G["operations"])
+OPERATIONS: dict[str, Operation] = _by_phrase(_G["operations"])
 COMPARISONS = _by_phrase(_G["comparisons"])
 TEXT_COMPARISONS = _by_phrase(_G["texts"])
 SIDES = _by_phrase(_G["sides"])
