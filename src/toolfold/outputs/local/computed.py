@@ -6,14 +6,14 @@ request that is no query gets no statement. Above: `answer.py`. Below: `query.py
 
 import re
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 from msgspec import Struct
 
 from toolfold.outputs.local.conditions import Condition, Query
+from toolfold.outputs.local.facts import RecordSet, is_no_record
 from toolfold.outputs.local.index import DocumentIndex
-from toolfold.outputs.local.moments import find_moment
+from toolfold.outputs.local.partial import find_part
 from toolfold.outputs.local.query import parse_query
 from toolfold.outputs.local.query_words import (
     NUMERIC,
@@ -21,7 +21,6 @@ from toolfold.outputs.local.query_words import (
     NoQuery,
     Wanted,
     name_words,
-    to_number,
     tokenize,
 )
 from toolfold.outputs.local.records import (
@@ -33,19 +32,12 @@ from toolfold.outputs.local.records import (
 )
 from toolfold.outputs.local.render import clip, take_fitting
 from toolfold.outputs.local.source import Offsets
-from toolfold.outputs.local.statements import LISTED, QUOTED, STATEMENTS, Selection
-from toolfold.outputs.local.token_reader import FieldFacts, RecordSet
+from toolfold.outputs.local.statements import LISTED, QUOTED, STATEMENTS, Selection, state_each
 
 # Without an operation, only documents up to this size are read for what the search finds as well.
 LOOKUP_BYTES = 2 << 20
 MAX_SETS, MAX_STATED = 400, 3
-MAX_KEPT, MAX_KEYS = 2_000_000, 500_000
-FLAGS, TRUTHS, SHORT_FLAGS = (
-    frozenset({"true", "false", "yes", "no"}),
-    frozenset({"true", "yes", "1", "t", "y"}),
-    "01tfyn",
-)
-STATE = re.compile(r"(?:ed|able|ive)$|^(?:is|has|can)[_A-Z]")
+MAX_KEPT = 2_000_000
 NOUNS = {"table": "rows", "markdown-table": "rows", "log": "events", "json-lines": "records"}
 COMPUTES = re.compile(
     rf"\b(?:{'|'.join(sorted(OPERATIONS, key=len, reverse=True))})\b|\d(?:st|nd|rd|th)\b|\b(?:top|bottom) \d",
@@ -212,8 +204,12 @@ def _gathered(index: DocumentIndex, source: Iterator[Record] | None, wanted: Wan
                 raise UnreadableRecords("it has too many kinds of records")
             key = next((field for field in record.values if field != TEXT), "")
             records = sets[record.of] = RecordSet(record.of, noun=_noun(index, record.of), key=key)
-        _note(records, record.values, wanted)
-    return sets
+            records.comma = index.format.delimiter == ";"
+        records.note(record.values, record.place, wanted)
+    for records in sets.values():
+        records.finish(wanted)
+        records.part = find_part(index, records.count, records.name)
+    return {name: records for name, records in sets.items() if records.count}
 
 
 def _noun(index: DocumentIndex, name: str) -> str:
@@ -224,64 +220,6 @@ def _noun(index: DocumentIndex, name: str) -> str:
         return f"<{name}> elements" if structure == "markup" else f"items of {name.removesuffix('[]')}"
     own = NOUNS.get(index.format.kind, "records")
     return f"elements of {name}" if index.format.kind == "json" or "[]" in name else f"rows of {name}" if name else own
-
-
-def _note(records: RecordSet, values: dict[str, Any], wanted: Wanted) -> None:
-    """Adds one record to the facts of its set."""
-    records.count += 1
-    if len(records.keys) == records.count - 1 < MAX_KEYS and isinstance(own := values.get(records.key), str):
-        records.keys.add(own)
-    for field, value in values.items():
-        facts = records.fields.get(field)
-        if facts is None:
-            facts = records.fields[field] = FieldFacts()
-        if isinstance(value, list):
-            facts.lists += 1
-        elif field != TEXT and not value.strip():
-            facts.empty += 1
-        elif field != TEXT:
-            facts.present += 1
-            facts.longest = max(facts.longest, len(value))
-            if len(value) < 200:
-                _note_value(records, field, facts, value, wanted)
-
-
-def _note_value(records: RecordSet, field: str, facts: FieldFacts, value: str, wanted: Wanted) -> None:
-    low = value.strip().lower()
-    if to_number(value) is not None:
-        facts.numbers += 1
-        facts.signs.update({"$", "€", "£", "%"}.intersection(value))
-    # `1` is true only of what is named like a state: `deprecated`, `is_admin`.
-    flag = low in FLAGS or (low in SHORT_FLAGS and STATE.search(field) is not None)
-    facts.booleans += flag
-    if flag and low in TRUTHS and value not in facts.truths:
-        facts.truths.append(value)
-    if _may_be_time(field, value) and (moment := find_moment(value)) is not None:
-        facts.times += 1
-        facts.note_day(moment.day)
-    _note_wanted(records, field, value, low, wanted)
-
-
-def _note_wanted(records: RecordSet, field: str, value: str, low: str, wanted: Wanted) -> None:
-    """Notes where words of the request are values, or stand in them."""
-    if low in wanted.phrases:
-        _note_spelling(records.hits, low, field, value)
-    elif (root := Wanted.root_of(low)) and root in wanted.roots:
-        _note_spelling(records.roots, root, field, value)
-    elif wanted.words is not None:
-        for word in wanted.words.findall(low):
-            records.parts.setdefault(word, set()).add(field)
-
-
-def _note_spelling(hits: dict[str, dict[str, list[str]]], key: str, field: str, value: str) -> None:
-    spellings = hits.setdefault(key, {}).setdefault(field, [])
-    if value not in spellings:
-        spellings.append(value)
-
-
-def _may_be_time(field: str, value: str) -> bool:
-    """A guess that costs little: most values are none."""
-    return len(value) < 40 and (field == "time" or (value[:1].isdigit() and ("-" in value or ":" in value)))
 
 
 def _depth(records: RecordSet) -> int:
@@ -313,13 +251,20 @@ def _outermost(sets: list[RecordSet]) -> list[RecordSet]:
     return sorted(outer, key=lambda records: -records.count)[:8]
 
 
+def _records_of(index: DocumentIndex, records: RecordSet) -> Iterator[Record]:
+    for record in read_records(index, lines=records.name == "lines") or ():
+        if record.of == records.name and not is_no_record(record.values):
+            yield record
+
+
 def _select(index: DocumentIndex, records: RecordSet, query: Query) -> Selection:
     """Every record is read again and tested."""
     out = Selection()
-    source = read_records(index, lines=records.name == "lines")
-    for record in source or ():
-        if record.of != records.name:
-            continue
+    blank = records.blank_fields()
+    for record in _records_of(index, records):
+        for field, blanks in blank:
+            own = record.values.get(field, "")
+            record.values[field] = "" if isinstance(own, str) and own in blanks else own
         results = [_tested(condition, record, out.without) for condition in query.conditions]
         if query.operation == "share" and all(results[: query.base]):
             out.base.append(str(record.values.get(query.field, "")))
@@ -341,7 +286,7 @@ def _keep(out: Selection, query: Query, record: Record) -> None:
     value = record.values.get(query.field) if query.field else ""
     if query.field and (not value or isinstance(value, list)):
         out.lacking += 1
-    elif query.operation not in {"count", "share"} or query.field or len(out.kept) < QUOTED:
+    elif query.operation not in {"count", "share"} or any((query.field, query.each, len(out.kept) < QUOTED)):
         out.kept.append((record, str(value)))
     if len(out.kept) > MAX_KEPT:
         raise UnreadableRecords("it has too many records")
@@ -358,7 +303,8 @@ def _state(index: DocumentIndex, records: RecordSet, query: Query) -> Computed:
     scope = f"{records.noun} where {where}" if where else records.noun
     notes = [f"of {records.count} {records.noun.partition(' of ')[0]}"] if where else []
     notes += _notes(records, query, selection)
-    lines, rows = STATEMENTS[query.operation](records, query, selection, scope, notes)
+    state = state_each if query.each else STATEMENTS[query.operation]
+    lines, rows = state(records, query, selection, scope, notes)
     starts = (selection.starts if query.conditions else []) if rows is None else [record.start for record in rows]
     segments = _segments(index, starts) if starts or query.conditions else None
     return Computed(tuple(lines), segments, guessed=query.taken_for, count=selection.count)
@@ -367,7 +313,19 @@ def _state(index: DocumentIndex, records: RecordSet, query: Query) -> Computed:
 def _notes(records: RecordSet, query: Query, selection: Selection) -> list[str]:
     notes = [f"{count} with no {field} to compare" for field, count in selection.without.items()]
     notes += [f'"{query.taken_for}" is taken to mean the {records.count} {records.noun}'] if query.taken_for else []
-    return [*notes, *_clock_notes(records, query)]
+    return [*notes, *_clock_notes(records, query), *_record_notes(records, query)]
+
+
+def _record_notes(records: RecordSet, query: Query) -> list[str]:
+    """What is no record or no value of those that are computed on, and whether there are more elsewhere."""
+    notes = [f"{', '.join(records.totals[:3])} left out as no record"] if records.totals else []
+    fields = {query.field, query.group, *(condition.about for condition in query.conditions)} - {""}
+    blanks = sorted(set().union(*(records.fields[field].blanks for field in fields)))
+    notes += [f"{', '.join(map(repr, blanks[:6]))} taken for no value"] if blanks else []
+    repeats = query.operation in {"count", "sum", "mean"} and {"id", "uuid"} & set(name_words(records.key))
+    if repeats and 0 < len(records.keys) < min(records.count, 400_000):
+        notes.append(f"{records.key} repeats")
+    return [*notes, *([f"only of what is here, as the document says {records.part}"] if records.part else [])]
 
 
 def _clock_notes(records: RecordSet, query: Query) -> list[str]:

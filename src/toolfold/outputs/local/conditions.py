@@ -1,5 +1,6 @@
 """Queries and their conditions: what is demanded of a field, in words, and its test. Above: `query.py`."""
 
+import operator
 import re
 from collections.abc import Callable
 from decimal import Decimal
@@ -13,6 +14,14 @@ from toolfold.outputs.local.records import TEXT
 
 Test = Callable[[dict[str, Any]], bool | None]
 _Bounds = list[tuple[str, Moment]]
+_COMPARE: dict[str, Callable[[Any, Any], bool]] = {
+    ">": operator.gt,
+    ">=": operator.ge,
+    "<": operator.lt,
+    "<=": operator.le,
+    "=": operator.eq,
+    "!=": operator.ne,
+}
 
 
 class Condition(Struct, frozen=True):
@@ -26,6 +35,14 @@ class Condition(Struct, frozen=True):
     # Whether it demands a value: no second one can be demanded of the same field.
     values: bool = False
     is_text: bool = False
+    # Whether numbers are compared: then all values of the field must be numbers of one form.
+    is_numeric: bool = False
+    # The field whose presence it is about, where there is nothing to compare.
+    presence: str = ""
+
+    @property
+    def about(self) -> str:
+        return self.field or self.presence
 
     @classmethod
     def of_window(cls, field: str, bounds: _Bounds, others: _Bounds) -> Self:
@@ -39,22 +56,30 @@ class Condition(Struct, frozen=True):
 
     @classmethod
     def of_number(cls, field: str, sign: str, number: Decimal) -> Self:
-        return cls(f"{field} {sign} {number}", field, _number_test(field, sign, number))
+        return cls(f"{field} {sign} {number}", field, _number_test(field, sign, number), is_numeric=True)
+
+    @classmethod
+    def of_fields(cls, field: str, sign: str, other: str, *, numeric: bool) -> Self:
+        """That one field compares so with another."""
+        test = _fields_test(field, sign, other, numeric=numeric)
+        return cls(f"{field} {sign} {other}", field, test, is_numeric=numeric)
 
     @classmethod
     def of_range(cls, field: str, first: Decimal, last: Decimal) -> Self:
         """That a number lies between two, both of which belong to it."""
         test = _both(_number_test(field, ">=", first), _number_test(field, "<=", last))
-        return cls(f"{field} >= {first} and {field} <= {last}", field, test)
+        return cls(f"{field} >= {first} and {field} <= {last}", field, test, is_numeric=True)
 
     @classmethod
-    def of_values(cls, field: str, values: list[str]) -> Self:
-        """That a field has one of some values, whatever the case of letters."""
+    def of_values(cls, field: str, values: list[str], *, numeric: bool = False) -> Self:
+        """That a field has one of some values, whatever the case of letters; `numeric`: 9 is 9.0."""
         said = ", ".join(f'"{value}"' for value in values)
-        test = _values_test(field, values)
+        test = _values_test(field, values, numeric=numeric)
+        numeric = numeric and any(to_number(value) is not None for value in values)
         if len(values) == 1:
-            return cls(f"{field} = {said}", field, test, f"{field} != {said}", values=True)
-        return cls(f"{field} is one of {said}", field, test, f"{field} is none of {said}", values=True)
+            return cls(f"{field} = {said}", field, test, f"{field} != {said}", values=True, is_numeric=numeric)
+        contrary = f"{field} is none of {said}"
+        return cls(f"{field} is one of {said}", field, test, contrary, values=True, is_numeric=numeric)
 
     @classmethod
     def of_presence(cls, field: str, *, present: bool, marker: bool = False) -> Self:
@@ -62,7 +87,7 @@ class Condition(Struct, frozen=True):
         if marker:
             return cls(f"{field} is {'' if present else 'not '}there", "", lambda values: (field in values) is present)
         words = f"{field} has a value" if present else f"{field} has no value"
-        return cls(words, "", lambda values: bool((values.get(field) or "").strip()) is present)
+        return cls(words, "", lambda values: bool((values.get(field) or "").strip()) is present, presence=field)
 
     @classmethod
     def of_text(cls, field: str, how: str, text: str, other: str = "") -> Self:
@@ -92,6 +117,11 @@ class Query(Struct):
     # records or their sums may be meant.
     group: str = ""
     per: Literal["", "sum", "mean"] = ""
+    # Whether one figure is asked for each value of `group`, or for each stretch of its times.
+    each: bool = False
+    period: str = ""
+    # For an extreme: how many stand before it, as one does before the second highest.
+    rank: int = 0
     # For `share`: how many of the conditions say of what.
     base: int = 0
     # For `place`: from 0, or from the end where negative; and how many.
@@ -146,7 +176,7 @@ def _moment_fits(own: Moment, sign: str, bound: Moment) -> bool | None:
     if sign == "<=":
         return left[: len(right)] <= right
     full = right if not bound.clock or bound.clock.count(":") == 2 else f"{right}:00"
-    return {">": left > full, ">=": left >= full, "<": left < full}[sign]
+    return _COMPARE[sign](left, full)
 
 
 def _number_test(field: str, sign: str, number: Decimal) -> Test:
@@ -154,9 +184,7 @@ def _number_test(field: str, sign: str, number: Decimal) -> Test:
         own = to_number(values.get(field) or "")
         if own is None:
             return None
-        return {">": own > number, ">=": own >= number, "<": own < number, "<=": own <= number, "=": own == number}[
-            sign
-        ]
+        return _COMPARE[sign](own, number)
 
     return test
 
@@ -169,7 +197,18 @@ def _both(first: Test, second: Test) -> Test:
     return test
 
 
-def _values_test(field: str, values: list[str]) -> Test:
+def _fields_test(field: str, sign: str, other: str, *, numeric: bool) -> Test:
+    def test(values: dict[str, Any]) -> bool | None:
+        own, two = ((values.get(name) or "").strip() for name in (field, other))
+        if not numeric:
+            return (own.lower() == two.lower()) is (sign == "=") if own and two else None
+        bound = to_number(two)
+        return None if bound is None else _number_test(field, sign, bound)(values)
+
+    return test
+
+
+def _values_test(field: str, values: list[str], *, numeric: bool) -> Test:
     wanted = {value.strip().lower() for value in values}
     numbers = {number for value in values if (number := to_number(value)) is not None}
 
@@ -177,7 +216,11 @@ def _values_test(field: str, values: list[str]) -> Test:
         own = (record.get(field) or "").strip()
         if not own:
             return None
-        return own.lower() in wanted or (bool(numbers) and to_number(own) in numbers)
+        if own.lower() in wanted or not numbers or to_number(own) not in numbers:
+            return own.lower() in wanted
+        if not numeric:  # 007 may be meant by 7, and version 1.10 is not 1.1
+            raise NoQuery(reason=f'whether "{own}" of {field} is meant by {values[0]} is not said')
+        return True
 
     return test
 

@@ -31,6 +31,10 @@ LITERAL_OPENING = re.compile(rb"[\[{(]\s*(?:[\[{(]\s*)?(?:'|\d+\s*,\s*'|\"(?:[^\
 LITERAL_STRING = re.compile(rb"'(?:[^'\\\n]|\\.){0,200}'\s*[:,\]})]")
 # Delimiters of tables that are aligned by blanks: at least two, or any number.
 WIDE, NARROW = "  ", " "
+# What no column is called: a number, a time, an address.
+NO_NAME = re.compile(r"^[-+]?[\d.,:]+$|^\d{4}-\d\d-\d\d|\S@\S+\.|://")
+_PLAIN_NAMES_TEXT = "id name date time day status state type kind key value amount price title email"
+PLAIN_NAMES = frozenset(_PLAIN_NAMES_TEXT.split())
 CAPITALS = re.compile(r"[A-Z%#][A-Z0-9_%#/().-]*")
 # The line under the header of a table in Markdown.
 RULE = re.compile(r"(?=[^-]*-)(?=[^|+]*[|+])[\s|:+-]*")
@@ -41,7 +45,11 @@ LISTING_COLUMNS = ("mode", "links", "owner", "group", "size", "month", "day", "t
 
 
 # What stands below the header and the rows that a database prints.
-FOOTER = re.compile(r"\s*-+(?:\+-+)+\s*|\(\d+ rows?\)\s*")
+FOOTER = re.compile(
+    r"\s*-+(?:\+-+)+\s*|\(\d+ rows?\)\s*|\W*\d+ more rows?\W*"
+    r"|\W*(?:showing|page|rows?|results?)\b[\s\d,to-]* of \d[\d,]*[\w\s.)]*",
+    re.IGNORECASE,
+)
 
 
 class Format(Struct, frozen=True):
@@ -154,9 +162,17 @@ def _detect_delimited(rows: list[str], above: int) -> Format | None:
         except csv.Error:  # a carriage return outside of quotes
             continue
         header = tuple(cell.strip() for cell in cells[0])
-        if len(header) >= 2 and _mostly(len(header), map(len, cells)) and _are_column_names(header):
+        if _mostly(len(header), map(len, cells)) and _are_column_names(header) and not _is_row(header, cells[1:]):
             return Format("table", delimiter=delimiter, header=header, header_lines=above + 1)
     return None
+
+
+def _is_row(first: Sequence[str], rows: list[list[str]]) -> bool:
+    """Whether the first row is one as the others, and no header: what stands in it stands below it, too."""
+    if not PLAIN_NAMES.isdisjoint(map(str.lower, first)):
+        return False
+    others = [row for row in rows if len(row) == len(first) and [cell.strip() for cell in row] != list(first)]
+    return len(first) < 2 or any(row[at].strip() == name for row in others for at, name in enumerate(first))
 
 
 def _detect_columns(rows: list[str], above: int) -> Format | None:
@@ -204,7 +220,7 @@ def _are_column_names(cells: Sequence[str]) -> bool:
     return (
         len(set(cells)) == len(cells)
         and all(0 < len(cell) <= 60 and len(cell.split()) <= 6 for cell in cells)
-        and not any(re.fullmatch(r"[-+]?[\d.,:]+", cell) for cell in cells)
+        and not any(NO_NAME.search(cell) for cell in cells)
     )
 
 

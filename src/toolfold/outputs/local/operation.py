@@ -8,23 +8,12 @@ from collections.abc import Sequence
 
 from msgspec import structs
 
+from toolfold.outputs.local import query_words as grammar
 from toolfold.outputs.local.conditions import Condition, Query
-from toolfold.outputs.local.query_words import (
-    ASIDES,
-    CARDINAL,
-    KEY_WORDS,
-    MONEY,
-    NUMBERED,
-    NUMERIC,
-    OPERATIONS,
-    PRICES,
-    TAKES_TIME,
-    TOTALS,
-    YES_OR_NO,
-    NoQuery,
-    Operation,
-)
-from toolfold.outputs.local.token_reader import RecordSet, TokenReader
+from toolfold.outputs.local.facts import RecordSet
+from toolfold.outputs.local.query_words import NoQuery, Operation
+from toolfold.outputs.local.token_reader import TokenReader
+from toolfold.words import fold_word
 
 
 class OperationParser:
@@ -39,9 +28,11 @@ class OperationParser:
         self._superlative = ""
         self._negation = ""
         self._closed = False
-        self._lacks = False
+        self._lacks = self._grouped = False
         self._noun = ""
         self._last_step = ""
+        # How many conditions there are where a negation may reach further.
+        self._reaches = -1
         # Whether the last step added a condition.
         self._demanded = False
         # A noun such as `the margin` may as well be a field that is not there.
@@ -55,13 +46,12 @@ class OperationParser:
 
     def _finished(self) -> Query:
         query = self._query
-        if self._superlative and not query.field:
-            query.field = self._in.implied_field(self._superlative, self._noun or query.taken_for)
+        self._finish_group()
         self._finish_measure()
         self._finish_shown()
         if unplaced := self._yes_or_no() or self._negation or self._unplaced_noun():
             raise NoQuery(unplaced)
-        if query.operation in NUMERIC and query.wanted:
+        if query.operation in grammar.NUMERIC and query.wanted:
             raise NoQuery(reason=f'what is demanded of {query.wanted[0]} is not said: "with {query.wanted[0]}"?')
         self._check_operand()
         self._add_reading()
@@ -72,6 +62,13 @@ class OperationParser:
             conditions = list(self._query.conditions)
             conditions[self._inside[0]] = self._inside[1]
             self._query.and_then = structs.replace(self._query, conditions=conditions, is_reading=True)
+
+    def _finish_group(self) -> None:
+        query = self._query
+        if self._grouped and query.wanted:
+            raise NoQuery(reason="one field can be grouped by, and no other")
+        if self._superlative and not query.field:
+            query.field = self._in.implied_field(self._superlative, self._noun or query.taken_for)
 
     def _finish_measure(self) -> None:
         query = self._query
@@ -96,7 +93,8 @@ class OperationParser:
         extreme = query.operation in {"greatest", "least"}
         if extreme and len(query.wanted) == 1:
             query.group = query.group or query.wanted[0]
-        if (extreme or query.operation == "place") and not query.wanted and self._in.low[0] == "who":
+        named = extreme or query.operation in {"place", "rows"}
+        if named and not query.wanted and self._in.low[:1] == ["who"]:
             query.wanted = [*filter(None, [self._in.person_field()])]
         if query.operation == "values" and query.and_then is None:
             self._chain_values()
@@ -116,7 +114,7 @@ class OperationParser:
 
     def _yes_or_no(self) -> str:
         """`is` of `is the last order paid`: what is computed is no answer."""
-        asks = YES_OR_NO.issuperset(self._in.low[:1] or [""]) and self._in.low[1:2] != ["you"]
+        asks = grammar.YES_OR_NO.issuperset(self._in.low[:1] or [""]) and self._in.low[1:2] != ["you"]
         return self._in.low[0] if asks and self._query.operation != "rows" else ""
 
     def _unplaced_noun(self) -> str:
@@ -137,6 +135,8 @@ class OperationParser:
 
     def _check_operand(self) -> None:
         query = self._query
+        if query.operation == "rows" and not query.conditions and self._asks_values():
+            query.operation, query.field = "values", query.wanted.pop()
         if query.operation == "rows" and not query.conditions:
             raise NoQuery(reason="no condition is named")
         if query.operation in {"rows", "count", "place", "share"} and not query.field:
@@ -145,25 +145,37 @@ class OperationParser:
             raise NoQuery(reason="the field is not named that is to be computed")
         self._check_values()
 
+    def _asks_values(self) -> bool:
+        """`what cities are there`, `list all statuses`"""
+        wanted, low = self._query.wanted, self._in.low
+        plural = any(fold_word(word) != word and self._in.fields_called([word]) == wanted for word in low)
+        return len(wanted) == 1 and plural and low[0] in {"what", "which", "list", "show", "name", "give"}
+
     def _check_values(self) -> None:
         query = self._query
         facts = self._records.fields[query.field]
         if facts.lists:
             raise NoQuery(reason=f"{query.field} is a list")
-        if len(facts.signs - {"%"}) > 1:
-            raise NoQuery(reason=f"{query.field} is in {' and '.join(sorted(facts.signs - {'%'}))}")
-        if query.operation == "sum" and self._is_by_piece(query.field):
+        if "sum" in {query.operation, query.per} and self._is_by_piece(query.field):
             raise NoQuery(reason=f"{query.field} may be of one piece: ask for the sum of {query.field}")
         numeric = query.operation in {"sum", "mean", "median", "share"} or query.per
         if numeric and not self._records.is_number(query.field):
             raise NoQuery(reason=f"{query.field} is no number")
-        if query.operation in {"greatest", "least"} and not self._is_ordered(query.field):
-            raise NoQuery(reason=f"{query.field} is neither a number nor a time")
+        if query.operation in {"greatest", "least"}:
+            self._check_ordered(query.field)
+        elif numeric:
+            self._records.check_number(query.field)
+
+    def _check_ordered(self, field: str) -> None:
+        if not self._is_ordered(field):
+            raise NoQuery(reason=f"{field} is neither a number nor a time")
+        if self._records.is_number(field):
+            self._records.check_number(field)
 
     def _is_by_piece(self, field: str) -> bool:
         """What was spent is no sum of prices, unless that is asked for."""
         words = set(self._names[field])
-        by_piece = PRICES & words or (MONEY & words and self._in.is_sold_by_piece())
+        by_piece = grammar.PRICES & words or (grammar.MONEY & words and self._in.is_sold_by_piece())
         return bool(by_piece) and words.isdisjoint(self._in.said())
 
     def _is_ordered(self, field: str) -> bool:
@@ -171,20 +183,20 @@ class OperationParser:
 
     def _take_aside(self) -> bool:
         """`in total`, `over all`: what says nothing, but has words in it that do."""
-        phrase = self._in.phrase_in((*ASIDES, *TOTALS))
+        phrase = self._in.phrase_in((*grammar.ASIDES, *grammar.TOTALS))
         if not phrase or self._in.value_here()[2] > 1:
             return False
         self._in.skip(phrase)
-        self._total = self._total or phrase in TOTALS
+        self._total = self._total or phrase in grammar.TOTALS
         return True
 
     def _take_top(self) -> bool:
         """`top 3`, `bottom 3`, and the number of `the 3 cheapest`."""
         size = int(self._in.word() in {"top", "bottom"})
         digits = self._in.word(size)
-        number = int(digits) if digits.isdecimal() else CARDINAL.get(digits, 0)
+        number = int(digits) if digits.isdecimal() else grammar.CARDINAL.get(digits, 0)
         at, self._in.at = self._in.at, self._in.at + size + 1
-        follows = OPERATIONS.get(self._in.phrase_in(OPERATIONS), "") in {"greatest", "least"}
+        follows = grammar.OPERATIONS.get(self._in.phrase_in(grammar.OPERATIONS), "") in {"greatest", "least"}
         if self._asked or not 0 < number <= 1000 or not (size or follows):
             self._in.at = at
             return False
@@ -196,14 +208,14 @@ class OperationParser:
         return True
 
     def _take_operation(self) -> bool:
-        phrase = self._in.phrase_in(OPERATIONS)
+        phrase = self._in.phrase_in(grammar.OPERATIONS)
         # A word of the operation may be a field of the document: `count`, `total`, `first name`.
         if not phrase or (self._in.field_here()[1] and not (self._in.is_field_after(phrase) or " " in phrase)):
             return False
         self._in.skip(phrase)
-        operation = OPERATIONS[phrase]
+        operation = grammar.OPERATIONS[phrase]
         # `how much … on average`
-        averaged = phrase == "on average" and self._query.operation == "sum"
+        averaged = {phrase, self._query.operation} in ({"on average", "sum"}, {"how much", "mean"})
         if self._asked and not averaged and (self._query.operation, operation) != ("count", "values"):
             raise NoQuery(phrase)
         self._asked = True
@@ -232,8 +244,8 @@ class OperationParser:
     def _take_limit(self, phrase: str) -> None:
         """`the last 3`."""
         self._query.place = -2 if phrase == "penultimate" else -1 if "last" in phrase or phrase == "final" else 0
-        if self._in.word().isdecimal() or self._in.word() in CARDINAL:
-            self._query.limit = CARDINAL.get(self._in.word()) or int(self._in.word())
+        if self._in.word().isdecimal() or self._in.word() in grammar.CARDINAL:
+            self._query.limit = grammar.CARDINAL.get(self._in.word()) or int(self._in.word())
             self._in.at += 1
 
     def _is_dated(self) -> bool:
@@ -276,7 +288,7 @@ class OperationParser:
     def _take_aggregate(self) -> bool:
         """`the highest average salary`, of each department."""
         self._in.skip_words({"the"})
-        operation = OPERATIONS.get(phrase := self._in.phrase_in(OPERATIONS), "")
+        operation = grammar.OPERATIONS.get(phrase := self._in.phrase_in(grammar.OPERATIONS), "")
         group = self._group_named()
         if operation not in {"sum", "mean", "count"} or not group:
             return False
@@ -293,7 +305,7 @@ class OperationParser:
         start = self._in.at
         self._in.skip_words({"of", "the", "all", "value", "values", "for", "number"})
         field, size = self._in.field_here()
-        if not field and self._superlative in TAKES_TIME:
+        if not field and self._superlative in grammar.TAKES_TIME:
             field, size = self._in.time_of_event(), 1
         if field and self._in.may_be_operand(field, self._superlative):
             self._in.at += size
@@ -323,7 +335,7 @@ class OperationParser:
         self._in.at += size
         self._query.field = field
         # How many comments there are is no count of records, where each has a number of them.
-        if self._records.is_number(field) and KEY_WORDS.isdisjoint(self._names[field]):
+        if self._records.is_number(field) and grammar.KEY_WORDS.isdisjoint(self._names[field]):
             if not self._in.is_measure(field):
                 raise NoQuery(reason=f"{field} is a number: ask for its sum, or for its different values")
             self._query.operation, self._counts_number = "sum", True
@@ -333,7 +345,7 @@ class OperationParser:
         """`the third`, `the 21st`, `the second to last`, `row number 7`."""
         word = self._in.word()
         digits = re.fullmatch(r"(\d{1,9})(?:st|nd|rd|th)", word)
-        number = int(digits[1]) if digits else NUMBERED.get(word, 0) if word != "first" else 0
+        number = int(digits[1]) if digits else grammar.NUMBERED.get(word, 0) if word != "first" else 0
         if not number and self._noun and not self._asked:
             number = self._take_numbered()
         if not number and not digits:
@@ -341,6 +353,10 @@ class OperationParser:
         if self._asked or number < 1:
             raise NoQuery(word)
         self._in.at += 1
+        # `the second highest`
+        if grammar.OPERATIONS.get(self._in.phrase_in(grammar.OPERATIONS), "") in {"greatest", "least"}:
+            self._query.rank = number - 1
+            return True
         self._asked = True
         self._query.operation = "place"
         back = self._in.phrase_in(("to last", "to the last", "from the end", "but one", "from last"))
@@ -365,11 +381,13 @@ class OperationParser:
 
     def _take_group(self) -> bool:
         """`per status`, `by status`, `for each status`: the counts of each value."""
-        phrase = self._in.phrase_in(("per", "by", "for each", "for every", "in each"))
-        if not phrase:
+        phrase = self._in.phrase_in(grammar.GROUPS)
+        # `placed by customers` says who, and not by what they are grouped.
+        if not phrase or (phrase == "by" and self._in.before().endswith("ed")):
             return False
         start = self._in.at
         self._in.skip(phrase)
+        self._imply_count()
         if self._query.operation == "mean" and phrase != "by" and (size := self._in.noun_here()):
             self._noun = self._in.word()
             self._in.at += size
@@ -381,13 +399,51 @@ class OperationParser:
         self._in.at = start
         return False
 
+    def _imply_count(self) -> None:
+        """`orders per customer`"""
+        if self._query.operation == "rows" and not (self._asked or self._query.wanted) and self._last_step:
+            self._query.operation = "count"
+
+    def _take_each(self, field: str, size: int) -> bool:
+        """A figure of each value of a field, or of each month of the one field that holds times."""
+        query, period = self._query, ({self._in.word()} & grammar.PERIODS or {""}).pop()
+        if period and not field:
+            field, size = self._in.time_field(), 1
+        elif field and self._records.is_time(field):
+            period = period or "day"
+        if not field or not self._has_figure(period):
+            return False
+        self._check_period(field, period)
+        self._in.at += size
+        query.group, query.each, query.period, self._grouped = field, True, period, True
+        return True
+
+    def _has_figure(self, period: str) -> bool:
+        """`how many per status` is of its values, and `how many cities per status` of none."""
+        operation, field = self._query.operation, self._query.field
+        return (bool(period) and not field) if operation == "count" else bool(field) and operation in grammar.FIGURES
+
+    def _by(self, phrase: str) -> str:
+        """The superlative that `by` says the field of."""
+        return self._superlative if phrase == "by" and not self._query.field else ""
+
+    def _check_period(self, field: str, period: str) -> None:
+        if period and (not self._records.is_time(field) or len(self._records.fields[field].zones) > 1):
+            raise NoQuery(reason=f"{field} has no times of one zone")
+
     def _take_grouped(self, phrase: str) -> bool:
         """The field behind `per`, or behind the `by` of `the largest by population`."""
         query = self._query
+        self._in.skip_words({"the", "each", "every"})
         field, size = self._in.field_here()
-        by = phrase == "by" and self._superlative and not query.field
-        if not field or not (query.operation == "count" or (by and self._is_ordered(field))):
+        by = self._by(phrase)
+        if self._take_each(field, size) or (by in {"top", "bottom"} and self._take_aggregate()):
+            return True
+        self._grouped = query.operation == "count" and not query.field
+        if not field or not (self._grouped or (by and self._is_ordered(field))):
             return False
         self._in.at += size
-        query.operation, query.field = "values" if query.operation == "count" else query.operation, field
+        query.field = field
+        if self._grouped:
+            query.operation = "values"
         return True

@@ -9,40 +9,19 @@ import re
 from collections.abc import Sequence
 from decimal import Decimal
 
+from toolfold.outputs.local import query_words as grammar
 from toolfold.outputs.local.conditions import Condition, Query
+from toolfold.outputs.local.facts import RecordSet
 from toolfold.outputs.local.moments import Moment
-from toolfold.outputs.local.query_words import (
-    ABSENT,
-    COMPARISONS,
-    CONTRARY,
-    DOCUMENTS,
-    EVENTS,
-    EXCLUSIONS,
-    FILLER,
-    LEVELS,
-    LINKS,
-    MAX_TOKENS,
-    NO_TEXT,
-    NO_VALUE,
-    NOUN_LEADS,
-    OPERATIONS,
-    PARTICLES,
-    PRESENT,
-    SIDES,
-    TEXT_COMPARISONS,
-    YES_OR_NO,
-    NoQuery,
-    to_number,
-)
+from toolfold.outputs.local.query_words import NoQuery, to_number
 from toolfold.outputs.local.records import TEXT
 from toolfold.outputs.local.request import stem
-from toolfold.outputs.local.token_reader import RecordSet
 from toolfold.outputs.local.value_words import ValueParser
 from toolfold.words import fold_word, stop_words
 
 # Words that turn around what follows, and what they are short for.
 _NEGATIONS = {
-    **{phrase: phrase for phrase in (*EXCLUSIONS, *NO_VALUE, "not", "neither")},
+    **{phrase: phrase for phrase in (*grammar.EXCLUSIONS, *grammar.NO_VALUE, "not", "neither")},
     **dict.fromkeys(("no longer", "not any longer"), "not"),
     "outside of": "outside",
 }
@@ -56,6 +35,9 @@ _NO_NOUN_LEADS = frozenset({"with", "in", "on", "from", "by", "at", "to", "has",
 _WITH = re.compile(r"\b(?:with|have|has|having|had)(?:(?: (?!its|their|the)\S+)* and)?(?: (?:an?|any|some))?$")
 
 
+_DONE = re.compile(r"\b(?:are|were|been|was)$")
+
+
 def parse_query(tokens: Sequence[str], records: RecordSet) -> Query:
     """The query that the request is, over these records. Raises `NoQuery` for words without a place."""
     return _Parser(tokens, records).parse()
@@ -63,7 +45,7 @@ def parse_query(tokens: Sequence[str], records: RecordSet) -> Query:
 
 class _Parser(ValueParser):
     def parse(self) -> Query:
-        if len(self._in.tokens) > MAX_TOKENS:
+        if len(self._in.tokens) > grammar.MAX_TOKENS:
             raise NoQuery(reason="the request is too long")
         steps = (
             self._take_aside,
@@ -100,7 +82,7 @@ class _Parser(ValueParser):
 
     def _take_negation(self) -> bool:
         phrase = self._in.phrase_in(_NEGATIONS)
-        if not phrase or self._in.phrase_in(COMPARISONS) not in {"", phrase} or self._in.value_here()[1]:
+        if not phrase or self._in.phrase_in(grammar.COMPARISONS) not in {"", phrase} or self._in.value_here()[1]:
             return False
         # `No errors today?` asks for no events that are none.
         if self._negation or (phrase == "no" and not self._in.at):
@@ -117,7 +99,7 @@ class _Parser(ValueParser):
 
     def _take_contrary(self) -> bool:
         """`unpaid` is `not paid`, where that is a value of one field, or a field that is true or false."""
-        contrary = CONTRARY.fullmatch(self._in.word())
+        contrary = grammar.CONTRARY.fullmatch(self._in.word())
         if contrary is None:
             return False
         fields = self._records.hits.get(contrary[1], {})
@@ -129,15 +111,16 @@ class _Parser(ValueParser):
         self._in.at += 1
         self._negation = "not"
         for field in flags:
-            self._add(Condition.of_values(field, self._records.fields[field].truths or ["true"]))
+            self._add(self._of_values(field, self._records.fields[field].truths or ["true"]))
         for field, values in fields.items():
-            self._add(Condition.of_values(field, values))
+            self._add(self._of_values(field, values))
         return True
 
     def _take_lacking(self, word: str) -> bool:
         """`unassigned`, where there is a field `assignee`."""
         named = [field for field, words in self._names.items() if words[-1].startswith(stem(word))]
-        if self._negation or len(named) != 1:
+        # `unpaid` where `paid` says how, and not when: what has no value may be either.
+        if self._negation or len(named) != 1 or (named[0].lower() == word and not self._records.is_time(named[0])):
             return False
         self._in.at += 1
         self._add_presence(named[0], present=False)
@@ -148,13 +131,13 @@ class _Parser(ValueParser):
 
     def _take_amount(self) -> bool:
         """`with 2 retries`, where `retries` is a number."""
-        number = to_number(self._in.word()) if self._in.at else None
-        if number is None or self._in.word(-1) not in {"with", "have", "has", "had", "having", "exactly"}:
+        at = self._in.at
+        if not at or self._in.word(-1) not in {"with", "have", "has", "had", "having", "exactly", "only", "just"}:
             return False
-        self._in.at += 1
+        number = self._in.number()
         field, size = self._in.field_here()
-        if not field or not self._records.is_number(field):
-            self._in.at -= 1
+        if number is None or not field or not self._records.is_number(field):
+            self._in.at = at
             return False
         self._in.at += size
         self._add(Condition.of_number(field, "=", number))
@@ -163,7 +146,7 @@ class _Parser(ValueParser):
     def _take_window(self) -> bool:
         """`between 10:00 and 10:05`, `after 2024-05-01`, `on 5 March 2024`, `at 10:05`, with or without its field."""
         start = self._in.at
-        field, size = self._in.field_here() if self._in.word() not in SIDES else ("", 0)
+        field, size = self._in.field_here() if self._in.word() not in grammar.SIDES else ("", 0)
         if field and self._records.is_time(field):
             self._in.at += size
             self._in.skip_words({"is", "was", "are", "were", "a", "time", "of"})
@@ -190,6 +173,8 @@ class _Parser(ValueParser):
 
     def _add_window(self, field: str, bounds: list[tuple[str, Moment]]) -> None:
         facts = self._records.fields[field]
+        if len(facts.zones) > 1:
+            raise NoQuery(reason=f"{field} has times of several zones")
         if facts.times == facts.present:
             others = self._query.bounds.setdefault(field, [])
             self._add(Condition.of_window(field, bounds, others))
@@ -205,22 +190,22 @@ class _Parser(ValueParser):
 
     def _take_text(self) -> bool:
         """`containing X`, `with the text "X"`: the whole record is searched."""
-        phrase = self._in.phrase_in(TEXT_COMPARISONS)
+        phrase = self._in.phrase_in(grammar.TEXT_COMPARISONS)
         if not phrase or self._in.low[self._in.at + 1 : self._in.at + 3] == ["the", "most"]:
             return False
         self._in.skip(phrase)
         self._in.skip_words({"the", "word", "text", "phrase", "string"})
-        if not self._in.word() or self._in.word() in FILLER or self._in.phrase_in(COMPARISONS):
+        if not self._in.word() or self._in.word() in grammar.FILLER or self._in.phrase_in(grammar.COMPARISONS):
             raise NoQuery(phrase)
-        self._add_text("", TEXT_COMPARISONS[phrase])
+        self._add_text("", grammar.TEXT_COMPARISONS[phrase])
         return True
 
     def _take_comparison_first(self) -> bool:
         """`more than 500 bytes`, where `bytes` is a field."""
-        phrase = self._in.phrase_in(COMPARISONS)
+        phrase = self._in.phrase_in(grammar.COMPARISONS)
         if not phrase:
             return False
-        if COMPARISONS[phrase] in {"=", "!="}:
+        if grammar.COMPARISONS[phrase] in {"=", "!="}:
             return False
         at = self._in.at
         self._in.skip(phrase)
@@ -233,13 +218,13 @@ class _Parser(ValueParser):
         if not field or not self._records.is_number(field):
             raise NoQuery(reason=f'which field "{phrase} {token}" is of is not said')
         self._in.at += size
-        self._add(Condition.of_number(field, COMPARISONS[phrase], number))
+        self._add(Condition.of_number(field, grammar.COMPARISONS[phrase], number))
         return True
 
     def _compared_field(self, number: str) -> tuple[str, int]:
         """The field of `over 500 bytes`, `over 80%`, `the cheapest over 50`, and how many tokens name it."""
         field, size = self._in.field_here()
-        unit = self._in.unit_of(self._in.word()) or self._in.unit_of(number[-1]) or self._in.unit_of(number[0])
+        unit = self._in.unit_of(self._in.word()) or self._in.sign_of(number)
         if field or unit:
             fields = [field] if field else self._in.fields_in(unit)
             return (fields[0], size or bool(self._in.unit_of(self._in.word()))) if len(fields) == 1 else ("", 0)
@@ -266,28 +251,28 @@ class _Parser(ValueParser):
     def _take_comparison(self, field: str) -> bool:
         """What is demanded of a field that was named: a comparison, a value, or that it is there."""
         start = self._in.at
-        self._in.skip_words(LINKS)
-        negated = self._in.word() == "not" and not self._in.phrase_in(COMPARISONS)
+        self._in.skip_words(grammar.LINKS)
+        negated = self._in.word() == "not" and not self._in.phrase_in(grammar.COMPARISONS)
         if negated:
             if self._negation:
                 raise NoQuery("not")
             self._negation = "not"
             self._in.at += 1
             self._in.skip_words({"in", "the", "a", "an"})
-        if self._in.word() in ABSENT | PRESENT and not self._in.value_here(field)[1]:
+        if self._asks_presence(field):
             self._in.at += 1
-            self._add_presence(field, present=self._in.word(-1) in PRESENT)
+            self._add_presence(field, present=self._in.word(-1) in grammar.PRESENT)
             return True
-        phrase = self._in.phrase_in((*COMPARISONS, *TEXT_COMPARISONS, "between"))
-        if phrase in TEXT_COMPARISONS:
+        phrase = self._in.phrase_in((*grammar.COMPARISONS, *grammar.TEXT_COMPARISONS, "between"))
+        if phrase in grammar.TEXT_COMPARISONS:
             self._in.skip(phrase)
-            self._add_text(field, TEXT_COMPARISONS[phrase])
+            self._add_text(field, grammar.TEXT_COMPARISONS[phrase])
             return True
         if phrase:
             self._in.skip(phrase)
             self._compare(field, phrase)
             return True
-        if self._take_values(field):
+        if self._take_flag(field) or self._take_values(field):
             return True
         number = self._in.take_number(field)
         if number is not None:
@@ -298,49 +283,60 @@ class _Parser(ValueParser):
         return False
 
     def _compare(self, field: str, phrase: str) -> None:
+        sign = grammar.COMPARISONS.get(phrase, "") if phrase not in grammar.EXCLUSIONS else ""
+        if sign and self._take_other_field(field, sign):
+            return
         if phrase == "between":
-            first = self._in.take_number(field)
-            last = self._in.take_number(field) if self._in.skip_words({"and"}) else None
-            if first is None or last is None:
-                raise NoQuery(f"{field} between")
-            self._add(Condition.of_range(field, first, last))
+            self._compare_range(field)
         elif not self._in.word():
             raise NoQuery(phrase)
-        elif COMPARISONS[phrase] in {"=", "!="}:
+        elif grammar.COMPARISONS[phrase] in {"=", "!="}:
             self._compare_values(field, phrase)
         else:
             number = self._in.take_number(field)
             if number is None:
                 raise NoQuery(f"{phrase} {self._in.word()}")
-            self._add(Condition.of_number(field, COMPARISONS[phrase], number))
+            self._add(Condition.of_number(field, grammar.COMPARISONS[phrase], number))
             self._compare_again(field)
 
+    def _compare_range(self, field: str) -> None:
+        first = self._in.take_number(field)
+        last = self._in.take_number(field) if self._in.skip_words({"and"}) else None
+        if first is None or last is None:
+            raise NoQuery(f"{field} between")
+        self._add(Condition.of_range(field, first, last))
+
     def _compare_values(self, field: str, phrase: str) -> None:
-        if COMPARISONS[phrase] == "!=":
+        if grammar.COMPARISONS[phrase] == "!=":
             if self._negation:
                 raise NoQuery(phrase)
             # Of a field that is named, `except Ada and Ivo` can only mean both.
-            self._negation = "!=" if phrase == "other than" else phrase if phrase in EXCLUSIONS else "not"
-            if self._negation in EXCLUSIONS and not self._in.value_here(field)[1]:
+            self._negation = "!=" if phrase == "other than" else phrase if phrase in grammar.EXCLUSIONS else "not"
+            if self._negation in grammar.EXCLUSIONS and not self._in.value_here(field)[1]:
                 self._mention(field, self._in.at, negated=False)
                 return
-        if self._take_values(field):
+        if self._take_flag(field) or self._take_values(field):
             return
-        literal = self._in.literal()
+        if (number := self._in.take_number(field)) is not None:
+            self._add(Condition.of_number(field, "=", number))
+            return
+        self._compare_literal(field, self._in.literal())
+
+    def _compare_literal(self, field: str, literal: str) -> None:
         if field in self._records.parts.get(literal.lower(), ()):
             self._add(Condition.of_text(field, "contains", literal))
         elif self._negation:
             # Of what nothing is, the contrary is true of everything.
             raise NoQuery(literal)
         else:
-            self._add(Condition.of_values(field, [literal]))
+            self._add(self._of_values(field, [literal]))
 
     def _compare_again(self, field: str) -> None:
         """A second bound of the same field: `over 50 but under 60`."""
         at = self._in.at
-        if self._in.skip_words({"and", "but"}) and (phrase := self._in.phrase_in(COMPARISONS)):
+        if self._in.skip_words({"and", "but"}) and (phrase := self._in.phrase_in(grammar.COMPARISONS)):
             self._in.skip(phrase)
-            if COMPARISONS[phrase] not in {"=", "!="} and to_number(self._in.word()) is not None:
+            if grammar.COMPARISONS[phrase] not in {"=", "!="} and to_number(self._in.word()) is not None:
                 self._compare(field, phrase)
                 return
         self._in.at = at
@@ -357,11 +353,12 @@ class _Parser(ValueParser):
     def _demand(self, field: str) -> None:
         """That a field is not there, or that it is true or false."""
         is_flag = self._records.is_boolean(field)
-        if self._negation in NO_VALUE and not is_flag:
+        done = self._negation == "not" and self._is_done(field)
+        if (self._negation in grammar.NO_VALUE or done) and not is_flag:
             self._negation = ""
             self._add_presence(field, present=False)
-        elif is_flag and self._negation not in NO_VALUE and self._query.operation != "values":
-            self._add(Condition.of_values(field, self._records.fields[field].truths or ["true"]))
+        elif is_flag and self._negation not in grammar.NO_VALUE and self._query.operation != "values":
+            self._add(self._of_values(field, self._records.fields[field].truths or ["true"]))
         elif self._negation:
             raise NoQuery(reason=f'"{self._negation} {self._in.word(-1)}": ask for "without {field}", or say its value')
         else:
@@ -369,8 +366,10 @@ class _Parser(ValueParser):
 
     def _show(self, field: str, start: int) -> None:
         before = " ".join(self._in.low[:start])
-        if _WITH.search(before):
-            self._query.wanted += [field] if self._query.operation == "rows" else []
+        if _DONE.search(before) and self._query.operation in grammar.NUMERIC and self._is_done(field):
+            self._add_presence(field, present=True)
+        elif _WITH.search(before):
+            self._query.wanted += [field][: self._query.operation == "rows"]
             self._add_presence(field, present=True)
         elif before.endswith((" a", " an")):
             raise NoQuery(f"{self._in.word(start - self._in.at - 1)} {self._in.word(-1)}")
@@ -394,21 +393,21 @@ class _Parser(ValueParser):
     def _take_phrasal(self) -> bool:
         """`logged in`, where `login` is a value; else it says something that is not known."""
         word, particle = self._in.word(), self._in.word(1)
-        if not word.isalpha() or particle not in PARTICLES:
+        if not word.isalpha() or particle not in grammar.PARTICLES:
             return False
         value = f"{stem(word)}{particle}"
         fields = self._records.hits.get(value, {})
         if len(fields) == 1:
             self._in.at += 2
-            self._add(Condition.of_values(*next(iter(fields.items()))))
+            self._add(self._of_values(*next(iter(fields.items()))))
             return True
-        if word == "logged" and self._in.word(2) in {"", *FILLER, *OPERATIONS, *SIDES}:
+        if word == "logged" and self._in.word(2) in {"", *grammar.FILLER, *grammar.OPERATIONS, *grammar.SIDES}:
             raise NoQuery(f"{word} {particle}")
         return False
 
     def _take_event(self) -> bool:
         """`orders placed`, `500 errors`: what is true of all of them."""
-        nouns = EVENTS.get(self._in.word(), frozenset())
+        nouns = grammar.EVENTS.get(self._in.word(), frozenset())
         said = {fold_word(word) for word in self._in.low[: self._in.at + 2]}
         answered = self._query.conditions[-1:] and {"status", "code"} & set(
             self._names.get(self._query.conditions[-1].field, ())
@@ -433,24 +432,34 @@ class _Parser(ValueParser):
 
     def _take_level(self) -> bool:
         """`errors` in a log."""
+        if self._last_step in {"_take_value", "_take_loose_value"} and self._take_event():  # `404 errors`
+            return True
         values = self._level_here()
         if not values:
             return False
-        joint = "nor" if self._negation == "neither" else "or"
-        if joint == "nor" and self._in.word() != "nor":
+        if self._negation == "neither" and self._in.word() != "nor":
             raise NoQuery("neither")
-        while self._in.word() == joint:
-            self._in.at += 1
-            if not (others := self._level_here()):
-                raise NoQuery(joint)
+        while others := self._another_level():
             values += others
-        self._add(Condition.of_values("level", values))
+        self._add(self._of_values("level", values))
         return True
+
+    def _another_level(self) -> list[str]:
+        """`or warnings`, `and warnings` behind `errors`."""
+        joint, level = self._in.word(), fold_word(self._in.word(1))
+        known = any(level in group for group in grammar.LEVELS)
+        joints = {"neither": {"nor"}, "": {"or", "and"}}.get(self._negation, {"or"})
+        if joint not in joints or (joint == "and" and not known):
+            return []
+        self._in.at += 1
+        if not (others := self._level_here()):
+            raise NoQuery(joint)
+        return others
 
     def _level_here(self) -> list[str]:
         """How the document writes the level that stands here."""
         word = fold_word(self._in.word())
-        group = next((group for group in LEVELS if word in group), None)
+        group = next((group for group in grammar.LEVELS if word in group), None)
         if group is None or "level" not in self._names:
             return []
         self._in.at += 1
@@ -479,7 +488,8 @@ class _Parser(ValueParser):
 
     def _may_be_noun(self, word: str) -> bool:
         """A word of a field's name means that field or what it is about, not the records."""
-        if TEXT in self._records.fields or not word.isalpha() or word in FILLER | stop_words("documents"):
+        no_noun = grammar.FILLER | grammar.NO_NOUNS | stop_words("documents")
+        if TEXT in self._records.fields or not word.isalpha() or word in no_noun:
             return False
         return not any(fold_word(word) in names for names in self._names.values())
 
@@ -498,7 +508,7 @@ class _Parser(ValueParser):
             return self._in.word(-2) not in _NO_NOUN_LEADS
         described = self._last_step in {"_take_operation", "_take_level", "_take_value", "_take_contrary"}
         flagged = self._last_step == "_take_field" and self._demanded
-        return described or flagged or before in NOUN_LEADS or before in {"", "the"}
+        return described or flagged or before in grammar.NOUN_LEADS or before in {"", "the"}
 
     def _take_implied_text(self) -> bool:
         """In a log: what is no field may be a text, `slow queries`, `in payments`, `svc-7`; it must occur."""
@@ -507,9 +517,8 @@ class _Parser(ValueParser):
             return False
         before = self._in.before()
         run = []
-        while (
-            self._in.word() and self._in.word() not in NO_TEXT and not self._in.phrase_in((*OPERATIONS, *COMPARISONS))
-        ):
+        signs = (*grammar.OPERATIONS, *grammar.COMPARISONS)
+        while self._in.word() and self._in.word() not in grammar.NO_TEXT and not self._in.phrase_in(signs):
             run.append(self._in.tokens[self._in.at].lstrip('"'))
             self._in.at += 1
         plain = len(run) == 1 and run[0].isalpha() and before not in {"in", "from", "for", "by", "about"}
@@ -522,10 +531,18 @@ class _Parser(ValueParser):
 
     def _take_filler(self) -> bool:
         word = self._in.word()
-        named = word in DOCUMENTS and self._in.at and self._in.word(-1) in {"the", "this", "that"}
-        if word not in FILLER and word != "," and not named:
+        if word not in grammar.FILLER and word != "," and not self._is_aside(word):
             return False
-        if self._verb_at is None and word in {*YES_OR_NO, "that"} and self._query.operation == "share":
+        if self._verb_at is None and word in {*grammar.YES_OR_NO, "that"} and self._query.operation == "share":
             self._verb_at = len(self._query.conditions)
+        # An article behind which nothing stands may be a name: `in A`.
+        if word in {"a", "an", "the"} and not self._in.word(1):
+            raise NoQuery(word)
         self._in.at += 1
         return True
+
+    def _is_aside(self, word: str) -> bool:
+        """`the report`; `only` before a number."""
+        if word in {"only", "just"}:
+            return to_number(self._in.word(1)) is not None or self._in.word(1) in grammar.CARDINAL
+        return word in grammar.DOCUMENTS and self._in.at > 0 and self._in.word(-1) in {"the", "this", "that"}

@@ -6,7 +6,7 @@ from decimal import Decimal
 from functools import lru_cache
 from importlib import resources
 from itertools import pairwise
-from typing import Literal, Self, TypeVar
+from typing import Any, Literal, Self, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -17,6 +17,13 @@ from toolfold.words import fold_word, split_identifier
 Operation = Literal["rows", "count", "sum", "mean", "median", "share", "greatest", "least", "values", "place"]
 NUMERIC = frozenset({"count", "sum", "mean", "median", "share"})
 T = TypeVar("T")
+# What there can be one of for each value of a field; the words before that field, and stretches of time.
+FIGURES = NUMERIC - {"share"} | {"greatest", "least"}
+GROUPS = (
+    *("per", "by", "for each", "for every", "in each", "each", "every", "grouped by", "group by", "by each"),
+    *("broken down by", "split by", "for each of the"),
+)
+PERIODS = frozenset({"day", "month", "year", "hour", "minute"})
 
 MAX_TOKENS = 60
 MAX_PHRASE = 6
@@ -25,41 +32,10 @@ TOKEN = re.compile(
     r"|>=|<=|!=|<>|==|[=<>≥≤≠,]|[$€£]?-?\d[\w.,:/+-]*%?"
     r"|[^\s,;()\[\]{}\"'`?!<>=|$€£≥≤≠\u201c\u201d\u2018\u2019]+(?:['\u2019]\w{1,20})?"
 )
-NUMBER = re.compile(r"[$€£]?\s?(-?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:[eE][+-]?\d{1,3})?)\s?[$€£%]?")
+NUMBER = re.compile(
+    r"([-+\u2212]?)[$€£]?\s?(-?(?:(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?|\.\d+)(?:[eE][+-]?\d{1,2})?)(?:\s?(?:[$€£%]|ms|[uµn]s|secs?|min|[kKMGT]i?B|USD|EUR|GBP|CHF|kg|km))?"
+)
 NOT_ENDING = re.compile(r"(\w+)n['\u2019]t", re.IGNORECASE)
-
-
-class _Grammar(Struct, frozen=True):
-    """`grammar.toml`."""
-
-    filler: str
-    links: str
-    yes_or_no: str
-    records: str
-    requests: str
-    lines: str
-    keys: str
-    titles: str
-    epochs: str
-    labels: str
-    persons: str
-    documents: str
-    noun_leads: str
-    time_endings: str
-    absent: str
-    present: str
-    units: str
-    exclusions: tuple[str, ...]
-    totals: tuple[str, ...]
-    asides: tuple[str, ...]
-    operations: dict[Operation, list[str]]
-    comparisons: dict[str, list[str]]
-    texts: dict[str, list[str]]
-    sides: dict[str, list[str]]
-    superlatives: dict[str, str]
-    verbs: dict[str, str]
-    events: dict[str, str]
-    synonyms: dict[str, str]
 
 
 def _by_phrase(groups: Mapping[T, Iterable[str]]) -> dict[str, T]:
@@ -70,21 +46,22 @@ def _by_word(groups: Mapping[str, str]) -> dict[str, frozenset[str]]:
     return {key.replace("_", " "): frozenset(own.split()) for keys, own in groups.items() for key in keys.split()}
 
 
-_G = msgspec.toml.decode((resources.files(__package__) / "grammar.toml").read_text(encoding="utf-8"), type=_Grammar)
-OPERATIONS = _by_phrase(_G.operations)
-COMPARISONS = _by_phrase(_G.comparisons)
-TEXT_COMPARISONS = _by_phrase(_G.texts)
-SIDES = _by_phrase(_G.sides)
-TOTALS, ASIDES, EXCLUSIONS = _G.totals, _G.asides, _G.exclusions
+_G: dict[str, Any] = msgspec.toml.decode((resources.files(__package__) / "grammar.toml").read_text(encoding="utf-8"))
+_WORDS: dict[str, frozenset[str]] = {name: frozenset(own.split()) for name, own in _G.items() if isinstance(own, str)}
+OPERATIONS: dict[str, Operation] = _by_phrase(_G["operations"])
+COMPARISONS = _by_phrase(_G["comparisons"])
+TEXT_COMPARISONS = _by_phrase(_G["texts"])
+SIDES = _by_phrase(_G["sides"])
+TOTALS, ASIDES, EXCLUSIONS = (tuple(_G[name]) for name in ("totals", "asides", "exclusions"))
 # Words of the names of the fields that a superlative can mean, and that a verb's value can be of.
-IMPLIED_NAMES = _by_word(_G.superlatives)
-VERBS = _by_word(_G.verbs)
-EVENTS = _by_word(_G.events)
-SYNONYMS = _by_word(_G.synonyms)
+IMPLIED_NAMES = _by_word(_G["superlatives"])
+VERBS = _by_word(_G["verbs"])
+EVENTS = _by_word(_G["events"])
+SYNONYMS = _by_word(_G["synonyms"])
 MONEY = SYNONYMS["money"]
 # What is paid for one piece is no sum.
 PRICES = frozenset({"price", "rent", "fare", "value"})
-UNITS = dict(pair.rsplit("=", 1) for pair in _G.units.split())
+UNITS = dict(pair.rsplit("=", 1) for pair in _WORDS["units"])
 TAKES_TIME = frozenset({"latest", "newest", "most recent", "most recently", "earliest", "oldest"})
 CONTRARY = re.compile(r"(?:un|non-?)([a-z]{4,})")
 _ORDINALS_TEXT = """
@@ -92,33 +69,18 @@ first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelft
 sixteenth seventeenth eighteenth nineteenth twentieth
 """
 NUMBERED = {word: number for number, word in enumerate(_ORDINALS_TEXT.split(), 1)}
-CARDINAL = {"two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8, "nine": 9, "ten": 10}
-(
-    FILLER,
-    LINKS,
-    YES_OR_NO,
-    ABSENT,
-    PRESENT,
-    GENERIC,
-    REQUESTS,
-    LINES,
-    KEY_WORDS,
-    TITLES,
-    PERSONS,
-    TIME_ENDINGS,
-    EPOCHS,
-    LABELS,
-    DOCUMENTS,
-) = (
-    frozenset(words.split())
-    for words in (
-        *(_G.filler, _G.links, _G.yes_or_no, _G.absent, _G.present, _G.records, _G.requests, _G.lines, _G.keys),
-        *(_G.titles, _G.persons, _G.time_endings, _G.epochs, _G.labels, _G.documents),
-    )
+_CARDINALS_TEXT = "one two three four five six seven eight nine ten"
+CARDINAL = {word: number for number, word in enumerate(_CARDINALS_TEXT.split(), 1)}
+FILLER, LINKS, YES_OR_NO, ABSENT, PRESENT = (
+    _WORDS[name] for name in ("filler", "links", "yes_or_no", "absent", "present")
 )
+GENERIC, REQUESTS, LINES, KEY_WORDS = map(_WORDS.__getitem__, ("records", "requests", "lines", "keys"))
+TITLES, PERSONS, TIME_ENDINGS, EPOCHS = map(_WORDS.__getitem__, ("titles", "persons", "time_endings", "epochs"))
+LABELS, DOCUMENTS = _WORDS["labels"], _WORDS["documents"]
 NO_VALUE = frozenset({"without", "no", "lacking", "missing", "lack", "lacks"})
 # After them the records are named: `how many pods`, `all of the pods`.
-NOUN_LEADS = frozenset(_G.noun_leads.split())
+NOUN_LEADS = _WORDS["noun_leads"]
+NO_NOUNS = _WORDS["no_nouns"]
 # What no text that is looked for holds.
 NO_TEXT = FILLER | {",", "not", "no", "without", "except", "or", "and", "=", "<", ">", "per", "each", *SIDES, "between"}
 PARTICLES = frozenset({"in", "on", "out", "off", "up", "down"})
@@ -175,7 +137,10 @@ def _other_forms(low: Sequence[str]) -> Iterable[str]:
 def to_number(text: str) -> Decimal | None:
     """A number as people write it: 12, -1.5, 1,234.50, $5, 40%."""
     match = NUMBER.fullmatch(text.strip()) if len(text) < 60 else None
-    return Decimal(match[1].replace(",", "")) if match else None
+    if match is None or (match[1] and match[2][0] == "-"):
+        return None
+    number = Decimal(match[2].replace(",", ""))
+    return -number if match[1] in {"-", "\u2212"} else number
 
 
 def name_words(name: str) -> tuple[str, ...]:

@@ -23,6 +23,7 @@ from toolfold.outputs.local.index import DocumentIndex
 from toolfold.outputs.local.json_index import Container, JsonIndex, decode_value
 from toolfold.outputs.local.moments import find_moment
 from toolfold.outputs.local.source import BLOCK, HEAD
+from toolfold.outputs.local.sql_dump import SQL_INSERTS, inserted_rows
 from toolfold.yaml_reader import load_yaml
 
 MARKDOWN = Format("markdown-table")
@@ -40,9 +41,9 @@ LEVEL = re.compile(rf"\b({LEVELS})\b|(?i:[\[<(:]({LEVELS})[\]>)]|\b({LEVELS}):)"
 # A level word further inside a line belongs to its message.
 LEVEL_REACH = 100
 PAIR = re.compile(r"(?<![\w.-])([A-Za-z_][\w.-]{0,40})=(?:\"([^\"\n]{0,400})\"|([^\s,;\"]{1,200}))")
-MEASURED = re.compile(
-    r"\b([A-Za-z_]{2,40})[ :=]{1,2}(\d{1,20}(?:\.\d{1,20})?) ?(ms|µs|us|ns|seconds|secs?|s|min|bytes|kB|MB|GB)\b"
-)
+UNIT = "ms|µs|us|ns|seconds|secs?|s|min|bytes|kB|MB|GB"
+MEASURED = re.compile(rf"\b([A-Za-z_]{{2,40}})[ :=]{{1,2}}(\d{{1,20}}(?:\.\d{{1,20}})?) ?({UNIT})\b")
+MEASURED_VALUE = re.compile(rf"\d[\d.]*(?:{UNIT})")
 ACCESS = re.compile(
     r'(?P<client>\S+) \S+ (?P<user>\S+) \[[^\]]{10,40}\] "(?P<method>[A-Z]+) (?P<path>\S+)[^"]*" (?P<status>\d{3}) '
     r'(?P<bytes>\d+|-)(?: "(?P<referer>[^"]*)" "(?P<agent>[^"]*)")?'
@@ -54,21 +55,9 @@ SYSLOG = re.compile(
 COMPONENT = re.compile(
     rf"\b(?:{LEVELS})\b\]?:?\s+(?:\[([A-Za-z][\w./:-]{{0,60}})\]|([A-Za-z][\w./-]{{0,60}})(?::| -)\s)"
 )
+DIGIT = re.compile(r"\d")
 LIST_KEY = re.compile(r"[\"']?([\w.$/@-]{1,80})[\"']?:")
 SETTING = re.compile(r"\s*([\w.\"'-]{1,80})\s*[=:]\s*(.*)")
-# The rows that a dump of SQL inserts: `INSERT INTO orders (id, state) VALUES (1, 'open'), …`.
-SQL_NAME = r"[`\"\[]?[\w.$]+[`\"\]]?(?:\.[`\"\[]?\w+[`\"\]]?)?"
-SQL_CELL = r"'(?:[^'\\]|''|\\.)*+'|[^',()]++(?:\([^()]*+\))?"
-SQL_STATEMENT = re.compile(
-    rf"^\s*(CREATE\s+TABLE(?:\s+IF\s+NOT\s+EXISTS)?\s+|INSERT\s+INTO\s+)({SQL_NAME})\s*"
-    rf"(?:\(((?:[^()]++|\([^()]*+\))*+)\))?\s*(?:VALUES\s*)?",
-    re.IGNORECASE | re.MULTILINE,
-)
-SQL_CELLS = re.compile(rf"\s*({SQL_CELL})\s*(?:,|$)", re.DOTALL)
-SQL_ROW = re.compile(rf"\s*,?\s*\(((?:{SQL_CELL}|,)*+)\)", re.DOTALL)
-# What a column's definition begins with that is none.
-SQL_NO_COLUMNS = frozenset({"primary", "unique", "key", "constraint", "foreign", "check", "index"})
-SQL_INSERTS = re.compile(rb"^\s*INSERT\s+INTO\s+\S+", re.IGNORECASE | re.MULTILINE)
 
 
 class UnreadableRecords(Exception):
@@ -123,17 +112,31 @@ def _rows(index: DocumentIndex) -> Iterator[Record]:
     """The rows of a table below its header."""
     fmt = index.format
     by_lines = fmt.delimiter in {WIDE, NARROW}
-    width = len(fmt.header)
+    header = list(fmt.header)
+    after_blank = False
     for number, start, cells in _line_cells(index) if by_lines else _csv_cells(index):
-        footer = len(cells) < width and FOOTER.fullmatch("".join(cells))
-        if number > fmt.header_lines and cells and not footer:
-            if len(cells) > width or (by_lines and len(cells) < width):
-                raise UnreadableRecords(f"line {number} has {len(cells)} cells, the header {width}")
-            yield Record("", start, f"line {number}", _row_values(fmt, cells))
+        if number <= fmt.header_lines or not any(cells):
+            after_blank = number > fmt.header_lines
+            continue
+        if _is_no_row(fmt, header, cells):
+            continue
+        if len(cells) != len(header):
+            raise UnreadableRecords(f"line {number} has {len(cells)} cells, the header {len(header)}")
+        if cells[0][:2] in {"# ", "//"} or (after_blank and not any(map(DIGIT.search, cells))):
+            raise UnreadableRecords(f"line {number} may be a remark, or the header of another table")
+        after_blank = False
+        yield Record("", start, f"line {number}", _row_values(fmt, cells))
+
+
+def _is_no_row(fmt: Format, header: list[str], cells: list[str]) -> bool:
+    """Whether a line is the header once more, or stands below the rows."""
+    if cells[0] == header[0] and [cell.strip() for cell in cells] == header:
+        return True
+    return len(cells) < len(header) and FOOTER.fullmatch(fmt.delimiter.join(cells)) is not None
 
 
 def _row_values(fmt: Format, cells: list[str]) -> dict[str, Any]:
-    named = dict(zip(fmt.header, map(str.strip, cells) if fmt.delimiter == "|" else cells, strict=False))
+    named = dict(zip(fmt.header, map(str.strip, cells) if fmt.delimiter == "|" else cells, strict=True))
     if fmt.header == LISTING_COLUMNS:
         named["type"] = LISTING_TYPES.get(named["mode"][:1], "special file")
     return named
@@ -177,10 +180,17 @@ def _markdown_tables(index: DocumentIndex) -> Iterator[Record]:
                 header, table = MARKDOWN.split_row(line), number
         elif not RULE.fullmatch(line[:2000]):
             cells = MARKDOWN.split_row(line)
-            if len(cells) != len(header):
-                raise UnreadableRecords(f"line {number} has {len(cells)} cells, the header {len(header)}")
             name = "" if table <= index.format.header_lines else f"the table at line {table}"
-            yield Record(name, start, f"line {number}", dict(zip(header, cells, strict=True)))
+            if cells != header:
+                yield Record(name, start, f"line {number}", _named_cells(header, cells, number))
+
+
+def _named_cells(header: list[str], cells: list[str], line: int) -> dict[str, Any]:
+    if len(cells) != len(header):
+        raise UnreadableRecords(f"line {line} has {len(cells)} cells, the header {len(header)}")
+    if len(set(header)) < len(header):
+        raise UnreadableRecords("two of its columns have the same name")
+    return dict(zip(header, cells, strict=True))
 
 
 def _json_records(index: DocumentIndex) -> Iterator[Record]:
@@ -354,8 +364,13 @@ def _event(lines: list[str], number: int, start: int) -> Record:
         values |= {name: text for name, text in match.groupdict().items() if text not in {None, "-"}}
     for word, number_, unit in MEASURED.findall(line):
         values.setdefault(f"{word.lower()} {unit}", number_)
+    pairs: dict[str, Any] = {}
     for name, quoted, plain in PAIR.findall(line):
-        values.setdefault(name, quoted or plain)
+        # Of what is said twice it is not known which is meant.
+        pairs[name] = [] if name in pairs else quoted or plain
+        if MEASURED_VALUE.fullmatch(plain):  # it is there with its unit
+            del pairs[name]
+    values = pairs | values
     return Record("", start, f"line {number}", values)
 
 
@@ -396,7 +411,10 @@ def _sections(index: DocumentIndex) -> Iterator[Record]:
             match = SETTING.fullmatch(line)
             if match is None:
                 raise UnreadableRecords(f"line {number} is no setting")
-            section.values[match[1].strip("\"'")] = match[2].strip().strip("\"'")
+            name = match[1].strip("\"'")
+            if name in section.values:
+                raise UnreadableRecords(f"line {number} has a second {name}")
+            section.values[name] = match[2].strip().strip("\"'")
     if section is not None:
         yield section
 
@@ -433,45 +451,12 @@ def _insertions(index: DocumentIndex) -> Iterator[Record]:
     """The rows that a dump of SQL inserts."""
     text = index.source.text(0, index.source.size)
     at = line = start = 0
-    for table, place, values in _inserted_rows(text):
+    for table, place, values in inserted_rows(text):
         passed = text[at:place]
         at, line, start = place, line + passed.count("\n"), start + len(passed.encode())
         if values is None:
             raise UnreadableRecords(f"line {line + 1} has other values than the table has columns")
         yield Record(table, start, f"line {line + 1}", values)
-
-
-def _inserted_rows(text: str) -> Iterator[tuple[str, int, dict[str, Any] | None]]:
-    """Table, place in the text and values of each row; no values where they do not fit the columns."""
-    columns: dict[str, list[str]] = {}
-    for match in SQL_STATEMENT.finditer(text):
-        table, names = match[2].rpartition(".")[2].strip('`"[]'), _sql_columns(match[3] or "")
-        if match[1].lower().startswith("create"):
-            columns[table] = names
-            continue
-        header, at = names or columns.get(table, []), match.end()
-        while row := SQL_ROW.match(text, at):
-            yield table, row.start(1), _sql_row(header, SQL_CELLS.findall(row[1]))
-            at = row.end()
-
-
-def _sql_columns(defined: str) -> list[str]:
-    """The names of columns, from their list or their definitions."""
-    names = (own.split()[0].strip('`"[]') for own in re.sub(r"\([^()]*\)", "", defined).split(",") if own.strip())
-    return [name for name in names if name.lower() not in SQL_NO_COLUMNS]
-
-
-def _sql_row(header: list[str], cells: list[str]) -> dict[str, Any] | None:
-    if len(cells) != len(header):
-        return None
-    return {name: value for name, value in zip(header, map(_sql_value, cells), strict=True) if value is not None}
-
-
-def _sql_value(cell: str) -> str | None:
-    cell = cell.strip()
-    if cell.startswith("'"):
-        return re.sub(r"\\(.)", r"\1", cell[1:-1].replace("''", "'"))
-    return None if cell.upper() == "NULL" else cell
 
 
 class _Elements:
@@ -563,11 +548,9 @@ def _page_tables(index: DocumentIndex) -> Iterator[Record]:
     for table, line, cells in tables.rows:
         texts = [" ".join(cell.split()) for cell in cells]
         header = headers.setdefault(table, texts)
-        if header is not texts and texts:
-            if len(texts) != len(header):
-                raise UnreadableRecords(f"line {line} has {len(texts)} cells, the header {len(header)}")
+        if header != texts and texts:
             start = index.source.span_of_lines(line, line)[0]
-            yield Record(f"table {table}", start, f"line {line}", dict(zip(header, texts, strict=True)))
+            yield Record(f"table {table}", start, f"line {line}", _named_cells(header, texts, line))
 
 
 READERS: dict[str, Callable[[DocumentIndex], Iterator[Record]]] = {

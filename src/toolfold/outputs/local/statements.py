@@ -5,20 +5,22 @@ Above: `computed.py`. Below: `conditions.py`, `records.py`.
 
 import re
 from collections import Counter
+from collections.abc import Callable, Iterable
 from decimal import Decimal
+from itertools import islice
 from statistics import median
 from typing import Any
 
 from msgspec import Struct, structs
 
 from toolfold.outputs.local.conditions import Query
+from toolfold.outputs.local.facts import RecordSet
 from toolfold.outputs.local.moments import Moment, find_moment
 from toolfold.outputs.local.query_words import MONEY, PRICES, TITLES, NoQuery, name_words, to_number
 from toolfold.outputs.local.records import TEXT, Record
 from toolfold.outputs.local.render import clip
-from toolfold.outputs.local.token_reader import RecordSet
 
-LISTED, QUOTED, FEW = 12, 100, 6
+LISTED, QUOTED, FEW, MOST_GROUPS = 12, 100, 6, 40
 LONGEST_VALUE = 200
 _MONEY = MONEY | PRICES
 _UNIT_NAMES = frozenset({"currency", "unit", "ccy", "uom"})
@@ -46,8 +48,8 @@ Stated = tuple[list[str], list[Record] | None]
 def _count(_: RecordSet, query: Query, selection: Selection, scope: str, notes: list[str]) -> Stated:
     if not query.field:
         return [f"Count of {scope}: {selection.count}{_noted(notes)}."], None
-    different = len({value for _, value in selection.kept})
-    own = f"{len(selection.kept)} have a value of {query.field}, {different} different ones"
+    counter = _counted(value for _, value in selection.kept)
+    own = f"{len(selection.kept)} have a value of {query.field}, {len(counter)} different ones"
     return [f"Count of {scope}: {selection.count}; {own}{_noted(notes)}."], None
 
 
@@ -111,6 +113,7 @@ def _total(records: RecordSet, query: Query, selection: Selection, scope: str, n
     numbers = _numbers([value for _, value in selection.kept])
     left_out = selection.count - len(numbers)
     notes = [*notes, *([f"{left_out} of them without a number there"] if left_out else [])]
+    notes += [f"in {sign}" for sign in records.fields[query.field].signs if sign]
     if not numbers:
         return [f"No {query.field} is a number in {scope}{_noted(notes)}."], None
     name, figure = query.operation.capitalize(), _figured(records, query.operation, query.field, selection.kept)
@@ -121,9 +124,7 @@ def _figured(records: RecordSet, operation: str, field: str, kept: list[tuple[Re
     """`: 12`; of several currencies those of each before that of all."""
 
     def figure(own: list[Decimal]) -> str:
-        return _plain(
-            sum(own, Decimal(0)) if operation == "sum" else _mean(own) if operation == "mean" else median(own)
-        )
+        return _plain(_FIGURES[operation](own))
 
     whole = figure(_numbers([value for _, value in kept]))
     unit, each = _by_unit(records, field, kept)
@@ -158,6 +159,16 @@ _MAX_ROUNDED = 20
 def _mean(numbers: list[Decimal]) -> Decimal:
     mean = sum(numbers, Decimal(0)) / len(numbers)
     return mean if mean.adjusted() > _MAX_ROUNDED else round(mean, 6)
+
+
+_FIGURES: dict[str, Callable[[list[Decimal]], Decimal]] = {
+    "count": lambda own: Decimal(len(own)),
+    "sum": lambda own: sum(own, Decimal(0)),
+    "mean": _mean,
+    "median": median,
+    "greatest": max,
+    "least": min,
+}
 
 
 def _share(records: RecordSet, query: Query, selection: Selection, scope: str, notes: list[str]) -> Stated:
@@ -200,22 +211,34 @@ def _extreme(records: RecordSet, query: Query, selection: Selection, scope: str,
     return [*lines, *groups], rows
 
 
-def _best(records: RecordSet, query: Query, compared: list[Any], scope: str, notes: list[str]) -> Stated:
+def _ordered(query: Query, compared: list[Any]) -> list[Any]:
+    """The greatest or least first; where a place among them is asked for, those from it on."""
     ordered = sorted(compared, key=lambda one: one[0], reverse=query.operation == "greatest")
+    first = ordered[: query.rank + 2] if query.rank else ordered[:1]
+    if len(ordered) <= query.rank or len({one[0] for one in first}) < len(first):
+        raise NoQuery(reason=f"{query.field} has too few values, or some that are shared, for a place among them")
+    return ordered[query.rank :]
+
+
+def _best(records: RecordSet, query: Query, compared: list[Any], scope: str, notes: list[str]) -> Stated:
+    ordered = _ordered(query, compared)
     best = [one for one in ordered if one[0] == ordered[0][0]]
-    word = query.operation.capitalize()
-    shared = f", shared by {len(best)}" if len(best) > 1 else ""
+    word = f"Number {query.rank + 1} by {query.operation}" if query.rank else query.operation.capitalize()
+    shared = f", shared by {len(best)}" * (len(best) > 1)
     lines = [f"{word} {query.field} of {scope}: {best[0][2]}{shared}{_noted(notes)}."]
     if query.limit > 1:
-        best = ordered[: query.limit]
+        last = ordered[: query.limit][-1][0]
+        best = [*ordered[: query.limit], *(one for one in ordered[query.limit :] if one[0] == last)]
         query = structs.replace(query, wanted=list(dict.fromkeys([query.field, *query.wanted])))
     lines += [_shown(records, query, record) for _, record, _ in best[: max(LISTED, query.limit)]]
+    if len(best) > query.limit > 1:
+        lines.append(f"(the last of {query.limit} is shared: {len(best)} in all)")
     return lines, [record for _, record, _ in best[:QUOTED]]
 
 
 def _groups(records: RecordSet, query: Query, compared: list[Any], scope: str, notes: list[str]) -> list[str]:
     """The sums or means of each value of another field; nothing where each record has its own value of it."""
-    if not query.group or records.is_time(query.field):
+    if not query.group or query.rank or records.is_time(query.field):
         return []
     numbers = _by_group(query.group, compared)
     if not numbers or (len(numbers) == len(compared) and query.per != "mean"):
@@ -227,11 +250,14 @@ def _groups(records: RecordSet, query: Query, compared: list[Any], scope: str, n
     return [f"{lead} per {query.group} in {len(compared)} {scope}{_noted(notes)}: {shown}."]
 
 
-def _by_group(group: str, compared: list[Any]) -> dict[str, list[Decimal]]:
+def _by_group(group: str, compared: list[Any], period: str = "") -> dict[str, list[Decimal]]:
     numbers: dict[str, list[Decimal]] = {}
+    spelled: dict[str, str] = {}
     for number, record, _ in compared:
-        if isinstance(own := record.values.get(group), str):
-            numbers.setdefault(own, []).append(number)
+        own = record.values.get(group, "")
+        if isinstance(own, str):
+            own = _period_of(own, period) if period and own else own
+            numbers.setdefault(spelled.setdefault(own.strip().lower(), own.strip()), []).append(number)
     return numbers
 
 
@@ -239,6 +265,43 @@ def _figures(query: Query, numbers: dict[str, list[Decimal]]) -> list[tuple[Deci
     """Sum or mean of each group, the one that is asked for first."""
     figures = ((_mean(own) if query.per == "mean" else sum(own, Decimal(0)), name) for name, own in numbers.items())
     return sorted(figures, reverse=query.operation == "greatest")
+
+
+def state_each(records: RecordSet, query: Query, selection: Selection, scope: str, notes: list[str]) -> Stated:
+    """One figure for each value of a field, or for each day, month or year of its times."""
+    known = _figured_pairs(records, query, selection)
+    left_out = selection.count - len(known)
+    notes = [*notes, *([f"{left_out} of them without a number there"] if left_out else [])]
+    groups = _by_group(query.group, known, query.period)
+    figures = {own: _FIGURES[query.operation](numbers) for own, numbers in groups.items()}
+    ordered = sorted(figures.items(), key=lambda pair: pair[0] if query.period else -pair[1])
+    shown = ", ".join(f"{_quoted(own)}: {_plain(figure)}" for own, figure in ordered[:MOST_GROUPS])
+    more = f", and {len(ordered) - MOST_GROUPS} more" if len(ordered) > MOST_GROUPS else ""
+    of = f" of {query.field}" if query.field else ""
+    per = f"{query.period} of {query.group}" if query.period else query.group
+    return [
+        f"{query.operation.capitalize()}{of} per {per} in {len(known)} {scope}{_noted(notes)}: {shown}{more}."
+    ], None
+
+
+def _figured_pairs(records: RecordSet, query: Query, selection: Selection) -> list[Any]:
+    """The numbers of the records, or 1 of each where they are counted."""
+    if not query.field:
+        return [(Decimal(1), record, value) for record, value in selection.kept]
+    if records.is_time(query.field) or _by_unit(records, query.field, selection.kept)[0]:
+        raise NoQuery(reason=f"{query.field} is no number, or of several currencies or units")
+    pairs = [(to_number(value), record, value) for record, value in selection.kept]
+    return [pair for pair in pairs if pair[0] is not None]
+
+
+def _period_of(value: str, period: str) -> str:
+    """The day, month, year or hour of a time, as far as it is written."""
+    moment = find_moment(value) or Moment("", "")
+    day = {"year": moment.day[:-6], "month": moment.day[:-3]}.get(period, moment.day)
+    size = {"hour": 2, "minute": 5}.get(period, 0)
+    if not day or (size and not moment.clock):
+        raise NoQuery(reason=f'"{value}" has no {period}')
+    return f"{day} {moment.clock[:size]}{':00' if size == 2 else ''}".strip()
 
 
 def _comparable(records: RecordSet, query: Query, selection: Selection) -> list[tuple[Any, Record, str]]:
@@ -252,10 +315,22 @@ def _comparable(records: RecordSet, query: Query, selection: Selection) -> list[
     return moments
 
 
+def _counted(values: Iterable[str]) -> dict[str, int]:
+    """How often each value is there, most often first, whatever the case of letters; as it is mostly written."""
+    written = Counter(value.strip() for value in values)
+    folded: dict[str, list[str]] = {}
+    for value, _ in written.most_common():
+        folded.setdefault(value.lower(), []).append(value)
+    sums = {own[0]: sum(map(written.__getitem__, own)) for own in folded.values()}
+    return dict(sorted(sums.items(), key=lambda item: -item[1]))
+
+
 def _values(_: RecordSet, query: Query, selection: Selection, scope: str, notes: list[str]) -> Stated:
-    counter = Counter(value for _, value in selection.kept)
+    counter = _counted(value for _, value in selection.kept)
+    cased = len({value.strip() for _, value in selection.kept}) > len(counter)
+    notes = [*notes, *(["whatever the case of letters"] if cased else [])]
     notes = [*notes, *([f"{selection.lacking} of them without one"] if selection.lacking else [])]
-    top = ", ".join(f"{_quoted(value)}: {count}" for value, count in counter.most_common(LISTED))
+    top = ", ".join(f"{_quoted(value)}: {count}" for value, count in islice(counter.items(), LISTED))
     more = f", and {len(counter) - LISTED} more values" if len(counter) > LISTED else ""
     return [f"Values of {query.field} in {scope}: {len(counter)} different{_noted(notes)}: {top}{more}."], None
 

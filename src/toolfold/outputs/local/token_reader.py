@@ -7,33 +7,10 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from decimal import Decimal
 
-from msgspec import Struct
-
+from toolfold.outputs.local import query_words as grammar
+from toolfold.outputs.local.facts import RecordSet
 from toolfold.outputs.local.moments import Moment
-from toolfold.outputs.local.query_words import (
-    CARDINAL,
-    COMPARISONS,
-    EPOCHS,
-    GENERIC,
-    IMPLIED_NAMES,
-    KEY_WORDS,
-    LABELS,
-    LINES,
-    MAX_PHRASE,
-    MONEY,
-    NUMBERED,
-    OPERATIONS,
-    PERSONS,
-    REQUESTS,
-    SIDES,
-    SYNONYMS,
-    TAKES_TIME,
-    TIME_ENDINGS,
-    UNITS,
-    NoQuery,
-    name_words,
-    to_number,
-)
+from toolfold.outputs.local.query_words import NoQuery, name_words, to_number
 from toolfold.outputs.local.records import TEXT
 from toolfold.outputs.local.request import MONTHS, stem
 from toolfold.words import fold_word
@@ -51,80 +28,7 @@ _MONTH_NAMES = {
     *("march", "april", "may", "june", "july", "august", "september", "october", "november", "december"),
 }
 # What a list is called that is called nothing: any noun may mean its elements.
-_WRAPPERS = GENERIC | set(map(fold_word, _WRAPPERS_TEXT.split()))
-
-
-class FieldFacts(Struct):
-    """What a field's values are, over all records."""
-
-    present: int = 0
-    # How often it is there without a value, as `<sold/>` is.
-    empty: int = 0
-    numbers: int = 0
-    booleans: int = 0
-    # How `true` is written.
-    truths: list[str] = []
-    times: int = 0
-    lists: int = 0
-    # The signs beside its numbers: $, %.
-    signs: set[str] = set()
-    # The length of its longest value: a word inside of a long text says little.
-    longest: int = 0
-    # Where its values are times: the years they are in, up to two.
-    years: set[str] = set()
-    days: set[str] = set()
-
-    def note_day(self, day: str) -> None:
-        """Two are enough to know that there are several."""
-        for seen, own in ((self.years, day[:-6]), (self.days, day)):
-            if len(seen) < 2:
-                seen.add(own)
-
-
-class RecordSet(Struct):
-    """The records of one kind: how many, their fields, and where words of the request are values."""
-
-    name: str
-    count: int = 0
-    fields: dict[str, FieldFacts] = {}
-    # Phrase of the request → field → its values that read so but for the case of letters.
-    hits: dict[str, dict[str, list[str]]] = {}
-    # Root of a word of the request → field → its values of one word with this root.
-    roots: dict[str, dict[str, list[str]]] = {}
-    # Word of the request → the fields with values that hold it among others.
-    parts: dict[str, set[str]] = {}
-    # What a record is called: rows, records, lines.
-    noun: str = "records"
-    # The first field, and its values as long as all records differ in it.
-    key: str = ""
-    keys: set[str] = set()
-    # Records inside of these that the request does not tell apart from them.
-    inner: "list[RecordSet]" = []
-
-    def identifying_field(self) -> str:
-        """The first field, where each record has another value of it."""
-        return self.key if len(self.keys) == self.count else ""
-
-    def name_words(self) -> tuple[str, ...]:
-        """What the records are called by the document: `orders[]`, `<order>`; a table has no such name."""
-        return () if " " in self.name else name_words(self.name.rstrip("[].*").rpartition(".")[2])
-
-    def is_number(self, field: str) -> bool:
-        facts = self.fields[field]
-        return facts.numbers * 2 > facts.present and not facts.lists
-
-    def is_time(self, field: str) -> bool:
-        facts = self.fields[field]
-        return facts.times == facts.present > 0 and not facts.lists
-
-    def is_marker(self, field: str) -> bool:
-        """Whether a field never has a value, as `<sold/>` has none: that it is there says all."""
-        facts = self.fields[field]
-        return facts.empty > 0 and not (facts.present or facts.lists)
-
-    def is_boolean(self, field: str) -> bool:
-        facts = self.fields[field]
-        return facts.booleans == facts.present > 0 and not facts.lists
+_WRAPPERS = grammar.GENERIC | set(map(fold_word, _WRAPPERS_TEXT.split()))
 
 
 def _full_hour(moment: Moment) -> Moment:
@@ -154,13 +58,17 @@ class TokenReader:
         if not _WRAPPERS.issuperset(own):
             return own, True
         names = self.names.get(self.key, ())
-        words = tuple(word for word in names if word not in KEY_WORDS)
+        words = tuple(word for word in names if word not in grammar.KEY_WORDS)
         return (words, len(names) > 1) if len(words) == 1 else ((), False)
 
     @staticmethod
     def unit_of(word: str) -> str:
         """The unit that a word is: `usd` for `dollars`; empty for none."""
-        return UNITS.get(fold_word(word.lower()), "") if word else ""
+        return grammar.UNITS.get(fold_word(word.lower()), "") if word else ""
+
+    def sign_of(self, number: str) -> str:
+        """The unit that is written beside a number: `$5`, `50%`, `100ms`."""
+        return self.unit_of(number[:1]) or self.unit_of(number.lstrip("+-0123456789.,$€£ "))
 
     def word(self, ahead: int = 0) -> str:
         """The word here, or so many tokens ahead; empty behind the last one."""
@@ -201,7 +109,7 @@ class TokenReader:
         """The field that is named here, and of how many tokens. Where two fit alike, none is."""
         best: list[str] = []
         longest = 0
-        for size in range(1, MAX_PHRASE + 1):
+        for size in range(1, grammar.MAX_PHRASE + 1):
             tokens = self.tokens[self.at : self.at + size]
             # A sign has no words: it belongs to what is demanded of the field.
             if len(tokens) < size or tokens[-1].startswith('"') or not name_words(tokens[-1]):
@@ -236,14 +144,16 @@ class TokenReader:
 
     def _is_done_at(self, words: tuple[str, ...], field: str, names: tuple[str, ...]) -> bool:
         """`created` for `created_at`, `launched` for `launch_time`."""
-        alike = tuple(map(stem, names[:-1])) == tuple(map(stem, words))
-        return alike and names[-1] in TIME_ENDINGS and self.records.is_time(field)
+        own = names[:-1] if names[-1] in grammar.TIME_ENDINGS else names[1:] if names[0] == "last" else ()
+        alike = [stem(stem(word)) for word in own] == [stem(stem(word)) for word in words]
+        return alike and self.records.is_time(field)
 
     def _is_synonym(self, words: tuple[str, ...], field: str) -> bool:
         """`cost` for `price`, unless a field is called so."""
-        meant = SYNONYMS.get(words[0], frozenset()) if words[1:] in {(), ("address",)} else frozenset()
+        meant = grammar.SYNONYMS.get(words[0], frozenset()) if words[1:] in {(), ("address",)} else frozenset()
         called = any(words[0] in own for own in self.names.values())
-        return not called and not meant.isdisjoint(self._own_words(field))
+        fits = not called and not meant.isdisjoint(self._own_words(field))
+        return fits and (meant != grammar.MONEY or self.records.is_number(field))
 
     def is_sold_by_piece(self) -> bool:
         """Whether the records hold numbers of pieces: then what was spent is no sum of prices."""
@@ -251,7 +161,7 @@ class TokenReader:
 
     def value_here(self, field: str = "") -> tuple[str, list[str], int]:
         """The phrase here that is a value, in which fields, and of how many tokens; the longest one."""
-        for size in range(min(MAX_PHRASE, len(self.tokens) - self.at), 0, -1):
+        for size in range(min(grammar.MAX_PHRASE, len(self.tokens) - self.at), 0, -1):
             run = [token.lstrip('"') for token in self.low[self.at : self.at + size]]
             for phrase in dict.fromkeys((" ".join(run), " ".join([*run[:-1], fold_word(run[-1])]))):
                 fields = list(self.records.hits.get(phrase, {}))
@@ -317,9 +227,9 @@ class TokenReader:
     def period(self) -> tuple[Moment, Moment] | None:
         """`May 2026`, `May`, `2026-05`, `2026`, `Q2 2026`: its first and its last month, or day, or year."""
         word, year = self.word(), self.word(1) if re.fullmatch(r"(?:19|20)\d\d", self.word(1)) else ""
-        if self.word(1) == "quarter" and NUMBERED.get(word, 9) < 5:
+        if self.word(1) == "quarter" and grammar.NUMBERED.get(word, 9) < 5:
             self.at += 1
-            word, year = f"q{NUMBERED[word]}", self.word(1) if self.word(1).isdecimal() else ""
+            word, year = f"q{grammar.NUMBERED[word]}", self.word(1) if self.word(1).isdecimal() else ""
         quarter = re.fullmatch(r"q([1-4])", word)
         if quarter or word in _MONTH_NAMES:
             self.at += 1 + bool(year)
@@ -348,7 +258,7 @@ class TokenReader:
             if bounds := self._bounds_between():
                 return bounds
             self.at = start
-        phrase = self.phrase_in((*SIDES, "on", "at", "in", "during", "from", "for"))
+        phrase = self.phrase_in((*grammar.SIDES, "on", "at", "in", "during", "from", "for"))
         self.at += len(phrase.split())
         self.skip_words({"the", "year", "month", "day", "of", "date"})
         moment = self.moment() if phrase not in {"in", "for"} else self._stamp()
@@ -358,7 +268,7 @@ class TokenReader:
         return self._on_side(phrase, *period) if period is not None else None
 
     def _on_side(self, phrase: str, first: Moment, last: Moment) -> list[tuple[str, Moment]]:
-        sign = SIDES.get(phrase, "=")
+        sign = grammar.SIDES.get(phrase, "=")
         later = self.phrase_in(("or later", "and later", "or after", "onwards", "onward", "or newer", "on"))
         earlier = self.phrase_in(("or earlier", "and earlier", "or before", "or older"))
         if sign == "=" and (later or earlier):
@@ -407,43 +317,45 @@ class TokenReader:
         words = set(self.names.get(field, ()))
         noun = fold_word(noun)
         if noun in words:
-            return words <= KEY_WORDS | {noun}
+            return words <= grammar.KEY_WORDS | {noun}
         named = self.is_noun(noun) or noun == fold_word(taken_for)
-        return bool(words) and words <= KEY_WORDS | set(self.set_words) and named
+        return bool(words) and words <= grammar.KEY_WORDS | set(self.set_words) and named
 
     def is_key_number(self, word: str) -> bool:
         """Whether a word is a number that identifies a record: of a field `id`."""
         fields = self.records.hits.get(word, {}) if to_number(word) is not None else ()
-        return any(set(self.names.get(field, ("?",))) <= KEY_WORDS for field in fields)
+        return any(set(self.names.get(field, ("?",))) <= grammar.KEY_WORDS for field in fields)
 
     def is_noun(self, word: str) -> bool:
         """Whether a word is what the records are called."""
         folded = fold_word(word)
         if (
-            folded in REQUESTS
+            folded in grammar.REQUESTS
             and not {"path", "url", "endpoint"}.isdisjoint(self.names)
             and self.records.noun == "events"
         ):
             return True
         if self.set_words and folded == self.set_words[-1]:
             return True
-        if folded in GENERIC and not any(words == (folded,) for words in self.names.values()):
+        # `items` are pieces where these are counted.
+        called = (folded,) in self.names.values() or (folded in grammar.SYNONYMS and self.fields_called([word]))
+        if folded in grammar.GENERIC and not called:
             return True
-        return folded in LINES and TEXT in self.records.fields and folded not in self.names
+        return folded in grammar.LINES and TEXT in self.records.fields and folded not in self.names
 
     def is_identifier(self, field: str) -> bool:
         """Whether a number only tells the records apart, as `trip` does in `trips[]`: it is no quantity."""
         if field != self.key or not all(map(str.isdecimal, self.records.keys)):
             return False
-        if self.is_named or KEY_WORDS.issuperset(self.names[field]):
-            return set(self.names[field]) <= KEY_WORDS | set(self.set_words)
+        if self.is_named or grammar.KEY_WORDS.issuperset(self.names[field]):
+            return set(self.names[field]) <= grammar.KEY_WORDS | set(self.set_words)
         numbers = sorted(map(int, self.records.keys))
         return numbers[-1] - numbers[0] < len(numbers)
 
     def is_count(self, phrase: str) -> bool:
         """Whether records are counted behind the phrase: `total trips`; what was sold or paid in total may be money."""
         if phrase != "total":
-            return OPERATIONS[phrase] == "count"
+            return grammar.OPERATIONS[phrase] == "count"
         word, (field, _) = self.word(), self.field_here()
         named = self.noun_here() and fold_word(word) not in {word, *_PAID}
         return bool(named) and (not field or self.is_identifier(field))
@@ -457,7 +369,7 @@ class TokenReader:
         word = self.word()
         if not self.is_noun(word):
             return False
-        if self.is_identifier(field) or superlative in IMPLIED_NAMES.keys() | TAKES_TIME:
+        if self.is_identifier(field) or superlative in grammar.IMPLIED_NAMES.keys() | grammar.TAKES_TIME:
             return True
         if fold_word(word) != word:
             raise NoQuery(reason=f'"{word}" may be {field}, or the {self.records.noun}', doubt=True)
@@ -465,9 +377,9 @@ class TokenReader:
 
     def may_be_by(self, field: str, superlative: str) -> bool:
         """Whether a superlative can be by this field: the largest is by no date, the cheapest jar not by jars."""
-        if superlative in TAKES_TIME:
+        if superlative in grammar.TAKES_TIME:
             return self.records.is_time(field) or self._is_epoch(field)
-        meant = frozenset() if superlative in _OF_ANY else IMPLIED_NAMES.get(superlative, frozenset())
+        meant = frozenset() if superlative in _OF_ANY else grammar.IMPLIED_NAMES.get(superlative, frozenset())
         fits = not meant or not (meant | {"time"}).isdisjoint(self.names[field])
         return not superlative or (self.records.is_number(field) and fits)
 
@@ -479,25 +391,32 @@ class TokenReader:
 
     def implied_field(self, superlative: str, noun: str = "") -> str:
         """The one field that `slowest` or `latest` can mean. The largest order is that of the most money."""
-        fields = self._timed() if superlative in TAKES_TIME else self._measured(superlative, noun)
+        fields = self._timed() if superlative in grammar.TAKES_TIME else self._measured(superlative, noun)
         if len(fields) > 1:
             raise NoQuery(reason=f'"{superlative}" may be by {" or ".join(fields[:4])}', doubt=True)
         if not fields:
             raise NoQuery(reason=f'which field "{superlative}" is by is not said')
         return fields[0]
 
+    def _times(self) -> list[str]:
+        """The fields that hold times. Where a day has two readings it may be the one that is meant: none is then."""
+        for field, facts in self.records.fields.items():
+            if facts.unclear_day:
+                raise NoQuery(reason=f'what is day and what month in "{facts.unclear_day}" of {field} is not certain')
+        return [field for field in self.names if self.records.is_time(field)]
+
     def _timed(self) -> list[str]:
-        fields = [field for field in self.names if self.records.is_time(field)]
+        fields = self._times()
         return fields or [field for field in self.names if self._is_epoch(field)]
 
     def _measured(self, superlative: str, noun: str) -> list[str]:
-        meant = IMPLIED_NAMES.get(superlative, frozenset())
-        meant = meant | MONEY if "size" in meant and fold_word(noun) in _PAID else meant
+        meant = grammar.IMPLIED_NAMES.get(superlative, frozenset())
+        meant = meant | grammar.MONEY if "size" in meant and fold_word(noun) in _PAID else meant
         numbers = (field for field in self.names if self.records.is_number(field))
         return [field for field in numbers if not meant.isdisjoint(self._own_words(field))]
 
     def _is_epoch(self, field: str) -> bool:
-        return self.records.is_number(field) and not EPOCHS.isdisjoint(self.names[field])
+        return self.records.is_number(field) and not grammar.EPOCHS.isdisjoint(self.names[field])
 
     def _own_words(self, field: str) -> list[str]:
         """The words of a field's name, each also with the sign that its numbers have: `use%`."""
@@ -506,12 +425,12 @@ class TokenReader:
 
     def person_field(self) -> str:
         """The one field that says who; empty where there is none, or more than one."""
-        fields = [field for field, words in self.names.items() if PERSONS.intersection(words) and "email" not in words]
-        fields = [field for field in fields if not self.records.is_number(field) and not self.records.is_boolean(field)]
+        persons = (field for field, words in self.names.items() if grammar.PERSONS & {*words} and "email" not in words)
+        fields = [field for field in persons if not (self.records.is_number(field) or self.records.is_boolean(field))]
         return fields[0] if len(fields) == 1 else ""
 
     def is_measure(self, field: str) -> bool:
-        return LABELS.isdisjoint(self.names[field])
+        return grammar.LABELS.isdisjoint(self.names[field])
 
     def fields_in(self, unit: str) -> list[str]:
         """The numbers that are in a unit, as their names or the signs beside them say."""
@@ -523,7 +442,7 @@ class TokenReader:
 
     def number(self) -> Decimal | None:
         """The number here: `1,500`, `two`, `50 million`."""
-        number = Decimal(CARDINAL[self.word()]) if self.word() in CARDINAL else to_number(self.word())
+        number = Decimal(grammar.CARDINAL[self.word()]) if self.word() in grammar.CARDINAL else to_number(self.word())
         if number is None:
             return None
         times = _MULTIPLES.get(self.word(1), 0)
@@ -536,17 +455,17 @@ class TokenReader:
         number = self.number() if self.records.is_number(field) else None
         if number is None:
             return None
-        sign, unit = self.unit_of(token[0]) or self.unit_of(token[-1]), self.unit_of(self.word())
+        sign, unit = self.sign_of(token), self.unit_of(self.word())
         units = self._units(field)
-        # `$500` is often said of what has no unit; `500 dollars` says what the numbers are.
-        if (sign and units and sign not in units) or (unit and unit not in units):
+        # `$500` is often said of what has no unit; `500 dollars` and `50%` say what the numbers are.
+        if (sign and (units or sign == "%") and sign not in units) or (unit and unit not in units):
             raise NoQuery(reason=f"{field} is not known to be in {unit or sign}")
         self.at += bool(unit)
         return number
 
     def time_field(self) -> str:
         """The one field that holds times; else the one number that is a year."""
-        fields = [field for field in self.names if self.records.is_time(field)]
+        fields = self._times()
         if not fields:
             fields = [field for field, words in self.names.items() if "year" in words and self.records.is_number(field)]
         if len(fields) != 1:
@@ -573,6 +492,6 @@ class TokenReader:
         """Whether a comparison follows so many tokens."""
         at, self.at = self.at, self.at + size
         self.skip_words({"is", "are", "was", "were", "that"})
-        follows = bool(self.phrase_in(COMPARISONS))
+        follows = bool(self.phrase_in(grammar.COMPARISONS))
         self.at = at
         return follows

@@ -7,22 +7,11 @@ import re
 from collections.abc import Iterable
 from decimal import Decimal
 
+from toolfold.outputs.local import query_words as grammar
 from toolfold.outputs.local.conditions import Condition
+from toolfold.outputs.local.facts import FALSITIES, FLAGS, TRUTHS
 from toolfold.outputs.local.operation import OperationParser
-from toolfold.outputs.local.query_words import (
-    COMPARISONS,
-    EXCLUSIONS,
-    FILLER,
-    NO_VALUE,
-    NOUN_LEADS,
-    OPERATIONS,
-    TITLES,
-    VERBS,
-    NoQuery,
-    Wanted,
-    name_words,
-    to_number,
-)
+from toolfold.outputs.local.query_words import NoQuery, Wanted, name_words, to_number
 from toolfold.outputs.local.records import TEXT
 from toolfold.outputs.local.token_reader import LONGEST_NAME, TokenReader
 from toolfold.words import fold_word
@@ -39,7 +28,7 @@ class _Loose:
 
     def _ending(self, word: str) -> Condition | None:
         """`.py` of `.py files`."""
-        titles = [field for field, words in self._names.items() if TITLES.intersection(words[-1:])]
+        titles = [field for field, words in self._names.items() if grammar.TITLES.intersection(words[-1:])]
         ends = re.fullmatch(r"\.[a-z]\w{0,4}", word) and len(titles) == 1
         return Condition.of_text(titles[0], "ends with", word) if ends else None
 
@@ -58,7 +47,7 @@ class _Loose:
         field = next(iter(fields))
         named = len(fields) == 1 and self._records.fields[field].longest <= LONGEST_NAME
         # Of `lamps`, and of `python packages`, it is not known whether they are those with the word in their name.
-        if named and (not parts[word] or self._in.word(-1) in NOUN_LEADS):
+        if named and (not parts[word] or self._in.word(-1) in grammar.NOUN_LEADS):
             other = next(filter(parts.get, parts))
             raise NoQuery(word, f'"{word}" is said in {field}: ask for {field} contains "{other}"', doubt=True)
         return Condition.of_text(field, "contains", *filter(parts.get, parts)) if named else None
@@ -84,7 +73,7 @@ class ValueParser(OperationParser):
             values.append(another)
         if self._negation == "neither" and len(values) < 2:
             raise NoQuery("neither")
-        self._add(Condition.of_values(field, [own for value in values for own in self._records.hits[value][field]]))
+        self._add(self._of_values(field, [own for value in values for own in self._records.hits[value][field]]))
         return True
 
     def _another_value(self, field: str, joints: set[str]) -> str:
@@ -107,7 +96,7 @@ class ValueParser(OperationParser):
         phrase, fields, size = self._in.value_here()
         if not fields or (size == 1 and self._in.is_noun(self._in.word())):
             return False
-        if size == 1 and self._in.word() in FILLER and not self._is_written_value(fields):
+        if size == 1 and self._in.word() in grammar.FILLER and not self._is_written_value(fields):
             return False
         fields = self._fields_meant(phrase, fields, size)
         if len(fields) > 1:
@@ -131,7 +120,7 @@ class ValueParser(OperationParser):
     def _take_loose_value(self) -> bool:
         """A word that shares its root with one value, as `refunds` with `refunded`, or stands inside of values."""
         word = self._in.word().lstrip('"')
-        if word in FILLER or word in OPERATIONS or len(word) < 2 or self._in.is_noun(word):
+        if word in grammar.FILLER or word in grammar.OPERATIONS or len(word) < 2 or self._in.is_noun(word):
             return False
         if self._split_word(word) or self._take_class(word):
             return True
@@ -167,7 +156,7 @@ class ValueParser(OperationParser):
 
     def _take_verb(self) -> bool:
         """`assigned to noor`, `return 404`, `running ubuntu`: a verb that says which field a value is of."""
-        meant = VERBS.get(self._in.word())
+        meant = grammar.VERBS.get(self._in.word())
         if meant is None:
             return False
         at = self._in.at
@@ -177,22 +166,31 @@ class ValueParser(OperationParser):
         self._in.skip_words(
             {"by", "to", "in", "with", "up", "a", "an", "the", "as", "for", "from", "on", "code", "status"}
         )
-        if self._in.phrase_in((*OPERATIONS, *COMPARISONS)) or self._in.field_here()[0]:
+        if self._leads_on(self._in.low[at]):
             return True
         before = len(self._query.conditions)
         taken = self._take_value() or self._take_loose_value()
         fields = [condition.field for condition in self._query.conditions[before:]]
         if meant and any(map(meant.isdisjoint, map(self._names.__getitem__, fields))):
             raise NoQuery(self._in.low[at])
-        self._in.at = self._in.at if taken else at
+        if not taken:
+            self._in.at = at
         return taken
+
+    def _leads_on(self, verb: str) -> bool:
+        """`uses the most memory`, `took over 5 ms`; but a running total is none."""
+        phrase = self._in.phrase_in((*grammar.OPERATIONS, *grammar.COMPARISONS))
+        if grammar.OPERATIONS.get(phrase) in {"sum", "mean"}:
+            raise NoQuery(verb)
+        return bool(phrase or self._in.field_here()[0])
 
     def _is_written_value(self, fields: list[str]) -> bool:
         """Whether a word that mostly says nothing is meant as a value: `in IT`; `in it` may be either."""
         word, before = self._in.tokens[self._in.at], self._in.before()
-        if word.isupper() and len(word) > 1:
+        named = [field for field in fields if self._names.get(field) == name_words(self._in.word(1))]
+        if (word.isupper() and len(word) > 1) or named:
             return True
-        if before not in {"in", "from", "for", "of", "by", "at"}:
+        if before not in {"in", "from", "for", "of", "by", "at", "the"}:
             return False
         raise NoQuery(reason=f'"{word}" may be a value of {fields[0]}')
 
@@ -211,12 +209,60 @@ class ValueParser(OperationParser):
 
     def _trails(self, verb: str, meant: frozenset[str]) -> bool:
         """`how many replicas does infra run`, `how many books did Ada write`"""
-        if self._superlative and not self._in.word():
+        # `failed` may be a state that no record has.
+        if self._superlative and not self._in.word() and "status" not in meant:
             return True
         last = self._query.conditions[-1:]
-        if not last or {"do", "does", "did"}.isdisjoint(self._in.low):
+        if {"do", "does", "did"}.isdisjoint(self._in.low):
             return False
-        return verb in {"run", "use", "own", "need"} or not meant.isdisjoint(self._names.get(last[0].field, ()))
+        if verb in {"run", "use", "own", "need"} and (last or not self._in.word()):
+            return True
+        return bool(last) and not meant.isdisjoint(self._names.get(last[0].field, ()))
+
+    def _asks_presence(self, field: str) -> bool:
+        """`email is set`; but `what cities are there` asks for all of them."""
+        if self._in.word() not in grammar.ABSENT | grammar.PRESENT or self._in.value_here(field)[1]:
+            return False
+        at_end = self._in.word() in {"there", "exist", "exists"} and not self._in.word(1)
+        return not at_end or self._query.operation != "rows" or bool(self._query.conditions)
+
+    def _take_flag(self, field: str) -> bool:
+        """`active = true`, however the document writes it."""
+        word, facts = self._in.word().lstrip('"'), self._records.fields[field]
+        is_flag = self._records.is_boolean(field)
+        if not facts.booleans or word not in (TRUTHS | FALSITIES if is_flag else FLAGS):
+            return False
+        if not is_flag:
+            raise NoQuery(reason=f"{field} is not always true or false")
+        self._in.at += 1
+        own = facts.truths if word in TRUTHS else facts.falsities
+        self._add(self._of_values(field, own or [word]))
+        return True
+
+    def _take_other_field(self, field: str, sign: str) -> bool:
+        """`price = list_price`, `price below the list price`: both must be numbers, or be compared as texts."""
+        at = self._in.at
+        self._in.skip_words({"the", "their", "its"})
+        other, size = self._in.field_here()
+        if other in {"", field} or self._in.value_here(field)[1]:
+            self._in.at = at
+            return False
+        numeric = self._records.is_number(field) and self._records.is_number(other)
+        if not numeric and (sign not in {"=", "!="} or self._records.is_number(field) or self._is_timed(field, other)):
+            raise NoQuery(reason=f"{field} and {other} cannot be compared")
+        if numeric:
+            self._records.check_alike(field, other)
+        self._in.at += size
+        self._add(Condition.of_fields(field, sign, other, numeric=numeric))
+        return True
+
+    def _is_timed(self, *fields: str) -> bool:
+        return any(self._records.is_time(field) or self._records.fields[field].lists for field in fields)
+
+    def _is_done(self, field: str) -> bool:
+        """Whether a time is called by what was done then, as `shipped_at` is by `shipped`."""
+        word = self._in.word(-1)
+        return word.endswith("ed") and self._names[field][-1] in grammar.TIME_ENDINGS and self._names[field] != (word,)
 
     def _add_text(self, field: str, how: str) -> None:
         """What contains `lib` may have it as a word, or inside of one."""
@@ -226,8 +272,13 @@ class ValueParser(OperationParser):
             inside = Condition.of_text(field, "holds", text)
             self._inside = len(self._query.conditions) - 1, inside.negated() if negation else inside
 
+    def _of_values(self, field: str, values: list[str]) -> Condition:
+        return Condition.of_values(field, values, numeric=self._records.is_number(field))
+
     def _add_presence(self, field: str, *, present: bool) -> None:
         facts = self._records.fields[field]
+        if facts.maybe_blank:
+            raise NoQuery(reason=f'whether "{facts.maybe_blank}" is a value of {field} is not said')
         # Where some have it empty and others not at all, either may be meant.
         marker = self._records.is_marker(field)
         if facts.empty and not marker and facts.present + facts.empty + facts.lists < self._records.count:
@@ -238,14 +289,20 @@ class ValueParser(OperationParser):
         """Adds a condition, turned around where a negation stands before it."""
         if condition.field and self._records.fields[condition.field].lists:
             raise NoQuery(reason=f"{condition.field} is a list")
+        if condition.is_numeric:
+            self._records.check_number(condition.field)
         same = [other for other in self._query.conditions if other.values and other.field == condition.field]
         if not self._negation and any(other.words == condition.words for other in same):
             return
         if self._closed or (same and condition.values and not self._negation):
             raise NoQuery(condition.words)
+        if self._reaches == len(self._query.conditions):  # `not paid by card` may be paid otherwise
+            raise NoQuery(reason=f'how far "not" reaches before {condition.words} is not said')
         if self._negation:
-            self._closed = self._negation in EXCLUSIONS
-            self._lacks = self._negation in NO_VALUE
+            self._closed = self._negation in grammar.EXCLUSIONS
+            self._lacks = self._negation in grammar.NO_VALUE
+            if self._negation == "not" and self._in.word() in {"by", "with", "via", "through", "using", "in", "on"}:
+                self._reaches = len(self._query.conditions) + 1
             condition = condition.negated()
             self._negation = ""
         self._query.conditions.append(condition)

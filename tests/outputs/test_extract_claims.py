@@ -1,0 +1,217 @@
+"""What is claimed of awkward documents: values of several forms, totals, pages, versions, zones, doubtful words.
+
+Each case says what must be stated, or that nothing may be.
+"""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from toolfold.outputs.local.computed import Computed, compute
+from toolfold.outputs.local.index import IndexCache
+
+
+def computed(folder: Path, content: str, request: str) -> Computed:
+    path = folder / "document"
+    path.write_text(content, encoding="utf-8")
+    with IndexCache().of(path) as index:
+        return compute(index, request)
+
+
+def rows(header: str, *lines: str) -> str:
+    return "\n".join([header, *lines]) + "\n"
+
+
+def column(name: str, *values: str, sign: str = ",") -> str:
+    """A table with one interesting column."""
+    return rows(f"id{sign}who{sign}{name}", *(f"{at}{sign}w{at}{sign}{own}" for at, own in enumerate(values, 1)))
+
+
+SHOP = rows(
+    "order_id,customer,city,status,amount,quantity,payment_method,created_at,shipped_at",
+    "1001,Ada Byrd,Graz,paid,120.50,3,card,2024-05-01,2024-05-03",
+    "1002,Ivo Lund,Porto,open,80.00,1,invoice,2024-05-02,",
+    "1003,Mia Roth,Graz,paid,15.25,2,card,2024-05-02,2024-05-04",
+    "1004,Ada Byrd,Oslo,cancelled,220.00,5,paypal,2024-06-05,",
+)
+LOG = rows(
+    "2024-05-01 10:00:01 INFO [api] request done status=200 duration=35ms user=ada",
+    "2024-05-01 10:00:05 ERROR [db] connection timeout duration=3000ms",
+    "2024-05-01 10:01:07 WARN [api] slow request status=404 duration=900ms user=ivo",
+    "2024-05-01 11:02:31 ERROR [api] request failed status=500 duration=60ms user=ada",
+)
+DAYS = column("ordered,shipped", "01/02/2024,2024-02-03", "03/02/2024,2024-03-04", "05/01/2024,2024-02-06")
+ZONES = column("at", "2024-05-01T10:00:00Z", "2024-05-01T10:00:00+02:00", "2024-05-01T11:00:00-05:00")
+TOTALS = rows("region,product,revenue", "North,Tea,10", "North,Coffee,20", "Subtotal,,30", "South,Tea,5", "Total,,35")
+MISSING = column("score", "5", "-", "null", "N/A", "7", "", "9")
+FLAGS = column("is_paid", "yes", "TRUE", "1", "no", "N", "0", "true", "Y")
+TWO = column("price,list_price", "5,5", "4,6", "7,7")
+CASES = column("status", "Paid", "paid", "PAID", "open", "Open")
+ZEROES = rows("id,zip,name", "007,01234,A", "7,1234,B", "07,01234,C")
+VERSIONS = column("version", "1.10", "1.9", "1.2")
+TIES = column("amount", "5", "9", "9", "7")
+SERVICES = json.dumps(
+    {
+        "services": [
+            {"name": "auth", "healthy": True, "region": "eu", "last_deploy": "2024-05-01T10:00:00Z", "replicas": 3},
+            {"name": "mail", "healthy": True, "region": "us", "last_deploy": "2024-05-03T10:00:00Z", "replicas": 1},
+            {"name": "bill", "healthy": False, "region": "us", "last_deploy": "2024-04-03T10:00:00Z", "replicas": 2},
+        ]
+    }
+)
+
+
+def paged(**facts: object) -> str:
+    return json.dumps({**facts, "orders": [{"id": 1, "amount": 3}, {"id": 2, "amount": 4}]})
+
+
+MARKDOWN = "| id | amount |\n|---|---|\n| 1 | 3 |\n| 2 | 4 |\n"
+REFUSED = [
+    # Days with two readings, also where another column has times that are clear.
+    (DAYS, "the latest order"),
+    (DAYS, "orders ordered after 2024-02-01"),
+    (DAYS, "how many orders before 2024-03-01"),
+    (column("day", "2024-02-03", "03/02/2024", "13/01/2024"), "the latest day"),
+    # 50% and 0.5.
+    (column("rate", "50%", "0.5", "0.25", "75%"), "the highest rate"),
+    (column("rate", "50%", "0.5", "0.25", "75%"), "average rate"),
+    (column("rate", "0.50", "0.25", "0.75"), "how many have a rate over 40%"),
+    (column("rate", "0.50", "0.25", "0.75"), "how many have rate = 50%"),
+    # Versions and numbers with zeros before them are names.
+    (VERSIONS, "the highest version"),
+    (VERSIONS, "how many have version above 1.5"),
+    (VERSIONS, "version = 1.1"),
+    (VERSIONS, "average version"),
+    (ZEROES, "sum of zip"),
+    (ZEROES, "the highest zip"),
+    (ZEROES, "how many have zip 1234"),
+    (ZEROES, "id = 7"),
+    # Units, currencies and signs.
+    (column("size", "1.5k", "900", "12", "8"), "sum of size"),
+    (column("size", "3 MB", "900", "12", "8"), "largest size"),
+    (column("price", "$5", "€4", "7", "$9"), "how many have price over 4"),
+    (column("price", "5 USD", "4 EUR", "7 USD"), "sum of price"),
+    (column("amount", "(500)", "200", "300"), "sum of amount"),
+    (column("amount", "1 234.50", "200", "300"), "highest amount"),
+    (column("amount", "1.234,50", "2,5", "1,250", sign=";"), "sum of amount"),
+    (column("amount", "1.234", "2.500", "1.250", sign=";"), "sum of amount"),
+    # Tables that are not one.
+    ("| id | a | a |\n|---|---|---|\n| 1 | 3 | 9 |\n| 2 | 4 | 8 |\n", "sum of a"),
+    (rows("id,name,amount", *(f"{at},A,5" for at in range(30)), "31,B"), "sum of amount"),
+    (rows("id,name,amount", "1,A,5", "2,B,7", "# a remark, with, commas", "3,C,9"), "how many rows"),
+    (rows("id,name,amount", "1,A,5", "2,B,7", "", "city,zip,pop", "Graz,8010,300"), "sum of amount"),
+    ("ada,graz,x\nivo,porto,y\nmia,oslo,x\nzoe,rome,y\n", "how many rows"),
+    # Times of several zones.
+    (ZONES, "how many after 2024-05-01 09:00"),
+    (ZONES, "how many before 10:30"),
+    (ZONES, "the latest"),
+    # What is grouped in a way that is not known, or repeated, is no record.
+    (SHOP, "weekly count"),
+    (SHOP, "running total of amount"),
+    (SHOP, "count by status and city"),
+    (SHOP, "how many cities per status"),
+    (SHOP, "how many duplicates"),
+    (SHOP, "sum of amount by city and status"),
+    (SHOP, "percentage per status"),
+    # How far a negation reaches, whether a word is a value.
+    (SHOP, "how many orders were not paid by card"),
+    (SERVICES, "healthy services in the us"),
+    (column("paid", "on", "off", "x", ""), "how many are unpaid"),
+    (column("note", "none", "ok", "x", ""), "how many have a note"),
+    (TIES, "second highest amount"),
+    (
+        json.dumps([{"id": 1, "paid": True}, {"id": 2, "paid": "no"}, {"id": 3, "paid": 0}]),
+        "how many have paid = false",
+    ),
+    ("2024-05-01 10:00:00 INFO a size=1 size=2\n" * 4, "sum of size"),
+]
+STATED = [
+    (TOTALS, "how many rows", "Count of rows: 3 (line 4, line 6 left out as no record)."),
+    (TOTALS, "sum of revenue", "Sum of revenue over 3 rows: 35 (line 4, line 6 left out as no record)."),
+    (TOTALS, "the highest revenue", "Greatest revenue of 3 rows: 20 ("),
+    ("| Item | Cost |\n|---|---|\n| Pen | 3 |\n| **Total** | **3** |\n", "how many items", "Count of rows: 1 ("),
+    (MISSING, "average score", "Mean of score over 3 rows: 7 ('-', 'N/A', 'null' taken for no value; 4 of them"),
+    (MISSING, "how many have a score", "score has a value: 3 (of 7 rows; '-', 'N/A', 'null' taken for no value)."),
+    (MISSING, "how many without a score", "Count of rows where score has no value: 4 ("),
+    (MISSING, "how many different scores", "Values of score in rows: 3 different"),
+    (MISSING, "rows where score is null", "4 rows where score has no value"),
+    (MISSING, "rows where score != 5", "2 rows where score != "),
+    (FLAGS, "how many have is_paid false", 'is_paid is one of "no", "N", "0": 3 ('),
+    (FLAGS, "is_paid = true", "5 rows where is_paid is one of"),
+    (TWO, "how many have price = list_price", "Count of rows where price = list_price: 2 (of 3 rows)."),
+    (TWO, "how many have a price below their list price", "Count of rows where price < list_price: 1 ("),
+    (
+        CASES,
+        "how many different statuses",
+        'Values of status in rows: 2 different (whatever the case of letters): "Paid": 3',
+    ),
+    (CASES, "count per status", '"Paid": 3, "open": 2.'),
+    (TIES, "top 2 by amount", "Greatest amount of 4 rows: 9, shared by 2."),
+    (TIES, "top 3 by amount", 'line 5: amount: "7"'),
+    (column("amount", "5", "9", "7", "7"), "top 2 by amount", "(the last of 2 is shared: 3 in all)"),
+    (column("amount", "5", "9", "8"), "the second highest amount", "Number 2 by greatest amount of 3 rows: 8."),
+    (rows("id,amount,x", "1,5,a", "id,amount,x", "2,7,b", "3,1,c"), "sum of amount", "Sum of amount over 3 rows: 13."),
+    (rows("id,amount,x", "1,5,a", ",,", "2,7,b", "3,1,c"), "how many rows", "Count of rows: 3."),
+    ("| id | amount |\n|---|---|\n| 1 | 3 |\n| id | amount |\n| 2 | 4 |\n", "how many rows", "Count of rows: 2."),
+    (rows("id,name,amount", '1,"A\nB",5', "2,C,7", "3,D,9"), "how many rows", "Count of rows: 3."),
+    (column("v", ".1", "0.30", "+2", "\u22123"), "sum of v", "Sum of v over 4 rows: -0.6."),
+    (column("v", ".1", "0.30", "2"), "how many have v = .3", "Count of rows where v = 0.3: 1 ("),
+    (column("took", "35 ms", "20 ms", "5 ms"), "how many took over 10 ms", "Count of rows where took > 10: 2 ("),
+    (column("day", "3 Feb 2024", "5 Mar 2024", "13 Jan 2024"), "the latest day", "Greatest day of 3 rows: 5 Mar 2024."),
+    (rows("id,name", "1,A", "1,A", "2,B"), "how many orders", "id repeats"),
+    # More than is here.
+    (paged(page=1, total_pages=9), "how many orders", 'only of what is here, as the document says "total_pages = 9"'),
+    (paged(has_more=True), "sum of amount", 'only of what is here, as the document says "has_more = True"'),
+    (paged(next_cursor="abc"), "highest amount", 'the document says "next_cursor = abc"'),
+    (paged(total=400), "how many orders have amount over 3", 'the document says "total = 400"'),
+    (paged(meta={"pagination": {"next": "/2"}}), "orders with amount over 9", 'says "meta.pagination.next = /2"'),
+    (f"Showing 2 of 400 results\n\n{MARKDOWN}", "how many rows", 'the document says "Showing 2 of 400"'),
+    (f"{MARKDOWN}\nPage 1 of 9\n", "sum of amount", 'the document says "Page 1 of 9"'),
+    (rows("id,a,b", *["1,2,3"] * 20, "showing 20 of 400"), "how many rows", "Count of rows: 20 ("),
+    ('{"id":1,"amount":3}\n{"id":2,"amount":4}\n{"next_cursor":"abc"}\n', "how many records", "Count of records: 2 ("),
+    (
+        "<orders page='1' pages='9'><order><id>1</id></order><order><id>2</id></order></orders>",
+        "how many orders",
+        "pages = 9",
+    ),
+    (json.dumps([{"page_id": at, "page_name": "a"} for at in (1, 2)]), "how many pages", "elements of []: 2"),
+    # Figures of each.
+    (
+        SHOP,
+        "sum of amount per status",
+        'Sum of amount per status in 4 rows: "cancelled": 220, "paid": 135.75, "open": 80.',
+    ),
+    (LOG, "how many errors per hour", '"2024-05-01 10:00": 1, "2024-05-01 11:00": 1.'),
+    (LOG, "errors per component", '"db": 1, "api": 1.'),
+    (LOG, "how many errors and warnings", 'level is one of "ERROR", "WARN": 3 ('),
+    (LOG, "how many 404 errors", 'Count of events where status = "404": 1 ('),
+    (LOG, "average duration", "Mean of duration ms over 4 events: 998.75."),
+    (SHOP, "how many orders have not been shipped", "Count of rows where shipped_at has no value: 2 (of 4 rows)."),
+    (SHOP, "how many items were ordered in total", "Sum of quantity over 4 rows: 11."),
+    (SHOP, "what cities are there", 'Values of city in rows: 3 different: "Graz": 2'),
+    (SHOP, "top two customers by total quantity", '"Ada Byrd": 8, "Mia Roth": 2'),
+    (SERVICES, "services deployed in May", "2 elements of services[] where last_deploy = 2024-05"),
+    (SERVICES, "how many services have only one replica", "where replicas = 1: 1 ("),
+    (SERVICES, "how many services are in the us region", 'region = "us": 2 ('),
+]
+
+
+@pytest.mark.parametrize(("content", "request_"), REFUSED)
+def test_nothing_is_claimed(content: str, request_: str, tmp_path: Path) -> None:
+    answer = computed(tmp_path, content, request_)
+    assert not answer.claimed, answer.lines
+
+
+@pytest.mark.parametrize(("content", "request_", "said"), STATED)
+def test_is_stated(content: str, request_: str, said: str, tmp_path: Path) -> None:
+    answer = computed(tmp_path, content, request_)
+    assert answer.claimed, answer.lines
+    assert said in "\n".join(answer.lines)
+
+
+@pytest.mark.parametrize(
+    "facts", [{"total": 2}, {"has_more": False}, {"next_cursor": ""}, {"next": None}, {"pages": 1}]
+)
+def test_a_whole_list_is_not_called_a_part(facts: dict[str, object], tmp_path: Path) -> None:
+    assert computed(tmp_path, paged(**facts), "how many orders").lines == ("Count of elements of orders[]: 2.",)
