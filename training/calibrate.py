@@ -121,13 +121,13 @@ def of_ours(recorded: list[Document], encoder: Encoder) -> Groups:
     others = sorted({tool.server for tool in recorded})
     found: Groups = {}
     for size in SIZES:
+        index = SearchIndex.open(None, encoder=encoder)
         by_server: dict[str, list[Asked]] = {}
         for one in asked:
             by_server.setdefault(one[2], []).append(one)
         for server, group in by_server.items():
             chance = random.Random(f"{server}{size}")
             chosen = {server, *chance.sample(others, size - bool(server))} if size else {*others, server}
-            index = SearchIndex.open(None, encoder=encoder)
             index.sync(tool for tool in (*recorded, *ours) if tool.server in chosen)
             for query, right, _, kind, asker in group:
                 found.setdefault(("ours", f"{kind} {asker}"), []).append(rows_of(index, query, right))

@@ -166,7 +166,8 @@ class Gateway:
         from toolfold.search.service import SearchService
 
         folder = self.settings.home / "search"
-        return SearchService(self.catalogue, self.store, folder, self.events, learn=self.settings.audit.learns)
+        learn, encoder = self.settings.audit.learns, self.settings.search.encoder
+        return SearchService(self.catalogue, self.store, folder, self.events, learn=learn, encoder=encoder)
 
     @cached_property
     def describer(self) -> "Describer":

@@ -210,6 +210,13 @@ class CallerKey(PartialRepr, frozen=True, kw_only=True):
     groups: _OneOrMore = ()
 
 
+class _Search(Struct, frozen=True, kw_only=True):
+    """What search understands requests with."""
+
+    encoder: Literal["small", "large"] = "small"
+    """`large` finds more by people's own words, for more time and memory. Needs the extra `large`."""
+
+
 class _Ontology(Struct, frozen=True, kw_only=True):
     """The person's own order of the tree."""
 
@@ -280,6 +287,7 @@ SECTIONS: dict[str, type[Struct]] = {
     "defaults": Defaults,
     "outputs": Outputs,
     "discovery": Discovery,
+    "search": _Search,
     "scripts": Scripts,
     "model": Model,
     "ontology": _Ontology,

@@ -29,6 +29,7 @@ from toolfold.config.sections import (
     Subset,
     Telemetry,
     Trust,
+    _Search,
 )
 from toolfold.errors import ConfigError
 from toolfold.types import ServerSpec
@@ -53,6 +54,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     outputs: Outputs = Outputs()
     model: Model = Model()
     discovery: Discovery = Discovery()
+    search: _Search = _Search()
     scripts: Scripts = Scripts()
     policies: tuple[Policy, ...] = ()
     subsets: tuple[Subset, ...] = ()

@@ -8,6 +8,7 @@ Searching runs in a thread, and the encoder is loaded with the first request, or
 import asyncio
 import re
 from collections.abc import Callable, Collection, Iterable, Sequence
+from functools import partial
 from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -122,7 +123,7 @@ class _ResolvedNeed(Struct, frozen=True):
 
 
 class SearchService:
-    """Search over one catalogue. `folder` keeps the index; `learn` lets earlier choices count."""
+    """Search over one catalogue. `folder` keeps the index; `learn` lets earlier choices count; `encoder` is a name."""
 
     def __init__(
         self,
@@ -132,12 +133,16 @@ class SearchService:
         events: Events,
         *,
         learn: bool = False,
+        encoder: str = "small",
     ) -> None:
         self._catalogue = catalogue
         self._store = store
         self._folder = folder
         self._events = events
         self._learn = learn
+        self._encoder = encoder
+        # Each encoder has an index of its own.
+        self._state_key = _GENERATION if encoder == "small" else f"{_GENERATION} {encoder}"
         self._enrichment = Enrichment(store)
         self._index: SearchIndex | None = None
         self._generation: int | None = None
@@ -199,7 +204,7 @@ class SearchService:
                 embedded += (await asyncio.to_thread(index.update, part, requests=requests)).embedded
             embedded += (await asyncio.to_thread(index.sync, tools, requests=requests)).embedded
             self._generation = snapshot.generation
-            await self._store.put(_NAMESPACE, _GENERATION, state)
+            await self._store.put(_NAMESPACE, self._state_key, state)
             if embedded:
                 self._events.emit("search.synced", embedded=embedded, tools=len(tools))
             return embedded
@@ -213,7 +218,7 @@ class SearchService:
 
     async def _matches(self, index: "SearchIndex", snapshot: Snapshot) -> bool:
         """Whether an earlier process left the index at this generation: then no tool has to be read."""
-        stored = await self._store.get(_NAMESPACE, _GENERATION)
+        stored = await self._store.get(_NAMESPACE, self._state_key)
         tools = (await snapshot.generations())[-1].tools
         return stored == await self._state(snapshot) and not index.damage and len(index) == tools
 
@@ -223,7 +228,7 @@ class SearchService:
 
     async def _newly_enriched(self, tools: list[Tool], state: bytes, requests: Requests) -> list[Tool]:
         """The tools with requests, where the index was made with others."""
-        held = await self._store.get(_NAMESPACE, _GENERATION) or b""
+        held = await self._store.get(_NAMESPACE, self._state_key) or b""
         if held.partition(b" ")[2] == state.partition(b" ")[2]:
             return []
         return [tool for tool in tools if requests.get(tool.fingerprint)]
@@ -263,9 +268,12 @@ class SearchService:
             async with self._open_lock:
                 if self._index is None:
                     # Imported here: numpy and onnxruntime are not loaded by commands that only read the catalogue.
+                    from toolfold.search.encoder import shared_encoder
                     from toolfold.search.index import SearchIndex
 
-                    self._index = await asyncio.to_thread(SearchIndex.open, self._folder, learn=self._learn)
+                    encoder = await asyncio.to_thread(shared_encoder, self._encoder)
+                    opened = partial(SearchIndex.open, self._folder, encoder=encoder, learn=self._learn)
+                    self._index = await asyncio.to_thread(opened)
         return self._index
 
     async def hits(

@@ -249,7 +249,15 @@ def _check_patterns(settings: Settings) -> Iterator[_Finding]:
 
 
 def _check_search(settings: Settings) -> Iterator[_Finding]:
-    """Tells how many tools a model wrote requests for."""
+    """Tells which encoder reads requests, and how many tools a model wrote requests for."""
+    from toolfold.search.encoder import shared_encoder
+
+    name = settings.search.encoder
+    try:
+        record = shared_encoder(name).record
+        yield _well("search", f"the {name} encoder reads requests: {record.name} {record.version}")
+    except ToolfoldError as error:
+        yield _wrong("search", error.message, error.next_action)
     try:
         tree = run_with_gateway(settings, lambda gateway: gateway.tree(depth=1), create=False)
         enriched = run_with_gateway(settings, lambda gateway: gateway.search.count_enriched(), create=False)
