@@ -41,7 +41,6 @@ BENCH_SAMPLES = (200, 400)
 """Of `abstain` and of `retrieval`; the smaller is not always a part of the larger."""
 HITS = 3
 PENALTY = 1e-3
-BARS = {"person": 0.068, "model": 0.2}
 SIZES = (3, 10, 0)
 """Servers in a catalogue; 0 is all."""
 # What a group of requests weighs beside the others, whatever its number.
@@ -199,6 +198,7 @@ def main() -> None:
     arguments.add_argument("--data", type=Path, required=True)
     arguments.add_argument("--weights", type=Path, default=WEIGHTS, help="the folder of an encoder")
     arguments.add_argument("--cache", type=Path, required=True)
+    arguments.add_argument("--bars", type=float, nargs=2, default=(0.068, 0.2), help="people's words, a model's")
     arguments.add_argument("--write", action="store_true")
     given = arguments.parse_args()
     encoder = Memory(Encoder(given.weights))
@@ -213,7 +213,7 @@ def main() -> None:
         "cohort": hashlib.sha256((given.weights / BACKGROUND_FILE).read_bytes()).hexdigest(),
         "weights": {name: round(float(weight), 4) for name, weight in zip(NAMES, model, strict=False)},
         "intercept": round(float(model[-1]), 4),
-        "threshold": BARS,
+        "threshold": dict(zip(("person", "model"), given.bars, strict=True)),
     }
     print(json.dumps(found, indent=2))
     if given.write:

@@ -165,9 +165,7 @@ class Gateway:
     def search(self) -> "SearchService":
         from toolfold.search.service import SearchService
 
-        folder = self.settings.home / "search"
-        learn, encoder = self.settings.audit.learns, self.settings.search.encoder
-        return SearchService(self.catalogue, self.store, folder, self.events, learn=learn, encoder=encoder)
+        return SearchService(self.catalogue, self.store, self.settings, self.events)
 
     @cached_property
     def describer(self) -> "Describer":

@@ -11,7 +11,7 @@ from search_catalogue import tools
 from toolfold import ConfigError, Settings
 from toolfold.config.sections import _Search
 from toolfold.faces.cli.doctor import _check_search
-from toolfold.search.encoder import WEIGHTS, Encoder, shared_encoder, weights_of
+from toolfold.search.encoder import WEIGHTS, Encoder, _weights_of, shared_encoder
 from toolfold.search.index import SearchIndex
 
 PACKAGE = Path(__file__).resolve().parents[2] / "packages" / "large"
@@ -46,7 +46,7 @@ def forgotten() -> None:
 def test_without_the_package_it_says_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "toolfold_large", None)
     with pytest.raises(ConfigError, match="toolfold-large") as caught:
-        weights_of("large")
+        _weights_of("large")
     assert "pip install 'toolfold[large]'" in caught.value.next_action
     findings = list(_check_search(Settings(home=tmp_path, search=_Search(encoder="large"))))
     assert findings[0].verdict == "wrong"

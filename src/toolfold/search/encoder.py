@@ -204,10 +204,10 @@ class Encoder:
 @cache
 def shared_encoder(name: str = "small") -> Encoder:
     """One of each for the process: loading it takes a tenth of a second."""
-    return Encoder(weights_of(name))
+    return Encoder(_weights_of(name))
 
 
-def weights_of(name: str) -> Path:
+def _weights_of(name: str) -> Path:
     """The folder of the encoder that `search.encoder` names. Raises `ConfigError` where its package is absent."""
     if name == "small":
         return WEIGHTS

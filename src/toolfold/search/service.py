@@ -8,8 +8,6 @@ Searching runs in a thread, and the encoder is loaded with the first request, or
 import asyncio
 import re
 from collections.abc import Callable, Collection, Iterable, Sequence
-from functools import partial
-from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec import Struct
@@ -17,6 +15,7 @@ from msgspec.structs import replace
 
 from toolfold.catalogue.catalogue import Catalogue, resolve_node, tool_batches
 from toolfold.catalogue.cursor import AGAIN, Position, decode_cursor, encode_cursor, state_of, sum_of_tools
+from toolfold.config.settings import Settings
 from toolfold.errors import BadCursor, NoMatchInCategory, ToolNotFound
 from toolfold.events import Events
 from toolfold.model import Model
@@ -123,24 +122,15 @@ class _ResolvedNeed(Struct, frozen=True):
 
 
 class SearchService:
-    """Search over one catalogue. `folder` keeps the index; `learn` lets earlier choices count; `encoder` is a name."""
+    """Search over one catalogue, with the index and the encoder that the settings name."""
 
-    def __init__(
-        self,
-        catalogue: Catalogue,
-        store: Store,
-        folder: FilePath,
-        events: Events,
-        *,
-        learn: bool = False,
-        encoder: str = "small",
-    ) -> None:
+    def __init__(self, catalogue: Catalogue, store: Store, settings: Settings, events: Events) -> None:
         self._catalogue = catalogue
         self._store = store
-        self._folder = folder
+        self._folder = settings.home / "search"
         self._events = events
-        self._learn = learn
-        self._encoder = encoder
+        self._learn = settings.audit.learns
+        self._encoder = encoder = settings.search.encoder
         # Each encoder has an index of its own.
         self._state_key = _GENERATION if encoder == "small" else f"{_GENERATION} {encoder}"
         self._enrichment = Enrichment(store)
@@ -271,9 +261,9 @@ class SearchService:
                     from toolfold.search.encoder import shared_encoder
                     from toolfold.search.index import SearchIndex
 
-                    encoder = await asyncio.to_thread(shared_encoder, self._encoder)
-                    opened = partial(SearchIndex.open, self._folder, encoder=encoder, learn=self._learn)
-                    self._index = await asyncio.to_thread(opened)
+                    self._index = await asyncio.to_thread(
+                        SearchIndex.open, self._folder, encoder=shared_encoder(self._encoder), learn=self._learn
+                    )
         return self._index
 
     async def hits(
