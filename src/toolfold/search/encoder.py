@@ -27,6 +27,8 @@ from toolfold.containers import BoundedDict
 from toolfold.errors import ConfigError
 from toolfold.search.arrays import Floats
 
+__all__ = ["shared_encoder"]
+
 UNKNOWN = "[UNK]"
 # What stands before and behind a text.
 _FRAME = ("[CLS]", "[SEP]")
