@@ -41,7 +41,6 @@ BENCH_SAMPLES = (200, 400)
 """Of `abstain` and of `retrieval`; the smaller is not always a part of the larger."""
 HITS = 3
 PENALTY = 1e-3
-BARS = {"person": 0.068, "model": 0.2}
 SIZES = (3, 10, 0)
 """Servers in a catalogue; 0 is all."""
 # What a group of requests weighs beside the others, whatever its number.
@@ -121,13 +120,13 @@ def of_ours(recorded: list[Document], encoder: Encoder) -> Groups:
     others = sorted({tool.server for tool in recorded})
     found: Groups = {}
     for size in SIZES:
+        index = SearchIndex.open(None, encoder=encoder)
         by_server: dict[str, list[Asked]] = {}
         for one in asked:
             by_server.setdefault(one[2], []).append(one)
         for server, group in by_server.items():
             chance = random.Random(f"{server}{size}")
             chosen = {server, *chance.sample(others, size - bool(server))} if size else {*others, server}
-            index = SearchIndex.open(None, encoder=encoder)
             index.sync(tool for tool in (*recorded, *ours) if tool.server in chosen)
             for query, right, _, kind, asker in group:
                 found.setdefault(("ours", f"{kind} {asker}"), []).append(rows_of(index, query, right))
@@ -199,6 +198,7 @@ def main() -> None:
     arguments.add_argument("--data", type=Path, required=True)
     arguments.add_argument("--weights", type=Path, default=WEIGHTS, help="the folder of an encoder")
     arguments.add_argument("--cache", type=Path, required=True)
+    arguments.add_argument("--bars", type=float, nargs=2, default=(0.068, 0.2), help="people's words, a model's")
     arguments.add_argument("--write", action="store_true")
     given = arguments.parse_args()
     encoder = Memory(Encoder(given.weights))
@@ -213,7 +213,7 @@ def main() -> None:
         "cohort": hashlib.sha256((given.weights / BACKGROUND_FILE).read_bytes()).hexdigest(),
         "weights": {name: round(float(weight), 4) for name, weight in zip(NAMES, model, strict=False)},
         "intercept": round(float(model[-1]), 4),
-        "threshold": BARS,
+        "threshold": dict(zip(("person", "model"), given.bars, strict=True)),
     }
     print(json.dumps(found, indent=2))
     if given.write:

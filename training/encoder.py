@@ -16,6 +16,8 @@ import torch
 from torch import nn
 
 State = dict[str, torch.Tensor]
+BLOCK = 64
+"""Weights in four bits share a scale in blocks of so many."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,15 @@ class Encoder(nn.Module):
         missing, _ = self.bert.load_state_dict(state, strict=False)
         if lacking := [name for name in missing if "position_ids" not in name]:
             raise ValueError(f"the weights in {folder} lack {lacking[:3]}")
+
+    def keep_layers(self, layers: Sequence[int]) -> None:
+        """Drops all others; the weights are then numbered anew."""
+        self.bert.encoder.layer = nn.ModuleList([self.bert.encoder.layer[number] for number in layers])
+
+    def blocked(self) -> list[nn.Module]:
+        """The modules whose weights go into four bits: all matrices, and the word vectors."""
+        linear = [one for one in self.bert.modules() if isinstance(one, nn.Linear)]
+        return [*linear, self.bert.embeddings.word_embeddings]
 
     def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
         hidden = self.bert(input_ids=input_ids, attention_mask=attention_mask).last_hidden_state
@@ -115,6 +126,28 @@ def dequantised(path: Path) -> State:
     return state
 
 
+def four_bits(weight: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Whole numbers from -8 to 7 in blocks along the last axis, and the scale of each block, exact in half precision.
+
+    The largest of a block becomes -8, so what this gave back, given again, gives the same.
+    """
+    blocks = weight.reshape(*weight.shape[:-1], -1, BLOCK)
+    largest = blocks.gather(-1, blocks.abs().argmax(-1, keepdim=True))
+    scales = (largest / -8).half().float()
+    scales = torch.where(scales == 0, 1.0, scales)
+    return (blocks / scales).round().clamp(-8, 7), scales
+
+
+class FourBits(nn.Module):
+    """A weight as its four bits give it back; what is learnt passes through to the weight behind them."""
+
+    def forward(self, weight: torch.Tensor) -> torch.Tensor:
+        with torch.no_grad():
+            whole, scales = four_bits(weight)
+            rounded = (whole * scales).reshape(weight.shape)
+        return weight + (rounded - weight).detach()
+
+
 def mix(shares: Sequence[tuple[float, Mapping[str, torch.Tensor]]]) -> State:
     """A weighted sum of weights: models that began alike can be averaged, and lose less of what they knew."""
     names = shares[0][1]
@@ -126,6 +159,10 @@ def save(kind: str, state: Mapping[str, torch.Tensor], path: Path) -> None:
     from safetensors.torch import save_file
 
     save_file({name: value.half().contiguous().cpu() for name, value in state.items()}, path, {"kind": kind})
+
+
+def layers_of(state: Mapping[str, torch.Tensor]) -> int:
+    return 1 + max(int(name.partition("encoder.layer.")[2].partition(".")[0] or -1) for name in state)
 
 
 def load(path: Path) -> tuple[str, State]:

@@ -9,8 +9,8 @@ STARTS is the folder that `train.py` takes; its weights have the share that the 
 The graph takes `input_ids` and `attention_mask` (int64, batch x sequence) and gives `embedding` (float32, batch x
 dims), pooled and normalised. Weights of `minilm` are int8 (seven bits used) per output channel, activations are
 quantised as they come. Their scale is one for a whole batch, so a text that must always get the same vector goes in
-alone. `mpnet` does not bear that (cosine .89 to the float weights): its weights are int4 in blocks of 32, each with
-scale and zero, and its word vectors int8 by row (cosine .98).
+alone. `mpnet` does not bear that (cosine .89 to the float weights): its weights and word vectors are int4 in blocks of
+64, each with a scale in half precision, and it is trained with them so (`four_bits` of a run).
 """
 
 from __future__ import annotations
@@ -25,7 +25,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from encoder import SHAPES, Encoder, load, mix
+from encoder import BLOCK, SHAPES, Encoder, four_bits, layers_of, load, mix
+
+WORDS = "bert.embeddings.word_embeddings.weight"
+POSITIONS = 130
+"""Of `mpnet`: the first two are not for tokens, and no text is read further than 128."""
 
 
 def to_onnx(model: torch.nn.Module, path: Path) -> None:
@@ -70,46 +74,62 @@ def quantise(path: Path, target: Path) -> None:
 
 
 def quantise_blocks(path: Path, target: Path) -> None:
-    """Int4 weights in blocks, int8 word vectors."""
+    """Matrices and word vectors in four bits, as `four_bits` rounds them; activations become int8, block by block."""
     import onnx
-    from onnxruntime.quantization.matmul_nbits_quantizer import DefaultWeightOnlyQuantConfig, MatMulNBitsQuantizer
-
-    # Accuracy level 4: activations become int8, block by block.
-    config = DefaultWeightOnlyQuantConfig(block_size=32, is_symmetric=False, accuracy_level=4, bits=4)
-    quantizer = MatMulNBitsQuantizer(onnx.load(str(path)), algo_config=config)
-    quantizer.process()
-    small = quantizer.model.model
-    quantise_rows(small.graph, "bert.embeddings.word_embeddings.weight")
-    onnx.save(small, str(target))
-
-
-def quantise_rows(graph: Any, name: str) -> None:
-    """Put int8 rows with a scale each in the place of a table that is looked up."""
-    import numpy as np
     from onnx import TensorProto, helper, numpy_helper
 
-    table = next(one for one in graph.initializer if one.name == name)
-    values = numpy_helper.to_array(table)
-    scales = np.abs(values).max(1, keepdims=True) / 127
-    lookup = next(node for node in graph.node if node.op_type == "Gather" and node.input[0] == name)
-    at, ids, found = list(graph.node).index(lookup), lookup.input[1], lookup.output[0]
-    graph.initializer.remove(table)
-    graph.node.remove(lookup)
-    graph.initializer.append(numpy_helper.from_array(np.rint(values / scales).astype(np.int8), "words"))
-    graph.initializer.append(numpy_helper.from_array(scales.astype(np.float32), "words_scale"))
-    nodes = (
-        helper.make_node("Gather", ["words", ids], ["words_q"], axis=0),
-        helper.make_node("Cast", ["words_q"], ["words_f"], to=TensorProto.FLOAT),
-        helper.make_node("Gather", ["words_scale", ids], ["words_s"], axis=0),
-        helper.make_node("Mul", ["words_f", "words_s"], [found]),
-    )
-    for offset, node in enumerate(nodes):
-        graph.node.insert(at + offset, node)
+    graph = (model := onnx.load(str(path))).graph
+    held = {one.name: one for one in graph.initializer}
+    nodes: list[Any] = []
+
+    def pairs(whole: Any) -> Any:
+        """Two numbers a byte, the first in the lower bits."""
+        digits = whole.astype("u1")
+        return digits[..., ::2] | digits[..., 1::2] << 4
+
+    def rounded(name: str, *, turned: bool) -> Any:
+        """The whole numbers of a matrix; its scales go into the graph."""
+        values = torch.tensor(numpy_helper.to_array(held[name]))
+        whole, scales = four_bits(values.T.contiguous() if turned else values)
+        halves = scales.squeeze(-1).half().numpy()
+        graph.initializer.append(numpy_helper.from_array(halves.reshape(-1) if turned else halves, f"{name}_scales"))
+        graph.initializer.remove(held[name])
+        return whole.numpy().astype("i1")
+
+    for node in graph.node:
+        if node.op_type == "MatMul" and node.input[1] in held:
+            at = node.input[1]
+            blocks = rounded(at, turned=True)
+            size = {"N": len(blocks), "K": blocks[0].size, "bits": 4, "block_size": BLOCK, "accuracy_level": 4}
+            packed = pairs(blocks + 8)
+            graph.initializer.append(numpy_helper.from_array(packed, f"{at}_blocks"))
+            # The runtime wants scales of the activations' own type; it turns them once, when it loads the file.
+            nodes.append(helper.make_node("Cast", [f"{at}_scales"], [f"{at}_wide"], to=TensorProto.FLOAT))
+            inputs = [node.input[0], f"{at}_blocks", f"{at}_wide"]
+            nodes.append(helper.make_node("MatMulNBits", inputs, node.output, domain="com.microsoft", **size))
+        elif node.op_type == "Gather" and node.input[0] == WORDS:
+            table = rounded(WORDS, turned=False).reshape(-1)
+            packed = pairs(table & 15).tobytes()
+            dims = list(held[WORDS].dims)
+            graph.initializer.append(helper.make_tensor(f"{WORDS}_blocks", TensorProto.INT4, dims, packed, raw=True))
+            inputs = [f"{WORDS}_blocks", node.input[1], f"{WORDS}_scales"]
+            size = {"gather_axis": 0, "quantize_axis": 1, "block_size": BLOCK}
+            found = [f"{node.output[0]}_half"]
+            nodes.append(helper.make_node("GatherBlockQuantized", inputs, found, domain="com.microsoft", **size))
+            nodes.append(helper.make_node("Cast", found, node.output, to=TensorProto.FLOAT))
+        else:
+            nodes.append(node)
+    del graph.node[:]
+    graph.node.extend(nodes)
+    onnx.save(model, str(target))
 
 
 def export(model: Encoder, target: Path) -> None:
     """Write `encoder.onnx` into the folder `target`."""
     model.bert.set_attn_implementation("eager")
+    if model.kind == "mpnet":
+        places = model.bert.embeddings.position_embeddings
+        places.weight = torch.nn.Parameter(places.weight[:POSITIONS])
     with tempfile.TemporaryDirectory() as scratch:
         plain, fused, small = (Path(scratch) / name for name in ("plain.onnx", "fused.onnx", "small.onnx"))
         to_onnx(model, plain)
@@ -129,6 +149,8 @@ def averaged(kind: str, start: Path, shares: list[str]) -> Encoder:
             raise ValueError(f"{file} holds weights of {held}")
         parts.append((float(share), state))
     left = 1 - sum(share for share, _ in parts)
+    if parts:
+        model.keep_layers(range(layers_of(parts[0][1])))
     model.load_state_dict(mix([(left, model.state_dict()), *parts]))
     return model
 

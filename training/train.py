@@ -26,8 +26,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from encoder import Encoder, Texts, load, mix, save
+from encoder import Encoder, FourBits, Texts, layers_of, load, mix, save
 from torch.nn.functional import kl_div, log_softmax, normalize, softmax
+from torch.nn.utils import parametrize
 
 from examples import FULL, UNPLACED, VARIANTS, Examples, build, place_of, tool_variants
 
@@ -80,6 +81,9 @@ class Run:
     contrast: float = 1.0  # weights of the losses: InfoNCE,
     likeness: float = 1.0  # KL between similarities of requests and tools,
     tool_likeness: float = 0.0  # and, as a part of that one, of tools and tools (the teacher's only)
+    vectors: float = 0.0  # the distance of its vectors from the teacher's, of as many numbers; without dropout then
+    layers: tuple[int, ...] = ()  # of those it starts with, the ones that are kept; all, if none are named
+    four_bits: bool = False  # whether it learns with its weights as int4 gives them back
     siblings: float = 0.45  # share of hard negatives that are tools of the same server or category
     meaning: float = 0.3  # share that are near by meaning, before training; the rest is near by words
     kinds: dict[str, float] = field(default_factory=lambda: KINDS)
@@ -319,6 +323,13 @@ def likeness(
     return total / len(batch.requests)
 
 
+def distance(vectors: tuple[torch.Tensor, torch.Tensor], batch: Batch, teacher: Guide) -> torch.Tensor:
+    """One less the cosine with the teacher's vectors, of requests and of tools."""
+    wanted = (teacher.requests[batch.requests].float(), teacher.tools[batch.texts].float())
+    found: torch.Tensor = 2 - sum((own * other).sum(1).mean() for own, other in zip(vectors, wanted, strict=True))
+    return found
+
+
 def loss_of(
     run: Run, vectors: tuple[torch.Tensor, torch.Tensor], batch: Batch, guides: tuple[Guide | None, Guide | None]
 ) -> torch.Tensor:
@@ -343,7 +354,9 @@ class Trainer:
         """The weights of an earlier run, or those to start with."""
         model = Encoder(kind, self.starts / kind)
         if name:
-            model.load_state_dict(load(self.out / f"{name}.safetensors")[1])
+            state = load(self.out / f"{name}.safetensors")[1]
+            model.keep_layers(range(layers_of(state)))
+            model.load_state_dict(state)
         return model.to(DEVICE).eval()
 
     def guide(self, name: str) -> Guide:
@@ -359,8 +372,16 @@ class Trainer:
         texts = self.texts(run.model)
         original = self.open(run.model).state_dict()
         model = self.open(run.model, run.start)
+        if run.layers:
+            model.keep_layers(run.layers)
+        if run.four_bits:
+            for module in model.blocked():
+                parametrize.register_parametrization(module, "weight", FourBits())
         if run.steps:
             self.fit(run, model, Pools.read(texts, self.data, self.examples))
+        if run.four_bits:
+            for module in model.blocked():
+                parametrize.remove_parametrizations(module, "weight")
         trained = {name: value.detach().clone() for name, value in model.state_dict().items()}
         found = {}
         for share in run.measured:
@@ -386,12 +407,15 @@ class Trainer:
         pace = torch.optim.lr_scheduler.LambdaLR(
             optimiser, lambda step: min((step + 1) / warm, max(0.02, (run.steps - step) / (run.steps - warm + 1)))
         )
-        model.train()
+        model.train(not run.vectors)
         for step in range(run.steps):
             batch = Batch.draw(batches, alike)
-            vectors = (encode(model, pools.requests, batch.requests), encode(model, pools.tools, batch.texts))
+            with parametrize.cached():
+                vectors = (encode(model, pools.requests, batch.requests), encode(model, pools.tools, batch.texts))
             short = [normalize(one[:, : model.shape.short_dims], dim=-1) for one in vectors]
             loss = loss_of(run, vectors, batch, guides) + loss_of(run, (short[0], short[1]), batch, guides)
+            if run.vectors and guides[0] is not None:
+                loss = loss + run.vectors * distance(vectors, batch, guides[0])
             optimiser.zero_grad(set_to_none=True)
             loss.backward()
             torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)

@@ -165,8 +165,7 @@ class Gateway:
     def search(self) -> "SearchService":
         from toolfold.search.service import SearchService
 
-        folder = self.settings.home / "search"
-        return SearchService(self.catalogue, self.store, folder, self.events, learn=self.settings.audit.learns)
+        return SearchService(self.catalogue, self.store, self.settings, self.events)
 
     @cached_property
     def describer(self) -> "Describer":

@@ -247,6 +247,13 @@ class Auth(PartialRepr, frozen=True, kw_only=True):
     """Where they are asked for; empty: the issuer's metadata says."""
 
 
+class _Search(Struct, frozen=True, kw_only=True):
+    """What search understands requests with."""
+
+    encoder: Literal["small", "large"] = "small"
+    """`large` finds more by people's own words, for more time and memory. Needs the extra `large`."""
+
+
 class _Ontology(Struct, frozen=True, kw_only=True):
     """The person's own order of the tree."""
 
@@ -324,6 +331,7 @@ SECTIONS: dict[str, type[Struct]] = {
     "defaults": Defaults,
     "outputs": Outputs,
     "discovery": Discovery,
+    "search": _Search,
     "scripts": Scripts,
     "model": Model,
     "ontology": _Ontology,

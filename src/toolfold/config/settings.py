@@ -31,6 +31,7 @@ from toolfold.config.sections import (
     Subset,
     Telemetry,
     Trust,
+    _Search,
 )
 from toolfold.errors import ConfigError
 from toolfold.types import ServerSpec
@@ -58,6 +59,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     outputs: Outputs = Outputs()
     model: Model = Model()
     discovery: Discovery = Discovery()
+    search: _Search = _Search()
     scripts: Scripts = Scripts()
     policies: tuple[Policy, ...] = ()
     subsets: tuple[Subset, ...] = ()

@@ -15,6 +15,7 @@ import threading
 import unicodedata
 from collections.abc import Sequence
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,8 @@ from msgspec import Struct
 from toolfold.containers import BoundedDict
 from toolfold.errors import ConfigError
 from toolfold.search.arrays import Floats
+
+__all__ = ["shared_encoder"]
 
 UNKNOWN = "[UNK]"
 # What stands before and behind a text.
@@ -201,9 +204,22 @@ class Encoder:
 
 
 @cache
-def shared_encoder() -> Encoder:
-    """One for the process: loading it takes a tenth of a second."""
-    return Encoder()
+def shared_encoder(name: str = "small") -> Encoder:
+    """One of each for the process: loading it takes a tenth of a second."""
+    return Encoder(_weights_of(name))
+
+
+def _weights_of(name: str) -> Path:
+    """The folder of the encoder that `search.encoder` names. Raises `ConfigError` where its package is absent."""
+    if name == "small":
+        return WEIGHTS
+    package = find_spec(f"toolfold_{name}")
+    if package is None or package.origin is None:
+        raise ConfigError(
+            f'search.encoder = "{name}" needs the package toolfold-{name}, which is not installed',
+            next_action=f"install it with: pip install 'toolfold[{name}]', or set search.encoder = \"small\"",
+        )
+    return Path(package.origin).parent / "weights"
 
 
 def _read_record(folder: Path) -> EncoderRecord:

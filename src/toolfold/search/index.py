@@ -20,7 +20,7 @@ from toolfold.errors import InvalidArguments, StoreDamaged
 from toolfold.search.arrays import Mask
 from toolfold.search.calibration import RANKED_AT_LEAST, features, judge
 from toolfold.search.document import Document, document_of
-from toolfold.search.encoder import Encoder, shared_encoder
+from toolfold.search.encoder import WEIGHTS, Encoder, shared_encoder
 from toolfold.search.enrichment import Requests
 from toolfold.search.ranker import Ranker, Ranking
 from toolfold.search.segment import Allowed, IndexSnapshot, Scope, top_rows
@@ -65,7 +65,9 @@ class SearchIndex:
         `learn` switches learning from use on: earlier choices are read, and `learn` may be called.
         """
         encoder = encoder or shared_encoder()
-        store = IndexStore(folder, encoder.record.key)
+        # Each encoder has an index of its own: two processes may use one folder with two.
+        own = folder if folder is None or encoder.folder == WEIGHTS else folder / encoder.record.name
+        store = IndexStore(own, encoder.record.key)
         store.load()
         return cls(store, encoder, Usage(folder, encoder.record) if learn else None)
 

@@ -8,7 +8,6 @@ Searching runs in a thread, and the encoder is loaded with the first request, or
 import asyncio
 import re
 from collections.abc import Callable, Collection, Iterable, Sequence
-from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec import Struct
@@ -16,6 +15,7 @@ from msgspec.structs import replace
 
 from toolfold.catalogue.catalogue import Catalogue, resolve_node, tool_batches
 from toolfold.catalogue.cursor import AGAIN, Position, decode_cursor, encode_cursor, state_of, sum_of_tools
+from toolfold.config.settings import Settings
 from toolfold.errors import BadCursor, NoMatchInCategory, ToolNotFound
 from toolfold.events import Events
 from toolfold.model import Model
@@ -122,22 +122,17 @@ class _ResolvedNeed(Struct, frozen=True):
 
 
 class SearchService:
-    """Search over one catalogue. `folder` keeps the index; `learn` lets earlier choices count."""
+    """Search over one catalogue, with the index and the encoder that the settings name."""
 
-    def __init__(
-        self,
-        catalogue: Catalogue,
-        store: Store,
-        folder: FilePath,
-        events: Events,
-        *,
-        learn: bool = False,
-    ) -> None:
+    def __init__(self, catalogue: Catalogue, store: Store, settings: Settings, events: Events) -> None:
         self._catalogue = catalogue
         self._store = store
-        self._folder = folder
+        self._folder = settings.home / "search"
         self._events = events
-        self._learn = learn
+        self._learn = settings.audit.learns
+        self._encoder = encoder = settings.search.encoder
+        # Each encoder has an index of its own.
+        self._state_key = _GENERATION if encoder == "small" else f"{_GENERATION} {encoder}"
         self._enrichment = Enrichment(store)
         self._index: SearchIndex | None = None
         self._generation: int | None = None
@@ -199,7 +194,7 @@ class SearchService:
                 embedded += (await asyncio.to_thread(index.update, part, requests=requests)).embedded
             embedded += (await asyncio.to_thread(index.sync, tools, requests=requests)).embedded
             self._generation = snapshot.generation
-            await self._store.put(_NAMESPACE, _GENERATION, state)
+            await self._store.put(_NAMESPACE, self._state_key, state)
             if embedded:
                 self._events.emit("search.synced", embedded=embedded, tools=len(tools))
             return embedded
@@ -213,7 +208,7 @@ class SearchService:
 
     async def _matches(self, index: "SearchIndex", snapshot: Snapshot) -> bool:
         """Whether an earlier process left the index at this generation: then no tool has to be read."""
-        stored = await self._store.get(_NAMESPACE, _GENERATION)
+        stored = await self._store.get(_NAMESPACE, self._state_key)
         tools = (await snapshot.generations())[-1].tools
         return stored == await self._state(snapshot) and not index.damage and len(index) == tools
 
@@ -223,7 +218,7 @@ class SearchService:
 
     async def _newly_enriched(self, tools: list[Tool], state: bytes, requests: Requests) -> list[Tool]:
         """The tools with requests, where the index was made with others."""
-        held = await self._store.get(_NAMESPACE, _GENERATION) or b""
+        held = await self._store.get(_NAMESPACE, self._state_key) or b""
         if held.partition(b" ")[2] == state.partition(b" ")[2]:
             return []
         return [tool for tool in tools if requests.get(tool.fingerprint)]
@@ -263,9 +258,12 @@ class SearchService:
             async with self._open_lock:
                 if self._index is None:
                     # Imported here: numpy and onnxruntime are not loaded by commands that only read the catalogue.
+                    from toolfold.search.encoder import shared_encoder
                     from toolfold.search.index import SearchIndex
 
-                    self._index = await asyncio.to_thread(SearchIndex.open, self._folder, learn=self._learn)
+                    self._index = await asyncio.to_thread(
+                        SearchIndex.open, self._folder, encoder=shared_encoder(self._encoder), learn=self._learn
+                    )
         return self._index
 
     async def hits(

@@ -39,6 +39,7 @@ from toolfold.faces.cli.sign_in_checks import (
 from toolfold.faces.cli.terminal import Output
 from toolfold.gateway import Gateway
 from toolfold.sandbox.probe import Confinement, probe
+from toolfold.search.encoder import shared_encoder
 from toolfold.types import ServerSpec
 from toolfold.upstream.openapi.document import load_document
 from toolfold.wire.process import withheld_variables
@@ -407,10 +408,16 @@ async def _check_patterns(_: Settings, gateway: Gateway) -> list[Finding]:
 
 
 async def _check_search(settings: Settings, gateway: Gateway) -> list[Finding]:
-    """How many tools a model wrote requests for."""
+    """Which encoder reads requests, and how many tools a model wrote requests for."""
     tools, enriched = (await gateway.tree(depth=1)).tools, await gateway.search.count_enriched()
+    name = settings.search.encoder
+    try:
+        record = shared_encoder(name).record
+        about = well("search", f"the {name} encoder reads requests: {record.name} {record.version}")
+    except ToolfoldError as error:
+        about = wrong("search", error.message, error.next_action)
     advice = "" if enriched or not settings.model.name else "to find more by everyday words: toolfold enrich"
-    return [well("search", f"{enriched:,} of {tools:,} tools enriched with requests that a model wrote", advice)]
+    return [about, well("search", f"{enriched:,} of {tools:,} tools enriched with requests that a model wrote", advice)]
 
 
 async def _check_trust(_: Settings, gateway: Gateway) -> list[Finding]:

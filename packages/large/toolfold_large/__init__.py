@@ -1,0 +1,1 @@
+"""The large encoder of toolfold's search. `weights` holds it; `toolfold.search.encoder` reads it."""
