@@ -22,9 +22,10 @@ from toolfold.types import CallContext, OAuthSpec, Outcome, ServerSpec, Tool, To
 from toolfold.upstream.pool import Pool
 from toolfold.wire import HttpTarget, connect
 
+SECRET = "a secret: with/odd characters & more"
 SERVICE = {
     "client_id": "service",
-    "client_secret": "a secret: with/odd characters & more",
+    "client_secret": SECRET,
     "grant_types": ["client_credentials"],
     "redirect_uris": [],
     "response_types": [],
@@ -205,7 +206,7 @@ async def test_a_server_that_refuses_every_token_is_not_asked_for_ever(issuer: P
 
 async def test_a_service_signs_in_as_itself_and_steps_up_by_itself(issuer: Provider, vault: Vault) -> None:
     async with protected(issuer, needs={"tools/call": "mcp:write"}) as (server, plain):
-        oauth = OAuthSpec(client_id="service", client_secret=SERVICE["client_secret"], grant="client_credentials")
+        oauth = OAuthSpec(client_id="service", client_secret=SECRET, grant="client_credentials")
         spec = replace(plain, oauth=oauth)
         async with Pool([spec], vault=vault) as pool:
             await pool.listing("box")
