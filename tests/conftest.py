@@ -14,6 +14,8 @@ from hypothesis import settings
 if TYPE_CHECKING:
     from sandbox_lab import Lab
 
+    from toolfold.auth.vault import Vault
+
 # What confines a process is Linux's own; other systems have other ways, which need other tests.
 collect_ignore = [] if sys.platform == "linux" else ["sandbox"]
 
@@ -27,6 +29,20 @@ settings.load_profile("ci" if os.environ.get("CI") else "anywhere")
 def pytest_xdist_auto_num_workers() -> int:
     """Half as many again as there are cores: tests of processes and time limits spend much of their time waiting."""
     return (os.cpu_count() or 1) * 3 // 2
+
+
+@pytest.fixture(autouse=True)
+def _own_vault_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sign-ins are sealed with a key of the tests: nothing is written to this machine's keyring."""
+    monkeypatch.setenv("TOOLFOLD_VAULT_KEY", "a key for tests only")
+
+
+@pytest.fixture
+def vault(tmp_path: Path) -> "Vault":
+    """An empty vault."""
+    from toolfold.auth.vault import Vault
+
+    return Vault(tmp_path / "home")
 
 
 @pytest.fixture(scope="session")

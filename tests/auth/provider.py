@@ -131,6 +131,8 @@ class ProtectedHttp(MisbehavingHttp):
     metadata_url: str = ""
     """What its challenge names in the place of its own."""
     keys: KeySet | None = None
+    free: tuple[str, ...] = ()
+    """Methods that need no token."""
     refuse_all: bool = False
     """No token will do."""
 
@@ -148,7 +150,7 @@ class ProtectedHttp(MisbehavingHttp):
             return send(writer, 404, b"")
         challenge = f'Bearer resource_metadata="{self.metadata_url or urljoin(self.url, place)}", scope="mcp:read"'
         token = request.headers.get("authorization", "").removeprefix("Bearer ")
-        claims = self._claims(token)
+        claims = {} if request.method in self.free else self._claims(token)
         if claims is None:
             self.refused.append(token)
             return send(writer, 401, b"", {"WWW-Authenticate": challenge})

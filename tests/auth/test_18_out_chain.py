@@ -22,9 +22,10 @@ from toolfold.types import CallContext, OAuthSpec, Outcome, ServerSpec, Tool, To
 from toolfold.upstream.pool import Pool
 from toolfold.wire import HttpTarget, connect
 
+SECRET = "a secret: with/odd characters & more"
 SERVICE = {
     "client_id": "service",
-    "client_secret": "a secret: with/odd characters & more",
+    "client_secret": SECRET,
     "grant_types": ["client_credentials"],
     "redirect_uris": [],
     "response_types": [],
@@ -159,6 +160,21 @@ async def test_a_revoked_sign_in_stops_one_server_and_the_next_sign_in_opens_it(
             assert pool.state("box").status == "ready"
 
 
+async def test_a_server_that_opens_to_anybody_and_lists_to_nobody_is_not_opened_in_a_loop(
+    issuer: Provider, vault: Vault
+) -> None:
+    free = ("server/discover", "initialize", "notifications/initialized")
+    async with protected(issuer, free=free) as (server, spec), Pool([spec], vault=vault) as pool:
+        for _ in range(3):
+            with pytest.raises(SignInRequired):
+                await pool.listing("box")
+        assert pool.state("box").status == "needs sign-in"
+        assert len([request for request in server.seen if request.method in free]) <= 2
+        await sign_in(issuer, spec, vault)
+        assert (await pool.listing("box")).tools
+        assert pool.state("box").status == "ready"
+
+
 async def test_a_step_up_asks_for_the_old_rights_with_the_new_ones(issuer: Provider, vault: Vault) -> None:
     async with protected(issuer, needs={"tools/call": "mcp:write"}) as (server, spec):
         await sign_in(issuer, spec, vault)
@@ -190,7 +206,7 @@ async def test_a_server_that_refuses_every_token_is_not_asked_for_ever(issuer: P
 
 async def test_a_service_signs_in_as_itself_and_steps_up_by_itself(issuer: Provider, vault: Vault) -> None:
     async with protected(issuer, needs={"tools/call": "mcp:write"}) as (server, plain):
-        oauth = OAuthSpec(client_id="service", client_secret=SERVICE["client_secret"], grant="client_credentials")
+        oauth = OAuthSpec(client_id="service", client_secret=SECRET, grant="client_credentials")
         spec = replace(plain, oauth=oauth)
         async with Pool([spec], vault=vault) as pool:
             await pool.listing("box")

@@ -3,28 +3,48 @@ hangs, and no packet goes to a forbidden address: the guard's resolver is given 
 
 import asyncio
 import json
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
 from misbehaving_http import Request, read_request, send
+from msgspec import Raw
 from msgspec.structs import replace
 from provider import REDIRECT
 
+from toolfold.auth import fetch
 from toolfold.auth.discovery import Challenge, fits, parse_challenge
 from toolfold.auth.fetch import Fetcher
 from toolfold.auth.grants import client_credentials, prepare, refresh
 from toolfold.auth.session import OAuthSession
 from toolfold.auth.vault import Credential, Vault
 from toolfold.errors import ServerTimeout, ServerUnavailable, SignInRequired, UpstreamError
-from toolfold.types import OAuthSpec, ServerSpec
+from toolfold.types import CallContext, OAuthSpec, ServerSpec, Tool, ToolCall, ToolDefinition
+from toolfold.upstream.openapi import OpenApiUpstream
 from toolfold.upstream.pool import Pool
 from toolfold.wire import HttpTarget, connect
+
+pytestmark = pytest.mark.usefixtures("no_proxy")
 
 PLACE = "/.well-known/oauth-protected-resource/mcp"
 METADATA = "/.well-known/oauth-authorization-server"
 Page = Callable[[Request, asyncio.StreamWriter], Awaitable[bool]]
+
+
+@pytest.fixture
+def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is refused here must not go to a proxy of this machine instead."""
+    for name in ("http_proxy", "https_proxy", "all_proxy"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.upper(), raising=False)
 
 
 class Pages:
@@ -58,8 +78,8 @@ class Pages:
         self.pages["/register"] = {"client_id": "me"}
         self.pages["/token"] = {"access_token": "token-1", "token_type": "Bearer", "expires_in": 3600}
 
-    async def open(self) -> None:
-        self._server = await asyncio.start_server(self._connected, "127.0.0.1", 0)
+    async def open(self, secure: ssl.SSLContext | None = None) -> None:
+        self._server = await asyncio.start_server(self._connected, "127.0.0.1", 0, ssl=secure)
         self.port = self._server.sockets[0].getsockname()[1]
 
     async def aclose(self) -> None:
@@ -96,9 +116,9 @@ class Pages:
 
 
 @asynccontextmanager
-async def pages() -> AsyncIterator[Pages]:
+async def pages(secure: ssl.SSLContext | None = None) -> AsyncIterator[Pages]:
     server = Pages()
-    await server.open()
+    await server.open(secure)
     try:
         yield server
     finally:
@@ -268,6 +288,67 @@ async def test_a_name_is_resolved_once_and_the_connection_goes_to_what_was_looke
         assert server.seen[0].headers["host"] == f"localhost:{server.port}"
 
 
+def certificate(folder: Path, name: str) -> tuple[ssl.SSLContext, Path]:
+    """A server's context with a certificate for that name, and the file that has to be trusted for it."""
+    key, now = ec.generate_private_key(ec.SECP256R1()), datetime.now(UTC)
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    made = x509.CertificateBuilder().subject_name(subject).issuer_name(subject).public_key(key.public_key())
+    made = made.serial_number(1).not_valid_before(now - timedelta(days=1)).not_valid_after(now + timedelta(days=1))
+    made = made.add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
+    made = made.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+    public, private = folder / f"{name}.pem", folder / f"{name}.key"
+    public.write_bytes(made.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM))
+    plain = serialization.NoEncryption()
+    private.write_bytes(key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, plain))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(public, private)
+    return context, public
+
+
+@pytest.mark.parametrize(("name", "reachable"), [("login.example.com", True), ("other.example.com", False)])
+async def test_over_https_the_certificate_must_be_that_of_the_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, reachable: bool
+) -> None:
+    async def resolve(host: str, port: int) -> list[str]:
+        return ["127.0.0.1"]
+
+    secure, trusted = certificate(tmp_path, name)
+    monkeypatch.setenv("SSL_CERT_FILE", str(trusted))
+    fetch._certificates.cache_clear()
+    try:
+        async with pages(secure) as server:
+            server.pages["/x"] = {"resource": "here"}
+            url = f"https://login.example.com:{server.port}/x"
+            fetcher = Fetcher(url, resolve=resolve)
+            if reachable:
+                assert (await fetcher.get(url)).ok
+                assert server.seen[0].headers["host"] == f"login.example.com:{server.port}"
+            else:
+                with pytest.raises(ServerUnavailable, match="cannot be reached"):
+                    await fetcher.get(url)
+                assert not server.seen
+    finally:
+        fetch._certificates.cache_clear()
+
+
+async def test_a_proxy_of_the_environment_gets_the_name_unless_the_name_is_known_to_be_forbidden(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def resolve(host: str, port: int) -> list[str]:
+        return {"evil.example.com": ["169.254.169.254"]}.get(host, [])
+
+    async with pages() as proxy:
+        monkeypatch.setenv("HTTPS_PROXY", proxy.origin)
+        monkeypatch.setenv("https_proxy", proxy.origin)
+        fetcher = Fetcher("https://mcp.example.com/mcp", resolve=resolve)
+        with pytest.raises(ServerUnavailable, match="metadata"):
+            await fetcher.get("https://evil.example.com/x")
+        assert not proxy.seen
+        with pytest.raises(ServerUnavailable):
+            await fetcher.get("https://login.example.com/x")
+        assert [(request.verb, request.path) for request in proxy.seen] == [("CONNECT", "login.example.com:443")]
+
+
 @pytest.mark.parametrize("own", ["10.0.0.5", "192.168.3.4"])
 async def test_a_server_in_a_private_network_may_have_its_issuer_there(own: str) -> None:
     async def resolve(host: str, port: int) -> list[str]:
@@ -393,6 +474,41 @@ async def test_a_server_that_wants_a_key_is_not_taken_for_one_to_sign_in_to(vaul
             await connect(HttpTarget(server.spec.url, authorization=OAuthSession(server.spec, vault)))
         assert not isinstance(refused.value, SignInRequired)
         assert "headers" in refused.value.next_action
+
+
+async def test_an_openapi_service_is_signed_in_to_as_well(vault: Vault) -> None:
+    async with pages() as server:
+        server.honest(token_endpoint_auth_methods_supported=["client_secret_post"])
+        server.pages["/openapi.json"] = {
+            "openapi": "3.1.0",
+            "info": {"title": "Things", "version": "1"},
+            "servers": [{"url": "/mcp"}],
+            "paths": {"/thing": {"get": {"operationId": "thing", "responses": {"200": {"description": "ok"}}}}},
+        }
+
+        async def thing(request: Request, writer: asyncio.StreamWriter) -> bool:
+            if request.headers.get("authorization") == "Bearer token-1":
+                return send(writer, 200, b'{"name":"thing"}')
+            return send(writer, 401, b"", {"WWW-Authenticate": f'Bearer resource_metadata="{server.origin}{PLACE}"'})
+
+        server.pages["/mcp/thing"] = thing
+        plain = ServerSpec(name="things", transport="openapi", document=f"{server.origin}/openapi.json")
+        oauth = OAuthSpec(client_id="service", client_secret="its secret", grant="client_credentials")
+        tool = Tool(
+            tool_id="t.thing", server="t", definition=ToolDefinition(name="thing", raw=Raw(b"{}")), fingerprint=""
+        )
+        for spec in (plain, replace(plain, oauth=oauth)):
+            upstream = OpenApiUpstream(spec, vault=vault)
+            await upstream.open()
+            calling = upstream.call(ToolCall(tool=tool, arguments=Raw(b"{}")), CallContext(whole=True))
+            if spec.oauth is None:
+                with pytest.raises(SignInRequired):
+                    await calling
+            else:
+                assert b"thing" in bytes((await calling).raw)
+            await upstream.aclose()
+        sent = next(request.body for request in server.seen if request.path == "/token")
+        assert b"client_secret=its+secret" in sent
 
 
 async def test_a_refresh_token_is_sent_to_nobody_but_its_issuer(vault: Vault) -> None:

@@ -4,6 +4,7 @@ import asyncio
 import subprocess
 import sys
 from pathlib import Path
+from typing import ClassVar
 
 import keyring
 import pytest
@@ -112,11 +113,8 @@ async def test_without_a_keyring_the_key_lies_in_a_file_of_its_owner(
 class MemoryKeyring(KeyringBackend):
     """A keyring that works, for as long as the test runs."""
 
-    priority = 1  # type: ignore[assignment]
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.kept: dict[tuple[str, str], str] = {}
+    priority = 1
+    kept: ClassVar[dict[tuple[str, str], str]] = {}
 
     def get_password(self, service: str, username: str) -> str | None:
         return self.kept.get((service, username))

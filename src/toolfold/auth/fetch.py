@@ -12,6 +12,7 @@ import asyncio
 import re
 import socket
 from collections.abc import Awaitable, Callable, Mapping
+from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import SplitResult, urljoin, urlsplit
@@ -166,15 +167,14 @@ class Fetcher:
 
     async def _addresses(self, parts: SplitResult) -> list[str]:
         host = (parts.hostname or "").lower()
-        if _proxy_for(parts) and not _is_address(host):
-            return [host]
-        addresses = await self._lookup(host, parts.port or (443 if parts.scheme == "https" else 80))
+        proxied = _proxy_for(parts) is not None
+        addresses = await self._lookup(host, parts.port or (443 if parts.scheme == "https" else 80), quiet=proxied)
         allowed = _INSIDE if host in self._named else await self._allowed_kinds()
         for address in addresses:
             kind = _kind(address)
             if kind and kind not in allowed:
                 raise _refused(parts.geturl(), f"its address is {kind}, which a server may not lead toolfold to")
-        return addresses
+        return [host] if proxied else addresses
 
     async def _allowed_kinds(self) -> frozenset[str]:
         """Whoever configured a server in a private network allows that its authorization server is in one."""
@@ -248,9 +248,11 @@ def _proxy_for(parts: SplitResult) -> str | None:
     from urllib.request import getproxies, proxy_bypass
 
     host = parts.hostname or ""
-    return None if is_loopback(host) or proxy_bypass(host) else getproxies().get(parts.scheme)
+    proxies = getproxies()
+    return None if is_loopback(host) or proxy_bypass(host) else proxies.get(parts.scheme) or proxies.get("all")
 
 
+@lru_cache(maxsize=1)  # reading them takes longer than most requests
 def _certificates() -> "ssl.SSLContext":
     import httpx2
 

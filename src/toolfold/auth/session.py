@@ -117,6 +117,7 @@ class OAuthSession:
         header = credential.header if credential is not None else ""
         self._headers = {header: token} if header else {"Authorization": f"Bearer {token}"} if token else {}
         self.lost = self.lost and not token
+        self._problem = None if token else self._problem
 
     def _start(self, token: str, challenge: Challenge | None) -> "asyncio.Task[None]":
         if self._renewal is None:
@@ -210,6 +211,8 @@ class OAuthSession:
         return False
 
     def _required(self, reason: str) -> SignInRequired:
+        if isinstance(self._problem, SignInRequired):  # what the issuer said when the sign-in ended
+            return self._problem
         name = self.spec.name
         whose = f" --as {self.caller}" if self.caller else ""
         return SignInRequired(

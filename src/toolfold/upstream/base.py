@@ -16,6 +16,9 @@ from toolfold.wire.types import WireOptions
 if TYPE_CHECKING:
     from toolfold.auth.vault import Vault
 
+# Why a connection ended that its server would still answer, had anybody signed in: it is not opened again by itself.
+SIGN_IN_ENDED = "its sign-in has ended"
+
 # Called with the server's name when it says that its list of tools changed.
 OnChanged = Callable[[str], None]
 

@@ -17,7 +17,7 @@ from toolfold.errors import ServerClosed, ServerUnavailable, UpstreamError
 from toolfold.redaction import redact
 from toolfold.text import truncate
 from toolfold.types import CallContext, Listing, OnInput, OnProgress, Outcome, ServerInfo, ServerSpec, ToolCall
-from toolfold.upstream.base import Hooks, PassthroughRequest
+from toolfold.upstream.base import SIGN_IN_ENDED, Hooks, PassthroughRequest
 from toolfold.upstream.definitions import read_definitions
 from toolfold.upstream.redaction import redact_error, secrets_of
 from toolfold.upstream.tool_result import read_outcome
@@ -103,7 +103,7 @@ class McpUpstream:
 
     def _failed(self, error: UpstreamError, hints: tuple[str, ...] = ()) -> UpstreamError:
         if self._session is not None and self._session.lost:
-            self._on_closed("its sign-in has ended")
+            self._on_closed(SIGN_IN_ENDED)
         return redact_error(error, self.spec, hints=hints)
 
     def _opened(self) -> Connection:

@@ -17,7 +17,7 @@ from msgspec import Struct
 from toolfold.errors import ServerClosed, ServerTimeout, ServerUnavailable, SignInRequired, ToolfoldError, UpstreamError
 from toolfold.events import Events
 from toolfold.types import Listing, ServerInfo, ServerSpec, ServerState, Status
-from toolfold.upstream.base import Upstream
+from toolfold.upstream.base import SIGN_IN_ENDED, Upstream
 
 if TYPE_CHECKING:
     from toolfold.auth.vault import Vault
@@ -265,24 +265,22 @@ class Supervisor:
         while True:
             self._wanted.clear()
             error = await self._open(gate)
+            never_started = error is not None and not is_restart
             if error is None:
                 if self._is_restart:
                     self._record_restart()
                 error = await self._wait_until_ended()
                 if error is None:
                     return
-            elif isinstance(error, SignInRequired):
-                self._fail(error)
-                return
-            elif not is_restart:
-                # A server that never started is not started again by itself: its command is probably wrong.
-                self._failures += 1
-                self._fail(error)
-                return
             else:
                 # Whoever waits for this attempt hears of it now, and not after all further ones.
                 self._settle(error)
             self._failures += 1
+            # A server that never started is not started again by itself: its command is probably wrong. One that
+            # waits for a person waits.
+            if never_started or isinstance(error, SignInRequired):
+                self._fail(error)
+                return
             if self._failures > self._limits.max_restarts:
                 self._fail(_gave_up(error, self._failures))
                 return
@@ -345,6 +343,13 @@ class Supervisor:
             self._failures = 0
         await self._close()
         self._events.emit("upstream.closed", server=self.spec.name, reason=self._reason)
+        if self._reason == SIGN_IN_ENDED:
+            self._sign_in_stamp = self._stamp_of_sign_in()  # the session wrote that it ended
+            return SignInRequired(
+                f"{self.spec.name} needs sign-in: {self._reason}",
+                server=self.spec.name,
+                next_action=f"Run: toolfold login {self.spec.name}",
+            )
         return ServerClosed(
             f"{self.spec.name} ended: {self._reason or 'no reason known'}",
             server=self.spec.name,

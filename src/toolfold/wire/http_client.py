@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 __all__ = ["is_loopback", "quiet_log"]
 
 _MAX_REDIRECTS = 5
-# How often one request is sent: it may be refused for an old token, and then for too few rights.
-_MAX_CHALLENGES = 3
+# How often one request is sent again: it may be refused for an old token, and then for too few rights.
+_MAX_CHALLENGES = 2
 _ERROR_BODY_BYTES = 65536
 JSON_TYPE = "application/json"
 STREAM_TYPE = "text/event-stream"
@@ -115,21 +115,22 @@ class HttpClient:
         authorization = self._authorization
         if authorization is None:
             return await self._request(method, url, headers, content)
-        for _ in range(_MAX_CHALLENGES):
+        left = _MAX_CHALLENGES
+        while True:
             proof = await authorization.headers()
             response = await self._request(method, url, {**headers, **proof}, content)
-            if response.status_code not in {401, 403}:
-                break
+            if response.status_code not in {401, 403} or not left:
+                return response
+            left -= 1
+            again = True
             try:
                 challenge = ", ".join(response.headers.get_list("www-authenticate"))
                 again = await authorization.challenged(response.status_code, challenge, proof)
-            except BaseException:
-                await response.aclose()
-                raise
+            finally:
+                if again:
+                    await response.aclose()
             if not again:
-                break
-            await response.aclose()
-        return response
+                return response
 
     async def _request(
         self, method: str, url: "httpx2.URL", headers: dict[str, str], content: bytes | None
