@@ -132,7 +132,7 @@ async def test_who_signs_out_is_refused_and_others_go_on(tmp_path: Path) -> None
         assert await whoami(gateway, "bob") == "bob 0"
         await gateway.reread("box")
         await Vault(tmp_path).delete("box", "bob")
-        await gateway.upstreams.sign_in_changed("box", "bob")
+        gateway.upstreams.sign_in_changed("box", "bob")
         with pytest.raises(SignInRequired):
             await whoami(gateway, "bob")
         assert await whoami(gateway, "ada", 1) == "ada 1"
@@ -140,7 +140,7 @@ async def test_who_signs_out_is_refused_and_others_go_on(tmp_path: Path) -> None
         assert {tool.tool_id async for tool in _tools(gateway, None)} == {"box.whoami"}
         # An account that changes: the new one's answers, and a connection of its own.
         await Vault(tmp_path).put(key_of(server, "eve", caller="ada"))
-        await gateway.upstreams.sign_in_changed("box", "ada")
+        gateway.upstreams.sign_in_changed("box", "ada")
         assert await whoami(gateway, "ada", 2) == "eve 2"
 
 
@@ -201,3 +201,21 @@ async def test_the_person_at_this_machine_is_a_caller_too(tmp_path: Path) -> Non
         await Vault(tmp_path).put(key_of(server, "eve", caller=LOCAL.name))
         await gateway.build()
         assert (await gateway.call_tool("box.whoami", {})).text == "eve 0"
+
+
+async def test_a_sign_in_by_another_process_is_taken_up(tmp_path: Path) -> None:
+    async with MarkedHttp(api_keys=KEYS) as server:
+        shared = replace(spec_of(server), name="common", credentials="shared")
+        async with Gateway(Settings(servers=(shared, spec_of(server)), home=tmp_path)) as gateway:
+            await gateway.build()
+            assert {state.status for state in await gateway.servers()} == {"needs sign-in"}
+            read: asyncio.Queue[str] = asyncio.Queue()
+            gateway.events.subscribe(lambda event: read.put_nowait(event.data["server"]), only="upstream.listed")
+            other = Vault(tmp_path)
+            await other.put(replace(key_of(server, "ada"), server="common", caller=""))
+            await other.put(key_of(server, "bob"))
+            async with asyncio.timeout(30):
+                assert {await read.get(), await read.get()} == {"common", "box"}
+            await gateway.reread("box")
+            assert (await gateway.call_tool("common.whoami", {})).text == "ada 0"
+            assert await whoami(gateway, "bob") == "bob 0"

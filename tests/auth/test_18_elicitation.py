@@ -102,11 +102,11 @@ async def known(gateway: Gateway, issuer: Provider) -> None:
     begun = await credentials.sign_ins.begin("box", owner)
     async with Browser(issuer) as browser:
         await browser.sign_in(begun.url, "earlier")
-    await gateway.upstreams.sign_in_changed("box", owner)
+    gateway.upstreams.sign_in_changed("box", owner)
     await gateway.reread("box")
     if not owner:
         await credentials.vault.delete("box")
-        await gateway.upstreams.sign_in_changed("box")
+        gateway.upstreams.sign_in_changed("box")
 
 
 def text_of(result: Any) -> str:
@@ -153,7 +153,7 @@ async def test_who_takes_long_is_told_when_it_is_done(
             assert text_of(await client.call_tool("call_tool", ASK)) == "ada 7"
         # A modern client comes back with the same request until it is done.
         await gateway.upstreams.credentials.sign_out("box", "local")
-        await gateway.upstreams.sign_in_changed("box", "local")
+        gateway.upstreams.sign_in_changed("box", "local")
         late = Person(issuer, "bob", later=True)
         async with late.client(url, "modern") as client:
             waiting = asyncio.create_task(client.call_tool("call_tool", ASK))

@@ -57,7 +57,6 @@ class SignInRequester:
         if not can_ask(context.capabilities, "url"):
             raise _with_address(error, sign_in)
         await self._ask(context, error, sign_in)
-        await self._servers.sign_in_changed(server, owner)
 
     async def _ask(self, context: CallContext, error: SignInRequired, sign_in: SignIn) -> None:
         form = {

@@ -52,11 +52,17 @@ class SignedIn(Struct, frozen=True, kw_only=True):
 
 
 class Credentials:
-    """The sign-ins of one gateway. `specs` are its servers."""
+    """The sign-ins of one gateway. `specs` are its servers; `on_changed` gets server and owner of each that is done."""
 
-    def __init__(self, specs: Callable[[], Iterable[ServerSpec]], home: Path) -> None:
+    def __init__(
+        self,
+        specs: Callable[[], Iterable[ServerSpec]],
+        home: Path,
+        on_changed: Callable[[str, str], object] | None = None,
+    ) -> None:
         self._specs = specs
         self._home = home
+        self._on_changed = on_changed
 
     @cached_property
     def vault(self) -> "Vault":
@@ -69,7 +75,10 @@ class Credentials:
         """Those that wait for a person with a browser."""
         from toolfold.auth.sign_ins import SignIns
 
-        return SignIns(self.prepare, self.vault.put)
+        made = SignIns(self.prepare, self.vault.put)
+        if (tell := self._on_changed) is not None:
+            made.finished.add(lambda done: tell(done.server, done.caller))
+        return made
 
     async def aclose(self) -> None:
         if "sign_ins" in self.__dict__:

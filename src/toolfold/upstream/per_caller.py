@@ -162,15 +162,18 @@ class PerCallerUpstream:
         if caller in self._connections:
             self._connections.pop(caller)[1].cancel()
 
-    async def check(self) -> None:
-        """Credentials changed: whoever has none any more loses the connection and the list. Others are opened anew."""
+    async def check(self, caller: str = "") -> None:
+        """Credentials changed: whoever has none any more loses the connection and the list. The list of this caller,
+        who may have signed in, is read."""
         signed_in = set(await self._signed_in(self.spec.name))
-        for caller in set(self._connections) - signed_in:
-            self.drop(caller)
+        for gone in set(self._connections) - signed_in:
+            self.drop(gone)
         known = (await self._tools.of(self.spec.name)).callers
-        changed = [await self._tools.record(self.spec.name, caller, None) for caller in known.keys() - signed_in]
+        changed = [await self._tools.record(self.spec.name, gone, None) for gone in known.keys() - signed_in]
         if any(changed) and self._hooks.on_changed is not None:
             self._hooks.on_changed(self.spec.name)
+        if caller in signed_in:
+            await self._read_again(caller)
 
     def _make_own(self, caller: str, own: Supervisor) -> Upstream:
         return self._make(

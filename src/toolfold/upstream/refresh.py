@@ -126,7 +126,7 @@ class UpstreamManager:
         # Gets each line that a server writes beside the protocol, with its name. Set before the first is opened.
         self.on_log: Callable[[str, str], None] | None = None
         self.caller_tools = CallerTools(store)
-        self.credentials = Credentials(self.specs, settings.home)
+        self.credentials = Credentials(self.specs, settings.home, self.sign_in_changed)
         self._own: dict[str, PerCallerUpstream] = {}
         # What the folder of sign-ins was when it was last looked at.
         self._signed_in_at = 0
@@ -274,11 +274,11 @@ class UpstreamManager:
         )
         return own
 
-    async def sign_in_changed(self, server: str, caller: str = "") -> None:
+    def sign_in_changed(self, server: str, caller: str = "") -> None:
         """Somebody signed in or out: what was opened before is opened anew, and its list is read."""
         if caller and server in self._own:
             self._own[server].drop(caller)
-            await self._own[server].check()
+            self.tasks.start(self._own[server].check(caller), name=f"the sign-in to {server}")
         elif self._pool is not None:
             self._pool.reopen(server, "somebody signed in or out")
         self._failures.pop(server, None)
@@ -292,8 +292,9 @@ class UpstreamManager:
         before, self._signed_in_at = self._signed_in_at, changed
         if before not in (0, changed):
             await self.caller_tools.load(anew=True)
-            for own in self._own.values():
+            for name, own in self._own.items():
                 await own.check()
+                self._start_reread(name)
 
     async def states(self, *, connect: bool = False) -> Sequence[ServerState]:
         """Each configured server: with `connect`, as it is now; else as the last build left it."""

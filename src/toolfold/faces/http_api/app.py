@@ -222,7 +222,7 @@ class _Api:
                 404, "NOT_FOUND", f"you are not signed in to {server}", next_action="see GET /v1/sign-ins"
             )
         told = await self._gateway.upstreams.credentials.sign_out(server, caller.name)
-        await self._gateway.upstreams.sign_in_changed(server, caller.name)
+        self._gateway.upstreams.sign_in_changed(server, caller.name)
         return {"server": server, "revoked": told}
 
     async def sign_in_page(self, request: "Request") -> "Response":
