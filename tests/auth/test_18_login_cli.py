@@ -160,7 +160,7 @@ async def test_in_chromium_the_callback_ends_it(issuer: Provider, tmp_path: Path
     browser.write_text(f'#!/bin/sh\nprintf %s "$1" > {opened}\n')
     browser.chmod(0o755)
     env = {"BROWSER": str(browser), "DISPLAY": ":99"}
-    async with marked(issuer, tmp_path) as options, Chromium(tmp_path / "profile") as chromium:
+    async with marked(issuer, tmp_path) as options, Chromium(tmp_path / "chromium-profile") as chromium:
         async with Terminal(*options, "login", "box", "--json", env=env) as terminal:
             shown = await terminal.until("Ctrl-C to give up")
             assert await asyncio.to_thread(opened.read_text) == address(shown)
