@@ -53,7 +53,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "output": ("output last 'rows[3]'", "output last --save result.json"),
     "inspect-output": ("inspect-output git.log", "inspect-output git.log 'commits[]'"),
     "run": ("run script.py", "run script.py --locked"),
-    "scripts": ("scripts", "scripts add script.py --name authors", "scripts run authors", "scripts remove authors"),
+    "scripts": ("scripts", "scripts list --json"),
     "stubs": ("stubs 'list commits' git.diff",),
     "repl": ("repl",),
     "agent": ("agent 'which customer ordered most?'", "agent --runs"),
