@@ -4,6 +4,7 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -160,6 +161,10 @@ async def test_nobody_signed_in_holds_nothing_up(tmp_path: Path) -> None:
             assert recorded == {"box": "needs sign-in", "free": "failed"}
 
 
+def _set(event: asyncio.Event, _: object) -> None:
+    event.set()
+
+
 async def _call(own: PerCallerUpstream, name: str) -> str:
     definition = ToolDefinition(name="whoami", raw=b"{}")  # type: ignore[arg-type]
     tool = Tool(tool_id="box.whoami", server="box", definition=definition, fingerprint="")
@@ -189,7 +194,7 @@ async def test_connections_are_bounded_and_ended_when_idle(tmp_path: Path) -> No
             await _call(own, "bob")
         for supervisor in held:
             idle = asyncio.Event()
-            supervisor._events.subscribe(lambda _, idle=idle: idle.set(), only="upstream.idle")
+            supervisor._events.subscribe(partial(_set, idle), only="upstream.idle")
             async with asyncio.timeout(10):
                 assert supervisor.rests or await idle.wait()
         assert await _call(own, "eve") == "eve 0"

@@ -10,7 +10,7 @@ from search_catalogue import tools
 
 from toolfold import ConfigError, Settings
 from toolfold.config.sections import _Search
-from toolfold.faces.cli.doctor import _check_search
+from toolfold.faces.cli.doctor import _check_encoder
 from toolfold.search.encoder import WEIGHTS, Encoder, _weights_of, shared_encoder
 from toolfold.search.index import SearchIndex
 
@@ -48,7 +48,7 @@ def test_without_the_package_it_says_how_to_get_it(tmp_path: Path, monkeypatch: 
     with pytest.raises(ConfigError, match="toolfold-large") as caught:
         _weights_of("large")
     assert "pip install 'toolfold[large]'" in caught.value.next_action
-    findings = list(_check_search(Settings(home=tmp_path, search=_Search(encoder="large"))))
+    findings = list(_check_encoder(Settings(home=tmp_path, search=_Search(encoder="large"))))
     assert findings[0].verdict == "wrong"
     assert "toolfold[large]" in findings[0].fix
 
@@ -56,7 +56,7 @@ def test_without_the_package_it_says_how_to_get_it(tmp_path: Path, monkeypatch: 
 def test_with_the_package_its_weights_are_used_and_doctor_names_them(tmp_path: Path, installed: Path) -> None:
     assert shared_encoder("large").folder == installed / "weights"
     assert shared_encoder("small").folder == WEIGHTS
-    finding, *_ = _check_search(Settings(home=tmp_path, search=_Search(encoder="large")))
+    finding, *_ = _check_encoder(Settings(home=tmp_path, search=_Search(encoder="large")))
     assert finding.verdict == "well"
     assert "large encoder" in finding.text
     assert "toolfold-other" in finding.text

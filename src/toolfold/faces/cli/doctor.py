@@ -88,6 +88,7 @@ def _examine(arguments: argparse.Namespace) -> Iterator[Finding]:
     yield from _check_environment(settings)
     yield from _check_model(settings)
     yield from _check_ontology(settings)
+    yield from _check_encoder(settings)
     yield from _check_clients(settings.home if arguments.home else settings.user_home)
     # What a person reads above need not be said again.
     failed = {finding.subject for finding in found if finding.verdict == "wrong"}
@@ -255,6 +256,17 @@ def _check_ontology(settings: Settings) -> Iterator[Finding]:
         yield wrong("ontology", error.message, error.next_action)
 
 
+def _check_encoder(settings: Settings) -> Iterator[Finding]:
+    """Tells which encoder reads requests."""
+    name = settings.search.encoder
+    try:
+        record = shared_encoder(name).record
+    except ToolfoldError as error:
+        yield wrong("search", error.message, error.next_action)
+    else:
+        yield well("search", f"the {name} encoder reads requests: {record.name} {record.version}")
+
+
 def _check_endpoint(settings: Settings) -> Iterator[Finding]:
     model = settings.model
     if not model.name or not model.base_url or _unset(model.key):
@@ -408,16 +420,10 @@ async def _check_patterns(_: Settings, gateway: Gateway) -> list[Finding]:
 
 
 async def _check_search(settings: Settings, gateway: Gateway) -> list[Finding]:
-    """Which encoder reads requests, and how many tools a model wrote requests for."""
+    """How many tools a model wrote requests for."""
     tools, enriched = (await gateway.tree(depth=1)).tools, await gateway.search.count_enriched()
-    name = settings.search.encoder
-    try:
-        record = shared_encoder(name).record
-        about = well("search", f"the {name} encoder reads requests: {record.name} {record.version}")
-    except ToolfoldError as error:
-        about = wrong("search", error.message, error.next_action)
     advice = "" if enriched or not settings.model.name else "to find more by everyday words: toolfold enrich"
-    return [about, well("search", f"{enriched:,} of {tools:,} tools enriched with requests that a model wrote", advice)]
+    return [well("search", f"{enriched:,} of {tools:,} tools enriched with requests that a model wrote", advice)]
 
 
 async def _check_trust(_: Settings, gateway: Gateway) -> list[Finding]:

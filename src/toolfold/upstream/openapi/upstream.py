@@ -32,7 +32,7 @@ from toolfold.upstream.openapi.document import is_url, load_document
 from toolfold.upstream.openapi.operations import Operation, OperationReader, is_json
 from toolfold.upstream.openapi.requests import Request, build_request
 from toolfold.upstream.openapi.schemas import Json, as_dict, as_list
-from toolfold.upstream.redaction import _mask, redact_error, secrets_of
+from toolfold.upstream.redaction import mask, redact_error, secrets_of
 from toolfold.upstream.threads import run_in_thread
 from toolfold.wire.dispatcher import answer_too_large
 from toolfold.wire.http_client import BodyTooLarge, is_loopback, read_message, read_prefix
@@ -415,7 +415,7 @@ class OpenApiUpstream:
         raise redact_error(answer_too_large(operation.definition.name, announced, most), self.spec)
 
     def _unreachable(self, kind: type[UpstreamError], what: str, error: Exception) -> UpstreamError:
-        text = _mask(f"{_origin(self._base)} {what}: {type(error).__name__}: {error}", self._secrets)
+        text = mask(f"{_origin(self._base)} {what}: {type(error).__name__}: {error}", self._secrets)
         return kind(text, server=self.spec.name, next_action="Check that the service runs, and `base_url`.")
 
     async def aclose(self) -> None:
