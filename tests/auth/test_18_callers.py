@@ -23,6 +23,8 @@ from toolfold.upstream.factory import make_upstream
 from toolfold.upstream.per_caller import PerCallerUpstream
 from toolfold.upstream.supervisor import PoolLimits
 
+pytestmark = pytest.mark.requirement("G-14")
+
 KEYS = {f"key-of-{name}-0123456789": name for name in ("ada", "bob", "eve")}
 
 

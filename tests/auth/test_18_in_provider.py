@@ -19,6 +19,8 @@ from served_config import Served
 
 from toolfold.__main__ import main
 
+pytestmark = pytest.mark.requirement("G-13")
+
 CLAIMS = {"alice": {"groups": ["platform"]}, "bob": {"groups": ["sales"]}, "carol": {}}
 POLICIES = """
 [policy.platform]

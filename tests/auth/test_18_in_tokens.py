@@ -16,6 +16,8 @@ from joserfc.jwk import ECKey, OctKey, RSAKey
 
 from toolfold.auth import token_check
 
+pytestmark = pytest.mark.requirement("G-13")
+
 
 @pytest.fixture
 def issuer() -> Iterator[Issuer]:

@@ -16,6 +16,8 @@ from sign_in_kit import Chromium, MarkedHttp, Terminal, write_config
 
 from toolfold.auth.vault import Vault
 
+pytestmark = pytest.mark.requirement("G-12")
+
 
 def address(shown: str) -> str:
     found = re.search(r"https?://\S+", shown)

@@ -22,6 +22,8 @@ from toolfold.types import CallContext, OAuthSpec, Outcome, ServerSpec, Tool, To
 from toolfold.upstream.pool import Pool
 from toolfold.wire import HttpTarget, connect
 
+pytestmark = pytest.mark.requirement("G-12")
+
 SECRET = "a secret: with/odd characters & more"
 SERVICE = {
     "client_id": "service",

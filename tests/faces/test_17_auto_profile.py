@@ -22,6 +22,8 @@ from toolfold.faces.surface.discovery import DiscoverySurface
 from toolfold.testing.memory_upstream import MemoryUpstream
 from toolfold.types import LOCAL, CallContext, Caller
 
+pytestmark = pytest.mark.requirement("G-17")
+
 
 def tools(count: int, words: int = 20) -> list[dict[str, Any]]:
     return [{"name": f"tool_{n}", "description": f"Does thing number {n}. " + "word " * words} for n in range(count)]

@@ -14,6 +14,8 @@ from mcp import Client
 from mcp_client_helpers import RecordingClient, text_of
 from served_config import Served, call, parameters, wait_for_call
 
+pytestmark = pytest.mark.requirement("G-11")
+
 
 @pytest.fixture
 def served(tmp_path: Path) -> Served:

@@ -16,6 +16,8 @@ from typing import Any
 import pytest
 from mcp import Client, StdioServerParameters
 
+pytestmark = pytest.mark.requirement("G-19")
+
 PYTHON = sys.executable
 PUBLIC_GIT = os.environ.get("TOOLFOLD_TEST_MCP_SERVER_GIT", "")
 

@@ -20,6 +20,8 @@ import pytest
 from toolfold.outputs.local.computed import compute
 from toolfold.outputs.local.index import IndexCache
 
+pytestmark = pytest.mark.requirement("Q-04")
+
 Row = dict[str, str]
 FIELDS = ("order_id", "status", "city", "amount", "fee", "paid", "booked")
 FORMATS = ("csv", "tsv", "semicolon", "json", "object", "lines", "markdown", "page", "xml", "stanzas")

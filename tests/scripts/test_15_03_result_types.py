@@ -11,6 +11,8 @@ from toolfold.scripts.lock import Lock
 from toolfold.scripts.runner import ScriptResult
 from toolfold.testing.memory_upstream import MemoryUpstream
 
+pytestmark = pytest.mark.requirement("Q-05")
+
 FIND = 'find = use_tools("shop.find_order")\norder = await find()\n'
 CODE = FIND + 'print(type(order).__name__, order.id, order["id"], order.lines[0].sku, order.json().id, "id" in order)'
 

@@ -22,6 +22,8 @@ from toolfold.types import Hit, Tool
 from toolfold.upstream.definitions import read_definitions
 from toolfold.words import split_identifier
 
+pytestmark = pytest.mark.requirement("Q-03")
+
 
 class Noise(Encoder):
     """Vectors that say nothing: names must come first whatever the meaning says, and 2,687 tools cost no seconds."""
