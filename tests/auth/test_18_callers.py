@@ -214,8 +214,10 @@ async def test_a_sign_in_by_another_process_is_taken_up(tmp_path: Path) -> None:
             other = Vault(tmp_path)
             await other.put(replace(key_of(server, "ada"), server="common", caller=""))
             await other.put(key_of(server, "bob"))
+            waiting = {"common", "box"}
             async with asyncio.timeout(30):
-                assert {await read.get(), await read.get()} == {"common", "box"}
+                while waiting:
+                    waiting.discard(await read.get())
             await gateway.reread("box")
             assert (await gateway.call_tool("common.whoami", {})).text == "ada 0"
             assert await whoami(gateway, "bob") == "bob 0"
