@@ -4,6 +4,7 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from toolfold import Gateway, Settings
 from toolfold.auth.grants import prepare
 from toolfold.auth.vault import Credential, Vault
 from toolfold.errors import ServerUnavailable, SignInRequired, ToolNotFound
+from toolfold.events import Event
 from toolfold.types import LOCAL, CallContext, Caller, ServerSpec, Tool, ToolCall, ToolDefinition
 from toolfold.upstream.base import Hooks
 from toolfold.upstream.caller_tools import CallerTools
@@ -167,6 +169,10 @@ async def _call(own: PerCallerUpstream, name: str) -> str:
     return (await own.call(call, CallContext(caller=Caller(name=name)))).text
 
 
+def _set(idle: asyncio.Event, event: Event) -> None:
+    idle.set()
+
+
 async def test_connections_are_bounded_and_ended_when_idle(tmp_path: Path) -> None:
     async with MarkedHttp(api_keys=KEYS) as server, Gateway(Settings(home=tmp_path)) as gateway:
         vault = Vault(tmp_path)
@@ -189,7 +195,7 @@ async def test_connections_are_bounded_and_ended_when_idle(tmp_path: Path) -> No
             await _call(own, "bob")
         for supervisor in held:
             idle = asyncio.Event()
-            supervisor._events.subscribe(lambda _, idle=idle: idle.set(), only="upstream.idle")
+            supervisor._events.subscribe(partial(_set, idle), only="upstream.idle")
             async with asyncio.timeout(10):
                 assert supervisor.rests or await idle.wait()
         assert await _call(own, "eve") == "eve 0"
