@@ -55,6 +55,9 @@ class OAuthSpec(Struct, frozen=True, kw_only=True):
     def __repr__(self) -> str:
         return f"OAuthSpec(client_id={self.client_id!r}, grant={self.grant!r}, issuer={self.issuer!r})"
 
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        return [("client_id", self.client_id), ("grant", self.grant), ("issuer", self.issuer)]
+
 
 class ServerSpec(Struct, frozen=True, kw_only=True):
     """One server as configured. Its printed form shows no values of `env` or `headers`: see `shown()`."""

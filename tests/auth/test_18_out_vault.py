@@ -9,6 +9,7 @@ from typing import ClassVar
 import keyring
 import pytest
 from keyring.backend import KeyringBackend
+from rich.pretty import pretty_repr
 
 from toolfold.auth.vault import KEY_VARIABLE, Credential, Vault
 from toolfold.errors import ServerUnavailable, SignInRequired
@@ -39,6 +40,7 @@ async def test_each_sign_in_has_a_sealed_file_of_its_own(vault: Vault) -> None:
         assert stored == credential(server, caller, f"{TOKEN}-{server}-{caller}")
     assert len(await vault.list()) == 4
     assert TOKEN not in repr(await vault.list())
+    assert TOKEN not in pretty_repr(await vault.list())
     files = [file for file in vault.folder.iterdir() if file.suffix == ".sealed"]
     assert len(files) == 4
     assert {file.stat().st_mode & 0o777 for file in vault.folder.iterdir()} == {0o600}
@@ -126,7 +128,7 @@ class MemoryKeyring(KeyringBackend):
 async def test_with_a_keyring_the_key_lies_there_and_in_no_file(vault: Vault, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(KEY_VARIABLE)
     usual = keyring.get_keyring()
-    keyring.set_keyring(MemoryKeyring())
+    keyring.set_keyring(MemoryKeyring())  # type: ignore[no-untyped-call]
     try:
         await vault.put(credential())
         again = Vault(vault.folder.parent)

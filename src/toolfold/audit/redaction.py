@@ -111,6 +111,7 @@ def _configured_secrets(settings: Settings, variables: dict[str, str]) -> Iterat
     for spec in settings.servers:
         yield from (*spec.secrets, *plain_secrets(spec))
         texts += [spec.url, *spec.args, *spec.env.values(), *spec.headers.values()]
+        texts += [getattr(spec.oauth, "client_secret", ""), getattr(spec.oauth, "private_key", "")]
     # PATH and its like are named in configurations, too, and hold nothing worth hiding.
     hidden = variables.keys() - PUBLIC_VARIABLES
     named = (reference for text in texts for reference in references(text) if reference.kind in {"env", "input"})

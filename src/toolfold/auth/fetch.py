@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import SplitResult, urljoin, urlsplit
 
 import msgspec
-from msgspec import Struct
 
+from toolfold.config.sections import PartialRepr
 from toolfold.errors import ServerTimeout, ServerUnavailable
 from toolfold.wire.http_client import is_loopback, quiet_log
 
@@ -46,9 +46,10 @@ _INSIDE = frozenset({"private", "loopback", "link-local"})
 _WRAPPED = (ip_network("64:ff9b::/96"), ip_network("::/96"))
 
 
-class Fetched(Struct, frozen=True):
+class Fetched(PartialRepr, frozen=True):
     """An answer, read whole."""
 
+    printed = ("url", "status")
     url: str
     status: int
     headers: Mapping[str, str]

@@ -14,6 +14,7 @@ from msgspec import Struct
 from toolfold.auth.discovery import AuthorizationServer
 from toolfold.auth.fetch import Fetched, Fetcher, origin_of
 from toolfold.auth.vault import Credential
+from toolfold.config.sections import PartialRepr
 from toolfold.errors import ServerUnavailable
 from toolfold.redaction import learn
 from toolfold.types import OAuthSpec, ServerSpec
@@ -24,17 +25,15 @@ DEVICE_GRANT = "urn:ietf:params:oauth:grant-type:device_code"
 _ALGORITHMS = {"P-256": "ES256", "P-384": "ES384", "P-521": "ES512", "Ed25519": "EdDSA", "Ed448": "EdDSA"}
 
 
-class Client(Struct, frozen=True, kw_only=True):
+class Client(PartialRepr, frozen=True, kw_only=True):
     """toolfold as one authorization server knows it."""
 
+    printed = ("client_id", "auth_method")
     client_id: str
     client_secret: str = ""
     auth_method: str = "none"
     redirect_uri: str = ""
     registered: bool = False
-
-    def __repr__(self) -> str:
-        return f"Client(client_id={self.client_id!r}, auth_method={self.auth_method!r})"
 
 
 class _Registered(Struct):

@@ -104,7 +104,7 @@ class OAuthSession:
         if stamp != self._stamp:
             async with self._looking:  # nobody goes on without what the first is reading
                 if stamp != self._stamp:
-                    self._use(await self._vault.get(self.spec.name, self.caller))
+                    self._use(await self._stored())
                     self._stamp = stamp
         self._look_at = now + _LOOK_S
 

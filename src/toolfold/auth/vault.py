@@ -15,13 +15,13 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
-from msgspec import Struct
 
 from toolfold.config.files import PRIVATE_MODE, write_atomically
 from toolfold.config.secrets import store_in_keyring, system_keyring
+from toolfold.config.sections import PartialRepr
 from toolfold.errors import ConfigError, SecretNotFound, ServerTimeout, ServerUnavailable, SignInRequired
 from toolfold.redaction import learn
 
@@ -38,9 +38,10 @@ _LOCK_PAUSE_S = 0.02
 KeySource = Literal["environment", "key file", "keyring"]
 
 
-class Credential(Struct, frozen=True, kw_only=True):
+class Credential(PartialRepr, frozen=True, kw_only=True):
     """Everything that is kept of one sign-in. Without an `access_token` it is a registration only."""
 
+    printed = ("server", "caller", "issuer", "subject", "expires_at")
     server: str
     caller: str = ""
     """Whose it is; empty: everybody's who uses this gateway."""
@@ -72,12 +73,6 @@ class Credential(Struct, frozen=True, kw_only=True):
     """What a server asked for since, which the next login asks for as well."""
     subject: str = ""
     """Who signed in, where the issuer said so."""
-
-    def __repr__(self) -> str:
-        return f"Credential({', '.join(f'{name}={value!r}' for name, value in self.__rich_repr__())})"
-
-    def __rich_repr__(self) -> list[tuple[str, Any]]:
-        return [(name, getattr(self, name)) for name in ("server", "caller", "issuer", "subject", "expires_at")]
 
     @property
     def secrets(self) -> tuple[str, ...]:
