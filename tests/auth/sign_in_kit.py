@@ -202,6 +202,7 @@ class Chromium:
                 assert line
         self._client = httpx2.AsyncClient(base_url=f"http://127.0.0.1:{int(found[1])}", timeout=60, trust_env=False)
         self._session = f"/session/{(await self._post('/session', self._wanted))['sessionId']}"
+        await self._post(f"{self._session}/timeouts", {"implicit": 20_000})  # a page may still be on its way
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -227,8 +228,8 @@ class Chromium:
             await self._post(f"{await self._find(f'input[name={name}]')}/value", {"text": text})
         await self.press()
 
-    async def press(self) -> None:
-        await self._post(f"{await self._find('button')}/click", {})
+    async def press(self, which: str = "button") -> None:
+        await self._post(f"{await self._find(which)}/click", {})
 
     async def text(self, wanted: str) -> str:
         """What the page says, once it says this."""

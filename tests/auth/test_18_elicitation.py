@@ -158,7 +158,7 @@ async def test_who_takes_long_is_told_when_it_is_done(
         async with late.client(url, "modern") as client:
             waiting = asyncio.create_task(client.call_tool("call_tool", ASK))
             async with asyncio.timeout(30):
-                while len(late.urls) < 2:
+                while len(late.urls) < 2 and not waiting.done():
                     await asyncio.wait([waiting], timeout=0.05)
             await late.open(late.urls[0])
             assert text_of(await waiting) == "bob 7"

@@ -168,7 +168,7 @@ async def test_in_chromium_the_callback_ends_it(issuer: Provider, tmp_path: Path
             assert await asyncio.to_thread(opened.read_text) == address(shown)
             await chromium.open(address(shown))
             await chromium.fill_in({"login": "eve", "password": "x"})
-            await chromium.press()
+            await chromium.press("form:not(:has(input[name=login])) button")
             assert "You can close this." in await chromium.text("You are signed in to box")
             await terminal.until('"server"')
             assert await terminal.ended() == 0
@@ -176,3 +176,33 @@ async def test_in_chromium_the_callback_ends_it(issuer: Provider, tmp_path: Path
         assert said["server"] == "box"
         assert not said["ended"]
     assert stored(tmp_path)
+
+
+async def test_a_header_is_stored_for_one_caller(tmp_path: Path) -> None:
+    async with MarkedHttp(api_keys={"a-key-that-nobody-sees": "ada"}) as server:
+        options = write_config(tmp_path, server.url, 'credentials = "caller"')
+        async with Terminal(*options, "build", "--no-search") as terminal:
+            await terminal.until("next: run `toolfold login box --as CALLER`")
+            assert await terminal.ended() == 3
+        async with Terminal(*options, "login", "box", "--header", "X-Api-Key", "--as", "ann") as terminal:
+            await terminal.until("X-Api-Key: ")
+            terminal.type("a-key-that-nobody-sees\n")
+            await terminal.until("1 tool of box in the catalogue")
+            assert await terminal.ended() == 0
+            assert "a-key-that" not in terminal.shown
+        async with Terminal(*options, "servers") as terminal:
+            await terminal.until("box: ann is signed in")
+            await terminal.ended()
+        async with Terminal(*options, "logout", "box", "--as", "somebody") as terminal:
+            await terminal.until("nobody is signed in there")
+            assert await terminal.ended() == 2
+        async with Terminal(*options, "logout", "box", "--as", "ann") as terminal:
+            await terminal.until("signed out of box as ann")
+            assert await terminal.ended() == 0
+    assert not stored(tmp_path)
+
+
+async def test_one_account_for_all_is_nobodys_own(issuer: Provider, tmp_path: Path) -> None:
+    async with marked(issuer, tmp_path) as options, Terminal(*options, "login", "box", "--as", "ann") as terminal:
+        await terminal.until("all callers share one account at box")
+        assert await terminal.ended() == 2

@@ -166,8 +166,10 @@ class PerCallerUpstream:
         """Credentials changed: whoever has none any more loses the connection and the list. The list of this caller,
         who may have signed in, is read."""
         signed_in = set(await self._signed_in(self.spec.name))
-        for gone in set(self._connections) - signed_in:
-            self.drop(gone)
+        # One that is being opened now has no credential, and its caller is about to hear that.
+        for gone in [name for name, (own, _) in self._connections.items() if own.ready is not None]:
+            if gone not in signed_in:
+                self.drop(gone)
         known = (await self._tools.of(self.spec.name)).callers
         changed = [await self._tools.record(self.spec.name, gone, None) for gone in known.keys() - signed_in]
         if any(changed) and self._hooks.on_changed is not None:

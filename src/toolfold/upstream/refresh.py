@@ -248,6 +248,7 @@ class UpstreamManager:
             ),
             vault=self.credentials.vault,
         )
+        self._signed_in_at = self.credentials.changed_at()
         pool.watch(self._start_reread)
         self._stop_listening = [
             self._events.subscribe(self._on_ready, only="upstream.ready"),
@@ -290,7 +291,7 @@ class UpstreamManager:
             return
         changed = self.credentials.changed_at()
         before, self._signed_in_at = self._signed_in_at, changed
-        if before not in (0, changed):
+        if before != changed:
             await self.caller_tools.load(anew=True)
             for name, own in self._own.items():
                 await own.check()
