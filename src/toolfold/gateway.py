@@ -27,7 +27,7 @@ from toolfold.loop_thread import LoopThread, blocking
 from toolfold.policy.access import AccessControl
 from toolfold.policy.trust import TrustMonitor
 from toolfold.policy.view import CatalogueView
-from toolfold.scripts import _kept_scripts
+from toolfold.scripts import kept_scripts
 from toolfold.telemetry.metrics import Metrics
 from toolfold.text import as_path, replace_surrogates, replace_surrogates_all
 from toolfold.types import LOCAL, CallContext, Caller, Change, Listing, Outcome, Path, ServerState, Tool, ToolCall
@@ -87,8 +87,7 @@ class Gateway:
         keep_outputs: bool = False,
     ) -> None:
         self.settings = self._given = settings or Settings()
-        self.events = Events()
-        self.expansions, self.metrics = Expansions(), Metrics()
+        self.events, self.expansions, self.metrics = Events(), Expansions(), Metrics()
         self._given_upstreams = (*upstreams, *upstream_of(functions))
         self._given_store = store
         self._create, self._keep_outputs = create, keep_outputs
@@ -142,7 +141,7 @@ class Gateway:
     @cached_property
     def upstreams(self) -> UpstreamManager:
         """The servers, none of them opened by this."""
-        given = (*self._given_upstreams, *_kept_scripts(self.settings, lambda: self.scripts))
+        given = (*self._given_upstreams, *kept_scripts(self.settings, lambda: self.scripts))
         return UpstreamManager(self.settings, given, self.store, self.catalogue, self.events)
 
     @cached_property

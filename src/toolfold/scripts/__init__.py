@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from toolfold.scripts.runner import ScriptRunner
     from toolfold.upstream.base import Upstream
 
-__all__ = ["_kept_scripts"]
+__all__ = ["kept_scripts"]
 
 
-def _kept_scripts(settings: Settings, runner: "Callable[[], ScriptRunner]") -> "Iterable[Upstream]":
+def kept_scripts(settings: Settings, runner: "Callable[[], ScriptRunner]") -> "Iterable[Upstream]":
     """The scripts of a configuration as the server `scripts`, where it has any and no server is called so."""
     folder = settings.scripts_folder
     if folder is not None and folder.is_dir() and all(spec.name != "scripts" for spec in settings.servers):

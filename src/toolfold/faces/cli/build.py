@@ -16,6 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from toolfold.audit.savings import compute_savings
+from toolfold.config import Settings
 from toolfold.errors import ConfigError, NotBuilt, SignInRequired, UpstreamError
 from toolfold.faces.cli.parser import parse
 from toolfold.faces.cli.runner import load_settings, outdated_text, run_with_gateway
@@ -248,11 +249,15 @@ def servers(arguments: argparse.Namespace, output: Output) -> int:
     else:
         print_servers(states, output)
         _print_signed_in(own, output)
-        if not arguments.connect:
-            output.note("by the last build and the logs; --connect starts each and asks it")
-        if (idle_s := settings.limits.idle_s) and any(spec.transport == "stdio" for spec in settings.servers):
-            output.note(f"servers start with a call and stop after {idle_s / 60:g} min without one (limits.idle_s)")
+        _print_how_known(settings, output, connected=arguments.connect)
     return SOME_FAILED if any(state.status == "failed" for state in states) else 0
+
+
+def _print_how_known(settings: Settings, output: Output, *, connected: bool) -> None:
+    if not connected:
+        output.note("by the last build and the logs; --connect starts each and asks it")
+    if (idle_s := settings.limits.idle_s) and any(spec.transport == "stdio" for spec in settings.servers):
+        output.note(f"servers start with a call and stop after {idle_s / 60:g} min without one (limits.idle_s)")
 
 
 def _elsewhere(state: ServerState, logs: ServerLogs) -> ServerState:
