@@ -25,6 +25,8 @@ TABLE: dict[str, tuple[tuple[str, ...], int]] = {
     "enable": (("nothing",), 2),
     "disable": (("nothing",), 2),
     "build": ((), 0),
+    "login": ((), 0),
+    "logout": ((), 2),
     "servers": ((), 0),
     "enrich": (("--forget",), 0),
     "learn": ((), 0),

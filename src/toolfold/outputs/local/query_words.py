@@ -33,7 +33,7 @@ TOKEN = re.compile(
     r"|[^\s,;()\[\]{}\"'`?!<>=|$€£≥≤≠\u201c\u201d\u2018\u2019]+(?:['\u2019]\w{1,20})?"
 )
 NUMBER = re.compile(
-    r"([-+\u2212]?)[$€£]?\s?(-?(?:(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?|\.\d+)(?:[eE][+-]?\d{1,2})?)(?:\s?(?:[$€£%]|ms|[uµn]s|secs?|min|[kKMGT]i?B|USD|EUR|GBP|CHF|kg|km))?"
+    r"([-+\u2212]?)[$€£]?\s?(-?(?:(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?|\.\d+)(?:[eE][+-]?\d{1,3})?)(?:\s?(?:[$€£%]|ms|[uµn]s|secs?|min|[kKMGT]i?B|USD|EUR|GBP|CHF|kg|km))?"
 )
 NOT_ENDING = re.compile(r"(\w+)n['\u2019]t", re.IGNORECASE)
 
