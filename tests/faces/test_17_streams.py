@@ -37,7 +37,7 @@ TABLE: dict[str, tuple[tuple[str, ...], int]] = {
     "expand": (("git.log",), 0),
     "call": (("git.log", "limit=1"), 0),
     "outputs": ((), 0),
-    "output": (("last", "x"), 1),
+    "output": (("last", "x"), 4),
     "inspect-output": (("git.log",), 0),
     "run": (("-",), 0),
     "scripts": ((), 0),

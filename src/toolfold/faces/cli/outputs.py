@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from toolfold.errors import ConfigError
+from toolfold.errors import ConfigError, UnknownHandle
 from toolfold.faces.cli.runner import load_settings, run_with_gateway
 from toolfold.faces.cli.terminal import Output
 from toolfold.gateway import Gateway
@@ -74,8 +74,15 @@ def extract_output(arguments: argparse.Namespace, output: Output) -> int:
 
 async def _handle(named: str, gateway: Gateway) -> str:
     """The handle that is meant: `last` is the newest."""
-    stored = await gateway.outputs() if named == "last" else ()
-    return max(stored, key=lambda entry: entry.at).handle if stored else named
+    if named != "last":
+        return named
+    stored = await gateway.outputs()
+    if not stored:
+        raise UnknownHandle(
+            "nothing is stored: no call of yours returned more than fits, or it expired",
+            next_action="call a tool with a large result, then ask again; `toolfold outputs` lists what there is",
+        )
+    return max(stored, key=lambda entry: entry.at).handle
 
 
 def _save_output(arguments: argparse.Namespace, output: Output) -> int:
