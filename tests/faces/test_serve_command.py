@@ -35,7 +35,10 @@ def parameters(home: Path, *options: str) -> StdioServerParameters:
 @pytest.mark.parametrize("mode", ["legacy", MODERN])
 def test_the_catalogue_is_read_in_the_background_and_its_tools_can_be_called(tmp_path: Path, mode: str) -> None:
     async def scene() -> None:
-        async with asyncio.timeout(60), Client(parameters(tmp_path), mode=mode, cache=None) as client:
+        async with (
+            asyncio.timeout(60),
+            Client(parameters(tmp_path, "--profile", "discovery"), mode=mode, cache=None) as client,
+        ):
             assert {"list", "call_tool", "expand_tool"} <= {tool.name for tool in (await client.list_tools()).tools}
             call = {"tool_id": "fixture.test_simple_text", "args": {}}
             answer = await client.call_tool("call_tool", call)
