@@ -82,8 +82,8 @@ def make_app(gateway: Gateway, guard: HttpGuard) -> "Starlette":
         Route("/v1/outputs/{handle}", api.guarded(api.output), methods=["GET"]),
         Route("/v1/servers", api.guarded(api.servers), methods=["GET"]),
         Route("/v1/sign-ins", api.guarded(api.sign_ins), methods=["GET"]),
-        Route("/v1/sign-ins/{server}", api.guarded(api.sign_in), methods=["POST"]),
-        Route("/v1/sign-ins/{server}", api.guarded(api.sign_out), methods=["DELETE"]),
+        # One route for both, so that a refusal of other methods names the two.
+        Route("/v1/sign-ins/{server}", api.guarded(api.sign_in_or_out), methods=["POST", "DELETE"]),
         # For browsers, which have no key either: each page is bound to the browser that began.
         Route("/oauth/{rest:path}", api.sign_in_page, methods=["GET", "POST"]),
         Route("/v1/instructions", api.guarded(api.instructions), methods=["GET"]),
@@ -209,14 +209,16 @@ class _Api:
             )
         return str(name)
 
-    async def sign_in(self, caller: Caller, request: "Request") -> Answer:
-        """The address to open in a browser."""
+    async def sign_in_or_out(self, caller: Caller, request: "Request") -> Answer:
         server = self._own_server(caller, request)
+        return await (self._sign_in if request.method == "POST" else self._sign_out)(caller, server)
+
+    async def _sign_in(self, caller: Caller, server: str) -> Answer:
+        """The address to open in a browser."""
         sign_in = await self._gateway.upstreams.credentials.sign_ins.begin(server, caller.name)
         return {"server": server, "url": sign_in.url}
 
-    async def sign_out(self, caller: Caller, request: "Request") -> Answer:
-        server = self._own_server(caller, request)
+    async def _sign_out(self, caller: Caller, server: str) -> Answer:
         if not self._gateway.upstreams.credentials.has(server, caller.name):
             raise _RequestError(
                 404, "NOT_FOUND", f"you are not signed in to {server}", next_action="see GET /v1/sign-ins"
