@@ -21,6 +21,8 @@ from toolfold.scripts.runner import ScriptResult, _Slots
 from toolfold.testing.memory_upstream import MemoryUpstream
 from toolfold.types import Caller
 
+pytestmark = pytest.mark.requirement("G-20")
+
 LISTS = b"[" + b"[]," * 1_000_000 + b"1]"
 
 

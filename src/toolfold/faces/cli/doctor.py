@@ -262,9 +262,9 @@ def _check_encoder(settings: Settings) -> Iterator[Finding]:
     try:
         record = shared_encoder(name).record
     except ToolfoldError as error:
-        yield wrong("search", error.message, error.next_action)
+        yield wrong("encoder", error.message, error.next_action)
     else:
-        yield well("search", f"the {name} encoder reads requests: {record.name} {record.version}")
+        yield well("encoder", f"the {name} encoder reads requests: {record.name} {record.version}")
 
 
 def _check_endpoint(settings: Settings) -> Iterator[Finding]:
