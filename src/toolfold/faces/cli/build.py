@@ -108,15 +108,18 @@ def run_with_catalogue(
     *,
     build_first: bool = True,
     require_servers: bool = False,
+    rereads: str = "",
     **options: bool,
 ) -> T:
     """Runs `work` on the catalogue. Where there is none yet it is built first, if there are servers to build it from;
-    a catalogue that is there needs no configured server, and no file is made."""
+    a catalogue that is there needs no configured server, and no file is made. Of the server that `work` reads anew
+    itself nobody need hear that it is outdated."""
     settings = load_settings(arguments, require_servers=require_servers)
     output = Output(as_json=arguments.json)
 
     async def with_note(gateway: Gateway) -> T:
-        if outdated := await gateway.upstreams.outdated():
+        outdated = await gateway.upstreams.outdated()
+        if outdated := {name: became for name, became in outdated.items() if name != rereads}:
             output.note(f"{outdated_text(settings, outdated)}: toolfold build")
         return await work(gateway)
 
@@ -287,7 +290,8 @@ def _is_alive(pid: int) -> bool:
 def print_servers(states: Sequence[ServerState], output: Output) -> None:
     rows = []
     for state in states:
-        about = (state.info.title or state.info.name, state.info.version, state.info.protocol_version)
+        protocol = state.info.protocol_version and f"(MCP {state.info.protocol_version})"
+        about = (state.info.title or state.info.name, state.info.version, protocol)
         rows.append(
             (
                 state.name,

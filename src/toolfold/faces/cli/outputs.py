@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 
 from toolfold.errors import ConfigError
+from toolfold.faces.cli.build import plural
 from toolfold.faces.cli.runner import load_settings, run_with_gateway
 from toolfold.faces.cli.terminal import Output
 from toolfold.gateway import Gateway
@@ -33,15 +34,13 @@ def outputs(arguments: argparse.Namespace, output: Output) -> None:
         [
             entry.handle,
             entry.tool_id,
-            _in_units(entry.bytes, SIZES, "B"),
-            str(entry.lines),
-            str(entry.tokens),
-            _in_units(now - entry.at, SPANS, "s"),
-            "" if entry.expires_at is None else _in_units(entry.expires_at - now, SPANS, "s"),
+            f"{_in_units(entry.bytes, SIZES, 'B')}, {plural(entry.lines, 'line')}, {plural(entry.tokens, 'token')}, "
+            f"{_in_units(now - entry.at, SPANS, 's')} old"
+            + ("" if entry.expires_at is None else f", {_in_units(entry.expires_at - now, SPANS, 's')} left"),
         ]
         for entry in stored
     ]
-    output.table(["HANDLE", "TOOL", "SIZE", "LINES", "TOKENS", "AGE", "LEFT"], rows)
+    output.table(("handle", "tool", "what is stored"), rows)
 
 
 def _in_units(amount: float, units: tuple[tuple[int, str], ...], smallest: str) -> str:

@@ -15,7 +15,7 @@ EXIT_CODES = """exit codes:
   0  it worked
   1  it did not, for a reason the message tells
   2  the command line or the configuration is wrong
-  3  a server could not be started, reached or understood (what could be read was kept)
+  3  a server could not be started, reached or understood; the rest was kept
   4  no such category or tool, or no catalogue yet
   5  the store could not be read or written
   6  agent --replay: the run now differs from its record
@@ -46,7 +46,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "expand": ("expand git.log", "expand git.log --json"),
     "call": (
         "call git.log limit=3 author=Aylin",
-        "call sqlite.query sql='SELECT * FROM orders WHERE id = ?' parameters:='[3]'",
+        "call sqlite.query sql='SELECT abs(?)' parameters:='[-3]'",
         """call git.log '{"limit": 3}'""",
     ),
     "outputs": ("outputs",),
@@ -398,7 +398,8 @@ def _add_diagnostics(command: _AddCommand) -> None:
     command("doctor", "what is wrong here, and what to do about it").flag("--connect", "also start every server once")
 
     topic = command("help", "a command's options and examples, or a page of the documentation")
-    topic.value("topic", "TOPIC", "a command or a page (default: what there is)", nargs="?", default="")
+    text = "a command, a page, or man: all commands, for `man -l -` (default: what there is)"
+    topic.value("topic", "TOPIC", text, nargs="?", default="")
 
     complete = command("completion", "what makes the shell complete commands, options, servers and tools")
     complete.add_argument("shell", choices=("bash", "zsh", "fish"), help="prints its script, with how to load it")
