@@ -67,8 +67,18 @@ def extract_output(arguments: argparse.Namespace, output: Output) -> int:
     if output.as_json:
         output.data({"text": text})
     else:
-        output.line(text)
+        _print_answer(text, output)
     return 1 if text.startswith(FAILED) else 0
+
+
+def _print_answer(text: str, output: Output) -> None:
+    """As it is; on a terminal without the heading that models read, whoever asked knows what of."""
+    if not output.out.isatty():
+        output.line(text)
+        return
+    how, _, rest = (text if text.startswith(FAILED) else text.partition("\n\n")[2]).partition("\n")
+    output.prose(how, 0)
+    output.line(rest)
 
 
 async def _handle(named: str, gateway: Gateway) -> str:
@@ -104,5 +114,5 @@ def extract_local(arguments: argparse.Namespace, output: Output) -> int:
     if output.as_json:
         output.data(answer)
     else:
-        output.line(answer["text"])
+        _print_answer(answer["text"], output)
     return 1 if answer["failed"] else 0

@@ -302,7 +302,7 @@ def _folded(text: str, width: int, hang: int) -> str:
         for gap, word in zip(words[1::2], words[2::2], strict=True):
             longer = f"{lines[-1]}{gap}{word}"
             if len(_COLOUR.sub("", longer)) > width:
-                longer = " " * min(hang, width // 3) + word
+                longer = " " * min(hang, width * 2 // 5) + word
                 lines.append("")
             lines[-1] = longer
     return "\n".join(lines)
