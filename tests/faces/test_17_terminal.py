@@ -342,9 +342,9 @@ class Terminal(io.StringIO):
         return True
 
 
-TEXT_COMMANDS = """build --no-search|search list the commits of a branch --explain|search water the plants|nodes read files|
-tree --tools|list|list Coding --limit 2|servers|stats|audit|expand git.log|inspect-output git.log|outputs|
-call sqlite.query sql=SELECT+*+FROM+orders limit=1000|output last how+many+rows+are+there?|scripts list|login|
+TEXT_COMMANDS = """build --no-search|search list the commits of a branch --explain|search water the plants|
+nodes read files|tree --tools|list|list Coding --limit 2|servers|stats|audit|expand git.log|inspect-output git.log|
+outputs|call sqlite.query sql=SELECT+*+FROM+orders limit=1000|scripts list|login|
 logout --all|import|trust|logs|learn|agent --runs|help|call git.lgo|call files.read|list No/Such|list --cursor x|
 inspect-output git.log no.such|output 3e9f790e-0efa-4c01-923d-facc3889903a x|tree --config nofile.toml|enrich|demo"""
 
@@ -355,8 +355,6 @@ def test_17_no_line_is_left_to_the_terminal_to_break(
     run: Run, typed: str, columns: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A line may be too long only where it is one word, which somebody may copy."""
-    if typed.startswith("output last"):
-        run("call", "sqlite.query", "sql=SELECT * FROM orders, customers", "limit=1000")
     monkeypatch.setenv("COLUMNS", str(columns))
     monkeypatch.setenv("NO_COLOR", "1")
     shown = Terminal()

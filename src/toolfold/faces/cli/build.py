@@ -66,7 +66,7 @@ def build(arguments: argparse.Namespace, output: Output) -> int:
         output.data(_report(result, failed, cost, registry))
     else:
         _print_build(result, failed, output)
-        output.line(f"registry: {output.short_path(registry)}")
+        output.prose(f"registry: {output.short_path(registry)}")
         cost.print(output)
     return SOME_FAILED if failed else 0
 
@@ -170,7 +170,7 @@ class Cost(Struct, frozen=True):
         """What it means: `1,806 tools, 1,308,619 tokens; your client now reads 1,150`."""
         if self.tools:
             full = f"{plural(self.tools, 'tool')}, {self.definition_tokens:,} tokens"
-            output.line(output.style(f"{full}; your client now reads {self.client_tokens:,}", "bold"))
+            output.prose(output.style(f"{full}; your client now reads {self.client_tokens:,}", "bold"))
 
     def as_dict(self) -> dict[str, int | None]:
         return {"definition_tokens": self.definition_tokens, "client_tokens": self.client_tokens}
@@ -200,7 +200,7 @@ def _print_build(result: "Build", failed: dict[str, UpstreamError], output: Outp
         print_failure(name, error, output)
     _print_changes(result.changes, report.unchanged, output)
     working = sum(not server.error for server in report.servers)
-    output.line(
+    output.prose(
         f"{output.style(plural(report.tools, 'tool'), 'bold')} of {plural(len(report.servers), 'server')}"
         f" ({working} working) in {plural(report.nodes, 'category', 'categories')}"
     )

@@ -180,7 +180,7 @@ def _print_walk(tree: Tree, pages: Sequence[ToolList], nodes: int, output: Outpu
 def _print_searches(searches: Sequence[dict[str, Any]], output: Output) -> None:
     _print_heading("4. Or it asks in plain words, and hears it when nothing fits", output)
     for search in searches:
-        output.line(f"   {output.style('search', 'cyan')} {search['query']}")
+        output.prose(f"   {output.style('search', 'cyan')} {search['query']}", 6)
         for tool in search["results"]:
             shown = (
                 f"      {fit_text(tool['confidence']):13} {output.style(tool['tool_id'], 'cyan')}  {tool['summary']}"

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from difflib import get_close_matches
+from textwrap import fill
 from typing import Any, NoReturn
 
 from toolfold import __version__
@@ -69,6 +70,14 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
 }
 MODES = ("auto", "full-chunked", "read-grep", "truncate")
 EXTRACTION = "what to extract; a path (a.b[0]), `lines 10-20` or a /regex/ is answered exactly"
+
+
+class _HelpText(argparse.RawDescriptionHelpFormatter):
+    """Lines stay lines, each broken where it is too long; but not commands, which are copied."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        lines = [line if line.startswith("  toolfold ") else fill(line, width) for line in text.splitlines()]
+        return "".join(f"{indent}{line}\n" for line in lines)
 
 
 class _Parser(argparse.ArgumentParser):
@@ -157,7 +166,7 @@ def build_parser() -> _Parser:
         prog="toolfold",
         description="Fold any number of tools into a few; unfold exactly what the model needs.",
         epilog=EXIT_CODES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=_HelpText,
         parents=[shared],
     )
     parser.add_argument("-V", "--version", action="version", version=f"toolfold {__version__}")
@@ -171,7 +180,7 @@ def build_parser() -> _Parser:
             description=text,
             parents=[shared],
             epilog=f"examples:{examples}",
-            formatter_class=argparse.RawDescriptionHelpFormatter,
+            formatter_class=_HelpText,
         )
 
     _add_setup(command)
