@@ -373,6 +373,11 @@ async def exchange(
     prospect = await prepare(spec, vault, challenge=challenge, caller=caller)
     if _EXCHANGE_GRANT not in prospect.server.grant_types_supported:
         raise _not_exchanged(spec, caller, f"{origin_of(prospect.issuer)} does not offer token exchange")
+    return await _exchanged(prospect, subject)
+
+
+async def _exchanged(prospect: Prospect, subject: str) -> Credential:
+    spec, caller = prospect.spec, prospect.caller
     # Access ends with that of the caller: nothing that outlives its own token is asked for, or kept.
     prospect = replace(prospect, scopes=tuple(scope for scope in prospect.scopes if scope != "offline_access"))
     form = {"grant_type": _EXCHANGE_GRANT, "subject_token": subject, "subject_token_type": _ACCESS_TOKEN}
