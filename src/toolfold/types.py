@@ -47,6 +47,9 @@ class OAuthSpec(Struct, frozen=True, kw_only=True):
     issuer: str = ""
     """The authorization server, where several are offered, or the resource names none."""
     grant: Literal["person", "client_credentials"] = "person"
+    exchange: bool = False
+    """Exchange the token of `[auth]` that a caller came in with for one of this server (RFC 8693). Needs
+    `credentials = "caller"`, `issuer`, `client_id` and its secret."""
     redirect_port: Annotated[int, Meta(ge=0, le=65535)] = 0
     """The loopback port of the callback; 0: the usual one, or any that is free."""
     client_metadata_url: str = ""

@@ -56,6 +56,17 @@ def test_the_whole_table_is_read_and_its_secret_filled_in(tmp_path: Path) -> Non
     jsonschema_rs.validate(json.loads(schema_text()), tomllib.loads(WHOLE))
 
 
+EXCHANGE = 'oauth = {exchange = true, issuer = "https://login.example", client_id = "me", client_secret = "${S}"}'
+
+
+def test_a_callers_own_token_may_be_exchanged(tmp_path: Path) -> None:
+    text = f'[servers.box]\nurl = "https://box.example/mcp"\ncredentials = "caller"\n{EXCHANGE}'
+    assert load(tmp_path, text).oauth == OAuthSpec(
+        exchange=True, issuer="https://login.example", client_id="me", client_secret="${S}"
+    )
+    jsonschema_rs.validate(json.loads(schema_text()), tomllib.loads(text))
+
+
 def test_a_plain_secret_is_known_for_one(tmp_path: Path) -> None:
     spec = load(tmp_path, WHOLE.replace("${BOX_SECRET}", "plain-secret-value"))
     assert "plain-secret-value" in spec.secrets
@@ -73,6 +84,10 @@ def test_auth_oauth_as_other_clients_write_it(tmp_path: Path) -> None:
         ('headers = {authorization = "x"}\noauth = {}', "has a token of its own besides"),
         ('oauth = {grant = "client_credentials"}', "needs an id and a secret"),
         ('oauth = {grant = "password"}', "grant"),
+        (f"{EXCHANGE}", 'Give credentials = "caller" to the server'),
+        (f'credentials = "caller"\n{EXCHANGE.replace("issuer", "client_metadata_url")}', "issuer, client_id"),
+        (f'credentials = "caller"\n{EXCHANGE.replace("client_secret", "client_metadata_url")}', "client_secret"),
+        (f'credentials = "caller"\n{EXCHANGE[:-1]}, grant = "client_credentials"}}', "whose token where"),
         ("oauth = {redirect_port = 70000}", "65_535"),
         ('oauth = {clientid = "x"}', "Did you mean `client_id`"),
         ('oauth = "yes"', "expected a table"),

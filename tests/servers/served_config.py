@@ -102,9 +102,9 @@ def call(url: str, tool_id: str, args: dict[str, Any], key: str = "") -> Any:
     return data.get("result", data)
 
 
-def wait_for_call(url: str, tool_id: str) -> Any:
+def wait_for_call(url: str, tool_id: str, key: str = "") -> Any:
     deadline = time.monotonic() + 20
-    while "content" not in (answer := call(url, tool_id, {})):
+    while "content" not in (answer := call(url, tool_id, {}, key)):
         assert time.monotonic() < deadline, answer
         time.sleep(0.05)
     return answer

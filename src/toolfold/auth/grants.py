@@ -1,5 +1,5 @@
 """Ways to a token: a person in a browser (code with PKCE), a person elsewhere (device), a service (client credentials),
-and renewing what one has.
+a caller's own token that is exchanged, and renewing what one has.
 
 Every request to the token endpoint names the resource that the token is for. A code is used once, after `state` and
 `iss` were checked. Nothing is stored here: whoever signs in puts the credential into the vault. The configuration's
@@ -37,7 +37,7 @@ from toolfold.auth.registration import (
 )
 from toolfold.auth.vault import Credential, Vault
 from toolfold.errors import ServerUnavailable, SignInRequired, UpstreamError
-from toolfold.redaction import learn
+from toolfold.redaction import learn, redact
 from toolfold.types import OAuthSpec, ServerSpec
 from toolfold.wire.http_client import is_loopback
 
@@ -52,6 +52,8 @@ _MAX_POLLS = 1000
 _NO_REDIRECT = "http://127.0.0.1/callback"
 # Temporary faults of a token endpoint: what is stored stays.
 _BUSY = frozenset({408, 429, 500, 502, 503, 504})
+_EXCHANGE_GRANT = "urn:ietf:params:oauth:grant-type:token-exchange"
+_ACCESS_TOKEN = "urn:ietf:params:oauth:token-type:access_token"  # noqa: S105 - the name of a type
 
 
 class _Tokens(Struct):
@@ -359,6 +361,46 @@ async def client_credentials(
     return prospect.credential(client, answer)
 
 
+async def exchange(
+    spec: ServerSpec, subject: str, vault: Vault, *, caller: str, challenge: Challenge | None = None
+) -> Credential:
+    """A token of the server for the one that a caller came in with (RFC 8693), which only the issuer that the
+    configuration names is shown. Raises `SignInRequired` where it refuses."""
+    learn(subject)
+    oauth = spec.oauth or OAuthSpec()
+    if not (oauth.exchange and oauth.issuer and oauth.client_id):
+        raise _not_exchanged(spec, caller, f"[servers.{spec.name}.oauth] names no issuer and client for it")
+    prospect = await prepare(spec, vault, challenge=challenge, caller=caller)
+    if _EXCHANGE_GRANT not in prospect.server.grant_types_supported:
+        raise _not_exchanged(spec, caller, f"{origin_of(prospect.issuer)} does not offer token exchange")
+    return await _exchanged(prospect, subject)
+
+
+async def _exchanged(prospect: Prospect, subject: str) -> Credential:
+    spec, caller = prospect.spec, prospect.caller
+    # Access ends with that of the caller: nothing that outlives its own token is asked for, or kept.
+    prospect = replace(prospect, scopes=tuple(scope for scope in prospect.scopes if scope != "offline_access"))
+    form = {"grant_type": _EXCHANGE_GRANT, "subject_token": subject, "subject_token_type": _ACCESS_TOKEN}
+    form |= {"requested_token_type": _ACCESS_TOKEN, "scope": " ".join(prospect.scopes)}
+    client = await prospect.client()
+    answer = await prospect.token(client, {name: value for name, value in form.items() if value})
+    if not answer.ok:
+        said = f"{origin_of(prospect.issuer)} says {redact(error_of(answer), (subject,))}"
+        raise _busy(spec, said) if answer.status in _BUSY else _not_exchanged(spec, caller, said)
+    made = replace(prospect.credential(client, answer), grant="exchange", refresh_token="")
+    if made.access_token == subject:  # it is not for this server
+        raise _not_exchanged(spec, caller, f"{origin_of(prospect.issuer)} gave the same token back")
+    return made
+
+
+def _not_exchanged(spec: ServerSpec, caller: str, reason: str) -> SignInRequired:
+    return SignInRequired(
+        f"{spec.name} {SignInRequired.phrase}: the caller's own token was not exchanged: {reason}",
+        server=spec.name,
+        next_action=f"Come in with another token, or run: toolfold login {spec.name} --as {caller}",
+    )
+
+
 async def refresh(spec: ServerSpec, credential: Credential) -> Credential:
     """A new token for an old one. Raises `SignInRequired` where the issuer takes none of what we have any more."""
     form = {
@@ -369,16 +411,21 @@ async def refresh(spec: ServerSpec, credential: Credential) -> Credential:
     answer = await _as_client(spec, credential, credential.token_endpoint, form)
     if answer.ok:
         return _with_tokens(credential, answer)
+    said = f"{origin_of(credential.issuer)} says {error_of(answer)}"
     if answer.status in _BUSY:
-        raise ServerUnavailable(
-            f"the sign-in to {spec.name} cannot be renewed now: {origin_of(credential.issuer)} says {error_of(answer)}",
-            server=spec.name,
-            next_action="Try again in a while.",
-        )
+        raise _busy(spec, said)
     raise SignInRequired(
-        f"the sign-in to {spec.name} has ended: {origin_of(credential.issuer)} says {error_of(answer)}",
+        f"the sign-in to {spec.name} has ended: {said}",
         server=spec.name,
         next_action=f"Sign in again: toolfold login {spec.name}",
+    )
+
+
+def _busy(spec: ServerSpec, said: str) -> ServerUnavailable:
+    return ServerUnavailable(
+        f"the sign-in to {spec.name} cannot be renewed now: {said}",
+        server=spec.name,
+        next_action="Try again in a while.",
     )
 
 

@@ -8,7 +8,7 @@ question to the issuer. Above: `faces/identity.py`. Below: `token_check.py`.
 import hashlib
 import secrets
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
@@ -31,7 +31,8 @@ _MAX_NAME = 256
 
 
 class ProtectedResource:
-    """`[auth]` of some settings. `address` is where MCP is served. Raises `ConfigError` and `SecretNotFound`."""
+    """`[auth]` of some settings. `address` is where MCP is served; `on_token` gets caller, token and its end of all who
+    come in, where a server wants to exchange it. Raises `ConfigError` and `SecretNotFound`."""
 
     def __init__(
         self,
@@ -40,6 +41,7 @@ class ProtectedResource:
         *,
         environ: Mapping[str, str] | None = None,
         earlier: "ProtectedResource | None" = None,
+        on_token: Callable[[str, str, float], object] | None = None,
     ) -> None:
         auth = settings.auth
         _check_secure(auth)
@@ -53,8 +55,10 @@ class ProtectedResource:
             self.check = earlier.check
         self._scopes = _words(auth.required_scopes)
         scopes = [scope for policy in settings.policies for scope in policy.scopes]
+        exchange = any(spec.oauth is not None and spec.oauth.exchange for spec in settings.servers)
+        self._on_token = on_token if exchange else None
         self._salt = secrets.token_bytes(32)
-        self._known: BoundedDict[bytes, tuple[float, Caller]] = BoundedDict(_MAX_KNOWN)
+        self._known: BoundedDict[bytes, tuple[float, float, Caller]] = BoundedDict(_MAX_KNOWN)
         # Opaque ones that the issuer does not know; apart, so that garbage does not make good tokens forgotten.
         self._unknown: BoundedDict[bytes, tuple[float, str]] = BoundedDict(_MAX_KNOWN)
         parts = urlsplit(resource)
@@ -75,12 +79,17 @@ class ProtectedResource:
             nothing = NotAuthorized("this gateway asks for a token of its issuer, or a key")
             raise self._unauthenticated(nothing, silent=True)
         mark = hashlib.blake2b(token.encode("utf-8", "surrogatepass"), key=self._salt, digest_size=32).digest()
-        now = time.time()
-        until, caller = self._known.get(mark, (0.0, None))
-        if caller is not None and now < until:
-            return caller
+        until, end, caller = self._known.get(mark, (0.0, 0.0, None))
+        if caller is None or time.time() >= until:
+            caller, end = await self._admitted(token, mark)
+            self._known.renew(mark, (min(end, time.time() + _KNOWN_S), end, caller))
+        if self._on_token is not None:
+            self._on_token(caller.name, token, end)
+        return caller
+
+    async def _admitted(self, token: str, mark: bytes) -> tuple[Caller, float]:
         try:
-            caller, end = await self._checked(token, mark)
+            return await self._checked(token, mark)
         except NotAuthorized as error:
             raise self._unauthenticated(error) from error
         except ServerUnavailable as error:
@@ -91,8 +100,6 @@ class ProtectedResource:
                 code="ISSUER_UNAVAILABLE",
                 next_action=error.next_action,
             ) from error
-        self._known.renew(mark, (min(end, time.time() + _KNOWN_S), caller))
-        return caller
 
     async def _checked(self, token: str, mark: bytes) -> tuple[Caller, float]:
         """The caller, and until when the token is valid."""

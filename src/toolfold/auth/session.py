@@ -59,7 +59,7 @@ class OAuthSession:
         if now >= self._look_at:
             await self._look(now)
         credential = self._credential
-        if credential is not None and credential.renewable and credential.stale:
+        if credential is not None and credential.stale and self._can_renew(credential):
             await self._keep_fresh(credential, now)
         return self._headers
 
@@ -81,7 +81,7 @@ class OAuthSession:
             return True  # it was renewed meanwhile, or somebody signed in
         if status == 403:
             return await self._step_up(found, credential)
-        if self._service or (credential is not None and credential.renewable):
+        if self._service or self._can_renew(credential):
             await self._renew_refused(token, found)
             return True
         if credential is None and not await self._offers_sign_in(found):
@@ -97,6 +97,15 @@ class OAuthSession:
     @property
     def _service(self) -> bool:
         return self.spec.oauth is not None and self.spec.oauth.grant == "client_credentials"
+
+    def _can_renew(self, credential: Credential | None) -> bool:
+        return bool(self._subject(credential)) or (credential is not None and credential.renewable)
+
+    def _subject(self, credential: Credential | None) -> str:
+        """The token that the caller came in with, where it may be exchanged: not in the place of another sign-in."""
+        other = credential is not None and credential.access_token and credential.grant != "exchange"
+        allowed = self.spec.oauth is not None and self.spec.oauth.exchange and not other
+        return self._vault.subject(self.caller) if allowed else ""
 
     async def _look(self, now: float) -> None:
         """Takes up what is in the vault, where that changed."""
@@ -171,7 +180,7 @@ class OAuthSession:
         try:
             return await self._vault.get(self.spec.name, self.caller)
         except SignInRequired:
-            if self._service:
+            if self._service or self._subject(None):
                 return None
             raise
 
@@ -180,6 +189,8 @@ class OAuthSession:
 
         if self._service:
             return await grants.client_credentials(self.spec, self._vault, challenge=challenge, caller=self.caller)
+        if subject := self._subject(stored):
+            return await grants.exchange(self.spec, subject, self._vault, challenge=challenge, caller=self.caller)
         if stored is None or not stored.refresh_token:
             raise self._required("nobody is signed in to it")
         return await grants.refresh(self.spec, stored)
@@ -194,7 +205,7 @@ class OAuthSession:
         async with self._vault.lock(self.spec.name, self.caller):
             stored = await self._vault.get(self.spec.name, self.caller) or credential
             await self._vault.put(replace(stored, needs=needs))
-        if self._service:
+        if self._service or self._subject(credential):
             await self._renew(credential.access_token, challenge)
             return True
         raise self._required(f"it wants more rights for this: {' '.join(challenge.scope)[:300]}")

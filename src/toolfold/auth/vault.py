@@ -2,7 +2,8 @@
 
 The key comes from `TOOLFOLD_VAULT_KEY`, else from a key file that is there already, else from the system's keyring,
 else from a new key file. A file that is damaged, or sealed with another key, costs the one sign-in that it holds. What
-is in here is never printed: a `Credential` shows whose it is, and no token. Above: sessions and logins.
+is in here is never printed: a `Credential` shows whose it is, and no token. What callers came in with, to be exchanged,
+is held in memory for a while and never written. Above: sessions and logins.
 """
 
 import asyncio
@@ -22,6 +23,7 @@ import msgspec
 from toolfold.config.files import PRIVATE_MODE, write_atomically
 from toolfold.config.secrets import store_in_keyring, system_keyring
 from toolfold.config.sections import PartialRepr
+from toolfold.containers import BoundedDict
 from toolfold.errors import ConfigError, SecretNotFound, ServerTimeout, ServerUnavailable, SignInRequired
 from toolfold.redaction import learn
 
@@ -33,6 +35,9 @@ _KEY_FILE = "vault.key"
 _KEYRING = ("toolfold", "vault")
 _MAX_BYTES = 1024 * 1024
 _LOCK_S = 60.0
+# Callers whose own tokens are held, and for how long after each request.
+_MAX_HELD = 4096
+_HELD_S = 3600.0
 _LOCK_PAUSE_S = 0.02
 
 KeySource = Literal["environment", "key file", "keyring"]
@@ -57,7 +62,7 @@ class Credential(PartialRepr, frozen=True, kw_only=True):
     redirect_uri: str = ""
     registered: bool = False
     """Whether the client was registered by toolfold itself."""
-    grant: Literal["person", "client_credentials"] = "person"
+    grant: Literal["person", "client_credentials", "exchange"] = "person"
     header: str = ""
     """The header that carries it where that is not a bearer token: a key that somebody gave, which never ends."""
     access_token: str = ""
@@ -102,6 +107,24 @@ class Vault:
         self._key: bytes | None = None
         self.key_source: KeySource | None = None
         """Where the key came from, once it was needed."""
+        self._held: BoundedDict[str, tuple[float, str]] = BoundedDict(_MAX_HELD)
+
+    def hold(self, caller: str, token: str, until: float) -> bool:
+        """Holds the token that a caller came in with, in memory alone. Gives whether there was none of it."""
+        is_new = not self.subject(caller)
+        self._held.renew(caller, (min(until, time.time() + _HELD_S), token))
+        return is_new
+
+    def subject(self, caller: str) -> str:
+        """The token that a caller came in with last, while it is valid; else nothing."""
+        until, token = self._held.get(caller, (0.0, ""))
+        return token if time.time() < until else ""
+
+    def holders(self) -> tuple[str, ...]:
+        """Whose tokens are held; those that have ended are dropped."""
+        for caller in [name for name in self._held if not self.subject(name)]:
+            del self._held[caller]
+        return tuple(reversed(self._held))
 
     async def get(self, server: str, caller: str = "") -> Credential | None:
         """Raises `SignInRequired` where there is one that cannot be read."""

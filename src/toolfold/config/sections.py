@@ -300,7 +300,8 @@ class SignIn(Struct, frozen=True, kw_only=True):
     """How callers sign in to servers from inside a conversation."""
 
     public_url: str = ""
-    """Where browsers reach `toolfold serve --http`: `https://tools.example.com`. Empty: the address it serves on."""
+    """Where browsers reach `toolfold serve --http`: `https://tools.example.com`. Empty: the origin of `auth.resource`,
+    else the address it serves on."""
 
 
 class MetadataRule(Struct, frozen=True):

@@ -288,7 +288,15 @@ class _Fields:
             self._checker.error(path, "a service that signs in as itself needs an id and a secret", fix)
         if oauth.enabled and any(name.casefold() == "authorization" for name in self.headers()):
             self._checker.error(path, "has a token of its own besides", "Keep the token or `oauth`.")
+        self._check_exchange(oauth, path)
         return oauth
+
+    def _check_exchange(self, oauth: OAuthSpec, path: KeyPath) -> None:
+        """Who gets a caller's token stands in the file: no server that is discovered may ask for it."""
+        own = self._table.get("credentials") == "caller" and oauth.grant == "person"
+        if oauth.exchange and not all((own, oauth.issuer, oauth.client_id, oauth.client_secret or oauth.private_key)):
+            fix = 'Give credentials = "caller" to the server, and issuer, client_id and client_secret to its `oauth`.'
+            self._checker.error((*path, "exchange"), "it does not say who exchanges whose token where", fix)
 
     def credentials(self) -> Literal["shared", "caller"]:
         path, value = (*self._path, "credentials"), self._table.get("credentials", "shared")

@@ -8,7 +8,7 @@ decided here: that is the policy that its name or its token leads to.
 import hashlib
 import hmac
 import secrets
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -28,8 +28,9 @@ MAX_HEADER = 4096
 class Identities:
     """Everybody who may come in. Without configured keys or an issuer, whoever reaches the face is the local caller.
 
-    `address` is where MCP is served, which tokens must be issued for. Raises `SecretNotFound` where a key that the
-    configuration names is not set: a face that cannot tell callers apart must not start.
+    `address` is where MCP is served, which tokens must be issued for; `on_token` is for `ProtectedResource`. Raises
+    `SecretNotFound` where a key that the configuration names is not set: a face that cannot tell callers apart must
+    not start.
     """
 
     def __init__(
@@ -38,10 +39,12 @@ class Identities:
         *,
         address: str = "http://127.0.0.1/mcp",
         environ: Mapping[str, str] | None = None,
+        on_token: Callable[[str, str, float], object] | None = None,
     ) -> None:
         # A salt of this process: a dump of its memory holds no hash that can be looked up elsewhere.
         self._salt = secrets.token_bytes(32)
         self._address = address
+        self._on_token = on_token
         self._resource: ProtectedResource | None = None
         self._callers = self._read(settings, environ)
         self._resource = self._read_auth(settings, environ)
@@ -51,7 +54,8 @@ class Identities:
             return None
         from toolfold.auth.resource import ProtectedResource
 
-        return ProtectedResource(settings, self._address, environ=environ, earlier=self._resource)
+        earlier, on_token = self._resource, self._on_token
+        return ProtectedResource(settings, self._address, environ=environ, earlier=earlier, on_token=on_token)
 
     def _read(self, settings: Settings, environ: Mapping[str, str] | None = None) -> list[tuple[bytes, Caller]]:
         callers: list[tuple[bytes, Caller]] = []

@@ -120,10 +120,13 @@ class Credentials:
         return bool(self.vault.stamp(server, owner))
 
     async def callers(self, server: str) -> Sequence[str]:
-        """Who has an account of its own at a server."""
+        """Who has an account of its own at a server, or came in with a token that can be exchanged for one."""
         name = server.casefold()
         found = await self.vault.list()
-        return [one.caller for one in found if one.server.casefold() == name and one.caller and one.access_token]
+        stored = [one.caller for one in found if one.server.casefold() == name and one.caller and one.access_token]
+        oauth = next((spec.oauth for spec in self._specs() if spec.name == server), None)
+        held = self.vault.holders() if oauth is not None and oauth.exchange else ()
+        return list(dict.fromkeys((*held, *stored)))
 
     async def summaries(self) -> list[SignedIn]:
         """All sign-ins that can be read."""
@@ -153,12 +156,14 @@ class Credentials:
 
 
 def _summary(credential: "Credential") -> SignedIn:
+    # An exchanged one is renewed when its caller comes in again.
+    renews = credential.renewable or credential.grant == "exchange"
     return SignedIn(
         server=credential.server,
         caller=credential.caller,
         subject=credential.subject,
         issuer=credential.issuer,
         expires_at=credential.expires_at,
-        renews=credential.renewable,
-        ended=not credential.access_token or (credential.expired and not credential.renewable),
+        renews=renews,
+        ended=not credential.access_token or (credential.expired and not renews),
     )

@@ -285,13 +285,18 @@ class UpstreamManager:
         self._failures.pop(server, None)
         self._start_reread(server)
 
+    def came_in(self, caller: str, token: str, until: float) -> None:
+        """A caller came in with a token that servers may exchange. Where it had none, its tools there are listed."""
+        for name, own in self._own.items() if self.credentials.vault.hold(caller, token, until) else ():
+            if own.spec.oauth is not None and own.spec.oauth.exchange:
+                self.tasks.start(own.check(caller), name=f"the tools of a caller at {name}")
+
     async def _look_for_sign_ins(self) -> None:
         """Takes up what another process changed, such as `toolfold login`."""
         if not self._own:
             return
-        changed = self.credentials.changed_at()
-        before, self._signed_in_at = self._signed_in_at, changed
-        if before != changed:
+        before, self._signed_in_at = self._signed_in_at, self.credentials.changed_at()
+        if before != self._signed_in_at:
             await self.caller_tools.load(anew=True)
             for name, own in self._own.items():
                 await own.check()

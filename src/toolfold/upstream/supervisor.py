@@ -234,7 +234,10 @@ class Supervisor:
             raise self._unavailable(wait)
 
     def _stamp_of_sign_in(self) -> tuple[int, ...]:
-        return self.vault.stamp(self.spec.name, self.caller) if self.vault is not None else ()
+        if self.vault is None:
+            return ()
+        # Another token of the caller may be exchanged where the last one was refused.
+        return (*self.vault.stamp(self.spec.name, self.caller), hash(self.vault.subject(self.caller)))
 
     @property
     def has_new_sign_in(self) -> bool:

@@ -15,6 +15,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, closing, suppress
 from functools import partial
 from typing import TYPE_CHECKING
+from urllib.parse import urljoin
 
 from msgspec.structs import replace
 
@@ -103,15 +104,16 @@ async def _serve_http(gateway: Gateway, arguments: argparse.Namespace, output: O
     make_guard(host, Identities(gateway.settings, address=f"http://{shown}:{port}/mcp"))
     with closing(listening_socket(host, port)) as bound:
         address = f"http://{shown}:{bound.getsockname()[1]}/mcp"
-        identities = Identities(gateway.settings, address=address)
+        identities = Identities(gateway.settings, address=address, on_token=gateway.upstreams.came_in)
         guard = make_guard(host, identities, gateway.audit_log.record_refused_key)
         guard = in_subset(guard, arguments.subset) if arguments.subset else guard
         async with _open_server(gateway, arguments, identities.reconfigure) as (server, stop):
             mcp = McpHttpApp(server, guard)
             subsets = {name: McpHttpApp(server, in_subset(guard, name)) for name in names}
             output.note(f"serving on {address}")
-            public = gateway.settings.sign_in.public_url.rstrip("/")
-            gateway.upstreams.credentials.sign_ins.base = public or address.removesuffix("/mcp")
+            settings = gateway.settings
+            public = settings.sign_in.public_url or urljoin(settings.auth.resource or address, "/")
+            gateway.upstreams.credentials.sign_ins.base = public.rstrip("/")
             try:
                 site = Site(mcp, make_app(gateway, guard), gateway.render_metrics, subsets, identities.metadata)
                 await run_site(site, bound, stop)
