@@ -98,15 +98,18 @@ def _verb_of(request: str) -> str:
         return ""
     words = [part for word in request.split() for part in split_identifier(word)]
     lowered = [word.lower() for word in words]
-    verb = ""
+    verb = _leading_verb(words, lowered)
+    return "" if opposite_verbs().get(verb, frozenset()).intersection(lowered) else verb
+
+
+def _leading_verb(words: Sequence[str], lowered: Sequence[str]) -> str:
     for at, word in enumerate(lowered):
         if _is_verb(word):
             is_noun = at > 0 and lowered[at - 1] in _BEFORE_NOUNS
-            verb = "" if is_noun or _has_particle(lowered[at:]) else _first_verb(lowered[at:])
-            break
+            return "" if is_noun or _has_particle(lowered[at:]) else _first_verb(lowered[at:])
         if word not in stop_words("search") and not words[at][0].isupper():
             break
-    return "" if opposite_verbs().get(verb, frozenset()).intersection(lowered) else verb
+    return ""
 
 
 def _has_particle(words: Sequence[str]) -> bool:

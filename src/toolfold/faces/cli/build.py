@@ -308,14 +308,18 @@ def print_servers(states: Sequence[ServerState], output: Output) -> None:
         )
     output.table(("server", "state", "tools", "by", "what it says of itself"), rows)
     for state in states:
-        if state.error:
-            output.labelled(*_LABELS[state.status == "needs sign-in"], f"{state.name}: {state.error}")
-            if state.next_action:
-                output.labelled("next:", "cyan", state.next_action, indent="  ")
-        for warning in state.warnings:
-            output.warn(f"{state.name}: {warning}")
-        if state.note:
-            output.note(f"{state.name}: {state.note}")
+        _print_troubles(state, output)
+
+
+def _print_troubles(state: ServerState, output: Output) -> None:
+    if state.error:
+        output.labelled(*_LABELS[state.status == "needs sign-in"], f"{state.name}: {state.error}")
+        if state.next_action:
+            output.labelled("next:", "cyan", state.next_action, indent="  ")
+    for warning in state.warnings:
+        output.warn(f"{state.name}: {warning}")
+    if state.note:
+        output.note(f"{state.name}: {state.note}")
 
 
 def _by_server(

@@ -51,20 +51,23 @@ def call(arguments: argparse.Namespace, output: Output) -> int:
 
 def _save(arguments: argparse.Namespace, outcome: Outcome, output: Output) -> None:
     """Writes each part that is no text or was stored to a file of its own, or where there is none the text."""
+    parts = _parts(arguments, outcome)
+    path = Path(arguments.save)
+    names = [path, *(path.with_stem(f"{path.stem}-{number}") for number in range(2, len(parts) + 1))]
+    sizes = {str(name): output.save(str(name), source) for name, source in zip(names, parts, strict=True)}
+    if output.as_json:
+        output.data({"saved": [{"file": name, "bytes": size} for name, size in sizes.items()]})
+    else:
+        output.line("\n".join(f"{size} bytes are in {name}" for name, size in sizes.items()))
+
+
+def _parts(arguments: argparse.Namespace, outcome: Outcome) -> list[BinaryIO]:
     result = msgspec.json.decode(outcome.raw)
     blocks = [block for block in result.get("content") or () if isinstance(block, dict)]
     parts = _stored_files(arguments, outcome) + [part for block in blocks for part in _binary(block)]
     texts = [block["text"] for block in blocks if isinstance(block.get("text"), str)]
     whole = "\n".join(texts).encode() if texts else msgspec.json.encode(result.get("structuredContent"))
-    path = Path(arguments.save)
-    names = [path, *(path.with_stem(f"{path.stem}-{number}") for number in range(2, len(parts) + 1))]
-    sizes = {
-        str(name): output.save(str(name), source) for name, source in zip(names, parts or [BytesIO(whole)], strict=True)
-    }
-    if output.as_json:
-        output.data({"saved": [{"file": name, "bytes": size} for name, size in sizes.items()]})
-    else:
-        output.line("\n".join(f"{size} bytes are in {name}" for name, size in sizes.items()))
+    return parts or [BytesIO(whole)]
 
 
 def _stored_files(arguments: argparse.Namespace, outcome: Outcome) -> list[BinaryIO]:
