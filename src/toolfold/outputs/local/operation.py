@@ -232,7 +232,7 @@ class OperationParser:
     def _is_dated(self) -> bool:
         """`who was hired first`: not the first of the list, but by the time that is named before."""
         wanted = self._query.wanted
-        return bool(wanted) and self._state.last_step == "_take_field" and self._records.is_time(wanted[-1])
+        return bool(wanted) and self._state.last_step == "take_field" and self._records.is_time(wanted[-1])
 
     def _group_named(self) -> str:
         """The field that is asked for: the one that is named, or the one that says who."""

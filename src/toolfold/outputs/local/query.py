@@ -89,7 +89,10 @@ class _QueryParser:
             taken = next((step for step in steps if step()), None)
             if taken is None:
                 raise NoQuery(self._in.tokens[self._in.at].lstrip('"'))
-            self._state.last_step, self._demanded = taken.__name__, len(self._query.conditions) > before
+            self._state.last_step, self._demanded = (
+                taken.__name__.removeprefix("_"),
+                len(self._query.conditions) > before,
+            )
         return self._operation.finished()
 
     def _take_negation(self) -> bool:
@@ -309,7 +312,7 @@ class _QueryParser:
             # Of what nothing is, the contrary is true of everything.
             raise NoQuery(literal)
         else:
-            self._values.add(self._values.of_values(field, [literal]))
+            self._values.add_values(field, [literal])
 
     def _compare_again(self, field: str) -> None:
         """A second bound of the same field: `over 50 but under 60`."""
@@ -332,22 +335,21 @@ class _QueryParser:
 
     def _demand(self, field: str) -> None:
         """That a field is not there, or that it is true or false."""
-        is_flag = self._records.is_boolean(field)
-        done = self._state.negation == "not" and self._values.is_done(field)
-        if (self._state.negation in grammar.NO_VALUE or done) and not is_flag:
+        is_flag, negation = self._records.is_boolean(field), self._state.negation
+        done = negation == "not" and self._values.is_done(field)
+        if (negation in grammar.NO_VALUE or done) and not is_flag:
             self._state.negation = ""
             self._values.add_presence(field, present=False)
-        elif is_flag and self._state.negation not in grammar.NO_VALUE and self._query.operation != "values":
-            self._values.add(self._values.of_values(field, self._records.fields[field].truths or ["true"]))
-        elif self._state.negation:
-            raise NoQuery(
-                reason=f'"{self._state.negation} {self._in.word(-1)}": ask for "without {field}", or say its value'
-            )
+        elif is_flag and negation not in grammar.NO_VALUE and self._query.operation != "values":
+            self._values.add_values(field, self._records.fields[field].truths or ["true"])
+        elif negation:
+            raise NoQuery(reason=f'"{negation} {self._in.word(-1)}": ask for "without {field}", or say its value')
         else:
             self._query.wanted.append(field)
 
     def _show(self, field: str, start: int) -> None:
         before = " ".join(self._in.low[:start])
+        by = self._state.superlative or self._wants_number(field)
         if _DONE.search(before) and self._query.operation in grammar.NUMERIC and self._values.is_done(field):
             self._values.add_presence(field, present=True)
         elif _WITH.search(before):
@@ -355,11 +357,7 @@ class _QueryParser:
             self._values.add_presence(field, present=True)
         elif before.endswith((" a", " an")):
             raise NoQuery(f"{self._in.word(start - self._in.at - 1)} {self._in.word(-1)}")
-        elif (
-            not self._query.field
-            and (self._state.superlative or self._wants_number(field))
-            and self._operation.may_be_by(field)
-        ):
+        elif not self._query.field and by and self._operation.may_be_by(field):
             self._query.field = field
         else:
             self._query.wanted.append(field)
@@ -389,17 +387,11 @@ class _QueryParser:
         return True
 
     def _take_known_noun(self) -> bool:
-        word = self._in.word()
-        size = self._in.noun_here()
+        state, word, size = self._state, self._in.word(), self._in.noun_here()
         # Who has `no open orders` may have none at all: that is not said of one record.
-        if (
-            size
-            and self._state.lacks
-            and self._state.last_step == "take_value"
-            and self._query.operation in {"count", "rows"}
-        ):
+        if size and state.lacks and state.last_step == "take_value" and state.query.operation in {"count", "rows"}:
             raise NoQuery(f"no {word}")
-        self._state.noun = word if size else self._state.noun
+        state.noun = word if size else state.noun
         self._in.at += size
         return bool(size)
 
@@ -417,7 +409,7 @@ class _QueryParser:
             raise NoQuery("neither")
         while others := self._another_level():
             values += others
-        self._values.add(self._values.of_values("level", values))
+        self._values.add_values("level", values)
         return True
 
     def _another_level(self) -> list[str]:
@@ -482,8 +474,8 @@ class _QueryParser:
             return self._in.at > 1 and self._in.word(-2) in {"for", "of", "is"}
         if before == "the" and self._in.at > 1:
             return self._in.word(-2) not in _NO_NOUN_LEADS
-        described = self._state.last_step in {"take_operation", "_take_level", "take_value", "take_contrary"}
-        flagged = self._state.last_step == "_take_field" and self._demanded
+        described = self._state.last_step in {"take_operation", "take_level", "take_value", "take_contrary"}
+        flagged = self._state.last_step == "take_field" and self._demanded
         return described or flagged or before in grammar.NOUN_LEADS or before in {"", "the"}
 
     def _take_implied_text(self) -> bool:

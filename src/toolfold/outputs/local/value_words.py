@@ -82,7 +82,7 @@ class ValueParser:
             values.append(another)
         if self._state.negation == "neither" and len(values) < 2:
             raise NoQuery("neither")
-        self.add(self.of_values(field, [own for value in values for own in self._records.hits[value][field]]))
+        self.add_values(field, [own for value in values for own in self._records.hits[value][field]])
         return True
 
     def _another_value(self, field: str, joints: set[str]) -> str:
@@ -177,9 +177,9 @@ class ValueParser:
         self._in.at += 1
         self._state.negation = "not"
         for field in flags:
-            self.add(self.of_values(field, self._records.fields[field].truths or ["true"]))
+            self.add_values(field, self._records.fields[field].truths or ["true"])
         for field, values in fields.items():
-            self.add(self.of_values(field, values))
+            self.add_values(field, values)
         return True
 
     def _take_lacking(self, word: str) -> bool:
@@ -208,7 +208,7 @@ class ValueParser:
         fields = self._records.hits.get(value, {})
         if len(fields) == 1:
             self._in.at += 2
-            self.add(self.of_values(*next(iter(fields.items()))))
+            self.add_values(*next(iter(fields.items())))
             return True
         if word == "logged" and self._in.word(2) in {"", *grammar.FILLER, *grammar.OPERATIONS, *grammar.SIDES}:
             raise NoQuery(f"{word} {particle}")
@@ -296,7 +296,7 @@ class ValueParser:
             raise NoQuery(reason=f"{field} is not always true or false")
         self._in.at += 1
         own = facts.truths if word in TRUTHS else facts.falsities
-        self.add(self.of_values(field, own or [word]))
+        self.add_values(field, own or [word])
         return True
 
     def take_other_field(self, field: str, sign: str) -> bool:
@@ -332,8 +332,8 @@ class ValueParser:
             inside = Condition.of_text(field, "holds", text)
             self._state.inside = len(self._query.conditions) - 1, inside.negated() if negation else inside
 
-    def of_values(self, field: str, values: list[str]) -> Condition:
-        return Condition.of_values(field, values, numeric=self._records.is_number(field))
+    def add_values(self, field: str, values: list[str]) -> None:
+        self.add(Condition.of_values(field, values, numeric=self._records.is_number(field)))
 
     def add_presence(self, field: str, *, present: bool) -> None:
         facts = self._records.fields[field]
@@ -347,29 +347,22 @@ class ValueParser:
 
     def add(self, condition: Condition) -> None:
         """Adds a condition, turned around where a negation stands before it."""
+        negation = self._state.negation
         if condition.field and self._records.fields[condition.field].lists:
             raise NoQuery(reason=f"{condition.field} is a list")
         if condition.is_numeric:
             self._records.check_number(condition.field)
         same = [other for other in self._query.conditions if other.values and other.field == condition.field]
-        if not self._state.negation and any(other.words == condition.words for other in same):
+        if not negation and any(other.words == condition.words for other in same):
             return
-        if self._closed or (same and condition.values and not self._state.negation):
+        if self._closed or (same and condition.values and not negation):
             raise NoQuery(condition.words)
         if self._reaches == len(self._query.conditions):  # `not paid by card` may be paid otherwise
             raise NoQuery(reason=f'how far "not" reaches before {condition.words} is not said')
-        if self._state.negation:
-            self._closed = self._state.negation in grammar.EXCLUSIONS
-            self._state.lacks = self._state.negation in grammar.NO_VALUE
-            if self._state.negation == "not" and self._in.word() in {
-                "by",
-                "with",
-                "via",
-                "through",
-                "using",
-                "in",
-                "on",
-            }:
+        if negation:
+            self._closed = negation in grammar.EXCLUSIONS
+            self._state.lacks = negation in grammar.NO_VALUE
+            if negation == "not" and self._in.word() in {"by", "with", "via", "through", "using", "in", "on"}:
                 self._reaches = len(self._query.conditions) + 1
             condition = condition.negated()
             self._state.negation = ""
