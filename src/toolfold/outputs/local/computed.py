@@ -131,7 +131,8 @@ def _refusal(
     *,
     asks: bool,
 ) -> Computed:
-    lines = (f"Nothing was computed: {clip(problem, 160)}.",)
+    problem = clip(problem, 160)
+    lines = (f"Nothing was computed: {problem}{'' if problem.endswith(('.', '?', '!')) else '.'}",)
     stopped_at = next((error.words for _, error in failed if error.words), "")
     if asks:
         return Computed((*lines, _fields_line(sets)), refused=True, stopped_at=stopped_at)

@@ -336,7 +336,8 @@ class OperationParser:
         self._query.field = field
         # How many comments there are is no count of records, where each has a number of them.
         if self._records.is_number(field) and grammar.KEY_WORDS.isdisjoint(self._names[field]):
-            if not self._in.is_measure(field):
+            flag = self._in.is_digit(field) and self._in.word(-1) != field.lower()
+            if flag or not self._in.is_measure(field):
                 raise NoQuery(reason=f"{field} is a number: ask for its sum, or for its different values")
             self._query.operation, self._counts_number = "sum", True
             self._total = self._total or phrase == "total number of"

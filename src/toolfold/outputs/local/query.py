@@ -36,6 +36,7 @@ _WITH = re.compile(r"\b(?:with|have|has|having|had)(?:(?: (?!its|their|the)\S+)*
 
 
 _DONE = re.compile(r"\b(?:are|were|been|was)$")
+_ASKS_TIME = frozenset({"when", "day", "date", "time", "and", ","})
 
 
 def parse_query(tokens: Sequence[str], records: RecordSet) -> Query:
@@ -82,10 +83,14 @@ class _Parser(ValueParser):
 
     def _take_negation(self) -> bool:
         phrase = self._in.phrase_in(_NEGATIONS)
-        if not phrase or self._in.phrase_in(grammar.COMPARISONS) not in {"", phrase} or self._in.value_here()[1]:
+        if not phrase or self._in.phrase_in(grammar.COMPARISONS) not in {"", phrase}:
+            return False
+        # `no owner` is no `no` of another field.
+        lacks = phrase == "no" and self._in.value_here()[2] < 2 and self._in.is_field_after(phrase)
+        if self._in.value_here()[1] and not lacks:
             return False
         # `No errors today?` asks for no events that are none.
-        if self._negation or (phrase == "no" and not self._in.at):
+        if self._negation or (phrase == "no" and not self._in.at and not lacks):
             raise NoQuery(phrase)
         self._in.skip(phrase)
         self._negation = _NEGATIONS[phrase]
@@ -122,6 +127,8 @@ class _Parser(ValueParser):
         # `unpaid` where `paid` says how, and not when: what has no value may be either.
         if self._negation or len(named) != 1 or (named[0].lower() == word and not self._records.is_time(named[0])):
             return False
+        if self._records.is_number(named[0]):  # `non-admins` may be those with 0
+            raise NoQuery(reason=f'"{self._in.word()}" may be said by a number of {named[0]}')
         self._in.at += 1
         self._add_presence(named[0], present=False)
         return True
@@ -240,8 +247,24 @@ class _Parser(ValueParser):
         if self._records.fields[field].lists:
             raise NoQuery(reason=f"{field} is a list")
         if not self._take_comparison(field):
+            self._check_object(field, size)
             self._mention(field, self._in.at - size)
         return True
+
+    def _check_object(self, field: str, size: int) -> None:
+        """`depend on foo`, `requires c`, `the owner of the parent of c`: what stands behind is not the record itself."""
+        at = self._in.at
+        leads = self._in.skip_words({"on", "with", "upon", "against"})
+        other = self._in.value_here()[1] and not self._in.field_here()[0] and self._in.word() not in grammar.FILLER
+        self._in.at = at
+        verb = leads or self._in.tokens[at - 1].endswith("s") and field.lower() == self._in.word(-1)
+        chain = re.search(r"(\S+) of (?:the )?$", f"{' '.join(self._in.low[: at - size])} ")
+        chained = (
+            chain and self._in.word() == "of" and self._in.fields_called([chain[1]]) == self._query.wanted[-1:] != []
+        )
+        plain = not (self._records.is_number(field) or self._records.is_time(field))
+        if plain and ((other and verb) or chained):
+            raise NoQuery(reason=f'what "{self._in.word(-1)}" is said of is not clear: say what {field} is', doubt=True)
 
     def _is_rather_value(self, field: str, size: int) -> bool:
         """Whether `paid` is the value of a status, and not short for `paid_on`."""
@@ -373,18 +396,42 @@ class _Parser(ValueParser):
             self._add_presence(field, present=True)
         elif before.endswith((" a", " an")):
             raise NoQuery(f"{self._in.word(start - self._in.at - 1)} {self._in.word(-1)}")
+        elif self._is_trailing_done(field):
+            self._add_presence(field, present=True)
+        elif self._may_be_some(field, before):
+            raise NoQuery(
+                reason=f'which records "{self._in.word(-1)}" are is not said: say what {field} is', doubt=True
+            )
         elif not self._query.field and (self._superlative or self._wants_number(field)) and self._may_be_by(field):
             self._query.field = field
         else:
             self._query.wanted.append(field)
 
+    def _is_trailing_done(self, field: str) -> bool:
+        """`the heaviest shipment delivered`, where no time is asked for."""
+        asked = not _ASKS_TIME.isdisjoint(self._in.low) or self._superlative in grammar.TAKES_TIME
+        return self._query.operation in {"greatest", "least"} and not asked and self._is_done(field)
+
+    def _may_be_some(self, field: str, before: str) -> bool:
+        """`the lowest salary among managers`; `locked admins`, where `admin` is 0 or 1."""
+        if not self._is_plural():
+            return False
+        flag = self._in.is_digit(field) and self._in.word(-1) != field.lower()
+        among = before.endswith((" of", " among", " amongst", " for", " across", " of the", " of all"))
+        extreme = self._query.operation in {"greatest", "least"} and self._query.field
+        return flag or bool(extreme and among)
+
     def _is_said(self, field: str) -> bool:
-        """What was said before, and `customers` of `how much did customers from Graz spend`."""
+        """What was said before, and `customers` of `how much did customers from Graz spend`; not those of `of managers`."""
         if field in {self._query.field, *self._query.wanted}:
             return True
-        plural = fold_word(word := self._in.word(-1)) != word
         added = self._query.operation == "sum" and self._query.field
-        return bool(added and plural) and not self._records.is_number(field)
+        subject = self._in.word(-2) in {"did", "do", "does"} and self._is_plural()
+        return bool(added and subject) and not self._records.is_number(field)
+
+    def _is_plural(self) -> bool:
+        """Whether the word that was read last is in the plural."""
+        return fold_word(word := self._in.word(-1)) != word
 
     def _wants_number(self, field: str) -> bool:
         """Whether this may be what is added up: `average order amount`."""
@@ -460,7 +507,7 @@ class _Parser(ValueParser):
         """How the document writes the level that stands here."""
         word = fold_word(self._in.word())
         group = next((group for group in grammar.LEVELS if word in group), None)
-        if group is None or "level" not in self._names:
+        if group is None or "level" not in self._names or self._is_own_field(self._in.word()):
             return []
         self._in.at += 1
         known = [own for name in group for own in self._records.hits.get(name, {}).get("level", ())]
@@ -468,6 +515,16 @@ class _Parser(ValueParser):
         if not known and TEXT not in self._records.fields:
             raise NoQuery(word)
         return known or [word]
+
+    def _is_own_field(self, word: str) -> bool:
+        """`err`, where a field is called so; `error` may be that field or a level, unless it stands before a noun."""
+        if word not in map(str.lower, self._names):
+            return False
+        if "level" in self._records.hits.get(word, {}):
+            if self._in.is_noun(self._in.word(1)):
+                return False
+            raise NoQuery(reason=f'"{word}" may be the field, or a level', doubt=True)
+        return True
 
     def _take_unknown_noun(self) -> bool:
         """One noun that the document does not know, in the place of a noun: `how many pods`, `the oldest pod`."""

@@ -429,6 +429,10 @@ class TokenReader:
         fields = [field for field in persons if not (self.records.is_number(field) or self.records.is_boolean(field))]
         return fields[0] if len(fields) == 1 else ""
 
+    def is_digit(self, field: str) -> bool:
+        """Whether a field may say yes and no by 1 and 0: all of its values are one digit."""
+        return self.records.is_number(field) and self.records.fields[field].longest == 1
+
     def is_measure(self, field: str) -> bool:
         return grammar.LABELS.isdisjoint(self.names[field])
 
