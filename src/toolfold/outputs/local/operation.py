@@ -1,55 +1,36 @@
 """The operation of a request, its field and its place: how many, the sum of, the highest, the third, per status.
 
-Above: `query.py`. Below: `token_reader.py`, `conditions.py`.
+Above: `query.py`. Below: `parse_state.py`, `token_reader.py`, `conditions.py`.
 """
 
 import re
-from collections.abc import Sequence
 
 from msgspec import structs
 
 from toolfold.outputs.local import query_words as grammar
 from toolfold.outputs.local.conditions import Condition, Query
-from toolfold.outputs.local.facts import RecordSet
+from toolfold.outputs.local.parse_state import ParseState
 from toolfold.outputs.local.query_words import NoQuery, Operation
 from toolfold.outputs.local.token_reader import TokenReader
 from toolfold.words import fold_word
 
 
 class OperationParser:
-    """What has been read of a request, and the steps that read its operation."""
+    """The steps that read the operation of a request, and what completes its query at the end."""
 
-    def __init__(self, tokens: Sequence[str], records: RecordSet) -> None:
-        self._in = TokenReader(tokens, records)
-        self._records = records
-        self._names = self._in.names
-        self._query = Query()
-        self._asked = False
-        self._superlative = ""
-        self._negation = ""
-        self._closed = False
-        self._lacks = self._grouped = False
-        self._noun = ""
-        self._last_step = ""
-        # How many conditions there are where a negation may reach further.
-        self._reaches = -1
-        # Whether the last step added a condition.
-        self._demanded = False
-        # A noun such as `the margin` may as well be a field that is not there.
-        self._doubtful_noun = self._numbered = False
-        # The place of a condition on a text, and what else it may mean.
-        self._inside: tuple[int, Condition] | None = None
-        # Whether the whole of it is asked for, whether a number is counted, and of what the most is asked for.
-        self._total = self._counts_number = self._most_of = False
-        # Behind how many conditions the verb stands.
-        self._verb_at: int | None = None
+    def __init__(self, reader: TokenReader, state: ParseState) -> None:
+        self._in, self._records, self._names = reader, reader.records, reader.names
+        self._state, self._query = state, state.query
+        self._grouped = False
+        # Whether the whole of it is asked for, and whether a number is counted.
+        self._total = self._counts_number = False
 
-    def _finished(self) -> Query:
+    def finished(self) -> Query:
         query = self._query
         self._finish_group()
         self._finish_measure()
         self._finish_shown()
-        if unplaced := self._yes_or_no() or self._negation or self._unplaced_noun():
+        if unplaced := self._yes_or_no() or self._state.negation or self._unplaced_noun():
             raise NoQuery(unplaced)
         if query.operation in grammar.NUMERIC and query.wanted:
             raise NoQuery(reason=f'what is demanded of {query.wanted[0]} is not said: "with {query.wanted[0]}"?')
@@ -58,21 +39,21 @@ class OperationParser:
         return query
 
     def _add_reading(self) -> None:
-        if self._inside is not None and self._query.and_then is None:
+        if self._state.inside is not None and self._query.and_then is None:
             conditions = list(self._query.conditions)
-            conditions[self._inside[0]] = self._inside[1]
+            conditions[self._state.inside[0]] = self._state.inside[1]
             self._query.and_then = structs.replace(self._query, conditions=conditions, is_reading=True)
 
     def _finish_group(self) -> None:
         query = self._query
         if self._grouped and query.wanted:
             raise NoQuery(reason="one field can be grouped by, and no other")
-        if self._superlative and not query.field:
-            query.field = self._in.implied_field(self._superlative, self._noun or query.taken_for)
+        if self._state.superlative and not query.field:
+            query.field = self._in.implied_field(self._state.superlative, self._state.noun or query.taken_for)
 
     def _finish_measure(self) -> None:
         query = self._query
-        if self._most_of and not (self._noun or query.conditions):
+        if self._state.most_of and not (self._state.noun or query.conditions):
             raise NoQuery("most")
         if query.operation == "share":
             self._finish_share()
@@ -108,8 +89,8 @@ class OperationParser:
     def _finish_share(self) -> None:
         """`the share of paid orders that are late` is one of those that are paid."""
         query = self._query
-        query.base = self._verb_at or 0
-        if query.base == len(query.conditions) or (self._verb_at is None and len(query.conditions) > 1):
+        query.base = self._state.verb_at or 0
+        if query.base == len(query.conditions) or (self._state.verb_at is None and len(query.conditions) > 1):
             raise NoQuery(reason="of what the share is to be computed is not said")
 
     def _yes_or_no(self) -> str:
@@ -121,17 +102,17 @@ class OperationParser:
         """A noun that the document does not know, beside one that it knows, or where it alone says what is meant."""
         query = self._query
         demands = query.conditions or query.field
-        doubtful = self._doubtful_noun and query.operation == "rows"
+        doubtful = self._state.doubtful_noun and query.operation == "rows"
         alone = not demands and (query.operation == "place" or self._in.is_named)
-        often = self._in.is_noted and self._superlative in {"most", "least", "fewest"}
-        unclear = (alone, doubtful, often, self._noun, self._is_attribute())
+        often = self._in.is_noted and self._state.superlative in {"most", "least", "fewest"}
+        unclear = (alone, doubtful, often, self._state.noun, self._is_attribute())
         return query.taken_for if any(unclear) else ""
 
     def _is_attribute(self) -> bool:
         """Whether an unknown noun may be something that one record has: `how many seats does the A320 have`."""
         asks = {"do", "does", "did"} & set(self._in.low) and {"have", "has", "own"} & set(self._in.low)
         fields = {condition.field for condition in self._query.conditions if condition.values}
-        return bool(asks or self._in.key in fields) and not self._numbered
+        return bool(asks or self._in.key in fields) and not self._state.numbered
 
     def _check_operand(self) -> None:
         query = self._query
@@ -181,7 +162,7 @@ class OperationParser:
     def _is_ordered(self, field: str) -> bool:
         return self._records.is_number(field) or self._records.is_time(field)
 
-    def _take_aside(self) -> bool:
+    def take_aside(self) -> bool:
         """`in total`, `over all`: what says nothing, but has words in it that do."""
         phrase = self._in.phrase_in((*grammar.ASIDES, *grammar.TOTALS))
         if not phrase or self._in.value_here()[2] > 1:
@@ -190,24 +171,24 @@ class OperationParser:
         self._total = self._total or phrase in grammar.TOTALS
         return True
 
-    def _take_top(self) -> bool:
+    def take_top(self) -> bool:
         """`top 3`, `bottom 3`, and the number of `the 3 cheapest`."""
         size = int(self._in.word() in {"top", "bottom"})
         digits = self._in.word(size)
         number = int(digits) if digits.isdecimal() else grammar.CARDINAL.get(digits, 0)
         at, self._in.at = self._in.at, self._in.at + size + 1
         follows = grammar.OPERATIONS.get(self._in.phrase_in(grammar.OPERATIONS), "") in {"greatest", "least"}
-        if self._asked or not 0 < number <= 1000 or not (size or follows):
+        if self._state.asked or not 0 < number <= 1000 or not (size or follows):
             self._in.at = at
             return False
         self._query.limit = number
         if not follows:
-            self._asked = True
-            self._superlative = self._in.low[at]
-            self._query.operation = "greatest" if self._superlative == "top" else "least"
+            self._state.asked = True
+            self._state.superlative = self._in.low[at]
+            self._query.operation = "greatest" if self._state.superlative == "top" else "least"
         return True
 
-    def _take_operation(self) -> bool:
+    def take_operation(self) -> bool:
         phrase = self._in.phrase_in(grammar.OPERATIONS)
         # A word of the operation may be a field of the document: `count`, `total`, `first name`.
         if not phrase or (self._in.field_here()[1] and not (self._in.is_field_after(phrase) or " " in phrase)):
@@ -216,9 +197,9 @@ class OperationParser:
         operation = grammar.OPERATIONS[phrase]
         # `how much … on average`
         averaged = {phrase, self._query.operation} in ({"on average", "sum"}, {"how much", "mean"})
-        if self._asked and not averaged and (self._query.operation, operation) != ("count", "values"):
+        if self._state.asked and not averaged and (self._query.operation, operation) != ("count", "values"):
             raise NoQuery(phrase)
-        self._asked = True
+        self._state.asked = True
         if averaged:
             self._query.operation = "mean"
         else:
@@ -237,8 +218,8 @@ class OperationParser:
             self._query.operation = "count"
             self._take_counted(phrase)
         else:
-            self._superlative = phrase if operation in {"greatest", "least"} else ""
-            if not (self._superlative and (self._take_most(phrase) or self._take_aggregate())):
+            self._state.superlative = phrase if operation in {"greatest", "least"} else ""
+            if not (self._state.superlative and (self._take_most(phrase) or self._take_aggregate())):
                 self._take_operand()
 
     def _take_limit(self, phrase: str) -> None:
@@ -251,7 +232,7 @@ class OperationParser:
     def _is_dated(self) -> bool:
         """`who was hired first`: not the first of the list, but by the time that is named before."""
         wanted = self._query.wanted
-        return bool(wanted) and self._last_step == "_take_field" and self._records.is_time(wanted[-1])
+        return bool(wanted) and self._state.last_step == "take_field" and self._records.is_time(wanted[-1])
 
     def _group_named(self) -> str:
         """The field that is asked for: the one that is named, or the one that says who."""
@@ -281,7 +262,7 @@ class OperationParser:
         return True
 
     def _count_each(self, group: str) -> bool:
-        self._superlative, self._query.operation, self._most_of = "", "values", True
+        self._state.superlative, self._query.operation, self._state.most_of = "", "values", True
         self._query.field, self._query.wanted = group, []
         return True
 
@@ -305,9 +286,9 @@ class OperationParser:
         start = self._in.at
         self._in.skip_words({"of", "the", "all", "value", "values", "for", "number"})
         field, size = self._in.field_here()
-        if not field and self._superlative in grammar.TAKES_TIME:
+        if not field and self._state.superlative in grammar.TAKES_TIME:
             field, size = self._in.time_of_event(), 1
-        if field and self._in.may_be_operand(field, self._superlative):
+        if field and self._in.may_be_operand(field, self._state.superlative):
             self._in.at += size
             self._query.field = field
             self._in.skip_words({"count", "usage", "use", "consumption", "value", "values", "space"})
@@ -316,11 +297,11 @@ class OperationParser:
             links = {"is", "the", "was", "are", "has", "with"}
             before = [token for token in self._in.tokens[: start - 1] if token.lower() not in links]
             named = self._query.wanted[-1:]
-            if named and self._in.fields_called(before[-1:]) == named and self._may_be_by(named[0]):
+            if named and self._in.fields_called(before[-1:]) == named and self.may_be_by(named[0]):
                 self._query.field = self._query.wanted.pop()
 
-    def _may_be_by(self, field: str) -> bool:
-        return self._in.may_be_by(field, self._superlative)
+    def may_be_by(self, field: str) -> bool:
+        return self._in.may_be_by(field, self._state.superlative)
 
     def _take_counted(self, phrase: str) -> None:
         """`how many customers`, where `customer` is a field: those of the field are counted."""
@@ -342,23 +323,23 @@ class OperationParser:
             self._query.operation, self._counts_number = "sum", True
             self._total = self._total or phrase == "total number of"
 
-    def _take_place(self) -> bool:
+    def take_place(self) -> bool:
         """`the third`, `the 21st`, `the second to last`, `row number 7`."""
         word = self._in.word()
         digits = re.fullmatch(r"(\d{1,9})(?:st|nd|rd|th)", word)
         number = int(digits[1]) if digits else grammar.NUMBERED.get(word, 0) if word != "first" else 0
-        if not number and self._noun and not self._asked:
+        if not number and self._state.noun and not self._state.asked:
             number = self._take_numbered()
         if not number and not digits:
             return False
-        if self._asked or number < 1:
+        if self._state.asked or number < 1:
             raise NoQuery(word)
         self._in.at += 1
         # `the second highest`
         if grammar.OPERATIONS.get(self._in.phrase_in(grammar.OPERATIONS), "") in {"greatest", "least"}:
             self._query.rank = number - 1
             return True
-        self._asked = True
+        self._state.asked = True
         self._query.operation = "place"
         back = self._in.phrase_in(("to last", "to the last", "from the end", "but one", "from last"))
         if back:
@@ -374,13 +355,15 @@ class OperationParser:
         if not phrase or not digits.isdecimal() or self._in.at + size + 1 < len(self._in.tokens):
             return 0
         self._in.at += size
-        fields = [field for field in self._records.hits.get(digits, {}) if self._in.identifies(field, self._noun, "")]
+        fields = [
+            field for field in self._records.hits.get(digits, {}) if self._in.identifies(field, self._state.noun, "")
+        ]
         if fields:
             other = [Condition.of_values(fields[0], [digits])]
             self._query.and_then = Query(conditions=other, wanted=self._query.wanted)
         return int(digits)
 
-    def _take_group(self) -> bool:
+    def take_group(self) -> bool:
         """`per status`, `by status`, `for each status`: the counts of each value."""
         phrase = self._in.phrase_in(grammar.GROUPS)
         # `placed by customers` says who, and not by what they are grouped.
@@ -390,7 +373,7 @@ class OperationParser:
         self._in.skip(phrase)
         self._imply_count()
         if self._query.operation == "mean" and phrase != "by" and (size := self._in.noun_here()):
-            self._noun = self._in.word()
+            self._state.noun = self._in.word()
             self._in.at += size
             return True
         if self._take_grouped(phrase):
@@ -402,7 +385,7 @@ class OperationParser:
 
     def _imply_count(self) -> None:
         """`orders per customer`"""
-        if self._query.operation == "rows" and not (self._asked or self._query.wanted) and self._last_step:
+        if self._query.operation == "rows" and not (self._state.asked or self._query.wanted) and self._state.last_step:
             self._query.operation = "count"
 
     def _take_each(self, field: str, size: int) -> bool:
@@ -426,7 +409,7 @@ class OperationParser:
 
     def _by(self, phrase: str) -> str:
         """The superlative that `by` says the field of."""
-        return self._superlative if phrase == "by" and not self._query.field else ""
+        return self._state.superlative if phrase == "by" and not self._query.field else ""
 
     def _check_period(self, field: str, period: str) -> None:
         if period and (not self._records.is_time(field) or len(self._records.fields[field].zones) > 1):

@@ -2,7 +2,7 @@
 
 Every word of the request must have its place, or the request is no query: a word that was passed over could be the
 "not" that turns an answer around. docs/extraction.md describes the grammar for those who ask. Above: `computed.py`.
-Below: `operation.py`, `conditions.py`.
+Below: `operation.py`, `value_words.py`.
 """
 
 import re
@@ -13,9 +13,11 @@ from toolfold.outputs.local import query_words as grammar
 from toolfold.outputs.local.conditions import Condition, Query
 from toolfold.outputs.local.facts import RecordSet
 from toolfold.outputs.local.moments import Moment
+from toolfold.outputs.local.operation import OperationParser
+from toolfold.outputs.local.parse_state import ParseState
 from toolfold.outputs.local.query_words import NoQuery, to_number
 from toolfold.outputs.local.records import TEXT
-from toolfold.outputs.local.request import stem
+from toolfold.outputs.local.token_reader import TokenReader
 from toolfold.outputs.local.value_words import ValueParser
 from toolfold.words import fold_word, stop_words
 
@@ -41,33 +43,43 @@ _ASKS_TIME = frozenset({"when", "day", "date", "time", "and", ","})
 
 def parse_query(tokens: Sequence[str], records: RecordSet) -> Query:
     """The query that the request is, over these records. Raises `NoQuery` for words without a place."""
-    return _Parser(tokens, records).parse()
+    return _QueryParser(tokens, records).parse()
 
 
-class _Parser(ValueParser):
+class _QueryParser:
+    def __init__(self, tokens: Sequence[str], records: RecordSet) -> None:
+        self._in = TokenReader(tokens, records)
+        self._records, self._names = records, self._in.names
+        self._state = ParseState()
+        self._query = self._state.query
+        self._operation = OperationParser(self._in, self._state)
+        self._values = ValueParser(self._in, self._state)
+        # Whether the last step added a condition.
+        self._demanded = False
+
     def parse(self) -> Query:
         if len(self._in.tokens) > grammar.MAX_TOKENS:
             raise NoQuery(reason="the request is too long")
         steps = (
-            self._take_aside,
-            self._take_top,
-            self._take_place,
-            self._take_operation,
+            self._operation.take_aside,
+            self._operation.take_top,
+            self._operation.take_place,
+            self._operation.take_operation,
             self._take_window,
-            self._take_group,
+            self._operation.take_group,
             self._take_negation,
             self._take_text,
             self._take_comparison_first,
             self._take_amount,
             self._take_level,
             self._take_field,
-            self._take_value,
-            self._take_contrary,
-            self._take_phrasal,
+            self._values.take_value,
+            self._values.take_contrary,
+            self._values.take_phrasal,
             self._take_event,
-            self._take_verb,
+            self._values.take_verb,
             self._take_known_noun,
-            self._take_loose_value,
+            self._values.take_loose_value,
             self._take_noun,
             self._take_filler,
         )
@@ -78,8 +90,11 @@ class _Parser(ValueParser):
             taken = next((step for step in steps if step()), None)
             if taken is None:
                 raise NoQuery(self._in.tokens[self._in.at].lstrip('"'))
-            self._last_step, self._demanded = taken.__name__, len(self._query.conditions) > before
-        return self._finished()
+            self._state.last_step, self._demanded = (
+                taken.__name__.removeprefix("_"),
+                len(self._query.conditions) > before,
+            )
+        return self._operation.finished()
 
     def _take_negation(self) -> bool:
         phrase = self._in.phrase_in(_NEGATIONS)
@@ -90,51 +105,17 @@ class _Parser(ValueParser):
         if self._in.value_here()[1] and not lacks:
             return False
         # `No errors today?` asks for no events that are none.
-        if self._negation or (phrase == "no" and not self._in.at and not lacks):
+        if self._state.negation or (phrase == "no" and not self._in.at and not lacks):
             raise NoQuery(phrase)
         self._in.skip(phrase)
-        self._negation = _NEGATIONS[phrase]
+        self._state.negation = _NEGATIONS[phrase]
         skipped = self._in.skip_words(
             {"a", "an", "any", "the", "those", "with", "for", "have", "has", "having", "in", "be", "been"}
         )
         # `do not have an email` is `have no email`.
-        if self._negation == "not" and not {"have", "has", "having"}.isdisjoint(skipped):
-            self._negation = "no"
+        if self._state.negation == "not" and not {"have", "has", "having"}.isdisjoint(skipped):
+            self._state.negation = "no"
         return True
-
-    def _take_contrary(self) -> bool:
-        """`unpaid` is `not paid`, where that is a value of one field, or a field that is true or false."""
-        contrary = grammar.CONTRARY.fullmatch(self._in.word())
-        if contrary is None:
-            return False
-        fields = self._records.hits.get(contrary[1], {})
-        flags = [field for field in self._names if self._is_flag(field, contrary[1])]
-        if not (fields or flags) and self._take_lacking(contrary[1]):
-            return True
-        if self._negation or len(fields) + len(flags) != 1:
-            raise NoQuery(self._in.word())
-        self._in.at += 1
-        self._negation = "not"
-        for field in flags:
-            self._add(self._of_values(field, self._records.fields[field].truths or ["true"]))
-        for field, values in fields.items():
-            self._add(self._of_values(field, values))
-        return True
-
-    def _take_lacking(self, word: str) -> bool:
-        """`unassigned`, where there is a field `assignee`."""
-        named = [field for field, words in self._names.items() if words[-1].startswith(stem(word))]
-        # `unpaid` where `paid` says how, and not when: what has no value may be either.
-        if self._negation or len(named) != 1 or (named[0].lower() == word and not self._records.is_time(named[0])):
-            return False
-        if self._records.is_number(named[0]):  # `non-admins` may be those with 0
-            raise NoQuery(reason=f'"{self._in.word()}" may be said by a number of {named[0]}')
-        self._in.at += 1
-        self._add_presence(named[0], present=False)
-        return True
-
-    def _is_flag(self, field: str, word: str) -> bool:
-        return word in {field.lower(), self._names[field][-1]} and self._records.is_boolean(field)
 
     def _take_amount(self) -> bool:
         """`with 2 retries`, where `retries` is a number."""
@@ -147,7 +128,7 @@ class _Parser(ValueParser):
             self._in.at = at
             return False
         self._in.at += size
-        self._add(Condition.of_number(field, "=", number))
+        self._values.add(Condition.of_number(field, "=", number))
         return True
 
     def _take_window(self) -> bool:
@@ -171,7 +152,7 @@ class _Parser(ValueParser):
         """The field of a time whose field is not named. `closed in March` need not be by the time of creation."""
         field = self._in.time_field()
         words = set(self._names[field])
-        if self._last_step in {"_take_value", "_take_loose_value"} and not words <= _PLAIN_TIMES:
+        if self._state.last_step in {"take_value", "take_loose_value"} and not words <= _PLAIN_TIMES:
             before = self._in.low[: self._in.at]
             value = next((word for word in reversed(before) if word.endswith("ed")), "")
             if value and value in self._records.hits:
@@ -184,7 +165,7 @@ class _Parser(ValueParser):
             raise NoQuery(reason=f"{field} has times of several zones")
         if facts.times == facts.present:
             others = self._query.bounds.setdefault(field, [])
-            self._add(Condition.of_window(field, bounds, others))
+            self._values.add(Condition.of_window(field, bounds, others))
             others += bounds
             return
         years = [
@@ -193,7 +174,7 @@ class _Parser(ValueParser):
         if len(years) < len(bounds) or not self._records.is_number(field):
             raise NoQuery(reason=f"{field} is no time")
         for sign, year in years:
-            self._add(Condition.of_number(field, sign, Decimal(year)))
+            self._values.add(Condition.of_number(field, sign, Decimal(year)))
 
     def _take_text(self) -> bool:
         """`containing X`, `with the text "X"`: the whole record is searched."""
@@ -204,7 +185,7 @@ class _Parser(ValueParser):
         self._in.skip_words({"the", "word", "text", "phrase", "string"})
         if not self._in.word() or self._in.word() in grammar.FILLER or self._in.phrase_in(grammar.COMPARISONS):
             raise NoQuery(phrase)
-        self._add_text("", grammar.TEXT_COMPARISONS[phrase])
+        self._values.add_text("", grammar.TEXT_COMPARISONS[phrase])
         return True
 
     def _take_comparison_first(self) -> bool:
@@ -225,7 +206,7 @@ class _Parser(ValueParser):
         if not field or not self._records.is_number(field):
             raise NoQuery(reason=f'which field "{phrase} {token}" is of is not said')
         self._in.at += size
-        self._add(Condition.of_number(field, grammar.COMPARISONS[phrase], number))
+        self._values.add(Condition.of_number(field, grammar.COMPARISONS[phrase], number))
         return True
 
     def _compared_field(self, number: str) -> tuple[str, int]:
@@ -235,8 +216,8 @@ class _Parser(ValueParser):
         if field or unit:
             fields = [field] if field else self._in.fields_in(unit)
             return (fields[0], size or bool(self._in.unit_of(self._in.word()))) if len(fields) == 1 else ("", 0)
-        if self._superlative and not self._query.field:
-            self._query.field = self._in.implied_field(self._superlative)
+        if self._state.superlative and not self._query.field:
+            self._query.field = self._in.implied_field(self._state.superlative)
         return self._query.field, 0
 
     def _take_field(self) -> bool:
@@ -252,12 +233,12 @@ class _Parser(ValueParser):
         return True
 
     def _check_object(self, field: str, size: int) -> None:
-        """`depend on foo`, `requires c`, `the owner of the parent of c`: what stands behind is not the record itself."""
+        """`depend on foo`, `requires c`, `owner of the parent of c`: what stands behind is not the record itself."""
         at = self._in.at
         leads = self._in.skip_words({"on", "with", "upon", "against"})
         other = self._in.value_here()[1] and not self._in.field_here()[0] and self._in.word() not in grammar.FILLER
         self._in.at = at
-        verb = leads or self._in.tokens[at - 1].endswith("s") and field.lower() == self._in.word(-1)
+        verb = leads or (field.lower() == self._in.word(-1) and self._is_plural())
         chain = re.search(r"(\S+) of (?:the )?$", f"{' '.join(self._in.low[: at - size])} ")
         chained = (
             chain and self._in.word() == "of" and self._in.fields_called([chain[1]]) == self._query.wanted[-1:] != []
@@ -277,37 +258,37 @@ class _Parser(ValueParser):
         self._in.skip_words(grammar.LINKS)
         negated = self._in.word() == "not" and not self._in.phrase_in(grammar.COMPARISONS)
         if negated:
-            if self._negation:
+            if self._state.negation:
                 raise NoQuery("not")
-            self._negation = "not"
+            self._state.negation = "not"
             self._in.at += 1
             self._in.skip_words({"in", "the", "a", "an"})
-        if self._asks_presence(field):
+        if self._values.asks_presence(field):
             self._in.at += 1
-            self._add_presence(field, present=self._in.word(-1) in grammar.PRESENT)
+            self._values.add_presence(field, present=self._in.word(-1) in grammar.PRESENT)
             return True
         phrase = self._in.phrase_in((*grammar.COMPARISONS, *grammar.TEXT_COMPARISONS, "between"))
         if phrase in grammar.TEXT_COMPARISONS:
             self._in.skip(phrase)
-            self._add_text(field, grammar.TEXT_COMPARISONS[phrase])
+            self._values.add_text(field, grammar.TEXT_COMPARISONS[phrase])
             return True
         if phrase:
             self._in.skip(phrase)
             self._compare(field, phrase)
             return True
-        if self._take_flag(field) or self._take_values(field):
+        if self._values.take_flag(field) or self._values.take_values(field):
             return True
         number = self._in.take_number(field)
         if number is not None:
-            self._add(Condition.of_number(field, "=", number))
+            self._values.add(Condition.of_number(field, "=", number))
             return True
         self._in.at = start
-        self._negation = "" if negated else self._negation
+        self._state.negation = "" if negated else self._state.negation
         return False
 
     def _compare(self, field: str, phrase: str) -> None:
         sign = grammar.COMPARISONS.get(phrase, "") if phrase not in grammar.EXCLUSIONS else ""
-        if sign and self._take_other_field(field, sign):
+        if sign and self._values.take_other_field(field, sign):
             return
         if phrase == "between":
             self._compare_range(field)
@@ -319,7 +300,7 @@ class _Parser(ValueParser):
             number = self._in.take_number(field)
             if number is None:
                 raise NoQuery(f"{phrase} {self._in.word()}")
-            self._add(Condition.of_number(field, grammar.COMPARISONS[phrase], number))
+            self._values.add(Condition.of_number(field, grammar.COMPARISONS[phrase], number))
             self._compare_again(field)
 
     def _compare_range(self, field: str) -> None:
@@ -327,32 +308,32 @@ class _Parser(ValueParser):
         last = self._in.take_number(field) if self._in.skip_words({"and"}) else None
         if first is None or last is None:
             raise NoQuery(f"{field} between")
-        self._add(Condition.of_range(field, first, last))
+        self._values.add(Condition.of_range(field, first, last))
 
     def _compare_values(self, field: str, phrase: str) -> None:
         if grammar.COMPARISONS[phrase] == "!=":
-            if self._negation:
+            if self._state.negation:
                 raise NoQuery(phrase)
             # Of a field that is named, `except Ada and Ivo` can only mean both.
-            self._negation = "!=" if phrase == "other than" else phrase if phrase in grammar.EXCLUSIONS else "not"
-            if self._negation in grammar.EXCLUSIONS and not self._in.value_here(field)[1]:
+            self._state.negation = "!=" if phrase == "other than" else phrase if phrase in grammar.EXCLUSIONS else "not"
+            if self._state.negation in grammar.EXCLUSIONS and not self._in.value_here(field)[1]:
                 self._mention(field, self._in.at, negated=False)
                 return
-        if self._take_flag(field) or self._take_values(field):
+        if self._values.take_flag(field) or self._values.take_values(field):
             return
         if (number := self._in.take_number(field)) is not None:
-            self._add(Condition.of_number(field, "=", number))
+            self._values.add(Condition.of_number(field, "=", number))
             return
         self._compare_literal(field, self._in.literal())
 
     def _compare_literal(self, field: str, literal: str) -> None:
         if field in self._records.parts.get(literal.lower(), ()):
-            self._add(Condition.of_text(field, "contains", literal))
-        elif self._negation:
+            self._values.add(Condition.of_text(field, "contains", literal))
+        elif self._state.negation:
             # Of what nothing is, the contrary is true of everything.
             raise NoQuery(literal)
         else:
-            self._add(self._of_values(field, [literal]))
+            self._values.add_values(field, [literal])
 
     def _compare_again(self, field: str) -> None:
         """A second bound of the same field: `over 50 but under 60`."""
@@ -368,49 +349,49 @@ class _Parser(ValueParser):
         """A field without a comparison: that it is there, that it is not, that it is true, or to be shown."""
         if not negated:
             self._query.wanted.append(field)
-        elif self._negation or self._records.is_boolean(field):
+        elif self._state.negation or self._records.is_boolean(field):
             self._demand(field)
         elif not self._is_said(field):
             self._show(field, start)
 
     def _demand(self, field: str) -> None:
         """That a field is not there, or that it is true or false."""
-        is_flag = self._records.is_boolean(field)
-        done = self._negation == "not" and self._is_done(field)
-        if (self._negation in grammar.NO_VALUE or done) and not is_flag:
-            self._negation = ""
-            self._add_presence(field, present=False)
-        elif is_flag and self._negation not in grammar.NO_VALUE and self._query.operation != "values":
-            self._add(self._of_values(field, self._records.fields[field].truths or ["true"]))
-        elif self._negation:
-            raise NoQuery(reason=f'"{self._negation} {self._in.word(-1)}": ask for "without {field}", or say its value')
+        is_flag, negation = self._records.is_boolean(field), self._state.negation
+        done = negation == "not" and self._values.is_done(field)
+        if (negation in grammar.NO_VALUE or done) and not is_flag:
+            self._state.negation = ""
+            self._values.add_presence(field, present=False)
+        elif is_flag and negation not in grammar.NO_VALUE and self._query.operation != "values":
+            self._values.add_values(field, self._records.fields[field].truths or ["true"])
+        elif negation:
+            raise NoQuery(reason=f'"{negation} {self._in.word(-1)}": ask for "without {field}", or say its value')
         else:
             self._query.wanted.append(field)
 
     def _show(self, field: str, start: int) -> None:
         before = " ".join(self._in.low[:start])
-        if _DONE.search(before) and self._query.operation in grammar.NUMERIC and self._is_done(field):
-            self._add_presence(field, present=True)
+        by = self._state.superlative or self._wants_number(field)
+        if _DONE.search(before) and self._query.operation in grammar.NUMERIC and self._values.is_done(field):
+            self._values.add_presence(field, present=True)
         elif _WITH.search(before):
             self._query.wanted += [field][: self._query.operation == "rows"]
-            self._add_presence(field, present=True)
+            self._values.add_presence(field, present=True)
         elif before.endswith((" a", " an")):
             raise NoQuery(f"{self._in.word(start - self._in.at - 1)} {self._in.word(-1)}")
         elif self._is_trailing_done(field):
-            self._add_presence(field, present=True)
+            self._values.add_presence(field, present=True)
         elif self._may_be_some(field, before):
-            raise NoQuery(
-                reason=f'which records "{self._in.word(-1)}" are is not said: say what {field} is', doubt=True
-            )
-        elif not self._query.field and (self._superlative or self._wants_number(field)) and self._may_be_by(field):
+            reason = f'which records "{self._in.word(-1)}" are is not said: say what {field} is'
+            raise NoQuery(reason=reason, doubt=True)
+        elif not self._query.field and by and self._operation.may_be_by(field):
             self._query.field = field
         else:
             self._query.wanted.append(field)
 
     def _is_trailing_done(self, field: str) -> bool:
         """`the heaviest shipment delivered`, where no time is asked for."""
-        asked = not _ASKS_TIME.isdisjoint(self._in.low) or self._superlative in grammar.TAKES_TIME
-        return self._query.operation in {"greatest", "least"} and not asked and self._is_done(field)
+        asked = not _ASKS_TIME.isdisjoint(self._in.low) or self._state.superlative in grammar.TAKES_TIME
+        return self._query.operation in {"greatest", "least"} and not asked and self._values.is_done(field)
 
     def _may_be_some(self, field: str, before: str) -> bool:
         """`the lowest salary among managers`; `locked admins`, where `admin` is 0 or 1."""
@@ -422,7 +403,7 @@ class _Parser(ValueParser):
         return flag or bool(extreme and among)
 
     def _is_said(self, field: str) -> bool:
-        """What was said before, and `customers` of `how much did customers from Graz spend`; not those of `of managers`."""
+        """What was said before, and `customers` of `how much did customers from Graz spend`."""
         if field in {self._query.field, *self._query.wanted}:
             return True
         added = self._query.operation == "sum" and self._query.field
@@ -437,21 +418,6 @@ class _Parser(ValueParser):
         """Whether this may be what is added up: `average order amount`."""
         return self._query.operation in {"sum", "mean", "median"} and self._records.is_number(field)
 
-    def _take_phrasal(self) -> bool:
-        """`logged in`, where `login` is a value; else it says something that is not known."""
-        word, particle = self._in.word(), self._in.word(1)
-        if not word.isalpha() or particle not in grammar.PARTICLES:
-            return False
-        value = f"{stem(word)}{particle}"
-        fields = self._records.hits.get(value, {})
-        if len(fields) == 1:
-            self._in.at += 2
-            self._add(self._of_values(*next(iter(fields.items()))))
-            return True
-        if word == "logged" and self._in.word(2) in {"", *grammar.FILLER, *grammar.OPERATIONS, *grammar.SIDES}:
-            raise NoQuery(f"{word} {particle}")
-        return False
-
     def _take_event(self) -> bool:
         """`orders placed`, `500 errors`: what is true of all of them."""
         nouns = grammar.EVENTS.get(self._in.word(), frozenset())
@@ -465,12 +431,11 @@ class _Parser(ValueParser):
         return True
 
     def _take_known_noun(self) -> bool:
-        word = self._in.word()
-        size = self._in.noun_here()
+        state, word, size = self._state, self._in.word(), self._in.noun_here()
         # Who has `no open orders` may have none at all: that is not said of one record.
-        if size and self._lacks and self._last_step == "_take_value" and self._query.operation in {"count", "rows"}:
+        if size and state.lacks and state.last_step == "take_value" and state.query.operation in {"count", "rows"}:
             raise NoQuery(f"no {word}")
-        self._noun = word if size else self._noun
+        state.noun = word if size else state.noun
         self._in.at += size
         return bool(size)
 
@@ -479,23 +444,23 @@ class _Parser(ValueParser):
 
     def _take_level(self) -> bool:
         """`errors` in a log."""
-        if self._last_step in {"_take_value", "_take_loose_value"} and self._take_event():  # `404 errors`
+        if self._state.last_step in {"take_value", "take_loose_value"} and self._take_event():  # `404 errors`
             return True
         values = self._level_here()
         if not values:
             return False
-        if self._negation == "neither" and self._in.word() != "nor":
+        if self._state.negation == "neither" and self._in.word() != "nor":
             raise NoQuery("neither")
         while others := self._another_level():
             values += others
-        self._add(self._of_values("level", values))
+        self._values.add_values("level", values)
         return True
 
     def _another_level(self) -> list[str]:
         """`or warnings`, `and warnings` behind `errors`."""
         joint, level = self._in.word(), fold_word(self._in.word(1))
         known = any(level in group for group in grammar.LEVELS)
-        joints = {"neither": {"nor"}, "": {"or", "and"}}.get(self._negation, {"or"})
+        joints = {"neither": {"nor"}, "": {"or", "and"}}.get(self._state.negation, {"or"})
         if joint not in joints or (joint == "and" and not known):
             return []
         self._in.at += 1
@@ -529,7 +494,7 @@ class _Parser(ValueParser):
     def _take_unknown_noun(self) -> bool:
         """One noun that the document does not know, in the place of a noun: `how many pods`, `the oldest pod`."""
         word, before = self._in.word(), self._in.before()
-        if self._query.taken_for or self._noun or self._negation or not self._may_be_noun(word):
+        if self._query.taken_for or self._state.noun or self._state.negation or not self._may_be_noun(word):
             return False
         numbered = self._in.is_key_number(self._in.word(1))
         if not (numbered or self._is_nouns_place(before)):
@@ -537,8 +502,8 @@ class _Parser(ValueParser):
         singular = fold_word(word) == word
         if self._is_some(word, singular=singular, numbered=numbered):
             return False
-        self._doubtful_noun = singular and not numbered and before != "many"
-        self._numbered = numbered
+        self._state.doubtful_noun = singular and not numbered and before != "many"
+        self._state.numbered = numbered
         self._query.taken_for = word
         self._in.at += 1
         return True
@@ -553,7 +518,7 @@ class _Parser(ValueParser):
     def _is_some(self, word: str, *, singular: bool, numbered: bool) -> bool:
         """Whether a word may be said of some of the records: `failed` of `failed logins`, `errors` of `most errors`."""
         return (
-            self._most_of
+            self._state.most_of
             or word.endswith("ed")
             or (singular and not numbered and self._in.word(1) in self._records.hits)
         )
@@ -563,14 +528,14 @@ class _Parser(ValueParser):
             return self._in.at > 1 and self._in.word(-2) in {"for", "of", "is"}
         if before == "the" and self._in.at > 1:
             return self._in.word(-2) not in _NO_NOUN_LEADS
-        described = self._last_step in {"_take_operation", "_take_level", "_take_value", "_take_contrary"}
-        flagged = self._last_step == "_take_field" and self._demanded
+        described = self._state.last_step in {"take_operation", "take_level", "take_value", "take_contrary"}
+        flagged = self._state.last_step == "take_field" and self._demanded
         return described or flagged or before in grammar.NOUN_LEADS or before in {"", "the"}
 
     def _take_implied_text(self) -> bool:
         """In a log: what is no field may be a text, `slow queries`, `in payments`, `svc-7`; it must occur."""
         # Of a text that nothing holds the contrary is true of everything.
-        if TEXT not in self._records.fields or self._negation:
+        if TEXT not in self._records.fields or self._state.negation:
             return False
         before = self._in.before()
         run = []
@@ -582,7 +547,9 @@ class _Parser(ValueParser):
         if not run or (plain and self._query.operation in {"count", "rows"}):
             self._in.at -= len(run)
             return False
-        self._add(Condition.of_text("", "contains", " ".join(run), " ".join([*run[:-1], fold_word(run[-1].lower())])))
+        self._values.add(
+            Condition.of_text("", "contains", " ".join(run), " ".join([*run[:-1], fold_word(run[-1].lower())]))
+        )
         self._query.implied_text = True
         return True
 
@@ -590,8 +557,8 @@ class _Parser(ValueParser):
         word = self._in.word()
         if word not in grammar.FILLER and word != "," and not self._is_aside(word):
             return False
-        if self._verb_at is None and word in {*grammar.YES_OR_NO, "that"} and self._query.operation == "share":
-            self._verb_at = len(self._query.conditions)
+        if self._state.verb_at is None and word in {*grammar.YES_OR_NO, "that"} and self._query.operation == "share":
+            self._state.verb_at = len(self._query.conditions)
         # An article behind which nothing stands may be a name: `in A`.
         if word in {"a", "an", "the"} and not self._in.word(1):
             raise NoQuery(word)

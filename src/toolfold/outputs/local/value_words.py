@@ -1,6 +1,6 @@
 """Values in a request: alone, behind a verb, by their root or as a part of a name; and the conditions they make.
 
-Above: `query.py`. Below: `operation.py`, `conditions.py`.
+Above: `query.py`. Below: `parse_state.py`, `token_reader.py`, `conditions.py`.
 """
 
 import re
@@ -10,9 +10,10 @@ from decimal import Decimal
 from toolfold.outputs.local import query_words as grammar
 from toolfold.outputs.local.conditions import Condition
 from toolfold.outputs.local.facts import FALSITIES, FLAGS, TRUTHS
-from toolfold.outputs.local.operation import OperationParser
+from toolfold.outputs.local.parse_state import ParseState
 from toolfold.outputs.local.query_words import NoQuery, Wanted, name_words, to_number
 from toolfold.outputs.local.records import TEXT
+from toolfold.outputs.local.request import stem
 from toolfold.outputs.local.token_reader import LONGEST_NAME, TokenReader
 from toolfold.words import fold_word
 
@@ -58,22 +59,30 @@ class _Loose:
         return codes if re.fullmatch(r"[1-5]\d\d|[1-5]xx", number) else []
 
 
-class ValueParser(OperationParser):
+class ValueParser:
     """The steps that read values, and add conditions."""
 
-    def _take_values(self, field: str) -> bool:
+    def __init__(self, reader: TokenReader, state: ParseState) -> None:
+        self._in, self._records, self._names = reader, reader.records, reader.names
+        self._state, self._query = state, state.query
+        self._loose = _Loose(reader)
+        self._closed = False
+        # How many conditions there are where a negation may reach further.
+        self._reaches = -1
+
+    def take_values(self, field: str) -> bool:
         """One or more values of a field: `failed`, `failed or open`."""
         phrase, fields, size = self._in.value_here(field)
         if not fields:
             return False
         values = [phrase]
-        joints = {"or", "and", ","} if self._negation != "neither" else {"nor", ","}
+        joints = {"or", "and", ","} if self._state.negation != "neither" else {"nor", ","}
         self._in.at += size
         while self._in.word() in joints and (another := self._another_value(field, joints)):
             values.append(another)
-        if self._negation == "neither" and len(values) < 2:
+        if self._state.negation == "neither" and len(values) < 2:
             raise NoQuery("neither")
-        self._add(self._of_values(field, [own for value in values for own in self._records.hits[value][field]]))
+        self.add_values(field, [own for value in values for own in self._records.hits[value][field]])
         return True
 
     def _another_value(self, field: str, joints: set[str]) -> str:
@@ -83,15 +92,15 @@ class ValueParser(OperationParser):
         skipped = self._in.skip_words({"or", "and", "not", "nor"} if self._in.word() in joints else ())
         self._in.skip_words({field.lower()})
         another, fields, size = self._in.value_here(field)
-        if not fields or ("not" in skipped and not self._negation):
+        if not fields or ("not" in skipped and not self._state.negation):
             self._in.at = at
             return ""
-        if self._negation in {"not", "no"} and joint == "and":
+        if self._state.negation in {"not", "no"} and joint == "and":
             raise NoQuery(f"not … and {another}")
         self._in.at += size
         return another
 
-    def _take_value(self) -> bool:
+    def take_value(self) -> bool:
         """A value without its field: `failed orders`, `order 9123`. It must be a value of one field only."""
         phrase, fields, size = self._in.value_here()
         if not fields or (size == 1 and self._in.is_noun(self._in.word())):
@@ -106,7 +115,7 @@ class ValueParser(OperationParser):
         field = fields[0]
         if self._records.fields[field].lists:
             raise NoQuery(reason=f"{field} is a list")
-        self._take_values(field)
+        self.take_values(field)
         self._skip_name(field)
         return True
 
@@ -117,18 +126,18 @@ class ValueParser(OperationParser):
         same, size = self._in.field_here()
         self._in.at = self._in.at + size if same == field else at
 
-    def _take_loose_value(self) -> bool:
+    def take_loose_value(self) -> bool:
         """A word that shares its root with one value, as `refunds` with `refunded`, or stands inside of values."""
         word = self._in.word().lstrip('"')
         if word in grammar.FILLER or word in grammar.OPERATIONS or len(word) < 2 or self._in.is_noun(word):
             return False
         if self._split_word(word) or self._take_class(word):
             return True
-        condition = _Loose(self._in).condition(word)
+        condition = self._loose.condition(word)
         if condition is None:
             return False
         self._in.at += 1
-        self._add(condition)
+        self.add(condition)
         return True
 
     def _split_word(self, word: str) -> bool:
@@ -142,7 +151,7 @@ class ValueParser(OperationParser):
 
     def _take_class(self, word: str) -> bool:
         """`4xx`, `4xx or 5xx`: statuses by their first digit."""
-        codes = _Loose(self._in).codes(word, self._names)
+        codes = self._loose.codes(word, self._names)
         if not word.endswith("xx") or len(codes) != 1:
             return False
         first, last = int(word[0]), int(word[0])
@@ -150,11 +159,64 @@ class ValueParser(OperationParser):
         if self._in.word() in {"or", "and", "/"} and re.fullmatch(rf"[{first - 1}{first + 1}]xx", self._in.word(1)):
             first, last = sorted((first, int(self._in.word(1)[0])))
             self._in.at += 2
-        self._add(Condition.of_range(codes[0], Decimal(first * 100), Decimal(last * 100 + 99)))
+        self.add(Condition.of_range(codes[0], Decimal(first * 100), Decimal(last * 100 + 99)))
         self._skip_name(codes[0])
         return True
 
-    def _take_verb(self) -> bool:
+    def take_contrary(self) -> bool:
+        """`unpaid` is `not paid`, where that is a value of one field, or a field that is true or false."""
+        contrary = grammar.CONTRARY.fullmatch(self._in.word())
+        if contrary is None:
+            return False
+        fields = self._records.hits.get(contrary[1], {})
+        flags = [field for field in self._names if self._is_flag(field, contrary[1])]
+        if not (fields or flags) and self._take_lacking(contrary[1]):
+            return True
+        if self._state.negation or len(fields) + len(flags) != 1:
+            raise NoQuery(self._in.word())
+        self._in.at += 1
+        self._state.negation = "not"
+        for field in flags:
+            self.add_values(field, self._records.fields[field].truths or ["true"])
+        for field, values in fields.items():
+            self.add_values(field, values)
+        return True
+
+    def _take_lacking(self, word: str) -> bool:
+        """`unassigned`, where there is a field `assignee`."""
+        named = [field for field, words in self._names.items() if words[-1].startswith(stem(word))]
+        # `unpaid` where `paid` says how, and not when: what has no value may be either.
+        if (
+            self._state.negation
+            or len(named) != 1
+            or (named[0].lower() == word and not self._records.is_time(named[0]))
+        ):
+            return False
+        if self._records.is_number(named[0]):  # `non-admins` may be those with 0
+            raise NoQuery(reason=f'"{self._in.word()}" may be said by a number of {named[0]}')
+        self._in.at += 1
+        self.add_presence(named[0], present=False)
+        return True
+
+    def _is_flag(self, field: str, word: str) -> bool:
+        return word in {field.lower(), self._names[field][-1]} and self._records.is_boolean(field)
+
+    def take_phrasal(self) -> bool:
+        """`logged in`, where `login` is a value; else it says something that is not known."""
+        word, particle = self._in.word(), self._in.word(1)
+        if not word.isalpha() or particle not in grammar.PARTICLES:
+            return False
+        value = f"{stem(word)}{particle}"
+        fields = self._records.hits.get(value, {})
+        if len(fields) == 1:
+            self._in.at += 2
+            self.add_values(*next(iter(fields.items())))
+            return True
+        if word == "logged" and self._in.word(2) in {"", *grammar.FILLER, *grammar.OPERATIONS, *grammar.SIDES}:
+            raise NoQuery(f"{word} {particle}")
+        return False
+
+    def take_verb(self) -> bool:
         """`assigned to noor`, `return 404`, `running ubuntu`: a verb that says which field a value is of."""
         meant = grammar.VERBS.get(self._in.word())
         if meant is None:
@@ -169,7 +231,7 @@ class ValueParser(OperationParser):
         if self._leads_on(self._in.low[at]):
             return True
         before = len(self._query.conditions)
-        taken = self._take_value() or self._take_loose_value()
+        taken = self.take_value() or self.take_loose_value()
         fields = [condition.field for condition in self._query.conditions[before:]]
         if meant and any(map(meant.isdisjoint, map(self._names.__getitem__, fields))):
             raise NoQuery(self._in.low[at])
@@ -200,8 +262,8 @@ class ValueParser(OperationParser):
         if to_number(phrase) is not None:
             # `order 4321` is the order with this id, and no other field that happens to be 4321.
             own = [field for field in fields if self._in.identifies(field, before, self._query.taken_for)]
-            fields = own or _Loose(self._in).codes(phrase, fields)
-        if self._in.key in fields and not self._asked:
+            fields = own or self._loose.codes(phrase, fields)
+        if self._in.key in fields and not self._state.asked:
             return [self._in.key]
         fields = [field for field in fields if "[]" not in field] or fields
         following = name_words(self._in.word(size))
@@ -210,7 +272,7 @@ class ValueParser(OperationParser):
     def _trails(self, verb: str, meant: frozenset[str]) -> bool:
         """`how many replicas does infra run`, `how many books did Ada write`"""
         # `failed` may be a state that no record has.
-        if self._superlative and not self._in.word() and "status" not in meant:
+        if self._state.superlative and not self._in.word() and "status" not in meant:
             return True
         last = self._query.conditions[-1:]
         if {"do", "does", "did"}.isdisjoint(self._in.low):
@@ -219,14 +281,14 @@ class ValueParser(OperationParser):
             return True
         return bool(last) and not meant.isdisjoint(self._names.get(last[0].field, ()))
 
-    def _asks_presence(self, field: str) -> bool:
+    def asks_presence(self, field: str) -> bool:
         """`email is set`; but `what cities are there` asks for all of them."""
         if self._in.word() not in grammar.ABSENT | grammar.PRESENT or self._in.value_here(field)[1]:
             return False
         at_end = self._in.word() in {"there", "exist", "exists"} and not self._in.word(1)
         return not at_end or self._query.operation != "rows" or bool(self._query.conditions)
 
-    def _take_flag(self, field: str) -> bool:
+    def take_flag(self, field: str) -> bool:
         """`active = true`, however the document writes it."""
         word, facts = self._in.word().lstrip('"'), self._records.fields[field]
         is_flag = self._records.is_boolean(field)
@@ -236,10 +298,10 @@ class ValueParser(OperationParser):
             raise NoQuery(reason=f"{field} is not always true or false")
         self._in.at += 1
         own = facts.truths if word in TRUTHS else facts.falsities
-        self._add(self._of_values(field, own or [word]))
+        self.add_values(field, own or [word])
         return True
 
-    def _take_other_field(self, field: str, sign: str) -> bool:
+    def take_other_field(self, field: str, sign: str) -> bool:
         """`price = list_price`, `price below the list price`: both must be numbers, or be compared as texts."""
         at = self._in.at
         self._in.skip_words({"the", "their", "its"})
@@ -253,29 +315,29 @@ class ValueParser(OperationParser):
         if numeric:
             self._records.check_alike(field, other)
         self._in.at += size
-        self._add(Condition.of_fields(field, sign, other, numeric=numeric))
+        self.add(Condition.of_fields(field, sign, other, numeric=numeric))
         return True
 
     def _is_timed(self, *fields: str) -> bool:
         return any(self._records.is_time(field) or self._records.fields[field].lists for field in fields)
 
-    def _is_done(self, field: str) -> bool:
+    def is_done(self, field: str) -> bool:
         """Whether a time is called by what was done then, as `shipped_at` is by `shipped`."""
         word = self._in.word(-1)
         return word.endswith("ed") and self._names[field][-1] in grammar.TIME_ENDINGS and self._names[field] != (word,)
 
-    def _add_text(self, field: str, how: str) -> None:
+    def add_text(self, field: str, how: str) -> None:
         """What contains `lib` may have it as a word, or inside of one."""
-        text, negation = self._in.literal(), self._negation
-        self._add(Condition.of_text(field, how, text))
+        text, negation = self._in.literal(), self._state.negation
+        self.add(Condition.of_text(field, how, text))
         if how == "contains":
             inside = Condition.of_text(field, "holds", text)
-            self._inside = len(self._query.conditions) - 1, inside.negated() if negation else inside
+            self._state.inside = len(self._query.conditions) - 1, inside.negated() if negation else inside
 
-    def _of_values(self, field: str, values: list[str]) -> Condition:
-        return Condition.of_values(field, values, numeric=self._records.is_number(field))
+    def add_values(self, field: str, values: list[str]) -> None:
+        self.add(Condition.of_values(field, values, numeric=self._records.is_number(field)))
 
-    def _add_presence(self, field: str, *, present: bool) -> None:
+    def add_presence(self, field: str, *, present: bool) -> None:
         facts = self._records.fields[field]
         if facts.maybe_blank:
             raise NoQuery(reason=f'whether "{facts.maybe_blank}" is a value of {field} is not said')
@@ -283,26 +345,27 @@ class ValueParser(OperationParser):
         marker = self._records.is_marker(field)
         if facts.empty and not marker and facts.present + facts.empty + facts.lists < self._records.count:
             raise NoQuery(reason=f"{field} is there without a value in {facts.empty} of {self._records.count}")
-        self._add(Condition.of_presence(field, present=present, marker=marker))
+        self.add(Condition.of_presence(field, present=present, marker=marker))
 
-    def _add(self, condition: Condition) -> None:
+    def add(self, condition: Condition) -> None:
         """Adds a condition, turned around where a negation stands before it."""
+        negation = self._state.negation
         if condition.field and self._records.fields[condition.field].lists:
             raise NoQuery(reason=f"{condition.field} is a list")
         if condition.is_numeric:
             self._records.check_number(condition.field)
         same = [other for other in self._query.conditions if other.values and other.field == condition.field]
-        if not self._negation and any(other.words == condition.words for other in same):
+        if not negation and any(other.words == condition.words for other in same):
             return
-        if self._closed or (same and condition.values and not self._negation):
+        if self._closed or (same and condition.values and not negation):
             raise NoQuery(condition.words)
         if self._reaches == len(self._query.conditions):  # `not paid by card` may be paid otherwise
             raise NoQuery(reason=f'how far "not" reaches before {condition.words} is not said')
-        if self._negation:
-            self._closed = self._negation in grammar.EXCLUSIONS
-            self._lacks = self._negation in grammar.NO_VALUE
-            if self._negation == "not" and self._in.word() in {"by", "with", "via", "through", "using", "in", "on"}:
+        if negation:
+            self._closed = negation in grammar.EXCLUSIONS
+            self._state.lacks = negation in grammar.NO_VALUE
+            if negation == "not" and self._in.word() in {"by", "with", "via", "through", "using", "in", "on"}:
                 self._reaches = len(self._query.conditions) + 1
             condition = condition.negated()
-            self._negation = ""
+            self._state.negation = ""
         self._query.conditions.append(condition)
