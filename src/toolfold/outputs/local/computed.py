@@ -279,7 +279,8 @@ def _select(index: DocumentIndex, records: RecordSet, query: Query) -> Selection
 def _tested(condition: Condition, record: Record, without: dict[str, int]) -> bool | None:
     result = condition.test(record.values)
     if result is None and condition.field:
-        without[condition.field] = without.get(condition.field, 0) + 1
+        field = condition.other if condition.other and record.values.get(condition.field) else condition.field
+        without[field] = without.get(field, 0) + 1
     return result
 
 

@@ -15,8 +15,9 @@ from toolfold.outputs.local.facts import RecordSet
 from toolfold.outputs.local.moments import Moment
 from toolfold.outputs.local.operation import OperationParser
 from toolfold.outputs.local.parse_state import ParseState
-from toolfold.outputs.local.query_words import NoQuery, to_number
+from toolfold.outputs.local.query_words import NoQuery, Wanted, to_number
 from toolfold.outputs.local.records import TEXT
+from toolfold.outputs.local.request import stem
 from toolfold.outputs.local.token_reader import TokenReader
 from toolfold.outputs.local.value_words import ValueParser
 from toolfold.words import fold_word, stop_words
@@ -397,7 +398,7 @@ class _QueryParser:
         """`the lowest salary among managers`; `locked admins`, where `admin` is 0 or 1."""
         if not self._is_plural():
             return False
-        flag = self._in.is_digit(field) and self._in.word(-1) != field.lower()
+        flag = self._in.may_be_flag(field)
         among = before.endswith((" of", " among", " amongst", " for", " across", " of the", " of all"))
         extreme = self._query.operation in {"greatest", "least"} and self._query.field
         return flag or bool(extreme and among)
@@ -446,50 +447,7 @@ class _QueryParser:
         """`errors` in a log."""
         if self._state.last_step in {"take_value", "take_loose_value"} and self._take_event():  # `404 errors`
             return True
-        values = self._level_here()
-        if not values:
-            return False
-        if self._state.negation == "neither" and self._in.word() != "nor":
-            raise NoQuery("neither")
-        while others := self._another_level():
-            values += others
-        self._values.add_values("level", values)
-        return True
-
-    def _another_level(self) -> list[str]:
-        """`or warnings`, `and warnings` behind `errors`."""
-        joint, level = self._in.word(), fold_word(self._in.word(1))
-        known = any(level in group for group in grammar.LEVELS)
-        joints = {"neither": {"nor"}, "": {"or", "and"}}.get(self._state.negation, {"or"})
-        if joint not in joints or (joint == "and" and not known):
-            return []
-        self._in.at += 1
-        if not (others := self._level_here()):
-            raise NoQuery(joint)
-        return others
-
-    def _level_here(self) -> list[str]:
-        """How the document writes the level that stands here."""
-        word = fold_word(self._in.word())
-        group = next((group for group in grammar.LEVELS if word in group), None)
-        if group is None or "level" not in self._names or self._is_own_field(self._in.word()):
-            return []
-        self._in.at += 1
-        known = [own for name in group for own in self._records.hits.get(name, {}).get("level", ())]
-        # Only of a log it is known how levels are written: elsewhere a level that is not there may have another name.
-        if not known and TEXT not in self._records.fields:
-            raise NoQuery(word)
-        return known or [word]
-
-    def _is_own_field(self, word: str) -> bool:
-        """`err`, where a field is called so; `error` may be that field or a level, unless it stands before a noun."""
-        if word not in map(str.lower, self._names):
-            return False
-        if "level" in self._records.hits.get(word, {}):
-            if self._in.is_noun(self._in.word(1)):
-                return False
-            raise NoQuery(reason=f'"{word}" may be the field, or a level', doubt=True)
-        return True
+        return self._values.take_level()
 
     def _take_unknown_noun(self) -> bool:
         """One noun that the document does not know, in the place of a noun: `how many pods`, `the oldest pod`."""
@@ -513,7 +471,13 @@ class _QueryParser:
         no_noun = grammar.FILLER | grammar.NO_NOUNS | stop_words("documents")
         if TEXT in self._records.fields or not word.isalpha() or word in no_noun:
             return False
-        return not any(fold_word(word) in names for names in self._names.values())
+        words = {part for names in self._names.values() for part in names}
+        # `returns` may be those with `returned`, and `home wins` are no homes.
+        done = {"paid"} if fold_word(word) == "payment" else {own for own in words if own.endswith("ed")}
+        alike = any(own == "paid" or (len(stem(own)) > 3 and word.startswith(stem(own))) for own in done & words)
+        counted = self._query.operation == "count" and self._query.field
+        rooted = Wanted.root_of(word) in self._records.roots
+        return not (alike or rooted or counted or fold_word(word) in words)
 
     def _is_some(self, word: str, *, singular: bool, numbered: bool) -> bool:
         """Whether a word may be said of some of the records: `failed` of `failed logins`, `errors` of `most errors`."""
