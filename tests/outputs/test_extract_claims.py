@@ -62,6 +62,34 @@ SERVICES = json.dumps(
 )
 
 
+STAFF = rows(
+    "name,role,manager,driver,salary,left_on",
+    "Ann,Director,,no,200,",
+    "Bob,Manager,Ann,yes,100,2020-01-01",
+    "Cy,Driver,Bob,no,50,",
+    "Dee,Clerk,Bob,no,60,",
+)
+BITS = rows("name,admin,locked", "a,1,0", "b,0,1", "c,1,1", "d,,0")
+ERR = rows(
+    '{"t":1,"level":"error","err":null}',
+    '{"t":2,"level":"info","err":"oops"}',
+    '{"t":3,"level":"error","err":"boom"}',
+    '{"t":4,"level":"info","err":null}',
+)
+STANZAS = "Package: foo\n\nPackage: bar\nDepends: foo\n\nPackage: baz\nDepends: foo, bar\nConflicts: bar\n"
+NEEDS = json.dumps([{"name": "a", "requires": "b"}, {"name": "b", "requires": None}, {"name": "c", "requires": "a"}])
+OWNED = rows("name,owner,parent", "alpha,zoe,", "beta,yan,alpha", "gamma,zoe,beta")
+DONE = rows(
+    "id,amount,paid,refunded_at,approved_by,note",
+    "1,10,yes,,ann,kept",
+    "2,99,no,2024-01-01,,not returned",
+    "3,20,yes,,bob,returned",
+)
+MATCHES = rows("date,home,away,goals", "2024-03-01,Ajax,PSV,3", "2024-03-02,PSV,Ajax,0", "2024-03-03,Ajax,PSV,4")
+LIMITS = rows("name,used,limit,discount", "a,100,200,0", "b,300,200,5", "c,50,,0")
+TICKETS = json.dumps({"tickets": [{"id": 1, "agent": "p", "hours": 5}, {"id": 2, "agent": None, "hours": 3}]})
+
+
 def paged(**facts: object) -> str:
     return json.dumps({**facts, "orders": [{"id": 1, "amount": 3}, {"id": 2, "amount": 4}]})
 
@@ -124,6 +152,29 @@ REFUSED = [
         json.dumps([{"id": 1, "paid": True}, {"id": 2, "paid": "no"}, {"id": 3, "paid": 0}]),
         "how many have paid = false",
     ),
+    # A word that names a field, or says which records are meant, is never passed over.
+    *(
+        (STAFF, request)
+        for request in (
+            *("total salary of managers", "sum of salary for managers", "lowest salary among managers"),
+            *("how many people still work here", "how many people work here now", "how many people currently earn 50"),
+            *("how many people are left", "how many rows yet", "how many people are here", "who left already"),
+            *("how many weekdays", "how many engineers", "average salary of engineers"),
+        )
+    ),
+    *((BITS, request) for request in ("non-admins", "locked admins", "how many admins are not locked")),
+    *((STANZAS, f"packages that {verb}") for verb in ("depend on foo", "conflict with bar", "conflict with foo")),
+    (STANZAS, "how many packages depend on bar"),
+    (NEEDS, "who requires c"),
+    (OWNED, "owner of the parent of gamma"),
+    (DONE, "how many payments"),
+    (DONE, "how many approvals"),
+    (DONE, "how many approvals are paid"),
+    (column("returned", "yes", "no", "no"), "how many returns"),
+    (MATCHES, "how many home wins"),
+    (TICKETS, "total hours of agents"),
+    (TICKETS, "total hours of managers"),
+    (TICKETS, "total hours of visitors"),
     ("2024-05-01 10:00:00 INFO a size=1 size=2\n" * 4, "sum of size"),
 ]
 STATED = [
@@ -194,6 +245,31 @@ STATED = [
     (SERVICES, "services deployed in May", "2 elements of services[] where last_deploy = 2024-05"),
     (SERVICES, "how many services have only one replica", "where replicas = 1: 1 ("),
     (SERVICES, "how many services are in the us region", 'region = "us": 2 ('),
+    # What is not had, though `no` is a value of another field.
+    (STAFF, "who has no manager", "1 row where manager has no value"),
+    (STAFF, "no manager", "1 row where manager has no value"),
+    (STAFF, "how many rows with no left_on", "Count of rows where left_on has no value: 3 ("),
+    # A field that is called like a level.
+    (ERR, "records where err is set", "2 records where err has a value"),
+    (ERR, "events without err", "2 records where err has no value"),
+    (ERR, "events whose err is boom", '1 record where err = "boom"'),
+    (ERR, "how many errors", 'Count of records where level = "error": 2 ('),
+    (NEEDS, "who requires a", 'where requires = "a"'),
+    (DONE, "largest order refunded", "Greatest amount of 1 rows where refunded_at has a value: 99"),
+    (DONE, "cheapest order refunded", "Least amount of 1 rows where refunded_at has a value: 99"),
+    (DONE, "when was the largest order refunded", "Greatest amount of 3 rows: 99"),
+    # The first figure is what was asked for.
+    (STAFF, "how many managers are there", "Count of different values of manager in rows: 2; 3 of 4 have a value"),
+    # Both readings.
+    (DONE, "how many rows are not returned", 'note = "not returned": 1 ('),
+    (DONE, "how many rows are not returned", 'note != "returned": 2 ('),
+    (LIMITS, "how many rows have no discount", "Count of rows where discount has no value: 0 (of 3 rows)."),
+    (LIMITS, "how many rows have no discount", "Count of rows where discount has no value or is 0: 2 (of 3 rows)."),
+    (LIMITS, "rows with a discount", "1 row where discount has a value other than 0"),
+    (SHOP, "the latest order", "Greatest created_at of 4 rows: 2024-06-05."),
+    (SHOP, "the latest order", "Greatest shipped_at of 2 rows: 2024-05-04"),
+    # What has nothing to compare is told by its own name.
+    (LIMITS, "used over limit", "1 with no limit to compare"),
 ]
 
 
@@ -215,3 +291,8 @@ def test_is_stated(content: str, request_: str, said: str, tmp_path: Path) -> No
 )
 def test_a_whole_list_is_not_called_a_part(facts: dict[str, object], tmp_path: Path) -> None:
     assert computed(tmp_path, paged(**facts), "how many orders").lines == ("Count of elements of orders[]: 2.",)
+
+
+def test_a_refusal_ends_in_one_sign(tmp_path: Path) -> None:
+    line = computed(tmp_path, STAFF, "average salary of managers").lines[0]
+    assert line == 'Nothing was computed: what is demanded of manager is not said: "with manager"?'

@@ -30,7 +30,7 @@ from toolfold.outputs.local.render import (
     replace_controls,
     take_fitting,
 )
-from toolfold.outputs.local.request import MONTHS, ParsedRequest, Term, parse_request, stem
+from toolfold.outputs.local.request import MONTHS, STOP, ParsedRequest, Term, parse_request, stem
 from toolfold.outputs.local.segments import Segments
 from toolfold.outputs.local.source import BLOCK, Offsets, Source, sorted_unique
 from toolfold.words import split_identifier
@@ -520,7 +520,7 @@ def _absent_as(word: str, request: ParsedRequest, places: Mapping[str, Offsets])
     """The term of a word that occurs nowhere, unless the document may say something else for it."""
     terms = [term for term in request.terms if request.spoken(term) == word.lower()]
     hinted = any(term.kind == "hint" and len(places[term.text]) for term in request.terms)
-    return [] if hinted else [term for term in terms if not len(places[term.text])]
+    return [] if hinted else [term for term in terms if not len(places[term.text]) and term.text not in STOP]
 
 
 def _is_nowhere(term: Term, request: ParsedRequest, places: Mapping[str, Offsets]) -> bool:

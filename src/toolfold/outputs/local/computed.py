@@ -131,7 +131,8 @@ def _refusal(
     *,
     asks: bool,
 ) -> Computed:
-    lines = (f"Nothing was computed: {clip(problem, 160)}.",)
+    problem = clip(problem, 160)
+    lines = (f"Nothing was computed: {problem}{'' if problem.endswith(('.', '?', '!')) else '.'}",)
     stopped_at = next((error.words for _, error in failed if error.words), "")
     if asks:
         return Computed((*lines, _fields_line(sets)), refused=True, stopped_at=stopped_at)
@@ -278,7 +279,8 @@ def _select(index: DocumentIndex, records: RecordSet, query: Query) -> Selection
 def _tested(condition: Condition, record: Record, without: dict[str, int]) -> bool | None:
     result = condition.test(record.values)
     if result is None and condition.field:
-        without[condition.field] = without.get(condition.field, 0) + 1
+        field = condition.other if condition.other and record.values.get(condition.field) else condition.field
+        without[field] = without.get(field, 0) + 1
     return result
 
 

@@ -39,6 +39,8 @@ class Condition(Struct, frozen=True):
     is_numeric: bool = False
     # The field whose presence it is about, where there is nothing to compare.
     presence: str = ""
+    # The field that it is compared with.
+    other: str = ""
 
     @property
     def about(self) -> str:
@@ -62,7 +64,7 @@ class Condition(Struct, frozen=True):
     def of_fields(cls, field: str, sign: str, other: str, *, numeric: bool) -> Self:
         """That one field compares so with another."""
         test = _fields_test(field, sign, other, numeric=numeric)
-        return cls(f"{field} {sign} {other}", field, test, is_numeric=numeric)
+        return cls(f"{field} {sign} {other}", field, test, is_numeric=numeric, other=other)
 
     @classmethod
     def of_range(cls, field: str, first: Decimal, last: Decimal) -> Self:
@@ -90,6 +92,12 @@ class Condition(Struct, frozen=True):
         return cls(words, "", lambda values: bool((values.get(field) or "").strip()) is present, presence=field)
 
     @classmethod
+    def of_amount(cls, field: str, *, present: bool) -> Self:
+        """That a number has a value, where 0 counts as none."""
+        words = f"{field} has a value other than 0" if present else f"{field} has no value or is 0"
+        return cls(words, "", lambda values: bool(to_number(values.get(field) or "0")) is present, presence=field)
+
+    @classmethod
     def of_text(cls, field: str, how: str, text: str, other: str = "") -> Self:
         """That a field, or the whole record, holds a text. `other`: the same in the singular, which counts, too."""
         forms = list(dict.fromkeys(filter(None, (text, other))))
@@ -105,7 +113,7 @@ class Condition(Struct, frozen=True):
             fits = self.test(values)
             return None if fits is None else not fits
 
-        return type(self)(self.contrary or f"not ({self.words})", self.field, test, self.words)
+        return type(self)(self.contrary or f"not ({self.words})", self.field, test, self.words, other=self.other)
 
 
 class Query(Struct):

@@ -28,7 +28,7 @@ from toolfold.outputs.truncate import truncate_range
 SMALL = 64 * 1024
 FIRST_ITEMS, LAST_ITEMS = 4, 2
 MAX_MEMBERS = 60
-LINES = re.compile(r"\blines?\s+(\d{1,18})(?:\s*(?:-|to|\.\.|through)\s*(?:line\s+)?(\d{1,18}))?", re.IGNORECASE)
+LINES = re.compile(r"\blines?\s+(\d{1,18})\d*(?:\s*(?:-|to|\.\.|through)\s*(?:line\s+)?(\d{1,18})\d*)?", re.IGNORECASE)
 BYTES = re.compile(r"\bbytes?\s+(\d{1,18})\d*\s*(?:-|to|\.\.|through)\s*(\d{1,18})", re.IGNORECASE)
 # Nothing else may be asked: the last 3 lines are not the last 3 lines with an error.
 ENDS = re.compile(

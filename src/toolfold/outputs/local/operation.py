@@ -24,6 +24,8 @@ class OperationParser:
         self._grouped = False
         # Whether the whole of it is asked for, and whether a number is counted.
         self._total = self._counts_number = False
+        # By what else the latest may be.
+        self._other_times: list[str] = []
 
     def finished(self) -> Query:
         query = self._query
@@ -39,6 +41,8 @@ class OperationParser:
         return query
 
     def _add_reading(self) -> None:
+        for field in reversed(self._other_times):
+            self._query.and_then = structs.replace(self._query, field=field)
         if self._state.inside is not None and self._query.and_then is None:
             conditions = list(self._query.conditions)
             conditions[self._state.inside[0]] = self._state.inside[1]
@@ -48,7 +52,9 @@ class OperationParser:
         query = self._query
         if self._grouped and query.wanted:
             raise NoQuery(reason="one field can be grouped by, and no other")
-        if self._state.superlative and not query.field:
+        if self._state.superlative in grammar.TAKES_TIME and not query.field:
+            query.field, *self._other_times = self._in.times_meant(self._state.superlative)
+        elif self._state.superlative and not query.field:
             query.field = self._in.implied_field(self._state.superlative, self._state.noun or query.taken_for)
 
     def _finish_measure(self) -> None:
@@ -103,10 +109,17 @@ class OperationParser:
         query = self._query
         demands = query.conditions or query.field
         doubtful = self._state.doubtful_noun and query.operation == "rows"
-        alone = not demands and (query.operation == "place" or self._in.is_named)
+        alone = (not demands and query.operation == "place") or (self._in.is_named and self._is_of(query.taken_for))
         often = self._in.is_noted and self._state.superlative in {"most", "least", "fewest"}
         unclear = (alone, doubtful, often, self._state.noun, self._is_attribute())
         return query.taken_for if any(unclear) else ""
+
+    def _is_of(self, noun: str) -> bool:
+        """Whether a noun says of what a field is computed, or is all that is said: `total hours of managers`."""
+        if not (self._query.conditions or self._query.field):
+            return True
+        at = self._in.low.index(noun) if noun in self._in.low else 0
+        return bool(self._query.field) and self._in.low[at - 1] in {"of", "for", "among", "all", "the"}
 
     def _is_attribute(self) -> bool:
         """Whether an unknown noun may be something that one record has: `how many seats does the A320 have`."""
@@ -317,7 +330,7 @@ class OperationParser:
         self._query.field = field
         # How many comments there are is no count of records, where each has a number of them.
         if self._records.is_number(field) and grammar.KEY_WORDS.isdisjoint(self._names[field]):
-            if not self._in.is_measure(field):
+            if self._in.may_be_flag(field) or not self._in.is_measure(field):
                 raise NoQuery(reason=f"{field} is a number: ask for its sum, or for its different values")
             self._query.operation, self._counts_number = "sum", True
             self._total = self._total or phrase == "total number of"

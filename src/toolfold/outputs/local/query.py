@@ -15,8 +15,9 @@ from toolfold.outputs.local.facts import RecordSet
 from toolfold.outputs.local.moments import Moment
 from toolfold.outputs.local.operation import OperationParser
 from toolfold.outputs.local.parse_state import ParseState
-from toolfold.outputs.local.query_words import NoQuery, to_number
+from toolfold.outputs.local.query_words import NoQuery, Wanted, to_number
 from toolfold.outputs.local.records import TEXT
+from toolfold.outputs.local.request import stem
 from toolfold.outputs.local.token_reader import TokenReader
 from toolfold.outputs.local.value_words import ValueParser
 from toolfold.words import fold_word, stop_words
@@ -38,6 +39,7 @@ _WITH = re.compile(r"\b(?:with|have|has|having|had)(?:(?: (?!its|their|the)\S+)*
 
 
 _DONE = re.compile(r"\b(?:are|were|been|was)$")
+_ASKS_TIME = frozenset({"when", "day", "date", "time", "and", ","})
 
 
 def parse_query(tokens: Sequence[str], records: RecordSet) -> Query:
@@ -97,10 +99,14 @@ class _QueryParser:
 
     def _take_negation(self) -> bool:
         phrase = self._in.phrase_in(_NEGATIONS)
-        if not phrase or self._in.phrase_in(grammar.COMPARISONS) not in {"", phrase} or self._in.value_here()[1]:
+        if not phrase or self._in.phrase_in(grammar.COMPARISONS) not in {"", phrase}:
+            return False
+        # `no owner` is no `no` of another field.
+        lacks = phrase == "no" and self._in.value_here()[2] < 2 and self._in.is_field_after(phrase)
+        if self._in.value_here()[1] and not lacks:
             return False
         # `No errors today?` asks for no events that are none.
-        if self._state.negation or (phrase == "no" and not self._in.at):
+        if self._state.negation or (phrase == "no" and not self._in.at and not lacks):
             raise NoQuery(phrase)
         self._in.skip(phrase)
         self._state.negation = _NEGATIONS[phrase]
@@ -223,8 +229,24 @@ class _QueryParser:
         if self._records.fields[field].lists:
             raise NoQuery(reason=f"{field} is a list")
         if not self._take_comparison(field):
+            self._check_object(field, size)
             self._mention(field, self._in.at - size)
         return True
+
+    def _check_object(self, field: str, size: int) -> None:
+        """`depend on foo`, `requires c`, `owner of the parent of c`: what stands behind is not the record itself."""
+        at = self._in.at
+        leads = self._in.skip_words({"on", "with", "upon", "against"})
+        other = self._in.value_here()[1] and not self._in.field_here()[0] and self._in.word() not in grammar.FILLER
+        self._in.at = at
+        verb = leads or (field.lower() == self._in.word(-1) and self._is_plural())
+        chain = re.search(r"(\S+) of (?:the )?$", f"{' '.join(self._in.low[: at - size])} ")
+        chained = (
+            chain and self._in.word() == "of" and self._in.fields_called([chain[1]]) == self._query.wanted[-1:] != []
+        )
+        plain = not (self._records.is_number(field) or self._records.is_time(field))
+        if plain and ((other and verb) or chained):
+            raise NoQuery(reason=f'what "{self._in.word(-1)}" is said of is not clear: say what {field} is', doubt=True)
 
     def _is_rather_value(self, field: str, size: int) -> bool:
         """Whether `paid` is the value of a status, and not short for `paid_on`."""
@@ -357,18 +379,41 @@ class _QueryParser:
             self._values.add_presence(field, present=True)
         elif before.endswith((" a", " an")):
             raise NoQuery(f"{self._in.word(start - self._in.at - 1)} {self._in.word(-1)}")
+        elif self._is_trailing_done(field):
+            self._values.add_presence(field, present=True)
+        elif self._may_be_some(field, before):
+            reason = f'which records "{self._in.word(-1)}" are is not said: say what {field} is'
+            raise NoQuery(reason=reason, doubt=True)
         elif not self._query.field and by and self._operation.may_be_by(field):
             self._query.field = field
         else:
             self._query.wanted.append(field)
 
+    def _is_trailing_done(self, field: str) -> bool:
+        """`the heaviest shipment delivered`, where no time is asked for."""
+        asked = not _ASKS_TIME.isdisjoint(self._in.low) or self._state.superlative in grammar.TAKES_TIME
+        return self._query.operation in {"greatest", "least"} and not asked and self._values.is_done(field)
+
+    def _may_be_some(self, field: str, before: str) -> bool:
+        """`the lowest salary among managers`; `locked admins`, where `admin` is 0 or 1."""
+        if not self._is_plural():
+            return False
+        flag = self._in.may_be_flag(field)
+        among = before.endswith((" of", " among", " amongst", " for", " across", " of the", " of all"))
+        extreme = self._query.operation in {"greatest", "least"} and self._query.field
+        return flag or bool(extreme and among)
+
     def _is_said(self, field: str) -> bool:
         """What was said before, and `customers` of `how much did customers from Graz spend`."""
         if field in {self._query.field, *self._query.wanted}:
             return True
-        plural = fold_word(word := self._in.word(-1)) != word
         added = self._query.operation == "sum" and self._query.field
-        return bool(added and plural) and not self._records.is_number(field)
+        subject = self._in.word(-2) in {"did", "do", "does"} and self._is_plural()
+        return bool(added and subject) and not self._records.is_number(field)
+
+    def _is_plural(self) -> bool:
+        """Whether the word that was read last is in the plural."""
+        return fold_word(word := self._in.word(-1)) != word
 
     def _wants_number(self, field: str) -> bool:
         """Whether this may be what is added up: `average order amount`."""
@@ -402,40 +447,7 @@ class _QueryParser:
         """`errors` in a log."""
         if self._state.last_step in {"take_value", "take_loose_value"} and self._take_event():  # `404 errors`
             return True
-        values = self._level_here()
-        if not values:
-            return False
-        if self._state.negation == "neither" and self._in.word() != "nor":
-            raise NoQuery("neither")
-        while others := self._another_level():
-            values += others
-        self._values.add_values("level", values)
-        return True
-
-    def _another_level(self) -> list[str]:
-        """`or warnings`, `and warnings` behind `errors`."""
-        joint, level = self._in.word(), fold_word(self._in.word(1))
-        known = any(level in group for group in grammar.LEVELS)
-        joints = {"neither": {"nor"}, "": {"or", "and"}}.get(self._state.negation, {"or"})
-        if joint not in joints or (joint == "and" and not known):
-            return []
-        self._in.at += 1
-        if not (others := self._level_here()):
-            raise NoQuery(joint)
-        return others
-
-    def _level_here(self) -> list[str]:
-        """How the document writes the level that stands here."""
-        word = fold_word(self._in.word())
-        group = next((group for group in grammar.LEVELS if word in group), None)
-        if group is None or "level" not in self._names:
-            return []
-        self._in.at += 1
-        known = [own for name in group for own in self._records.hits.get(name, {}).get("level", ())]
-        # Only of a log it is known how levels are written: elsewhere a level that is not there may have another name.
-        if not known and TEXT not in self._records.fields:
-            raise NoQuery(word)
-        return known or [word]
+        return self._values.take_level()
 
     def _take_unknown_noun(self) -> bool:
         """One noun that the document does not know, in the place of a noun: `how many pods`, `the oldest pod`."""
@@ -459,7 +471,13 @@ class _QueryParser:
         no_noun = grammar.FILLER | grammar.NO_NOUNS | stop_words("documents")
         if TEXT in self._records.fields or not word.isalpha() or word in no_noun:
             return False
-        return not any(fold_word(word) in names for names in self._names.values())
+        words = {part for names in self._names.values() for part in names}
+        # `returns` may be those with `returned`, and `home wins` are no homes.
+        done = {"paid"} if fold_word(word) == "payment" else {own for own in words if own.endswith("ed")}
+        alike = any(own == "paid" or (len(stem(own)) > 3 and word.startswith(stem(own))) for own in done & words)
+        counted = self._query.operation == "count" and self._query.field
+        rooted = Wanted.root_of(word) in self._records.roots
+        return not (alike or rooted or counted or fold_word(word) in words)
 
     def _is_some(self, word: str, *, singular: bool, numbered: bool) -> bool:
         """Whether a word may be said of some of the records: `failed` of `failed logins`, `errors` of `most errors`."""

@@ -49,8 +49,8 @@ def _count(_: RecordSet, query: Query, selection: Selection, scope: str, notes: 
     if not query.field:
         return [f"Count of {scope}: {selection.count}{_noted(notes)}."], None
     counter = _counted(value for _, value in selection.kept)
-    own = f"{len(selection.kept)} have a value of {query.field}, {len(counter)} different ones"
-    return [f"Count of {scope}: {selection.count}; {own}{_noted(notes)}."], None
+    own = f"{len(selection.kept)} of {selection.count} have a value there"
+    return [f"Count of different values of {query.field} in {scope}: {len(counter)}; {own}{_noted(notes)}."], None
 
 
 def _rows(records: RecordSet, query: Query, selection: Selection, scope: str, notes: list[str]) -> Stated:

@@ -389,6 +389,11 @@ class TokenReader:
         fields = [field for field in fields if self.word().startswith(stem(self.names[field][0]))]
         return fields[0] if len(fields) == 1 else ""
 
+    def times_meant(self, superlative: str) -> list[str]:
+        """The fields that `latest` can be by: each is a reading."""
+        fields = self._timed()
+        return fields if 1 < len(fields) < 5 else [self.implied_field(superlative)]
+
     def implied_field(self, superlative: str, noun: str = "") -> str:
         """The one field that `slowest` or `latest` can mean. The largest order is that of the most money."""
         fields = self._timed() if superlative in grammar.TAKES_TIME else self._measured(superlative, noun)
@@ -428,6 +433,11 @@ class TokenReader:
         persons = (field for field, words in self.names.items() if grammar.PERSONS & {*words} and "email" not in words)
         fields = [field for field in persons if not (self.records.is_number(field) or self.records.is_boolean(field))]
         return fields[0] if len(fields) == 1 else ""
+
+    def may_be_flag(self, field: str) -> bool:
+        """Whether `admins` was read, and `admin` may say yes and no by 1 and 0: all of its values are one digit."""
+        plural = fold_word(self.word(-1)) == field.lower() != self.word(-1)
+        return plural and self.records.is_number(field) and self.records.fields[field].longest == 1
 
     def is_measure(self, field: str) -> bool:
         return grammar.LABELS.isdisjoint(self.names[field])

@@ -116,6 +116,9 @@ class ValueParser:
         if self._records.fields[field].lists:
             raise NoQuery(reason=f"{field} is a list")
         self.take_values(field)
+        rest = phrase.removeprefix("not ")
+        if rest != phrase and (own := self._records.hits.get(rest, {}).get(field)):
+            self._state.inside = len(self._query.conditions) - 1, Condition.of_values(field, own).negated()
         self._skip_name(field)
         return True
 
@@ -192,12 +195,61 @@ class ValueParser:
             or (named[0].lower() == word and not self._records.is_time(named[0]))
         ):
             return False
+        if self._records.is_number(named[0]):  # `non-admins` may be those with 0
+            raise NoQuery(reason=f'"{self._in.word()}" may be said by a number of {named[0]}')
         self._in.at += 1
         self.add_presence(named[0], present=False)
         return True
 
     def _is_flag(self, field: str, word: str) -> bool:
         return word in {field.lower(), self._names[field][-1]} and self._records.is_boolean(field)
+
+    def take_level(self) -> bool:
+        """`errors`, `errors or warnings`, where there is a field `level`."""
+        values = self._level_here()
+        if not values:
+            return False
+        if self._state.negation == "neither" and self._in.word() != "nor":
+            raise NoQuery("neither")
+        while others := self._another_level():
+            values += others
+        self.add_values("level", values)
+        return True
+
+    def _another_level(self) -> list[str]:
+        """`or warnings`, `and warnings` behind `errors`."""
+        joint, level = self._in.word(), fold_word(self._in.word(1))
+        known = any(level in group for group in grammar.LEVELS)
+        joints = {"neither": {"nor"}, "": {"or", "and"}}.get(self._state.negation, {"or"})
+        if joint not in joints or (joint == "and" and not known):
+            return []
+        self._in.at += 1
+        if not (others := self._level_here()):
+            raise NoQuery(joint)
+        return others
+
+    def _level_here(self) -> list[str]:
+        """How the document writes the level that stands here."""
+        word = fold_word(self._in.word())
+        group = next((group for group in grammar.LEVELS if word in group), None)
+        if group is None or "level" not in self._names or self._is_own_field(self._in.word()):
+            return []
+        self._in.at += 1
+        known = [own for name in group for own in self._records.hits.get(name, {}).get("level", ())]
+        # Only of a log it is known how levels are written: elsewhere a level that is not there may have another name.
+        if not known and TEXT not in self._records.fields:
+            raise NoQuery(word)
+        return known or [word]
+
+    def _is_own_field(self, word: str) -> bool:
+        """`err`, where a field is called so; `error` may be that field or a level, unless it stands before a noun."""
+        if word not in map(str.lower, self._names):
+            return False
+        if "level" in self._records.hits.get(word, {}):
+            if self._in.is_noun(self._in.word(1)):
+                return False
+            raise NoQuery(reason=f'"{word}" may be the field, or a level', doubt=True)
+        return True
 
     def take_phrasal(self) -> bool:
         """`logged in`, where `login` is a value; else it says something that is not known."""
@@ -343,7 +395,11 @@ class ValueParser:
         marker = self._records.is_marker(field)
         if facts.empty and not marker and facts.present + facts.empty + facts.lists < self._records.count:
             raise NoQuery(reason=f"{field} is there without a value in {facts.empty} of {self._records.count}")
+        negated = bool(self._state.negation)
         self.add(Condition.of_presence(field, present=present, marker=marker))
+        if self._records.is_number(field):
+            other = Condition.of_amount(field, present=present is not negated)
+            self._state.inside = len(self._query.conditions) - 1, other
 
     def add(self, condition: Condition) -> None:
         """Adds a condition, turned around where a negation stands before it."""
