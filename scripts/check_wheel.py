@@ -12,6 +12,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 FOREIGN = re.compile(r"^(tests|benchmarks|training|scripts|misbehaving_\w+|large_\w+)(\.|$)")
 
+MANUAL = "share/man/man1/toolfold.1"
+
 
 def problems(wheel: Path) -> list[str]:
     """What is in the wheel and should not be, and what it imports that will not be there."""
@@ -19,7 +21,7 @@ def problems(wheel: Path) -> list[str]:
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
         for name in names:
-            if not re.match(r"toolfold(/|-[^/]+\.dist-info/)", name):
+            if not re.match(rf"toolfold(/|-[^/]+\.dist-info/|-[^/]+\.data/data/{MANUAL}$)", name):
                 wrong.append(f"{name} is not part of the package")
             if name.endswith(".py"):
                 tree = ast.parse(archive.read(name))
@@ -29,7 +31,8 @@ def problems(wheel: Path) -> list[str]:
                 imported |= {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
                 wrong += [f"{name} imports {module}" for module in sorted(imported) if FOREIGN.match(module)]
     sources = {str(path.relative_to(ROOT / "src")) for path in (ROOT / "src" / "toolfold").rglob("*.py")}
-    return wrong + [f"{name} is missing" for name in sorted(sources - set(names))]
+    missing = sorted(sources - set(names)) + [MANUAL] * (not any(name.endswith(MANUAL) for name in names))
+    return wrong + [f"{name} is missing" for name in missing]
 
 
 def main() -> int:

@@ -337,11 +337,96 @@ def test_17_lines_fit_the_terminal(kept: Path, run: Run, typed: list[str], colum
     assert "\x1b[" not in on_terminal(*typed, columns=columns, env={"NO_COLOR": "1"})
 
 
-def test_17_a_description_without_room_stands_below_the_names(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Terminal(io.StringIO):
-        def isatty(self) -> bool:
-            return True
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
 
+
+TEXT_COMMANDS = """build --no-search|search list the commits of a branch --explain|search water the plants|
+nodes read files|tree --tools|list|list Coding --limit 2|servers|stats|audit|expand git.log|inspect-output git.log|
+outputs|call sqlite.query sql=SELECT+*+FROM+orders limit=1000|scripts list|login|
+logout --all|import|trust|logs|learn|agent --runs|help|call git.lgo|call files.read|list No/Such|list --cursor x|
+inspect-output git.log no.such|output 3e9f790e-0efa-4c01-923d-facc3889903a x|tree --config nofile.toml|enrich|demo"""
+
+
+@pytest.mark.parametrize("columns", [40, 80])
+@pytest.mark.parametrize("typed", TEXT_COMMANDS.replace("\n", "").split("|"))
+def test_17_no_line_is_left_to_the_terminal_to_break(
+    run: Run, typed: str, columns: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A line may be too long only where it is one word, which somebody may copy."""
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setenv("NO_COLOR", "1")
+    shown = Terminal()
+    monkeypatch.setattr(sys, "stdout", shown)
+    monkeypatch.setattr(sys, "stderr", shown)
+    main([word.replace("+", " ") for word in typed.split()])
+    # A bar of progress is drawn to the width, and gone when it is done.
+    lines = [line for line in re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown.getvalue()).splitlines() if "━" not in line]
+    assert any(lines)
+    assert not [line for line in lines if len(line) > columns and " " in line.strip()]
+    assert not MODEL_WORDS.findall("\n".join(lines)) or typed == "demo"  # which shows what a model reads
+
+
+def test_17_words_stay_whole_and_what_follows_is_indented(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "20")
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    out, err = Terminal(), Terminal()
+    output = Output(out=out, err=err)
+    output.prose(f"{output.style('one', 'bold')} two three four a-word-that-is-too-long-for-it five", 4)
+    assert out.getvalue() == "\x1b[1mone\x1b[0m two three four\n    a-word-that-is-too-long-for-it\n    five\n"
+    output.note("one two three four five")
+    output.note("one two three four five", as_it_is=True)
+    assert err.getvalue() == "one two three four\n  five\none two three four five\n"
+    piped = io.StringIO()
+    Output(out=piped).prose("word " * 3_000)
+    assert piped.getvalue().count("\n") == 1
+
+
+def test_17_a_first_script_is_kept_without_a_word_about_an_old_catalogue(run: Run, tmp_path: Path) -> None:
+    run("build")
+    script = tmp_path / "newest.py"
+    script.write_text(f'"""Lists commits."""\n{USES_LOG}', encoding="utf-8")
+    try:
+        code, _, err = run("scripts", "add", str(script))
+        assert (code, "kept as scripts.newest" in err, "older" in err) == (0, True, False)
+    finally:
+        code, _, err = run("scripts", "remove", "newest")
+    assert (code, err) == (0, "removed newest\n")
+
+
+USES_LOG = """from runtime.discovery import use_tools
+use_tools("list the latest commits of the repository")
+from servers.git import log
+"""
+
+
+@pytest.mark.parametrize("columns", ["80", "120"])
+def test_17_man_sets_out_the_manual_page(run: Run, columns: str) -> None:
+    page = run("help", "man")[1]
+    assert page.startswith(".TH TOOLFOLD 1 ")
+    if shutil.which("man") is None:
+        pytest.skip("man is not installed")
+    environment = {**os.environ, "MANWIDTH": columns, "LC_ALL": "C.UTF-8", "MANPAGER": "cat"}
+    done = subprocess.run(
+        ["man", "--warnings", "-l", "-"],
+        input=page,
+        text=True,
+        capture_output=True,
+        check=True,
+        timeout=60,
+        env=environment,
+    )
+    assert done.stderr == ""
+    lines = done.stdout.splitlines()
+    assert max(map(len, lines)) <= int(columns)
+    for name in build_parser().commands():
+        assert f"   toolfold {name}" in lines
+    assert "       --expect-version N" in lines
+
+
+def test_17_a_description_without_room_stands_below_the_names(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setenv("NO_COLOR", "1")
     out = Terminal()

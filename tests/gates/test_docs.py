@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from toolfold.faces.cli.reference import _reference_page
+from toolfold.faces.cli.reference import _man_page, _reference_page
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
@@ -15,6 +15,10 @@ PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 @pytest.mark.skipif(sys.version_info >= (3, 13), reason="argparse words its help otherwise from Python 3.13 on")
 def test_the_command_reference_is_what_the_parser_says() -> None:
     assert (ROOT / "docs" / "cli.md").read_text(encoding="utf-8") == _reference_page()
+
+
+def test_the_manual_page_is_what_the_parser_says() -> None:
+    assert (ROOT / "docs" / "toolfold.1").read_text(encoding="utf-8") == _man_page()
 
 
 @pytest.mark.parametrize("file", PAGES, ids=lambda file: file.name)

@@ -3,7 +3,7 @@
 import argparse
 import asyncio
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -41,8 +41,7 @@ def audit(arguments: argparse.Namespace, output: Output) -> None:
     elif output.as_json:
         output.data({"steps": steps})
     elif steps:
-        for line in _lines(steps, output):
-            output.line(line)
+        _print(steps, output)
     else:
         where = f" in session {arguments.session}" if arguments.session else "" if filters else " yet"
         output.note(f"nothing {'that fits ' if filters else ''}was recorded{where}")
@@ -66,8 +65,10 @@ async def _follow(gateway: Gateway, steps: Sequence[Step], arguments: argparse.N
     """Prints these steps, then each that is recorded by anybody, for ever."""
     recent = await gateway.audit_log.steps(session=arguments.session, last=_FOLLOWED)
     while True:
-        for line in [msgspec.json.encode(step).decode() for step in steps] if output.as_json else _lines(steps, output):
-            output.line(line)
+        if output.as_json:
+            output.out.writelines(f"{msgspec.json.encode(step).decode()}\n" for step in steps)
+        else:
+            _print(steps, output)
         output.out.flush()
         await asyncio.sleep(_FOLLOW_S)
         seen = {step.id for step in recent}
@@ -86,17 +87,17 @@ def _export(steps: Sequence[Step], file: Path) -> None:
         ) from error
 
 
-def _lines(steps: Sequence[Step], output: Output) -> Iterator[str]:
+def _print(steps: Sequence[Step], output: Output) -> None:
     """A line a step, under a heading for each caller and session."""
     by_id = {step.id: step for step in steps}
     heading: tuple[str, str] | None = None
     for step in steps:
         if (step.caller, step.session) != heading:
             heading = (step.caller, step.session)
-            yield output.style(f"{step.caller}{f', session {step.session}' if step.session else ''}", "bold")
+            output.prose(output.style(f"{step.caller}{f', session {step.session}' if step.session else ''}", "bold"))
         when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(step.at))
         mark = output.style(f"[{step.selection or step.id}]", "dim")
-        yield f"  {output.style(when, 'dim')}  {step.step:7}  {_describe(step, by_id)}  {mark}"
+        output.prose(f"  {output.style(when, 'dim')}  {step.step:7}  {_describe(step, by_id)}  {mark}", 32)
 
 
 def _describe(step: Step, by_id: Mapping[str, Step]) -> str:
@@ -147,10 +148,10 @@ def stats(arguments: argparse.Namespace, output: Output) -> None:
     cost.print(output)
     if not savings.sessions:
         output.note("nothing was searched or called yet")
-    rows = [_stats_row(spent, spent.caller, spent.session or "-") for spent in savings.sessions]
+    rows = [_stats_row(spent, spent.caller, spent.session) for spent in savings.sessions]
     if len(rows) > 1:
         rows.append(_stats_row(savings.total, output.style("all", "bold"), ""))
-    output.table(("caller", "session", "steps", "calls", "unfolded", "read", "saved"), rows)
+    output.table(("caller", "steps", "calls", "tokens unfolded", "tokens read", "saved", "session"), rows)
     if enriched:
         output.note(f"{enriched:,} tools are enriched with requests that a model wrote")
     for tool_id, texts in contradicted.items():
@@ -160,10 +161,10 @@ def stats(arguments: argparse.Namespace, output: Output) -> None:
 def _stats_row(spent: SessionCost, caller: str, session: str) -> tuple[str, ...]:
     return (
         caller,
-        session,
         f"{spent.steps:,}",
         f"{spent.calls:,}",
         f"{spent.full_tokens:,}",
         f"{'≈' if spent.estimated else ''}{spent.shown_tokens:,}",
         f"{spent.saved_percent:.1f} %",
+        session,
     )

@@ -67,7 +67,7 @@ def build(arguments: argparse.Namespace, output: Output) -> int:
         output.data(_report(result, failed, cost, registry))
     else:
         _print_build(result, failed, output)
-        output.line(f"registry: {output.short_path(registry)}")
+        output.prose(f"registry: {output.short_path(registry)}")
         cost.print(output)
     return SOME_FAILED if failed else 0
 
@@ -109,15 +109,18 @@ def run_with_catalogue(
     *,
     build_first: bool = True,
     require_servers: bool = False,
+    rereads: str = "",
     **options: bool,
 ) -> T:
     """Runs `work` on the catalogue. Where there is none yet it is built first, if there are servers to build it from;
-    a catalogue that is there needs no configured server, and no file is made."""
+    a catalogue that is there needs no configured server, and no file is made. Of the server that `work` reads anew
+    itself nobody need hear that it is outdated."""
     settings = load_settings(arguments, require_servers=require_servers)
     output = Output(as_json=arguments.json)
 
     async def with_note(gateway: Gateway) -> T:
-        if outdated := await gateway.upstreams.outdated():
+        outdated = await gateway.upstreams.outdated()
+        if outdated := {name: became for name, became in outdated.items() if name != rereads}:
             output.note(f"{outdated_text(settings, outdated)}: toolfold build")
         return await work(gateway)
 
@@ -168,7 +171,7 @@ class Cost(Struct, frozen=True):
         """What it means: `1,806 tools, 1,308,619 tokens; your client now reads 1,150`."""
         if self.tools:
             full = f"{plural(self.tools, 'tool')}, {self.definition_tokens:,} tokens"
-            output.line(output.style(f"{full}; your client now reads {self.client_tokens:,}", "bold"))
+            output.prose(output.style(f"{full}; your client now reads {self.client_tokens:,}", "bold"))
 
     def as_dict(self) -> dict[str, int | None]:
         return {"definition_tokens": self.definition_tokens, "client_tokens": self.client_tokens}
@@ -198,7 +201,7 @@ def _print_build(result: "Build", failed: dict[str, UpstreamError], output: Outp
         print_failure(name, error, output)
     _print_changes(result.changes, report.unchanged, output)
     working = sum(not server.error for server in report.servers)
-    output.line(
+    output.prose(
         f"{output.style(plural(report.tools, 'tool'), 'bold')} of {plural(len(report.servers), 'server')}"
         f" ({working} working) in {plural(report.nodes, 'category', 'categories')}"
     )
@@ -292,7 +295,8 @@ def _is_alive(pid: int) -> bool:
 def print_servers(states: Sequence[ServerState], output: Output) -> None:
     rows = []
     for state in states:
-        about = (state.info.title or state.info.name, state.info.version, state.info.protocol_version)
+        protocol = state.info.protocol_version and f"(MCP {state.info.protocol_version})"
+        about = (state.info.title or state.info.name, state.info.version, protocol)
         rows.append(
             (
                 state.name,

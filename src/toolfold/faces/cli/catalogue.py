@@ -93,10 +93,10 @@ def list_level(arguments: argparse.Namespace, output: Output) -> None:
         print_page(page, output)
 
 
-def print_page(page: Mapping[str, Any], output: Output) -> None:
+def print_page(page: Mapping[str, Any], output: Output, indent: str = "") -> None:
     rows = [(output.style(f"{node['name']}/", "bold"), "", node["summary"]) for node in page["nodes"]]
     rows += [(_tool_ids(tool, output), _risks(tool), tool["summary"]) for tool in page["tools"]]
-    output.table(("name", "risk", "what it does"), rows)
+    output.table(("name", "risk", "what it does"), rows, indent)
     if not rows:
         output.note("nothing stands here")
     _note_more(page, output)
@@ -161,7 +161,7 @@ def search(arguments: argparse.Namespace, output: Output) -> None:
     by_id = {hit.tool_id: hit for hit in hits}
     for tool in page["results"]:
         if tool["tool_id"] in by_id:
-            output.line(f"{tool['tool_id']}: {_explain(by_id[tool['tool_id']])}")
+            output.prose(f"{tool['tool_id']}: {_explain(by_id[tool['tool_id']])}")
     _note_more(page, output)
 
 
@@ -179,8 +179,8 @@ def expand(arguments: argparse.Namespace, output: Output) -> None:
     if output.as_json:
         output.data(tool)
         return
-    output.line(f"{output.style(tool['tool_id'], 'bold')}  version {tool['version']}  {' / '.join(tool['path'])}")
-    output.line(tool["description"] or tool["summary"])
+    output.prose(f"{output.style(tool['tool_id'], 'bold')}  version {tool['version']}  {' / '.join(tool['path'])}")
+    output.prose(tool["description"] or tool["summary"], 0)
     arguments_node = Document(msgspec.json.decode(tool["args_schema"])).root
     if output.out.isatty():
         _print_arguments(arguments_node, output)
@@ -213,7 +213,7 @@ def _print_arguments(node: Node, output: Output) -> None:
 
 def _print_fields(lines: Sequence[str], tool_id: str, output: Output) -> None:
     for line in lines:
-        output.line(f"  {output.for_person(line).replace('inspect-output ID', f'inspect-output {tool_id}')}")
+        output.prose(f"  {output.for_person(line).replace('inspect-output ID', f'inspect-output {tool_id}')}", 4)
 
 
 def _note_warnings(answer: Mapping[str, Any], output: Output) -> None:
@@ -239,4 +239,4 @@ def inspect_output(arguments: argparse.Namespace, output: Output) -> None:
     _print_fields(answer["flattened_fields"], answer["tool_id"], output)
     _note_warnings(answer, output)
     if "note" in answer:
-        output.note(answer["note"])
+        output.note(output.for_person(answer["note"]))

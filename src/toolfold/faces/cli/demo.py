@@ -34,7 +34,8 @@ SCRIPT = """\
 import asyncio
 from runtime.discovery import use_tools
 
-use_tools("list the latest commits of the repository", "run a SELECT on the database")
+use_tools("list the latest commits of the repository")
+use_tools("run a SELECT on the database")
 from servers.git import log
 from servers.sqlite import query
 
@@ -158,7 +159,7 @@ async def _script(gateway: Gateway) -> dict[str, Any]:
 
 
 def _print_heading(text: str, output: Output) -> None:
-    output.line(output.style(text, "bold"))
+    output.prose(output.style(text, "bold"), 3)
 
 
 def _print_walk(tree: Tree, pages: Sequence[ToolList], nodes: int, output: Output) -> None:
@@ -172,23 +173,23 @@ def _print_walk(tree: Tree, pages: Sequence[ToolList], nodes: int, output: Outpu
         path = " / ".join(page["path"]) or "the root"
         output.line(f"   {output.style('list', 'cyan')} {path}")
         # The hint about the next page would name an option that the demo does not have.
-        print_page({**page, "next_cursor": None}, output)
+        print_page({**page, "next_cursor": None}, output, "   ")
         output.line()
 
 
 def _print_searches(searches: Sequence[dict[str, Any]], output: Output) -> None:
     _print_heading("4. Or it asks in plain words, and hears it when nothing fits", output)
     for search in searches:
-        output.line(f"   {output.style('search', 'cyan')} {search['query']}")
+        output.prose(f"   {output.style('search', 'cyan')} {search['query']}", 6)
         for tool in search["results"]:
             shown = (
                 f"      {fit_text(tool['confidence']):13} {output.style(tool['tool_id'], 'cyan')}  {tool['summary']}"
             )
             output.line(fit(shown, output.width))
         if "note" in search:
-            output.line(f"      {output.style(output.for_person(search['note']), 'yellow')}")
+            output.prose(f"      {output.style(output.for_person(search['note']), 'yellow')}", 6)
         if "error" in search:
-            output.line(f"      {output.style(search['error']['code'], 'yellow')}: {search['error']['message']}")
+            output.prose(f"      {output.style(search['error']['code'], 'yellow')}: {search['error']['message']}", 6)
     output.line()
 
 
@@ -207,34 +208,34 @@ def _print_script(script: dict[str, Any], output: Output) -> None:
     _print_indented(script["code"].partition("\n\n\nasync")[0].split("\n\n", 1)[1], output)
     if "error" in script and not script.get("ok"):
         error = script["error"]
-        output.line(f"   {output.style(error.get('code', 'failed'), 'yellow')}: {error['message']}")
+        output.prose(f"   {output.style(error.get('code', 'failed'), 'yellow')}: {error['message']}", 6)
     else:
         for need in script["needs"]:
-            output.line(f"   {output.style('resolved', 'cyan')} {need['need']} → {need['tool_id']}")
+            output.prose(f"   {output.style('resolved', 'cyan')} {need['need']} → {need['tool_id']}", 6)
         calls = sum(call["calls"] for call in script["calls"])
         answer = msgspec.json.encode(script["answer"]).decode()
-        output.line(f"   {output.style('ran', 'cyan')} {calls} calls in {script['seconds']:.2f} s, confined: {answer}")
+        ran = f"{calls} calls in {script['seconds']:.2f} s, confined: {answer}"
+        output.prose(f"   {output.style('ran', 'cyan')} {ran}", 6)
     output.line()
 
 
 def _print_indented(text: str, output: Output) -> None:
     for line in text.strip().splitlines():
-        output.line(f"      {line}" if line else "")
+        output.prose(f"      {line}" if line else "", 8)
 
 
 def _print_next_steps(folder: Path | None, output: Output) -> None:
     _print_heading("Now with your own servers", output)
-    output.line("   toolfold import    take over what Claude, Cursor, VS Code, Codex or Gemini have")
-    output.line("   toolfold build     connect to all of them; then: tree, search, call")
-    output.line("   toolfold serve     be the one MCP server of your client; --http for many")
+    output.prose("   toolfold import    take over what Claude, Cursor, VS Code or Codex have", 22)
+    output.prose("   toolfold build     connect to all of them; then: tree, search, call", 22)
+    output.prose("   toolfold serve     be the one MCP server of your client; --http for many", 22)
     program = Path(sys.argv[0]).absolute()
     if shutil.which("toolfold") is None and program.name == "toolfold":
         output.line(f"   so that `toolfold` is found: export PATH={output.short_path(program.parent)}:$PATH")
     if folder is not None:
         output.line()
-        output.line(
-            f"kept: {output.short_path(folder)}; look around there: cd {output.short_path(folder)}; toolfold tree"
-        )
+        kept = output.short_path(folder)
+        output.prose(f"kept: {kept}; look around there: cd {kept}; toolfold tree")
 
 
 def _write_configuration(servers: Sequence[ServerSpec], file: Path) -> None:

@@ -60,9 +60,9 @@ def doctor(arguments: argparse.Namespace, output: Output) -> int:
         return 1 if failed else 0
     for finding in findings:
         mark = output.style(MARKS[finding.verdict], COLOURS[finding.verdict])
-        output.line(f"{mark} {output.style(finding.subject, 'bold')}: {output.short_path(finding.text)}")
+        output.prose(f"{mark} {output.style(finding.subject, 'bold')}: {output.short_path(finding.text)}", 4)
         if finding.fix:
-            output.line(f"    {output.style('next:', 'cyan')} {finding.fix}")
+            output.prose(f"    {output.style('next:', 'cyan')} {output.short_path(finding.fix)}", 6)
     minded = sum(finding.verdict == "mind" for finding in findings)
     output.line()
     output.line(f"{len(failed)} wrong, {minded} to mind, {len(findings) - len(failed) - minded} well")
@@ -117,18 +117,19 @@ def _check_sandbox(*, verbose: bool) -> Iterator[Finding]:
     yield from _check_attacks(report, verbose=verbose)
     # Most containers allow no namespaces: the other layers must hold by themselves.
     if "namespaces" in report.layers:
-        yield from _check_attacks(asyncio.run(probe(namespaces=False)), verbose=False)
+        without = asyncio.run(probe(namespaces=False))
+        yield from _check_attacks(without, verbose=False, subject="sandbox without namespaces")
     for absent in report.missing:
         yield mind("sandbox", f"{absent}; the other layers hold without", "allow user namespaces if you can")
 
 
-def _check_attacks(report: Confinement, *, verbose: bool) -> Iterator[Finding]:
+def _check_attacks(report: Confinement, *, verbose: bool, subject: str = "sandbox") -> Iterator[Finding]:
     broken = [attack for attack in report.attacks if not attack.held]
     text = f"{len(report.attacks) - len(broken)} of {len(report.attacks)} attacks stopped by {', '.join(report.layers)}"
-    yield Finding("sandbox", "wrong" if broken else "well", text)
+    yield Finding(subject, "wrong" if broken else "well", text)
     for attack in report.attacks:
         if not attack.held:
-            yield wrong("sandbox", f"a script could {attack.name}", "run no code here that you do not trust")
+            yield wrong(subject, f"a script could {attack.name}", "run no code here that you do not trust")
         elif verbose:
             yield well("sandbox", f"no script can {attack.name}: {attack.outcome}")
 

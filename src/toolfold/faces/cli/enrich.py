@@ -62,4 +62,4 @@ def learn(arguments: argparse.Namespace, output: Output) -> None:
     elif arguments.forget:
         output.line(f"forgot {plural(choices, 'choice')}")
     else:
-        output.line(f"search has learned from {plural(choices, 'choice')}; forget them with `toolfold learn --forget`")
+        output.prose(f"search has learned from {plural(choices, 'choice')}; forget them with `toolfold learn --forget`")

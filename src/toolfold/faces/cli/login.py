@@ -266,6 +266,8 @@ def logout(arguments: argparse.Namespace, output: Output) -> int:
     credentials = Credentials(lambda: settings.servers, settings.home)
     with asyncio.Runner() as runner:
         found = runner.run(credentials.summaries())
+        if arguments.all and not found and not output.as_json:
+            output.note("nobody is signed in")
         for one in _chosen(found, arguments.server, arguments.caller, every=arguments.all):
             told = runner.run(credentials.sign_out(one.server, one.caller))
             if output.as_json:
@@ -283,7 +285,7 @@ def _chosen(found: Sequence[SignedIn], server: str | None, caller: str | None, *
         return own
     names = [one.server + f" --as {one.caller}" * bool(one.caller) for one in own]
     raise ConfigError(
-        f"{len(own)} sign-ins are stored" if own else "nobody is signed in there",
+        f"{len(own)} sign-ins are stored" if own else f"nobody is signed in{' there' if server or caller else ''}",
         hints=names[:20],
         next_action="name one of those in hints, or give --all" if own else "see who is: toolfold servers",
     )

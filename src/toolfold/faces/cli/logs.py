@@ -25,7 +25,8 @@ def logs(arguments: argparse.Namespace, output: Output) -> None:
         output.data({"lines": past})
         return
     if not past and not arguments.follow:
-        output.note("nothing was written yet" + (f" by {server}" if server else "") + f"; it would stand in {folder}")
+        whose = f" by {server}" if server else ""
+        output.note(f"nothing was written yet{whose}; it would stand in {output.short_path(folder)}")
     _print([*past], output)
     if arguments.follow:
         _print(rest, output)

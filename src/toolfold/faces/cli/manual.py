@@ -19,7 +19,12 @@ def show_help(arguments: argparse.Namespace, output: Output) -> None:
     topic = arguments.topic.casefold().removesuffix(".md")
     if not topic:
         output.out.write(parser.format_help())
-        output.line(f"pages: toolfold help {' | '.join(pages)}")
+        output.prose(f"\npages: toolfold help {' | '.join(pages)}")
+        return
+    if topic == "man":
+        from toolfold.faces.cli.reference import _man_page
+
+        output.out.write(_man_page())
         return
     if topic not in commands and topic not in pages:
         near = get_close_matches(topic, _topics(), n=1)
@@ -33,7 +38,7 @@ def show_help(arguments: argparse.Namespace, output: Output) -> None:
 
 def _topics() -> list[str]:
     """What there is help on."""
-    return [*build_parser().commands(), *_pages()]
+    return [*build_parser().commands(), *_pages(), "man"]
 
 
 def _pages() -> dict[str, Path]:

@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 
 from toolfold.errors import ConfigError, UnknownHandle
+from toolfold.faces.cli.build import plural
 from toolfold.faces.cli.runner import load_settings, run_with_gateway
 from toolfold.faces.cli.terminal import Output
 from toolfold.gateway import Gateway
@@ -33,15 +34,13 @@ def outputs(arguments: argparse.Namespace, output: Output) -> None:
         [
             entry.handle,
             entry.tool_id,
-            _in_units(entry.bytes, SIZES, "B"),
-            str(entry.lines),
-            str(entry.tokens),
-            _in_units(now - entry.at, SPANS, "s"),
-            "" if entry.expires_at is None else _in_units(entry.expires_at - now, SPANS, "s"),
+            f"{_in_units(entry.bytes, SIZES, 'B')}, {plural(entry.lines, 'line')}, {plural(entry.tokens, 'token')}, "
+            f"{_in_units(now - entry.at, SPANS, 's')} old"
+            + ("" if entry.expires_at is None else f", {_in_units(entry.expires_at - now, SPANS, 's')} left"),
         ]
         for entry in stored
     ]
-    output.table(["HANDLE", "TOOL", "SIZE", "LINES", "TOKENS", "AGE", "LEFT"], rows)
+    output.table(("handle", "tool", "what is stored"), rows)
 
 
 def _in_units(amount: float, units: tuple[tuple[int, str], ...], smallest: str) -> str:
@@ -68,8 +67,18 @@ def extract_output(arguments: argparse.Namespace, output: Output) -> int:
     if output.as_json:
         output.data({"text": text})
     else:
-        output.line(text)
+        _print_answer(text, output)
     return 1 if text.startswith(FAILED) else 0
+
+
+def _print_answer(text: str, output: Output) -> None:
+    """As it is; on a terminal without the heading that models read, whoever asked knows what of."""
+    if not output.out.isatty():
+        output.line(text)
+        return
+    how, _, rest = (text if text.startswith(FAILED) else text.partition("\n\n")[2]).partition("\n")
+    output.prose(how, 0)
+    output.line(rest)
 
 
 async def _handle(named: str, gateway: Gateway) -> str:
@@ -112,5 +121,5 @@ def extract_local(arguments: argparse.Namespace, output: Output) -> int:
     if output.as_json:
         output.data(answer)
     else:
-        output.line(answer["text"])
+        _print_answer(answer["text"], output)
     return 1 if answer["failed"] else 0

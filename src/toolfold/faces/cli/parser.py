@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from difflib import get_close_matches
+from textwrap import fill
 from typing import Any, NoReturn
 
 from toolfold import __version__
@@ -15,7 +16,7 @@ EXIT_CODES = """exit codes:
   0  it worked
   1  it did not, for a reason the message tells
   2  the command line or the configuration is wrong
-  3  a server could not be started, reached or understood (what could be read was kept)
+  3  a server could not be started, reached or understood; the rest was kept
   4  no such category or tool, or no catalogue yet
   5  the store could not be read or written
   6  agent --replay: the run now differs from its record
@@ -46,7 +47,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "expand": ("expand git.log", "expand git.log --json"),
     "call": (
         "call git.log limit=3 author=Aylin",
-        "call sqlite.query sql='SELECT * FROM orders WHERE id = ?' parameters:='[3]'",
+        "call sqlite.query sql='SELECT abs(?)' parameters:='[-3]'",
         """call git.log '{"limit": 3}'""",
     ),
     "outputs": ("outputs",),
@@ -69,6 +70,14 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
 }
 MODES = ("auto", "full-chunked", "read-grep", "truncate")
 EXTRACTION = "what to extract; a path (a.b[0]), `lines 10-20` or a /regex/ is answered exactly"
+
+
+class _HelpText(argparse.RawDescriptionHelpFormatter):
+    """Lines stay lines, each broken where it is too long; but not commands, which are copied."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        lines = [line if line.startswith("  toolfold ") else fill(line, width) for line in text.splitlines()]
+        return "".join(f"{indent}{line}\n" for line in lines)
 
 
 class _Parser(argparse.ArgumentParser):
@@ -157,7 +166,7 @@ def build_parser() -> _Parser:
         prog="toolfold",
         description="Fold any number of tools into a few; unfold exactly what the model needs.",
         epilog=EXIT_CODES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=_HelpText,
         parents=[shared],
     )
     parser.add_argument("-V", "--version", action="version", version=f"toolfold {__version__}")
@@ -171,7 +180,7 @@ def build_parser() -> _Parser:
             description=text,
             parents=[shared],
             epilog=f"examples:{examples}",
-            formatter_class=argparse.RawDescriptionHelpFormatter,
+            formatter_class=_HelpText,
         )
 
     _add_setup(command)
@@ -398,7 +407,8 @@ def _add_diagnostics(command: _AddCommand) -> None:
     command("doctor", "what is wrong here, and what to do about it").flag("--connect", "also start every server once")
 
     topic = command("help", "a command's options and examples, or a page of the documentation")
-    topic.value("topic", "TOPIC", "a command or a page (default: what there is)", nargs="?", default="")
+    text = "a command, a page, or man: all commands, for `man -l -` (default: what there is)"
+    topic.value("topic", "TOPIC", text, nargs="?", default="")
 
     complete = command("completion", "what makes the shell complete commands, options, servers and tools")
     complete.add_argument("shell", choices=("bash", "zsh", "fish"), help="prints its script, with how to load it")

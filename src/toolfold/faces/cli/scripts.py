@@ -5,6 +5,8 @@ import argparse
 import sys
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from toolfold.errors import ConfigError, ScriptError, ToolfoldError
 from toolfold.faces.cli.build import run_with_catalogue
 from toolfold.faces.cli.runner import load_settings
@@ -53,7 +55,8 @@ def run_script(arguments: argparse.Namespace, output: Output) -> int:
 
 
 def _show_needs(needs: tuple[Need, ...], output: Output) -> None:
-    for need in needs:
+    # How each tool is called is for whoever writes the script, which is seldom done on a terminal.
+    for need in [replace(need, signature="") for need in needs] if output.err.isatty() else needs:
         output.note(f"[{need.shown}]")
 
 
@@ -86,7 +89,7 @@ def _print_result(result: ScriptResult, output: Output) -> None:
     if result.stdout:
         output.line(result.stdout.rstrip("\n"))
     if result.stderr:
-        output.note(result.stderr.rstrip("\n"))
+        output.note(result.stderr.rstrip("\n"), as_it_is=True)
     if result.answer is not None:
         output.data(result.answer)
     for line in reports.summary_lines(result):
@@ -141,7 +144,7 @@ def scripts(arguments: argparse.Namespace, output: Output) -> int:
     else:
         script.path.unlink()
         script.lock_path.unlink(missing_ok=True)
-        run_with_catalogue(arguments, _reread)
+        run_with_catalogue(arguments, _reread, rereads=SERVER)
         output.note(f"removed {script.name}")
     return 0
 
@@ -159,7 +162,7 @@ def _list_scripts(kept: list[_KeptScript], output: Output) -> int:
         named = [dict(zip(("tool_id", "tools", "description"), row, strict=True)) for row in rows]
         output.data({"scripts": named, "problems": problems})
         return 0
-    output.table(["SCRIPT", "ITS TOOLS", "DESCRIPTION"], rows)
+    output.table(("script", "its tools", "what it does"), rows)
     for problem in problems.values():
         output.warn(problem)
     if not kept:
@@ -193,7 +196,7 @@ def _lock_script(script: _KeptScript, arguments: argparse.Namespace, output: Out
         await _reread(gateway)
         return needs
 
-    needs = run_with_catalogue(arguments, work)
+    needs = run_with_catalogue(arguments, work, rereads=SERVER)
     _show_needs(needs, output)
     if output.as_json:
         output.data({"tool_id": f"{SERVER}.{script.name}", "needs": [need.tool_id for need in needs]})

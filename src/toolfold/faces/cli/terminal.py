@@ -35,8 +35,17 @@ Progress = Callable[[str], None]
 _LEAST_ROOM = 36
 _MOST_LINES = 2
 
+_GAP = re.compile(r"(?<=\S)( +)(?=\S)")
+
+
+def _joined(names: str) -> str:
+    """A path as a person types it: `'Files', 'Search'` is Files/Search."""
+    return "/".join(name.strip("'\"") for name in names.split(", ")) or "/"
+
+
 # What errors and notes tell a model, in the words of the command line.
-_FOR_PERSON = tuple(
+_Words = str | Callable[[re.Match[str]], str]
+_FOR_PERSON: tuple[tuple[re.Pattern[str], _Words], ...] = tuple(
     (re.compile(pattern), text)
     for pattern, text in (
         (r"find the tool with list or a search", "find it with: toolfold search 'what it must do'"),
@@ -46,6 +55,11 @@ _FOR_PERSON = tuple(
         (r"(?<=its schema), which expand_tool shows", ": toolfold expand ID shows it"),
         (r'inspect_tool_output\(\.\.\., field_path="(.*?)"\)', r"toolfold inspect-output ID '\1'"),
         (r"\nCall tool_output\(.*\nProvide precise.*", ""),
+        (r"\b1 lines\b", "1 line"),
+        (r"there is no category \[(.*)\]", lambda found: f"there is no category {_joined(found[1])}"),
+        (r"call list with one of (.*), or with an empty path.*", r"use one of \1, or see all: toolfold tree"),
+        (r"use a handle that there is\b", "see what there is: toolfold outputs"),
+        (r'call inspect_tool_output with field_path="(.*?)", or with ""', r"give the path '\1', or none"),
         (r"\b(in|from) hints\b", "above"),
         (r"\bexpand_tool\b", "toolfold expand"),
         (r"\bcall_tool\b", "toolfold call"),
@@ -83,7 +97,7 @@ class Output:
     @property
     def width(self) -> int:
         """The columns of a line on standard output."""
-        return shutil.get_terminal_size().columns if self.out.isatty() else UNLIMITED
+        return _columns(self.out)
 
     def style(self, text: str, *names: str, stream: IO[str] | None = None) -> str:
         if not self._colour[id(stream or self.out)] or not text:
@@ -106,10 +120,14 @@ class Output:
     def line(self, text: str = "") -> None:
         self.out.write(safe(text) + "\n")
 
-    def note(self, text: str) -> None:
+    def prose(self, text: str, hang: int = 2) -> None:
+        """A line that is read and not copied: on a terminal broken between words, the rest indented by `hang`."""
+        self.out.write(_folded(safe(text), self.width, hang) + "\n")
+
+    def note(self, text: str, *, as_it_is: bool = False) -> None:
         """Prints something worth knowing that is not the result. Where it cannot be, the result matters more."""
         with suppress(OSError):
-            self.err.write(safe(text) + "\n")
+            self.err.write(_folded(safe(text), UNLIMITED if as_it_is else _columns(self.err), 2) + "\n")
 
     def labelled(self, label: str, colour: str, text: str, *, indent: str = "") -> None:
         """A note of one line behind a coloured label: `next: toolfold build`."""
@@ -142,7 +160,10 @@ class Output:
         if self.out.isatty() and text[:1] in {"{", "["}:
             with suppress(msgspec.DecodeError):
                 text = msgspec.json.format(text, indent=2)
-        self.line(text)
+        if stored:
+            self.prose(text)
+        else:
+            self.line(text)
 
     def save(self, name: str, source: BinaryIO) -> int:
         """Copies to a file that is not there yet, and closes the source; returns the bytes written."""
@@ -158,30 +179,32 @@ class Output:
         if self.as_json:
             self.data({"error": error.as_dict()})
             return
-        self.note(f"{self.style('error:', 'red', 'bold', stream=self.err)} {self.for_person(error.message)}")
+        message = self.short_path(self.for_person(error.message))
+        self.note(f"{self.style('error:', 'red', 'bold', stream=self.err)} {message}")
         for hint in error.hints:
             text = _hint_text(hint)
             if text not in error.message:
-                self.note(f"  - {text}")
+                self.note(f"  - {self.short_path(text)}")
         for path in error.categories if isinstance(error, NoMatchInCategory) else ():
             self.note(f"  - in {' / '.join(path)}")
         action = self.for_person(error.next_action)
         if action:
             self.labelled("next:", "cyan", action if error.hints else _NOTHING_ABOVE.sub("", action))
 
-    def table(self, headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    def table(self, headers: Sequence[str], rows: Sequence[Sequence[str]], margin: str = "") -> None:
         """Prints columns side by side, nothing without rows. On a terminal the last column is wrapped to fit; where
         the others leave it no room, it stands below them."""
         if not rows:
             return
         rows = [list(map(_one_line, row)) for row in rows]
         widths = [max(len(_plain(cell)) for cell in column) for column in zip(headers, *rows, strict=True)]
-        before = sum(width + 2 for width in widths[:-1])
+        before = len(margin) + sum(width + 2 for width in widths[:-1])
         stacked = self.width - before < min(_LEAST_ROOM, widths[-1])
-        indent = " " * (4 if stacked else before)
+        indent = " " * (len(margin) + 4 if stacked else before)
         heading = [self.style(header, "bold") for header in headers]
         for row in ([*heading[:-1], ""] if stacked else heading, *rows):
             cells = [cell + " " * (width - len(_plain(cell))) for cell, width in zip(row, widths, strict=True)][:-1]
+            cells[:1] = [margin + cell for cell in cells[:1]]
             self._row(cells, _wrapped(row[-1], self.width - len(indent)), indent, stacked=stacked)
 
     def _row(self, cells: list[str], last: list[str], indent: str, *, stacked: bool) -> None:
@@ -246,6 +269,8 @@ def _hint_text(hint: Any) -> str:
     """A hint on one line: text as it is, a wrong field in words, all else as JSON."""
     if isinstance(hint, str):
         return hint
+    if isinstance(hint, list | tuple) and all(isinstance(name, str) for name in hint):
+        return "/".join(hint)  # a category
     for key, text in (("field", "problem"), ("tool_id", "summary")):
         if isinstance(hint, dict) and {key, text} <= hint.keys() <= {key, text, "same_as"}:
             return f"{' = '.join((hint[key], *hint.get('same_as', ())))}: {hint[text]}"
@@ -258,7 +283,29 @@ def _wrapped(text: str, width: int) -> list[str]:
     """The text on lines of `width` columns, few of them; what is left over is marked. Coloured text is one line."""
     if "\x1b" in text or len(text) <= width:
         return [text]
-    return textwrap.wrap(text, width, max_lines=_MOST_LINES, placeholder=" …")
+    return textwrap.wrap(text, width, max_lines=_MOST_LINES, placeholder=" …", break_on_hyphens=False)
+
+
+def _columns(stream: IO[str]) -> int:
+    return shutil.get_terminal_size().columns if stream.isatty() else UNLIMITED
+
+
+def _folded(text: str, width: int, hang: int) -> str:
+    """Safe text with each line that is too long broken between words. Words stay whole: some are copied. Colour codes
+    take no columns."""
+    if width >= UNLIMITED:
+        return text
+    lines = []
+    for line in text.split("\n"):
+        words = _GAP.split(line)
+        lines.append(words[0])
+        for gap, word in zip(words[1::2], words[2::2], strict=True):
+            longer = f"{lines[-1]}{gap}{word}"
+            if len(_COLOUR.sub("", longer)) > width:
+                longer = " " * min(hang, width * 2 // 5) + word
+                lines.append("")
+            lines[-1] = longer
+    return "\n".join(lines)
 
 
 def _plain(text: str) -> str:
