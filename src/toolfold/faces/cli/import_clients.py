@@ -313,8 +313,8 @@ def _print_applied(applied: Applied | None, is_work: bool, output: Output) -> No
         output.line(f"set this before you go on: export {variable}=…")
     if applied.variables:
         output.note(
-            "a client that is started from the desktop does not see what a terminal exports: set it for the whole login, "
-            "or import with --secrets keyring"
+            "a client that is started from the desktop does not see what a terminal exports: set it for the whole "
+            "login, or import with --secrets keyring"
         )
     if not applied.replaced:
         output.note("nothing was started: toolfold build does that, and says what it costs in tokens")
