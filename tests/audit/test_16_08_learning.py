@@ -54,6 +54,7 @@ async def test_16_08_it_is_on_where_the_trail_is_and_off_where_either_is_off(tmp
     for number, (audit, learned) in enumerate(audits):
         async with home_of(tmp_path / str(number), audit=audit) as gateway:
             assert "home.get_weather" in await ask(gateway, query)
+            await gateway.expand_tool("home.get_weather")
             await gateway.call_tool("home.get_weather", {})
             await gateway.audit_log.flush()
             assert await gateway.search.count_choices() == learned
@@ -100,18 +101,50 @@ async def test_16_08_a_tool_far_worse_than_the_best_was_called_for_another_reaso
         assert (await ask(gateway, query))[0] == hits[0].tool_id
 
 
-async def test_16_08_a_tool_that_was_neither_shown_nor_expanded_teaches_nothing(tmp_path: Path) -> None:
+async def test_16_08_a_tool_that_was_not_shown_or_not_expanded_teaches_nothing(tmp_path: Path) -> None:
     async with home_of(tmp_path) as gateway:
+        await gateway.expand_tool("home.create_recipe")
         shown = await ask(gateway, "create a recipe")
         other = next(name for name in ("home.list_recipe", "home.list_branch") if name not in shown)
         await gateway.call_tool(other, {})
+        assert "home.create_recipe" in shown
+        await gateway.call_tool("home.create_recipe", {})  # expanded before the search, not because of it
         await gateway.audit_log.flush()
         assert await gateway.search.count_choices() == 0
+
+
+async def test_16_08_a_tool_that_does_the_opposite_teaches_nothing(tmp_path: Path) -> None:
+    offered = [
+        {"name": "write_file", "description": "Writes text to a file.", "inputSchema": {"type": "object"}},
+        {"name": "read_text_file", "description": "Reads a file as text.", "inputSchema": {"type": "object"}},
+    ]
+    query = "save this text in a file"
+    async with Gateway(Settings(home=tmp_path), upstreams=[MemoryUpstream("files", offered)]) as gateway:
+        await gateway.build()
+        assert await ask(gateway, query) == ["files.write_file", "files.read_text_file"]
+        await gateway.expand_tool("files.read_text_file")
+        await gateway.call_tool("files.read_text_file", {})
+        await gateway.audit_log.flush()
+        assert await gateway.search.count_choices() == 0
+        assert await ask(gateway, query) == ["files.write_file", "files.read_text_file"]
+
+
+async def test_16_08_the_need_of_a_script_is_resolved_without_what_was_learned(tmp_path: Path) -> None:
+    need = "create a recipe"
+    async with home_of(tmp_path) as gateway:
+        before = await gateway.search.resolve(gateway.view(), need)
+        for _ in range(3):
+            await gateway.search.learn(need, "home.update_recipe")
+        assert (await ask(gateway, need))[0] == "home.update_recipe"
+        after = await gateway.search.resolve(gateway.view(), need)
+        assert (after.tool.tool_id, after.confidence) == (before.tool.tool_id, before.confidence)
+        assert after.tool.tool_id == "home.create_recipe"
 
 
 async def test_16_08_a_name_teaches_nothing_about_words(tmp_path: Path) -> None:
     async with home_of(tmp_path) as gateway:
         assert (await ask(gateway, "home.create_recipe"))[0] == "home.create_recipe"
+        await gateway.expand_tool("home.create_recipe")
         await gateway.call_tool("home.create_recipe", {})
         await gateway.audit_log.flush()
         assert await gateway.search.count_choices() == 0
@@ -147,6 +180,7 @@ async def test_16_08_forgetting_reaches_a_gateway_that_runs_and_leaves_no_word_o
     query = "create a recipe for pancakes"
     async with home_of(tmp_path) as running, home_of(tmp_path) as other:
         await ask(running, query)
+        await running.expand_tool("home.create_recipe")
         await running.call_tool("home.create_recipe", {})
         assert await prior(running, query, "home.create_recipe") > 0
         assert await prior(other, query, "home.create_recipe") > 0
@@ -163,10 +197,10 @@ def test_16_08_time_ends_what_a_search_can_learn() -> None:
     session = _SessionSelections()
     session.add_result("s1", "is it locked", 1_000.0, [])
     session.add_result("s2", "state of a lock", 1_500.0, ["home.get_state"])
-    session.start("a", "home.get_state", 1_510.0)
     session.expand("home.get_state", 1_510.0)
+    session.start("a", "home.get_state", 1_510.0)
     assert session.use("home.get_state", 1_620.0) == ["state of a lock"]
-    session.add_result("s3", "is it locked", 3_000.0, [])
+    session.add_result("s3", "is it locked", 3_000.0, ["home.get_light"])
     session.expand("home.get_light", 3_010.0)
     session.start("b", "home.get_light", 3_010.0)
     assert session.use("home.get_light", 3_700.0) == []
@@ -175,8 +209,9 @@ def test_16_08_time_ends_what_a_search_can_learn() -> None:
 @pytest.mark.parametrize("shown", [[], ["home.get_state"]])
 def test_16_08_one_call_teaches_three_searches_at_most_and_each_once(shown: list[str]) -> None:
     session = _SessionSelections()
-    for number in range(9):
+    for number in range(8):
         session.add_result(f"s{number}", f"query {number // 2}", 1_000.0 + number, shown)
+    session.add_result("s8", "query 4", 1_008.0, ["home.get_state"])
     session.expand("home.get_state", 1_020.0)
     session.start("a", "home.get_state", 1_020.0)
     assert session.use("home.get_state", 1_030.0) == ["query 2", "query 3", "query 4"]

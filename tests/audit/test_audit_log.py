@@ -82,6 +82,8 @@ def test_15_18_a_call_by_id_is_not_tied_to_a_search_that_is_over(tmp_path: Path)
             gateway.audit_log._learn = learn
             found = await gateway.search_tool_by_category("an order of the shop")
             assert {"shop.find_order", "shop.refund_order"} <= {hit["tool_id"] for hit in found["results"]}
+            await gateway.call_tool("shop.refund_order", {"order_id": 6})
+            await gateway.expand_tool("shop.find_order")
             await gateway.call_tool("shop.find_order", {"order_id": 7})
             await gateway.call_tool("shop.find_order", {"order_id": 8})
             await gateway.call_tool("shop.refund_order", {"order_id": 7})
@@ -91,14 +93,16 @@ def test_15_18_a_call_by_id_is_not_tied_to_a_search_that_is_over(tmp_path: Path)
         search = steps[0].id
         calls = [step for step in steps if step.step == "call"]
         assert [(step.tool_id, step.search) for step in calls] == [
+            ("shop.refund_order", ""),
             ("shop.find_order", search),
             ("shop.find_order", search),
             ("shop.refund_order", ""),
             ("shop.weather", ""),
         ]
-        assert calls[0].selection == calls[1].selection
-        expanded = next(step for step in steps if step.step == "expand")
-        assert (expanded.selection, expanded.search) == (calls[2].selection, "")
+        assert calls[1].selection == calls[2].selection
+        expanded = [step for step in steps if step.step == "expand"][-1]
+        assert (expanded.selection, expanded.search) == (calls[3].selection, "")
+        assert [step.tool_id for step in steps if step.step == "choose"] == ["shop.find_order"]
         assert lessons == [("an order of the shop", "shop.find_order")]
         # The same from what is stored: a process of its own ties no more than the first did.
         async with gateway_of(tmp_path) as gateway:
@@ -111,12 +115,16 @@ def test_15_18_a_call_by_id_is_not_tied_to_a_search_that_is_over(tmp_path: Path)
 def test_15_18_a_failed_call_leaves_its_search_open_and_time_closes_it() -> None:
     session = _SessionSelections()
     session.add_result("s1", "an order", 1_000.0, ["shop.find", "shop.refund"])
+    session.expand("shop.find", 1_001.0)
     session.start("a", "shop.find", 1_001.0)
     # No call of shop.find worked: another tool of the same search may be the right one.
+    session.expand("shop.refund", 1_002.0)
     second = session.start("b", "shop.refund", 1_002.0)
     assert second.result is not None
     assert (session.use("shop.refund", 1_003.0), session.use("shop.refund", 1_004.0)) == (["an order"], [])
     session.add_result("s2", "the weather", 2_000.0, ["shop.weather"])
+    assert session.start("x", "shop.weather", 2_010.0).result is None
+    session.expand("shop.weather", 2_020.0)
     assert session.start("c", "shop.weather", 4_000.0).result is None
     assert session.start("d", "shop.weather", 2_100.0).result is not None
 
@@ -128,9 +136,11 @@ def test_two_callers_and_two_sessions_have_chains_of_their_own(tmp_path: Path) -
         async with gateway_of(tmp_path) as gateway:
             await gateway.build()
             await gateway.search_tool_by_category("find an order", caller=alice)
+            await gateway.expand_tool("shop.find_order", caller=alice)
             await gateway.call_tool("shop.find_order", {}, caller=bob)
             await gateway.call_tool("shop.find_order", {}, caller=alice)
             await gateway.search_tool_by_category("find an order", caller=alice)
+            await gateway.expand_tool("shop.find_order", caller=alice)
             await gateway.call_tool("shop.find_order", {}, caller=alice)
             steps = await steps_of(gateway)
         calls = [step for step in steps if step.step == "call"]
@@ -340,6 +350,7 @@ def test_search_learns_from_it_where_wanted(tmp_path: Path) -> None:
                 hit.tool_id: hit.why.prior for hit in await gateway.search.hits(gateway.view(), query, (), limit=3)
             }
             assert before["shop.refund_order"] == 0 < after["shop.refund_order"]
+            await gateway.expand_tool("shop.refund_order")
             await gateway.call_tool("shop.refund_order", {})
             await steps_of(gateway)
             learned = {

@@ -149,3 +149,21 @@ def test_15_09_a_caller_learns_nothing_of_what_its_policy_hid(tmp_path: Path) ->
                 await gateway.expand_tool("shop.find_order")
 
     run(main())
+
+
+def test_19_a_tool_that_keeps_a_hash_is_named_where_its_twin_is_gone(tmp_path: Path) -> None:
+    async def main() -> None:
+        shop, _ = shops()
+        shop.set_tools([tool("echo"), tool("ECHO")])
+        async with Gateway(Settings(home=tmp_path), upstreams=[shop]) as gateway:
+            await gateway.build()
+            async with gateway.catalogue.snapshot() as snapshot:
+                (hashed,) = [one for one in await snapshot.tools(server="shop") if "-" in one.tool_id]
+            shop.set_tools([tool(hashed.name)])
+            await gateway.reread("shop")
+            with pytest.raises(ToolNotFound, match=f"is called {hashed.tool_id} here") as missing:
+                await gateway.call_tool(f"shop.{hashed.name}", {})
+            assert missing.value.hints[0] == hashed.tool_id
+            assert "gone" not in missing.value.message
+
+    run(main())

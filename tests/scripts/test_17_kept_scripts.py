@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -199,7 +200,73 @@ def test_17_scripts_do_not_call_each_other(run: Run, tmp_path: Path) -> None:
     (tmp_path / "again2.py").write_text("async def main():\n    return 1\n")
     assert run("scripts", "add", "again2.py")[0] == 0
     (tmp_path / "again.py").write_text((tmp_path / "again.py").read_text().replace("again", "again2"))
-    assert run("scripts", "add", "again.py")[0] == 0
+    assert run("scripts", "add", "again.py")[0] == 4
+    # However it came there.
+    (tmp_path / "again.py").rename(tmp_path / ".toolfold" / "scripts" / "again.py")
+    run("build")
     code, out, err = run("scripts", "run", "again")
     assert code == 1
     assert "scripts.again2" in out + err
+
+
+@pytest.mark.parametrize(
+    "answer",
+    ["loop = []\nloop.append(loop)\nloop", "{'n': 10**5000}", "x = '\\ud800'\nx"],
+    ids=["loop", "number", "half"],
+)
+def test_19_what_is_no_json_is_told_as_with_run(run: Run, tmp_path: Path, answer: str) -> None:
+    (tmp_path / "odd.py").write_text(f"{answer}\n")
+    told = "what the script returned is no JSON"
+    code, _, err = run("run", "odd.py")
+    assert (code, told in err) == (0, True)
+    assert run("scripts", "add", "odd.py")[0] == 0
+    code, out, _ = run("scripts", "run", "odd")
+    assert (code, told in out, "null" in out) == (0, True, False)
+
+
+def test_19_what_is_no_file_is_told_and_breaks_nothing_else(run: Run, tmp_path: Path) -> None:
+    run("scripts", "add", "count-orders.py")
+    folder = tmp_path / ".toolfold" / "scripts"
+    os.mkfifo(folder / "pipe.py")
+    (folder / "bad.py").write_text("1\n")
+    (folder / "bad.py.lock").mkdir()
+    code, out, err = run("scripts")
+    assert (code, "scripts.count-orders" in out) == (0, True)
+    assert "pipe.py is no file" in err
+    assert "bad.py.lock is no file" in err
+    assert run("build")[0] == 0
+    assert run("scripts", "run", "count-orders", "customer=Ada")[0] == 0
+
+
+def test_19_what_is_said_about_a_kept_script_can_be_done(run: Run, tmp_path: Path) -> None:
+    code, _, err = run("scripts", "add", "count-orders.py")
+    assert (code, "toolfold scripts run count-orders customer=…" in " ".join(err.split())) == (0, True)
+    code, _, err = run("scripts", "add", "count-orders.py", "--name", "Count-Orders")
+    assert (code, "'count-orders' is kept already" in err) == (2, True)
+    (tmp_path / "nested.py").write_text("count = use_tools('scripts.count-orders')\n")
+    code, _, err = run("scripts", "add", "nested.py")
+    assert code != 0
+    assert "do not call each other" in " ".join(err.split())
+    assert not (tmp_path / ".toolfold" / "scripts" / "nested.py").exists()
+    (tmp_path / "shop.py").write_text(SHOP.replace("limit: int = 10", "limit: int = 10, page: int = 0"))
+    run("build")
+    err = run("scripts", "run", "count-orders", "customer=Ada")[2]
+    assert "toolfold scripts lock count-orders" in " ".join(err.split())
+
+
+def test_19_a_script_that_takes_too_long_names_the_setting_of_scripts(run: Run, tmp_path: Path) -> None:
+    with (tmp_path / "toolfold.toml").open("a") as file:
+        file.write("[scripts]\nwall_s = 1\n")
+    (tmp_path / "slow.py").write_text("while True:\n    pass\n")
+    run("scripts", "add", "slow.py")
+    code, out, err = run("scripts", "run", "slow")
+    assert code != 0
+    assert "wall_s of [scripts]" in " ".join((out + err).split())
+
+
+def test_19_what_a_function_prints_is_no_part_of_the_answer(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "shop.py").write_text(SHOP.replace("    return f", "    print('noise')\n    return f"))
+    for form in ([], ["--json"]):
+        code, out, err = run("call", "shop.cancel_order", "order=7", *form)
+        assert (code, "noise" in out, "noise" in err) == (0, False, True)
+        assert "cancelled 7" in out

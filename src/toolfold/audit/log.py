@@ -5,10 +5,10 @@ task of their own, half a second later at most, or when the gateway closes. A pr
 written yet, and nothing else. A store that cannot be written is logged and never breaks a step.
 
 Which steps belong to one selection is derived from the steps alone: nobody has to pass an id along. The first time a
-tool that a search showed is expanded or called, it was selected: a selection starts, tied to the newest search that
-showed it. Further steps with that tool belong to it until a newer search shows the tool again. A search is over with
-the first call that worked of a tool from it, and after half an hour: what is called by its id then was not chosen from
-it.
+tool that a search showed is expanded after it, it was selected: a selection starts, tied to the newest search that
+showed it. Further steps with that tool belong to it until it is selected from a newer search. A call by an id that was
+not expanded since is tied to no search: whoever knows the id may have it from anywhere. A search is over with the first
+call that worked of a tool from it, and after half an hour.
 """
 
 import asyncio
@@ -102,9 +102,12 @@ class _SessionSelections:
         return selection if newest is None or newest is selection.result else None
 
     def _open_result(self, tool_id: str, at: float) -> _SearchResult | None:
-        """The newest search that showed this tool, if it can still be selected from it."""
-        newest = self._newest.get(tool_id.casefold())
-        return None if newest is None or newest.used or at > newest.at + _SEARCH_S else newest
+        """The newest search that showed this tool, if the tool was expanded since, and that not too long after."""
+        key = tool_id.casefold()
+        newest = self._newest.get(key)
+        if newest is None or newest.used or at > newest.at + _SEARCH_S:
+            return None
+        return newest if self._expanded.get(key, 0.0) >= newest.at else None
 
     def start(self, selection_id: str, tool_id: str, at: float) -> _Selection:
         selection = _Selection(selection_id, self._open_result(tool_id, at))
@@ -116,18 +119,13 @@ class _SessionSelections:
 
     def use(self, tool_id: str, at: float) -> list[str]:
         """A call of this tool worked: its search is over. Returns the queries that it may have served, the first time:
-        that of its search, and those before it that led nowhere. A tool counts that the answer showed, or that was
-        expanded after it."""
-        key = tool_id.casefold()
-        selection, expanded = self._selections.get(key), self._expanded.get(key, 0.0)
+        that of the search it was selected from, and those before it that led nowhere."""
+        selection = self._selections.get(tool_id.casefold())
         shown = selection.result if selection is not None else None
-        last = expanded
-        if shown is not None:
-            if shown.used:
-                return []
-            shown.used, last = True, shown.at
-        served = self._asked_between(at - _LESSON_S, last) if last else []
-        served = [result for result in served if key in result.ranks or result.at < expanded]
+        if shown is None or shown.used:
+            return []
+        shown.used = True
+        served = self._asked_between(at - _LESSON_S, shown.at)
         for result in served:
             result.taught = True
         return list(dict.fromkeys(result.query for result in served if result.query))[-_MAX_LESSONS:]
@@ -274,6 +272,8 @@ class AuditLog:
             raise
         finally:
             seconds = time.perf_counter() - started
+            if name == "expand" and result is not None:
+                session.expand(tool_id, at)
             selection = self._select(session, caller, tool_id, at) if tool_id and result is not None else ("", "")
             step = self._step(
                 name,
@@ -408,8 +408,6 @@ class AuditLog:
         if _is_search(step):
             shown = result or StepResult(answer={})
             session.add_result(step.id, step.query, step.at, shown.tool_ids, shown.twins)
-        elif step.step == "expand" and not step.code:
-            session.expand(step.tool_id, step.at)
         self._add(_PendingStep(step, result))
 
     def _add(self, pending: _Pending) -> None:

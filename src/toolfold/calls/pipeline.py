@@ -174,7 +174,9 @@ def _timeout_error(call: ToolCall, limit: float, requested: float | None) -> Ser
         whose, more = "the time that this request allowed", "allow more time (timeout_s)"
     else:
         asked = f"; this request asked for {requested:g} s, more than is allowed" if requested is not None else ""
-        whose, more = f"the limit for its server{asked}", f"raise call_timeout_s of {call.tool.server}"
+        # What kept scripts may take is set with all other scripts.
+        key = "wall_s of [scripts]" if call.tool.server == "scripts" else f"call_timeout_s of {call.tool.server}"
+        whose, more = f"the limit for its server{asked}", f"raise {key}"
     return ServerTimeout(
         f"{call.tool.tool_id} did not answer within {limit:g} s, {whose}",
         server=call.tool.server,

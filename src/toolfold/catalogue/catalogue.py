@@ -479,7 +479,7 @@ async def _spelled(snapshot: Snapshot, tool_id: str, found: Tool) -> Tool:
 
 
 async def _tool_not_found(snapshot: Snapshot, tool_id: str) -> ToolNotFound:
-    from toolfold.catalogue.ids import ids_of, plain_id
+    from toolfold.catalogue.ids import ids_of, natural_id, plain_id
     from toolfold.catalogue.suggestions import closest_words
 
     near = await asyncio.to_thread(closest_words, tool_id, await snapshot.tool_ids())
@@ -488,14 +488,13 @@ async def _tool_not_found(snapshot: Snapshot, tool_id: str) -> ToolNotFound:
     servers = [
         record.name for record in await snapshot.servers() if plain_id(record.name, "").casefold() == f"{front}."
     ]
-    renamed = [
-        tool.tool_id
-        for server in servers
-        for tool in await snapshot.tools(server=server)
-        if tool_id.casefold() in map(str.casefold, ids_of(tool))
-    ]
+    own = [tool for server in servers for tool in await snapshot.tools(server=server)]
+    renamed = [tool.tool_id for tool in own if tool_id.casefold() in map(str.casefold, ids_of(tool))]
     if renamed:
         return ToolNotFound(f"{name} is called {renamed[0]} here, by the owner's [tools]", hints=renamed)
+    if hashed := [tool.tool_id for tool in own if natural_id(tool.server, tool.name).casefold() == tool_id.casefold()]:
+        what = f"{name} is called {hashed[0]} here: another tool had that id when it came, and ids stay"
+        return ToolNotFound(what, hints=hashed)
     versions = await snapshot.versions(tool_id)
     if not versions:
         return ToolNotFound(f"there is no tool {name}", hints=near)

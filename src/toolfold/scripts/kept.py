@@ -19,6 +19,7 @@ from toolfold.scripts.declarations import parse_script
 from toolfold.scripts.lock import SUFFIX, Lock
 from toolfold.scripts.runner import ScriptRunner
 from toolfold.scripts.values import ScriptResult
+from toolfold.text import replace_surrogates
 from toolfold.types import CallContext, Listing, Outcome, ServerInfo, ServerSpec, ToolCall
 from toolfold.upstream.base import file_stamp
 from toolfold.upstream.function_tool import FunctionTool, error_result, invalid_arguments_result, make_function_tool
@@ -60,17 +61,14 @@ class _KeptScript(Struct, frozen=True):
 
     @property
     def lock(self) -> Lock | None:
-        """`None`: it was never locked."""
-        return Lock.load(self.lock_path.read_bytes(), self.lock_path.name) if self.lock_path.exists() else None
+        """`None`: it was never locked. Raises `ScriptError`."""
+        return Lock.load(_read_file(self.lock_path), self.lock_path.name) if self.lock_path.exists() else None
 
     def read(self) -> str:
         """Raises `ScriptError`."""
-        try:
-            return parse_script(self.path.read_bytes(), self.path.name)[0]
-        except OSError as error:
-            raise ScriptError(
-                f"there is no script {self.name!r}: {error.strerror}", next_action="see: toolfold scripts list"
-            ) from None
+        if not self.path.exists():
+            raise ScriptError(f"there is no script {self.name!r}", next_action="see: toolfold scripts list")
+        return parse_script(_read_file(self.path), self.path.name)[0]
 
     def tool(self) -> FunctionTool:
         """Raises `ScriptError` and `ConfigError` where it cannot be one."""
@@ -89,7 +87,8 @@ class _KeptScript(Struct, frozen=True):
         exec(compile(ast.fix_missing_locations(ast.Module([stub], [])), self.path.name, "exec"), names)  # noqa: S102
         function: Any = names["main"]
         function.__name__ = function.__qualname__ = self.name
-        function.__doc__ = (main and ast.get_docstring(main)) or ast.get_docstring(tree) or f"The script {self.name}."
+        text = (main and ast.get_docstring(main)) or ast.get_docstring(tree) or f"The script {self.name}."
+        function.__doc__ = replace_surrogates(text)
         return make_function_tool(function)
 
     def source(self, arguments: dict[str, Any]) -> str:
@@ -101,6 +100,18 @@ class _KeptScript(Struct, frozen=True):
         awaited = "await " if isinstance(main, ast.AsyncFunctionDef) else ""
         encoded = msgspec.json.encode(arguments).decode()
         return f"{source}\n{awaited}main(**__import__('json').loads({encoded!r}))\n"
+
+
+def _read_file(path: Path) -> bytes:
+    """Raises `ScriptError`, also for what is no file: a pipe would be waited for without end."""
+    try:
+        if not path.is_file():
+            raise ScriptError(f"{path.name} is no file", next_action=f"remove {path}")
+        return path.read_bytes()
+    except OSError as error:
+        raise ScriptError(
+            f"{path.name} cannot be read: {error.strerror}", next_action=f"check who may read {path}, or remove it"
+        ) from None
 
 
 def _main(tree: ast.Module) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
@@ -178,9 +189,10 @@ def _result(result: ScriptResult) -> Raw:
     """What it printed, and what it returned."""
     answer = result.answer
     texts = [result.stdout.rstrip("\n")] if result.stdout.strip() else []
-    if answer is not None or not texts:
+    notes = [f"[warning: {warning}]" for warning in result.warnings]
+    if answer is not None or not (texts or notes):
         texts.append(answer if isinstance(answer, str) else msgspec.json.encode(answer).decode())
-    body: dict[str, Any] = {"content": [{"type": "text", "text": text} for text in texts]}
+    body: dict[str, Any] = {"content": [{"type": "text", "text": text} for text in (*texts, *notes)]}
     if isinstance(answer, (dict, list)):
         body["structuredContent"] = answer if isinstance(answer, dict) else {"result": answer}
     return Raw(msgspec.json.encode(body))

@@ -27,6 +27,7 @@ from toolfold.config.sections import Scripts
 from toolfold.containers import BoundedDict
 from toolfold.disclosure.observed import decode_schema, is_uninformative, to_schema
 from toolfold.errors import (
+    LockMismatch,
     NotAuthorized,
     OutputError,
     SandboxError,
@@ -215,7 +216,11 @@ class ScriptRunner:
         self, code: str, lock: Lock | None, name: str, context: CallContext, allowed: Callable[[str], bool]
     ) -> ScriptResult:
         """Runs a script that is kept, as a tool: whoever may call it need not be allowed to run any other."""
-        start = await self.prepare(code, caller=context.caller, locked=lock, name=name)
+        try:
+            start = await self.prepare(code, caller=context.caller, locked=lock, name=name)
+        except LockMismatch as error:
+            again = f"look at the tool again, then run: toolfold scripts lock {name.removesuffix('.py')}"
+            raise LockMismatch(error.message, hints=error.hints, next_action=again) from None
         if lock is not None:
             lock.check(start.needs, name)
         return await self._execute(start, context, self._settings, self._settings.unsafe, allowed)

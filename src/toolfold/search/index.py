@@ -111,13 +111,15 @@ class SearchIndex:
         without: Iterable[str] = (),
         allowed: Allowed | None = None,
         limit: int = 10,
+        learned: bool = True,
     ) -> list[Hit]:
         """Tools for a request, the best first, among those inside the path, with all tags, of the ids, allowed.
 
-        `without` names tools to leave out. Every tool gets its probability, and `fits` where that is enough.
+        `without` names tools to leave out, `learned` whether choices count. Every tool gets its probability, and `fits`
+        where that is enough.
         """
         scope = Scope(path=tuple(path), tags=tuple(tags), ids=ids, without=tuple(without), allowed=allowed)
-        ranker, mask, ranking = self._ranking(query, scope, limit)
+        ranker, mask, ranking = self._ranking(query, scope, limit, learned=learned)
         return list(islice(_without_twins(ranker.snapshot, mask, _hits(ranker, ranking, allowed)), limit))
 
     def explain(
@@ -142,16 +144,17 @@ class SearchIndex:
 
     def is_plausible(self, query: str, tool_id: str, selected_by: str) -> bool:
         """Whether a tool may have been called because of a request: it fits it and no other far better, or so with the
-        request that it was selected by, and the two are alike. A name says nothing about words."""
+        request that it was selected by, and the two are alike. A name says nothing about words, a tool that does the
+        opposite was called for another reason, and what was learned so far is no witness."""
         if self._usage is None or not query.strip():
             return False
-        ranker, _, ranking = self._ranking(query, Scope(), MAX_HITS)
-        if ranking.named:
+        ranker, _, ranking = self._ranking(query, Scope(), MAX_HITS, learned=False)
+        if ranking.named or _is_opposed(ranker, ranking, tool_id):
             return False
         if _is_meant(ranker, ranking, tool_id):
             return True
         alike = query != selected_by and self._usage.are_alike(*self._encoder.queries([query, selected_by]))
-        return alike and _is_meant(ranker, self._ranking(selected_by, Scope(), MAX_HITS)[2], tool_id)
+        return alike and _is_meant(ranker, self._ranking(selected_by, Scope(), MAX_HITS, learned=False)[2], tool_id)
 
     @property
     def choices(self) -> int:
@@ -214,7 +217,7 @@ class SearchIndex:
                     self._ranker = Ranker(self._store.snapshot, self._encoder, self._usage)
         return self._ranker
 
-    def _ranking(self, query: str, scope: Scope, limit: int) -> tuple[Ranker, Mask, Ranking]:
+    def _ranking(self, query: str, scope: Scope, limit: int, *, learned: bool = True) -> tuple[Ranker, Mask, Ranking]:
         if not query.strip():
             raise InvalidArguments(
                 "the request is empty",
@@ -226,13 +229,18 @@ class SearchIndex:
             # Where tools have twins, one hit may stand for any number of rows.
             depth = MAX_HITS if ranker.snapshot.has_twins else min(max(limit, RANKED_AT_LEAST), MAX_HITS)
             visible = None if scope.allowed is None else ranker.snapshot.mask(Scope(allowed=scope.allowed))
-            return ranker, mask, ranker.rank(query, mask, depth, visible)
+            return ranker, mask, ranker.rank(query, mask, depth, visible, learned=learned)
         except (IndexError, ValueError) as error:
             # The files are mapped without reading them: damage shows only when an array is used.
             self.verify()  # a damaged file says so here
             raise StoreDamaged(
                 f"the search index contradicts itself: {error}", next_action="build it again with `toolfold build`"
             ) from error
+
+
+def _is_opposed(ranker: Ranker, ranking: Ranking, tool_id: str) -> bool:
+    """Whether the tool does the opposite of what is asked."""
+    return any(ranker.snapshot.tool_id(row) == tool_id for row in ranking.rows[ranking.against > 0].tolist())
 
 
 def _is_meant(ranker: Ranker, ranking: Ranking, tool_id: str) -> bool:

@@ -253,8 +253,9 @@ class Ranker:
         self._dense = _DenseScorer(snapshot, encoder)
         self._sample: tuple[Floats, Numbers] | None = None
 
-    def rank(self, query: str, mask: Mask, limit: int, visible: Mask | None = None) -> Ranking:
-        """The first rows of `mask`; `visible` are all that the caller may see, where that is not everything."""
+    def rank(self, query: str, mask: Mask, limit: int, visible: Mask | None = None, *, learned: bool = True) -> Ranking:
+        """The first rows of `mask`; `visible` are all that the caller may see, where that is not everything. Without
+        `learned` as if nothing had been chosen before."""
         names = Names(query)
         named = self.snapshot.named(names, mask)
         lexical = self.lexical if visible is None else _LexicalScorer(self.snapshot, visible)
@@ -264,7 +265,7 @@ class Ranker:
         request = self._dense.encode(texts)
         searched = np.flatnonzero(mask)
         rows = self._candidates(request, by_words, mask, searched)
-        lifts = self._usage.lifts(request[0]) if self._usage else {}
+        lifts = self._usage.lifts(request[0]) if self._usage and learned else {}
         # What was chosen before, or is named, may lie outside of the candidates of a large catalogue.
         if rows is not searched:
             rows = np.unique(np.concatenate([rows, self._chosen_before(lifts, mask), *named]))

@@ -275,12 +275,15 @@ class SearchService:
         tags: Sequence[str] = (),
         ids: Iterable[str] | None = None,
         limit: int,
+        learned: bool = True,
     ) -> list[Hit]:
-        """The tools that `view` shows at or below a path, best first, each with its reasons; of the `ids`, if given."""
+        """The tools that `view` shows at or below a path, best first, each with its reasons; of the `ids`, if given.
+        Without `learned` earlier choices lift none."""
         await self.sync()
         index = await self._open()
         allowed = await view.allowed()
-        return await asyncio.to_thread(index.search, query, path=path, tags=tags, ids=ids, allowed=allowed, limit=limit)
+        scope = {"path": path, "tags": tags, "ids": ids, "allowed": allowed}
+        return await asyncio.to_thread(index.search, query, **scope, limit=limit, learned=learned)
 
     async def search_tools(
         self, view: CatalogueView, query: str, path: Path, *, limit: int, cursor: str | None, sure: bool = False
@@ -382,11 +385,11 @@ class SearchService:
     async def resolve(
         self, view: CatalogueView, query: str, *, server: str | None = None, least: float = 0.0
     ) -> _ResolvedNeed:
-        """The one tool for a need in plain words, of at least that confidence. Raises `ToolNotFound`, with `query` and
-        the nearest candidates."""
+        """The one tool for a need in plain words, of at least that confidence, whatever was chosen before: nobody looks
+        at it before it is called. Raises `ToolNotFound`, with `query` and the nearest candidates."""
         async with view.catalogue.snapshot() as snapshot:
             ids = None if server is None else [tool.tool_id for tool in await snapshot.tools(server=server)]
-            hits = await self.hits(view, query, (), ids=ids, limit=_MAX_HINTS)
+            hits = await self.hits(view, query, (), ids=ids, limit=_MAX_HINTS, learned=False)
             if not _fits(hits) or hits[0].confidence < least:
                 hints = await self._hints(snapshot, hits or await self.hits(view, query, (), limit=_MAX_HINTS))
                 raise ToolNotFound(f"no tool fits {query[:200]!r}", query=query, hints=hints, next_action=_NEED_AGAIN)

@@ -110,7 +110,8 @@ class ImportPlan(Struct, frozen=True, kw_only=True):
 
     @property
     def taken_over(self) -> tuple[ServerSpec, ...]:
-        """The enabled servers of the clients, each once, as they start them: new ones and those that were here."""
+        """The enabled servers of the clients, each once, as toolfold will start them: new ones as they are written, and
+        those that were here."""
         return tuple({item.spec.name: item.spec for item in self.items if item.spec and item.spec.enabled}.values())
 
     def leave(self, names: Collection[str]) -> "ImportPlan":
@@ -166,6 +167,8 @@ class _Planner:
         self._env = existing.defaults.env if existing else {}
         self._mode = secrets
         self._specs: list[ServerSpec] = list(existing.servers) if existing else []
+        # As toolfold starts them: with a variable where a plain secret stood, if they move there.
+        self._started = {spec.name: spec for spec in self._specs}
         self._taken = {spec.name.casefold() for spec in self._specs}
         self._variables: dict[str, str] = {}
 
@@ -179,8 +182,7 @@ class _Planner:
         alike = replace(server.spec, env={**self._env, **server.spec.env})
         twin = next((spec.name for spec in self._specs if _same(spec, alike, here)), None)
         if twin is not None:
-            spec = replace(server.spec, name=twin)
-            return _item("identical", config, server, reason=f"the same as `{twin}`", spec=spec)
+            return _item("identical", config, server, reason=f"the same as `{twin}`", spec=self._started[twin])
         return self._addition(config, server, server.spec)
 
     def _addition(self, config: ClientConfig, server: ClientServer, spec: ServerSpec) -> _PlanItem:
@@ -194,6 +196,9 @@ class _Planner:
         if self._mode != "keep":
             references = [secret.reference for secret in planned]
             table = _substitute(table, zip(plain_secrets, references, strict=True))
+        if self._mode == "env":  # the keyring has them before anything is written
+            spec = _referring(spec, planned)
+        self._started[name] = spec
         action: Action = "add" if name == server.name else "rename"
         reason = "" if action == "add" else f"`{server.name}` is taken by a different server"
         return _item(action, config, server, name=name, reason=reason, secrets=planned, table=table, spec=spec)
@@ -261,6 +266,14 @@ def _substitute(table: dict[str, Any], texts: Iterable[tuple[PlainSecret, str]])
         old = holder[plain.place[-1]]
         holder[plain.place[-1]] = old[: plain.start] + text + old[plain.end :]
     return result
+
+
+def _referring(spec: ServerSpec, secrets: Iterable[_PlannedSecret]) -> ServerSpec:
+    """The server with the references in the place of its secrets."""
+    parts: dict[str, Any] = {"url": spec.url, "args": list(spec.args), "env": spec.env, "headers": spec.headers}
+    for secret in secrets:
+        parts = map_strings(parts, lambda text, secret=secret: text.replace(secret.value, secret.reference))
+    return replace(spec, **parts | {"args": tuple(parts["args"])})
 
 
 def _masked(table: dict[str, Any]) -> dict[str, Any]:

@@ -56,7 +56,7 @@ def import_servers(arguments: argparse.Namespace, output: Output) -> int:
     base = _base(arguments, target)
     plan = clients.plan_import(configs, base, secrets=arguments.secrets)
     if not output.as_json:
-        _print_plan(plan, target, output)
+        _print_plan(plan, target, output, yes=arguments.yes)
     rewrites = _rewrites(arguments, configs, plan, target) if arguments.replace else []
     # Before anything is asked, started or written: what stands in the way is told first, all of it.
     clients.check_import(plan, target, rewrites)
@@ -232,7 +232,7 @@ def _own_command() -> list[str]:
 def _start_servers(
     plan: ImportPlan, limits: Limits, scratch: Path, output: Output
 ) -> tuple[dict[str, UpstreamError], Cost]:
-    """Starts what the clients have, once, and prints which work; nothing but their logs is kept."""
+    """Starts what will be written, once, and prints which work; nothing but their logs is kept."""
 
     async def work(gateway: Gateway) -> tuple[dict[str, UpstreamError], Cost]:
         _, failed = await read_servers(gateway, None, output)
@@ -268,7 +268,7 @@ def _starts_toolfold_alone(config: ClientConfig, plan: ImportPlan) -> bool:
     return {server.written for server in config.servers} <= itself
 
 
-def _print_plan(plan: ImportPlan, target: Path, output: Output) -> None:
+def _print_plan(plan: ImportPlan, target: Path, output: Output, *, yes: bool) -> None:
     for problem in plan.problems:
         output.warn(problem)
     if not plan.items:
@@ -287,7 +287,8 @@ def _print_plan(plan: ImportPlan, target: Path, output: Output) -> None:
         output.line(f"  {output.style(mark, colour)} {item.name}  {output.style(item.shown, 'dim')}{reason}")
     for warning in (*plan.warnings, *_problems(plan)):
         output.warn(warning)
-    output.line(f"{len(plan.additions)} of {len(plan.items)} servers would be added to {output.short_path(target)}")
+    will = "are" if yes else "would be"
+    output.line(f"{len(plan.additions)} of {len(plan.items)} servers {will} added to {output.short_path(target)}")
 
 
 def _problems(plan: ImportPlan) -> Iterator[str]:
@@ -310,6 +311,11 @@ def _print_applied(applied: Applied | None, is_work: bool, output: Output) -> No
         output.line("it holds secrets, so only you may read it")
     for variable in applied.variables:
         output.line(f"set this before you go on: export {variable}=…")
+    if applied.variables:
+        output.note(
+            "a client that is started from the desktop does not see what a terminal exports: set it for the whole "
+            "login, or import with --secrets keyring"
+        )
     if not applied.replaced:
         output.note("nothing was started: toolfold build does that, and says what it costs in tokens")
     for file in applied.replaced:

@@ -45,6 +45,7 @@ def repl(arguments: argparse.Namespace, output: Output) -> int:
         load_settings(arguments, require_servers=False),
         lambda gateway: _run_repl(gateway, output, model=arguments.model, sandboxed=arguments.sandboxed),
         keep_outputs=True,
+        prints=True,
     )
 
 

@@ -2,7 +2,9 @@
 
 import argparse
 import asyncio
+import sys
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import nullcontext, redirect_stdout
 from typing import Any, TypeVar
 
 import msgspec
@@ -76,11 +78,13 @@ def run_with_gateway(
     fast: bool = False,
     create: bool = True,
     keep_outputs: bool = False,
+    prints: bool = False,
 ) -> T:
     """Runs `work` with an open gateway, in an event loop of its own.
 
     `fast` takes uvloop, where it is installed. `create`: the store is made if there is none. With `keep_outputs` what
-    is stored outlives the command, so that the next one can ask for it.
+    is stored outlives the command, so that the next one can ask for it. What Python functions print goes to stderr,
+    unless `prints`: stdout is for the command's own answer.
     """
 
     async def main() -> T:
@@ -93,7 +97,8 @@ def run_with_gateway(
             logs.flush()  # last words, too
 
     # uvloop costs a third more to import than asyncio alone: worth it where servers talk.
-    with asyncio.Runner(loop_factory=_loop_factory() if fast else None) as runner:
+    aside = nullcontext() if prints else redirect_stdout(sys.stderr)
+    with aside, asyncio.Runner(loop_factory=_loop_factory() if fast else None) as runner:
         return runner.run(main())
 
 

@@ -5,6 +5,7 @@ import argparse
 import sys
 from pathlib import Path
 
+import msgspec
 from msgspec.structs import replace
 
 from toolfold.errors import ConfigError, ScriptError, ToolfoldError
@@ -171,9 +172,11 @@ def _list_scripts(kept: list[_KeptScript], output: Output) -> int:
 
 
 def _add_script(script: _KeptScript, source: bytes, arguments: argparse.Namespace, output: Output) -> int:
-    if script.path.exists():
-        action = f"toolfold scripts remove {script.name}, or --name another"
-        raise ConfigError(f"a script {script.name!r} is kept already", next_action=action)
+    # Whatever the case: some file systems and many readers do not tell them apart.
+    held = [path.stem for path in script.path.parent.glob("*.py") if path.stem.casefold() == script.name.casefold()]
+    if held:
+        action = f"toolfold scripts remove {held[0]}, or --name another"
+        raise ConfigError(f"a script {held[0]!r} is kept already", next_action=action)
     script.path.parent.mkdir(parents=True, exist_ok=True)
     script.path.write_bytes(source)
     try:
@@ -192,16 +195,23 @@ def _lock_script(script: _KeptScript, arguments: argparse.Namespace, output: Out
         needs = (await gateway.scripts.prepare(script.read(), locked=Lock(), name=script.path.name)).needs
         if unmet := [need for need in needs if not need.tool_id]:
             raise ScriptError(unmet[0].problem, hints=unmet[0].hints, next_action=unmet[0].next_action)
+        if called := [need for need in needs if need.tool_id.startswith(f"{SERVER}.")]:
+            raise ScriptError(
+                f"{called[0].query!r} is {called[0].tool_id}, and scripts that are kept do not call each other",
+                next_action="name the tools that it calls, or put the code of both into one script",
+            )
         script.lock_path.write_bytes(Lock.create(needs).dump())
         await _reread(gateway)
         return needs
 
     needs = run_with_catalogue(arguments, work, rereads=SERVER)
+    required = msgspec.json.decode(script.tool().definition.input_schema).get("required", [])
+    given = "".join(f" {name}=…" for name in required)
     _show_needs(needs, output)
     if output.as_json:
         output.data({"tool_id": f"{SERVER}.{script.name}", "needs": [need.tool_id for need in needs]})
     else:
-        output.note(f"kept as {SERVER}.{script.name}; try it: toolfold scripts run {script.name}")
+        output.note(f"kept as {SERVER}.{script.name}; try it: toolfold scripts run {script.name}{given}")
 
 
 async def _reread(gateway: Gateway) -> None:

@@ -1,0 +1,54 @@
+"""`toolfold import --replace --secrets env` starts what it writes, and not what the client had."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from toolfold.__main__ import main
+
+KEY = "sk-1Xb7Qm9Zt4Lw2Rk8Vd3Ys6Pf0"
+
+
+@pytest.fixture
+def client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("TOOLFOLD_HOME", raising=False)
+    monkeypatch.delenv("API_KEY", raising=False)
+    monkeypatch.chdir(tmp_path)
+    server = {"command": sys.executable, "args": ["-m", "toolfold.demo.files", "."]}
+    plain, keyed = {**server, "env": {"MODE": "a"}}, {**server, "env": {"API_KEY": KEY}}
+    path = tmp_path / "client.json"
+    path.write_text(json.dumps({"mcpServers": {"plain": plain, "keyed": keyed, "again": keyed}}), encoding="utf-8")
+    return path
+
+
+def run(client: Path, capsys: pytest.CaptureFixture[str], *more: str) -> tuple[int, str, dict[str, Any]]:
+    code = main(["import", str(client), "--replace", "--secrets", "env", "--yes", *more])
+    said = capsys.readouterr()
+    return code, said.out + said.err, json.loads(client.read_text(encoding="utf-8"))["mcpServers"]
+
+
+def test_19_a_server_that_lacks_its_variable_is_told_and_stays(
+    client: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, said, left = run(client, capsys)
+    assert code != 0
+    assert "API_KEY" in said
+    assert "1 of 2 servers started" in said
+    assert KEY not in said
+    assert set(left) == {"keyed", "again", "toolfold"}
+
+
+def test_19_with_the_variable_it_starts_and_what_a_desktop_does_not_see_is_told(
+    client: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("API_KEY", KEY)
+    code, said, left = run(client, capsys)
+    assert code == 0
+    assert "2 of 2 servers started" in said
+    assert "started from the desktop does not see" in " ".join(said.split())
+    assert "would be added" not in said
+    assert set(left) == {"toolfold"}
