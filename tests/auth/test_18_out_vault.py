@@ -73,7 +73,7 @@ async def test_a_damaged_file_costs_one_sign_in_and_says_so(
             file.unlink()
             file.mkdir()
         case "foreign":
-            monkeypatch.setenv(KEY_VARIABLE, "another key")
+            monkeypatch.setenv(KEY_VARIABLE, "another key than before")
             await Vault(vault.folder.parent).put(credential("box"))
     with pytest.raises(SignInRequired) as refused:
         await vault.get("box")

@@ -115,6 +115,7 @@ async def prepare(
         resource=resource.resource,
         scopes=_scopes(spec, server, wanted, earlier),
         earlier=earlier,
+        vault=vault,
     )
 
 
@@ -142,6 +143,7 @@ class Prospect(Struct, frozen=True, kw_only=True):
     resource: str
     scopes: tuple[str, ...]
     earlier: Credential | None
+    vault: Vault | None = None
 
     @property
     def issuer(self) -> str:
@@ -152,7 +154,7 @@ class Prospect(Struct, frozen=True, kw_only=True):
         return bool(self.server.device_authorization_endpoint)
 
     async def client(self, redirect_uri: str = _NO_REDIRECT) -> Client:
-        return await find_client(self.fetcher, self.server, self.spec, redirect_uri, self.earlier)
+        return await find_client(self.fetcher, self.server, self.spec, redirect_uri, self.earlier, self.vault)
 
     async def code_login(self, redirect_uri: str) -> "CodeLogin":
         """Begins a sign-in in a browser, which ends at `redirect_uri`."""

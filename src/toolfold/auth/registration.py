@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from toolfold.auth.discovery import AuthorizationServer
 from toolfold.auth.fetch import Fetched, Fetcher, origin_of
-from toolfold.auth.vault import Credential
+from toolfold.auth.vault import Credential, Vault
 from toolfold.config.sections import PartialRepr
 from toolfold.errors import ServerUnavailable
 from toolfold.redaction import learn
@@ -43,24 +43,24 @@ class _Registered(Struct):
 
 
 async def find_client(
-    fetcher: Fetcher, server: AuthorizationServer, spec: ServerSpec, redirect_uri: str, earlier: Credential | None
+    fetcher: Fetcher,
+    server: AuthorizationServer,
+    spec: ServerSpec,
+    redirect_uri: str,
+    earlier: Credential | None,
+    vault: Vault | None = None,
 ) -> Client:
     """The client to sign in with; registered now if need be. `earlier` is the last sign-in to this server."""
     oauth = spec.oauth or OAuthSpec()
     if oauth.client_id:
-        return _configured(server, spec, oauth, redirect_uri, earlier)
+        return await _configured(server, spec, oauth, redirect_uri, vault)
     if oauth.client_metadata_url and server.client_id_metadata_document_supported:
         return Client(client_id=oauth.client_metadata_url, redirect_uri=redirect_uri)
-    if (
-        earlier is not None
-        and earlier.registered
-        and earlier.issuer == server.issuer
-        and earlier.redirect_uri == redirect_uri
-    ):
+    if (known := await _registered(server, spec, redirect_uri, earlier, vault)) is not None:
         return Client(
-            client_id=earlier.client_id,
-            client_secret=earlier.client_secret,
-            auth_method=earlier.auth_method,
+            client_id=known.client_id,
+            client_secret=known.client_secret,
+            auth_method=known.auth_method,
             redirect_uri=redirect_uri,
             registered=True,
         )
@@ -74,12 +74,28 @@ async def find_client(
     )
 
 
-def _configured(
-    server: AuthorizationServer, spec: ServerSpec, oauth: OAuthSpec, redirect_uri: str, earlier: Credential | None
+async def _registered(
+    server: AuthorizationServer, spec: ServerSpec, redirect_uri: str, earlier: Credential | None, vault: Vault | None
+) -> Credential | None:
+    """The last sign-in of whichever caller whose client will do. Not one with which the caller's own ended: the issuer
+    may have forgotten that client."""
+    ended = earlier.client_id if earlier is not None and not earlier.registered else ""
+    place = (spec.name, server.issuer, redirect_uri)
+    fitting = [
+        one
+        for one in (await vault.list() if vault is not None else ())
+        if one.registered and one.client_id != ended and (one.server, one.issuer, one.redirect_uri) == place
+    ]
+    return max(fitting, key=lambda one: one.obtained_at, default=None)
+
+
+async def _configured(
+    server: AuthorizationServer, spec: ServerSpec, oauth: OAuthSpec, redirect_uri: str, vault: Vault | None
 ) -> Client:
-    secret = oauth.private_key or oauth.client_secret
-    known = earlier.issuer if earlier is not None and earlier.client_id == oauth.client_id else server.issuer
-    if secret and known != server.issuer and not oauth.issuer:
+    secret, known = oauth.private_key or oauth.client_secret, server.issuer
+    if secret and vault is not None:
+        known = await vault.issuer_of(spec.name, oauth.client_id, server.issuer, chosen=bool(oauth.issuer))
+    if known != server.issuer:
         raise ServerUnavailable(
             f"{spec.name} now signs in at {origin_of(server.issuer)}, which does not get the secret of another",
             server=spec.name,

@@ -8,10 +8,13 @@ is held in memory for a while and never written. Above: sessions and logins.
 
 import asyncio
 import base64
+import errno
 import fcntl
 import hashlib
 import os
 import secrets
+import stat
+import tempfile
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
@@ -20,11 +23,12 @@ from typing import Literal
 
 import msgspec
 
-from toolfold.config.files import PRIVATE_MODE, write_atomically
+from toolfold.config import MIN_KEY_LENGTH
+from toolfold.config.files import PRIVATE_MODE
 from toolfold.config.secrets import store_in_keyring, system_keyring
 from toolfold.config.sections import PartialRepr
 from toolfold.containers import BoundedDict
-from toolfold.errors import ConfigError, SecretNotFound, ServerTimeout, ServerUnavailable, SignInRequired
+from toolfold.errors import SecretNotFound, ServerTimeout, ServerUnavailable, SignInRequired
 from toolfold.redaction import learn
 
 __all__ = ["KEY_VARIABLE", "Credential"]
@@ -146,6 +150,11 @@ class Vault:
         """All that can be read, in the order of their names."""
         return await asyncio.to_thread(self._read_all)
 
+    async def issuer_of(self, server: str, client_id: str, issuer: str, *, chosen: bool) -> str:
+        """Who gets the configured secret of a client: whoever got it first, whichever caller signed in, and also after
+        all signed out. This issuer from now on, where there was none or the configuration has `chosen` it."""
+        return await asyncio.to_thread(self._issuer_of, server, client_id, issuer, chosen)
+
     def stamp(self, server: str, caller: str = "") -> tuple[int, ...]:
         """What differs once another process wrote this credential; nothing where there is none."""
         try:
@@ -177,11 +186,30 @@ class Vault:
         mark = f".{hashlib.sha256(caller.encode()).hexdigest()[:32]}" if caller else ""
         return self.folder / f"{server.casefold()}{mark}.sealed"
 
+    def _issuer_of(self, server: str, client_id: str, issuer: str, chosen: bool) -> str:
+        mark = hashlib.sha256(client_id.encode()).hexdigest()[:32]
+        path = self.folder / f"{server.casefold()}.{mark}.issuer"
+        try:
+            self._make_folder()
+            if chosen:
+                _write_private(path, issuer.encode())
+            elif not os.path.lexists(path):
+                known = [one for one in self._read_all() if (one.server, one.client_id) == (server, client_id)]
+                first = min(known, key=lambda one: one.obtained_at).issuer if known else issuer
+                _write_private(path, first.encode(), new=True)
+            return _read_private(path).decode(errors="replace")  # an odd record is nobody's: all are refused
+        except OSError as error:
+            raise _unwritable(path, error.strerror or str(error)) from None
+
+    def _make_folder(self) -> None:
+        for folder in (self.folder.parent, self.folder):  # parents do not get the mode, and a umask may be 0
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if self.folder.stat().st_mode & 0o077:
+            self.folder.chmod(0o700)
+
     def _open_lock(self, path: Path) -> int:
         try:
-            self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            if self.folder.stat().st_mode & 0o077:
-                self.folder.chmod(0o700)
+            self._make_folder()
             return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, PRIVATE_MODE)
         except OSError as error:
             raise _unwritable(self.folder, error.strerror or str(error)) from None
@@ -198,8 +226,7 @@ class Vault:
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
         try:
-            with path.open("rb") as file:
-                sealed = file.read(_MAX_BYTES)
+            sealed = _read_private(path)
         except OSError as error:
             raise _unreadable(server, error.strerror or str(error)) from None
         mark, key_id, nonce, rest = sealed[:16], sealed[16:24], sealed[24:36], sealed[36:]
@@ -223,9 +250,9 @@ class Vault:
         path, key, nonce = self._path(credential.server, credential.caller), self._load_key(), os.urandom(12)
         sealed = AESGCM(key).encrypt(nonce, msgspec.msgpack.encode(credential), _MARK + path.name.encode())
         try:
-            write_atomically(path, _MARK + _key_id(key) + nonce + sealed, PRIVATE_MODE)
-        except ConfigError as error:
-            raise _unwritable(path, error.message) from None
+            _write_private(path, _MARK + _key_id(key) + nonce + sealed)
+        except OSError as error:
+            raise _unwritable(path, error.strerror or str(error)) from None
 
     def _load_key(self) -> bytes:
         if self._key is None:
@@ -242,21 +269,54 @@ class Vault:
 
     def _find_key(self) -> tuple[str, KeySource]:
         if secret := os.environ.get(KEY_VARIABLE, "").strip():
+            if len(secret) < MIN_KEY_LENGTH:
+                raise ServerUnavailable(
+                    f"{KEY_VARIABLE} has fewer than {MIN_KEY_LENGTH} characters: whoever has the files could guess it",
+                    next_action="Set a longer one, such as what `openssl rand -base64 32` prints, and sign in again.",
+                )
             return secret, "environment"
         file = self.folder / _KEY_FILE
         try:
             if not file.exists():
                 with suppress(SecretNotFound):
                     return _keyring_key(), "keyring"
-                write_atomically(file, _new_key().encode(), PRIVATE_MODE)
+                _write_private(file, _new_key().encode())
             if file.stat().st_mode & 0o077:
                 file.chmod(PRIVATE_MODE)
-            secret = file.read_text("ascii").strip()
-        except (OSError, ValueError, ConfigError) as error:
+            secret = _read_private(file).decode("ascii").strip()
+        except (OSError, ValueError) as error:
             raise _unwritable(file, str(error)) from None
         if not secret:
             raise _unwritable(file, "it is empty")
         return secret, "key file"
+
+
+def _read_private(path: Path) -> bytes:
+    """A file's beginning. A pipe that lies in its place would be waited for: it is an error instead."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, "it is no regular file")
+        return file.read(_MAX_BYTES)
+
+
+def _write_private(path: Path, data: bytes, *, new: bool = False) -> None:
+    """Puts a whole file in the place of what is there, be that a link, which is not followed. With `new` what is there
+    stays."""
+    descriptor, made = tempfile.mkstemp(prefix=".", dir=path.parent)  # nobody else may read it
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(descriptor)
+        if new:
+            with suppress(FileExistsError):
+                os.link(made, path)
+        else:
+            os.replace(made, path)
+    finally:
+        with suppress(FileNotFoundError):
+            os.unlink(made)
 
 
 def _try_lock(descriptor: int) -> bool:

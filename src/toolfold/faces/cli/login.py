@@ -98,7 +98,8 @@ async def _log_in(
         await credentials.vault.put(await _from_header(spec, owner, arguments.header, output))
         return
     if spec.oauth is not None and spec.oauth.grant == "client_credentials":
-        await credentials.vault.put(await grants.client_credentials(await credentials.filled(spec.name), caller=owner))
+        filled, vault = await credentials.filled(spec.name), credentials.vault
+        await vault.put(await grants.client_credentials(filled, vault, caller=owner))
         return
     prospect = await credentials.prepare(spec.name, owner)
     browser = has_browser() and not (arguments.no_browser or arguments.device)

@@ -1,0 +1,135 @@
+"""Where the secrets of a server's configuration go, and what somebody else's files do to the vault."""
+
+import asyncio
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+from pages import PLACE, Pages, pages
+
+from toolfold.auth import grants
+from toolfold.auth.vault import KEY_VARIABLE, Credential, Vault
+from toolfold.errors import ServerUnavailable, SignInRequired
+from toolfold.types import OAuthSpec, ServerSpec
+
+REDIRECT = "http://127.0.0.1:45103/oauth/callback"
+SECRET = "fixed-secret-of-the-first-issuer"
+
+
+async def sign_in(spec: ServerSpec, vault: Vault, caller: str) -> None:
+    login = await (await grants.prepare(spec, vault, caller=caller)).code_login(REDIRECT)
+    await vault.put(await login.finish({"state": login.state, "code": "code"}))
+
+
+def with_secret(server: Pages, **more: Any) -> ServerSpec:
+    return replace(server.spec, oauth=OAuthSpec(client_id="fixed", client_secret=SECRET, **more))
+
+
+@pytest.mark.parametrize("then", ["another caller", "signed out", "damaged", "from before"])
+async def test_18_a_secret_stays_with_its_first_issuer(vault: Vault, then: str) -> None:
+    async with pages() as server, pages() as other:
+        server.honest(token_endpoint_auth_methods_supported=["client_secret_post"])
+        other.honest(token_endpoint_auth_methods_supported=["client_secret_post"])
+        spec = with_secret(server)
+        await sign_in(spec, vault, "alice")
+        assert any(SECRET.encode() in request.body for request in server.seen)
+        server.pages[PLACE]["authorization_servers"] = [other.origin]
+        file = next(vault.folder.glob("*.sealed"))
+        if then == "signed out":
+            await vault.delete("box", "alice")
+        elif then == "damaged":
+            file.write_bytes(b"damaged")
+        elif then == "from before":
+            for record in vault.folder.glob("*.issuer"):
+                record.unlink()
+        for caller in ("bob", "alice"):
+            with pytest.raises(ServerUnavailable, match="does not get the secret"):
+                await sign_in(spec, Vault(vault.folder.parent), caller)
+        assert not any(SECRET.encode() in request.body for request in other.seen)
+        await sign_in(with_secret(server, issuer=other.origin), vault, "bob")
+        assert any(SECRET.encode() in request.body for request in other.seen), "the configuration may say so"
+
+
+async def test_18_callers_share_one_registered_client(vault: Vault) -> None:
+    async with pages() as server:
+        server.honest()
+        for caller in ("alice", "bob", "carol"):
+            await sign_in(server.spec, vault, caller)
+        assert [request.path for request in server.seen].count("/register") == 1
+        bob = await vault.get("box", "bob")
+        assert bob is not None
+        await vault.put(replace(bob, registered=False, access_token="", refresh_token=""))
+        await sign_in(server.spec, vault, "bob")
+        assert [request.path for request in server.seen].count("/register") == 2, "the old one may be unknown there"
+
+
+def stored() -> Credential:
+    return Credential(
+        server="box",
+        resource="https://box.example/mcp",
+        issuer="https://login.example",
+        token_endpoint="https://login.example/token",
+        client_id="me",
+        access_token="token",
+    )
+
+
+@pytest.mark.parametrize("dangling", [False, True])
+async def test_18_the_vault_writes_through_no_link(vault: Vault, tmp_path: Path, dangling: bool) -> None:
+    target = tmp_path / "elsewhere"
+    if not dangling:
+        target.write_text("mine")
+    vault.folder.mkdir(parents=True)
+    for name in ("box.sealed", "vault.key") if dangling else ("box.sealed",):
+        (vault.folder / name).symlink_to(target)
+    await vault.put(stored())
+    assert (target.read_text() if target.exists() else "") == ("" if dangling else "mine")
+    assert not (vault.folder / "box.sealed").is_symlink()
+    assert await vault.get("box") == stored()
+    assert not list(vault.folder.glob(".*")), "nothing is left behind"
+
+
+@pytest.mark.parametrize("name", ["box.sealed", "vault.key"])
+async def test_18_a_pipe_in_the_vault_holds_nobody_up(vault: Vault, name: str) -> None:
+    await vault.put(stored())
+    (vault.folder / name).unlink(missing_ok=True)
+    os.mkfifo(vault.folder / name)
+    command = "import asyncio,sys;from pathlib import Path;from toolfold.auth.vault import Vault"
+    read = f"{command};asyncio.run(Vault(Path(sys.argv[1])).get('box'))"
+    env = {key: value for key, value in os.environ.items() if name == "box.sealed" or key != KEY_VARIABLE}
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", read, str(vault.folder.parent), stderr=subprocess.PIPE, env=env
+    )
+    try:
+        async with asyncio.timeout(30):
+            said = (await process.communicate())[1]
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    assert b"no regular file" in said
+
+
+async def test_18_a_state_folder_is_private_whatever_the_umask(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        await Vault(tmp_path / "home").put(stored())
+    finally:
+        os.umask(before)
+    assert (tmp_path / "home").stat().st_mode & 0o777 == 0o700
+    assert {file.stat().st_mode & 0o777 for file in (tmp_path / "home" / "sign-ins").iterdir()} == {0o600}
+
+
+async def test_18_a_short_key_of_the_vault_is_refused(vault: Vault, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(KEY_VARIABLE, "short")
+    with pytest.raises(ServerUnavailable, match="fewer than 16 characters"):
+        await vault.put(stored())
+    monkeypatch.setenv(KEY_VARIABLE, "long enough to be a key")
+    await vault.put(stored())
+    monkeypatch.setenv(KEY_VARIABLE, "long enough, and another")
+    with pytest.raises(SignInRequired):
+        await Vault(vault.folder.parent).get("box")
