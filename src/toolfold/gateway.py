@@ -477,11 +477,14 @@ class Gateway:
             await self.initial_build.wait()
         if self.audit_log.needs_restoring(caller):
             await self.audit_log.restore(caller)
+        view = self.view(caller)
         try:
-            return await self.describer.tool(self.view(caller), tool_id)
+            return await self.describer.tool(view, tool_id)
         except ToolfoldError as error:
-            self.reject_call(caller, tool_id, error)
-            raise
+            missing = await self.upstreams.credentials.missing(tool_id, caller.name)
+            told = missing if missing is not None and not view.hides(missing.server) else error
+            self.reject_call(caller, tool_id, told)
+            raise told from None
 
     def reject_call(self, caller: Caller, tool_id: str, error: ToolfoldError) -> None:
         """Counts and records a call that a face refused before it was one."""

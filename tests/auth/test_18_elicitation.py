@@ -22,7 +22,8 @@ from toolfold import Gateway, Settings
 from toolfold.calls import sign_in
 from toolfold.faces.mcp_server.http import Site, listening_socket, run_site
 from toolfold.faces.mcp_server.profiles import open_app
-from toolfold.types import ServerSpec
+from toolfold.faces.surface.instructions import sign_in_line
+from toolfold.types import LOCAL, ServerSpec
 from toolfold.wire.serving import Server
 from toolfold.wire.serving.http import McpHttpApp
 
@@ -132,6 +133,21 @@ async def test_a_call_asks_for_the_sign_in_and_goes_on(
                         pass
 
 
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+async def test_the_first_caller_signs_in_where_no_tool_is_known(issuer: Provider, tmp_path: Path, era: str) -> None:
+    person, first = Person(issuer), {"tool_id": "box.sign_in"}
+    async with conversation(issuer, tmp_path, "caller") as (url, gateway):
+        assert "call the tool id `NAME.sign_in` (`box.sign_in`)" in await sign_in_line(gateway, LOCAL)
+        async with person.client(url, era) as client:
+            assert text_of(await client.call_tool("call_tool", first)).startswith("Signed in to box.")
+            assert text_of(await client.call_tool("call_tool", ASK)) == "ada 7"
+            assert text_of(await client.call_tool("call_tool", first)).startswith("Signed in to box.")
+            unknown = await client.call_tool("call_tool", {"tool_id": "box.other"})
+            assert json.loads(text_of(unknown))["error"]["code"] == "TOOL_NOT_FOUND"
+        assert len(person.urls) == 1
+        assert await sign_in_line(gateway, LOCAL) == ""
+
+
 async def test_who_takes_long_is_told_when_it_is_done(
     issuer: Provider, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -225,6 +241,8 @@ async def test_over_http_each_key_has_its_own_account(issuer: Provider, tmp_path
         MarkedHttp(issuer=issuer.issuer, keys=await issuer.keys()) as own,
         MarkedHttp(issuer=issuer.issuer, keys=await issuer.keys()) as common,
     ):
+        tables += '[callers.out]\nkey = "key-of-out-0123456789"\npolicy = "none"\n[policy.none]\ndeny = ["box.*"]\n'
+        keys_out = {"Authorization": "Bearer key-of-out-0123456789"}
         more = f'credentials = "caller"\n[servers.common]\nurl = "{common.url}"\n{tables}'
         with served(tmp_path, write_config(tmp_path, own.url, more)) as base:
             async with httpx2.AsyncClient(base_url=base, trust_env=False, timeout=60) as http:
@@ -233,6 +251,17 @@ async def test_over_http_each_key_has_its_own_account(issuer: Provider, tmp_path
                     headers = {"Authorization": f"Bearer {keys[name]}"}
                     return (await http.request(method, path, json=body, headers=headers)).json()
 
+                # On a fresh gateway no tool is known, and a call tells how to begin, but to whom the server is hidden.
+                states = {one["name"]: one["status"] for one in (await ask("ann", "GET", "/v1/servers"))["servers"]}
+                assert states["box"] == "needs sign-in"
+                fresh = (await ask("ann", "POST", "/v1/call_tool", {"tool_id": "box.sign_in"}))["error"]
+                assert fresh["code"] == "SIGN_IN_REQUIRED"
+                assert fresh["hints"][0].startswith(f"{base}/oauth/start/")
+                assert "POST /v1/sign-ins/box" in fresh["next_action"]
+                assert "toolfold login" not in fresh["next_action"]
+                hidden = await http.post("/v1/call_tool", json={"tool_id": "box.sign_in"}, headers=keys_out)
+                assert hidden.json()["error"]["code"] == "TOOL_NOT_FOUND"
+                assert "box" not in (await http.get("/v1/servers", headers=keys_out)).text
                 for name in keys:
                     address = (await ask(name, "POST", "/v1/sign-ins/box"))["url"]
                     assert address.startswith(f"{base}/oauth/start/")
@@ -252,6 +281,7 @@ async def test_over_http_each_key_has_its_own_account(issuer: Provider, tmp_path
                 assert (await ask("ann", "DELETE", "/v1/sign-ins/box"))["revoked"]
                 refused = await ask("ann", "POST", "/v1/call_tool", ASK)
                 assert refused["error"]["code"] == "SIGN_IN_REQUIRED"
+                assert refused["error"]["hints"][0].startswith(f"{base}/oauth/start/")
                 answer = await ask("ben", "POST", "/v1/call_tool", ASK)
                 assert answer["content"][0]["text"] == "account-of-ben 7"
                 told = (await ask("ann", "GET", "/v1/instructions"))["instructions"]

@@ -19,11 +19,11 @@ from msgspec import Struct
 
 from toolfold.errors import ConfigError
 
-__all__ = ["CALLBACK", "LoopbackListener", "Page", "has_browser"]
+__all__ = ["CALLBACK", "DEFAULT_PORT", "LoopbackListener", "Page", "has_browser"]
 
 CALLBACK = "/oauth/callback"
 # Tried first, so that an authorization server that compares addresses to the letter knows the one of the last time.
-_PORT = 45103
+DEFAULT_PORT = 45103
 
 _MAX_HEAD = 16 * 1024
 _READ_S = 10.0
@@ -120,7 +120,7 @@ class LoopbackListener:
 
 
 def _bind(port: int) -> socket.socket:
-    for number in (port,) if port else (_PORT, 0):
+    for number in (port,) if port else (DEFAULT_PORT, 0):
         bound = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         try:
             bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

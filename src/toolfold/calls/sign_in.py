@@ -45,9 +45,17 @@ class SignInRequester:
 
     async def __call__(self, call: ToolCall, context: CallContext, error: SignInRequired) -> None:
         """Returns once somebody has signed in. Raises `error`, or one that has the address in it."""
-        credentials, server = self._servers.credentials, call.tool.server
+        await self.ask(call.tool.server, context, error)
+
+    async def ask(self, server: str, context: CallContext, error: SignInRequired) -> None:
+        """The same, where there is no call yet: a server may show a caller nothing before it has signed in."""
+        credentials = self._servers.credentials
         owner = credentials.owner(server, context.caller.name)
-        if context.on_input is None or not (owner or context.caller.name == LOCAL.name):
+        if not (owner or context.caller.name == LOCAL.name):
+            raise SignInRequired(
+                error.message, server=server, next_action=f"ask whoever runs this gateway to sign in to {server}"
+            )
+        if context.on_input is None:
             raise error
         try:
             sign_in = await credentials.sign_ins.begin(server, owner)
@@ -55,7 +63,7 @@ class SignInRequester:
             log.warning("%s: nobody can be asked to sign in: %s", server, problem.message)
             raise error from problem
         if not can_ask(context.capabilities, "url"):
-            raise _with_address(error, sign_in)
+            raise with_address(error, sign_in)
         await self._ask(context, error, sign_in)
 
     async def _ask(self, context: CallContext, error: SignInRequired, sign_in: SignIn) -> None:
@@ -63,7 +71,7 @@ class SignInRequester:
             "mode": "url",
             "elicitationId": sign_in.identifier,
             "url": sign_in.url,
-            "message": f"{sign_in.server} wants you to sign in: open this address in your browser.",
+            "message": f"{error.message}. Open this address in your browser to sign in to {sign_in.server}.",
         }
         for _ in range(_MAX_ROUNDS):
             answer = await self._answer(context, form, error, sign_in)
@@ -81,7 +89,7 @@ class SignInRequester:
             if getattr(context.on_input, "era", "") == "legacy":
                 # The client repeats the call once it hears that the sign-in is done.
                 raise SignInByAddress(error.message, rpc_code=URL_ELICITATION_REQUIRED, data={"elicitations": [form]})
-        raise _with_address(error, sign_in)
+        raise with_address(error, sign_in)
 
     async def _answer(self, context: CallContext, form: object, error: SignInRequired, sign_in: SignIn) -> str:
         assert context.on_input is not None  # noqa: S101 - looked at before
@@ -89,13 +97,14 @@ class SignInRequester:
             answer = await context.on_input("elicitation/create", Raw(msgspec.json.encode(form)))
             return msgspec.json.decode(answer, type=_Answer).action
         except (InputUnavailable, msgspec.DecodeError):
-            raise _with_address(error, sign_in) from None
+            raise with_address(error, sign_in) from None
 
 
-def _with_address(error: SignInRequired, sign_in: SignIn) -> SignInRequired:
+def with_address(error: SignInRequired, sign_in: SignIn, more: str = "") -> SignInRequired:
     return SignInRequired(
         error.message,
         server=sign_in.server,
         hints=[sign_in.url],
-        next_action="ask the user to open the address in hints in a browser and to sign in there, then call again",
+        next_action="ask the user to open the address in hints in a browser and to sign in there, then call again"
+        + more,
     )

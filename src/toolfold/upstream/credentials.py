@@ -7,6 +7,7 @@ line. Below: `auth`.
 
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from toolfold.config import resolve
-from toolfold.errors import ConfigError, UpstreamError
+from toolfold.errors import ConfigError, SignInRequired, UpstreamError
 from toolfold.types import LOCAL, ServerSpec
 from toolfold.upstream.threads import run_in_thread
 
@@ -118,6 +119,22 @@ class Credentials:
     def has(self, server: str, owner: str) -> bool:
         """Whether there is anything for them, be it of use or not."""
         return bool(self.vault.stamp(server, owner))
+
+    async def missing(self, tool_id: str, caller: str) -> SignInRequired | None:
+        """What to say of an unknown tool whose server shows this caller nothing before it has signed in."""
+        server = tool_id.partition(".")[0]
+        own = any(spec.name == server and spec.enabled and spec.credentials == "caller" for spec in self._specs())
+        if not own:
+            return None
+        with suppress(SignInRequired):  # one that cannot be read is of no use either
+            credential = await self.vault.get(server, caller)
+            if credential is not None and credential.access_token:
+                return None
+        return SignInRequired(
+            f"{server} {SignInRequired.phrase}: its tools are shown to who has signed in with an account of their own",
+            server=server,
+            next_action=f"Run: toolfold login {server} --as {caller}",
+        )
 
     async def callers(self, server: str) -> Sequence[str]:
         """Who has an account of its own at a server, or came in with a token that can be exchanged for one."""

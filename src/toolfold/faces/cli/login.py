@@ -15,7 +15,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import msgspec
 
-from toolfold.auth.login import CALLBACK, LoopbackListener, Page, has_browser
+from toolfold.auth.login import CALLBACK, DEFAULT_PORT, LoopbackListener, Page, has_browser
 from toolfold.config import Settings
 from toolfold.errors import ConfigError, NotBuilt, ServerTimeout, ToolfoldError
 from toolfold.faces.cli.build import plural, read_servers
@@ -109,6 +109,10 @@ async def _log_in(
             next_action=f"toolfold login {spec.name} --no-browser",
         )
     if not browser and prospect.offers_device:
+        if not prospect.server.registration_endpoint:
+            # Whoever has to register one is told the address that a browser will be sent to.
+            port = spec.oauth.redirect_port if spec.oauth is not None else 0
+            await prospect.client(f"http://127.0.0.1:{port or DEFAULT_PORT}{CALLBACK}")
         credential = await _by_device(await prospect.device_login(), spec.name, output)
     else:
         credential = await _by_address(prospect, spec, output, browser=browser)

@@ -16,7 +16,7 @@ from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from toolfold import __version__
-from toolfold.errors import InvalidArguments, NotBuilt, ToolfoldError
+from toolfold.errors import InvalidArguments, NotBuilt, SignInRequired, ToolfoldError
 from toolfold.faces.http_api.openapi import MAX_SESSION_NAME, SESSION_HEADER, document
 from toolfold.faces.surface.definitions import DISCOVERY
 from toolfold.faces.surface.instructions import discovery_instructions, visible_servers
@@ -150,9 +150,26 @@ class _Api:
             body = await _read_body(request)
             _check_json(body)
             work = self._operations.run(name, body, CallContext(caller=caller))
-            return await (_until_disconnect(request, work) if name in LONG else work)
+            try:
+                return await (_until_disconnect(request, work) if name in LONG else work)
+            except SignInRequired as error:
+                raise await self._with_address(caller, error) from error
 
         return self.guarded(run)
+
+    async def _with_address(self, caller: Caller, error: SignInRequired) -> ToolfoldError:
+        """The same error with the address to open, for a caller who may have no shell where this runs."""
+        from toolfold.calls.sign_in import with_address
+
+        server = error.server
+        if server not in self._gateway.upstreams.per_caller:
+            action = f"ask whoever runs this gateway to sign in to {server}"
+            return SignInRequired(error.message, server=server, next_action=action)
+        try:
+            begun = await self._gateway.upstreams.credentials.sign_ins.begin(server, caller.name)
+        except ToolfoldError as problem:
+            return problem
+        return with_address(error, begun, f"; POST /v1/sign-ins/{server} gives an address, too")
 
     async def agent_run(self, caller: Caller, request: "Request") -> "Response":
         return await _stream_run(self._gateway, caller, await _read_body(request))
@@ -186,9 +203,20 @@ class _Api:
     async def servers(self, caller: Caller, request: "Request") -> Answer:
         """Names, kinds and counts. How a server is started is its owner's business."""
         states = await self._gateway.servers()
-        if not self._gateway.view(caller).unrestricted:
+        upstreams, view = self._gateway.upstreams, self._gateway.view(caller)
+        if not view.unrestricted:
             visible = await visible_servers(self._gateway, caller)
-            states = [replace(state, tools=visible[state.name]) for state in states if visible.get(state.name)]
+            own = {name for name in upstreams.per_caller if not view.hides(name)}
+            waiting = {name for name in own if not upstreams.credentials.has(name, caller.name)}
+            states = [
+                replace(
+                    state,
+                    tools=visible.get(state.name, 0),
+                    status="needs sign-in" if state.name in waiting else state.status,
+                )
+                for state in states
+                if visible.get(state.name) or state.name in own
+            ]
         keys = ("name", "transport", "status", "tools", "note")
         return {"servers": [{key: getattr(state, key) for key in keys} for state in states]}
 

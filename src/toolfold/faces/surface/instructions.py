@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from toolfold import tokens
 from toolfold.errors import ConfigError, NotBuilt
 from toolfold.gateway import Gateway
-from toolfold.types import Caller
+from toolfold.types import LOCAL, Caller
 
 MAX_TOKENS = 400
 MAX_NAME = 40
@@ -51,10 +51,14 @@ async def sign_in_line(gateway: Gateway, caller: Caller) -> str:
     if not names:
         return ""
     more = f" and {len(names) - MAX_UNREAD:,} more" if len(names) > MAX_UNREAD else ""
-    return (
-        f"Sign-in needed: {', '.join(names[:MAX_UNREAD])}{more}. A call of one of their tools tells how; or the user "
-        "runs `toolfold login NAME`."
-    )
+    own = next((name for name in names if name in upstreams.per_caller), "")
+    ways = [f"call the tool id `NAME.sign_in` (`{own}.sign_in`), which is in no list"] if own else []
+    if not upstreams.per_caller.issuperset(names):
+        runs = (
+            "the user runs `toolfold login NAME`" if caller.name == LOCAL.name else "whoever runs this gateway does it"
+        )
+        ways.append(f"for accounts that all callers share, {runs}" if own else runs)
+    return f"Sign-in needed: {', '.join(names[:MAX_UNREAD])}{more}. To sign in: {'; '.join(ways)}."
 
 
 def _about_pinned(names: Sequence[str]) -> str:

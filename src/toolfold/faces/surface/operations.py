@@ -11,6 +11,7 @@ call are not even decoded: they go to the tool as they came.
 
 import re
 from collections.abc import Callable, Coroutine, Mapping
+from contextlib import suppress
 from functools import cache, partial
 from typing import Annotated, Any, TypeVar
 
@@ -19,7 +20,7 @@ from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 from msgspec.structs import asdict
 
 from toolfold.disclosure.arguments import Arguments
-from toolfold.errors import InvalidArguments, NotExpanded
+from toolfold.errors import InvalidArguments, NotExpanded, SignInRequired, ToolNotFound
 from toolfold.faces.surface.results import Answer, TextAndData, sent_once, to_json, to_result
 from toolfold.gateway import Gateway
 from toolfold.outputs.tool_output_definition import FAILED, MODES, Mode, failure_text
@@ -249,7 +250,10 @@ async def call_tool(
     gateway: Gateway, tool_id: str, args: Raw, context: CallContext, *, expect_version: int | None = None
 ) -> Raw:
     """Calls a tool of the catalogue: the one place where surfaces do."""
-    tool = await gateway.tool(tool_id, context.caller)
+    try:
+        tool = await gateway.tool(tool_id, context.caller)
+    except (SignInRequired, ToolNotFound) as error:
+        return await _signed_in(gateway, tool_id, context, error)
     call = ToolCall(tool=tool, arguments=args, expect_version=expect_version)
     outcome = await gateway.calls(call, context)
     result = sent_once(outcome.raw) if gateway.settings.outputs.send_once else outcome.raw
@@ -258,6 +262,21 @@ async def call_tool(
         contradicted = await gateway.describer.contradictions(tool)
         notes += [CONTRADICTED + "; ".join(contradicted)] if contradicted else []
     return _with_notes(result, notes) if notes else result
+
+
+async def _signed_in(gateway: Gateway, tool_id: str, context: CallContext, error: SignInRequired | ToolNotFound) -> Raw:
+    """The answer to `NAME.sign_in`, and to any unknown tool of a server that shows this caller nothing yet: asks for
+    the sign-in, and says where it is done that there are tools now. Raises `error` of all others."""
+    server, _, name = tool_id.partition(".")
+    if isinstance(error, SignInRequired):
+        from toolfold.calls.sign_in import SignInRequester
+
+        await SignInRequester(gateway.upstreams).ask(server, context, error)
+        await gateway.reread(server)
+    elif name != "sign_in" or server not in gateway.upstreams.per_caller or gateway.view(context.caller).hides(server):
+        raise error
+    text = f"Signed in to {server}. Find its tools with list or a search."
+    return Raw(msgspec.json.encode({"content": [{"type": "text", "text": text}]}))
 
 
 def _own_note(result: Raw) -> list[str]:
@@ -352,7 +371,8 @@ class Operations:
     async def _call_tool(self, args: Raw, context: CallContext) -> Answer:
         parsed = _parse_call(args)
         if self._gateway.settings.discovery.strict:
-            await self._refuse_unexpanded(parsed.tool_id, context)
+            with suppress(SignInRequired):  # asked for by the call itself
+                await self._refuse_unexpanded(parsed.tool_id, context)
         try:
             return await call_tool(
                 self._gateway, parsed.tool_id, parsed.args, context, expect_version=parsed.expect_version
