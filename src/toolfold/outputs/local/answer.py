@@ -32,7 +32,7 @@ from toolfold.outputs.local.render import (
 )
 from toolfold.outputs.local.request import MONTHS, ParsedRequest, Term, parse_request, stem
 from toolfold.outputs.local.segments import Segments
-from toolfold.outputs.local.source import BLOCK, Offsets, Source, sorted_unique
+from toolfold.outputs.local.source import BLOCK, HEAD, Offsets, Source, sorted_unique
 from toolfold.words import split_identifier
 
 # Times: which stretch of time a request names, and the time of each segment of a log, read with numpy.
@@ -56,6 +56,7 @@ DAY_RANGE = re.compile(
     re.IGNORECASE,
 )
 LEAD = 64
+HALVED = re.compile(rb"\d:\d\d(?:[.,]\d+)?\s?[AP]\.?M\b", re.IGNORECASE)
 # A number that is compared with need not stand anywhere.
 BOUND = re.compile(rf"(?:{'|'.join(map(re.escape, COMPARISONS))})\s+[$€£]?(\d[\d.,]*)", re.IGNORECASE)
 
@@ -110,6 +111,8 @@ def _find_time_filter(index: DocumentIndex, request: str) -> _TimeFilter | None:
     """The stretch of time that a request names, where most of the document carries times."""
     time_range = _parse_time_range(request)
     if time_range is None or index.format.kind not in {"log", "text", "table", "json-lines"}:
+        return None
+    if HALVED.search(index.source.read(0, HEAD)):  # `_read_times` knows no AM and PM
         return None
     times = index.cached("times", lambda: _read_times(index.source, index.segments))
     if (times.seconds >= 0).mean() < 0.2:

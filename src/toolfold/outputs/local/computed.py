@@ -266,13 +266,22 @@ def _select(index: DocumentIndex, records: RecordSet, query: Query) -> Selection
             own = record.values.get(field, "")
             record.values[field] = "" if isinstance(own, str) and own in blanks else own
         results = [_tested(condition, record, out.without) for condition in query.conditions]
-        if query.operation == "share" and all(results[: query.base]):
+        whole = all(results[: query.base] if query.operation == "share" else results)
+        if whole and record.place in records.maybe_totals and _counts(query):
+            raise NoQuery(reason=f"{record.place} may be a total of the other {records.noun}")
+        if query.operation == "share" and whole:
             out.base.append(str(record.values.get(query.field, "")))
         if not all(results):
             continue
         out.count += 1
         _keep(out, query, record)
     return out
+
+
+def _counts(query: Query) -> bool:
+    """Whether it matters how many records there are: not for one by its place, or by a value of it."""
+    named = query.operation == "rows" and any(condition.values for condition in query.conditions)
+    return query.operation != "place" and not named
 
 
 def _tested(condition: Condition, record: Record, without: dict[str, int]) -> bool | None:

@@ -38,11 +38,21 @@ TEXT = ""
 
 LEVELS = "TRACE|DEBUG|INFO|NOTICE|WARN|WARNING|ERROR|ERR|FATAL|CRITICAL|CRIT|ALERT|EMERG"
 LEVEL = re.compile(rf"\b({LEVELS})\b|(?i:[\[<(:]({LEVELS})[\]>)]|\b({LEVELS}):)")
+LEVEL_BEHIND = re.compile(rf"[\]\s|,]{{1,4}}({LEVELS})(?=[\s\]|,:]|$)", re.IGNORECASE)
+# The time with which a line begins stands there, also behind a bracket or its level.
+STAMP_REACH = 13
 # A level word further inside a line belongs to its message.
 LEVEL_REACH = 100
 PAIR = re.compile(r"(?<![\w.-])([A-Za-z_][\w.-]{0,40})=(?:\"([^\"\n]{0,400})\"|([^\s,;\"]{1,200}))")
 UNIT = "ms|µs|us|ns|seconds|secs?|s|min|bytes|kB|MB|GB"
-MEASURED = re.compile(rf"\b([A-Za-z_]{{2,40}})[ :=]{{1,2}}(\d{{1,20}}(?:\.\d{{1,20}})?) ?({UNIT})\b")
+# `served in 408 ms` is named by what was served, and never `in`.
+STOP = (
+    "in|after|for|to|of|at|by|than|over|under|below|above|within|is|was|about|and|or|the|an|with|from|on|until|till"
+    "|every|each|per|up|only|last|next|another|around|since|before|as|only|just|nearly|almost|less|more|least|most"
+)
+MEASURED = re.compile(
+    rf"\b(?!(?i:{STOP})\b)([A-Za-z_]{{2,40}})(?: (?i:{STOP})\b)?[ :=]{{1,2}}(\d{{1,20}}(?:\.\d{{1,20}})?) ?({UNIT})\b"
+)
 MEASURED_VALUE = re.compile(rf"\d[\d.]*(?:{UNIT})")
 ACCESS = re.compile(
     r'(?P<client>\S+) \S+ (?P<user>\S+) \[[^\]]{10,40}\] "(?P<method>[A-Z]+) (?P<path>\S+)[^"]*" (?P<status>\d{3}) '
@@ -92,7 +102,7 @@ def read_records(index: DocumentIndex, *, lines: bool = False) -> Iterator[Recor
 def _read_lines(index: DocumentIndex) -> Iterator[Record]:
     """Every line as a record without fields."""
     for number, start, line in _lines(index):
-        yield Record("lines", start, f"line {number}", {TEXT: line})
+        yield Record("lines", start, f"line {number}", {TEXT: line.removesuffix("\r")})
 
 
 def _lines(index: DocumentIndex) -> Iterator[tuple[int, int, str]]:
@@ -339,9 +349,9 @@ def _events(index: DocumentIndex) -> Iterator[Record]:
     """The events of a log: a line with a time or a level, and the lines without one that follow it."""
     event: list[str] = []
     first, at = 0, 0
+    stamp = _stamp_reach(index)
     for number, start, line in _lines(index):
-        head = line[:LEVEL_REACH]
-        if find_moment(head) is not None or (LEVEL.search(head[:40]) and not head[:1].isspace()):
+        if _opens_event(line, stamp):
             if event:
                 yield _event(event, first, at)
             event, first, at = [line], number, start
@@ -351,13 +361,42 @@ def _events(index: DocumentIndex) -> Iterator[Record]:
         yield _event(event, first, at)
 
 
+def _stamp_reach(index: DocumentIndex) -> int:
+    """Within how many characters of a line the time of an event begins, where most events have one; else 0.
+
+    What has no time there, as a line of a stack trace that names an error, is no event of its own then.
+    """
+    heads = [line for line in index.source.text(0, HEAD).split("\n") if _opens_event(line, 0)]
+    places = [at for at in map(_moment_place, heads) if at >= 0]
+    if len(places) * 2 < len(heads):
+        return 0
+    early = sum(at < STAMP_REACH for at in places)
+    return STAMP_REACH if early * 4 >= len(places) * 3 else LEVEL_REACH
+
+
+def _moment_place(line: str) -> int:
+    """Where in the head of a line its time begins; -1 without one."""
+    moment = find_moment(line[:LEVEL_REACH])
+    return -1 if moment is None else line.find(moment.written)
+
+
+def _opens_event(line: str, stamp: int) -> bool:
+    if stamp:
+        return not line[:1].isspace() and 0 <= _moment_place(line) < stamp
+    head = line[:LEVEL_REACH]
+    return find_moment(head) is not None or (LEVEL.search(head[:40]) is not None and not head[:1].isspace())
+
+
 def _event(lines: list[str], number: int, start: int) -> Record:
     line = lines[0]
-    values: dict[str, Any] = {TEXT: "\n".join(lines)}
-    if level := LEVEL.search(line[:LEVEL_REACH]):
-        values["level"] = level[level.lastindex or 0]
-    if moment := find_moment(line[:LEVEL_REACH]):
+    values: dict[str, Any] = {TEXT: "\n".join(own.removesuffix("\r") for own in lines)}
+    moment = find_moment(line[:LEVEL_REACH])
+    if moment is not None:
         values["time"] = moment.written
+    # Right behind the time, a level may be written in small letters.
+    behind = line.partition(moment.written)[2] if moment is not None else ""
+    if level := LEVEL_BEHIND.match(behind) or LEVEL.search(line[:LEVEL_REACH]):
+        values["level"] = level[level.lastindex or 0]
     if component := COMPONENT.search(line[: LEVEL_REACH * 2]):
         values["component"] = component[component.lastindex or 0]
     if match := ACCESS.match(line) or SYSLOG.match(line):
