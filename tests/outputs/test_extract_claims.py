@@ -4,6 +4,7 @@ Each case says what must be stated, or that nothing may be.
 """
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -310,3 +311,28 @@ def test_a_decimal_comma_is_named(tmp_path: Path) -> None:
     stated = computed(tmp_path, column("amount", "-850,00", "2400,50", "-43,20", sign=";"), "sum of amount")
     assert not stated.claimed
     assert 'amount may be written with a decimal comma ("-43,20"), which is not read' in stated.lines[0]
+
+
+def answered(folder: Path, content: str, request: str) -> str:
+    path = folder / "document"
+    path.write_bytes(content.encode())
+    return answer(IndexCache(), path, request, 800)
+
+
+def test_how_many_are_quoted_is_said(tmp_path: Path) -> None:
+    many = column("city,note", *[f"Graz,{'some words ' * 5}"] * 296)
+    said = re.search(r"\((\d+) of 296 are quoted here\)", text := answered(tmp_path, many, "how many in Graz"))
+    assert said is not None, text[:400]
+    assert int(said[1]) == text.count(",Graz,") > 0
+    assert "quoted here" not in answered(tmp_path, column("city", *["Graz"] * 5), "how many in Graz")
+
+
+def test_a_small_document_is_quoted_once(tmp_path: Path) -> None:
+    own = json.dumps([{"id": at, "city": "Graz"} for at in range(3)], indent=2)
+    assert answered(tmp_path, own, "how many in Graz").count('"id":1,') == 1
+
+
+def test_a_line_ending_is_not_quoted(tmp_path: Path) -> None:
+    rows_ = column("city", "Graz", "Graz", "Linz").replace("\n", "\r\n")
+    assert "1,w1,Graz\n2,w2,Graz" in answered(tmp_path, rows_, "how many in Graz")
+    assert "\r" not in answered(tmp_path, LOG.replace("\n", "\r\n"), "the last error")

@@ -24,6 +24,7 @@ from toolfold.outputs.local.query_words import COMPARISONS, FILLER, OPERATIONS
 from toolfold.outputs.local.rank import ORDERED, Ranked, rank_segments, weigh_terms
 from toolfold.outputs.local.render import (
     clip,
+    count_quoted,
     format_location,
     render_passages,
     render_record,
@@ -429,7 +430,7 @@ def _search(index: DocumentIndex, request: ParsedRequest, budget: int, lead: lis
     computed = compute(index, request.text, budget // 3)
     if computed.claimed and (computed.segments is None or len(computed.segments)):
         head = "\n\n".join([head, *lead, "\n".join(computed.lines)])
-        return _with_records(index, request, computed.segments, budget, head)
+        return _with_records(index, request, computed, budget, head)
     return _by_words(index, request, computed, budget, [head, *lead])
 
 
@@ -474,15 +475,17 @@ def _nothing_found(
     return [*reason, *([] if named else [_no_match(index, absent or request.terms, request)])]
 
 
-def _with_records(
-    index: DocumentIndex, request: ParsedRequest, segments: Offsets | None, budget: int, head: str
-) -> str:
+def _with_records(index: DocumentIndex, request: ParsedRequest, computed: Computed, budget: int, head: str) -> str:
     """What was computed, and of the document only the records that it rests on."""
-    if segments is None:
+    if computed.segments is None:
         return head
-    ranked = [Ranked(int(segment), 1e6 - number) for number, segment in enumerate(segments[:100])]
+    segments = [int(segment) for segment in computed.segments[:100]]
+    ranked = [Ranked(segment, 1e6 - number) for number, segment in enumerate(dict.fromkeys(segments))]
     room = budget - tokens.count(head) - 80
-    return "\n\n".join([head, *render_passages(index, ranked, room, request.forms, alone=True)])
+    passages = render_passages(index, ranked, room, request.forms, alone=True)
+    quoted = count_quoted(index, segments, passages)
+    note = [f"({quoted} of {computed.rests_on} are quoted here)"] if quoted < computed.rests_on else []
+    return "\n\n".join([head, *note, *passages])
 
 
 def _worth(request: ParsedRequest, places: Mapping[str, Offsets], telling: list[Term], *, uncounted: bool) -> int:

@@ -66,6 +66,8 @@ class Computed(Struct, frozen=True):
     unplaced: str = ""
     # How many records fit.
     count: int = 0
+    # How many records it rests on, of which some may be quoted.
+    rests_on: int = 0
     # The word without a place at which reading stopped first.
     stopped_at: str = ""
     # A noun of the request that the document does not know.
@@ -154,7 +156,9 @@ def _joined(stated: list[Computed]) -> Computed:
     segments = [one.segments for one in stated if one.segments is not None]
     lines = tuple(line for one in stated for line in one.lines)
     count = sum(one.count for one in stated)
-    return Computed(lines, np.concatenate(segments) if segments else None, claimed=True, count=count)
+    rests_on = sum(one.rests_on for one in stated)
+    joined = np.concatenate(segments) if segments else None
+    return Computed(lines, joined, claimed=True, count=count, rests_on=rests_on)
 
 
 def _statements(index: DocumentIndex, records: RecordSet, tokens: list[str]) -> list[Computed]:
@@ -316,7 +320,8 @@ def _state(index: DocumentIndex, records: RecordSet, query: Query) -> Computed:
     lines, rows = state(records, query, selection, scope, notes)
     starts = (selection.starts if query.conditions else []) if rows is None else [record.start for record in rows]
     segments = _segments(index, starts) if starts or query.conditions else None
-    return Computed(tuple(lines), segments, guessed=query.taken_for, count=selection.count)
+    rests_on = selection.count if rows is None else len(rows)
+    return Computed(tuple(lines), segments, guessed=query.taken_for, count=selection.count, rests_on=rests_on)
 
 
 def _notes(records: RecordSet, query: Query, selection: Selection) -> list[str]:
