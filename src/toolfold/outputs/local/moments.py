@@ -1,4 +1,4 @@
-"""Points in time as documents write them. Above: `records.py`, `conditions.py`."""
+"""Points in time as documents write them, and where events of a log begin. Above: `records.py`, `conditions.py`."""
 
 import re
 
@@ -20,6 +20,13 @@ WORD_TIME = re.compile(
 # A day of two readings, 01/02/2024, is none.
 UNCLEAR_TIME = re.compile(rf"(?<![\w./-])\d{{1,2}}([./-])\d{{1,2}}\1\d{{2,4}},?[ T]{{1,2}}{CLOCK}")
 CLOCK_TIME = re.compile(rf"(?<![\d:]){CLOCK}(?![\d:])")
+
+LEVELS = "TRACE|DEBUG|INFO|NOTICE|WARN|WARNING|ERROR|ERR|FATAL|CRITICAL|CRIT|ALERT|EMERG"
+LEVEL = re.compile(rf"\b({LEVELS})\b|(?i:[\[<(:]({LEVELS})[\]>)]|\b({LEVELS}):)")
+# The time with which a line begins stands there, also behind a bracket or its level.
+STAMP_REACH = 13
+# A level word further inside a line belongs to its message.
+LEVEL_REACH = 100
 
 
 class Moment(Struct, frozen=True, order=True):
@@ -76,3 +83,29 @@ def _clock(parts: tuple[str | None, ...]) -> str:
     if half:
         hour = f"{int(hour) % 12 + (12 if half in 'pP' else 0):02}"
     return f"{hour}:{minute}:{second or '00'}" + (f".{fraction}" if fraction else "")
+
+
+def stamp_reach(head: str) -> int:
+    """Within how many characters of a line the time of an event begins, where most events have one; else 0.
+
+    What has no time there, as a line of a stack trace that names an error, is no event of its own then.
+    """
+    heads = [line for line in head.split("\n") if opens_event(line, 0)]
+    places = [at for at in map(_moment_place, heads) if at >= 0]
+    if len(places) * 2 < len(heads):
+        return 0
+    early = sum(at < STAMP_REACH for at in places)
+    return STAMP_REACH if early * 4 >= len(places) * 3 else LEVEL_REACH
+
+
+def _moment_place(line: str) -> int:
+    """Where in the head of a line its time begins; -1 without one."""
+    moment = find_moment(line[:LEVEL_REACH])
+    return -1 if moment is None else line.find(moment.written)
+
+
+def opens_event(line: str, stamp: int) -> bool:
+    if stamp:
+        return not line[:1].isspace() and 0 <= _moment_place(line) < stamp
+    head = line[:LEVEL_REACH]
+    return find_moment(head) is not None or (LEVEL.search(head[:40]) is not None and not head[:1].isspace())

@@ -21,7 +21,7 @@ from toolfold.outputs.local.formats import FOOTER, LISTING_COLUMNS, LISTING_TYPE
 from toolfold.outputs.local.headings import SECTION, STANZA_LINE
 from toolfold.outputs.local.index import DocumentIndex
 from toolfold.outputs.local.json_index import Container, JsonIndex, decode_value
-from toolfold.outputs.local.moments import find_moment
+from toolfold.outputs.local.moments import LEVEL, LEVEL_REACH, LEVELS, find_moment, opens_event, stamp_reach
 from toolfold.outputs.local.source import BLOCK, HEAD
 from toolfold.outputs.local.sql_dump import SQL_INSERTS, inserted_rows
 from toolfold.yaml_reader import load_yaml
@@ -36,13 +36,7 @@ MAX_FIELDS, MAX_DEPTH = 200, 48
 # The whole text of a record, among its values.
 TEXT = ""
 
-LEVELS = "TRACE|DEBUG|INFO|NOTICE|WARN|WARNING|ERROR|ERR|FATAL|CRITICAL|CRIT|ALERT|EMERG"
-LEVEL = re.compile(rf"\b({LEVELS})\b|(?i:[\[<(:]({LEVELS})[\]>)]|\b({LEVELS}):)")
 LEVEL_BEHIND = re.compile(rf"[\]\s|,]{{1,4}}({LEVELS})(?=[\s\]|,:]|$)", re.IGNORECASE)
-# The time with which a line begins stands there, also behind a bracket or its level.
-STAMP_REACH = 13
-# A level word further inside a line belongs to its message.
-LEVEL_REACH = 100
 PAIR = re.compile(r"(?<![\w.-])([A-Za-z_][\w.-]{0,40})=(?:\"([^\"\n]{0,400})\"|([^\s,;\"]{1,200}))")
 UNIT = "ms|µs|us|ns|seconds|secs?|s|min|bytes|kB|MB|GB"
 # `served in 408 ms` is named by what was served, and never `in`.
@@ -349,9 +343,9 @@ def _events(index: DocumentIndex) -> Iterator[Record]:
     """The events of a log: a line with a time or a level, and the lines without one that follow it."""
     event: list[str] = []
     first, at = 0, 0
-    stamp = _stamp_reach(index)
+    stamp = stamp_reach(index.source.text(0, HEAD))
     for number, start, line in _lines(index):
-        if _opens_event(line, stamp):
+        if opens_event(line, stamp):
             if event:
                 yield _event(event, first, at)
             event, first, at = [line], number, start
@@ -359,32 +353,6 @@ def _events(index: DocumentIndex) -> Iterator[Record]:
             event.append(line)
     if event:
         yield _event(event, first, at)
-
-
-def _stamp_reach(index: DocumentIndex) -> int:
-    """Within how many characters of a line the time of an event begins, where most events have one; else 0.
-
-    What has no time there, as a line of a stack trace that names an error, is no event of its own then.
-    """
-    heads = [line for line in index.source.text(0, HEAD).split("\n") if _opens_event(line, 0)]
-    places = [at for at in map(_moment_place, heads) if at >= 0]
-    if len(places) * 2 < len(heads):
-        return 0
-    early = sum(at < STAMP_REACH for at in places)
-    return STAMP_REACH if early * 4 >= len(places) * 3 else LEVEL_REACH
-
-
-def _moment_place(line: str) -> int:
-    """Where in the head of a line its time begins; -1 without one."""
-    moment = find_moment(line[:LEVEL_REACH])
-    return -1 if moment is None else line.find(moment.written)
-
-
-def _opens_event(line: str, stamp: int) -> bool:
-    if stamp:
-        return not line[:1].isspace() and 0 <= _moment_place(line) < stamp
-    head = line[:LEVEL_REACH]
-    return find_moment(head) is not None or (LEVEL.search(head[:40]) is not None and not head[:1].isspace())
 
 
 def _event(lines: list[str], number: int, start: int) -> Record:
