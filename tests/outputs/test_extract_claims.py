@@ -4,10 +4,12 @@ Each case says what must be stated, or that nothing may be.
 """
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 
+from toolfold.outputs.local.answer import answer
 from toolfold.outputs.local.computed import Computed, compute
 from toolfold.outputs.local.index import IndexCache
 
@@ -60,6 +62,49 @@ SERVICES = json.dumps(
         ]
     }
 )
+HALVES = column(
+    "at,state", "2024-05-01 11:59 PM,ok", "2024-05-01 01:15 PM,bad", "2024-05-01 02:00 AM,bad", "2024-05-02 12:05 AM,ok"
+)
+TRACES = rows(
+    "2024-05-01 10:00:00 ERROR a failed",
+    "Traceback (most recent call last):",
+    "psycopg2.OperationalError: FATAL: no role",
+    "java.lang.RuntimeException: ERROR: at 2024-05-01 10:00:00",
+    "2024-05-01 10:02:00 error lower",
+    "2024-05-01 10:03:00 [ERROR] in brackets",
+    "2024-05-01 10:04:00 INFO level=error quoted",
+)
+SERVED = rows(
+    "2026-11-15 08:00:18 INFO [pay] request served in 408 ms",
+    "2026-11-15 08:00:37 INFO [api] request served in 202 ms",
+    "2026-11-15 08:00:53 WARN [api] gave up after 30 s",
+)
+COSTS = "item,cost\nA,10\nB,20\nC,30\n"
+SURE = ("Total 2024", "Subtotal HR", "Total for March", "TOTAL:", "Grand Total (USD)")
+MAYBE = (
+    *("TOTAL COST", "Sum", "Summe", "Gesamt", "Overall", "All", "\u03a3", "\u2211", "Average", "Avg.", "Mean", "Max"),
+    *("Count", "Net", "Balance", "Total g\u00e9n\u00e9ral"),
+)
+PROCESSES = """\
+USER       PID %CPU %MEM    VSZ   RSS TTY      STAT START   TIME COMMAND
+root         1  0.0  0.1 168000 11000 ?        Ss   May01   0:05 /sbin/init
+ann       1234 12.5  2.0 900000 99000 pts/0    R+   10:00   1:30 python train.py
+bob       2222  0.5 10.1 500000 80000 ?        Sl   09:00  10:00 java -jar x.jar
+root      3333  3.0  0.0      0     0 ?        Z    09:30   0:00 [sh] <defunct>
+"""
+COMPOSE = """\
+services:
+  web:
+    image: nginx:1.25
+    ports: ["80:80"]
+    replicas: 3
+  db:
+    image: postgres:16
+    replicas: 1
+  cache:
+    image: redis:7
+    replicas: 2
+"""
 
 
 STAFF = rows(
@@ -134,6 +179,19 @@ REFUSED = [
     (ZONES, "how many after 2024-05-01 09:00"),
     (ZONES, "how many before 10:30"),
     (ZONES, "the latest"),
+    # AM and PM: a clock without them among others may be either; a day of two readings is none.
+    (column("at", "01:15 PM", "02:20", "03:00 AM"), "the latest at"),
+    (column("at", "01:15 PM", "02:20", "03:00 AM"), "how many after 12:00"),
+    ("05/01/2024 01:00:00 PM ERROR a\n05/02/2024 02:00:00 AM ERROR b\n" * 2, "latest error"),
+    ('{"at":"05/01/2024 01:15:00 PM"}\n{"at":"05/01/2024 02:00:00 AM"}\n', "latest record"),
+    # What may be a total.
+    *((f"{COSTS}{label},60\n", "sum of cost") for label in MAYBE),
+    *((f"{COSTS}Max,60\n", request) for request in ("how many rows", "highest cost", "average cost", "cost over 15")),
+    (f"{COSTS}Max,60\n", "what percentage of rows have item = B"),
+    (f"{COSTS}everybody,60\n", "highest cost"),
+    ("id,item,cost\n1,A,10\n2,B,20\n,,30\n", "sum of cost"),
+    ("id,item,cost\n1,A,10\n2,B,20\n,,30\n", "how many rows"),
+    ("| item | cost |\n|---|---|\n| A | 3 |\n| B | 4 |\n| Average | 3.5 |\n", "sum of cost"),
     # What is grouped in a way that is not known, or repeated, is no record.
     (SHOP, "weekly count"),
     (SHOP, "running total of amount"),
@@ -211,6 +269,32 @@ STATED = [
     (column("took", "35 ms", "20 ms", "5 ms"), "how many took over 10 ms", "Count of rows where took > 10: 2 ("),
     (column("day", "3 Feb 2024", "5 Mar 2024", "13 Jan 2024"), "the latest day", "Greatest day of 3 rows: 5 Mar 2024."),
     (rows("id,name", "1,A", "1,A", "2,B"), "how many orders", "id repeats"),
+    # AM and PM.
+    (HALVES, "earliest at", "Least at of 4 rows: 2024-05-01 02:00 AM."),
+    (HALVES, "latest at", "Greatest at of 4 rows: 2024-05-02 12:05 AM."),
+    (HALVES, "rows at 1 pm", "1 row where at = 13:00 to 13:59 ("),
+    (HALVES, "how many after 2024-05-01 12:00", "at > 2024-05-01 12:00: 3 ("),
+    (HALVES, "rows per hour", '"2024-05-01 02:00": 1, "2024-05-01 13:00": 1, "2024-05-01 23:00": 1, "2024-05-02 00'),
+    (column("at", "9:05 AM", "12:30 AM", "1:00 p.m."), "earliest at", "Least at of 3 rows: 12:30 AM."),
+    (HALVES.replace(" PM", ":00 PM"), "rows at 1 pm", "1 row where at = 13:00 to 13:59 ("),
+    # Lines of a stack trace are no events; a level may be written small.
+    (TRACES, "how many events", "Count of events: 4."),
+    (TRACES, "how many errors", 'level is one of "ERROR", "error": 3 (of 4 events)'),
+    (TRACES.replace("2024", "[2024"), "how many events", "Count of events: 4."),
+    ("ERROR a\n  INFO b\nINFO c\nERROR d\n", "how many errors", "2 (of 3 events)"),
+    # A field is not named by a preposition.
+    (SERVED, "average served", "Mean of served ms over 2 events: 305"),
+    # Totals by other names.
+    *((f"{COSTS}{label},60\n", "sum of cost", "Sum of cost over 3 rows: 60 (line 5 left out") for label in SURE),
+    (f"{COSTS}Balance,60\n", "cost of Balance", 'line 5: cost: "60"'),
+    (f"{COSTS}Max,60\n", "how many have item = B", "1 (of 4 rows)"),
+    ("id,item,cost\n1,A,10\n2,Total Recall DVD,30\n3,Sum 41 CD,5\n", "sum of cost", "over 3 rows: 45."),
+    # Columns that are aligned to the right.
+    (PROCESSES, "highest RSS", "Greatest RSS of 4 rows: 99000."),
+    (PROCESSES, "greatest %MEM", "Greatest %MEM of 4 rows: 10.1."),
+    (PROCESSES, "how many have USER = root", 'USER = "root": 2 (of 4 rows)'),
+    # One list of YAML that is written as JSON.
+    (COMPOSE, "how many services", "services.*: 3"),
     # More than is here.
     (paged(page=1, total_pages=9), "how many orders", 'only of what is here, as the document says "total_pages = 9"'),
     (paged(has_more=True), "sum of amount", 'only of what is here, as the document says "has_more = True"'),
@@ -275,15 +359,15 @@ STATED = [
 
 @pytest.mark.parametrize(("content", "request_"), REFUSED)
 def test_nothing_is_claimed(content: str, request_: str, tmp_path: Path) -> None:
-    answer = computed(tmp_path, content, request_)
-    assert not answer.claimed, answer.lines
+    stated = computed(tmp_path, content, request_)
+    assert not stated.claimed, stated.lines
 
 
 @pytest.mark.parametrize(("content", "request_", "said"), STATED)
 def test_is_stated(content: str, request_: str, said: str, tmp_path: Path) -> None:
-    answer = computed(tmp_path, content, request_)
-    assert answer.claimed, answer.lines
-    assert said in "\n".join(answer.lines)
+    stated = computed(tmp_path, content, request_)
+    assert stated.claimed, stated.lines
+    assert said in "\n".join(stated.lines)
 
 
 @pytest.mark.parametrize(
@@ -296,3 +380,40 @@ def test_a_whole_list_is_not_called_a_part(facts: dict[str, object], tmp_path: P
 def test_a_refusal_ends_in_one_sign(tmp_path: Path) -> None:
     line = computed(tmp_path, STAFF, "average salary of managers").lines[0]
     assert line == 'Nothing was computed: what is demanded of manager is not said: "with manager"?'
+
+
+def test_a_time_after_noon_is_not_said_to_be_absent(tmp_path: Path) -> None:
+    path = tmp_path / "document"
+    path.write_text("2024-05-01 01:15:00 PM ERROR disk\n2024-05-01 02:00:00 AM INFO x\n" * 3, encoding="utf-8")
+    assert "has a time of" not in answer(IndexCache(), path, "what is said about disk at 13:15", 800)
+
+
+def test_a_decimal_comma_is_named(tmp_path: Path) -> None:
+    stated = computed(tmp_path, column("amount", "-850,00", "2400,50", "-43,20", sign=";"), "sum of amount")
+    assert not stated.claimed
+    assert 'amount may be written with a decimal comma ("-43,20"), which is not read' in stated.lines[0]
+
+
+def answered(folder: Path, content: str, request: str) -> str:
+    path = folder / "document"
+    path.write_bytes(content.encode())
+    return answer(IndexCache(), path, request, 800)
+
+
+def test_how_many_are_quoted_is_said(tmp_path: Path) -> None:
+    many = column("city,note", *[f"Graz,{'some words ' * 5}"] * 296)
+    said = re.search(r"\((\d+) of 296 are quoted here\)", text := answered(tmp_path, many, "how many in Graz"))
+    assert said is not None, text[:400]
+    assert int(said[1]) == text.count(",Graz,") > 0
+    assert "quoted here" not in answered(tmp_path, column("city", *["Graz"] * 5), "how many in Graz")
+
+
+def test_a_small_document_is_quoted_once(tmp_path: Path) -> None:
+    own = json.dumps([{"id": at, "city": "Graz"} for at in range(3)], indent=2)
+    assert answered(tmp_path, own, "how many in Graz").count('"id":1,') == 1
+
+
+def test_a_line_ending_is_not_quoted(tmp_path: Path) -> None:
+    rows_ = column("city", "Graz", "Graz", "Linz").replace("\n", "\r\n")
+    assert "1,w1,Graz\n2,w2,Graz" in answered(tmp_path, rows_, "how many in Graz")
+    assert "\r" not in answered(tmp_path, LOG.replace("\n", "\r\n"), "the last error")

@@ -24,6 +24,7 @@ from toolfold.outputs.local.query_words import COMPARISONS, FILLER, OPERATIONS
 from toolfold.outputs.local.rank import ORDERED, Ranked, rank_segments, weigh_terms
 from toolfold.outputs.local.render import (
     clip,
+    count_quoted,
     format_location,
     render_passages,
     render_record,
@@ -32,7 +33,7 @@ from toolfold.outputs.local.render import (
 )
 from toolfold.outputs.local.request import MONTHS, STOP, ParsedRequest, Term, parse_request, stem
 from toolfold.outputs.local.segments import Segments
-from toolfold.outputs.local.source import BLOCK, Offsets, Source, sorted_unique
+from toolfold.outputs.local.source import BLOCK, HEAD, Offsets, Source, sorted_unique
 from toolfold.words import split_identifier
 
 # Times: which stretch of time a request names, and the time of each segment of a log, read with numpy.
@@ -56,6 +57,7 @@ DAY_RANGE = re.compile(
     re.IGNORECASE,
 )
 LEAD = 64
+HALVED = re.compile(rb"\d:\d\d(?:[.,]\d+)?\s?[AP]\.?M\b", re.IGNORECASE)
 # A number that is compared with need not stand anywhere.
 BOUND = re.compile(rf"(?:{'|'.join(map(re.escape, COMPARISONS))})\s+[$€£]?(\d[\d.,]*)", re.IGNORECASE)
 
@@ -110,6 +112,8 @@ def _find_time_filter(index: DocumentIndex, request: str) -> _TimeFilter | None:
     """The stretch of time that a request names, where most of the document carries times."""
     time_range = _parse_time_range(request)
     if time_range is None or index.format.kind not in {"log", "text", "table", "json-lines"}:
+        return None
+    if HALVED.search(index.source.read(0, HEAD)):  # `_read_times` knows no AM and PM
         return None
     times = index.cached("times", lambda: _read_times(index.source, index.segments))
     if (times.seconds >= 0).mean() < 0.2:
@@ -426,7 +430,7 @@ def _search(index: DocumentIndex, request: ParsedRequest, budget: int, lead: lis
     computed = compute(index, request.text, budget // 3)
     if computed.claimed and (computed.segments is None or len(computed.segments)):
         head = "\n\n".join([head, *lead, "\n".join(computed.lines)])
-        return _with_records(index, request, computed.segments, budget, head)
+        return _with_records(index, request, computed, budget, head)
     return _by_words(index, request, computed, budget, [head, *lead])
 
 
@@ -471,15 +475,17 @@ def _nothing_found(
     return [*reason, *([] if named else [_no_match(index, absent or request.terms, request)])]
 
 
-def _with_records(
-    index: DocumentIndex, request: ParsedRequest, segments: Offsets | None, budget: int, head: str
-) -> str:
+def _with_records(index: DocumentIndex, request: ParsedRequest, computed: Computed, budget: int, head: str) -> str:
     """What was computed, and of the document only the records that it rests on."""
-    if segments is None:
+    if computed.segments is None:
         return head
-    ranked = [Ranked(int(segment), 1e6 - number) for number, segment in enumerate(segments[:100])]
+    segments = [int(segment) for segment in computed.segments[:100]]
+    ranked = [Ranked(segment, 1e6 - number) for number, segment in enumerate(dict.fromkeys(segments))]
     room = budget - tokens.count(head) - 80
-    return "\n\n".join([head, *render_passages(index, ranked, room, request.forms, alone=True)])
+    passages = render_passages(index, ranked, room, request.forms, alone=True)
+    quoted = count_quoted(index, segments, passages)
+    note = [f"({quoted} of {computed.rests_on} are quoted here)"] if quoted < computed.rests_on else []
+    return "\n\n".join([head, *note, *passages])
 
 
 def _worth(request: ParsedRequest, places: Mapping[str, Offsets], telling: list[Term], *, uncounted: bool) -> int:

@@ -66,6 +66,8 @@ class Computed(Struct, frozen=True):
     unplaced: str = ""
     # How many records fit.
     count: int = 0
+    # How many records it rests on, of which some may be quoted.
+    rests_on: int = 0
     # The word without a place at which reading stopped first.
     stopped_at: str = ""
     # A noun of the request that the document does not know.
@@ -155,7 +157,9 @@ def _joined(stated: list[Computed]) -> Computed:
     segments = [one.segments for one in stated if one.segments is not None]
     lines = tuple(line for one in stated for line in one.lines)
     count = sum(one.count for one in stated)
-    return Computed(lines, np.concatenate(segments) if segments else None, claimed=True, count=count)
+    rests_on = sum(one.rests_on for one in stated)
+    joined = np.concatenate(segments) if segments else None
+    return Computed(lines, joined, claimed=True, count=count, rests_on=rests_on)
 
 
 def _statements(index: DocumentIndex, records: RecordSet, tokens: list[str]) -> list[Computed]:
@@ -267,13 +271,22 @@ def _select(index: DocumentIndex, records: RecordSet, query: Query) -> Selection
             own = record.values.get(field, "")
             record.values[field] = "" if isinstance(own, str) and own in blanks else own
         results = [_tested(condition, record, out.without) for condition in query.conditions]
-        if query.operation == "share" and all(results[: query.base]):
+        whole = all(results[: query.base] if query.operation == "share" else results)
+        if whole and record.place in records.maybe_totals and _counts(query):
+            raise NoQuery(reason=f"{record.place} may be a total of the other {records.noun}")
+        if query.operation == "share" and whole:
             out.base.append(str(record.values.get(query.field, "")))
         if not all(results):
             continue
         out.count += 1
         _keep(out, query, record)
     return out
+
+
+def _counts(query: Query) -> bool:
+    """Whether it matters how many records there are: not for one by its place, or by a value of it."""
+    named = query.operation == "rows" and any(condition.values for condition in query.conditions)
+    return query.operation != "place" and not named
 
 
 def _tested(condition: Condition, record: Record, without: dict[str, int]) -> bool | None:
@@ -309,7 +322,8 @@ def _state(index: DocumentIndex, records: RecordSet, query: Query) -> Computed:
     lines, rows = state(records, query, selection, scope, notes)
     starts = (selection.starts if query.conditions else []) if rows is None else [record.start for record in rows]
     segments = _segments(index, starts) if starts or query.conditions else None
-    return Computed(tuple(lines), segments, guessed=query.taken_for, count=selection.count)
+    rests_on = selection.count if rows is None else len(rows)
+    return Computed(tuple(lines), segments, guessed=query.taken_for, count=selection.count, rests_on=rests_on)
 
 
 def _notes(records: RecordSet, query: Query, selection: Selection) -> list[str]:

@@ -23,11 +23,24 @@ _STATE = re.compile(r"(?:ed|able|ive)$|^(?:is|has|can)[_A-Z]")
 # What is written where there is no value, and what may be written there.
 _BLANKS = frozenset({"n/a", "#n/a", "null", "nil", "nan", "-", "--", "---", "\u2013", "\u2014", "(null)", "<null>"})
 _MAYBE_BLANKS = frozenset({"none", "na", "unknown", "?", "tbd"})
-_TOTAL = re.compile(r"[*_\s]*(?:\w+[ -])?(?:sub[ -]?)?totals?[*_:\s]*(?:\([^)]*\))?", re.IGNORECASE)
+_TOTAL = re.compile(
+    r"[*_\s]*(?:(?:\w+[ -])?(?:sub[ -]?)?totals?[*_:\s]*(?:\([^)]*\)|(?:19|20)\d\d|for\s.*)?|sub[ -]?totals?\s.*)",
+    re.IGNORECASE,
+)
+# What the last rows may be called where they add up the others, or are of all of them.
+_MAYBE_TOTAL = re.compile(
+    r"\W*(?:(?:sub)?total(?:s|e|en)?\b.*|(?:sum|summe|gesamt\w*|insgesamt|overall|all|everything|average|avg|mean|median"
+    r"|durchschnitt|mittelwert|max|maximum|min|minimum|count|anzahl|net|netto|balance|saldo|somme|suma|totaal|\u03c3|\u2211)"
+    r"[^\w]*(?:\d{4}|\(.*)?)\W*",
+    re.IGNORECASE | re.DOTALL,
+)
+# A longer text is no label; and of fewer rows the last is often the sum of the others.
+_LONGEST_LABEL, _FEW_ROWS = 40, 4
 PAGES = frozenset({"cursor", "next", "more", "page", "token", "has", "previous", "url"})
 _VERSIONS = frozenset({"version", "release", "ver", "semver"})
 # 01/02/2024 has two readings; so have 01.02.24 and 1-2-2024.
 _UNCLEAR_DAY = re.compile(r"\d{1,2}([./-])\d{1,2}\1\d{2,4}\b(?!-)")
+_COMMA_DECIMAL = re.compile(r"[-+\u2212]?\s?[$€£]?\s?(?:\d{1,3}(?:\.\d{3})+|\d+),\d+(?:\s?(?:[$€£%]|[a-z]{2,3}))?")
 _GROUPED = re.compile(r"[-+]?\d{1,3}[.,]\d{3}")
 # What stands beside a number: a currency, a unit.
 _SIGNS = re.compile(r"[$€£%]|[A-Za-zµ]+$")
@@ -64,6 +77,8 @@ class FieldFacts(Struct):
     pointed: bool = False
     # Numbers such as 1.234, which is one or a thousand, and whether another value tells which.
     grouped: str = ""
+    # A number with a decimal comma, which is not read.
+    comma: str = ""
     ungrouped: bool = False
     seen: dict[str, int] = {}
 
@@ -89,6 +104,10 @@ class RecordSet(Struct):
     inner: "list[RecordSet]" = []
     # Where totals stand, which are no records.
     totals: list[str] = []
+    # Where the last rows of a table stand that may be totals.
+    maybe_totals: list[str] = []
+    last: dict[str, Any] = {}
+    last_place: str = ""
     # Whether decimals may be written with a comma.
     comma: bool = False
     # What the document says of more records than it holds.
@@ -111,6 +130,8 @@ class RecordSet(Struct):
     def problem(self, field: str) -> str:
         """Why the numbers of a field can be neither compared nor added up; empty where they can."""
         facts = self.fields[field]
+        if facts.comma:
+            return f'{field} may be written with a decimal comma ("{facts.comma[:40]}"), which is not read'
         if facts.odd:
             return f'{field} holds "{facts.odd[:40]}" among its numbers'
         if len(facts.signs) > 1:
@@ -151,6 +172,9 @@ class RecordSet(Struct):
             self.totals.append(place)
             return
         self.count += 1
+        if self._is_table:
+            self.maybe_totals = [*self.maybe_totals[-9:], place] if _may_be_total(values) else []
+            self.last, self.last_place = values, place
         if len(self.keys) == self.count - 1 < _MAX_KEYS and isinstance(own := values.get(self.key), str):
             self.keys.add(own)
         for field, value in values.items():
@@ -167,8 +191,26 @@ class RecordSet(Struct):
 
     def finish(self, wanted: Wanted) -> None:
         """Looks at the values that were gathered: each different one once."""
+        if self._is_table and not self.maybe_totals and self._last_adds_up():
+            self.maybe_totals = [self.last_place]
         for field, facts in self.fields.items():
             self._look_at(field, facts, wanted)
+
+    @property
+    def _is_table(self) -> bool:
+        return self.noun.startswith("rows")
+
+    def _last_adds_up(self) -> bool:
+        """Whether each number of the last row is the sum of those above it, of three or more."""
+        numbers = {field: number for field, own in self.last.items() if (number := to_number(str(own))) is not None}
+        if self.count < _FEW_ROWS or not any(numbers.values()):
+            return False
+        for field, number in numbers.items():
+            seen = self.fields[field].seen
+            values = [(to_number(value), times) for value, times in seen.items()]
+            if sum(own * times for own, times in values if own is not None) != 2 * number:
+                return False
+        return True
 
     def _look_at(self, field: str, facts: FieldFacts, wanted: Wanted) -> None:
         for value, times in facts.seen.items():
@@ -198,9 +240,20 @@ class RecordSet(Struct):
 def is_no_record(values: dict[str, Any]) -> bool:
     """Whether it is a total or subtotal, which adds others up, or only says where the next page is."""
     first = next((value for value in values.values() if value), "")
-    if isinstance(first, str) and len(first) < 40 and _TOTAL.fullmatch(first) is not None:
+    if isinstance(first, str) and len(first) < _LONGEST_LABEL and _TOTAL.fullmatch(first) is not None:
         return True
     return len(values) < 4 and _is_cursor(tuple(values))
+
+
+def _may_be_total(values: dict[str, Any]) -> bool:
+    """Whether a row is called like a total, or has nothing but numbers behind an empty first cell."""
+    label = str(next(iter(values.values()), "")).strip()
+    if not label:
+        cells = [own for value in values.values() if (own := str(value).strip())]
+        if all(to_number(cell) is not None for cell in cells):
+            return True
+        label = cells[0]
+    return len(label) < _LONGEST_LABEL and _MAYBE_TOTAL.fullmatch(label) is not None
 
 
 @lru_cache(maxsize=256)
@@ -215,6 +268,9 @@ def _note_form(field: str, facts: FieldFacts, value: str, low: str, times: int) 
         facts.numbers += times
         facts.signs.add("".join(sorted(set(_SIGNS.findall(value)))))
         _note_digits(facts, low)
+    elif _COMMA_DECIMAL.fullmatch(low):
+        facts.numbers += times
+        facts.comma = value
     elif low in _MAYBE_BLANKS:
         facts.maybe_blank = value
     elif any(map(str.isdigit, low)):

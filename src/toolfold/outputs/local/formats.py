@@ -7,6 +7,7 @@ A wrong guess costs little: every kind is searched the same way, the kind only s
 import csv
 import re
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import Literal
 
 from msgspec import Struct
@@ -108,9 +109,9 @@ def _detect_json(source: Source, head: bytes) -> Format | None:
         return None
     start = match.end()
     # `sshd[1234]: …` is a line of a log, and no introduction to a list.
-    if head[:start].rpartition(b"\n")[2].strip() and _is_log(head):
+    before, text = head[:start].rpartition(b"\n")[2], head[start:]
+    if (before.strip() and _is_log(head)) or _is_flow_list(before, text):
         return None
-    text = head[start:]
     if _is_json_lines(text, is_cut=len(head) == HEAD):
         return Format("json-lines", start)
     if _looks_literal(text[:4096], source.size):
@@ -119,6 +120,14 @@ def _detect_json(source: Source, head: bytes) -> Format | None:
         return None
     # Brackets begin other texts, too: `[12:00] started`. JSON closes or goes on with a key or a value.
     return Format("json", start) if _looks_like_json(text[:400]) else None
+
+
+def _is_flow_list(before: bytes, text: bytes) -> bool:
+    """Whether what looks like JSON is a value of YAML: `ports: ["80:80"]`, indented, or with other keys below."""
+    if not re.fullmatch(rb"\s*(?:- )?[\w.-]+:\s*", before):
+        return False
+    below = text.partition(b"\n")[2]
+    return before[:1].isspace() or re.match(rb"\s*(?:- )?[\w.-]+:(?:\s|$)", below) is not None
 
 
 def _is_json_lines(text: bytes, *, is_cut: bool) -> bool:
@@ -179,7 +188,8 @@ def _detect_columns(rows: list[str], above: int) -> Format | None:
     """A table that is aligned by blanks, as `ps`, `docker ps` and `pip list` print it, below so many blank lines."""
     ruled = "-" in rows[1] and re.fullmatch(r"[-=\s+]{5,}", rows[1]) is not None
     regular = not ruled and _has_numbers(rows)
-    for delimiter, least in ((NARROW, 3),) if regular else ((WIDE, 3), (NARROW, 4)):
+    narrow = regular or (not ruled and _has_single_gaps(rows))
+    for delimiter, least in ((NARROW, 3),) if narrow else ((WIDE, 3), (NARROW, 4)):
         header = _split_columns(rows[0], delimiter)
         # Any prose is cut at single blanks: there only names in capitals, or what is below them, make a header.
         clear = ruled or regular or delimiter == WIDE or all(map(CAPITALS.fullmatch, header))
@@ -196,6 +206,19 @@ def _has_numbers(rows: list[str]) -> bool:
     cells = [_split_columns(row, NARROW) for row in rows[1:]]
     numbers = ({at for at, cell in enumerate(own) if re.fullmatch(r"[\d.,]+[%KMGTi]*", cell)} for own in cells)
     return all(len(own) == width for own in cells) and bool(set.intersection(*numbers))
+
+
+def _has_single_gaps(rows: list[str]) -> bool:
+    """Whether names in capitals with one blank between them, `PID %CPU`, head columns that are apart below, too."""
+    names = [match.span() for match in re.finditer(r"\S+", rows[0])]
+    if not all(CAPITALS.fullmatch(rows[0][start:end]) for start, end in names):
+        return False
+    gaps = [(end, last) for (_, end), (start, last) in pairwise(names) if start == end + 1]
+    body = [row for row in rows[1:] if row.strip()]
+    return any(
+        sum(row[gap : gap + 1] == " " and bool(row[gap:last].strip()) for row in body) * 2 > len(body)
+        for gap, last in gaps
+    )
 
 
 def _mostly(width: int, widths: Iterable[int]) -> bool:

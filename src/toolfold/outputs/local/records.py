@@ -21,7 +21,7 @@ from toolfold.outputs.local.formats import FOOTER, LISTING_COLUMNS, LISTING_TYPE
 from toolfold.outputs.local.headings import SECTION, STANZA_LINE
 from toolfold.outputs.local.index import DocumentIndex
 from toolfold.outputs.local.json_index import Container, JsonIndex, decode_value
-from toolfold.outputs.local.moments import find_moment
+from toolfold.outputs.local.moments import LEVEL, LEVEL_REACH, LEVELS, find_moment, opens_event, stamp_reach
 from toolfold.outputs.local.source import BLOCK, HEAD
 from toolfold.outputs.local.sql_dump import SQL_INSERTS, inserted_rows
 from toolfold.yaml_reader import load_yaml
@@ -36,13 +36,17 @@ MAX_FIELDS, MAX_DEPTH = 200, 48
 # The whole text of a record, among its values.
 TEXT = ""
 
-LEVELS = "TRACE|DEBUG|INFO|NOTICE|WARN|WARNING|ERROR|ERR|FATAL|CRITICAL|CRIT|ALERT|EMERG"
-LEVEL = re.compile(rf"\b({LEVELS})\b|(?i:[\[<(:]({LEVELS})[\]>)]|\b({LEVELS}):)")
-# A level word further inside a line belongs to its message.
-LEVEL_REACH = 100
+LEVEL_BEHIND = re.compile(rf"[\]\s|,]{{1,4}}({LEVELS})(?=[\s\]|,:]|$)", re.IGNORECASE)
 PAIR = re.compile(r"(?<![\w.-])([A-Za-z_][\w.-]{0,40})=(?:\"([^\"\n]{0,400})\"|([^\s,;\"]{1,200}))")
 UNIT = "ms|µs|us|ns|seconds|secs?|s|min|bytes|kB|MB|GB"
-MEASURED = re.compile(rf"\b([A-Za-z_]{{2,40}})[ :=]{{1,2}}(\d{{1,20}}(?:\.\d{{1,20}})?) ?({UNIT})\b")
+# `served in 408 ms` is named by what was served, and never `in`.
+STOP = (
+    "in|after|for|to|of|at|by|than|over|under|below|above|within|is|was|about|and|or|the|an|with|from|on|until|till"
+    "|every|each|per|up|only|last|next|another|around|since|before|as|only|just|nearly|almost|less|more|least|most"
+)
+MEASURED = re.compile(
+    rf"\b(?!(?i:{STOP})\b)([A-Za-z_]{{2,40}})(?: (?i:{STOP})\b)?[ :=]{{1,2}}(\d{{1,20}}(?:\.\d{{1,20}})?) ?({UNIT})\b"
+)
 MEASURED_VALUE = re.compile(rf"\d[\d.]*(?:{UNIT})")
 ACCESS = re.compile(
     r'(?P<client>\S+) \S+ (?P<user>\S+) \[[^\]]{10,40}\] "(?P<method>[A-Z]+) (?P<path>\S+)[^"]*" (?P<status>\d{3}) '
@@ -92,7 +96,7 @@ def read_records(index: DocumentIndex, *, lines: bool = False) -> Iterator[Recor
 def _read_lines(index: DocumentIndex) -> Iterator[Record]:
     """Every line as a record without fields."""
     for number, start, line in _lines(index):
-        yield Record("lines", start, f"line {number}", {TEXT: line})
+        yield Record("lines", start, f"line {number}", {TEXT: line.removesuffix("\r")})
 
 
 def _lines(index: DocumentIndex) -> Iterator[tuple[int, int, str]]:
@@ -339,9 +343,9 @@ def _events(index: DocumentIndex) -> Iterator[Record]:
     """The events of a log: a line with a time or a level, and the lines without one that follow it."""
     event: list[str] = []
     first, at = 0, 0
+    stamp = stamp_reach(index.source.text(0, HEAD))
     for number, start, line in _lines(index):
-        head = line[:LEVEL_REACH]
-        if find_moment(head) is not None or (LEVEL.search(head[:40]) and not head[:1].isspace()):
+        if opens_event(line, stamp):
             if event:
                 yield _event(event, first, at)
             event, first, at = [line], number, start
@@ -353,11 +357,14 @@ def _events(index: DocumentIndex) -> Iterator[Record]:
 
 def _event(lines: list[str], number: int, start: int) -> Record:
     line = lines[0]
-    values: dict[str, Any] = {TEXT: "\n".join(lines)}
-    if level := LEVEL.search(line[:LEVEL_REACH]):
-        values["level"] = level[level.lastindex or 0]
-    if moment := find_moment(line[:LEVEL_REACH]):
+    values: dict[str, Any] = {TEXT: "\n".join(own.removesuffix("\r") for own in lines)}
+    moment = find_moment(line[:LEVEL_REACH])
+    if moment is not None:
         values["time"] = moment.written
+    # Right behind the time, a level may be written in small letters.
+    behind = line.partition(moment.written)[2] if moment is not None else ""
+    if level := LEVEL_BEHIND.match(behind) or LEVEL.search(line[:LEVEL_REACH]):
+        values["level"] = level[level.lastindex or 0]
     if component := COMPONENT.search(line[: LEVEL_REACH * 2]):
         values["component"] = component[component.lastindex or 0]
     if match := ACCESS.match(line) or SYSLOG.match(line):

@@ -48,6 +48,8 @@ LINK = re.compile(
 CELL_END = re.compile(r"</t[dh]>\s*(?=<t[dh])", re.IGNORECASE)
 TAG = re.compile(r"</?[A-Za-z!][^<>]{0,2000}>")
 BLANKS = re.compile(r"(?<![ \t])[ \t]*+\n\s*\n")
+# What `format_location` writes at the end of a passage's first line.
+LOCATION = re.compile(r"(?<!Header )\[lines? (\d+)(?:-(\d+))?(?:, bytes (\d+)-(\d+))?\]$")
 OWN_KEY = re.compile(r'"(?:[^"\\]|\\.){0,200}"\s*:\s*$')
 
 
@@ -110,7 +112,7 @@ def _render_text(
     passages = []
     for passage in _gather(index, ranked, budget, _own_lines if alone else _neighbours):
         start, end = _trim(index, index.segments.span(passage.first)[0], index.segments.span(passage.last)[1])
-        text = replace_controls(index.source.text(start, end))
+        text = replace_controls(index.source.text(start, end).replace("\r\n", "\n"))
         if not text.strip():
             continue
         text = _unescape(text) if escaped else _strip_tags(text) if _is_page(index) else text
@@ -225,6 +227,18 @@ def render_passages(
         room -= tokens.count(header[0])
         ranked = [item for item in ranked if index.segments.span(item.segment)[0] > 0]
     return _fit_budget([*header, *_render_text(index, ranked, room, alone=alone)], budget)
+
+
+def count_quoted(index: DocumentIndex, segments: Iterable[int], passages: Sequence[str]) -> int:
+    """How many of the segments are among the passages, by the lines or bytes that each of these names."""
+    places = [place for passage in passages if (place := LOCATION.search(passage.partition("\n")[0]))]
+    if all(place[3] for place in places):
+        spans = [(int(place[3]), int(place[4])) for place in places]
+    else:
+        lines = ((int(place[1]), int(place[2] or place[1])) for place in places)
+        spans = [(start, end - 1) for start, end in (index.source.span_of_lines(*own) for own in lines)]
+    own = [index.segments.span(segment) for segment in segments]
+    return sum(any(start <= last and first < end for first, last in spans) for start, end in own)
 
 
 def _render_records(index: DocumentIndex, ranked: Sequence[Ranked], budget: int, forms: Sequence[str]) -> list[str]:
