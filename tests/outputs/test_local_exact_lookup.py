@@ -27,6 +27,7 @@ def answer(folder: Path, content: Any, request: str, **options: Any) -> str:
         ("line 2000", "row 2000 holds 6000"),
         ("lines 5000-5001", "There are no such lines: the document has lines 1-2000."),
         ("lines 9-3", "There are no such lines: the document has lines 1-2000."),
+        ("lines 1999-99999999999999999999", "row 1999 holds 5997\nrow 2000 holds 6000"),
         ("bytes 0-4", "row 1"),
         ("bytes 99999999-99999999", "There are no such bytes: the document has bytes 0-"),
         ("first 2 lines", "row 1 holds 3\nrow 2 holds 6"),
@@ -40,6 +41,17 @@ def answer(folder: Path, content: Any, request: str, **options: Any) -> str:
 )
 def test_lines_bytes_ends_and_patterns_are_taken_at_their_word(tmp_path: Path, request_: str, said: str) -> None:
     assert said in answer(tmp_path, LINES, request_)
+
+
+def test_a_number_beyond_the_last_line_is_read_whole(tmp_path: Path) -> None:
+    assert "Not answered" not in answer(tmp_path, LINES, "lines 1999-99999999999999999999")
+
+
+def test_a_stop_word_is_never_reported_as_missing(tmp_path: Path) -> None:
+    mails = [{"from": "ann", "subject": "bob"}, {"from": "cy", "subject": "hi"}]
+    said = answer(tmp_path, mails, "mails about bob")
+    assert "No match was found" not in said
+    assert '"subject":"bob"' in said
 
 
 @pytest.mark.parametrize(

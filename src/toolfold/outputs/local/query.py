@@ -530,7 +530,11 @@ class _QueryParser:
         return True
 
     def _is_aside(self, word: str) -> bool:
-        """`the report`; `only` before a number."""
+        """`the report`; `only` before a number; `still active` and `not retired yet`, where the state is a value."""
+        if word in {"still", "currently", "already", "now"}:
+            return self._in.value_after(word)
+        if word == "yet":
+            return self._state.last_step == "take_value" and self._in.word(-2) == "not"
         if word in {"only", "just"}:
             return to_number(self._in.word(1)) is not None or self._in.word(1) in grammar.CARDINAL
         return word in grammar.DOCUMENTS and self._in.at > 0 and self._in.word(-1) in {"the", "this", "that"}

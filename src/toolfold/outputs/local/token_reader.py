@@ -498,6 +498,13 @@ class TokenReader:
         self.at = at
         return bool(size)
 
+    def value_after(self, phrase: str) -> bool:
+        """Whether a value follows the phrase here."""
+        at, self.at = self.at, self.at + len(phrase.split(" "))
+        follows = bool(self.value_here()[1])
+        self.at = at
+        return follows
+
     def is_compared_after(self, size: int) -> bool:
         """Whether a comparison follows so many tokens."""
         at, self.at = self.at, self.at + size
