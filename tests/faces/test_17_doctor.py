@@ -131,9 +131,9 @@ def test_19_each_problem_is_told_once_with_connect(place: Place) -> None:
 
 def test_19_every_mistake_of_a_configuration_is_told(place: Place) -> None:
     place.config.write_text(place.table("shop") + "[limits]\nidle_s = -1\nno_such_key = 1\n")
-    told = " ".join(place.findings()["wrong configuration"])
-    assert "idle_s" in told
-    assert "no_such_key" in told
+    one, other = place.findings()["wrong configuration"]
+    assert "idle_s" in one
+    assert "no_such_key" in other
 
 
 def test_19_a_state_folder_that_is_none_is_told(place: Place) -> None:

@@ -76,8 +76,10 @@ def _examine(arguments: argparse.Namespace) -> Iterator[Finding]:
     try:
         settings = load_settings(arguments, require_servers=False)
     except ToolfoldError as error:
-        texts = dict.fromkeys([error.message, *map(str, error.hints if len(error.hints) > 1 else ())])
-        yield from (wrong("configuration", text, error.next_action) for text in texts)
+        # Of several mistakes the message has the first, and the hints all.
+        first = str(error.hints[0]) if error.hints else ""
+        texts = error.hints if first and error.message.startswith(first) else [error.message]
+        yield from (wrong("configuration", str(text), "" if at else error.next_action) for at, text in enumerate(texts))
         return
     yield from _check_configuration(settings)
     yield from _check_folders(settings)
