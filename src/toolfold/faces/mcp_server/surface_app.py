@@ -10,7 +10,7 @@ from toolfold.errors import ToolNotFound
 from toolfold.faces.surface.base import Surface
 from toolfold.faces.surface.output_resources import OutputResources
 from toolfold.types import EMPTY_OBJECT, CallContext, Caller
-from toolfold.wire.jsonrpc import ABSENT, DECODE_ERRORS, INVALID_PARAMS, METHOD_NOT_FOUND
+from toolfold.wire.jsonrpc import DECODE_ERRORS, INVALID_PARAMS, METHOD_NOT_FOUND
 from toolfold.wire.serving import About, Client, Exchange, NotificationHub, RpcError
 from toolfold.wire.types import TOOLS_CHANGED
 
@@ -50,7 +50,7 @@ def parse_call_params(params: Raw) -> CallParams:
 def _check_cursor(params: Raw) -> None:
     """The list has one page: whoever names another has its cursor from somewhere else."""
     try:
-        held = None if params is ABSENT else _list_decoder.decode(params).cursor
+        held = _list_decoder.decode(params).cursor if bytes(params) else None
     except DECODE_ERRORS as error:
         raise RpcError(INVALID_PARAMS, f"the parameters of tools/list cannot be read: {error}") from error
     if held is not None:
