@@ -127,6 +127,19 @@ def test_17_a_policy_knows_a_renamed_tool_by_either_name(pattern: str, tmp_path:
     run(main())
 
 
+def test_19_the_old_name_of_a_renamed_tool_hints_the_new_one_first(tmp_path: Path) -> None:
+    async def main() -> None:
+        others = [{**LOG, "name": f"git_log_{number}"} for number in range(6)]
+        async with Gateway(settings(tmp_path, *RULES), upstreams=[Git(LOG, *others)]) as gateway:
+            await gateway.build()
+            await gateway.search_tool_by_category("the git log")  # from now on search may hint, too
+            with pytest.raises(ToolNotFound, match=r"is called git\.log here") as missing:
+                await gateway.call_tool("git.git_log", {})
+            assert missing.value.hints[0] == "git.log"
+
+    run(main())
+
+
 def test_17_an_edit_is_a_new_version_and_taking_it_back_the_old_one(tmp_path: Path) -> None:
     async def version(*rules: MetadataRule) -> tuple[int, str]:
         async with Gateway(settings(tmp_path, *rules), upstreams=[Git(LOG)]) as gateway:

@@ -117,3 +117,26 @@ def test_17_as_a_caller_every_command_shows_what_it_sees_and_records_nothing(pla
     assert place.json("audit") == before
     code, _, err = place.run("tree", "--as", "bob")
     assert (code, "name one of: ann, local" in err) == (2, True)
+
+
+def test_19_each_problem_is_told_once_with_connect(place: Place) -> None:
+    place.config.write_text(place.table("shop") + '[servers.dead]\ncommand = "false"\n')
+    place.run("build")
+    findings = place.json("doctor", "--connect")["findings"]
+    told = [(one["verdict"], one["subject"]) for one in findings if one["subject"].startswith("server ")]
+    assert told == [("well", "server shop"), ("well", "server shop, started"), ("wrong", "server dead, started")]
+    (second,) = [one["text"] for one in findings if one["subject"] == "sandbox without namespaces"] or ["since"]
+    assert "since" in second
+
+
+def test_19_every_mistake_of_a_configuration_is_told(place: Place) -> None:
+    place.config.write_text(place.table("shop") + "[limits]\nidle_s = -1\nno_such_key = 1\n")
+    one, other = place.findings()["wrong configuration"]
+    assert "idle_s" in one
+    assert "no_such_key" in other
+
+
+def test_19_a_state_folder_that_is_none_is_told(place: Place) -> None:
+    place.config.write_text(place.table("shop"))
+    assert main(["--config", str(place.config), "--home", "/dev/null", "tree"]) == 2
+    assert "/dev/null is no folder" in place._capsys.readouterr().err

@@ -144,6 +144,15 @@ def test_17_what_is_wrong_with_an_argument_is_told_with_its_key(words: str, mess
     assert raised.value.next_action
 
 
+def test_19_a_key_of_the_body_is_told_with_its_path() -> None:
+    body = b'{"type": "object", "properties": {"title": {"type": "string"}}}'
+    schema = b'{"type": "object", "properties": {"body": %s}, "additionalProperties": false}' % body
+    with pytest.raises(InvalidArguments) as raised:
+        parse_arguments(["title=Neu"], schema)
+    assert raised.value.next_action == "write body.title=…; it takes body"
+    assert parse_arguments(["body.title=Neu"], schema) == {"body": {"title": "Neu"}}
+
+
 def test_17_nesting_is_bounded_where_the_schema_allows_anything() -> None:
     with pytest.raises(InvalidArguments, match="nested too deep"):
         parse_arguments([".".join("a" * 40) + "=1"], b"{}")

@@ -127,3 +127,14 @@ def test_a_legacy_client_is_told_when_the_list_of_tools_changes(transport: str) 
         await recorder.wait_for("notifications/tools/list_changed")
 
     play(transport, "legacy", scene)
+
+
+@pytest.mark.parametrize("cursor", ["x", ""])
+@each_way
+def test_19_a_cursor_of_nowhere_is_refused(transport: str, cursor: str) -> None:
+    async def scene(client: Client, recorder: RecordingClient) -> None:
+        with pytest.raises(MCPError) as refused:
+            await client.list_tools(cursor=cursor)
+        assert refused.value.error.code == -32602
+
+    play(transport, "modern", scene)

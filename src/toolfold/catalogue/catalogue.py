@@ -491,10 +491,10 @@ async def _tool_not_found(snapshot: Snapshot, tool_id: str) -> ToolNotFound:
     own = [tool for server in servers for tool in await snapshot.tools(server=server)]
     renamed = [tool.tool_id for tool in own if tool_id.casefold() in map(str.casefold, ids_of(tool))]
     if renamed:
-        return ToolNotFound(f"{name} is called {renamed[0]} here, by the owner's [tools]", hints=renamed)
+        return ToolNotFound(f"{name} is called {renamed[0]} here, by the owner's [tools]", hints=renamed, removed=True)
     if hashed := [tool.tool_id for tool in own if natural_id(tool.server, tool.name).casefold() == tool_id.casefold()]:
         what = f"{name} is called {hashed[0]} here: another tool had that id when it came, and ids stay"
-        return ToolNotFound(what, hints=hashed)
+        return ToolNotFound(what, hints=hashed, removed=True)
     versions = await snapshot.versions(tool_id)
     if not versions:
         return ToolNotFound(f"there is no tool {name}", hints=near)

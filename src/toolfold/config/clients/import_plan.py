@@ -9,7 +9,7 @@ import copy
 import os
 import re
 from collections.abc import Callable, Collection, Iterable, Sequence
-from functools import partial
+from functools import partial, reduce
 from itertools import chain, count
 from pathlib import Path
 from typing import Any, Literal
@@ -268,11 +268,14 @@ def _substitute(table: dict[str, Any], texts: Iterable[tuple[PlainSecret, str]])
     return result
 
 
-def _referring(spec: ServerSpec, secrets: Iterable[_PlannedSecret]) -> ServerSpec:
+def _referring(spec: ServerSpec, secrets: Sequence[_PlannedSecret]) -> ServerSpec:
     """The server with the references in the place of its secrets."""
-    parts: dict[str, Any] = {"url": spec.url, "args": list(spec.args), "env": spec.env, "headers": spec.headers}
-    for secret in secrets:
-        parts = map_strings(parts, lambda text, secret=secret: text.replace(secret.value, secret.reference))
+
+    def refer(text: str) -> str:
+        return reduce(lambda left, secret: left.replace(secret.value, secret.reference), secrets, text)
+
+    held = {"url": spec.url, "args": list(spec.args), "env": spec.env, "headers": spec.headers}
+    parts: dict[str, Any] = map_strings(held, refer)
     return replace(spec, **parts | {"args": tuple(parts["args"])})
 
 

@@ -64,8 +64,17 @@ def _child(node: Node, name: str, key: str) -> Node:
     if near or node.closed:
         guess = f"; did you mean {near[0]}?" if near else ""
         known = ", ".join(node.names[:12]) + (", …" if len(node.names) > 12 else "")
-        raise InvalidArguments(f"there is no argument {key}{guess}", next_action=f"it takes {known or 'none'}")
+        within = _holder(node, name)
+        advice = f"write {key.removesuffix(name)}{within}.{name}=…; " if within and not near else ""
+        raise InvalidArguments(f"there is no argument {key}{guess}", next_action=f"{advice}it takes {known or 'none'}")
     return node.document.anything()
+
+
+def _holder(node: Node, name: str) -> str:
+    """The one object in here that takes an argument of this name."""
+    below = {step.name: node.child(step) for step in node.steps if step.kind == "key"}
+    holders = [key for key, child in below.items() if child is not None and name in child.names]
+    return holders[0] if len(holders) == 1 else ""
 
 
 def _typed(node: Node, key: str, text: str) -> Any:

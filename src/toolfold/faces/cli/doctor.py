@@ -45,6 +45,7 @@ from toolfold.upstream.openapi.document import load_document
 from toolfold.wire.process import withheld_variables
 
 _MAX_PATTERNS = 5
+_STARTED = ", started"
 # How long somebody at an address has to answer.
 KNOCK_S = 3.0
 LOW_DISK_BYTES = 500 * 1024 * 1024
@@ -75,13 +76,16 @@ def _examine(arguments: argparse.Namespace) -> Iterator[Finding]:
     try:
         settings = load_settings(arguments, require_servers=False)
     except ToolfoldError as error:
-        more = f" (and {len(error.hints) - 1} more)" if len(error.hints) > 1 else ""
-        yield wrong("configuration", error.message + more, error.next_action)
+        # Of several mistakes the message has the first, and the hints all.
+        first = str(error.hints[0]) if error.hints else ""
+        texts = error.hints if first and error.message.startswith(first) else [error.message]
+        yield from (wrong("configuration", str(text), "" if at else error.next_action) for at, text in enumerate(texts))
         return
     yield from _check_configuration(settings)
     yield from _check_folders(settings)
     found = list(_check_servers(settings))
-    yield from found
+    started = list(_check_running_servers(settings)) if arguments.connect else []
+    yield from _joined(found, started)
     yield from _check_callers(settings)
     yield from check_issuer(settings, connect=arguments.connect)
     yield from _check_secrets(settings)
@@ -92,12 +96,20 @@ def _examine(arguments: argparse.Namespace) -> Iterator[Finding]:
     yield from _check_clients(settings.home if arguments.home else settings.user_home)
     # What a person reads above need not be said again.
     failed = {finding.subject for finding in found if finding.verdict == "wrong"}
+    failed |= {finding.subject.removesuffix(_STARTED) for finding in started}
     yield from (finding for finding in _check_catalogue(settings) if finding.subject not in failed)
     yield from check_sign_ins(settings)
     if arguments.connect:
         yield from check_servers_issuers(settings)
-        yield from _check_running_servers(settings)
         yield from _check_endpoint(settings)
+
+
+def _joined(found: Sequence[Finding], started: Sequence[Finding]) -> Iterator[Finding]:
+    """What is known of each server, and how it started: what failed is told once."""
+    failed = {finding.subject for finding in started if finding.verdict == "wrong"}
+    broken = {finding.subject for finding in found if finding.verdict == "wrong"}
+    yield from (one for one in found if one.verdict != "well" or f"{one.subject}{_STARTED}" not in failed)
+    yield from (one for one in started if one.subject.removesuffix(_STARTED) not in broken)
 
 
 def _check_installation() -> Iterator[Finding]:
@@ -118,15 +130,16 @@ def _check_sandbox(*, verbose: bool) -> Iterator[Finding]:
     # Most containers allow no namespaces: the other layers must hold by themselves.
     if "namespaces" in report.layers:
         without = asyncio.run(probe(namespaces=False))
-        yield from _check_attacks(without, verbose=False, subject="sandbox without namespaces")
+        why = "; tried as well, since most containers allow no namespaces"
+        yield from _check_attacks(without, verbose=False, subject="sandbox without namespaces", why=why)
     for absent in report.missing:
         yield mind("sandbox", f"{absent}; the other layers hold without", "allow user namespaces if you can")
 
 
-def _check_attacks(report: Confinement, *, verbose: bool, subject: str = "sandbox") -> Iterator[Finding]:
+def _check_attacks(report: Confinement, *, verbose: bool, subject: str = "sandbox", why: str = "") -> Iterator[Finding]:
     broken = [attack for attack in report.attacks if not attack.held]
     text = f"{len(report.attacks) - len(broken)} of {len(report.attacks)} attacks stopped by {', '.join(report.layers)}"
-    yield Finding(subject, "wrong" if broken else "well", text)
+    yield Finding(subject, "wrong" if broken else "well", text + why)
     for attack in report.attacks:
         if not attack.held:
             yield wrong(subject, f"a script could {attack.name}", "run no code here that you do not trust")
@@ -453,7 +466,7 @@ async def _check_declared_results(_: Settings, gateway: Gateway) -> list[Finding
 
 def _check_running_servers(settings: Settings) -> Iterator[Finding]:
     for state in run_with_gateway(settings, lambda gateway: gateway.servers(connect=True), fast=True):
-        subject = f"server {state.name}, started"
+        subject = f"server {state.name}{_STARTED}"
         if state.status == "disabled":
             continue
         if state.error:

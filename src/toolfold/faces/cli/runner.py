@@ -5,6 +5,7 @@ import asyncio
 import sys
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import nullcontext, redirect_stdout
+from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
@@ -23,6 +24,8 @@ _NAMED = 5
 
 def load_settings(arguments: argparse.Namespace, *, require_servers: bool = True) -> Settings:
     """The settings that the global options lead to."""
+    if arguments.home and (home := Path(arguments.home).expanduser()).exists() and not home.is_dir():
+        raise ConfigError(f"--home {home} is no folder", next_action="name one; it is made where there is none")
     settings = Settings.load(arguments.config, home=arguments.home, require_servers=require_servers)
     if getattr(arguments, "view_as", None):
         settings = _seen_as(settings, arguments.view_as)

@@ -27,6 +27,13 @@ class CallParams(Struct):
     arguments: Raw = EMPTY_OBJECT
 
 
+class _ListParams(Struct):
+    """The parameters of `tools/list`."""
+
+    cursor: str | None = None
+
+
+_list_decoder = msgspec.json.Decoder(_ListParams)
 _call_decoder = msgspec.json.Decoder(CallParams)
 
 
@@ -38,6 +45,16 @@ def parse_call_params(params: Raw) -> CallParams:
     if bytes(call.arguments) == b"null":
         call.arguments = EMPTY_OBJECT
     return call
+
+
+def _check_cursor(params: Raw) -> None:
+    """The list has one page: whoever names another has its cursor from somewhere else."""
+    try:
+        held = _list_decoder.decode(params).cursor if bytes(params) else None
+    except DECODE_ERRORS as error:
+        raise RpcError(INVALID_PARAMS, f"the parameters of tools/list cannot be read: {error}") from error
+    if held is not None:
+        raise RpcError(INVALID_PARAMS, "the cursor is none of this server: the list has one page")
 
 
 class _ClientInput:
@@ -111,6 +128,7 @@ class SurfaceApp:
         if exchange.method == "tools/call":
             return await self._call(exchange)
         if exchange.method == "tools/list":
+            _check_cursor(exchange.params)
             # A legacy client has no way to listen, so its list must be whole from the start.
             listens = exchange.modern and self.hub.listens(exchange.caller.name, TOOLS_CHANGED)
             tools = await self._surface.tools(exchange.caller, listens=listens)
