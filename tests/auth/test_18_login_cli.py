@@ -88,8 +88,8 @@ async def test_without_a_browser_a_code_is_confirmed_elsewhere(issuer: Provider,
 async def test_a_server_that_waits_is_found_without_its_name(issuer: Provider, tmp_path: Path) -> None:
     async with marked(issuer, tmp_path) as options:
         async with Terminal(*options, "build") as terminal:
-            await terminal.until("needs sign-in: box")
-            await terminal.until("next: Run: toolfold login box")
+            await terminal.until("needs sign-in: box: nobody is signed in to it")
+            await terminal.until("next: toolfold login box")
             assert await terminal.ended() == 3
         async with Terminal(*options, "servers") as terminal:
             await terminal.until("next: toolfold login box")
@@ -204,6 +204,10 @@ async def test_a_header_is_stored_for_one_caller(tmp_path: Path) -> None:
         async with Terminal(*options, "logout", "box", "--as", "ann") as terminal:
             await terminal.until("signed out of box as ann")
             assert await terminal.ended() == 0
+            assert "issuer" not in terminal.shown
+        async with Terminal(*options, "servers") as terminal:
+            await terminal.until("needs sign-in: box: nobody is signed in to it")
+            await terminal.until("next: toolfold login box")
     assert not stored(tmp_path)
 
 
@@ -248,3 +252,21 @@ async def test_without_terminal_and_browser_it_fails_at_once(issuer: Provider, t
             _, said = await process.communicate()
         assert b"neither a browser nor a terminal" in said
         assert process.returncode == 2
+
+
+async def test_a_sign_in_whose_key_is_gone_can_be_removed(tmp_path: Path) -> None:
+    async with MarkedHttp(api_keys={"a-key-that-nobody-sees": "ada"}) as server:
+        options = write_config(tmp_path, server.url)
+        async with Terminal(*options, "login", "box", "--header", "X-Api-Key") as terminal:
+            await terminal.until("X-Api-Key: ")
+            terminal.type("a-key-that-nobody-sees\n")
+            assert await terminal.ended() == 0
+        other = {"TOOLFOLD_VAULT_KEY": "another key than before"}
+        async with Terminal(*options, "doctor", env=other) as terminal:
+            await terminal.until("1 stored sign-ins cannot be opened")
+            await terminal.ended()
+            assert "sealed with a key from" not in terminal.shown
+        async with Terminal(*options, "logout", "box", env=other) as terminal:
+            await terminal.until("signed out of box")
+            assert await terminal.ended() == 0
+    assert not stored(tmp_path)

@@ -9,7 +9,8 @@ import asyncio
 import os
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qs, urlsplit
 
@@ -17,7 +18,7 @@ import msgspec
 
 from toolfold.auth.login import CALLBACK, DEFAULT_PORT, LoopbackListener, Page, has_browser
 from toolfold.config import Settings
-from toolfold.errors import ConfigError, NotBuilt, ServerTimeout, ToolfoldError
+from toolfold.errors import ConfigError, NotBuilt, ServerTimeout, SignInRequired, ToolfoldError
 from toolfold.faces.cli.build import plural, read_servers
 from toolfold.faces.cli.runner import load_settings, run_with_gateway
 from toolfold.faces.cli.terminal import Output
@@ -323,7 +324,10 @@ def logout(arguments: argparse.Namespace, output: Output) -> int:
     credentials = Credentials(lambda: settings.servers, settings.home)
     with asyncio.Runner() as runner:
         found = runner.run(credentials.summaries())
-        for one in _chosen(found, arguments.server, arguments.caller, every=arguments.all):
+        if arguments.server and not arguments.all:
+            found += _unreadable(credentials, found, arguments.server, arguments.caller or "")
+        chosen = _chosen(found, arguments.server, arguments.caller, every=arguments.all)
+        for one in chosen:
             told = runner.run(credentials.sign_out(one.server, one.caller))
             if output.as_json:
                 output.data({"server": one.server, "caller": one.caller, "revoked": told})
@@ -331,7 +335,27 @@ def logout(arguments: argparse.Namespace, output: Output) -> int:
             output.line(f"signed out of {one.server}{f' as {one.caller}' if one.caller else ''}")
             if one.issuer:
                 output.note(_left_behind(one, told=told))
+        left = {one.server for one in runner.run(credentials.summaries())}
+    _mark(settings, {one.server for one in chosen} - left)
     return 0
+
+
+def _unreadable(credentials: Credentials, found: Sequence[SignedIn], server: str, caller: str) -> list[SignedIn]:
+    """A sign-in whose key is gone: it can be removed all the same."""
+    known = any((one.server, one.caller) == (server, caller) for one in found)
+    return [SignedIn(server=server, caller=caller)] if not known and credentials.has(server, caller) else []
+
+
+def _mark(settings: Settings, servers: Collection[str]) -> None:
+    """Has the catalogue know that nobody is signed in to these servers any more."""
+
+    async def work(gateway: Gateway) -> None:
+        known = {record.name for record in await gateway.catalogue.servers()}
+        for name in sorted(known.intersection(servers)):
+            await gateway.catalogue.mark_failed(name, f"{name} {SignInRequired.phrase}: nobody is signed in to it")
+
+    with suppress(NotBuilt):
+        run_with_gateway(settings, work, create=False)
 
 
 def _left_behind(one: SignedIn, *, told: bool) -> str:
