@@ -21,7 +21,7 @@ from toolfold.wire.http_client import is_loopback
 from toolfold.wire.jsonrpc import encode
 from toolfold.wire.serving.http_guard import HttpError
 
-__all__ = ["METADATA_PATH", "ProtectedResource", "read_claims"]
+__all__ = ["METADATA_PATH", "SCOPES_LACKING", "ProtectedResource", "lacking_scopes", "read_claims"]
 
 METADATA_PATH = "/.well-known/oauth-protected-resource"
 # How long a token counts as checked: one that is withdrawn, or whose key is, works no longer than this.
