@@ -164,10 +164,6 @@ async def test_nobody_signed_in_holds_nothing_up(tmp_path: Path) -> None:
             assert recorded == {"box": "needs sign-in", "free": "failed"}
 
 
-def _set(event: asyncio.Event, _: object) -> None:
-    event.set()
-
-
 async def _call(own: PerCallerUpstream, name: str) -> str:
     definition = ToolDefinition(name="whoami", raw=b"{}")  # type: ignore[arg-type]
     tool = Tool(tool_id="box.whoami", server="box", definition=definition, fingerprint="")

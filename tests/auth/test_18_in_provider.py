@@ -191,7 +191,9 @@ def test_18_doctor_asks_the_issuer_and_claims_can_be_tried(tmp_path: Path, capsy
     assert finding()["verdict"] == "wrong"
     assert run("build")[0] == 0
     for group, servers in (("platform", {"a", "b"}), ("sales", {"a"})):
-        found = run("servers", "--as", json.dumps({"groups": [group]}))[1]
+        found = run("servers", "--as", json.dumps({"groups": [group], "scope": "mcp:read mcp:write"}))[1]
         assert {server["name"] for server in found} == servers
-    for claims in ("{}", "{", '{"groups": "other"}'):
+    assert main(["--config", str(served.config), "tree", "--as", '{"groups": ["platform"]}']) == 2
+    assert "the token is not granted all scopes that are needed" in capsys.readouterr().err
+    for claims in ("{}", "{", '{"groups": "other", "scope": "mcp:read"}'):
         assert main(["--config", str(served.config), "tree", "--as", claims]) == 2

@@ -5,6 +5,7 @@ import json
 import os
 import re
 import signal
+import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -52,6 +53,8 @@ async def test_without_a_browser_the_address_is_pasted(without_device: Provider,
     async with marked(without_device, tmp_path, oauth) as options:
         async with Terminal(*options, "login", "box") as terminal:
             shown = await terminal.until("Paste the address you were sent to: ")
+            terminal.type("a slip\n")
+            await terminal.until("that is no address with a code in it")
             terminal.type(await without_device.visit(address(shown), "ada") + "\n")
             await terminal.until("signed in to box as ada")
             assert await terminal.ended() == 0
@@ -85,8 +88,8 @@ async def test_without_a_browser_a_code_is_confirmed_elsewhere(issuer: Provider,
 async def test_a_server_that_waits_is_found_without_its_name(issuer: Provider, tmp_path: Path) -> None:
     async with marked(issuer, tmp_path) as options:
         async with Terminal(*options, "build") as terminal:
-            await terminal.until("needs sign-in: box")
-            await terminal.until("next: Run: toolfold login box")
+            await terminal.until("needs sign-in: box: nobody is signed in to it")
+            await terminal.until("next: toolfold login box")
             assert await terminal.ended() == 3
         async with Terminal(*options, "servers") as terminal:
             await terminal.until("next: toolfold login box")
@@ -120,7 +123,7 @@ async def test_ctrl_c_ends_every_wait(issuer: Provider, without_device: Provider
     ("answer", "reason"),
     [
         ("http://127.0.0.1:45103/oauth/callback?code=x&state=other", "belongs to another sign-in"),
-        ("nonsense", "belongs to another sign-in"),
+        ("nonsense", "that is no address with a code in it"),
         ("", "no address was given"),
     ],
 )
@@ -128,9 +131,11 @@ async def test_a_wrong_answer_stores_nothing(
     without_device: Provider, tmp_path: Path, answer: str, reason: str
 ) -> None:
     async with marked(without_device, tmp_path) as options, Terminal(*options, "login", "box") as terminal:
-        await terminal.until("Paste the address")
+        await terminal.until("Paste the address you")
+        for _ in range(2):
+            terminal.type(answer + "\n")
+            await terminal.until(f"{reason}. Paste the address")
         terminal.type(answer + "\n")
-        await terminal.until(reason)
         await terminal.until("nothing was stored")
         assert await terminal.ended() in (2, 3)
     assert not stored(tmp_path)
@@ -199,6 +204,10 @@ async def test_a_header_is_stored_for_one_caller(tmp_path: Path) -> None:
         async with Terminal(*options, "logout", "box", "--as", "ann") as terminal:
             await terminal.until("signed out of box as ann")
             assert await terminal.ended() == 0
+            assert "issuer" not in terminal.shown
+        async with Terminal(*options, "servers") as terminal:
+            await terminal.until("needs sign-in: box: nobody is signed in to it")
+            await terminal.until("next: toolfold login box")
     assert not stored(tmp_path)
 
 
@@ -206,3 +215,58 @@ async def test_one_account_for_all_is_nobodys_own(issuer: Provider, tmp_path: Pa
     async with marked(issuer, tmp_path) as options, Terminal(*options, "login", "box", "--as", "ann") as terminal:
         await terminal.until("all callers share one account at box")
         assert await terminal.ended() == 2
+
+
+async def test_who_must_register_a_client_is_told_the_true_redirect_address(tmp_path: Path) -> None:
+    with provider(registration=False) as issuer:
+        async with marked(issuer, tmp_path) as options, Terminal(*options, "login", "box") as terminal:
+            await terminal.until("with the redirect address http://127.0.0.1:45103/oauth/callback")
+            assert await terminal.ended() == 3
+
+
+async def test_a_caller_is_named_and_known(issuer: Provider, tmp_path: Path) -> None:
+    more = 'credentials = "caller"\n[callers.ann]\nkey = "key-of-ann-0123456789"'
+    async with marked(issuer, tmp_path, more) as options:
+        async with Terminal(*options, "login", "box", "--as", "nobody") as terminal:
+            await terminal.until("no caller is called 'nobody'")
+            assert await terminal.ended() == 2
+        async with Terminal(*options, "login", "box", "--as", "ann", "--timeout", "1") as terminal:
+            await terminal.until("To sign in to box, for the caller ann, open")
+            await terminal.until("nobody signed in to box within 1 s")
+            assert await terminal.ended() == 3
+        async with Terminal(*options, "login", "box", "--timeout", "1") as terminal:
+            await terminal.until("the account of whoever is at this machine (local)")
+            assert await terminal.ended() == 3
+
+
+async def test_without_terminal_and_browser_it_fails_at_once(issuer: Provider, tmp_path: Path) -> None:
+    env = {name: value for name, value in os.environ.items() if name not in ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")}
+    async with marked(issuer, tmp_path) as options:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "toolfold", *options, "login", "box"),
+            stdin=asyncio.subprocess.DEVNULL,
+            stderr=asyncio.subprocess.PIPE,
+            env=env,
+        )
+        async with asyncio.timeout(30):
+            _, said = await process.communicate()
+        assert b"neither a browser nor a terminal" in said
+        assert process.returncode == 2
+
+
+async def test_a_sign_in_whose_key_is_gone_can_be_removed(tmp_path: Path) -> None:
+    async with MarkedHttp(api_keys={"a-key-that-nobody-sees": "ada"}) as server:
+        options = write_config(tmp_path, server.url)
+        async with Terminal(*options, "login", "box", "--header", "X-Api-Key") as terminal:
+            await terminal.until("X-Api-Key: ")
+            terminal.type("a-key-that-nobody-sees\n")
+            assert await terminal.ended() == 0
+        other = {"TOOLFOLD_VAULT_KEY": "another key than before"}
+        async with Terminal(*options, "doctor", env=other) as terminal:
+            await terminal.until("1 stored sign-ins cannot be opened")
+            await terminal.ended()
+            assert "sealed with a key from" not in terminal.shown
+        async with Terminal(*options, "logout", "box", env=other) as terminal:
+            await terminal.until("signed out of box")
+            assert await terminal.ended() == 0
+    assert not stored(tmp_path)

@@ -21,13 +21,14 @@ from toolfold.wire.http_client import is_loopback
 from toolfold.wire.jsonrpc import encode
 from toolfold.wire.serving.http_guard import HttpError
 
-__all__ = ["METADATA_PATH", "ProtectedResource", "read_claims"]
+__all__ = ["METADATA_PATH", "SCOPES_LACKING", "ProtectedResource", "lacking_scopes", "read_claims"]
 
 METADATA_PATH = "/.well-known/oauth-protected-resource"
 # How long a token counts as checked: one that is withdrawn, or whose key is, works no longer than this.
 _KNOWN_S = 30.0
 _MAX_KNOWN = 4096
 _MAX_NAME = 256
+SCOPES_LACKING = "the token is not granted all scopes that are needed"
 
 
 class ProtectedResource:
@@ -124,10 +125,8 @@ class ProtectedResource:
                 "the token leaves its groups out, since there are too many of them for it",
                 "let the issuer send only the groups that are assigned to this application, or roles",
             )
-        granted = {word for key in ("scope", "scp") for word in _values(claims.get(key), split=True) if word}
-        needed = _words([*self._scopes, *(policy.scopes if policy else ())])
-        if not granted.issuperset(needed):
-            raise self._forbidden("the token is not granted all scopes that are needed", scopes=needed)
+        if needed := lacking_scopes(self._settings, policy, claims):
+            raise self._forbidden(SCOPES_LACKING, scopes=needed)
         if policy is None:
             raise self._forbidden(
                 "no policy here is for what the token claims",
@@ -171,6 +170,13 @@ def read_claims(settings: Settings, claims: Mapping[str, Any]) -> tuple[Policy |
     otherwise = next(others, Policy(name=auth.policy)) if auth.policy else None
     groups = _values(_claim(claims, auth.groups_claim))
     return next(fitting, otherwise), tuple(group for group in groups if isinstance(group, str))
+
+
+def lacking_scopes(settings: Settings, policy: Policy | None, claims: Mapping[str, Any]) -> Sequence[str]:
+    """The scopes that are needed of a token, where it is not granted all of them; else nothing."""
+    granted = {word for key in ("scope", "scp") for word in _values(claims.get(key), split=True) if word}
+    needed = _words([*settings.auth.required_scopes, *(policy.scopes if policy else ())])
+    return () if granted.issuperset(needed) else needed
 
 
 def _holds(wanted: Mapping[str, Any], claims: Mapping[str, Any]) -> bool:

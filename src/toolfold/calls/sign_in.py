@@ -18,7 +18,7 @@ from toolfold.types import LOCAL, CallContext, ToolCall
 from toolfold.upstream.refresh import UpstreamManager
 from toolfold.wire.jsonrpc import URL_ELICITATION_REQUIRED
 
-__all__ = ["SignInByAddress"]
+__all__ = ["SignInByAddress", "SignInRequester", "with_address"]
 
 # How long a request is held while a person signs in: most clients give up on one after a minute.
 _HELD_S = 45.0

@@ -209,13 +209,18 @@ def _print_build(result: "Build", failed: dict[str, UpstreamError], output: Outp
 
 def print_failure(name: str, error: UpstreamError, output: Output) -> None:
     waits = isinstance(error, SignInRequired)
-    output.labelled(*_LABELS[waits], f"{name}: {error.message}")
+    output.labelled(*_LABELS[waits], f"{name}: {_once(name, error.message)}")
     # Hints are the last lines that the server wrote to standard error: the very last ones say why it ended.
     for hint in error.hints[-3:]:
         if str(hint) not in error.message:
             output.note(f"  - {hint}")
     if error.next_action:
-        output.labelled("next:", "cyan", error.next_action, indent="  ")
+        output.labelled("next:", "cyan", error.next_action.removeprefix("Run: "), indent="  ")
+
+
+def _once(name: str, message: str) -> str:
+    """A message without what the label before it says already."""
+    return message.removeprefix(f"{name} {SignInRequired.phrase}: ")
 
 
 def _print_changes(changes: Sequence[Change], unchanged: int, output: Output) -> None:
@@ -313,9 +318,9 @@ def print_servers(states: Sequence[ServerState], output: Output) -> None:
 
 def _print_troubles(state: ServerState, output: Output) -> None:
     if state.error:
-        output.labelled(*_LABELS[state.status == "needs sign-in"], f"{state.name}: {state.error}")
+        output.labelled(*_LABELS[state.status == "needs sign-in"], f"{state.name}: {_once(state.name, state.error)}")
         if state.next_action:
-            output.labelled("next:", "cyan", state.next_action, indent="  ")
+            output.labelled("next:", "cyan", state.next_action.removeprefix("Run: "), indent="  ")
     for warning in state.warnings:
         output.warn(f"{state.name}: {warning}")
     if state.note:

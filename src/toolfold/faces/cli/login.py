@@ -9,7 +9,8 @@ import asyncio
 import os
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qs, urlsplit
 
@@ -17,7 +18,7 @@ import msgspec
 
 from toolfold.auth.login import CALLBACK, DEFAULT_PORT, LoopbackListener, Page, has_browser
 from toolfold.config import Settings
-from toolfold.errors import ConfigError, NotBuilt, ServerTimeout, ToolfoldError
+from toolfold.errors import ConfigError, NotBuilt, ServerTimeout, SignInRequired, ToolfoldError
 from toolfold.faces.cli.build import plural, read_servers
 from toolfold.faces.cli.runner import load_settings, run_with_gateway
 from toolfold.faces.cli.terminal import Output
@@ -26,11 +27,12 @@ from toolfold.types import LOCAL, ServerSpec
 from toolfold.upstream.credentials import Credentials, SignedIn
 
 if TYPE_CHECKING:
-    from toolfold.auth.grants import CodeLogin, DeviceLogin, Prospect
+    from toolfold.auth.grants import CodeLogin, Prospect
     from toolfold.auth.vault import Credential
 
 _WAIT_S = 600.0
 _MAX_LINE = 64 * 1024
+_MAX_PASTES = 3
 
 
 def login(arguments: argparse.Namespace, output: Output) -> int:
@@ -39,7 +41,7 @@ def login(arguments: argparse.Namespace, output: Output) -> int:
     if not specs:
         output.note("no server waits for a sign-in; to sign in again: toolfold login SERVER")
     for spec in specs:
-        owner = _owner(settings, spec, arguments.caller)
+        owner = _owner(settings, spec, arguments.caller, output)
         credentials = Credentials(lambda: settings.servers, settings.home)
         with asyncio.Runner() as runner:
             runner.run(_log_in(credentials, spec, owner, arguments, output))
@@ -73,7 +75,7 @@ def _waiting(settings: Settings) -> list[ServerSpec]:
     ]
 
 
-def _owner(settings: Settings, spec: ServerSpec, caller: str | None) -> str:
+def _owner(settings: Settings, spec: ServerSpec, caller: str | None, output: Output) -> str:
     if spec.transport not in ("http", "openapi"):
         raise ConfigError(
             f"{spec.name} is not reached over HTTP: nobody signs in to it",
@@ -86,7 +88,22 @@ def _owner(settings: Settings, spec: ServerSpec, caller: str | None) -> str:
                 next_action=f'run it without --as, or write credentials = "caller" in [servers.{spec.name}]',
             )
         return ""
-    return caller or LOCAL.name
+    if not caller:
+        output.note(f"this will be the account of whoever is at this machine ({LOCAL.name}); for another: --as CALLER")
+        return LOCAL.name
+    names = [entry.name for entry in settings.callers]
+    if caller in (*names, LOCAL.name):
+        return caller
+    if issuer := settings.auth.issuer:
+        if not caller.startswith(f"{issuer}#"):
+            output.warn(f"callers by a token of [auth], of whom there is no list, are called {issuer}#NAME")
+    elif names:
+        raise ConfigError(
+            f"no caller is called {caller!r}", hints=names, next_action=f"name one of: {', '.join(names[:20])}"
+        )
+    else:
+        output.warn(f"no [callers.{caller}] is configured: until it is, nobody uses this account")
+    return caller
 
 
 async def _log_in(
@@ -101,26 +118,51 @@ async def _log_in(
         filled, vault = await credentials.filled(spec.name), credentials.vault
         await vault.put(await grants.client_credentials(filled, vault, caller=owner))
         return
+    if not (arguments.no_browser or arguments.device or has_browser() or sys.stdin.isatty()):
+        raise ConfigError(
+            f"nobody can sign in to {spec.name} here: there is neither a browser nor a terminal",
+            next_action="run it in a terminal, or with --device, where somebody reads the code that it prints; or "
+            "store a key: --header NAME",
+        )
     prospect = await credentials.prepare(spec.name, owner)
+    limit = arguments.timeout or _WAIT_S
+    try:
+        async with asyncio.timeout(limit):
+            credential = await _by_person(prospect, arguments, output)
+    except TimeoutError:
+        raise ServerTimeout(
+            f"nobody signed in to {spec.name} within {limit:g} s",
+            server=spec.name,
+            next_action=f"begin again: toolfold login {spec.name}; nothing was stored",
+        ) from None
+    await credentials.vault.put(credential)
+
+
+async def _by_person(prospect: "Prospect", arguments: argparse.Namespace, output: Output) -> "Credential":
+    spec = prospect.spec
     browser = has_browser() and not (arguments.no_browser or arguments.device)
     if arguments.device and not prospect.offers_device:
         raise ConfigError(
             f"{spec.name}: {prospect.issuer} offers no sign-in by a code (device flow)",
             next_action=f"toolfold login {spec.name} --no-browser",
         )
-    if not browser and prospect.offers_device:
-        if not prospect.server.registration_endpoint:
-            # Whoever has to register one is told the address that a browser will be sent to.
-            port = spec.oauth.redirect_port if spec.oauth is not None else 0
-            await prospect.client(f"http://127.0.0.1:{port or DEFAULT_PORT}{CALLBACK}")
-        credential = await _by_device(await prospect.device_login(), spec.name, output)
-    else:
-        credential = await _by_address(prospect, spec, output, browser=browser)
-    await credentials.vault.put(credential)
+    if browser or not prospect.offers_device:
+        return await _by_address(prospect, output, browser=browser)
+    if not prospect.server.registration_endpoint:
+        # Whoever has to register a client is told the address that a browser will be sent to.
+        port = spec.oauth.redirect_port if spec.oauth is not None else 0
+        await prospect.client(f"http://127.0.0.1:{port or DEFAULT_PORT}{CALLBACK}")
+    return await _by_device(prospect, output)
 
 
-async def _by_device(login: "DeviceLogin", server: str, output: Output) -> "Credential":
-    output.note(f"To sign in to {server}, open this address on any device:\n\n    {login.verification_uri}\n")
+def _target(prospect: "Prospect") -> str:
+    """Where somebody signs in, and for whom."""
+    return prospect.spec.name + (f", for the caller {prospect.caller}" if prospect.caller else "")
+
+
+async def _by_device(prospect: "Prospect", output: Output) -> "Credential":
+    login, target = await prospect.device_login(), _target(prospect)
+    output.note(f"To sign in to {target}, open this address on any device:\n\n    {login.verification_uri}\n")
     output.note(f"and enter the code  {output.style(login.user_code, 'bold', stream=output.err)}\n")
     output.note(f"waiting, for {login.expires_in / 60:.0f} min at most; Ctrl-C to give up")
     return await login.wait()
@@ -148,8 +190,9 @@ class _Callback:
         return Page.of("Signed in", f"You are signed in to {self._server}. You can close this.")
 
 
-async def _by_address(prospect: "Prospect", spec: ServerSpec, output: Output, *, browser: bool) -> "Credential":
+async def _by_address(prospect: "Prospect", output: Output, *, browser: bool) -> "Credential":
     """A browser comes back by itself where it is on this machine; from elsewhere a person pastes where it was sent."""
+    spec = prospect.spec
     port = spec.oauth.redirect_port if spec.oauth is not None else 0
     callbacks: list[_Callback] = []
 
@@ -159,45 +202,56 @@ async def _by_address(prospect: "Prospect", spec: ServerSpec, output: Output, *,
     async with LoopbackListener(page, port) as listener:
         login = await prospect.code_login(listener.address + CALLBACK)
         callbacks.append(callback := _Callback(login, spec.name))
-        pasted = None if browser and not output.interactive else asyncio.ensure_future(_read_line())
-        _tell(login.url, spec.name, output, browser=browser)
+        pasted = None if browser and not output.interactive else asyncio.ensure_future(_pasted(login, output))
+        _tell(login.url, _target(prospect), output, browser=browser)
         if browser:
             import webbrowser
 
             await asyncio.to_thread(webbrowser.open, login.url)
         try:
             done, _ = await asyncio.wait(
-                {callback.result, *((pasted,) if pasted is not None else ())},
-                timeout=_WAIT_S,
-                return_when=asyncio.FIRST_COMPLETED,
+                {callback.result, *((pasted,) if pasted is not None else ())}, return_when=asyncio.FIRST_COMPLETED
             )
-            if callback.result in done:
-                return callback.result.result()
-            if pasted is not None and pasted in done:
+            if pasted is not None and callback.result not in done:
                 return await login.finish(pasted.result())
+            return callback.result.result()
         finally:
             if pasted is not None:
                 pasted.cancel()
-    raise ServerTimeout(
-        f"nobody signed in to {spec.name} within {_WAIT_S / 60:.0f} min",
-        server=spec.name,
-        next_action=f"begin again: toolfold login {spec.name}; nothing was stored",
-    )
 
 
-def _tell(url: str, server: str, output: Output, *, browser: bool) -> None:
+async def _pasted(login: "CodeLogin", output: Output) -> str:
+    """The address that somebody pastes. A slip costs nothing: it is asked for again, a few times."""
+    for left in reversed(range(_MAX_PASTES)):
+        text = await _read_line()
+        given = parse_qs(urlsplit(text).query)
+        if not text:
+            reason = "no address was given"
+        elif not given.keys() & {"code", "error"}:
+            reason = "that is no address with a code in it"
+        elif given.get("state") != [login.state]:
+            reason = "that address belongs to another sign-in"
+        else:
+            return text
+        if left:
+            output.err.write(f"{reason}. Paste the address that your browser was sent to, whole: ")
+            output.err.flush()
+    raise ConfigError(reason, next_action="run it again, and paste the address; nothing was stored")
+
+
+def _tell(url: str, target: str, output: Output, *, browser: bool) -> None:
     if browser:
-        output.note(f"Your browser opens, to sign in to {server}. If it does not, open this address:\n\n    {url}\n")
+        output.note(f"Your browser opens, to sign in to {target}. If it does not, open this address:\n\n    {url}\n")
         output.note("waiting for it; Ctrl-C to give up")
         return
-    output.note(f"To sign in to {server}, open this address in a browser, on any machine:\n\n    {url}\n")
+    output.note(f"To sign in to {target}, open this address in a browser, on any machine:\n\n    {url}\n")
     output.note("When you are done, it is sent to an address at 127.0.0.1 that it cannot open from another machine.")
     output.err.write("Paste the address you were sent to: ")
     output.err.flush()
 
 
 async def _read_line() -> str:
-    """A line of standard input, while other things go on."""
+    """A line of standard input, while other things go on. Raises `ConfigError` at its end."""
     loop = asyncio.get_running_loop()
     done: asyncio.Future[None] = loop.create_future()
     descriptor, line = sys.stdin.fileno(), bytearray()
@@ -219,7 +273,7 @@ async def _read_line() -> str:
     finally:
         loop.remove_reader(descriptor)
     text = bytes(line).partition(b"\n")[0].decode(errors="replace").strip()
-    if not text:
+    if not line:
         raise ConfigError("no address was given", next_action="run it again, and paste the address; nothing was stored")
     return text
 
@@ -273,15 +327,45 @@ def logout(arguments: argparse.Namespace, output: Output) -> int:
         found = runner.run(credentials.summaries())
         if arguments.all and not found and not output.as_json:
             output.note("nobody is signed in")
-        for one in _chosen(found, arguments.server, arguments.caller, every=arguments.all):
+        if arguments.server and not arguments.all:
+            found += _unreadable(credentials, found, arguments.server, arguments.caller or "")
+        chosen = _chosen(found, arguments.server, arguments.caller, every=arguments.all)
+        for one in chosen:
             told = runner.run(credentials.sign_out(one.server, one.caller))
             if output.as_json:
                 output.data({"server": one.server, "caller": one.caller, "revoked": told})
                 continue
             output.line(f"signed out of {one.server}{f' as {one.caller}' if one.caller else ''}")
-            if not told:
-                output.note("its issuer was not told: a token that is out may work until it ends")
+            if one.issuer:
+                output.note(_left_behind(one, told=told))
+        left = {one.server for one in runner.run(credentials.summaries())}
+    _mark(settings, {one.server for one in chosen} - left)
     return 0
+
+
+def _unreadable(credentials: Credentials, found: Sequence[SignedIn], server: str, caller: str) -> list[SignedIn]:
+    """A sign-in whose key is gone: it can be removed all the same."""
+    known = any((one.server, one.caller) == (server, caller) for one in found)
+    return [SignedIn(server=server, caller=caller)] if not known and credentials.has(server, caller) else []
+
+
+def _mark(settings: Settings, servers: Collection[str]) -> None:
+    """Has the catalogue know that nobody is signed in to these servers any more."""
+
+    async def work(gateway: Gateway) -> None:
+        known = {record.name for record in await gateway.catalogue.servers()}
+        for name in sorted(known.intersection(servers)):
+            await gateway.catalogue.mark_failed(name, f"{name} {SignInRequired.phrase}: nobody is signed in to it")
+
+    with suppress(NotBuilt):
+        run_with_gateway(settings, work, create=False)
+
+
+def _left_behind(one: SignedIn, *, told: bool) -> str:
+    """What may still work after a sign-out: a server need not ask the issuer about each token."""
+    until = time.strftime("until %Y-%m-%d %H:%M", time.localtime(one.expires_at)) if one.expires_at else "until it ends"
+    said = "its issuer revoked it" if told else "its issuer was not told"
+    return f"{said}; a server that does not ask the issuer may take the last access token {until}"
 
 
 def _chosen(found: Sequence[SignedIn], server: str | None, caller: str | None, *, every: bool) -> list[SignedIn]:

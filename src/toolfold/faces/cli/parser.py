@@ -267,6 +267,7 @@ def _add_sign_in(command: _AddCommand) -> None:
     login.value("--as", "CALLER", 'whose account it is, at a server with credentials = "caller"', dest="caller")
     login.flag("--no-browser", "open none here: a code for another device, or an address to open anywhere")
     login.flag("--device", "by a code that is confirmed on another device")
+    login.number("--timeout", "SECONDS", "give up after so long (default: 600)")
     login.value("--header", "NAME", "store a header instead, whose value is read from standard input")
 
     logout = command("logout", "sign out of a server, and have its issuer take the tokens back")

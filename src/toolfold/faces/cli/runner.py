@@ -55,7 +55,7 @@ def _seen_as(settings: Settings, name: str) -> Settings:
 
 def _with_claims(settings: Settings, text: str) -> CallerKey:
     """Whoever comes in with a token that claims this."""
-    from toolfold.auth.resource import read_claims
+    from toolfold.auth.resource import SCOPES_LACKING, lacking_scopes, read_claims
 
     try:
         claims = msgspec.json.decode(text, type=dict[str, Any])
@@ -65,6 +65,12 @@ def _with_claims(settings: Settings, text: str) -> CallerKey:
             next_action="""write --as '{"groups": ["platform"]}'""",
         ) from None
     policy, groups = read_claims(settings, claims)
+    if needed := lacking_scopes(settings, policy, claims):
+        raise ConfigError(
+            f"a token with these claims is refused: {SCOPES_LACKING}",
+            hints=needed,
+            next_action=f"ask the issuer for a token with the scopes: {' '.join(needed)}",
+        )
     if policy is None:
         raise ConfigError(
             "a token with these claims is refused: no policy is for them",

@@ -63,11 +63,12 @@ def check_sign_ins(settings: Settings) -> Iterator[Finding]:
         yield wrong("sign-in", error.message, error.next_action)
         return
     source = credentials.vault.key_source
-    about = f"{len(files)} stored, sealed with a key from the {source}"
+    about = f"{len(found)} stored, sealed with a key from the {source}"
     fix = (
         "" if source != "key file" else "whoever reads your files can open them; set TOOLFOLD_VAULT_KEY to change that"
     )
-    yield well("sign-in", about, fix)
+    if found:
+        yield well("sign-in", about, fix)
     if len(found) < len(files):
         text = f"{len(files) - len(found)} stored sign-ins cannot be opened: damaged, or sealed with another key"
         yield wrong("sign-in", text, "set TOOLFOLD_VAULT_KEY as it was, or sign in again: toolfold login SERVER")
