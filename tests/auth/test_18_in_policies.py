@@ -177,14 +177,16 @@ async def test_18_an_opaque_token_is_not_let_in_while_the_issuer_is_down(tmp_pat
 
 async def test_18_a_flood_of_opaque_tokens_is_bounded(tmp_path: Path, issuer: Issuer) -> None:
     async with scene(tmp_path, issuer, introspection_client="gateway") as asked:
+        begun = time.monotonic()
         answers = await asyncio.gather(*[asked.ask(f"garbage-{number}") for number in range(200)])
         statuses = [answer.status_code for answer in answers]
         assert set(statuses) <= {401, 503}
         assert issuer.asked.count("/introspect") <= 64
-        begun = time.monotonic()
-        later = [await asked.ask(f"junk-{number}") for number in range(200)]
-        assert issuer.asked.count("/introspect") <= 64 + 20 * (time.monotonic() - begun) + 1, "one after the other, too"
-        assert {answer.headers.get("retry-after") for answer in later if answer.status_code == 503} == {"30"}
+        assert {answer.headers.get("retry-after") for answer in answers if answer.status_code == 503} == {"30"}
+        for number in range(200):
+            assert (await asked.ask(f"junk-{number}")).status_code in {401, 503}
+        most = 40 + 20 * (time.monotonic() - begun) + 1
+        assert issuer.asked.count("/introspect") <= most, "one after the other, too"
 
 
 async def legacy_session(asked: Scene, token: str) -> str:
