@@ -47,6 +47,7 @@ A face maps an error with `as_dict()` and nothing else. Code below a stage raise
 nothing catches `Exception`.
 """
 
+import shlex
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
@@ -109,6 +110,11 @@ class SignInRequired(ServerUnavailable):
     def __init__(self, message: str, *, server: str = "", hints: Sequence[Any] = (), next_action: str = "") -> None:
         message = message if self.phrase in message else f"{self.phrase}: {message}"
         super().__init__(message, server=server, hints=hints, next_action=next_action)
+
+    @staticmethod
+    def command(server: str, caller: str = "") -> str:
+        """What to type. A caller's name may come from a token, and hold what a shell acts upon."""
+        return shlex.join(("toolfold", "login", server, *(("--as", caller) if caller else ())))
 
 
 class ServerClosed(UpstreamError):

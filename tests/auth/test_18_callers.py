@@ -95,7 +95,7 @@ async def test_a_hundred_callers_get_their_own_answers(issuer: Provider, tmp_pat
             # A connection carries the token of one caller, from its first request to its last.
             with pytest.raises(SignInRequired) as refused:
                 await whoami(gateway, "somebody else")
-            assert refused.value.next_action == "Run: toolfold login box --as somebody else"
+            assert refused.value.next_action == "Run: toolfold login box --as 'somebody else'"
 
 
 async def test_the_union_is_indexed_and_each_caller_sees_its_own(tmp_path: Path) -> None:

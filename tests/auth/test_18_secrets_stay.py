@@ -2,19 +2,28 @@
 
 import asyncio
 import os
+import shlex
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
+from msgspec import Raw
 from msgspec.structs import replace
 from pages import PLACE, Pages, pages
 
 from toolfold.auth import grants
+from toolfold.auth.discovery import check_browser_address
+from toolfold.auth.login import LoopbackListener, Page
+from toolfold.auth.session import OAuthSession
 from toolfold.auth.vault import KEY_VARIABLE, Credential, Vault
 from toolfold.errors import ServerUnavailable, SignInRequired
-from toolfold.types import OAuthSpec, ServerSpec
+from toolfold.types import CallContext, OAuthSpec, ServerSpec, Tool, ToolCall, ToolDefinition
+from toolfold.upstream.credentials import SignedIn
+from toolfold.upstream.openapi.upstream import OpenApiUpstream
 
 REDIRECT = "http://127.0.0.1:45103/oauth/callback"
 SECRET = "fixed-secret-of-the-first-issuer"
@@ -133,3 +142,84 @@ async def test_18_a_short_key_of_the_vault_is_refused(vault: Vault, monkeypatch:
     monkeypatch.setenv(KEY_VARIABLE, "long enough, and another")
     with pytest.raises(SignInRequired):
         await Vault(vault.folder.parent).get("box")
+
+
+@pytest.mark.parametrize("caller", ["", "https://login.example#x; touch /tmp/owned", "it's $(id)"])
+async def test_18_commands_that_are_printed_are_safe_to_paste(vault: Vault, caller: str) -> None:
+    wanted = ["toolfold", "login", "box", *(["--as", caller] if caller else [])]
+    ended = SignedIn(server="box", caller=caller, ended=True)
+    assert shlex.split(ended.describe().partition("has ended: ")[2]) == wanted
+    async with pages() as server:
+        server.honest()
+        server.pages["/token"] = (400, b'{"error":"invalid_grant"}')
+        credential = replace(
+            stored(),
+            caller=caller,
+            resource=f"{server.origin}/mcp",
+            issuer=server.origin,
+            token_endpoint=f"{server.origin}/token",
+            refresh_token="renew",
+            expires_at=1.0,
+        )
+        await vault.put(credential)
+        with pytest.raises(SignInRequired) as refused:
+            await OAuthSession(server.spec, vault, caller).headers()
+        assert shlex.split(refused.value.next_action.partition(": ")[2]) == wanted
+
+
+async def test_18_idle_connections_keep_no_browser_out() -> None:
+    async def answer(method: str, target: str, headers: Mapping[str, str]) -> Page:
+        return Page.of("Here")
+
+    async with LoopbackListener(answer) as listener:
+        port = int(listener.address.rpartition(":")[2])
+        held = [await asyncio.open_connection("127.0.0.1", port) for _ in range(40)]
+        async with asyncio.timeout(5), httpx2.AsyncClient(trust_env=False) as client:
+            assert (await client.get(listener.address)).status_code == 200
+        for _, writer in held:
+            writer.close()
+
+
+@pytest.mark.parametrize("address", ["https://known.example@other.example/x", "https://login.example/a b"])
+def test_18_an_address_that_leads_a_reader_astray_is_refused(address: str) -> None:
+    spec = ServerSpec(name="box", transport="http", url="https://box.example/mcp")
+    with pytest.raises(ServerUnavailable, match="sign-in page"):
+        check_browser_address(address, spec)
+
+
+OPENAPI = {
+    "openapi": "3.1.0",
+    "info": {"title": "Things", "version": "1"},
+    "servers": [{"url": "/api"}],
+    "paths": {"/thing": {"get": {"operationId": "thing", "responses": {"200": {"description": "ok"}}}}},
+}
+
+
+@pytest.mark.parametrize("name", ["X-Api-Key", "Host", "X-A\nX-B"])
+async def test_18_a_header_is_sent_to_an_openapi_server(vault: Vault, tmp_path: Path, name: str) -> None:
+    async with pages() as server:
+        server.pages["/openapi.json"], server.pages["/api/thing"] = OPENAPI, {"name": "thing"}
+        config = tmp_path / "toolfold.toml"
+        document = f"{server.origin}/openapi.json"
+        config.write_text(f'[servers.things]\nopenapi = "{document}"\n')
+        home = vault.folder.parent
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "toolfold", "login", "things", "--header", name),
+            *("--config", str(config), "--home", str(home)),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
+        async with asyncio.timeout(60):
+            said = (await process.communicate(b"the-key\n"))[0].decode()
+        assert process.returncode == (0 if name == "X-Api-Key" else 2), said
+        if process.returncode:
+            assert "no header that can carry a key" in said
+            return
+        upstream = OpenApiUpstream(ServerSpec(name="things", transport="openapi", document=document), vault=vault)
+        await upstream.open()
+        definition = ToolDefinition(name="thing", raw=Raw(b"{}"))
+        tool = Tool(tool_id="things.thing", server="things", definition=definition, fingerprint="")
+        await upstream.call(ToolCall(tool=tool, arguments=Raw(b"{}")), CallContext(whole=True))
+        await upstream.aclose()
+        assert server.seen[-1].headers["x-api-key"] == "the-key"

@@ -188,7 +188,9 @@ def check_browser_address(url: str, spec: ServerSpec) -> str:
     try:
         parts = urlsplit(url)
         local = parts.scheme == "http" and is_loopback(parts.hostname) and is_loopback(urlsplit(spec.url).hostname)
-        usable = bool(parts.hostname) and (parts.scheme == "https" or local) and url.isascii() and url.isprintable()
+        # Somebody reads it before they go there: `https://known.example@other.example` leads astray.
+        plain = url.isascii() and url.isprintable() and " " not in url and "@" not in parts.netloc
+        usable = bool(parts.hostname) and (parts.scheme == "https" or local) and plain
     except ValueError:
         usable = False
     if not usable:

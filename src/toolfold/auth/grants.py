@@ -154,7 +154,7 @@ class Prospect(Struct, frozen=True, kw_only=True):
         return bool(self.server.device_authorization_endpoint)
 
     async def client(self, redirect_uri: str = _NO_REDIRECT) -> Client:
-        return await find_client(self.fetcher, self.server, self.spec, redirect_uri, self.earlier, self.vault)
+        return await find_client(self.fetcher, self.server, self.spec, redirect_uri, self.earlier, vault=self.vault)
 
     async def code_login(self, redirect_uri: str) -> "CodeLogin":
         """Begins a sign-in in a browser, which ends at `redirect_uri`."""
@@ -215,7 +215,7 @@ class Prospect(Struct, frozen=True, kw_only=True):
         return ServerUnavailable(
             f"the sign-in to {self.spec.name} was refused by {origin_of(self.issuer)}: {error_of(answer)}",
             server=self.spec.name,
-            next_action=f"Try again: toolfold login {self.spec.name}; nothing was stored.",
+            next_action=f"Try again: {SignInRequired.command(self.spec.name, self.caller)}; nothing was stored.",
         )
 
 
@@ -288,7 +288,7 @@ class CodeLogin:
         return ServerUnavailable(
             f"the sign-in to {name} did not succeed: {reason}",
             server=name,
-            next_action=f"Begin again: toolfold login {name}; nothing was stored.",
+            next_action=f"Begin again: {SignInRequired.command(name, self._prospect.caller)}; nothing was stored.",
         )
 
 
@@ -319,7 +319,7 @@ class DeviceLogin:
 
     async def wait(self) -> Credential:
         """Asks, no more often than allowed, until the person said yes or no, or the time is over."""
-        pause = min(max(self._device.interval, 0.1), 60.0)
+        pause = min(max(self._device.interval, 1.0), 60.0)
         deadline = time.monotonic() + self.expires_in
         form = {"grant_type": DEVICE_GRANT, "device_code": self._device.device_code}
         for _ in range(_MAX_POLLS):
@@ -338,7 +338,7 @@ class DeviceLogin:
         raise ServerUnavailable(
             f"nobody confirmed the sign-in to {name} within {self.expires_in:.0f} s",
             server=name,
-            next_action=f"Begin again: toolfold login {name}",
+            next_action=f"Begin again: {SignInRequired.command(name, self._prospect.caller)}",
         )
 
 
@@ -419,7 +419,7 @@ async def refresh(spec: ServerSpec, credential: Credential) -> Credential:
     raise SignInRequired(
         f"the sign-in to {spec.name} has ended: {said}",
         server=spec.name,
-        next_action=f"Sign in again: toolfold login {spec.name}",
+        next_action=f"Sign in again: {SignInRequired.command(spec.name, credential.caller)}",
     )
 
 

@@ -72,6 +72,8 @@ class LoopbackListener:
         self._answer = answer
         self._port = port
         self._connections: set[asyncio.Task[None]] = set()
+        # Those that have not said yet what they want, the oldest first.
+        self._idle: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
 
     async def __aenter__(self) -> Self:
         bound = _bind(self._port)
@@ -91,21 +93,32 @@ class LoopbackListener:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
-        if task is None or len(self._connections) >= _MAX_BROWSERS:
+        if task is None or not self._make_room():
             writer.close()
             return
         self._connections.add(task)
+        self._idle[task] = writer
         try:
             with suppress(OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
                 async with asyncio.timeout(_READ_S):
                     head = await reader.readuntil(b"\r\n\r\n")
+                self._idle.pop(task, None)
                 page = await self._page(head.decode("latin-1"))
                 async with asyncio.timeout(_READ_S):
                     writer.write(_encode(page))
                     await writer.drain()
         finally:
+            self._idle.pop(task, None)
             self._connections.discard(task)
             writer.close()
+
+    def _make_room(self) -> bool:
+        """Whether one more can be answered. Somebody who only holds connections open does not keep a browser out."""
+        if len(self._connections) >= _MAX_BROWSERS and self._idle:
+            oldest = next(iter(self._idle))
+            self._idle.pop(oldest).transport.abort()
+            self._connections.discard(oldest)
+        return len(self._connections) < _MAX_BROWSERS
 
     async def _page(self, head: str) -> Page:
         first, _, rest = head.partition("\r\n")

@@ -48,6 +48,7 @@ async def find_client(
     spec: ServerSpec,
     redirect_uri: str,
     earlier: Credential | None,
+    *,
     vault: Vault | None = None,
 ) -> Client:
     """The client to sign in with; registered now if need be. `earlier` is the last sign-in to this server."""

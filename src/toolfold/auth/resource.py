@@ -114,13 +114,14 @@ class ProtectedResource:
             if not self.check.is_signed(token):
                 self._unknown.renew(mark, (time.time() + _KNOWN_S, error.message))
             raise
-        return caller, claims.get("exp", float("inf")) + self._settings.auth.clock_skew_s
+        end = claims.get("exp")
+        return caller, (float("inf") if end is None else end) + self._settings.auth.clock_skew_s
 
     def _caller(self, claims: Mapping[str, Any]) -> Caller:
         auth = self._settings.auth
         name = _name(claims, auth.name_claim)
         policy, groups = read_claims(self._settings, claims)
-        if not groups and _leaves_groups_out(claims, auth.groups_claim):
+        if _leaves_groups_out(claims, auth.groups_claim):
             raise self._forbidden(
                 "the token leaves its groups out, since there are too many of them for it",
                 "let the issuer send only the groups that are assigned to this application, or roles",
@@ -174,7 +175,7 @@ def read_claims(settings: Settings, claims: Mapping[str, Any]) -> tuple[Policy |
 
 def lacking_scopes(settings: Settings, policy: Policy | None, claims: Mapping[str, Any]) -> Sequence[str]:
     """The scopes that are needed of a token, where it is not granted all of them; else nothing."""
-    granted = {word for key in ("scope", "scp") for word in _values(claims.get(key), split=True) if word}
+    granted = {word for key in ("scope", "scp") for word in _granted(claims, key)}
     needed = _words([*settings.auth.required_scopes, *(policy.scopes if policy else ())])
     return () if granted.issuperset(needed) else needed
 
@@ -211,6 +212,13 @@ def _values(value: Any, *, split: bool = False) -> list[Any]:
     if split and isinstance(value, str):
         return value.split()
     return value if isinstance(value, list) else [value]
+
+
+def _granted(claims: Mapping[str, Any], name: str) -> list[str]:
+    words = [word for word in _values(claims.get(name), split=True) if word is not None]
+    if not all(isinstance(word, str) for word in words):
+        raise NotAuthorized(f"the claim `{name}` of the token is neither a text nor a list of texts")
+    return words
 
 
 def _words(texts: Iterable[str]) -> list[str]:

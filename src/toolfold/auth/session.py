@@ -225,7 +225,8 @@ class OAuthSession:
         if isinstance(self._problem, SignInRequired):  # what the issuer said when the sign-in ended
             return self._problem
         name = self.spec.name
-        whose = f" --as {self.caller}" if self.caller else ""
         return SignInRequired(
-            f"{name} needs sign-in: {reason}", server=name, next_action=f"Run: toolfold login {name}{whose}"
+            f"{name} needs sign-in: {reason}",
+            server=name,
+            next_action=f"Run: {SignInRequired.command(name, self.caller)}",
         )

@@ -10,7 +10,6 @@ import logging
 import time
 import warnings
 from base64 import b64encode, urlsafe_b64decode
-from collections import deque
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote_plus, urlencode, urlsplit
@@ -40,10 +39,14 @@ _FOREIGN_CLAIMS = frozenset({"at_hash", "c_hash", "s_hash", "events"})
 _FOREIGN_KINDS = frozenset({"id", "refresh", "offline", "logout"})
 _MAX_TOKEN = 16 * 1024
 _MAX_KEYS = 100
+_MAX_MOMENT = 1e15
 _FETCH_S = 10.0
 # Keys are fetched anew after this time in any case; and so often within a minute, however many unknown ones are named.
 _FRESH_S = 3600.0
 _FETCHES_A_MINUTE = 5
+# Opaque tokens that are asked for in a second, and in a burst: whoever sends junk does not make us flood the issuer.
+_ASKED_A_SECOND = 20
+_ASKED_IN_A_BURST = 40
 # Opaque tokens that are asked for at once, and that may wait for their turn.
 _ASKED_AT_ONCE = 8
 _MAX_WAITING = 64
@@ -68,6 +71,22 @@ class _Header(Struct, frozen=True):
     crit: Any = None
 
 
+class _Allowance:
+    """So many at once, and then at an even pace."""
+
+    def __init__(self, burst: int, a_second: float) -> None:
+        self._burst, self._a_second = burst, a_second
+        self._left, self._at = float(burst), time.monotonic()
+
+    def take(self) -> bool:
+        now = time.monotonic()
+        self._left = min(self._burst, self._left + (now - self._at) * self._a_second)
+        self._at = now
+        allowed = self._left >= 1
+        self._left -= allowed
+        return allowed
+
+
 class TokenCheck:
     """The tokens of one issuer. `secret` is that of the client that asks for opaque ones."""
 
@@ -77,8 +96,9 @@ class TokenCheck:
         self._secret = secret
         self._keys: list[Key] = []
         self._loaded = -float("inf")
-        self._tries: deque[float] = deque(maxlen=_FETCHES_A_MINUTE)
-        self._loading: asyncio.Task[None] | None = None
+        self._fetches = _Allowance(_FETCHES_A_MINUTE, _FETCHES_A_MINUTE / 60)
+        self._questions = _Allowance(_ASKED_IN_A_BURST, _ASKED_A_SECOND)
+        self._loading: asyncio.Task[bool] | None = None
         # Texts, and no errors: those would hold what was asked for when they were raised.
         self._problem = "none of its keys has been read yet"
         self._metadata: _Metadata | None = None
@@ -137,11 +157,14 @@ class TokenCheck:
         if keys and age >= min(_FRESH_S, self.auth.keys_max_age_s / 2):
             self._begin_loading()  # those there are serve meanwhile
         elif not keys:
-            if task := self._begin_loading():
-                await asyncio.shield(task)
+            task = self._begin_loading()
+            read = task is not None and await asyncio.shield(task)
             if time.monotonic() - self._loaded >= self.auth.keys_max_age_s:
                 raise _unavailable(self._problem)
             keys = self._fitting(header)
+            # Only who has just read its keys can say that this is none of them.
+            if not keys and not read:
+                raise _unavailable(self._problem if task else "unknown keys were named too often to ask for each")
         if not keys:
             raise NotAuthorized("the token is signed with a key that its issuer does not publish")
         return keys
@@ -149,23 +172,23 @@ class TokenCheck:
     def _fitting(self, header: _Header) -> "list[Key]":
         return [key for key in self._keys if header.kid in ("", key.kid) and _fits(key, header.alg)]
 
-    def _begin_loading(self) -> "asyncio.Task[None] | None":
+    def _begin_loading(self) -> "asyncio.Task[bool] | None":
         """The one fetch that is under way, or a new one; nothing where there were too many."""
-        now = time.monotonic()
         if self._loading is None or self._loading.done():
-            if len(self._tries) == _FETCHES_A_MINUTE and now - self._tries[0] < 60:
+            if not self._fetches.take():
                 return None
-            self._tries.append(now)
             self._loading = asyncio.get_running_loop().create_task(self._load())
         return self._loading
 
-    async def _load(self) -> None:
+    async def _load(self) -> bool:
         try:
             self._keys = await self.load_keys()
-            self._loaded = time.monotonic()
         except ServerUnavailable as error:
             self._problem = error.message.removeprefix(_NO_HELP)
             log.warning("%s", error.message)
+            return False
+        self._loaded = time.monotonic()
+        return True
 
     async def load_keys(self) -> "list[Key]":
         """The issuer's keys that can be used. Raises `ServerUnavailable`."""
@@ -196,7 +219,7 @@ class TokenCheck:
     # --- opaque tokens
 
     async def _introspected(self, token: str) -> dict[str, Any]:
-        if self._waiting >= _MAX_WAITING:
+        if self._waiting >= _MAX_WAITING or not self._questions.take():
             raise _unavailable("too many tokens wait to be asked for")
         self._waiting += 1
         try:
@@ -248,6 +271,8 @@ class TokenCheck:
                 "the token was issued for another audience",
                 next_action=f"ask the issuer for a token with the resource {min(self._audiences)}",
             )
+        if claims.get("token_use", "access") != "access":  # how Cognito marks its ID tokens
+            raise NotAuthorized("this is a token of another kind than an access token, such as an ID token")
         if "cnf" in claims:
             raise NotAuthorized("the token is bound to a key of its holder, which cannot be proved here")
 
@@ -277,7 +302,8 @@ def _check_time(claims: Mapping[str, Any], skew: float, *, required: bool) -> No
 
 def _moment(claims: Mapping[str, Any], name: str) -> float | None:
     moment = claims.get(name)
-    if moment is not None and (isinstance(moment, bool) or not isinstance(moment, int | float)):
+    readable = isinstance(moment, int | float) and not isinstance(moment, bool) and abs(moment) < _MAX_MOMENT
+    if moment is not None and not readable:
         raise NotAuthorized("the token says in no readable way when it is valid")
     return moment
 

@@ -313,10 +313,9 @@ def _write_private(path: Path, data: bytes, *, new: bool = False) -> None:
             with suppress(FileExistsError):
                 os.link(made, path)
         else:
-            os.replace(made, path)
+            Path(made).replace(path)
     finally:
-        with suppress(FileNotFoundError):
-            os.unlink(made)
+        Path(made).unlink(missing_ok=True)
 
 
 def _try_lock(descriptor: int) -> bool:
@@ -355,5 +354,5 @@ def _unreadable(server: str, reason: str) -> SignInRequired:
     return SignInRequired(
         f"the stored sign-in to {server} cannot be read: {reason}",
         server=server,
-        next_action=f"Set {KEY_VARIABLE} as it was, or sign in again: toolfold login {server}",
+        next_action=f"Set {KEY_VARIABLE} as it was, or sign in again: {SignInRequired.command(server)}",
     )

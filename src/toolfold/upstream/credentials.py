@@ -47,8 +47,7 @@ class SignedIn(Struct, frozen=True, kw_only=True):
         who = f" as {self.subject}" if self.subject else ""
         until = time.strftime(" until %Y-%m-%d %H:%M", time.localtime(self.expires_at)) if self.expires_at else ""
         if self.ended:
-            whose = f" --as {self.caller}" if self.caller else ""
-            return f"{who}{until}, which has ended: toolfold login {self.server}{whose}"
+            return f"{who}{until}, which has ended: {SignInRequired.command(self.server, self.caller)}"
         return f"{who}{until}{', renewed by itself' if self.renews else ''}"
 
 

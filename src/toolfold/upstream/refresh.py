@@ -523,7 +523,7 @@ def _recorded_state(spec: ServerSpec, record: ServerRecord | None) -> ServerStat
     waits = SignInRequired.phrase in record.error
     failed: Status = "needs sign-in" if waits else "failed"
     status: Status = "disabled" if not spec.enabled else failed if record.error else "idle"
-    fix = f"toolfold login {spec.name}" if waits else "run `toolfold doctor --connect`"
+    fix = SignInRequired.command(spec.name) if waits else "run `toolfold doctor --connect`"
     return ServerState(
         name=spec.name,
         transport=spec.transport,

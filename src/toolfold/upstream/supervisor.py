@@ -360,7 +360,7 @@ class Supervisor:
             return SignInRequired(
                 f"{self.spec.name} needs sign-in: {self._reason}",
                 server=self.spec.name,
-                next_action=f"Run: toolfold login {self.spec.name}",
+                next_action=f"Run: {SignInRequired.command(self.spec.name, self.caller)}",
             )
         return ServerClosed(
             f"{self.spec.name} ended: {self._reason or 'no reason known'}",

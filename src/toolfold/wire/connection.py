@@ -184,8 +184,9 @@ class Connection:
             raise
         except ServerTimeout:
             self._abandon(pending, "it took too long", quiet)
+            within = "in time" if limit == NO_TIMEOUT else f"within {limit:g} seconds"
             raise ServerTimeout(
-                f"the server did not answer {method} within {limit:g} seconds",
+                f"the server did not answer {method} {within}",
                 next_action="ask for less, try again, or allow more time for this server",
             ) from None
         finally:

@@ -2,6 +2,7 @@
 
 import argparse
 import base64
+import shlex
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
@@ -126,7 +127,7 @@ def _confirm(arguments: argparse.Namespace, output: Output, needed: Confirmation
         raise ConfirmationNeeded(
             f"{arguments.tool_id} needs a confirmation before it is called",
             hints=needed.hints,
-            next_action=f"if you mean it: toolfold call {arguments.tool_id} … --yes",
+            next_action=f"if you mean it: toolfold call {shlex.quote(arguments.tool_id)} … --yes",
         )
     if not output.confirm(f"Call {arguments.tool_id} with {printable(' '.join(arguments.args) or '{}', SHOWN_CHARS)}?"):
         raise Declined(f"{arguments.tool_id} was not called", next_action="call it again and say yes, if you mean it")

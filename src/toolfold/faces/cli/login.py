@@ -7,6 +7,8 @@ another device, or an address to open anywhere and the one to paste that it led 
 import argparse
 import asyncio
 import os
+import re
+import shlex
 import sys
 import time
 from collections.abc import Collection, Mapping, Sequence
@@ -33,6 +35,9 @@ if TYPE_CHECKING:
 _WAIT_S = 600.0
 _MAX_LINE = 64 * 1024
 _MAX_PASTES = 3
+_HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,200}")
+# Those that say how a request is sent, and not by whom.
+_NO_KEYS = frozenset({"host", "connection", "content-length", "content-type", "transfer-encoding", "upgrade", "te"})
 
 
 def login(arguments: argparse.Namespace, output: Output) -> int:
@@ -112,7 +117,7 @@ async def _log_in(
     from toolfold.auth import grants
 
     if arguments.header:
-        await credentials.vault.put(await _from_header(spec, owner, arguments.header, output))
+        await credentials.vault.put(await _from_header(await credentials.filled(spec.name), owner, arguments.header))
         return
     if spec.oauth is not None and spec.oauth.grant == "client_credentials":
         filled, vault = await credentials.filled(spec.name), credentials.vault
@@ -133,7 +138,7 @@ async def _log_in(
         raise ServerTimeout(
             f"nobody signed in to {spec.name} within {limit:g} s",
             server=spec.name,
-            next_action=f"begin again: toolfold login {spec.name}; nothing was stored",
+            next_action=f"begin again: {SignInRequired.command(spec.name, owner)}; nothing was stored",
         ) from None
     await credentials.vault.put(credential)
 
@@ -144,7 +149,7 @@ async def _by_person(prospect: "Prospect", arguments: argparse.Namespace, output
     if arguments.device and not prospect.offers_device:
         raise ConfigError(
             f"{spec.name}: {prospect.issuer} offers no sign-in by a code (device flow)",
-            next_action=f"toolfold login {spec.name} --no-browser",
+            next_action=f"{SignInRequired.command(spec.name, prospect.caller)} --no-browser",
         )
     if browser or not prospect.offers_device:
         return await _by_address(prospect, output, browser=browser)
@@ -278,9 +283,13 @@ async def _read_line() -> str:
     return text
 
 
-async def _from_header(spec: ServerSpec, owner: str, name: str, output: Output) -> "Credential":
+async def _from_header(spec: ServerSpec, owner: str, name: str) -> "Credential":
     from toolfold.auth.vault import Credential
 
+    if not _HEADER_NAME.fullmatch(name) or name.lower() in _NO_KEYS:
+        raise ConfigError(
+            f"{name!r} is no header that can carry a key", next_action="name the one that the server wants"
+        )
     if sys.stdin.isatty():
         import getpass
 
@@ -294,7 +303,7 @@ async def _from_header(spec: ServerSpec, owner: str, name: str, output: Output) 
     return Credential(
         server=spec.name,
         caller=owner,
-        resource=spec.url,
+        resource=await _address(spec),
         issuer="",
         token_endpoint="",
         client_id="",
@@ -302,6 +311,20 @@ async def _from_header(spec: ServerSpec, owner: str, name: str, output: Output) 
         access_token=value,
         obtained_at=time.time(),
     )
+
+
+async def _address(spec: ServerSpec) -> str:
+    """Where a key goes: an OpenAPI document may say it, and not the configuration."""
+    if spec.transport != "openapi":
+        return spec.url
+    from toolfold.upstream.openapi.upstream import OpenApiUpstream
+
+    upstream = OpenApiUpstream(spec)
+    try:
+        await upstream.open()
+        return upstream.address
+    finally:
+        await upstream.aclose()
 
 
 def _read(settings: Settings, server: str, output: Output) -> int | None:
@@ -372,7 +395,7 @@ def _chosen(found: Sequence[SignedIn], server: str | None, caller: str | None, *
     own = [one for one in found if server in (None, one.server) and caller in (None, one.caller)]
     if every or len(own) == 1:
         return own
-    names = [one.server + f" --as {one.caller}" * bool(one.caller) for one in own]
+    names = [one.server + f" --as {shlex.quote(one.caller)}" * bool(one.caller) for one in own]
     raise ConfigError(
         f"{len(own)} sign-ins are stored" if own else f"nobody is signed in{' there' if server or caller else ''}",
         hints=names[:20],

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from toolfold.auth.resource import ProtectedResource
 from toolfold.config import Settings
-from toolfold.errors import ToolfoldError
+from toolfold.errors import SignInRequired, ToolfoldError
 from toolfold.upstream.credentials import Credentials
 
 
@@ -89,7 +89,7 @@ def check_servers_issuers(settings: Settings) -> Iterator[Finding]:
     for one in asyncio.run(credentials.summaries()):
         if one.server not in known or not one.issuer:
             continue
-        subject, login = f"sign-in to {one.server}, asked", f"toolfold login {one.server}"
+        subject, login = f"sign-in to {one.server}, asked", SignInRequired.command(one.server, one.caller)
         try:
             now = asyncio.run(issuer(one.server, one.caller))
         except ToolfoldError as error:

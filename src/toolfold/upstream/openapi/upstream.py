@@ -220,6 +220,11 @@ class OpenApiUpstream:
         """Whether the document was edited since it was read."""
         return self._path is not None and file_stamp(self._path) != self._stamp
 
+    @property
+    def address(self) -> str:
+        """Where requests go, once it is open."""
+        return self._base
+
     async def open(self) -> ServerInfo:
         await self._load()
         return self._info

@@ -9,7 +9,7 @@ Above: `http.py`, and the other faces on the same port.
 
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import unquote_to_bytes, urlsplit
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -76,7 +76,7 @@ class HttpGuard(Struct, frozen=True, kw_only=True):
     async def check(self, scope: _Scope) -> tuple[Mapping[str, str], Caller]:
         """The headers and the caller of a request that is let in. Raises `HttpError`."""
         headers = self.admit(scope)
-        if b"access_token=" in scope.get("query_string", b""):
+        if b"access_token=" in unquote_to_bytes(scope.get("query_string", b"")):
             raise HttpError(
                 400,
                 "a token stands in the address, where logs of others keep it: it is not looked at",
