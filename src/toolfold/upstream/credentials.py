@@ -108,6 +108,20 @@ class Credentials:
         """A server with its references filled in."""
         return await run_in_thread(partial(resolve, self._spec(server)))
 
+    async def address(self, server: str) -> str:
+        """Where a key goes: an OpenAPI document may say it, and not the configuration."""
+        spec = await self.filled(server)
+        if spec.transport != "openapi":
+            return spec.url
+        from toolfold.upstream.openapi.upstream import OpenApiUpstream
+
+        upstream = OpenApiUpstream(spec)
+        try:
+            await upstream.open()
+            return upstream.address
+        finally:
+            await upstream.aclose()
+
     def changed_at(self) -> int:
         """Differs once somebody signed in or out, in whatever process."""
         try:

@@ -117,7 +117,7 @@ async def _log_in(
     from toolfold.auth import grants
 
     if arguments.header:
-        await credentials.vault.put(await _from_header(await credentials.filled(spec.name), owner, arguments.header))
+        await credentials.vault.put(await _from_header(credentials, spec, owner, arguments.header))
         return
     if spec.oauth is not None and spec.oauth.grant == "client_credentials":
         filled, vault = await credentials.filled(spec.name), credentials.vault
@@ -283,7 +283,7 @@ async def _read_line() -> str:
     return text
 
 
-async def _from_header(spec: ServerSpec, owner: str, name: str) -> "Credential":
+async def _from_header(credentials: Credentials, spec: ServerSpec, owner: str, name: str) -> "Credential":
     from toolfold.auth.vault import Credential
 
     if not _HEADER_NAME.fullmatch(name) or name.lower() in _NO_KEYS:
@@ -303,7 +303,7 @@ async def _from_header(spec: ServerSpec, owner: str, name: str) -> "Credential":
     return Credential(
         server=spec.name,
         caller=owner,
-        resource=await _address(spec),
+        resource=await credentials.address(spec.name),
         issuer="",
         token_endpoint="",
         client_id="",
@@ -311,20 +311,6 @@ async def _from_header(spec: ServerSpec, owner: str, name: str) -> "Credential":
         access_token=value,
         obtained_at=time.time(),
     )
-
-
-async def _address(spec: ServerSpec) -> str:
-    """Where a key goes: an OpenAPI document may say it, and not the configuration."""
-    if spec.transport != "openapi":
-        return spec.url
-    from toolfold.upstream.openapi.upstream import OpenApiUpstream
-
-    upstream = OpenApiUpstream(spec)
-    try:
-        await upstream.open()
-        return upstream.address
-    finally:
-        await upstream.aclose()
 
 
 def _read(settings: Settings, server: str, output: Output) -> int | None:
