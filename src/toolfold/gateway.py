@@ -89,8 +89,7 @@ class Gateway:
         self.settings = self._given = settings or Settings()
         self.events, self.expansions, self.metrics = Events(), Expansions(), Metrics()
         self._given_upstreams = (*upstreams, *upstream_of(functions))
-        self._given_store = store
-        self._create, self._keep_outputs = create, keep_outputs
+        self._given_store, self._create, self._keep_outputs = store, create, keep_outputs
         self._resources = AsyncExitStack()
         self._store: Store | None = None
 
@@ -477,12 +476,10 @@ class Gateway:
             await self.initial_build.wait()
         if self.audit_log.needs_restoring(caller):
             await self.audit_log.restore(caller)
-        view = self.view(caller)
         try:
-            return await self.describer.tool(view, tool_id)
+            return await self.describer.tool(self.view(caller), tool_id)
         except ToolfoldError as error:
-            missing = await self.upstreams.credentials.missing(tool_id, caller.name)
-            told = missing if missing is not None and not view.hides(missing.server) else error
+            told = await self.upstreams.credentials.explain(error, tool_id, caller.name, self.view(caller).hides)
             self.reject_call(caller, tool_id, told)
             raise told from None
 

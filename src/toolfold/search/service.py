@@ -282,8 +282,9 @@ class SearchService:
         await self.sync()
         index = await self._open()
         allowed = await view.allowed()
-        scope = {"path": path, "tags": tags, "ids": ids, "allowed": allowed}
-        return await asyncio.to_thread(index.search, query, **scope, limit=limit, learned=learned)
+        return await asyncio.to_thread(
+            index.search, query, path=path, tags=tags, ids=ids, allowed=allowed, limit=limit, learned=learned
+        )
 
     async def search_tools(
         self, view: CatalogueView, query: str, path: Path, *, limit: int, cursor: str | None, sure: bool = False

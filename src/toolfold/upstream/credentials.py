@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from toolfold.config import resolve
-from toolfold.errors import ConfigError, SignInRequired, UpstreamError
+from toolfold.errors import ConfigError, SignInRequired, ToolfoldError, UpstreamError
 from toolfold.types import LOCAL, ServerSpec
 from toolfold.upstream.threads import run_in_thread
 
@@ -146,8 +146,15 @@ class Credentials:
         return SignInRequired(
             f"{server} {SignInRequired.phrase}: its tools are shown to who has signed in with an account of their own",
             server=server,
-            next_action=f"Run: toolfold login {server} --as {caller}",
+            next_action=f"Run: {SignInRequired.command(server, caller)}",
         )
+
+    async def explain(
+        self, error: ToolfoldError, tool_id: str, caller: str, hides: Callable[[str], bool]
+    ) -> ToolfoldError:
+        """What to say instead of an error about an unknown tool, where a sign-in would show it."""
+        missing = await self.missing(tool_id, caller)
+        return error if missing is None or hides(missing.server) else missing
 
     async def callers(self, server: str) -> Sequence[str]:
         """Who has an account of its own at a server, or came in with a token that can be exchanged for one."""
