@@ -341,14 +341,15 @@ class TokenReader:
         fields = self.records.hits.get(word, {}) if to_number(word) is not None else ()
         return any(set(self.names.get(field, ("?",))) <= grammar.KEY_WORDS for field in fields)
 
-    def _are_requests(self) -> bool:
-        """Whether the records are the events of an access log."""
-        return not {"path", "url", "endpoint"}.isdisjoint(self.names) and self.records.noun == "events"
+    def _is_request(self, folded: str) -> bool:
+        """Whether the word means the events of an access log."""
+        has_path = not {"path", "url", "endpoint"}.isdisjoint(self.names)
+        return folded in grammar.REQUESTS and has_path and self.records.noun == "events"
 
     def is_noun(self, word: str) -> bool:
         """Whether a word is what the records are called."""
         folded = fold_word(word)
-        if folded in grammar.REQUESTS and self._are_requests():
+        if self._is_request(folded):
             return True
         if self.set_words and folded == self.set_words[-1]:
             return True
