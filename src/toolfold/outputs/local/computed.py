@@ -117,9 +117,9 @@ def _stated_and_failed(
     return stated, failed
 
 
-def _guessed(stated: list[Computed]) -> str:
-    """The first word that was taken for what the records are called."""
-    return next((one.guessed for one in stated if one.guessed), "")
+def _guessed(sets: list[RecordSet], stated: list[Computed]) -> str:
+    """The first word that was taken for the name of one kind of records, where there are several kinds."""
+    return next((one.guessed for one in stated if one.guessed), "") if len(sets) > 1 else ""
 
 
 def _doubts(failed: list[tuple[RecordSet, NoQuery]]) -> list[str]:
@@ -133,7 +133,7 @@ def _unnamed(guessed: str, sets: list[RecordSet]) -> list[str]:
 def _of_sets(index: DocumentIndex, sets: list[RecordSet], tokens: list[str], *, asks: bool) -> Computed:
     """What can be stated of the sets that the request is a query over; else why nothing can."""
     stated, failed = _stated_and_failed(index, sets, tokens)
-    guessed = _guessed(stated) if len(sets) > 1 else ""
+    guessed = _guessed(sets, stated)
     # Of several kinds one is meant where the request names something of it, and no other kind may be meant.
     stated = [one for one in stated if not (guessed and one.guessed)]
     doubts = _doubts(failed)

@@ -340,7 +340,7 @@ class OperationParser:
         word = self._in.word()
         digits = re.fullmatch(r"(\d{1,9})(?:st|nd|rd|th)", word)
         number = int(digits[1]) if digits else _numbered_by(word)
-        if not number and self._state.noun and not self._state.asked:
+        if not number and self._may_be_numbered():
             number = self._take_numbered()
         if not number and not digits:
             return False
@@ -355,6 +355,10 @@ class OperationParser:
         self._query.operation = "place"
         self._query.place = -number if self._take_from_end() else number - 1
         return True
+
+    def _may_be_numbered(self) -> bool:
+        """Whether `number 7` here would be that of a record: one is named, and nothing is asked of it yet."""
+        return bool(self._state.noun) and not self._state.asked
 
     def _take_from_end(self) -> bool:
         back = self._in.phrase_in(("to last", "to the last", "from the end", "but one", "from last"))
