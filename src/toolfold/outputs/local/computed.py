@@ -104,8 +104,9 @@ def _of_tokens(index: DocumentIndex, tokens: list[str], *, asks: bool) -> Comput
     return _of_sets(index, sets, tokens, asks=asks)
 
 
-def _of_sets(index: DocumentIndex, sets: list[RecordSet], tokens: list[str], *, asks: bool) -> Computed:
-    """What can be stated of the sets that the request is a query over; else why nothing can."""
+def _stated_and_failed(
+    index: DocumentIndex, sets: list[RecordSet], tokens: list[str]
+) -> tuple[list[Computed], list[tuple[RecordSet, NoQuery]]]:
     stated: list[Computed] = []
     failed: list[tuple[RecordSet, NoQuery]] = []
     for records in sets:
@@ -113,14 +114,32 @@ def _of_sets(index: DocumentIndex, sets: list[RecordSet], tokens: list[str], *, 
             stated += _statements(index, records, tokens)
         except NoQuery as error:
             failed.append((records, error))
-    guessed = next((one.guessed for one in stated if one.guessed), "") if len(sets) > 1 else ""
+    return stated, failed
+
+
+def _guessed(sets: list[RecordSet], stated: list[Computed]) -> str:
+    """The first word that was taken for the name of one kind of records, where there are several kinds."""
+    return next((one.guessed for one in stated if one.guessed), "") if len(sets) > 1 else ""
+
+
+def _doubts(failed: list[tuple[RecordSet, NoQuery]]) -> list[str]:
+    return [f"{error}, among the {own.count} {own.noun}" for own, error in failed if error.doubt]
+
+
+def _unnamed(guessed: str, sets: list[RecordSet]) -> list[str]:
+    return [f'"{guessed}" is the name of none of the {len(sets)} kinds of records'] if guessed else []
+
+
+def _of_sets(index: DocumentIndex, sets: list[RecordSet], tokens: list[str], *, asks: bool) -> Computed:
+    """What can be stated of the sets that the request is a query over; else why nothing can."""
+    stated, failed = _stated_and_failed(index, sets, tokens)
+    guessed = _guessed(sets, stated)
     # Of several kinds one is meant where the request names something of it, and no other kind may be meant.
     stated = [one for one in stated if not (guessed and one.guessed)]
-    doubts = [f"{error}, among the {own.count} {own.noun}" for own, error in failed if error.doubt]
+    doubts = _doubts(failed)
     if stated and not doubts:
         return _joined(stated)
-    none = [f'"{guessed}" is the name of none of the {len(sets)} kinds of records'] if guessed else []
-    problems = [*(doubts if stated or guessed else ()), *none, *(str(error) for _, error in failed)]
+    problems = [*(doubts if stated or guessed else ()), *_unnamed(guessed, sets), *(str(error) for _, error in failed)]
     return _refusal(index, sets, tokens, problems[0], failed, asks=asks) if problems else Computed()
 
 
@@ -235,11 +254,13 @@ def _chosen(sets: list[RecordSet], words: list[str]) -> list[RecordSet]:
     folded = {part for word in words for part in name_words(word)}
     sets = _without_values(sets)
     named = [records for records in sets if (own := records.name_words()) and folded.issuperset(own)]
-    if named:
-        # The one `<parts>` that holds each `<part>` is not what is meant by them.
-        several = {one.name_words() for one in named if one.count > 1}
-        return [one for one in named if one.count > 1 or one.name_words() not in several]
-    return _outermost(sets)
+    return _without_holders(named) if named else _outermost(sets)
+
+
+def _without_holders(named: list[RecordSet]) -> list[RecordSet]:
+    """The one `<parts>` that holds each `<part>` is not what is meant by them."""
+    several = {one.name_words() for one in named if one.count > 1}
+    return [one for one in named if one.count > 1 or one.name_words() not in several]
 
 
 def _without_values(sets: list[RecordSet]) -> list[RecordSet]:
@@ -262,14 +283,19 @@ def _records_of(index: DocumentIndex, records: RecordSet) -> Iterator[Record]:
             yield record
 
 
+def _empty_blanks(record: Record, blank: list[tuple[str, set[str]]]) -> None:
+    """A value that says that there is none is empty."""
+    for field, blanks in blank:
+        own = record.values.get(field, "")
+        record.values[field] = "" if isinstance(own, str) and own in blanks else own
+
+
 def _select(index: DocumentIndex, records: RecordSet, query: Query) -> Selection:
     """Every record is read again and tested."""
     out = Selection()
     blank = records.blank_fields()
     for record in _records_of(index, records):
-        for field, blanks in blank:
-            own = record.values.get(field, "")
-            record.values[field] = "" if isinstance(own, str) and own in blanks else own
+        _empty_blanks(record, blank)
         results = [_tested(condition, record, out.without) for condition in query.conditions]
         whole = all(results[: query.base] if query.operation == "share" else results)
         if whole and record.place in records.maybe_totals and _counts(query):
@@ -309,18 +335,28 @@ def _keep(out: Selection, query: Query, record: Record) -> None:
         out.starts.append(record.start)
 
 
+def _text_asked(query: Query) -> str:
+    return next(condition.words for condition in query.conditions if condition.is_text)
+
+
+def _starts(query: Query, selection: Selection, rows: list[Record] | None) -> list[int]:
+    """Where the records begin that a statement rests on; empty where it rests on all."""
+    if rows is None:
+        return selection.starts if query.conditions else []
+    return [record.start for record in rows]
+
+
 def _state(index: DocumentIndex, records: RecordSet, query: Query) -> Computed:
     selection = _select(index, records, query)
     if query.implied_text and not selection.count:
-        text = next(condition.words for condition in query.conditions if condition.is_text)
-        raise NoQuery(reason=f"in none of the {records.noun} {text}; it may be worded otherwise")
+        raise NoQuery(reason=f"in none of the {records.noun} {_text_asked(query)}; it may be worded otherwise")
     where = " and ".join(condition.words for condition in query.conditions[query.base :])
     scope = f"{records.noun} where {where}" if where else records.noun
     notes = [f"of {records.count} {records.noun.partition(' of ')[0]}"] if where else []
     notes += _notes(records, query, selection)
     state = state_each if query.each else STATEMENTS[query.operation]
     lines, rows = state(records, query, selection, scope, notes)
-    starts = (selection.starts if query.conditions else []) if rows is None else [record.start for record in rows]
+    starts = _starts(query, selection, rows)
     segments = _segments(index, starts) if starts or query.conditions else None
     rests_on = selection.count if rows is None else len(rows)
     return Computed(tuple(lines), segments, guessed=query.taken_for, count=selection.count, rests_on=rests_on)

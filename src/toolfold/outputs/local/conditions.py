@@ -171,9 +171,15 @@ def _window_test(field: str, bounds: _Bounds) -> Test:
     return test
 
 
+def _is_more_exact(bound: Moment, own: Moment) -> bool:
+    """Whether the bound has a day, a year or a clock that the document's time lacks."""
+    lacks_day = bool(bound.day) and (not own.day or own.day[0] == "-" != bound.day[0])
+    return lacks_day or (bool(bound.clock) and not own.clock)
+
+
 def _moment_fits(own: Moment, sign: str, bound: Moment) -> bool | None:
     """Compares as exactly as the bound is written: a day with a day, a minute's end with its beginning."""
-    if (bound.day and (not own.day or own.day[0] == "-" != bound.day[0])) or (bound.clock and not own.clock):
+    if _is_more_exact(bound, own):
         raise NoQuery(reason=f"{_spoken_moment(bound)} is more exact than the times of the document")
     left = f"{own.day if bound.day else ''} {own.clock if bound.clock else ''}".strip()
     right = f"{bound.day} {bound.clock}".strip()

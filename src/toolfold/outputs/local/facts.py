@@ -173,8 +173,7 @@ class RecordSet(Struct):
             return
         self.count += 1
         if self._is_table:
-            self.maybe_totals = [*self.maybe_totals[-9:], place] if _may_be_total(values) else []
-            self.last, self.last_place = values, place
+            self._note_last(values, place)
         if len(self.keys) == self.count - 1 < _MAX_KEYS and isinstance(own := values.get(self.key), str):
             self.keys.add(own)
         for field, value in values.items():
@@ -188,6 +187,11 @@ class RecordSet(Struct):
                 seen[value] = seen.get(value, 0) + 1
                 if len(seen) > _MAX_SEEN:
                     self._look_at(field, facts, wanted)
+
+    def _note_last(self, values: dict[str, Any], place: str) -> None:
+        """The last rows of a table may be totals of the others."""
+        self.maybe_totals = [*self.maybe_totals[-9:], place] if _may_be_total(values) else []
+        self.last, self.last_place = values, place
 
     def finish(self, wanted: Wanted) -> None:
         """Looks at the values that were gathered: each different one once."""

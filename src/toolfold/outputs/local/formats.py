@@ -186,16 +186,13 @@ def _is_row(first: Sequence[str], rows: list[list[str]]) -> bool:
 
 def _detect_columns(rows: list[str], above: int) -> Format | None:
     """A table that is aligned by blanks, as `ps`, `docker ps` and `pip list` print it, below so many blank lines."""
-    ruled = "-" in rows[1] and re.fullmatch(r"[-=\s+]{5,}", rows[1]) is not None
+    ruled = _is_rule(rows[1])
     regular = not ruled and _has_numbers(rows)
     narrow = regular or (not ruled and _has_single_gaps(rows))
     for delimiter, least in ((NARROW, 3),) if narrow else ((WIDE, 3), (NARROW, 4)):
         header = _split_columns(rows[0], delimiter)
-        # Any prose is cut at single blanks: there only names in capitals, or what is below them, make a header.
-        clear = ruled or regular or delimiter == WIDE or all(map(CAPITALS.fullmatch, header))
-        body = (len(_split_columns(row, delimiter, len(header))) for row in rows[1 + ruled :])
         wide = len(header) >= (2 if ruled else least)
-        if wide and clear and _are_column_names(header) and _mostly(len(header), body):
+        if wide and _heads_columns(header, rows[1 + ruled :], delimiter, clear=ruled or regular):
             return Format("table", delimiter=delimiter, header=tuple(header), header_lines=above + 1 + ruled)
     return None
 
@@ -208,6 +205,17 @@ def _has_numbers(rows: list[str]) -> bool:
     return all(len(own) == width for own in cells) and bool(set.intersection(*numbers))
 
 
+def _is_rule(row: str) -> bool:
+    return "-" in row and re.fullmatch(r"[-=\s+]{5,}", row) is not None
+
+
+def _heads_columns(header: list[str], body: list[str], delimiter: str, *, clear: bool) -> bool:
+    # Any prose is cut at single blanks: there only names in capitals, or what is below them, make a header.
+    clear = clear or delimiter == WIDE or all(map(CAPITALS.fullmatch, header))
+    sizes = (len(_split_columns(row, delimiter, len(header))) for row in body)
+    return clear and _are_column_names(header) and _mostly(len(header), sizes)
+
+
 def _has_single_gaps(rows: list[str]) -> bool:
     """Whether names in capitals with one blank between them, `PID %CPU`, head columns that are apart below, too."""
     names = [match.span() for match in re.finditer(r"\S+", rows[0])]
@@ -215,10 +223,12 @@ def _has_single_gaps(rows: list[str]) -> bool:
         return False
     gaps = [(end, last) for (_, end), (start, last) in pairwise(names) if start == end + 1]
     body = [row for row in rows[1:] if row.strip()]
-    return any(
-        sum(row[gap : gap + 1] == " " and bool(row[gap:last].strip()) for row in body) * 2 > len(body)
-        for gap, last in gaps
-    )
+    return any(_are_mostly_apart(body, gap, last) for gap, last in gaps)
+
+
+def _are_mostly_apart(body: list[str], gap: int, last: int) -> bool:
+    """Whether most rows are blank at the gap and have something between it and the end of the name behind."""
+    return sum(row[gap : gap + 1] == " " and bool(row[gap:last].strip()) for row in body) * 2 > len(body)
 
 
 def _mostly(width: int, widths: Iterable[int]) -> bool:

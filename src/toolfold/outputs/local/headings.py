@@ -154,13 +154,18 @@ def _titles(text: bytes) -> list[tuple[int, int]]:
     return [(at, level) for at, level in titles if int(np.searchsorted(fences, at)) % 2 == 0]
 
 
+def _unindented_lines(head: bytes) -> list[bytes]:
+    """The lines that are not blank, indented or a comment."""
+    return [line for line in head.split(b"\n") if line.strip() and line[:1] not in b" \t#"]
+
+
 def _stanza_headings(text: bytes, head: bytes) -> Heads | None:
     """Blocks of `Key: value` between blank lines that begin alike, as in control files and dumps."""
     starts = [match.start(1) for match in STANZA.finditer(text)]
     if len(starts) < FEW:
         return None
     keys = [match[1] for match in STANZA.finditer(head)]
-    lines = [line for line in head.split(b"\n") if line.strip() and line[:1] not in b" \t#"]
+    lines = _unindented_lines(head)
     keyed = sum(1 for line in lines if STANZA_LINE.match(line))
     blocks = len(re.findall(rb"(?:\A|\n\s*\n)(?=[^\s#])", head))
     alike = keys.count(keys[0]) >= 0.8 * max(len(keys), blocks)

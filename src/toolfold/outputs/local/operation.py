@@ -339,8 +339,8 @@ class OperationParser:
         """`the third`, `the 21st`, `the second to last`, `row number 7`."""
         word = self._in.word()
         digits = re.fullmatch(r"(\d{1,9})(?:st|nd|rd|th)", word)
-        number = int(digits[1]) if digits else grammar.NUMBERED.get(word, 0) if word != "first" else 0
-        if not number and self._state.noun and not self._state.asked:
+        number = int(digits[1]) if digits else _numbered_by(word)
+        if not number and self._may_be_numbered():
             number = self._take_numbered()
         if not number and not digits:
             return False
@@ -353,11 +353,18 @@ class OperationParser:
             return True
         self._state.asked = True
         self._query.operation = "place"
+        self._query.place = -number if self._take_from_end() else number - 1
+        return True
+
+    def _may_be_numbered(self) -> bool:
+        """Whether `number 7` here would be that of a record: one is named, and nothing is asked of it yet."""
+        return bool(self._state.noun) and not self._state.asked
+
+    def _take_from_end(self) -> bool:
         back = self._in.phrase_in(("to last", "to the last", "from the end", "but one", "from last"))
         if back:
             self._in.skip(back)
-        self._query.place = -number if back else number - 1
-        return True
+        return bool(back)
 
     def _take_numbered(self) -> int:
         """`number 7` at the end: the place, or what has this number; at the number then, or nothing is read."""
@@ -443,3 +450,8 @@ class OperationParser:
         if self._grouped:
             query.operation = "values"
         return True
+
+
+def _numbered_by(word: str) -> int:
+    """`third` is 3; 0 for what is no place, and for `first`."""
+    return grammar.NUMBERED.get(word, 0) if word != "first" else 0

@@ -253,17 +253,20 @@ class _QueryParser:
         short = size < len(self._names[field]) and self._records.is_time(field)
         return short and self._in.value_here()[2] >= size and self._in.low[0] != "when"
 
+    def _take_not(self) -> None:
+        if self._state.negation:
+            raise NoQuery("not")
+        self._state.negation = "not"
+        self._in.at += 1
+        self._in.skip_words({"in", "the", "a", "an"})
+
     def _take_comparison(self, field: str) -> bool:
         """What is demanded of a field that was named: a comparison, a value, or that it is there."""
         start = self._in.at
         self._in.skip_words(grammar.LINKS)
         negated = self._in.word() == "not" and not self._in.phrase_in(grammar.COMPARISONS)
         if negated:
-            if self._state.negation:
-                raise NoQuery("not")
-            self._state.negation = "not"
-            self._in.at += 1
-            self._in.skip_words({"in", "the", "a", "an"})
+            self._take_not()
         if self._values.asks_presence(field):
             self._in.at += 1
             self._values.add_presence(field, present=self._in.word(-1) in grammar.PRESENT)
@@ -507,7 +510,7 @@ class _QueryParser:
         while self._in.word() and self._in.word() not in grammar.NO_TEXT and not self._in.phrase_in(signs):
             run.append(self._in.tokens[self._in.at].lstrip('"'))
             self._in.at += 1
-        plain = len(run) == 1 and run[0].isalpha() and before not in {"in", "from", "for", "by", "about"}
+        plain = _is_bare_word(run, before)
         if not run or (plain and self._query.operation in {"count", "rows"}):
             self._in.at -= len(run)
             return False
@@ -538,3 +541,8 @@ class _QueryParser:
         if word in {"only", "just"}:
             return to_number(self._in.word(1)) is not None or self._in.word(1) in grammar.CARDINAL
         return word in grammar.DOCUMENTS and self._in.at > 0 and self._in.word(-1) in {"the", "this", "that"}
+
+
+def _is_bare_word(run: list[str], before: str) -> bool:
+    """Whether a text is one word of letters that no preposition leads to."""
+    return len(run) == 1 and run[0].isalpha() and before not in {"in", "from", "for", "by", "about"}

@@ -265,6 +265,11 @@ def _rerank(
         for item, close in zip(chosen, closeness, strict=True)
     ]
     best.sort(key=lambda item: -item.score)
+    return _with_first(best, ranked)
+
+
+def _with_first(best: list[Ranked], ranked: list[Ranked]) -> list[Ranked]:
+    """The best ones, and behind them the others in their order."""
     taken = {item.segment for item in best}
     return [*best, *(item for item in ranked if item.segment not in taken)]
 

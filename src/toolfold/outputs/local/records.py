@@ -445,11 +445,12 @@ def _listed_items(index: DocumentIndex) -> Iterator[Record]:
     for number, start, line in _lines(index):
         bare = line.lstrip(" ")
         own = len(line) - len(bare)
-        if bare.startswith("- ") and (depth is None or own <= depth):
+        outer = depth is None or own <= depth
+        if bare.startswith("- ") and outer:
             depth = own
             if key:
                 yield Record(key, start, f"line {number}", {TEXT: bare[2:]})
-        elif bare.strip() and not bare.startswith("#") and (depth is None or own <= depth):
+        elif bare.strip() and not bare.startswith("#") and outer:
             match = LIST_KEY.fullmatch(bare.rstrip())
             key, depth = (match[1], None) if match else ("", depth)
 
@@ -516,6 +517,10 @@ def _elements(index: DocumentIndex) -> Iterator[Record]:
     return iter(sorted(elements.records, key=lambda record: record.start))
 
 
+def _spans_others(attrs: list[tuple[str, str | None]]) -> bool:
+    return any(name in {"colspan", "rowspan"} and value not in {"1", None} for name, value in attrs)
+
+
 class _PageTables(HTMLParser):
     """Collects the rows of the tables of an HTML page. The first row of each names its columns."""
 
@@ -530,7 +535,7 @@ class _PageTables(HTMLParser):
         if tag == "table":
             self._depth += 1
             self._table += 1
-        if any(name in {"colspan", "rowspan"} and value not in {"1", None} for name, value in attrs) or self._depth > 1:
+        if _spans_others(attrs) or self._depth > 1:
             raise UnreadableRecords("a table has cells that span others, or tables inside")
         if tag == "tr":
             self._row = []

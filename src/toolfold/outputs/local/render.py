@@ -231,14 +231,18 @@ def render_passages(
 
 def count_quoted(index: DocumentIndex, segments: Iterable[int], passages: Sequence[str]) -> int:
     """How many of the segments are among the passages, by the lines or bytes that each of these names."""
-    places = [place for passage in passages if (place := LOCATION.search(passage.partition("\n")[0]))]
-    if all(place[3] for place in places):
-        spans = [(int(place[3]), int(place[4])) for place in places]
-    else:
-        lines = ((int(place[1]), int(place[2] or place[1])) for place in places)
-        spans = [(start, end - 1) for start, end in (index.source.span_of_lines(*own) for own in lines)]
+    spans = _quoted_spans(index, passages)
     own = [index.segments.span(segment) for segment in segments]
     return sum(any(start <= last and first < end for first, last in spans) for start, end in own)
+
+
+def _quoted_spans(index: DocumentIndex, passages: Sequence[str]) -> list[tuple[int, int]]:
+    """The first and the last byte of each passage that names its place."""
+    places = [place for passage in passages if (place := LOCATION.search(passage.partition("\n")[0]))]
+    if all(place[3] for place in places):
+        return [(int(place[3]), int(place[4])) for place in places]
+    lines = ((int(place[1]), int(place[2] or place[1])) for place in places)
+    return [(start, end - 1) for start, end in (index.source.span_of_lines(*own) for own in lines)]
 
 
 def _render_records(index: DocumentIndex, ranked: Sequence[Ranked], budget: int, forms: Sequence[str]) -> list[str]:

@@ -73,10 +73,14 @@ def _hash_ngrams(text: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint32]:
     return hashes
 
 
+def _encoded_forms(terms: Sequence[Term]) -> list[tuple[Term, bytes]]:
+    return [(term, form.encode()) for term in terms for form in term.forms if form]
+
+
 def find_terms(source: Source, terms: Sequence[Term], ngrams: NgramFilter | None = None) -> dict[str, Offsets]:
     """The places of each term, by its text, sorted."""
     places: dict[str, list[Offsets]] = {term.text: [np.zeros(0, np.int64)] for term in terms}
-    forms = [(term, form.encode()) for term in terms for form in term.forms if form]
+    forms = _encoded_forms(terms)
     possible = [None if ngrams is None else ngrams.parts(form) for _, form in forms]
     for at in range(0, source.size, BLOCK):
         here = [(term, form, _parts_in(parts, at)) for (term, form), parts in zip(forms, possible, strict=True)]

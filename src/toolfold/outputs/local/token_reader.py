@@ -31,6 +31,15 @@ _MONTH_NAMES = {
 _WRAPPERS = grammar.GENERIC | set(map(fold_word, _WRAPPERS_TEXT.split()))
 
 
+def _hour_of_day(hour: int, half: str) -> int:
+    """The hour of 24; `half`: `am`, `pm`, or empty where it is one already."""
+    return hour % 12 + 12 * (half == "pm") if half else hour
+
+
+def _ends_before_it_begins(first: Moment, last: Moment) -> bool:
+    return bool(first.day) and (first.day[: len(last.day)], first.clock) > (last.day, last.clock)
+
+
 def _full_hour(moment: Moment) -> Moment:
     """`3 pm` as the end of a time."""
     return Moment(moment.day, f"{moment.clock}:00") if len(moment.clock) == 2 else moment
@@ -248,7 +257,7 @@ class TokenReader:
         if match is None or int(match[1]) > 24 or not (match[2] or half):
             return ""
         self.at += 1 if match[4] or not half else 2
-        hour = int(match[1]) % 12 + 12 * (half == "pm") if half else int(match[1])
+        hour = _hour_of_day(int(match[1]), half)
         return ":".join(filter(None, (f"{hour:02}", match[2], match[3])))
 
     def bounds(self) -> list[tuple[str, Moment]] | None:
@@ -269,11 +278,8 @@ class TokenReader:
 
     def _on_side(self, phrase: str, first: Moment, last: Moment) -> list[tuple[str, Moment]]:
         sign = grammar.SIDES.get(phrase, "=")
-        later = self.phrase_in(("or later", "and later", "or after", "onwards", "onward", "or newer", "on"))
-        earlier = self.phrase_in(("or earlier", "and earlier", "or before", "or older"))
-        if sign == "=" and (later or earlier):
-            self.skip(later or earlier)
-            return [(">=", _full_hour(first))] if later else [("<=", _full_hour(last))]
+        if sign == "=" and (open_side := self._take_open_side(first, last)):
+            return open_side
         if sign == "=" and first != last:
             return [(">=", first), ("<=", last)]
         first, last = (first, last) if sign == "=" else (_full_hour(first), _full_hour(last))
@@ -282,6 +288,15 @@ class TokenReader:
             hour, minute = map(int, last.clock.split(":"))
             return [("<", Moment(last.day, f"{hour + (minute == 59):02}:{(minute + 1) % 60:02}"))]
         return [(sign, first if sign in {"<", ">="} else last)]
+
+    def _take_open_side(self, first: Moment, last: Moment) -> list[tuple[str, Moment]]:
+        """`or later`, `or before`; empty where neither stands here."""
+        later = self.phrase_in(("or later", "and later", "or after", "onwards", "onward", "or newer", "on"))
+        earlier = self.phrase_in(("or earlier", "and earlier", "or before", "or older"))
+        if not (later or earlier):
+            return []
+        self.skip(later or earlier)
+        return [(">=", _full_hour(first))] if later else [("<=", _full_hour(last))]
 
     def _bounds_between(self) -> list[tuple[str, Moment]] | None:
         first = self._bound(0)
@@ -295,7 +310,7 @@ class TokenReader:
         # What lies between 9:00 and 10:00 does not go on until 10:00:59.
         clock = f"{last.clock}:00" if last.clock.count(":") == 1 else last.clock
         last = Moment(last.day or (first.day if first.clock else ""), clock)
-        if (first.day[: len(last.day)], first.clock) > (last.day, last.clock) and first.day:
+        if _ends_before_it_begins(first, last):
             raise NoQuery(reason="the time ends before it begins: write the day of its end, too")
         return [(">=", first), ("<=", last)]
 
@@ -326,14 +341,15 @@ class TokenReader:
         fields = self.records.hits.get(word, {}) if to_number(word) is not None else ()
         return any(set(self.names.get(field, ("?",))) <= grammar.KEY_WORDS for field in fields)
 
+    def _is_request(self, folded: str) -> bool:
+        """Whether the word means the events of an access log."""
+        has_path = not {"path", "url", "endpoint"}.isdisjoint(self.names)
+        return folded in grammar.REQUESTS and has_path and self.records.noun == "events"
+
     def is_noun(self, word: str) -> bool:
         """Whether a word is what the records are called."""
         folded = fold_word(word)
-        if (
-            folded in grammar.REQUESTS
-            and not {"path", "url", "endpoint"}.isdisjoint(self.names)
-            and self.records.noun == "events"
-        ):
+        if self._is_request(folded):
             return True
         if self.set_words and folded == self.set_words[-1]:
             return True

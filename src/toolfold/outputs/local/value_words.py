@@ -103,9 +103,7 @@ class ValueParser:
     def take_value(self) -> bool:
         """A value without its field: `failed orders`, `order 9123`. It must be a value of one field only."""
         phrase, fields, size = self._in.value_here()
-        if not fields or (size == 1 and self._in.is_noun(self._in.word())):
-            return False
-        if size == 1 and self._in.word() in grammar.FILLER and not self._is_written_value(fields):
+        if not fields or (size == 1 and self._is_noun_or_filler(fields)):
             return False
         fields = self._fields_meant(phrase, fields, size)
         if len(fields) > 1:
@@ -166,13 +164,18 @@ class ValueParser:
         self._skip_name(codes[0])
         return True
 
+    def _is_noun_or_filler(self, fields: list[str]) -> bool:
+        """Whether the word here is no value, though the fields have it as one."""
+        word = self._in.word()
+        return self._in.is_noun(word) or (word in grammar.FILLER and not self._is_written_value(fields))
+
     def take_contrary(self) -> bool:
         """`unpaid` is `not paid`, where that is a value of one field, or a field that is true or false."""
         contrary = grammar.CONTRARY.fullmatch(self._in.word())
         if contrary is None:
             return False
         fields = self._records.hits.get(contrary[1], {})
-        flags = [field for field in self._names if self._is_flag(field, contrary[1])]
+        flags = self._flags_called(contrary[1])
         if not (fields or flags) and self._take_lacking(contrary[1]):
             return True
         if self._state.negation or len(fields) + len(flags) != 1:
@@ -228,6 +231,9 @@ class ValueParser:
             raise NoQuery(joint)
         return others
 
+    def _flags_called(self, word: str) -> list[str]:
+        return [field for field in self._names if self._is_flag(field, word)]
+
     def _level_here(self) -> list[str]:
         """How the document writes the level that stands here."""
         word = fold_word(self._in.word())
@@ -235,7 +241,7 @@ class ValueParser:
         if group is None or "level" not in self._names or self._is_own_field(self._in.word()):
             return []
         self._in.at += 1
-        known = [own for name in group for own in self._records.hits.get(name, {}).get("level", ())]
+        known = self._levels_written(group)
         # Only of a log it is known how levels are written: elsewhere a level that is not there may have another name.
         if not known and TEXT not in self._records.fields:
             raise NoQuery(word)
@@ -306,18 +312,24 @@ class ValueParser:
             return False
         raise NoQuery(reason=f'"{word}" may be a value of {fields[0]}')
 
+    def _levels_written(self, names: Iterable[str]) -> list[str]:
+        return [own for name in names for own in self._records.hits.get(name, {}).get("level", ())]
+
     def _fields_meant(self, phrase: str, fields: list[str], size: int) -> list[str]:
         """Of the fields that have a value, those that can be meant here."""
-        before = self._in.before()
         if to_number(phrase) is not None:
-            # `order 4321` is the order with this id, and no other field that happens to be 4321.
-            own = [field for field in fields if self._in.identifies(field, before, self._query.taken_for)]
-            fields = own or self._loose.codes(phrase, fields)
+            fields = self._fields_of_number(phrase, fields)
         if self._in.key in fields and not self._state.asked:
             return [self._in.key]
         fields = [field for field in fields if "[]" not in field] or fields
         following = name_words(self._in.word(size))
         return [field for field in fields if self._names.get(field) == following] or fields
+
+    def _fields_of_number(self, phrase: str, fields: list[str]) -> list[str]:
+        """`order 4321` is the order with this id, and no other field that happens to be 4321."""
+        before = self._in.before()
+        own = [field for field in fields if self._in.identifies(field, before, self._query.taken_for)]
+        return own or self._loose.codes(phrase, fields)
 
     def _trails(self, verb: str, meant: frozenset[str]) -> bool:
         """`how many replicas does infra run`, `how many books did Ada write`"""
@@ -404,11 +416,8 @@ class ValueParser:
     def add(self, condition: Condition) -> None:
         """Adds a condition, turned around where a negation stands before it."""
         negation = self._state.negation
-        if condition.field and self._records.fields[condition.field].lists:
-            raise NoQuery(reason=f"{condition.field} is a list")
-        if condition.is_numeric:
-            self._records.check_number(condition.field)
-        same = [other for other in self._query.conditions if other.values and other.field == condition.field]
+        self._check_field(condition)
+        same = self._values_demanded(condition.field)
         if not negation and any(other.words == condition.words for other in same):
             return
         if self._closed or (same and condition.values and not negation):
@@ -416,10 +425,25 @@ class ValueParser:
         if self._reaches == len(self._query.conditions):  # `not paid by card` may be paid otherwise
             raise NoQuery(reason=f'how far "not" reaches before {condition.words} is not said')
         if negation:
-            self._closed = negation in grammar.EXCLUSIONS
-            self._state.lacks = negation in grammar.NO_VALUE
-            if negation == "not" and self._in.word() in {"by", "with", "via", "through", "using", "in", "on"}:
-                self._reaches = len(self._query.conditions) + 1
+            self._end_negation(negation)
             condition = condition.negated()
-            self._state.negation = ""
         self._query.conditions.append(condition)
+
+    def _check_field(self, condition: Condition) -> None:
+        """Refuses a field whose values cannot be compared so."""
+        if condition.field and self._records.fields[condition.field].lists:
+            raise NoQuery(reason=f"{condition.field} is a list")
+        if condition.is_numeric:
+            self._records.check_number(condition.field)
+
+    def _values_demanded(self, field: str) -> list[Condition]:
+        """The conditions so far that demand values of the field."""
+        return [other for other in self._query.conditions if other.values and other.field == field]
+
+    def _end_negation(self, negation: str) -> None:
+        """A negation has found its condition: what follows from it for those behind."""
+        self._closed = negation in grammar.EXCLUSIONS
+        self._state.lacks = negation in grammar.NO_VALUE
+        if negation == "not" and self._in.word() in {"by", "with", "via", "through", "using", "in", "on"}:
+            self._reaches = len(self._query.conditions) + 1
+        self._state.negation = ""
