@@ -235,12 +235,18 @@ class Planner:
             self.holds_outputs = self.holds_outputs or result.holds_outputs
             answered.append((*pair, result))
         self._worked = any(result.ok for _, _, result in answered)
+        report = self._final_report(commands)
+        if report is None:
+            self._conversation.add_turn(reply, answered)
+        return report
+
+    def _final_report(self, commands: _Commands) -> AgentReport | None:
+        """What the first finish or fail among these commands reports."""
         for _, command in commands:
             if isinstance(command, Finish):
                 return self._report("finished", command.report, data=command.data)
             if isinstance(command, Fail):
                 return self._report("failed", command.reason)
-        self._conversation.add_turn(reply, answered)
         return None
 
     async def _execute_one(self, executor: CommandExecutor, turn: int, index: int, command: Single) -> CommandResult:

@@ -78,8 +78,11 @@ def system_prompt(
         agents=f"SUB-AGENTS\n{listed}\n\n" if agents else "",
         report=_NATIVE_REPORT if native else _JSON_REPORT.format(nonce=nonce),
     )
-    forms = "\n".join(form for name, form in _FORMS.items() if name in commands)
-    return "\n\n".join(filter(None, [own.strip(), text, "" if native else f"{_JSON_FORM}{forms}"]))
+    return "\n\n".join(filter(None, [own.strip(), text, "" if native else f"{_JSON_FORM}{_forms_of(commands)}"]))
+
+
+def _forms_of(commands: tuple[str, ...]) -> str:
+    return "\n".join(form for name, form in _FORMS.items() if name in commands)
 
 
 _SEARCH_RULE = (

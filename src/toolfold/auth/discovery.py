@@ -183,14 +183,17 @@ def _choose(spec: ServerSpec, offered: tuple[str, ...]) -> str:
     return named or offered[0]
 
 
+def _reads_plainly(url: str, netloc: str) -> bool:
+    """Somebody reads it before they go there: `https://known.example@other.example` leads astray."""
+    return url.isascii() and url.isprintable() and " " not in url and "@" not in netloc
+
+
 def check_browser_address(url: str, spec: ServerSpec) -> str:
     """An address that a person's browser may be sent to: https, or this machine where the server is on it, too."""
     try:
         parts = urlsplit(url)
         local = parts.scheme == "http" and is_loopback(parts.hostname) and is_loopback(urlsplit(spec.url).hostname)
-        # Somebody reads it before they go there: `https://known.example@other.example` leads astray.
-        plain = url.isascii() and url.isprintable() and " " not in url and "@" not in parts.netloc
-        usable = bool(parts.hostname) and (parts.scheme == "https" or local) and plain
+        usable = bool(parts.hostname) and (parts.scheme == "https" or local) and _reads_plainly(url, parts.netloc)
     except ValueError:
         usable = False
     if not usable:

@@ -157,16 +157,20 @@ class TokenCheck:
         if keys and age >= min(_FRESH_S, self.auth.keys_max_age_s / 2):
             self._begin_loading()  # those there are serve meanwhile
         elif not keys:
-            task = self._begin_loading()
-            read = task is not None and await asyncio.shield(task)
-            if time.monotonic() - self._loaded >= self.auth.keys_max_age_s:
-                raise _unavailable(self._problem)
-            keys = self._fitting(header)
-            # Only who has just read its keys can say that this is none of them.
-            if not keys and not read:
-                raise _unavailable(self._problem if task else "unknown keys were named too often to ask for each")
+            keys = await self._find_anew(header)
         if not keys:
             raise NotAuthorized("the token is signed with a key that its issuer does not publish")
+        return keys
+
+    async def _find_anew(self, header: _Header) -> "list[Key]":
+        task = self._begin_loading()
+        read = task is not None and await asyncio.shield(task)
+        if time.monotonic() - self._loaded >= self.auth.keys_max_age_s:
+            raise _unavailable(self._problem)
+        keys = self._fitting(header)
+        # Only who has just read its keys can say that this is none of them.
+        if not keys and not read:
+            raise _unavailable(self._problem if task else "unknown keys were named too often to ask for each")
         return keys
 
     def _fitting(self, header: _Header) -> "list[Key]":

@@ -147,11 +147,15 @@ class _Example:
         if keyword is None:
             return schema
         beside = _without(schema, keyword)
-        parts = filter(_is_object, map(self._merged, schema[keyword]))
-        usable = [part for part in parts if not _excluded(part, beside)]
-        real = [part for part in usable if value is not None or _kinds(part) != ["null"]]
-        best: dict[str, Any] = max(real or usable, key=lambda part: self._nearness(part, value), default={})
+        usable = self._usable_parts(schema[keyword], beside, value)
+        best: dict[str, Any] = max(usable, key=lambda part: self._nearness(part, value), default={})
         return _joined(beside, _with_marks(best) if keyword == "oneOf" else best)
+
+    def _usable_parts(self, parts: list[Any], beside: dict[str, Any], value: Any) -> list[dict[str, Any]]:
+        """The alternatives that what holds beside them allows; null for a value only where there is no other."""
+        objects = filter(_is_object, map(self._merged, parts))
+        usable = [part for part in objects if not _excluded(part, beside)]
+        return [part for part in usable if value is not None or _kinds(part) != ["null"]] or usable
 
     def _nearness(self, schema: dict[str, Any], value: Any) -> float:
         if "const" in schema:
@@ -300,11 +304,16 @@ def _with_right_keys(
     right: dict[str, Any] = {}
     for number, (name, given) in enumerate(value.items()):
         close = _near_keys(_plain_key(name), missing) if name not in known and number < _MAX_KEYS else []
-        # Where other keys are allowed, only a required one that is missing shows that a key was mistyped.
-        meant = missing.pop(close[0]) if close and (closed or missing[close[0]] in required) else name
+        mistyped = close and _is_mistyped(missing[close[0]], required, closed=closed)
+        meant = missing.pop(close[0]) if mistyped else name
         if meant in known or not closed:
             right[meant] = given
     return right
+
+
+def _is_mistyped(meant: str, required: list[str], *, closed: bool) -> bool:
+    """Where other keys are allowed, only a required one that is missing shows that a key was mistyped."""
+    return closed or meant in required
 
 
 def _near_keys(key: str, missing: dict[str, str]) -> list[str]:

@@ -479,16 +479,12 @@ async def _spelled(snapshot: Snapshot, tool_id: str, found: Tool) -> Tool:
 
 
 async def _tool_not_found(snapshot: Snapshot, tool_id: str) -> ToolNotFound:
-    from toolfold.catalogue.ids import ids_of, natural_id, plain_id
+    from toolfold.catalogue.ids import ids_of, natural_id
     from toolfold.catalogue.suggestions import closest_words
 
     near = await asyncio.to_thread(closest_words, tool_id, await snapshot.tool_ids())
     name = repr(tool_id[:_MAX_NAME_CHARS])
-    front = tool_id.partition(".")[0].casefold()
-    servers = [
-        record.name for record in await snapshot.servers() if plain_id(record.name, "").casefold() == f"{front}."
-    ]
-    own = [tool for server in servers for tool in await snapshot.tools(server=server)]
+    own = await _tools_of_named_server(snapshot, tool_id)
     renamed = [tool.tool_id for tool in own if tool_id.casefold() in map(str.casefold, ids_of(tool))]
     if renamed:
         return ToolNotFound(f"{name} is called {renamed[0]} here, by the owner's [tools]", hints=renamed, removed=True)
@@ -500,6 +496,17 @@ async def _tool_not_found(snapshot: Snapshot, tool_id: str) -> ToolNotFound:
         return ToolNotFound(f"there is no tool {name}", hints=near)
     became, came = await _what_became(snapshot, tool_id, versions[-1].definition)
     return ToolNotFound(f"{name} is gone: {became}", hints=list(dict.fromkeys((*came, *near))), removed=True)
+
+
+async def _tools_of_named_server(snapshot: Snapshot, tool_id: str) -> list[Tool]:
+    """The tools of the server that an id begins with."""
+    from toolfold.catalogue.ids import plain_id
+
+    front = tool_id.partition(".")[0].casefold()
+    servers = [
+        record.name for record in await snapshot.servers() if plain_id(record.name, "").casefold() == f"{front}."
+    ]
+    return [tool for server in servers for tool in await snapshot.tools(server=server)]
 
 
 async def _what_became(snapshot: Snapshot, tool_id: str, was: ToolDefinition) -> tuple[str, list[str]]:

@@ -62,12 +62,16 @@ def _child(node: Node, name: str, key: str) -> Node:
     # An object that does not say it is closed may take further keys; one that looks mistyped is told all the same.
     near = get_close_matches(name, node.names, n=1)
     if near or node.closed:
-        guess = f"; did you mean {near[0]}?" if near else ""
-        known = ", ".join(node.names[:12]) + (", …" if len(node.names) > 12 else "")
-        within = _holder(node, name)
-        advice = f"write {key.removesuffix(name)}{within}.{name}=…; " if within and not near else ""
-        raise InvalidArguments(f"there is no argument {key}{guess}", next_action=f"{advice}it takes {known or 'none'}")
+        raise _no_argument(node, name, key, near)
     return node.document.anything()
+
+
+def _no_argument(node: Node, name: str, key: str, near: list[str]) -> InvalidArguments:
+    guess = f"; did you mean {near[0]}?" if near else ""
+    known = ", ".join(node.names[:12]) + (", …" if len(node.names) > 12 else "")
+    within = _holder(node, name)
+    advice = f"write {key.removesuffix(name)}{within}.{name}=…; " if within and not near else ""
+    return InvalidArguments(f"there is no argument {key}{guess}", next_action=f"{advice}it takes {known or 'none'}")
 
 
 def _holder(node: Node, name: str) -> str:

@@ -76,10 +76,7 @@ def _examine(arguments: argparse.Namespace) -> Iterator[Finding]:
     try:
         settings = load_settings(arguments, require_servers=False)
     except ToolfoldError as error:
-        # Of several mistakes the message has the first, and the hints all.
-        first = str(error.hints[0]) if error.hints else ""
-        texts = error.hints if first and error.message.startswith(first) else [error.message]
-        yield from (wrong("configuration", str(text), "" if at else error.next_action) for at, text in enumerate(texts))
+        yield from _mistakes(error)
         return
     yield from _check_configuration(settings)
     yield from _check_folders(settings)
@@ -102,6 +99,14 @@ def _examine(arguments: argparse.Namespace) -> Iterator[Finding]:
     if arguments.connect:
         yield from check_servers_issuers(settings)
         yield from _check_endpoint(settings)
+
+
+def _mistakes(error: ToolfoldError) -> Iterator[Finding]:
+    # Of several mistakes the message has the first, and the hints all.
+    first = str(error.hints[0]) if error.hints else ""
+    texts = error.hints if first and error.message.startswith(first) else [error.message]
+    for at, text in enumerate(texts):
+        yield wrong("configuration", str(text), "" if at else error.next_action)
 
 
 def _joined(found: Sequence[Finding], started: Sequence[Finding]) -> Iterator[Finding]:

@@ -341,15 +341,19 @@ def logout(arguments: argparse.Namespace, output: Output) -> int:
         chosen = _chosen(found, arguments.server, arguments.caller, every=arguments.all)
         for one in chosen:
             told = runner.run(credentials.sign_out(one.server, one.caller))
-            if output.as_json:
-                output.data({"server": one.server, "caller": one.caller, "revoked": told})
-                continue
-            output.line(f"signed out of {one.server}{f' as {one.caller}' if one.caller else ''}")
-            if one.issuer:
-                output.note(_left_behind(one, told=told))
+            _tell_signed_out(output, one, told=told)
         left = {one.server for one in runner.run(credentials.summaries())}
     _mark(settings, {one.server for one in chosen} - left)
     return 0
+
+
+def _tell_signed_out(output: Output, one: SignedIn, *, told: bool) -> None:
+    if output.as_json:
+        output.data({"server": one.server, "caller": one.caller, "revoked": told})
+        return
+    output.line(f"signed out of {one.server}{f' as {one.caller}' if one.caller else ''}")
+    if one.issuer:
+        output.note(_left_behind(one, told=told))
 
 
 def _unreadable(credentials: Credentials, found: Sequence[SignedIn], server: str, caller: str) -> list[SignedIn]:
@@ -377,8 +381,12 @@ def _left_behind(one: SignedIn, *, told: bool) -> str:
     return f"{said}; a server that does not ask the issuer may take the last access token {until}"
 
 
+def _is_meant(one: SignedIn, server: str | None, caller: str | None) -> bool:
+    return server in (None, one.server) and caller in (None, one.caller)
+
+
 def _chosen(found: Sequence[SignedIn], server: str | None, caller: str | None, *, every: bool) -> list[SignedIn]:
-    own = [one for one in found if server in (None, one.server) and caller in (None, one.caller)]
+    own = [one for one in found if _is_meant(one, server, caller)]
     if every or len(own) == 1:
         return own
     names = [one.server + f" --as {shlex.quote(one.caller)}" * bool(one.caller) for one in own]

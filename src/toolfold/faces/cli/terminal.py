@@ -197,7 +197,7 @@ class Output:
         if not rows:
             return
         rows = [list(map(_one_line, row)) for row in rows]
-        widths = [max(len(_plain(cell)) for cell in column) for column in zip(headers, *rows, strict=True)]
+        widths = _column_widths(headers, rows)
         before = len(margin) + sum(width + 2 for width in widths[:-1])
         stacked = self.width - before < min(_LEAST_ROOM, widths[-1])
         indent = " " * (len(margin) + 4 if stacked else before)
@@ -306,6 +306,10 @@ def _folded(text: str, width: int, hang: int) -> str:
                 lines.append("")
             lines[-1] = longer
     return "\n".join(lines)
+
+
+def _column_widths(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> list[int]:
+    return [max(len(_plain(cell)) for cell in column) for column in zip(headers, *rows, strict=True)]
 
 
 def _plain(text: str) -> str:

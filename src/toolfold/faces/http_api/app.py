@@ -8,7 +8,7 @@ of which is `report`; a client that goes away ends the run, as it ends any call.
 import asyncio
 import logging
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -23,7 +23,7 @@ from toolfold.faces.surface.instructions import discovery_instructions, visible_
 from toolfold.faces.surface.operations import Operations
 from toolfold.faces.surface.results import INTERNAL_ERROR, Answer, TextAndData, error_dict
 from toolfold.gateway import Gateway
-from toolfold.types import EMPTY_OBJECT, CallContext, Caller
+from toolfold.types import EMPTY_OBJECT, CallContext, Caller, ServerState
 from toolfold.wire.jsonrpc import DECODE_ERRORS, parse_number
 from toolfold.wire.serving.http_guard import HttpError, HttpGuard
 from toolfold.wire.serving.http_stream import ClientGone, DisconnectWatch
@@ -203,22 +203,26 @@ class _Api:
     async def servers(self, caller: Caller, request: "Request") -> Answer:
         """Names, kinds and counts. How a server is started is its owner's business."""
         states = await self._gateway.servers()
-        upstreams, view = self._gateway.upstreams, self._gateway.view(caller)
-        if not view.unrestricted:
-            visible = await visible_servers(self._gateway, caller)
-            own = {name for name in upstreams.per_caller if not view.hides(name)}
-            waiting = {name for name in own if not upstreams.credentials.has(name, caller.name)}
-            states = [
-                replace(
-                    state,
-                    tools=visible.get(state.name, 0),
-                    status="needs sign-in" if state.name in waiting else state.status,
-                )
-                for state in states
-                if visible.get(state.name) or state.name in own
-            ]
+        if not self._gateway.view(caller).unrestricted:
+            states = await self._as_seen_by(caller, states)
         keys = ("name", "transport", "status", "tools", "note")
         return {"servers": [{key: getattr(state, key) for key in keys} for state in states]}
+
+    async def _as_seen_by(self, caller: Caller, states: Sequence[ServerState]) -> Sequence[ServerState]:
+        """Of these servers those that the caller may see, with its own counts and sign-ins."""
+        upstreams, view = self._gateway.upstreams, self._gateway.view(caller)
+        visible = await visible_servers(self._gateway, caller)
+        own = {name for name in upstreams.per_caller if not view.hides(name)}
+        waiting = {name for name in own if not upstreams.credentials.has(name, caller.name)}
+        return [
+            replace(
+                state,
+                tools=visible.get(state.name, 0),
+                status="needs sign-in" if state.name in waiting else state.status,
+            )
+            for state in states
+            if visible.get(state.name) or state.name in own
+        ]
 
     async def sign_ins(self, caller: Caller, request: "Request") -> Answer:
         """Where this caller is signed in with an account of its own."""

@@ -44,10 +44,7 @@ async def discovery_instructions(gateway: Gateway, caller: Caller, pinned: Seque
 
 async def sign_in_line(gateway: Gateway, caller: Caller) -> str:
     """One line about the servers that this caller may see and that want somebody to sign in; mostly there are none."""
-    upstreams, view = gateway.upstreams, gateway.view(caller)
-    waiting = {state.name for state in await gateway.servers() if state.status == "needs sign-in"}
-    waiting |= {name for name in upstreams.per_caller if not upstreams.credentials.has(name, caller.name)}
-    names = [_plain(name) for name in sorted(waiting) if not view.hides(name)]
+    upstreams, names = gateway.upstreams, await _waiting_for_sign_in(gateway, caller)
     if not names:
         return ""
     more = f" and {len(names) - MAX_UNREAD:,} more" if len(names) > MAX_UNREAD else ""
@@ -59,6 +56,13 @@ async def sign_in_line(gateway: Gateway, caller: Caller) -> str:
         )
         ways.append(f"for accounts that all callers share, {runs}" if own else runs)
     return f"Sign-in needed: {', '.join(names[:MAX_UNREAD])}{more}. To sign in: {'; '.join(ways)}."
+
+
+async def _waiting_for_sign_in(gateway: Gateway, caller: Caller) -> list[str]:
+    upstreams, view = gateway.upstreams, gateway.view(caller)
+    waiting = {state.name for state in await gateway.servers() if state.status == "needs sign-in"}
+    waiting |= {name for name in upstreams.per_caller if not upstreams.credentials.has(name, caller.name)}
+    return [_plain(name) for name in sorted(waiting) if not view.hides(name)]
 
 
 def _about_pinned(names: Sequence[str]) -> str:
