@@ -98,9 +98,9 @@ class Terminal:
         self._news.set()
 
     async def until(self, text: str) -> str:
-        """Waits until the text is shown; gives all that is."""
+        """Waits until the text is shown, on whatever lines it is folded to; gives all that is."""
         async with asyncio.timeout(60):
-            while text not in self.shown:
+            while text not in " ".join(self.shown.split()) and text not in self.shown:
                 self._news.clear()
                 try:
                     async with asyncio.timeout(50):
