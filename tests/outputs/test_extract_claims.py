@@ -411,9 +411,3 @@ def test_how_many_are_quoted_is_said(tmp_path: Path) -> None:
 def test_a_small_document_is_quoted_once(tmp_path: Path) -> None:
     own = json.dumps([{"id": at, "city": "Graz"} for at in range(3)], indent=2)
     assert answered(tmp_path, own, "how many in Graz").count('"id":1,') == 1
-
-
-def test_a_line_ending_is_not_quoted(tmp_path: Path) -> None:
-    rows_ = column("city", "Graz", "Graz", "Linz").replace("\n", "\r\n")
-    assert "1,w1,Graz\n2,w2,Graz" in answered(tmp_path, rows_, "how many in Graz")
-    assert "\r" not in answered(tmp_path, LOG.replace("\n", "\r\n"), "the last error")

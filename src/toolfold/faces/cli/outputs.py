@@ -78,7 +78,7 @@ def _print_answer(text: str, output: Output) -> None:
         return
     how, _, rest = (text if text.startswith(FAILED) else text.partition("\n\n")[2]).partition("\n")
     output.prose(how, 0)
-    output.line(rest)
+    output.line(rest.replace("\r\n", "\n"))  # a terminal has line endings of its own
 
 
 async def _handle(named: str, gateway: Gateway) -> str:

@@ -112,7 +112,7 @@ def _render_text(
     passages = []
     for passage in _gather(index, ranked, budget, _own_lines if alone else _neighbours):
         start, end = _trim(index, index.segments.span(passage.first)[0], index.segments.span(passage.last)[1])
-        text = replace_controls(index.source.text(start, end).replace("\r\n", "\n"))
+        text = replace_controls(index.source.text(start, end))
         if not text.strip():
             continue
         text = _unescape(text) if escaped else _strip_tags(text) if _is_page(index) else text
