@@ -345,7 +345,7 @@ STATES: dict[str, tuple[Callable[[Broken], None], str, str, str]] = {
         "configuration",
         "names no setting",
     ),
-    "a home that is a file": (file_in_place_of_the_home, "wrong", "state folder", "nothing can be written"),
+    "a home that is a file": (file_in_place_of_the_home, "wrong", "configuration", "is no folder"),
     "a home where nothing can be written": (
         lambda broken: setattr(broken, "home", Path("/proc/toolfold")),
         "wrong",
@@ -355,8 +355,8 @@ STATES: dict[str, tuple[Callable[[Broken], None], str, str, str]] = {
     "a home that is a full device": (
         lambda broken: setattr(broken, "home", Path("/dev/full")),
         "wrong",
-        "state folder",
-        "nothing can be written",
+        "configuration",
+        "is no folder",
     ),
     "no folder for outputs": (
         configured('[outputs]\ndirectory = "/proc/outputs"\n'),
