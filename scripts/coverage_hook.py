@@ -73,8 +73,14 @@ class Hook:
     """The measurement of this process."""
 
     def __init__(self) -> None:
+        # A process that was started with closed standard streams would get the table as one of them, and print into it.
+        held = [os.open(os.devnull, os.O_RDWR)]
+        while held[-1] < 3:
+            held.append(os.open(os.devnull, os.O_RDWR))
         with open(TABLE, "r+b") as table:  # noqa: PTH123
             self._table = mmap.mmap(table.fileno(), 0)
+        for descriptor in held:
+            os.close(descriptor)
         self._cells = memoryview(self._table)[HEAD:].cast("Q")
         names = self._table[:HEAD].decode().rstrip("\n").split("\n")
         self._numbers = {name: number for number, name in enumerate(names)}
