@@ -11,7 +11,6 @@ from toolfold import tokens
 from toolfold.errors import ConfigError
 from toolfold.gateway import Gateway
 from toolfold.types import LOCAL
-from toolfold.wire.types import ELICITATION_COMPLETE
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -56,6 +55,8 @@ async def open_app(gateway: Gateway, profile: str, server: str | None = None) ->
 @contextmanager
 def _telling_sign_ins(gateway: Gateway, hub: "NotificationHub") -> "Iterator[None]":
     """Inside, legacy clients hear when a sign-in that they were asked for is done."""
+    # Imported here: commands that only read the catalogue load nothing of the wire.
+    from toolfold.wire.types import ELICITATION_COMPLETE
 
     def tell(sign_in: "SignIn") -> None:
         params = encode({"elicitationId": sign_in.identifier})
