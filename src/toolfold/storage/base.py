@@ -179,6 +179,23 @@ class Store(Protocol):
 
     async def items(self, namespace: str) -> Mapping[str, bytes]: ...
 
+    async def swap(self, namespace: str, key: str, old: bytes | None, new: bytes) -> bool:
+        """Writes `new` where `old` stands, `None` being nothing; where something else stands, writes nothing."""
+
+    async def increment(self, namespace: str, key: str, amount: float, *, for_s: float) -> float:
+        """Adds to a counter that all gateways share, and returns the sum. It begins at 0 once `for_s` have gone by
+        since it began; counters that are over are forgotten."""
+
+    async def take_lease(self, name: str, holder: str, *, for_s: float) -> bool:
+        """Takes a lease, or prolongs one's own, for so long from now. `False`: another holds it. A holder that is gone
+        loses it by the store's clock alone."""
+
+    async def release_lease(self, name: str, holder: str) -> None: ...
+
+    async def wait_changed(self) -> None:
+        """Returns soon after another gateway or process wrote to the store: at times for nothing, never too seldom, so
+        that whoever looks after each return misses nothing."""
+
     async def append_audit(self, rows: Sequence[AuditRow], *, keep: int, oldest: float = 0.0) -> None:
         """Adds lines to the audit log, all or none. Of the whole log the newest `keep` lines stay that are not from
         before `oldest`. Lines are never altered."""

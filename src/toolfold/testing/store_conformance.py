@@ -401,6 +401,62 @@ async def _state_is_kept_by_namespace(open_store: OpenStore) -> None:
             _expect(view.generation, 0, "state makes no generation")
 
 
+async def _one_of_many_swaps_wins(open_store: OpenStore) -> None:
+    async with open_store() as one, open_store() as other:
+        made = await asyncio.gather(*(s.swap("key", "k", None, b"%d" % n) for n, s in enumerate((one, other) * 10)))
+        _expect(made.count(True), 1, "one writer is the first")
+        _expect(await other.get("key", "k"), b"%d" % made.index(True), "and its value stands")
+        _expect(await other.swap("key", "k", b"other", b"x"), False, "what does not stand there is not replaced")
+        _expect(await other.swap("key", "k", b"%d" % made.index(True), b"x"), True, "what stands there is")
+        _expect(await one.get("key", "k"), b"x", "for all")
+
+
+async def _counters_are_shared(open_store: OpenStore) -> None:
+    async with open_store() as one, open_store() as other:
+        sums = await asyncio.gather(*(s.increment("rate", "alice", 1, for_s=60) for s in (one, other) * 20))
+        _expect(sorted(sums), [float(n) for n in range(1, 41)], "no step is lost, and none counted twice")
+        _expect(await one.increment("rate", "bob", 2.5, for_s=60), 2.5, "each has its own")
+        _expect(await one.increment("rate", "alice", -40, for_s=60), 0.0, "it can be taken back")
+        await one.increment("rate", "brief", 7, for_s=0.05)
+        await asyncio.sleep(0.1)
+        _expect(await other.increment("rate", "brief", 1, for_s=60), 1.0, "one that is over begins anew")
+
+
+async def _a_lease_has_one_holder(open_store: OpenStore) -> None:
+    async with open_store() as one, open_store() as other:
+        _expect(await one.take_lease("git", "one", for_s=60), True, "nobody holds it")
+        _expect(await other.take_lease("git", "other", for_s=60), False, "one holds it")
+        _expect(await one.take_lease("git", "one", for_s=0.1), True, "its holder may set it anew")
+        _expect(await other.take_lease("files", "other", for_s=60), True, "each has its own holder")
+        await other.release_lease("git", "other")
+        _expect(await other.take_lease("git", "other", for_s=60), False, "only its holder gives it back")
+        await asyncio.sleep(0.2)
+        _expect(await other.take_lease("git", "other", for_s=60), True, "a lease that ran out is free")
+        await other.release_lease("git", "other")
+        _expect(await one.take_lease("git", "one", for_s=60), True, "so is one that was given back")
+
+
+async def _others_are_told_of_changes(open_store: OpenStore) -> None:
+    async with open_store() as one, open_store() as other:
+
+        async def follow(value: bytes) -> None:
+            while await other.get("era", "git") != value:
+                await other.wait_changed()
+
+        for value in (b"legacy", b"modern"):
+            following = asyncio.ensure_future(follow(value))
+            await asyncio.sleep(0.1)  # so that it waits
+            await one.put("era", "git", value)
+            await asyncio.wait_for(following, 30)
+        generation = await one.commit(stamped_update(1))
+        async with asyncio.timeout(30):
+            while True:
+                await other.wait_changed()
+                async with other.snapshot() as view:
+                    if view.generation == generation:
+                        return
+
+
 CHECKS: tuple[Check, ...] = (
     _an_empty_store_is_generation_zero,
     _a_commit_reads_back_exactly,
@@ -416,6 +472,10 @@ CHECKS: tuple[Check, ...] = (
     _versions_are_kept_and_bounded,
     _news_of_a_server_alone_makes_no_generation,
     _state_is_kept_by_namespace,
+    _one_of_many_swaps_wins,
+    _counters_are_shared,
+    _a_lease_has_one_holder,
+    _others_are_told_of_changes,
     _the_audit_log_keeps_its_order,
     _the_audit_log_is_bounded_and_reuses_no_number,
 )

@@ -9,6 +9,7 @@ is out of date. Not guaranteed: a file on a network drive, where SQLite's locks 
 import asyncio
 import os
 import sqlite3
+import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
@@ -37,6 +38,9 @@ _T = TypeVar("_T")
 # Read connections that stay open between snapshots.
 _MAX_IDLE_READERS = 4
 
+# How often a file is asked whether another process wrote to it.
+_POLL_S = 1.0
+
 # Rows of the audit log in one statement: SQLite releases the GIL while it runs.
 _AUDIT_BATCH = 128
 
@@ -53,6 +57,8 @@ class SqliteStore:
         self._idle: list[sqlite3.Connection] = []
         self._snapshots: set[SqliteSnapshot] = set()
         self._writer: sqlite3.Connection | None = None
+        self._watcher: sqlite3.Connection | None = None
+        self._seen_version: int | None = None
 
     async def __aenter__(self) -> Self:
         self._reads = ThreadPoolExecutor(1, thread_name_prefix="toolfold-read")
@@ -118,6 +124,31 @@ class SqliteStore:
     async def delete(self, namespace: str, key: str) -> None:
         query = "DELETE FROM state WHERE namespace = ? AND key = ?"
         await self._write(lambda db: db.execute(query, (namespace, key)))
+
+    async def swap(self, namespace: str, key: str, old: bytes | None, new: bytes) -> bool:
+        return await self._write(lambda db: _swap(db, (namespace, key), old, new))
+
+    async def increment(self, namespace: str, key: str, amount: float, *, for_s: float) -> float:
+        return await self._write(lambda db: _increment(db, (namespace, key), amount, for_s))
+
+    async def take_lease(self, name: str, holder: str, *, for_s: float) -> bool:
+        return await self._write(lambda db: _take_lease(db, name, holder, for_s))
+
+    async def release_lease(self, name: str, holder: str) -> None:
+        query = "DELETE FROM lease WHERE name = ? AND holder = ?"
+        await self._write(lambda db: db.execute(query, (name, holder)))
+
+    async def wait_changed(self) -> None:
+        # The first time it returns at once: what was written before it looked is not missed.
+        while (version := await self._in(self._open(self._reads), self._data_version)) == self._seen_version:  # noqa: ASYNC110
+            await asyncio.sleep(_POLL_S)  # SQLite tells nobody
+        self._seen_version = version
+
+    def _data_version(self) -> int:
+        """What SQLite counts up for one connection whenever another writes."""
+        if self._watcher is None:
+            self._watcher = self._connect()
+        return int(self._watcher.execute("PRAGMA data_version").fetchone()[0])
 
     async def append_audit(self, rows: Sequence[AuditRow], *, keep: int, oldest: float = 0.0) -> None:
         await self._write(lambda db: _append_audit(db, rows, keep=keep, oldest=oldest))
@@ -188,6 +219,9 @@ class SqliteStore:
             snapshot.end()
         while self._idle:
             self._idle.pop().close()
+        if self._watcher is not None:
+            self._watcher.close()
+            self._watcher = None
 
     def _close_writer(self) -> None:
         if self._writer is not None:
@@ -328,6 +362,46 @@ def _write_generation(db: sqlite3.Connection, number: int, update: Update) -> No
     )
     db.execute("DELETE FROM generation WHERE number <= ?", (number - MAX_GENERATIONS,))
     db.execute("DELETE FROM change WHERE generation <= ?", (number - MAX_GENERATIONS,))
+
+
+def _swap(db: sqlite3.Connection, place: tuple[str, str], old: bytes | None, new: bytes) -> bool:
+    row = db.execute("SELECT value FROM state WHERE namespace = ? AND key = ?", place).fetchone()
+    if (None if row is None else bytes(row[0])) != old:
+        return False
+    db.execute("INSERT OR REPLACE INTO state (namespace, key, value) VALUES (?, ?, ?)", (*place, new))
+    return True
+
+
+def _now() -> float:
+    # One clock for all processes of the machine, which nobody sets.
+    return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
+
+
+# Runs, and is none of an earlier start of the machine, whose end would lie further off than it ever lasts.
+_RUNS = "until > :now AND until <= :now + for_s"
+
+
+def _increment(db: sqlite3.Connection, place: tuple[str, str], amount: float, for_s: float) -> float:
+    values = {"namespace": place[0], "key": place[1], "amount": amount, "now": _now(), "for_s": for_s}
+    db.execute(f"DELETE FROM counter WHERE NOT ({_RUNS})", values)  # noqa: S608 - our own words
+    row = db.execute(
+        "INSERT INTO counter (namespace, key, value, until, for_s) VALUES (:namespace, :key, :amount, :now + :for_s,"
+        " :for_s) ON CONFLICT DO UPDATE SET value = value + excluded.value RETURNING value",
+        values,
+    ).fetchone()
+    return float(row[0])
+
+
+def _take_lease(db: sqlite3.Connection, name: str, holder: str, for_s: float) -> bool:
+    values = {"name": name, "holder": holder, "now": _now(), "for_s": for_s}
+    other = f"SELECT 1 FROM lease WHERE name = :name AND holder <> :holder AND {_RUNS}"  # noqa: S608 - our own words
+    if db.execute(other, values).fetchone() is not None:
+        return False
+    db.execute(
+        "INSERT OR REPLACE INTO lease (name, holder, until, for_s) VALUES (:name, :holder, :now + :for_s, :for_s)",
+        values,
+    )
+    return True
 
 
 def _append_audit(db: sqlite3.Connection, rows: Sequence[AuditRow], *, keep: int, oldest: float) -> None:
