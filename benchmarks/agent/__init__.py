@@ -36,8 +36,11 @@ from toolfold.models.factory import create_model
 from toolfold.types import ServerSpec
 
 SETTINGS = ("all_tools", "surface", "scripts")
+AS_INSTALLED = "as_installed"
+"""The surface in the profile that people get without choosing one: few tools are then offered as they are."""
 AGENT = "agent"
-"""The setting that only a model plays."""
+PLAYED_BY_MODELS = (AS_INSTALLED, AGENT)
+"""The settings that only a model plays."""
 TASKS: tuple[Task, ...] = (
     *files.TASKS,
     *sqlite.TASKS,
@@ -118,13 +121,13 @@ def chosen_tasks(only: str, programs: frozenset[str]) -> list[Task]:
 
 
 def chosen_settings(settings: str, *, played: bool) -> tuple[str, ...]:
-    known = (*SETTINGS, AGENT) if played else SETTINGS
+    known = (*SETTINGS, *PLAYED_BY_MODELS) if played else SETTINGS
     names = tuple(filter(None, settings.split(","))) or known
     if not set(names) <= set(known):
         raise ConfigError(
             f"{settings!r} names a setting that is not there",
             hints=list(known),
-            next_action="give --settings some of those in hints, with commas; `agent` needs --model",
+            next_action="give --settings some of those in hints, with commas; the last two need --model",
         )
     return names
 
@@ -184,9 +187,10 @@ class Harness:
     def _toolset(self, setting: str) -> AbstractAsyncContextManager[Toolset]:
         if setting == "all_tools":
             return all_tools(self.world.servers(), self.definitions)
-        # The two settings differ in this alone: whether there are scripts.
-        without = frozenset() if setting == "scripts" else frozenset({"run_script"})
-        return surface(self._config, self._fresh_home(), without=without)
+        # `surface` and `scripts` differ in this alone: whether there are scripts.
+        without = frozenset() if setting in ("scripts", AS_INSTALLED) else frozenset({"run_script"})
+        profile = () if setting == AS_INSTALLED else ("--profile", "discovery")
+        return surface(self._config, self._fresh_home(), *profile, without=without)
 
     def _fresh_home(self) -> Path:
         home = self.world.root / "home"
@@ -232,11 +236,11 @@ def compared(ran: Sequence[Ran]) -> dict[str, float]:
     """Input and output tokens of the other settings, in parts of those with every tool in the prompt."""
     total = {
         setting: sum(one.played.input_tokens + one.played.output_tokens for one in ran if one.setting == setting)
-        for setting in (*SETTINGS, AGENT)
+        for setting in (*SETTINGS, *PLAYED_BY_MODELS)
     }
     return {
         setting: round(total[setting] / total["all_tools"], 3)
-        for setting in (*SETTINGS[1:], AGENT)
+        for setting in (*SETTINGS[1:], *PLAYED_BY_MODELS)
         if total["all_tools"] and total[setting]
     }
 

@@ -103,8 +103,10 @@ async def all_tools(
 
 
 @asynccontextmanager
-async def surface(config: Path, home: Path, *, without: frozenset[str] = frozenset()) -> AsyncIterator[Toolset]:
-    command = ("-P", "-m", "toolfold", "--config", str(config), "--home", str(home), "serve", "--profile", "discovery")
+async def surface(
+    config: Path, home: Path, *profile: str, without: frozenset[str] = frozenset()
+) -> AsyncIterator[Toolset]:
+    command = ("-P", "-m", "toolfold", "--config", str(config), "--home", str(home), "serve", *profile)
     program = StdioTarget(sys.executable, command, cwd=str(config.parent))
     # Most clients speak the handshake era; there the tools are the same from the first turn to the last.
     connection = await connect(program, options=OPTIONS, era="legacy")

@@ -103,7 +103,7 @@ async def _measured(root: Path, specs: tuple[ServerSpec, ...]) -> dict[str, Any]
         found["all_tools"] = await _played(toolset, "all_tools", root)
     for setting in ("surface", "scripts"):
         without = frozenset() if setting == "scripts" else frozenset({"run_script"})
-        async with surface(root / "toolfold.toml", root / "home", without=without) as toolset:
+        async with surface(root / "toolfold.toml", root / "home", "--profile", "discovery", without=without) as toolset:
             found[setting] = await _played(toolset, setting, root)
     whole = _total(found["all_tools"])
     return {

@@ -422,7 +422,7 @@ def _add_diagnostics(command: _AddCommand) -> None:
     bench.value("--peers", "DIR", "environments of peers to compare with: DIR/fastmcp, …")
     bench.value("--model", "NAME", "agent: which model plays; without one, scripted policies do")
     bench.value("--only", "PATTERN", "agent: only tasks whose name fits, such as 'sqlite-*'; or easy")
-    bench.value("--settings", "NAMES", "agent: only some of all_tools,surface,scripts,agent")
+    bench.value("--settings", "NAMES", "agent: only some of all_tools,surface,scripts,as_installed,agent")
     bench.number("--tools", "N", "agent: so many tools in all, the rest from recorded servers of --data", 0)
     bench.value("--ranked", "FILE", "retrieval: write each query's ranking there")
 
