@@ -6,7 +6,7 @@ before a task is started: commands that run no event loop load this module, too.
 """
 
 import logging
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 if TYPE_CHECKING:
@@ -49,6 +49,9 @@ class TaskSet:
 
     def __len__(self) -> int:
         return len(self._tasks)
+
+    def __iter__(self) -> "Iterator[asyncio.Task[Any]]":
+        return iter(tuple(self._tasks))
 
     def start(self, work: Coroutine[Any, Any, Any], *, name: str | None = None) -> "asyncio.Task[Any]":
         import asyncio

@@ -171,7 +171,13 @@ class NotBuilt(CatalogueError):
 
 
 class UnknownPath(CatalogueError):
+    """`hints` are paths that there are, `tools` what fits the request anyway, wherever it stands."""
+
     code = "UNKNOWN_PATH"
+    tools: Sequence[Any] = ()
+
+    def as_dict(self) -> dict[str, Any]:
+        return {**super().as_dict(), **({"tools": list(self.tools)} if self.tools else {})}
 
 
 class UnknownField(CatalogueError):

@@ -226,6 +226,12 @@ def test_an_unknown_path_answers_with_the_closest_ones_that_exist(face: Face) ->
     searched = face.ask("search_tool_by_category", query="rename", category_path=["Zzz"]).error
     assert searched["code"] == "UNKNOWN_PATH"
     assert searched["hints"], "where nothing is near, the roots are named"
+    # A path that a model made up costs it nothing but a step: what fits elsewhere is there.
+    for operation, place in (("search_tool_by_category", "category_path"), ("list", "path")):
+        error = face.ask(operation, query="rename a symbol", **{place: ["Editing", "Symbols"]}).error
+        assert (error["code"], error["tools"][0]["tool_id"]) == ("UNKNOWN_PATH", "refactor.rename_symbol")
+        assert "`tools`" in error["next_action"]
+        assert "tools" not in face.ask(operation, query="order a taxi", **{place: ["Editing"]}).error
 
 
 @pytest.mark.requirement("D-07")

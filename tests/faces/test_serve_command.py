@@ -66,6 +66,37 @@ def test_a_handshake_waits_for_no_server_and_the_end_of_input_ends_everything(tm
     assert mark not in subprocess.run(["ps", "axww"], capture_output=True, text=True, check=True).stdout
 
 
+SLOW = """
+import time
+def slow(seconds: float) -> str:
+    time.sleep(seconds)
+    return "slept"
+"""
+
+
+def asks_slow(folder: Path, seconds: float) -> "subprocess.Popen[str]":
+    """A gateway that is asked for something slow, and whose input ended then."""
+    (folder / "tools.py").write_text(SLOW)
+    (folder / "toolfold.toml").write_text('[servers.slow]\nfunctions = "./tools.py"\n')
+    started = [sys.executable, "-m", "toolfold", "--config", str(folder / "toolfold.toml"), "--home", str(folder)]
+    process = subprocess.Popen(
+        [*started, "serve", "--profile", "discovery"], stdin=-1, stdout=-1, stderr=subprocess.DEVNULL, text=True
+    )
+    assert process.stdin is not None
+    call = {"name": "call_tool", "arguments": {"tool_id": "slow.slow", "args": {"seconds": seconds}}}
+    process.stdin.write(request("tools/list") + "\n" + request("tools/call", call, key=2) + "\n")
+    process.stdin.close()
+    return process
+
+
+def test_what_was_asked_before_the_input_ended_is_answered(tmp_path: Path) -> None:
+    with asks_slow(tmp_path, 2) as process:
+        assert process.stdout is not None
+        answers = {line["id"]: line for line in map(json.loads, process.stdout.read().splitlines())}
+    assert "slept" in json.dumps(answers[2])
+    assert process.returncode == 0
+
+
 def test_a_signal_ends_it_and_its_servers(tmp_path: Path) -> None:
     with subprocess.Popen(command(tmp_path, "--profile", "transparent"), stdin=-1, stdout=-1, text=True) as process:
         assert process.stdin is not None

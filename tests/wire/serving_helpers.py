@@ -5,7 +5,7 @@ import contextlib
 import itertools
 import json
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import httpx2
@@ -118,9 +118,10 @@ def hello(version: str = "2025-11-25", able: Any = None, *, key: Any = 0) -> dic
 class Pipe:
     """The client's end of a pipe."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: PipeWriter) -> None:
+    def __init__(self, reader: asyncio.StreamReader, writer: PipeWriter, hang_up: Callable[[], None]) -> None:
         self._reader = reader
         self._writer = writer
+        self.hang_up = hang_up
 
     def write(self, *lines: bytes) -> None:
         self._writer.write(b"".join(line + b"\n" for line in lines))
@@ -149,7 +150,7 @@ async def on_pipe(app: EchoApp, options: ServeOptions | None = None) -> AsyncIte
     os.set_blocking(client_writes, False)
     writer = PipeWriter(client_writes, lambda: None)
     try:
-        yield Pipe(reader, writer)
+        yield Pipe(reader, writer, transport.close)
         writer.close()
         async with asyncio.timeout(10):
             await serving

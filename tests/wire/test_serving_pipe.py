@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from serving_helpers import META, EchoApp, hello, legacy, modern, on_pipe
 
-from toolfold.wire.serving import ServeOptions
+from toolfold.wire.serving import ServeOptions, stdio
 from toolfold.wire.serving.notifications import RESOURCE_UPDATED
 from toolfold.wire.types import TOOLS_CHANGED
 
@@ -170,6 +170,20 @@ def test_what_is_open_when_the_client_leaves_is_cancelled() -> None:
         async with on_pipe(app) as pipe:
             pipe.send(modern("tools/call", {"name": "wait"}))
             await app.started.wait()
+        assert app.log == ["cancelled"]
+
+    asyncio.run(main())
+
+
+def test_nobody_is_waited_for_who_does_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stdio, "_SETTLE_S", 600.0)
+
+    async def main() -> None:
+        app = EchoApp()
+        async with on_pipe(app) as pipe:
+            pipe.send(modern("tools/call", {"name": "wait"}))
+            await app.started.wait()
+            pipe.hang_up()
         assert app.log == ["cancelled"]
 
     asyncio.run(main())

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from toolfold.catalogue.catalogue import Catalogue, resolve_node, tool_batches
 from toolfold.catalogue.cursor import AGAIN, Position, decode_cursor, encode_cursor, state_of, sum_of_tools
 from toolfold.config.settings import Settings
-from toolfold.errors import BadCursor, NoMatchInCategory, ToolNotFound
+from toolfold.errors import BadCursor, NoMatchInCategory, ToolNotFound, UnknownPath
 from toolfold.events import Events
 from toolfold.model import Model
 from toolfold.policy.view import CatalogueView
@@ -38,6 +38,10 @@ _MAX_SUGGESTIONS = 3
 _MAX_HINTS = 5
 # Of so few tools the nearest are shown even where none fits: a wrong "nothing" costs more than a look at five lines.
 _FEW_TOOLS = 30
+_WITHOUT_PATH = (
+    "the tools named in `tools` fit, from all categories: expand_tool one of them, then call_tool; or search again "
+    "without a path"
+)
 _ELSEWHERE = "use a tool in hints if it does that, or call search_tool_by_category with one of the paths in categories"
 _NEED_AGAIN = (
     "name a tool in hints by its id if it is meant; else say in one whole sentence what the tool must do, with what "
@@ -293,8 +297,7 @@ class SearchService:
         nearest of few tools will do; with `sure` they will not."""
         limit = max(1, min(limit, MAX_LIMIT))
         async with view.catalogue.snapshot() as snapshot:
-            node = await resolve_node(snapshot, path)
-            place = node.path if node else ()
+            place = await self._resolve_place(view, query, path, snapshot)
             start = _offset(cursor, place, (query,), state_of(snapshot))
             hits = await self.hits(view, query, place, limit=start + limit + 1)
             _check_shown(cursor, place, (query,), hits[:start])
@@ -317,8 +320,7 @@ class SearchService:
         limit = max(1, min(limit, MAX_LIMIT))
         question = (f"query:{query}", *(f"tag:{tag}" for tag in tags))
         async with view.catalogue.snapshot() as snapshot:
-            node = await resolve_node(snapshot, path)
-            place = node.path if node else ()
+            place = await self._resolve_place(view, query, path, snapshot)
             start = _offset(cursor, place, question, state_of(snapshot))
             hits, note = await self._fitting_hits(view, query, place, tags, snapshot), ""
             if not hits:
@@ -335,6 +337,19 @@ class SearchService:
                 next_cursor=_next_cursor(place, question, hits[:end], snapshot) if len(hits) > end else None,
                 note=note or await _note_on_missing(query, snapshot),
             )
+
+    async def _resolve_place(self, view: CatalogueView, query: str, path: Path, snapshot: Snapshot) -> Path:
+        """The path as it is spelled here. Raises `UnknownPath`, with the tools that fit in all categories: models make
+        paths up, and small ones do not find back from an error that leads nowhere."""
+        try:
+            node = await resolve_node(snapshot, path)
+        except UnknownPath as error:
+            hits = [hit for hit in await self.hits(view, query, (), limit=_MAX_HINTS) if hit.fits]
+            if hits:
+                error.tools = await self._hints(snapshot, hits)
+                error.next_action = _WITHOUT_PATH
+            raise
+        return node.path if node else ()
 
     async def _fitting_hits(
         self, view: CatalogueView, query: str, path: Path, tags: Sequence[str], snapshot: Snapshot

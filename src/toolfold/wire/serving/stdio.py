@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import select
 import sys
 from collections.abc import Callable
 
@@ -28,8 +29,10 @@ __all__ = ["serve_stdio", "take_standard_streams"]
 log = logging.getLogger("toolfold.wire.serving")
 
 _READ_SIZE = 1 << 16
-_SETTLE_S = 1.5
-_LIST_S = 5.0
+# How long requests may still be answered after the input ended, as of a client that sends them all and then closes it,
+# and how often it is looked whether anybody is there to read the answers.
+_SETTLE_S = 5.0
+_LOOK_S = 0.1
 # Of a client that does not wait for the answer to its handshake.
 _MAX_WAITING = 1000
 _FLUSH_S = 2.0
@@ -177,22 +180,20 @@ class _Pipe:
         if self._session is not None:
             self._tasks.start(self._server.notified(message, self._session))
 
-    async def settle(self) -> None:
-        """The input ended: requests that are nearly answered get a moment to finish."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_SETTLE_S):
-                await self._tasks.wait()
-                if waiting := self._unanswered():
-                    await asyncio.wait(waiting)
-        # The first list of all may wait for servers that start.
-        if lists := [task for task, method in self._unanswered().items() if method == "tools/list"]:
-            await asyncio.wait(lists, timeout=_LIST_S)
+    async def settle(self, wanted: Callable[[], bool]) -> None:
+        """The input ended: requests under way are still answered, as long as an answer is `wanted`."""
+        if self._session is not None:
+            self._session.requester.close()  # nobody can answer a question any more
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + _SETTLE_S
+        while wanted() and loop.time() < deadline and (waiting := {*self._tasks, *self._unanswered()}):
+            await asyncio.wait(waiting, timeout=_LOOK_S)
 
-    def _unanswered(self) -> dict["asyncio.Task[None]", str]:
-        """The requests that somebody may still want answered, each with its method."""
+    def _unanswered(self) -> set["asyncio.Task[None]"]:
+        """The requests that somebody may still want answered."""
         session = self._session.running.all() if self._session is not None else []
         return {
-            exchange.task: exchange.method
+            exchange.task
             for exchange in (*self._running.all(), *session)
             if exchange.task is not None and exchange.sink is not None and exchange.method != "subscriptions/listen"
         }
@@ -260,14 +261,20 @@ async def serve_stdio(
     try:
         await _wait_for_end(ended, stop)
     finally:
-        if stop is None or not stop.is_set():
-            await pipe.settle()
+        await pipe.settle(lambda: (stop is None or not stop.is_set()) and _has_reader(write_to))
         await server.end_subscriptions()
         reading.close()
         await pipe.close()
         await server.aclose()
         await _flush(writer)
         writer.close()
+
+
+def _has_reader(descriptor: int) -> bool:
+    """Whether what is written there can still be read. A file always can."""
+    poll = select.poll()
+    poll.register(descriptor, 0)  # of itself it tells that the other end of a pipe is closed
+    return not poll.poll(0)
 
 
 async def _wait_for_end(ended: asyncio.Event, stop: asyncio.Event | None) -> None:
