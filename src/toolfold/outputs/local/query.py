@@ -29,16 +29,8 @@ _NEGATIONS = {
     **dict.fromkeys(("no longer", "not any longer"), "not"),
     "outside of": "outside",
 }
-# Names of times that are those of the record itself.
-_PLAIN_TIMES = frozenset({"time", "date", "timestamp", "ts", "t", "day", "datetime", "when", "at", "event", "start"})
-# With an article behind them they begin a condition: `with the discounts`.
-_NO_NOUN_LEADS = frozenset({"with", "in", "on", "from", "by", "at", "to", "has", "have", "having", "about"})
-
-
 # What is had must be there: `with a note`, `with breakfast and a dog`; but `with a note and its author`.
 _WITH = re.compile(r"\b(?:with|have|has|having|had)(?:(?: (?!its|their|the)\S+)* and)?(?: (?:an?|any|some))?$")
-
-
 _DONE = re.compile(r"\b(?:are|were|been|was)$")
 _ASKS_TIME = frozenset({"when", "day", "date", "time", "and", ","})
 
@@ -141,7 +133,7 @@ class _QueryParser:
         """The field of a time whose field is not named. `closed in March` need not be by the time of creation."""
         field = self._in.time_field()
         words = set(self._names[field])
-        if self._state.last_step in {"take_value", "take_loose_value"} and not words <= _PLAIN_TIMES:
+        if self._state.last_step in {"take_value", "take_loose_value"} and not words <= grammar.PLAIN_TIMES:
             before = self._in.low[: self._in.at]
             value = next((word for word in reversed(before) if word.endswith("ed")), "")
             if value and value in self._records.hits:
@@ -352,7 +344,7 @@ class _QueryParser:
         if before in {"a", "an"}:
             return self._in.at > 1 and self._in.word(-2) in {"for", "of", "is"}
         if before == "the" and self._in.at > 1:
-            return self._in.word(-2) not in _NO_NOUN_LEADS
+            return self._in.word(-2) not in grammar.NO_NOUN_LEADS
         described = self._state.last_step in {"take_operation", "take_level", "take_value", "take_contrary"}
         flagged = self._state.last_step == "take_field" and self._demanded
         return described or flagged or before in grammar.NOUN_LEADS or before in {"", "the"}

@@ -17,18 +17,10 @@ from toolfold.words import fold_word
 
 # A field with longer values is a text, and no name.
 LONGEST_NAME = 60
-# With a number behind them they are by that number, whatever it measures: `the longest delay`.
-_OF_ANY = frozenset({"largest", "biggest", "smallest", "longest", "shortest", "highest"})
 _MULTIPLES = {"thousand": 1_000, "million": 1_000_000, "billion": 1_000_000_000}
-_COUNTED = frozenset({"qty", "quantity", "unit", "count", "piece", "stock", "sold", "night", "hour", "seat"})
-_PAID = frozenset({"order", "sale", "payment", "invoice", "transaction", "purchase", "bill", "donation", "expense"})
-_WRAPPERS_TEXT = "data list value hit node edge content doc resource response"
-_MONTH_NAMES = {
-    *("jan", "feb", "mar", "apr", "jun", "jul", "aug", "sep", "sept", "oct", "nov", "dec", "january", "february"),
-    *("march", "april", "may", "june", "july", "august", "september", "october", "november", "december"),
-}
+_MONTH_NAMES = grammar.MONTH_NAMES | MONTHS.keys()
 # What a list is called that is called nothing: any noun may mean its elements.
-_WRAPPERS = grammar.GENERIC | set(map(fold_word, _WRAPPERS_TEXT.split()))
+_WRAPPERS = grammar.GENERIC | set(map(fold_word, grammar.WRAPPERS))
 
 
 def _hour_of_day(hour: int, half: str) -> int:
@@ -166,7 +158,7 @@ class TokenReader:
 
     def is_sold_by_piece(self) -> bool:
         """Whether the records hold numbers of pieces: then what was spent is no sum of prices."""
-        return any(not _COUNTED.isdisjoint(names) for names in self.names.values())
+        return any(not grammar.COUNTED.isdisjoint(names) for names in self.names.values())
 
     def value_here(self, field: str = "") -> tuple[str, list[str], int]:
         """The phrase here that is a value, in which fields, and of how many tokens; the longest one."""
@@ -373,7 +365,7 @@ class TokenReader:
         if phrase != "total":
             return grammar.OPERATIONS[phrase] == "count"
         word, (field, _) = self.word(), self.field_here()
-        named = self.noun_here() and fold_word(word) not in {word, *_PAID}
+        named = self.noun_here() and fold_word(word) not in {word, *grammar.PAID}
         return bool(named) and (not field or self.is_identifier(field))
 
     def may_be_operand(self, field: str, superlative: str) -> bool:
@@ -385,7 +377,7 @@ class TokenReader:
         word = self.word()
         if not self.is_noun(word):
             return False
-        if self.is_identifier(field) or superlative in grammar.IMPLIED_NAMES.keys() | grammar.TAKES_TIME:
+        if self.is_identifier(field) or superlative in {*grammar.IMPLIED_NAMES, *grammar.TAKES_TIME}:
             return True
         if fold_word(word) != word:
             raise NoQuery(reason=f'"{word}" may be {field}, or the {self.records.noun}', doubt=True)
@@ -395,7 +387,7 @@ class TokenReader:
         """Whether a superlative can be by this field: the largest is by no date, the cheapest jar not by jars."""
         if superlative in grammar.TAKES_TIME:
             return self.records.is_time(field) or self._is_epoch(field)
-        meant = frozenset() if superlative in _OF_ANY else grammar.IMPLIED_NAMES.get(superlative, frozenset())
+        meant = frozenset() if superlative in grammar.OF_ANY else grammar.IMPLIED_NAMES.get(superlative, frozenset())
         fits = not meant or not (meant | {"time"}).isdisjoint(self.names[field])
         return not superlative or (self.records.is_number(field) and fits)
 
@@ -432,7 +424,7 @@ class TokenReader:
 
     def _measured(self, superlative: str, noun: str) -> list[str]:
         meant = grammar.IMPLIED_NAMES.get(superlative, frozenset())
-        meant = meant | grammar.MONEY if "size" in meant and fold_word(noun) in _PAID else meant
+        meant = meant | grammar.MONEY if "size" in meant and fold_word(noun) in grammar.PAID else meant
         numbers = (field for field in self.names if self.records.is_number(field))
         return [field for field in numbers if not meant.isdisjoint(self._own_words(field))]
 
