@@ -21,13 +21,11 @@ class ComparisonParser:
 
     def take_amount(self) -> bool:
         """`with 2 retries`, where `retries` is a number."""
-        at = self._in.at
-        if not at or self._in.word(-1) not in {"with", "have", "has", "had", "having", "exactly", "only", "just"}:
+        if self._in.before() not in {"with", "have", "has", "had", "having", "exactly", "only", "just"}:
             return False
         number = self._in.number()
         field, size = self._in.field_here()
         if number is None or not field or not self._records.is_number(field):
-            self._in.at = at
             return False
         self._in.at += size
         self._values.add(Condition.of_number(field, "=", number))
@@ -36,18 +34,14 @@ class ComparisonParser:
     def take_comparison_first(self) -> bool:
         """`more than 500 bytes`, where `bytes` is a field."""
         phrase = self._in.phrase_in(grammar.COMPARISONS)
-        if not phrase:
+        if not phrase or grammar.COMPARISONS[phrase] in {"=", "!="}:
             return False
-        if grammar.COMPARISONS[phrase] in {"=", "!="}:
-            return False
-        at = self._in.at
         self._in.skip(phrase)
         token = self._in.word()
         number = self._in.number()
-        field, size = self._compared_field(token) if number is not None else ("", 0)
         if number is None:
-            self._in.at = at
             return False
+        field, size = self._compared_field(token)
         if not field or not self._records.is_number(field):
             raise NoQuery(reason=f'which field "{phrase} {token}" is of is not said')
         self._in.at += size

@@ -189,16 +189,16 @@ class OperationParser:
         size = int(self._in.word() in {"top", "bottom"})
         digits = self._in.word(size)
         number = int(digits) if digits.isdecimal() else grammar.CARDINAL.get(digits, 0)
-        at, self._in.at = self._in.at, self._in.at + size + 1
+        lead = self._in.word()
+        self._in.at += size + 1
         follows = grammar.OPERATIONS.get(self._in.phrase_in(grammar.OPERATIONS), "") in {"greatest", "least"}
         if self._state.asked or not 0 < number <= 1000 or not (size or follows):
-            self._in.at = at
             return False
         self._query.limit = number
         if not follows:
             self._state.asked = True
-            self._state.superlative = self._in.low[at]
-            self._query.operation = "greatest" if self._state.superlative == "top" else "least"
+            self._state.superlative = lead
+            self._query.operation = "greatest" if lead == "top" else "least"
         return True
 
     def take_operation(self) -> bool:
@@ -388,7 +388,6 @@ class OperationParser:
         # `placed by customers` says who, and not by what they are grouped.
         if not phrase or (phrase == "by" and self._in.before().endswith("ed")):
             return False
-        start = self._in.at
         self._in.skip(phrase)
         self._imply_count()
         if self._query.operation == "mean" and phrase != "by" and (size := self._in.noun_here()):
@@ -399,7 +398,6 @@ class OperationParser:
             return True
         if phrase != "by" or self._in.field_here()[0]:
             raise NoQuery(phrase)
-        self._in.at = start
         return False
 
     def _imply_count(self) -> None:

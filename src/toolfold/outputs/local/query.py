@@ -82,13 +82,11 @@ class _QueryParser:
         self._in.at = int(self._in.low[:1] == ["name"] and self._in.low[1:2] in (["the"], ["all"], ["every"]))
         while self._in.at < len(self._in.tokens):
             before = len(self._query.conditions)
-            taken = next((step for step in steps if step()), None)
+            taken = next(filter(self._in.tries, steps), None)
             if taken is None:
                 raise NoQuery(self._in.tokens[self._in.at].lstrip('"'))
-            self._state.last_step, self._demanded = (
-                taken.__name__.removeprefix("_"),
-                len(self._query.conditions) > before,
-            )
+            self._state.last_step = taken.__name__.removeprefix("_")
+            self._demanded = len(self._query.conditions) > before
         return self._operation.finished()
 
     def _take_negation(self) -> bool:
@@ -114,7 +112,6 @@ class _QueryParser:
 
     def _take_window(self) -> bool:
         """`between 10:00 and 10:05`, `after 2024-05-01`, `on 5 March 2024`, `at 10:05`, with or without its field."""
-        start = self._in.at
         field, size = self._in.field_here() if self._in.word() not in grammar.SIDES else ("", 0)
         if field and self._records.is_time(field):
             self._in.at += size
@@ -124,7 +121,6 @@ class _QueryParser:
         self._in.timed = field
         bounds = self._in.bounds()
         if bounds is None:
-            self._in.at = start
             return False
         self._add_window(field or self._window_field(), bounds)
         return True
@@ -183,12 +179,11 @@ class _QueryParser:
 
     def _check_object(self, field: str, size: int) -> None:
         """`depend on foo`, `requires c`, `owner of the parent of c`: what stands behind is not the record itself."""
-        at = self._in.at
-        leads = self._in.skip_words({"on", "with", "upon", "against"})
-        other = self._in.value_here()[1] and not self._in.field_here()[0] and self._in.word() not in grammar.FILLER
-        self._in.at = at
+        with self._in.ahead():
+            leads = self._in.skip_words({"on", "with", "upon", "against"})
+            other = self._in.value_here()[1] and not self._in.field_here()[0] and self._in.word() not in grammar.FILLER
         verb = leads or (field.lower() == self._in.word(-1) and self._is_plural())
-        chain = re.search(r"(\S+) of (?:the )?$", f"{' '.join(self._in.low[: at - size])} ")
+        chain = re.search(r"(\S+) of (?:the )?$", f"{' '.join(self._in.low[: self._in.at - size])} ")
         chained = (
             chain and self._in.word() == "of" and self._in.fields_called([chain[1]]) == self._query.wanted[-1:] != []
         )
@@ -362,7 +357,6 @@ class _QueryParser:
             self._in.at += 1
         plain = _is_bare_word(run, before)
         if not run or (plain and self._query.operation in {"count", "rows"}):
-            self._in.at -= len(run)
             return False
         self._values.add(
             Condition.of_text("", "contains", " ".join(run), " ".join([*run[:-1], fold_word(run[-1].lower())]))

@@ -4,7 +4,8 @@ Above: `query.py`. Below: `query_words.py`, `records.py`.
 """
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from decimal import Decimal
 
 from toolfold.outputs.local import query_words as grammar
@@ -83,6 +84,20 @@ class TokenReader:
     def before(self) -> str:
         """The word before the one here; empty at the first."""
         return self.low[self.at - 1] if self.at else ""
+
+    @contextmanager
+    def ahead(self, size: int = 0) -> Iterator[None]:
+        """Reads from so many tokens ahead, and comes back."""
+        at, self.at = self.at, self.at + size
+        yield
+        self.at = at
+
+    def tries(self, step: Callable[[], bool]) -> bool:
+        """Whether a step finds its place here; where it does not, nothing was read."""
+        at = self.at
+        taken = step()
+        self.at = self.at if taken else at
+        return taken
 
     def phrase_in(self, phrases_: Iterable[str]) -> str:
         """The longest of some phrases that stands here."""
@@ -500,23 +515,17 @@ class TokenReader:
 
     def is_field_after(self, phrase: str) -> bool:
         """Whether a field follows the phrase here."""
-        at, self.at = self.at, self.at + len(phrase.split(" "))
-        self.skip_words({"of", "the", "all"})
-        size = self.field_here()[1]
-        self.at = at
-        return bool(size)
+        with self.ahead(len(phrase.split(" "))):
+            self.skip_words({"of", "the", "all"})
+            return bool(self.field_here()[1])
 
     def value_after(self, phrase: str) -> bool:
         """Whether a value follows the phrase here."""
-        at, self.at = self.at, self.at + len(phrase.split(" "))
-        follows = bool(self.value_here()[1])
-        self.at = at
-        return follows
+        with self.ahead(len(phrase.split(" "))):
+            return bool(self.value_here()[1])
 
     def is_compared_after(self, size: int) -> bool:
         """Whether a comparison follows so many tokens."""
-        at, self.at = self.at, self.at + size
-        self.skip_words({"is", "are", "was", "were", "that"})
-        follows = bool(self.phrase_in(grammar.COMPARISONS))
-        self.at = at
-        return follows
+        with self.ahead(size):
+            self.skip_words({"is", "are", "was", "were", "that"})
+            return bool(self.phrase_in(grammar.COMPARISONS))

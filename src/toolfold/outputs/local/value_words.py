@@ -291,8 +291,6 @@ class ValueParser:
         fields = [condition.field for condition in self._query.conditions[before:]]
         if meant and any(map(meant.isdisjoint, map(self._names.__getitem__, fields))):
             raise NoQuery(self._in.low[at])
-        if not taken:
-            self._in.at = at
         return taken
 
     def _leads_on(self, verb: str) -> bool:
