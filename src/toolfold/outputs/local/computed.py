@@ -357,7 +357,10 @@ def _state(index: DocumentIndex, records: RecordSet, query: Query) -> Computed:
     state = state_each if query.each else STATEMENTS[query.operation]
     lines, rows = state(records, query, selection, scope, notes)
     starts = _starts(query, selection, rows)
-    segments = _segments(index, starts) if starts or query.conditions else None
+    placed = [start for start in starts if start != UNKNOWN]
+    segments = None
+    if placed or (query.conditions and not starts):
+        segments = index.segments.at(np.array(placed, dtype=np.int64))
     rests_on = selection.count if rows is None else len(rows)
     return Computed(tuple(lines), segments, guessed=query.taken_for, count=selection.count, rests_on=rests_on)
 
@@ -385,10 +388,6 @@ def _clock_notes(records: RecordSet, query: Query) -> list[str]:
     dated = [field for field, bounds in query.bounds.items() if any(moment.day for _, moment in bounds)]
     several = [field for field in query.bounds if len(records.fields[field].days) > 1 and field not in dated]
     return [f"{field} has several days, and the clock is that of each" for field in several]
-
-
-def _segments(index: DocumentIndex, starts: list[int]) -> Offsets:
-    return index.segments.at(np.array([start for start in starts if start != UNKNOWN], dtype=np.int64))
 
 
 def _changed_files(index: DocumentIndex, budget: int) -> Computed:

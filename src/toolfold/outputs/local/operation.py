@@ -206,6 +206,9 @@ class OperationParser:
         # A word of the operation may be a field of the document: `count`, `total`, `first name`.
         if not phrase or (self._in.field_here()[1] and not (self._in.is_field_after(phrase) or " " in phrase)):
             return False
+        # The `phone number of Ada` is no count.
+        if phrase in {"number of", "count of"} and self._state.last_step == "take_noun":
+            raise NoQuery(self._in.before())
         self._in.skip(phrase)
         operation = grammar.OPERATIONS[phrase]
         # `how much … on average`
@@ -326,6 +329,8 @@ class OperationParser:
         if not plain or self._in.is_noun(self._in.word()):
             self._in.at = at
             return
+        if others := [other for other in self._in.value_here()[1] if other != field]:
+            raise NoQuery(reason=f'"{self._in.word()}" may be {field}, or a value of {others[0]}', doubt=True)
         self._in.at += size
         self._query.field = field
         # How many comments there are is no count of records, where each has a number of them.

@@ -455,6 +455,9 @@ class TokenReader:
         """The one field that says who; empty where there is none, or more than one."""
         persons = (field for field, words in self.names.items() if grammar.PERSONS & {*words} and "email" not in words)
         fields = [field for field in persons if not (self.records.is_number(field) or self.records.is_boolean(field))]
+        # Of those who have a name and a manager, it is the name.
+        if "name" in self.names.get(self.key, ()) and all("manager" in self.names[field] for field in fields):
+            fields = [self.key]
         return fields[0] if len(fields) == 1 else ""
 
     def may_be_flag(self, field: str) -> bool:

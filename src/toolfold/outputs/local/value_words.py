@@ -389,10 +389,19 @@ class ValueParser:
     def add_text(self, field: str, how: str) -> None:
         """What contains `lib` may have it as a word, or inside of one."""
         text, negation = self._in.literal(), self._state.negation
+        if not field and how != "contains" and TEXT not in self._records.fields:
+            field = self._field_with(text)
         self.add(Condition.of_text(field, how, text))
         if how == "contains":
             inside = Condition.of_text(field, "holds", text)
             self._state.inside = len(self._query.conditions) - 1, inside.negated() if negation else inside
+
+    def _field_with(self, text: str) -> str:
+        """The one field that has a text in its values: a record of several fields has no beginning."""
+        fields = {*self._records.parts.get(text.lower(), ()), *self._records.hits.get(text.lower(), ())}
+        if len(fields) != 1:
+            raise NoQuery(reason=f'which field begins or ends with "{text}" is not said', doubt=True)
+        return fields.pop()
 
     def add_values(self, field: str, values: list[str]) -> None:
         self.add(Condition.of_values(field, values, numeric=self._records.is_number(field)))
