@@ -1,4 +1,4 @@
-"""Words of a request that could be read otherwise than they are meant: each answer is by the right field, or is none."""
+"""Words of a request that could be read otherwise than they are meant: an answer is by the right field, or is none."""
 
 import json
 from pathlib import Path
@@ -30,7 +30,8 @@ COMMITS = "".join(
     ("content", "request_", "stated"),
     [
         (STAFF, "What is the phone number of P7?", 'Nothing was computed: "phone" has no place'),
-        (STAFF, "How many managers are there?", 'Nothing was computed: "managers" may be manager, or a value of title'),
+        (STAFF, "How many managers are there?", "Count of different values of manager in rows: 3; 40 of 40"),
+        (STAFF, "How many managers are there?", 'Count of rows where title = "manager": 8 (of 40 rows).'),
         (STAFF, "who has the highest pay?", 'Greatest pay of 40 rows: 49.\nline 9: name: "P7"'),
         (COMMITS, "how many commits start with fix", 'where message starts with "fix": 15 ('),
         (COMMITS, "how many commits start with Bob", 'Nothing was computed: which field begins or ends with "Bob"'),

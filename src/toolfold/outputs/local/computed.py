@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import numpy as np
 from msgspec import Struct
 
+from toolfold.outputs.local.blocks import NAMES as BLOCK_NAMES
 from toolfold.outputs.local.conditions import Condition, Query
 from toolfold.outputs.local.facts import RecordSet, is_no_record
 from toolfold.outputs.local.index import DocumentIndex
@@ -237,8 +238,8 @@ def _gathered(index: DocumentIndex, source: Iterator[Record] | None, wanted: Wan
 
 
 def _noun(index: DocumentIndex, name: str) -> str:
-    if name == "lines":
-        return "lines"
+    if name in {"lines", *BLOCK_NAMES}:
+        return name
     structure = index.structure.kind if index.structure is not None else ""
     if structure in {"markup", "items"}:
         return f"<{name}> elements" if structure == "markup" else f"items of {name.removesuffix('[]')}"

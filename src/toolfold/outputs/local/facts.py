@@ -19,6 +19,8 @@ from toolfold.outputs.local.request import MONTHS
 _MAX_SEEN, _MAX_KEYS = 10_000, 500_000
 TRUTHS, FALSITIES = frozenset({"true", "yes", "on", "1", "t", "y"}), frozenset({"false", "no", "off", "0", "f", "n"})
 FLAGS = frozenset({"true", "false", "yes", "no"})
+# What a date may begin with.
+_DATE_LEADS = {*MONTHS, "mon", "tue", "wed", "thu", "fri", "sat", "sun"}
 _STATE = re.compile(r"(?:ed|able|ive)$|^(?:is|has|can)[_A-Z]")
 # What is written where there is no value, and what may be written there.
 _BLANKS = frozenset({"n/a", "#n/a", "null", "nil", "nan", "-", "--", "---", "\u2013", "\u2014", "(null)", "<null>"})
@@ -305,7 +307,7 @@ def _note_digits(facts: FieldFacts, low: str) -> None:
 
 def _note_time(field: str, facts: FieldFacts, value: str, times: int) -> None:
     # A guess that costs little: most values are none.
-    if len(value) >= 40 or not (field == "time" or value[:1].isdigit() or value[:3].lower() in MONTHS):
+    if len(value) >= 40 or not (field == "time" or value[:1].isdigit() or value[:3].lower() in _DATE_LEADS):
         return
     if _UNCLEAR_DAY.match(value):
         facts.unclear_day = value

@@ -24,6 +24,8 @@ class OperationParser:
         self._grouped = False
         # Whether the whole of it is asked for, and whether a number is counted.
         self._total = self._counts_number = False
+        # What is counted by its field, as a value of another.
+        self._as_value: Condition | None = None
         # By what else the latest may be.
         self._other_times: list[str] = []
 
@@ -43,6 +45,9 @@ class OperationParser:
     def _add_reading(self) -> None:
         for field in reversed(self._other_times):
             self._query.and_then = structs.replace(self._query, field=field)
+        if self._as_value is not None and self._query.and_then is None:
+            conditions = [*self._query.conditions, self._as_value]
+            self._query.and_then = structs.replace(self._query, field="", conditions=conditions, is_reading=True)
         if self._state.inside is not None and self._query.and_then is None:
             conditions = list(self._query.conditions)
             conditions[self._state.inside[0]] = self._state.inside[1]
@@ -329,8 +334,10 @@ class OperationParser:
         if not plain or self._in.is_noun(self._in.word()):
             self._in.at = at
             return
-        if others := [other for other in self._in.value_here()[1] if other != field]:
-            raise NoQuery(reason=f'"{self._in.word()}" may be {field}, or a value of {others[0]}', doubt=True)
+        # `managers` may be those of the field, or those whose role it is.
+        phrase_, fields, _ = self._in.value_here()
+        others = [Condition.of_values(own, self._records.hits[phrase_][own]) for own in fields if own != field]
+        self._as_value = others[0] if len(others) == 1 else None
         self._in.at += size
         self._query.field = field
         # How many comments there are is no count of records, where each has a number of them.

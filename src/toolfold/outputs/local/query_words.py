@@ -54,6 +54,7 @@ TOTALS, ASIDES, EXCLUSIONS, GROUPS, TAKES_TIME, OF_ANY = (
 IMPLIED_NAMES = _by_word(_G["superlatives"])
 VERBS = _by_word(_G["verbs"])
 EVENTS = _by_word(_G["events"])
+NOUNS = _by_word(_G["nouns"])
 SYNONYMS = _by_word(_G["synonyms"])
 MONEY = SYNONYMS["money"]
 UNITS = dict(pair.rsplit("=", 1) for pair in _WORDS["units"])

@@ -17,6 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from toolfold.outputs.json_path import Step, format_path
+from toolfold.outputs.local.blocks import find_form, find_listing, read_blocks, read_listing
 from toolfold.outputs.local.formats import FOOTER, LISTING_COLUMNS, LISTING_TYPES, NARROW, RULE, WIDE, Format
 from toolfold.outputs.local.headings import SECTION, STANZA_LINE
 from toolfold.outputs.local.index import DocumentIndex
@@ -59,6 +60,8 @@ SYSLOG = re.compile(
 COMPONENT = re.compile(
     rf"\b(?:{LEVELS})\b\]?:?\s+(?:\[([A-Za-z][\w./:-]{{0,60}})\]|([A-Za-z][\w./-]{{0,60}})(?::| -)\s)"
 )
+# The line below the header of a table in Markdown.
+TABLE_RULE = re.compile(rb"^[ \t]*\|[^\n]+\|[ \t]*\r?\n[ \t]*\|(?:[ \t]*:?-{3,}:?[ \t]*\|)+[ \t]*\r?$", re.MULTILINE)
 DIGIT = re.compile(r"\d")
 LIST_KEY = re.compile(r"[\"']?([\w.$/@-]{1,80})[\"']?:")
 SETTING = re.compile(r"\s*([\w.\"'-]{1,80})\s*[=:]\s*(.*)")
@@ -84,13 +87,43 @@ def read_records(index: DocumentIndex, *, lines: bool = False) -> Iterator[Recor
     kind = index.format.kind
     structure = index.structure.kind if index.structure is not None else ""
     read = READERS.get(kind) or READERS.get(structure)
-    if kind == "text" and structure not in {"page", "markup"} and SQL_INSERTS.search(index.source.read(0, HEAD)):
-        read = _insertions
+    if kind in {"text", "log"} and structure not in {"page", "markup"}:
+        read = _reader_of_text(index.source.read(0, HEAD)) or read
     if read is None:
         return None
     if index.source.size > (LARGEST_MARKUP if kind == "text" else LARGEST):
         raise UnreadableRecords("it is too large to be computed on")
     return read(index)
+
+
+def _reader_of_text(head: bytes) -> "Callable[[DocumentIndex], Iterator[Record]] | None":
+    """How a text is read that is known by what it begins with, or by a table in it."""
+    text = head.decode(errors="replace")
+    if find_form(text) is not None:
+        return _blocks
+    if find_listing(text) is not None:
+        return _listing
+    if SQL_INSERTS.search(head):
+        return _insertions
+    return _markdown_tables if TABLE_RULE.search(head) else None
+
+
+def _blocks(index: DocumentIndex) -> Iterator[Record]:
+    """Commits, mails, entries of a changelog."""
+    if (form := find_form(index.source.text(0, HEAD))) is not None:
+        for number, start, values in read_blocks(_lines(index), form):
+            yield Record(form.name, start, f"line {number}", values)
+
+
+def _listing(index: DocumentIndex) -> Iterator[Record]:
+    """Users, ports, files: a record in each line."""
+    if (form := find_listing(index.source.text(0, HEAD))) is not None:
+        for number, start, values in read_listing(_lines(index), form):
+            if values is None:
+                raise UnreadableRecords(f"line {number} has another form than those above it")
+            if "mode" in values:
+                values["type"] = LISTING_TYPES.get(values["mode"][:1], "special file")
+            yield Record(form.name, start, f"line {number}", values)
 
 
 def _read_lines(index: DocumentIndex) -> Iterator[Record]:
@@ -124,6 +157,9 @@ def _rows(index: DocumentIndex) -> Iterator[Record]:
             continue
         if _is_no_row(fmt, header, cells):
             continue
+        if fmt.remarked and cells[0][:1] == "#":
+            continue
+        cells.extend([""] * (len(header) - len(cells) if fmt.remarked else 0))
         if len(cells) != len(header):
             raise UnreadableRecords(f"line {number} has {len(cells)} cells, the header {len(header)}")
         if cells[0][:2] in {"# ", "//"} or (after_blank and not any(map(DIGIT.search, cells))):

@@ -56,7 +56,11 @@ def _count(_: RecordSet, query: Query, selection: Selection, scope: str, notes: 
 def _rows(records: RecordSet, query: Query, selection: Selection, scope: str, notes: list[str]) -> Stated:
     if not selection.count:
         return [f"There are no {scope}{_noted(notes)}."], []
-    scope = re.sub(r"\b(row|event|record|element|item)s\b", r"\1", scope, count=1) if selection.count == 1 else scope
+    scope = (
+        re.sub(r"\b(row|event|record|element|item|commit|mail|user|group|service|file)s\b", r"\1", scope, count=1)
+        if selection.count == 1
+        else scope
+    )
     lines = [f"{selection.count} {scope}{_noted(notes)}."]
     key = records.identifying_field()
     if key and not query.wanted and selection.count <= QUOTED:

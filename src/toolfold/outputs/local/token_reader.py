@@ -49,6 +49,10 @@ class TokenReader:
         self.names = {field: name_words(field) for field in records.fields if field != TEXT}
         self.key = records.identifying_field()
         self.set_words, self.is_named = self._set_words()
+        own = frozenset(self.set_words[-1:])
+        called = {word for names in self.names.values() for word in names}
+        others = (word for noun in own for word in grammar.NOUNS.get(noun, ()))
+        self.nouns = own.union(word for word in others if word not in called | records.hits.keys())
         # Whether the records are what was noted at some time.
         self.is_noted = not self.key or records.is_time(self.key)
         # The field of the time that is read, where it is named.
@@ -358,7 +362,7 @@ class TokenReader:
         folded = fold_word(word)
         if self._is_request(folded):
             return True
-        if self.set_words and folded == self.set_words[-1]:
+        if folded in self.nouns:
             return True
         # `items` are pieces where these are counted.
         called = (folded,) in self.names.values() or (folded in grammar.SYNONYMS and self.fields_called([word]))

@@ -47,8 +47,10 @@ class _Loose:
             return None
         field = next(iter(fields))
         named = len(fields) == 1 and self._records.fields[field].longest <= LONGEST_NAME
+        # Who did it is not who is mentioned, unless the field is a person.
+        doer = self._in.before() in {"by", "did", "does", "do"} and grammar.PERSONS.isdisjoint(self._names[field])
         # Of `lamps`, and of `python packages`, it is not known whether they are those with the word in their name.
-        if named and (not parts[word] or self._in.word(-1) in grammar.NOUN_LEADS):
+        if named and (not parts[word] or self._in.before() in grammar.NOUN_LEADS or doer):
             other = next(filter(parts.get, parts))
             raise NoQuery(word, f'"{word}" is said in {field}: ask for {field} contains "{other}"', doubt=True)
         return Condition.of_text(field, "contains", *filter(parts.get, parts)) if named else None
@@ -304,7 +306,10 @@ class ValueParser:
         """Whether a word that mostly says nothing is meant as a value: `in IT`; `in it` may be either."""
         word, before = self._in.tokens[self._in.at], self._in.before()
         named = [field for field in fields if self._names.get(field) == name_words(self._in.word(1))]
-        if (word.isupper() and len(word) > 1) or named:
+        # `the largest file` in a listing is no folder.
+        kinds = {"type", "kind"}.intersection(*(self._names[field][-1:] for field in fields))
+        asked = before in {"which", "what", "each", "every"} or self._state.last_step == "take_operation"
+        if (word.isupper() and len(word) > 1) or named or (kinds and asked):
             return True
         if before not in {"in", "from", "for", "of", "by", "at", "the"}:
             return False
