@@ -41,14 +41,14 @@ class ComparisonParser:
         number = self._in.number()
         if number is None:
             return False
-        field, size = self._compared_field(token)
+        field, size = self._compared_field(phrase, token)
         if not field or not self._records.is_number(field):
             raise NoQuery(reason=f'which field "{phrase} {token}" is of is not said')
         self._in.at += size
         self._values.add(Condition.of_number(field, grammar.COMPARISONS[phrase], number))
         return True
 
-    def _compared_field(self, number: str) -> tuple[str, int]:
+    def _compared_field(self, phrase: str, number: str) -> tuple[str, int]:
         """The field of `over 500 bytes`, `over 80%`, `the cheapest over 50`, and how many tokens name it."""
         field, size = self._in.field_here()
         unit = self._in.unit_of(self._in.word()) or self._in.sign_of(number)
@@ -57,7 +57,10 @@ class ComparisonParser:
             return (fields[0], size or bool(self._in.unit_of(self._in.word()))) if len(fields) == 1 else ("", 0)
         if self._state.superlative and not self._query.field:
             self._query.field = self._in.implied_field(self._state.superlative)
-        return self._query.field, 0
+        # What stands behind the number may be what it counts.
+        if self._query.field or (self._in.word() and self._in.word() not in grammar.FILLER):
+            return self._query.field, 0
+        return self._in.compared_field(phrase, self._state.noun or self._query.taken_for), 0
 
     def _take_not(self) -> None:
         if self._state.negation:

@@ -99,10 +99,13 @@ def _of_request(index: DocumentIndex, request: str, *, asks: bool) -> Computed:
 
 
 def _of_tokens(index: DocumentIndex, tokens: list[str], *, asks: bool) -> Computed:
-    sets = _record_sets(index, tokens)
+    sets, others = _record_sets(index, tokens)
     if asks and not sets:
         return Computed(("Nothing was computed: the text has no records that can be told apart.",), refused=True)
-    return _of_sets(index, sets, tokens, asks=asks)
+    computed = _of_sets(index, sets, tokens, asks=asks)
+    # `issues with the label bug` names the labels, and is about what has them.
+    other = _of_sets(index, others, tokens, asks=asks) if others and not computed.claimed else computed
+    return other if other.claimed else computed
 
 
 def _stated_and_failed(
@@ -205,14 +208,14 @@ def _only_unplaced(tokens: list[str], records: RecordSet, word: str) -> str:
 
 def _check_alone(records: RecordSet, query: Query) -> None:
     """Where records inside of these may be meant as well, as in a tree of files, nothing is claimed of these alone."""
-    fields = {condition.field for condition in query.conditions} | {query.field}
+    fields = {condition.about for condition in query.conditions} | {query.field}
     for inner in records.inner:
         if (query.taken_for and fields == {""}) or not fields.isdisjoint(inner.fields.keys() - {TEXT}):
             raise NoQuery(reason=f"elements of {inner.name} may be meant, too: name those that are")
 
 
-def _record_sets(index: DocumentIndex, tokens: list[str]) -> list[RecordSet]:
-    """The sets of records, those that the request names first, else the outermost and largest."""
+def _record_sets(index: DocumentIndex, tokens: list[str]) -> tuple[list[RecordSet], list[RecordSet]]:
+    """The sets of records that the request names, and those around them; else the outermost and largest."""
     words = [token.lower() for token in tokens]
     sets = _gathered(index, read_records(index), Wanted.of(tokens))
     if not {"line", "lines"}.isdisjoint(words) and sum(one.count for one in sets.values()) != index.source.lines:
@@ -251,11 +254,14 @@ def _depth(records: RecordSet) -> int:
     return records.name.count("[]") + records.name.count(".")
 
 
-def _chosen(sets: list[RecordSet], words: list[str]) -> list[RecordSet]:
+def _chosen(sets: list[RecordSet], words: list[str]) -> tuple[list[RecordSet], list[RecordSet]]:
     folded = {part for word in words for part in name_words(word)}
     sets = _without_values(sets)
     named = [records for records in sets if (own := records.name_words()) and folded.issuperset(own)]
-    return _without_holders(named) if named else _outermost(sets)
+    if not named:
+        return _outermost(sets), []
+    around = [one for one in sets if one.name and any(own.name.startswith(f"{one.name}.") for own in named)]
+    return _without_holders(named), [one for one in around if one not in named]
 
 
 def _without_holders(named: list[RecordSet]) -> list[RecordSet]:

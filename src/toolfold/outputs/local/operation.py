@@ -78,6 +78,14 @@ class OperationParser:
         adds = query.operation == "rows" and self._total
         if len(query.wanted) == 1 and not query.field and (adds or query.operation == "values"):
             query.operation, query.field = ("sum" if adds else "values"), query.wanted.pop()
+        if query.operation == "sum" and not (query.field or query.wanted or query.taken_for or query.each):
+            self._add_up_money()
+
+    def _add_up_money(self) -> None:
+        """`the total of all overdue invoices` is of their money, or may be how many they are."""
+        if field := self._in.money_field():
+            count = structs.replace(self._query, operation="count", field="")
+            self._query.field, self._query.and_then = field, count
 
     def _finish_shown(self) -> None:
         """What is to be shown, and of what there is to be one figure each."""

@@ -171,11 +171,24 @@ class _QueryParser:
             return False
         self._in.at += size
         if self._records.fields[field].lists:
-            raise NoQuery(reason=f"{field} is a list")
-        if not self._compared.take_comparison(field):
+            self._take_list(field)
+        elif not self._compared.take_comparison(field):
             self._check_object(field, size)
             self._mention(field, self._in.at - size)
         return True
+
+    def _take_list(self, field: str) -> None:
+        """What is demanded of a list: a member, or that it has none."""
+        self._in.skip_words(grammar.LINKS)
+        _, fields, _ = self._in.value_here()
+        inner = [own for own in fields if own == field or own.startswith(f"{field}[].")]
+        if len(inner) == 1:
+            self._values.take_values(inner[0])
+        elif self._state.negation in grammar.NO_VALUE and not fields:
+            self._state.negation = ""
+            self._values.add_presence(field, present=False)
+        else:
+            raise NoQuery(reason=f"{field} is a list")
 
     def _check_object(self, field: str, size: int) -> None:
         """`depend on foo`, `requires c`, `owner of the parent of c`: what stands behind is not the record itself."""
@@ -306,6 +319,9 @@ class _QueryParser:
         if not (numbered or self._is_nouns_place(before)):
             return False
         singular = fold_word(word) == word
+        # `negative amounts`, `net price` are not any amounts and prices.
+        if singular and not numbered and self._in.is_number_after(word):
+            return False
         if self._is_some(word, singular=singular, numbered=numbered):
             return False
         self._state.doubtful_noun = singular and not numbered and before != "many"
@@ -320,12 +336,19 @@ class _QueryParser:
         if TEXT in self._records.fields or not word.isalpha() or word in no_noun:
             return False
         words = {part for names in self._names.values() for part in names}
+        # What was done to each of them, as `shipped_at` says of shipments, is said of all.
+        full = {own for field, names in self._names.items() if self._is_full(field) for own in names}
         # `returns` may be those with `returned`, and `home wins` are no homes.
         done = {"paid"} if fold_word(word) == "payment" else {own for own in words if own.endswith("ed")}
-        alike = any(own == "paid" or (len(stem(own)) > 3 and word.startswith(stem(own))) for own in done & words)
+        done = (done & words) - full
+        alike = any(own == "paid" or (len(stem(own)) > 3 and word.startswith(stem(own))) for own in done)
         counted = self._query.operation == "count" and self._query.field
         rooted = Wanted.root_of(word) in self._records.roots
         return not (alike or rooted or counted or fold_word(word) in words)
+
+    def _is_full(self, field: str) -> bool:
+        """Whether each record has a time there."""
+        return self._records.is_time(field) and self._records.fields[field].present == self._records.count
 
     def _is_some(self, word: str, *, singular: bool, numbered: bool) -> bool:
         """Whether a word may be said of some of the records: `failed` of `failed logins`, `errors` of `most errors`."""

@@ -58,7 +58,7 @@ NOUNS = _by_word(_G["nouns"])
 SYNONYMS = _by_word(_G["synonyms"])
 MONEY = SYNONYMS["money"]
 UNITS = dict(pair.rsplit("=", 1) for pair in _WORDS["units"])
-CONTRARY = re.compile(r"(?:un|non-?)([a-z]{4,})")
+CONTRARY = re.compile(r"(?:un|non-?|in(?=[a-z]+(?:ive|id)$)|dis(?=abled$))([a-z]{4,})")
 NUMBERED, CARDINAL = ({word: n for n, word in enumerate(_G[name].split(), 1)} for name in ("ordinals", "cardinals"))
 
 

@@ -356,7 +356,7 @@ def _flat(value: dict[Any, Any], key: str | None = None) -> dict[str, Any]:
                 many = several or len(member) > 1
                 stack += ((f"{own}[].", element, many) for element in member if isinstance(element, dict))
             elif member is not None:
-                flat[own] = [member] if several else _scalar_text(member)
+                flat[own] = [*flat.get(own, ()), _scalar_text(member)] if several else _scalar_text(member)
         if len(flat) > MAX_FIELDS:
             raise UnreadableRecords(f"a record has more than {MAX_FIELDS} fields")
     return flat

@@ -24,6 +24,18 @@ _MONTH_NAMES = grammar.MONTH_NAMES | MONTHS.keys()
 _WRAPPERS = grammar.GENERIC | set(map(fold_word, grammar.WRAPPERS))
 
 
+# What the name of a number of things ends in.
+_COUNTS = frozenset({"count", "cnt", "num"})
+
+
+def _turned(words: tuple[str, ...]) -> set[tuple[str, ...]]:
+    """`years of experience` is `years_experience`, `amount of damage` is `damage_amount`."""
+    if "of" not in words[1:-1]:
+        return set()
+    at = words.index("of")
+    return {words[:at] + words[at + 1 :], words[at + 1 :] + words[:at]}
+
+
 def _hour_of_day(hour: int, half: str) -> int:
     """The hour of 24; `half`: `am`, `pm`, or empty where it is one already."""
     return hour % 12 + 12 * (half == "pm") if half else hour
@@ -63,6 +75,8 @@ class TokenReader:
         own = self.records.name_words()
         if not _WRAPPERS.issuperset(own):
             return own, True
+        if kind := self.records.kind_words():
+            return kind, True
         names = self.names.get(self.key, ())
         words = tuple(word for word in names if word not in grammar.KEY_WORDS)
         return (words, len(names) > 1) if len(words) == 1 else ((), False)
@@ -150,17 +164,24 @@ class TokenReader:
         if not words:
             return []
         own = " ".join(tokens).lower()
+        turned = _turned(words)
         tries: tuple[Callable[[str, tuple[str, ...]], bool], ...] = (
             lambda field, _: field.lower() == own,
-            lambda _, names: names == words,
+            lambda _, names: names == words or "".join(names) == "".join(words),
+            lambda _, names: names in turned,
             lambda field, names: self._is_done_at(words, field, names),
             lambda _, names: names[-len(words) :] == words,
             lambda _, names: len(names) > 1 and bool(self.unit_of(names[-1])) and names[:-1][-len(words) :] == words,
             lambda field, _: self._is_synonym(words, field),
             lambda field, _: words == ("date",) and self.records.is_time(field),
+            lambda field, names: self._is_counted(field, names, words),
         )
         found = ([field for field, names in self.names.items() if fits(field, names)] for fits in tries)
         return next(filter(None, found), [])
+
+    def _is_counted(self, field: str, names: tuple[str, ...], words: tuple[str, ...]) -> bool:
+        """`restarts` for `restart_count`."""
+        return names[-1] in _COUNTS and names[-1 - len(words) : -1] == words and self.records.is_number(field)
 
     def _is_done_at(self, words: tuple[str, ...], field: str, names: tuple[str, ...]) -> bool:
         """`created` for `created_at`, `launched` for `launch_time`."""
@@ -174,6 +195,12 @@ class TokenReader:
         called = any(words[0] in own for own in self.names.values())
         fits = not called and not meant.isdisjoint(self._own_words(field))
         return fits and (meant != grammar.MONEY or self.records.is_number(field))
+
+    def money_field(self) -> str:
+        """The one number that is an amount of money, where no pieces are counted beside it; else empty."""
+        numbers = [field for field in self.names if self.records.is_number(field)]
+        fields = [field for field in numbers if not grammar.MONEY.isdisjoint(self.names[field])]
+        return fields[0] if len(fields) == 1 and not self.is_sold_by_piece() else ""
 
     def is_sold_by_piece(self) -> bool:
         """Whether the records hold numbers of pieces: then what was spent is no sum of prices."""
@@ -407,7 +434,7 @@ class TokenReader:
         if superlative in grammar.TAKES_TIME:
             return self.records.is_time(field) or self._is_epoch(field)
         meant = frozenset() if superlative in grammar.OF_ANY else grammar.IMPLIED_NAMES.get(superlative, frozenset())
-        fits = not meant or not (meant | {"time"}).isdisjoint(self.names[field])
+        fits = not meant or not meant.isdisjoint(self.names[field])
         return not superlative or (self.records.is_number(field) and fits)
 
     def time_of_event(self) -> str:
@@ -445,7 +472,16 @@ class TokenReader:
         meant = grammar.IMPLIED_NAMES.get(superlative, frozenset())
         meant = meant | grammar.MONEY if "size" in meant and fold_word(noun) in grammar.PAID else meant
         numbers = (field for field in self.names if self.records.is_number(field))
-        return [field for field in numbers if not meant.isdisjoint(self._own_words(field))]
+        fields = [field for field in numbers if not meant.isdisjoint(self._own_words(field))]
+        # A long number is a point in time, and no duration.
+        return [field for field in fields if "time" not in self.names[field] or self.records.fields[field].longest < 9]
+
+    def compared_field(self, phrase: str, noun: str) -> str:
+        """The field of `larger than 5000`, or of `orders over 200`, which is money; empty for `people over 40`."""
+        superlative = f"{phrase.removesuffix('r than')}st"
+        if superlative in grammar.IMPLIED_NAMES:
+            return self.implied_field(superlative, noun)
+        return self.implied_field("largest", noun) if fold_word(noun) in grammar.PAID else ""
 
     def _is_epoch(self, field: str) -> bool:
         return self.records.is_number(field) and not grammar.EPOCHS.isdisjoint(self.names[field])
@@ -454,6 +490,10 @@ class TokenReader:
         """The words of a field's name, each also with the sign that its numbers have: `use%`."""
         sign = "%" if "%" in self.records.fields[field].signs or "%" in field else ""
         return [*self.names[field], *(f"{word}{sign}" for word in self.names[field] if sign)]
+
+    def titles(self) -> set[str]:
+        """The fields that name a record."""
+        return {field for field, words in self.names.items() if grammar.TITLES.intersection(words[-1:])}
 
     def person_field(self) -> str:
         """The one field that says who; empty where there is none, or more than one."""
@@ -516,7 +556,7 @@ class TokenReader:
         """Of how many tokens the noun here is that the records are called by; 0 where none is."""
         for size in range(3, 0, -1):
             words = name_words(" ".join(self.tokens[self.at : self.at + size]))
-            if words and words == self.set_words:
+            if words and "".join(words) == "".join(self.set_words):
                 return size
         return int(self.is_noun(self.word()))
 
@@ -525,6 +565,12 @@ class TokenReader:
         with self.ahead(len(phrase.split(" "))):
             self.skip_words({"of", "the", "all"})
             return bool(self.field_here()[1])
+
+    def is_number_after(self, phrase: str) -> bool:
+        """Whether a field of numbers follows the phrase here."""
+        with self.ahead(len(phrase.split(" "))):
+            field = self.field_here()[0]
+            return bool(field) and self.records.is_number(field)
 
     def value_after(self, phrase: str) -> bool:
         """Whether a value follows the phrase here."""
