@@ -11,7 +11,7 @@ from typing import Any
 from msgspec import Struct
 
 
-class BlockForm(Struct, frozen=True):
+class _BlockForm(Struct, frozen=True):
     """How blocks of one kind are written: what opens one, what its lines say, and what the rest is called."""
 
     name: str
@@ -24,7 +24,7 @@ class BlockForm(Struct, frozen=True):
     indent: str = ""
 
 
-class ListingForm(Struct, frozen=True):
+class _ListingForm(Struct, frozen=True):
     """How the lines of a listing are written, what is said above some of them, and what are none."""
 
     name: str
@@ -35,7 +35,7 @@ class ListingForm(Struct, frozen=True):
 
 _PERSON = r"(?P<{0}>[^<\n]*?) ?<(?P<{0}_email>[^>\n]*)>"
 FORMS = (
-    BlockForm(
+    _BlockForm(
         "commits",
         re.compile(r"commit (?P<commit>[0-9a-f]{7,64})(?: \(.*\))?"),
         (
@@ -49,7 +49,7 @@ FORMS = (
         headed=True,
         indent="    ",
     ),
-    BlockForm(
+    _BlockForm(
         "mails",
         re.compile(r"From \S+ +[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d.*"),
         (
@@ -62,7 +62,7 @@ FORMS = (
         "body",
         headed=True,
     ),
-    BlockForm(
+    _BlockForm(
         "entries",
         re.compile(
             r"(?P<package>[\w.+-]+) \((?P<version>[^()\s]+)\) (?P<distribution>[^;\n]+); urgency=(?P<urgency>\w+).*"
@@ -74,23 +74,23 @@ FORMS = (
 
 
 LISTINGS = (
-    ListingForm(
+    _ListingForm(
         "users",
         re.compile(
             r"(?P<name>[^:#\s][^:]*):(?P<password>[^:]*):(?P<uid>\d+):(?P<gid>\d+):(?P<gecos>[^:]*):(?P<home>/[^:]*)"
             r":(?P<shell>[^:]*)"
         ),
     ),
-    ListingForm("groups", re.compile(r"(?P<name>[^:#\s]+):(?P<password>[^:]*):(?P<gid>\d+):(?P<members>[^:]*)")),
-    ListingForm(
+    _ListingForm("groups", re.compile(r"(?P<name>[^:#\s]+):(?P<password>[^:]*):(?P<gid>\d+):(?P<members>[^:]*)")),
+    _ListingForm(
         "services",
         re.compile(
             r"(?P<name>[^\s#]\S*)\s+(?P<port>\d+)/(?P<protocol>\w+)(?:\s+(?P<aliases>[^#]*?))?\s*(?:#\s*(?P<comment>.*))?"
         ),
     ),
     # What `pip` notes of the files it installed.
-    ListingForm("files", re.compile(r"(?P<path>\"[^\"]+\"|[^,]+),(?P<hash>(?:\w+=[\w-]+)?),(?P<size>\d*)")),
-    ListingForm(
+    _ListingForm("files", re.compile(r"(?P<path>\"[^\"]+\"|[^,]+),(?P<hash>(?:\w+=[\w-]+)?),(?P<size>\d*)")),
+    _ListingForm(
         "entries",
         re.compile(
             r"(?P<mode>[bcdlps-][rwxsStT-]{9}[.+@]?)\s+(?P<links>\d+)\s+(?P<owner>\S+)\s+(?P<group>\S+)\s+(?P<size>\d+)\s+"
@@ -104,13 +104,13 @@ LISTINGS = (
 NAMES = frozenset(form.name for form in (*FORMS, *LISTINGS))
 
 
-def find_form(head: str) -> BlockForm | None:
+def _find_form(head: str) -> _BlockForm | None:
     """The form of the blocks that a text is made of from its first line on."""
     first = next((line for line in head.split("\n") if line.strip()), "").rstrip("\r")
     return next((form for form in FORMS if form.opening.fullmatch(first)), None)
 
 
-def read_blocks(lines: Iterable[tuple[int, int, str]], form: BlockForm) -> Iterator[tuple[int, int, dict[str, Any]]]:
+def _read_blocks(lines: Iterable[tuple[int, int, str]], form: _BlockForm) -> Iterator[tuple[int, int, dict[str, Any]]]:
     """Number and first byte of the line that opens each block, and its values."""
     opened: tuple[int, int, dict[str, Any]] | None = None
     rest: list[str] = []
@@ -126,7 +126,7 @@ def read_blocks(lines: Iterable[tuple[int, int, str]], form: BlockForm) -> Itera
         yield _closed(opened, form, rest)
 
 
-def _says(values: dict[str, Any], form: BlockForm, line: str, *, headed: bool) -> bool:
+def _says(values: dict[str, Any], form: _BlockForm, line: str, *, headed: bool) -> bool:
     """Whether a line says one thing of its block, which is noted."""
     if form.headed and not headed:
         return False
@@ -138,7 +138,7 @@ def _says(values: dict[str, Any], form: BlockForm, line: str, *, headed: bool) -
     return True
 
 
-def _closed(opened: tuple[int, int, dict[str, Any]], form: BlockForm, rest: list[str]) -> Any:
+def _closed(opened: tuple[int, int, dict[str, Any]], form: _BlockForm, rest: list[str]) -> Any:
     own = [line for line in rest if line.startswith(form.indent) or not line.strip()]
     opened[2][form.rest] = "\n".join(map(str.strip, own)).strip()
     if other := "\n".join(line.strip() for line in rest if line not in own):
@@ -146,7 +146,7 @@ def _closed(opened: tuple[int, int, dict[str, Any]], form: BlockForm, rest: list
     return opened
 
 
-def find_listing(head: str) -> ListingForm | None:
+def _find_listing(head: str) -> _ListingForm | None:
     """The form of a listing, where all lines of the head have it but the last, which may be cut."""
     lines = [line.removesuffix("\r") for line in head.split("\n")[:-1]][:400]
     for form in LISTINGS:
@@ -156,8 +156,8 @@ def find_listing(head: str) -> ListingForm | None:
     return None
 
 
-def read_listing(
-    lines: Iterable[tuple[int, int, str]], form: ListingForm
+def _read_listing(
+    lines: Iterable[tuple[int, int, str]], form: _ListingForm
 ) -> Iterator[tuple[int, int, dict[str, Any] | None]]:
     """Number, first byte and values of each line; none of one that has another form."""
     above: dict[str, Any] = {}

@@ -11,7 +11,7 @@ from toolfold.outputs.local.token_reader import TokenReader
 from toolfold.outputs.local.value_words import ValueParser
 
 
-class ComparisonParser:
+class _ComparisonParser:
     """The steps that read comparisons, before or behind their field."""
 
     def __init__(self, reader: TokenReader, state: ParseState, values: ValueParser) -> None:

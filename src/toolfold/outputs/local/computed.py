@@ -14,6 +14,7 @@ from toolfold.outputs.local.blocks import NAMES as BLOCK_NAMES
 from toolfold.outputs.local.conditions import Condition, Query
 from toolfold.outputs.local.facts import RecordSet, is_no_record
 from toolfold.outputs.local.index import DocumentIndex
+from toolfold.outputs.local.markup import Record, UnreadableRecords
 from toolfold.outputs.local.partial import find_part
 from toolfold.outputs.local.query import parse_query
 from toolfold.outputs.local.query_words import (
@@ -27,8 +28,6 @@ from toolfold.outputs.local.query_words import (
 from toolfold.outputs.local.records import (
     TEXT,
     UNKNOWN,
-    Record,
-    UnreadableRecords,
     read_records,
 )
 from toolfold.outputs.local.render import clip, take_fitting

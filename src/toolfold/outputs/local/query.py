@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from decimal import Decimal
 
 from toolfold.outputs.local import query_words as grammar
-from toolfold.outputs.local.comparison import ComparisonParser
+from toolfold.outputs.local.comparison import _ComparisonParser
 from toolfold.outputs.local.conditions import Condition, Query
 from toolfold.outputs.local.facts import RecordSet
 from toolfold.outputs.local.moments import Moment
@@ -48,7 +48,7 @@ class _QueryParser:
         self._query = self._state.query
         self._operation = OperationParser(self._in, self._state)
         self._values = ValueParser(self._in, self._state)
-        self._compared = ComparisonParser(self._in, self._state, self._values)
+        self._compared = _ComparisonParser(self._in, self._state, self._values)
         # Whether the last step added a condition.
         self._demanded = False
 

@@ -8,20 +8,19 @@ Below: `index.py`.
 import csv
 import re
 from collections.abc import Callable, Iterator
-from html.parser import HTMLParser
 from itertools import pairwise
 from typing import Any
 from xml.parsers import expat
 
 import msgspec
-from msgspec import Struct
 
 from toolfold.outputs.json_path import Step, format_path
-from toolfold.outputs.local.blocks import find_form, find_listing, read_blocks, read_listing
+from toolfold.outputs.local.blocks import _find_form, _find_listing, _read_blocks, _read_listing
 from toolfold.outputs.local.formats import FOOTER, LISTING_COLUMNS, LISTING_TYPES, NARROW, RULE, WIDE, Format
 from toolfold.outputs.local.headings import SECTION, STANZA_LINE
 from toolfold.outputs.local.index import DocumentIndex
 from toolfold.outputs.local.json_index import Container, JsonIndex, decode_value
+from toolfold.outputs.local.markup import MAX_DEPTH, Record, UnreadableRecords, _Elements, _PageTables
 from toolfold.outputs.local.moments import LEVEL, LEVEL_REACH, LEVELS, find_moment, opens_event, stamp_reach
 from toolfold.outputs.local.source import BLOCK, HEAD
 from toolfold.outputs.local.sql_dump import SQL_INSERTS, inserted_rows
@@ -33,7 +32,7 @@ LARGEST, LARGEST_MARKUP, LARGEST_YAML = 128 << 20, 24 << 20, 2 << 20
 UNKNOWN = -1
 # Elements of a JSON array are decoded together up to so many bytes, and those from `SMALL` on alone.
 SMALL, PIECE, LARGEST_ELEMENT = 4096, 1 << 19, 4 << 20
-MAX_FIELDS, MAX_DEPTH = 200, 48
+MAX_FIELDS = 200
 # The whole text of a record, among its values.
 TEXT = ""
 
@@ -67,19 +66,6 @@ LIST_KEY = re.compile(r"[\"']?([\w.$/@-]{1,80})[\"']?:")
 SETTING = re.compile(r"\s*([\w.\"'-]{1,80})\s*[=:]\s*(.*)")
 
 
-class UnreadableRecords(Exception):
-    """The records cannot all be read; says why. Never leaves `local`: nothing is claimed then."""
-
-
-class Record(Struct, frozen=True):
-    """One record: which set it belongs to, its first byte, its place in words, and its values by field."""
-
-    of: str
-    start: int
-    place: str
-    values: dict[str, Any]
-
-
 def read_records(index: DocumentIndex, *, lines: bool = False) -> Iterator[Record] | None:
     """Every record in the order of the document, or every line as one; `None` where the document has none."""
     if lines:
@@ -99,9 +85,9 @@ def read_records(index: DocumentIndex, *, lines: bool = False) -> Iterator[Recor
 def _reader_of_text(head: bytes) -> "Callable[[DocumentIndex], Iterator[Record]] | None":
     """How a text is read that is known by what it begins with, or by a table in it."""
     text = head.decode(errors="replace")
-    if find_form(text) is not None:
+    if _find_form(text) is not None:
         return _blocks
-    if find_listing(text) is not None:
+    if _find_listing(text) is not None:
         return _listing
     if SQL_INSERTS.search(head):
         return _insertions
@@ -110,15 +96,15 @@ def _reader_of_text(head: bytes) -> "Callable[[DocumentIndex], Iterator[Record]]
 
 def _blocks(index: DocumentIndex) -> Iterator[Record]:
     """Commits, mails, entries of a changelog."""
-    if (form := find_form(index.source.text(0, HEAD))) is not None:
-        for number, start, values in read_blocks(_lines(index), form):
+    if (form := _find_form(index.source.text(0, HEAD))) is not None:
+        for number, start, values in _read_blocks(_lines(index), form):
             yield Record(form.name, start, f"line {number}", values)
 
 
 def _listing(index: DocumentIndex) -> Iterator[Record]:
     """Users, ports, files: a record in each line."""
-    if (form := find_listing(index.source.text(0, HEAD))) is not None:
-        for number, start, values in read_listing(_lines(index), form):
+    if (form := _find_listing(index.source.text(0, HEAD))) is not None:
+        for number, start, values in _read_listing(_lines(index), form):
             if values is None:
                 raise UnreadableRecords(f"line {number} has another form than those above it")
             if "mode" in values:
@@ -503,45 +489,6 @@ def _insertions(index: DocumentIndex) -> Iterator[Record]:
         yield Record(table, start, f"line {line + 1}", values)
 
 
-class _Elements:
-    """Collects the elements of XML: attributes and the texts of children without children are their values."""
-
-    def __init__(self) -> None:
-        self.records: list[Record] = []
-        self._stack: list[tuple[Record, list[str], dict[str, Any]]] = []
-        self.parser = expat.ParserCreate()
-        self.parser.StartElementHandler = self._start
-        self.parser.EndElementHandler = self._end
-        self.parser.CharacterDataHandler = self._text
-        self.parser.EntityDeclHandler = self._refuse
-
-    def _refuse(self, *_: object) -> None:
-        # An entity may stand for gigabytes.
-        raise UnreadableRecords("it declares entities")
-
-    def _start(self, name: str, attributes: dict[str, str]) -> None:
-        if len(self._stack) > MAX_DEPTH:
-            raise UnreadableRecords("it is nested too deep")
-        place = f"line {self.parser.CurrentLineNumber}"
-        record = Record(name.rpartition(":")[2], self.parser.CurrentByteIndex, place, dict(attributes))
-        self._stack.append((record, [], attributes))
-
-    def _text(self, text: str) -> None:
-        if self._stack:
-            self._stack[-1][1].append(text)
-
-    def _end(self, _: str) -> None:
-        record, texts, attributes = self._stack.pop()
-        text = "".join(texts).strip()
-        if self._stack:
-            above = self._stack[-1][0].values
-            own = {record.of: text, **{f"{record.of}.{name}": value for name, value in attributes.items()}}
-            above |= {name: [] for name in own} if record.of in above else own
-        if text:
-            record.values.setdefault("text", text)
-        self.records.append(record)
-
-
 def _elements(index: DocumentIndex) -> Iterator[Record]:
     elements = _Elements()
     try:
@@ -551,42 +498,6 @@ def _elements(index: DocumentIndex) -> Iterator[Record]:
     except expat.ExpatError as error:
         raise UnreadableRecords(f"its XML cannot be read: {error}") from error
     return iter(sorted(elements.records, key=lambda record: record.start))
-
-
-def _spans_others(attrs: list[tuple[str, str | None]]) -> bool:
-    return any(name in {"colspan", "rowspan"} and value not in {"1", None} for name, value in attrs)
-
-
-class _PageTables(HTMLParser):
-    """Collects the rows of the tables of an HTML page. The first row of each names its columns."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.rows: list[tuple[int, int, list[str]]] = []
-        self._table = self._depth = 0
-        self._row: list[str] | None = None
-        self._cell = False
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        if tag == "table":
-            self._depth += 1
-            self._table += 1
-        if _spans_others(attrs) or self._depth > 1:
-            raise UnreadableRecords("a table has cells that span others, or tables inside")
-        if tag == "tr":
-            self._row = []
-            self.rows.append((self._table, self.getpos()[0], self._row))
-        self._cell = tag in {"td", "th"} or (self._cell and tag != "tr")
-        if tag in {"td", "th"} and self._row is not None:
-            self._row.append("")
-
-    def handle_endtag(self, tag: str) -> None:
-        self._depth -= tag == "table"
-        self._cell = self._cell and tag not in {"td", "th", "tr", "table"}
-
-    def handle_data(self, data: str) -> None:
-        if self._cell and self._row:
-            self._row[-1] += data
 
 
 def _page_tables(index: DocumentIndex) -> Iterator[Record]:

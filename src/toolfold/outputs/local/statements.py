@@ -15,9 +15,10 @@ from msgspec import Struct, structs
 
 from toolfold.outputs.local.conditions import Query
 from toolfold.outputs.local.facts import RecordSet
+from toolfold.outputs.local.markup import Record
 from toolfold.outputs.local.moments import Moment, find_moment
 from toolfold.outputs.local.query_words import MONEY, PRICES, TITLES, NoQuery, name_words, to_number
-from toolfold.outputs.local.records import TEXT, Record
+from toolfold.outputs.local.records import TEXT
 from toolfold.outputs.local.render import clip
 
 LISTED, QUOTED, FEW, MOST_GROUPS = 12, 100, 6, 40
