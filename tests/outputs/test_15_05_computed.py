@@ -368,7 +368,7 @@ NESTED = json.dumps(
         ("how many open orders", '"open" is a value of status and of customer.name'),
         ("how many customers are there", '"customers" has no place'),
         ("how many orders after 2026-05-10", "which field the time is of is not said"),
-        ("how many orders have tag a", "tags is a list"),
+        ("how many orders have tags over 5", "tags is a list"),
         ("is the last order paid", '"is" has no place'),
         ("how many orders are paid or have amount over 5", '"or" has no place'),
         ("how many orders were paid twice", '"twice" has no place'),

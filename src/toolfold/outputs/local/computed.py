@@ -10,9 +10,11 @@ from collections.abc import Iterator
 import numpy as np
 from msgspec import Struct
 
+from toolfold.outputs.local.blocks import NAMES as BLOCK_NAMES
 from toolfold.outputs.local.conditions import Condition, Query
 from toolfold.outputs.local.facts import RecordSet, is_no_record
 from toolfold.outputs.local.index import DocumentIndex
+from toolfold.outputs.local.markup import Record, UnreadableRecords
 from toolfold.outputs.local.partial import find_part
 from toolfold.outputs.local.query import parse_query
 from toolfold.outputs.local.query_words import (
@@ -26,8 +28,6 @@ from toolfold.outputs.local.query_words import (
 from toolfold.outputs.local.records import (
     TEXT,
     UNKNOWN,
-    Record,
-    UnreadableRecords,
     read_records,
 )
 from toolfold.outputs.local.render import clip, take_fitting
@@ -98,10 +98,13 @@ def _of_request(index: DocumentIndex, request: str, *, asks: bool) -> Computed:
 
 
 def _of_tokens(index: DocumentIndex, tokens: list[str], *, asks: bool) -> Computed:
-    sets = _record_sets(index, tokens)
+    sets, others = _record_sets(index, tokens)
     if asks and not sets:
         return Computed(("Nothing was computed: the text has no records that can be told apart.",), refused=True)
-    return _of_sets(index, sets, tokens, asks=asks)
+    computed = _of_sets(index, sets, tokens, asks=asks)
+    # `issues with the label bug` names the labels, and is about what has them.
+    other = _of_sets(index, others, tokens, asks=asks) if others and not computed.claimed else computed
+    return other if other.claimed else computed
 
 
 def _stated_and_failed(
@@ -204,14 +207,14 @@ def _only_unplaced(tokens: list[str], records: RecordSet, word: str) -> str:
 
 def _check_alone(records: RecordSet, query: Query) -> None:
     """Where records inside of these may be meant as well, as in a tree of files, nothing is claimed of these alone."""
-    fields = {condition.field for condition in query.conditions} | {query.field}
+    fields = {condition.about for condition in query.conditions} | {query.field}
     for inner in records.inner:
         if (query.taken_for and fields == {""}) or not fields.isdisjoint(inner.fields.keys() - {TEXT}):
             raise NoQuery(reason=f"elements of {inner.name} may be meant, too: name those that are")
 
 
-def _record_sets(index: DocumentIndex, tokens: list[str]) -> list[RecordSet]:
-    """The sets of records, those that the request names first, else the outermost and largest."""
+def _record_sets(index: DocumentIndex, tokens: list[str]) -> tuple[list[RecordSet], list[RecordSet]]:
+    """The sets of records that the request names, and those around them; else the outermost and largest."""
     words = [token.lower() for token in tokens]
     sets = _gathered(index, read_records(index), Wanted.of(tokens))
     if not {"line", "lines"}.isdisjoint(words) and sum(one.count for one in sets.values()) != index.source.lines:
@@ -237,8 +240,8 @@ def _gathered(index: DocumentIndex, source: Iterator[Record] | None, wanted: Wan
 
 
 def _noun(index: DocumentIndex, name: str) -> str:
-    if name == "lines":
-        return "lines"
+    if name in {"lines", *BLOCK_NAMES}:
+        return name
     structure = index.structure.kind if index.structure is not None else ""
     if structure in {"markup", "items"}:
         return f"<{name}> elements" if structure == "markup" else f"items of {name.removesuffix('[]')}"
@@ -250,11 +253,14 @@ def _depth(records: RecordSet) -> int:
     return records.name.count("[]") + records.name.count(".")
 
 
-def _chosen(sets: list[RecordSet], words: list[str]) -> list[RecordSet]:
+def _chosen(sets: list[RecordSet], words: list[str]) -> tuple[list[RecordSet], list[RecordSet]]:
     folded = {part for word in words for part in name_words(word)}
     sets = _without_values(sets)
     named = [records for records in sets if (own := records.name_words()) and folded.issuperset(own)]
-    return _without_holders(named) if named else _outermost(sets)
+    if not named:
+        return _outermost(sets), []
+    around = [one for one in sets if one.name and any(own.name.startswith(f"{one.name}.") for own in named)]
+    return _without_holders(named), [one for one in around if one not in named]
 
 
 def _without_holders(named: list[RecordSet]) -> list[RecordSet]:
@@ -357,7 +363,10 @@ def _state(index: DocumentIndex, records: RecordSet, query: Query) -> Computed:
     state = state_each if query.each else STATEMENTS[query.operation]
     lines, rows = state(records, query, selection, scope, notes)
     starts = _starts(query, selection, rows)
-    segments = _segments(index, starts) if starts or query.conditions else None
+    placed = [start for start in starts if start != UNKNOWN]
+    segments = None
+    if placed or (query.conditions and not starts):
+        segments = index.segments.at(np.array(placed, dtype=np.int64))
     rests_on = selection.count if rows is None else len(rows)
     return Computed(tuple(lines), segments, guessed=query.taken_for, count=selection.count, rests_on=rests_on)
 
@@ -385,10 +394,6 @@ def _clock_notes(records: RecordSet, query: Query) -> list[str]:
     dated = [field for field, bounds in query.bounds.items() if any(moment.day for _, moment in bounds)]
     several = [field for field in query.bounds if len(records.fields[field].days) > 1 and field not in dated]
     return [f"{field} has several days, and the clock is that of each" for field in several]
-
-
-def _segments(index: DocumentIndex, starts: list[int]) -> Offsets:
-    return index.segments.at(np.array([start for start in starts if start != UNKNOWN], dtype=np.int64))
 
 
 def _changed_files(index: DocumentIndex, budget: int) -> Computed:

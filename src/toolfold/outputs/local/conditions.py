@@ -84,12 +84,19 @@ class Condition(Struct, frozen=True):
         return cls(f"{field} is one of {said}", field, test, contrary, values=True, is_numeric=numeric)
 
     @classmethod
+    def of_members(cls, field: str, values: list[str]) -> Self:
+        """That a list has one of some members."""
+        said = " or ".join(f'"{value}"' for value in values)
+        test = _members_test(field, values)
+        return cls(f"{field} has {said}", field, test, f"{field} does not have {said}", values=True)
+
+    @classmethod
     def of_presence(cls, field: str, *, present: bool, marker: bool = False) -> Self:
         """That a field has a value; of a `marker`, which never has one, that it is there."""
         if marker:
             return cls(f"{field} is {'' if present else 'not '}there", "", lambda values: (field in values) is present)
         words = f"{field} has a value" if present else f"{field} has no value"
-        return cls(words, "", lambda values: bool((values.get(field) or "").strip()) is present, presence=field)
+        return cls(words, "", lambda values: _has_value(values.get(field)) is present, presence=field)
 
     @classmethod
     def of_amount(cls, field: str, *, present: bool) -> Self:
@@ -147,6 +154,23 @@ class Query(Struct):
     implied_text: bool = False
     # The bounds of times by their field.
     bounds: dict[str, _Bounds] = {}
+
+
+def _has_value(own: Any) -> bool:
+    return bool(own.strip() if isinstance(own, str) else own)
+
+
+def _members_test(field: str, values: list[str]) -> Test:
+    wanted = {value.strip().lower() for value in values}
+    # Of an empty list it is known that it has none; where there is no list, nothing is.
+    above = field.rpartition("[].")[0]
+
+    def test(record: dict[str, Any]) -> bool | None:
+        own = record.get(field, record.get(above) if above else None)
+        members = own if isinstance(own, list) or own is None else [own]
+        return None if members is None else any(str(member).strip().lower() in wanted for member in members)
+
+    return test
 
 
 def _spoken_moment(moment: Moment) -> str:

@@ -18,7 +18,9 @@ from toolfold.outputs.local.request import MONTHS
 # Different values of a field that are gathered before they are looked at.
 _MAX_SEEN, _MAX_KEYS = 10_000, 500_000
 TRUTHS, FALSITIES = frozenset({"true", "yes", "on", "1", "t", "y"}), frozenset({"false", "no", "off", "0", "f", "n"})
-FLAGS = frozenset({"true", "false", "yes", "no"})
+FLAGS = frozenset({"true", "false", "yes", "no", "y", "n"})
+# What a date may begin with.
+_DATE_LEADS = {*MONTHS, "mon", "tue", "wed", "thu", "fri", "sat", "sun"}
 _STATE = re.compile(r"(?:ed|able|ive)$|^(?:is|has|can)[_A-Z]")
 # What is written where there is no value, and what may be written there.
 _BLANKS = frozenset({"n/a", "#n/a", "null", "nil", "nan", "-", "--", "---", "\u2013", "\u2014", "(null)", "<null>"})
@@ -37,6 +39,8 @@ _MAYBE_TOTAL = re.compile(
 # A longer text is no label; and of fewer rows the last is often the sum of the others.
 _LONGEST_LABEL, _FEW_ROWS = 40, 4
 PAGES = frozenset({"cursor", "next", "more", "page", "token", "has", "previous", "url"})
+# Where a record says what it is.
+_KINDS = ("object", "kind", "@type", "__typename", "resourceType", "_type")
 _VERSIONS = frozenset({"version", "release", "ver", "semver"})
 # 01/02/2024 has two readings; so have 01.02.24 and 1-2-2024.
 _UNCLEAR_DAY = re.compile(r"\d{1,2}([./-])\d{1,2}\1\d{2,4}\b(?!-)")
@@ -80,6 +84,8 @@ class FieldFacts(Struct):
     # A number with a decimal comma, which is not read.
     comma: str = ""
     ungrouped: bool = False
+    # The value that all records have.
+    constant: str = ""
     seen: dict[str, int] = {}
 
 
@@ -116,6 +122,11 @@ class RecordSet(Struct):
     def identifying_field(self) -> str:
         """The first field, where each record has another value of it."""
         return self.key if len(self.keys) == self.count else ""
+
+    def kind_words(self) -> tuple[str, ...]:
+        """What each record says that it is: `"object": "charge"`."""
+        kinds = (self.fields[field].constant for field in _KINDS if field in self.fields)
+        return next((name_words(kind) for kind in kinds if kind), ())
 
     def name_words(self) -> tuple[str, ...]:
         """What the records are called by the document: `orders[]`, `<order>`; a table has no such name."""
@@ -182,6 +193,7 @@ class RecordSet(Struct):
                 facts = self.fields[field] = FieldFacts()
             if isinstance(value, list):
                 facts.lists += 1
+                self._note_members(field, value, wanted)
             elif field != TEXT:
                 seen = facts.seen
                 seen[value] = seen.get(value, 0) + 1
@@ -198,6 +210,7 @@ class RecordSet(Struct):
         if self._is_table and not self.maybe_totals and self._last_adds_up():
             self.maybe_totals = [self.last_place]
         for field, facts in self.fields.items():
+            facts.constant = next(iter(facts.seen)) if list(facts.seen.values()) == [self.count] else ""
             self._look_at(field, facts, wanted)
 
     @property
@@ -230,10 +243,18 @@ class RecordSet(Struct):
                 self._note_wanted(field, value, low, wanted)
         facts.seen = {}
 
+    def _note_members(self, field: str, members: list[Any], wanted: Wanted) -> None:
+        """Notes which words of the request are members of a list."""
+        for member in members:
+            if isinstance(member, (str, int, float)) and (low := str(member).strip().lower()) in wanted.phrases:
+                _note_spelling(self.hits, low, field, str(member))
+
     def _note_wanted(self, field: str, value: str, low: str, wanted: Wanted) -> None:
-        """Notes where words of the request are values, or stand in them."""
+        """Notes where words of the request are values, or stand in them. `page views` may be `page_view`."""
         if low in wanted.phrases:
             _note_spelling(self.hits, low, field, value)
+        elif "_" in low and (spaced := low.replace("_", " ")) in wanted.phrases:
+            _note_spelling(self.hits, spaced, field, value)
         elif (root := Wanted.root_of(low)) and root in wanted.roots:
             _note_spelling(self.roots, root, field, value)
         elif wanted.words is not None:
@@ -305,7 +326,7 @@ def _note_digits(facts: FieldFacts, low: str) -> None:
 
 def _note_time(field: str, facts: FieldFacts, value: str, times: int) -> None:
     # A guess that costs little: most values are none.
-    if len(value) >= 40 or not (field == "time" or value[:1].isdigit() or value[:3].lower() in MONTHS):
+    if len(value) >= 40 or not (field == "time" or value[:1].isdigit() or value[:3].lower() in _DATE_LEADS):
         return
     if _UNCLEAR_DAY.match(value):
         facts.unclear_day = value

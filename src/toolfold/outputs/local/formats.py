@@ -65,6 +65,8 @@ class Format(Struct, frozen=True):
     # For a table: the names of its columns.
     header: tuple[str, ...] = ()
     header_lines: int = 0
+    # Whether the header stands in a remark: then there may be others, and the last cells of a row may be missing.
+    remarked: bool = False
 
     def split_row(self, line: str) -> list[str]:
         """The cells of one line, for a table whose rows are lines each."""
@@ -159,8 +161,21 @@ def _detect_table(head: bytes) -> Format | None:
     rows = [line for line in lines if line.strip() and not FOOTER.fullmatch(line)]
     if (table := _detect_markdown_table(lines)) or len(rows) < 3:
         return table
+    if lines[0].startswith("#"):
+        return _detect_remarked(lines)
     above = lines.index(rows[0])
     return _detect_delimited(rows, above) or _detect_columns(rows, above)
+
+
+def _detect_remarked(lines: list[str]) -> Format | None:
+    """A table cut at tabs below remarks, the last of which with a tab names its columns."""
+    above = next((number for number, line in enumerate(lines) if line.strip() and line[0] != "#"), 0)
+    named = [line.lstrip("# ").split("\t") for line in lines[:above] if "\t" in line.strip()]
+    rows = [line.split("\t") for line in lines[above:] if line.strip() and line[0] != "#"]
+    if not named or len(rows) < 3 or not _are_column_names(header := tuple(map(str.strip, named[-1]))):
+        return None
+    fits = all(0 <= len(header) - len(row) < 2 for row in rows)
+    return Format("table", delimiter="\t", header=header, header_lines=above, remarked=True) if fits else None
 
 
 def _detect_delimited(rows: list[str], above: int) -> Format | None:

@@ -11,11 +11,13 @@ HALF = r"\s?([AaPp])(?:[Mm]\b|\.[Mm]\.)"
 CLOCK = rf"(\d\d|\d(?=:[\d:.,]{{2,16}}{HALF.replace('(', '(?:', 1)})):(\d\d)(?::(\d\d)(?:[.,](\d{{1,9}}))?)?(?:{HALF})?"
 ISO_TIME = re.compile(rf"(\d{{4}})[-/](\d\d)[-/](\d\d)(?:[T ,]{{1,2}}{CLOCK}(?:\s?(Z|[+-]\d\d:?\d\d))?)?(?![\w-])")
 WEB_TIME = re.compile(rf"(\d\d)/([A-Z][a-z]{{2}})/(\d{{4}}):{CLOCK}(?: ([+-]\d{{4}}))?")
+# `Mon Jun 3 10:00:00 2024 +0200`
+C_TIME = re.compile(rf"\b([A-Z][a-z]{{2}}) +(\d{{1,2}}) {CLOCK} (\d{{4}})\b(?: ([+-]\d{{4}}))?")
 SYSLOG_TIME = re.compile(rf"([A-Z][a-z]{{2}}) ([ \d]\d) {CLOCK}")
 # `3 Feb 2024`, `Feb 3, 2024`, with or without a clock.
 WORD_TIME = re.compile(
     rf"\b(?:(\d{{1,2}})[ -]([A-Z][a-z]{{2,8}})\.?|([A-Z][a-z]{{2,8}})\.? (\d{{1,2}})),?[ -](\d{{4}})\b"
-    rf"(?:[ ,T]+{CLOCK})?"
+    rf"(?:[ ,T]+{CLOCK}(?:\s?(Z|[+-]\d\d:?\d\d))?)?"
 )
 # A day of two readings, 01/02/2024, is none.
 UNCLEAR_TIME = re.compile(rf"(?<![\w./-])\d{{1,2}}([./-])\d{{1,2}}\1\d{{2,4}},?[ T]{{1,2}}{CLOCK}")
@@ -52,6 +54,9 @@ def find_moment(text: str) -> Moment | None:
         return Moment(
             f"{match[3]}-{month:02}-{match[1]}", _clock(match.groups()[3:8]), _zone(match[9], match[8]), match[0]
         )
+    if (match := C_TIME.search(text)) and match[1].lower() in MONTHS:
+        day = f"{match[8]}-{MONTHS[match[1].lower()]:02}-{int(match[2]):02}"
+        return Moment(day, _clock(match.groups()[2:7]), _zone(match[9], match[7]), match[0])
     if (match := SYSLOG_TIME.search(text)) and match[1].lower() in MONTHS:
         month = MONTHS[match[1].lower()]
         return Moment(f"-{month:02}-{int(match[2]):02}", _clock(match.groups()[2:7]), _zone("", match[7]), match[0])
@@ -67,7 +72,7 @@ def _moment_in_words(text: str) -> Moment | None:
     if match is None or month is None:
         return None
     day = f"{match[5]}-{month:02}-{int(match[1] or match[4]):02}"
-    return Moment(day, _clock(match.groups()[5:10]), _zone("", match[10]), match[0])
+    return Moment(day, _clock(match.groups()[5:10]), _zone(match[11], match[10]), match[0])
 
 
 def _zone(written: str | None, half: str | None) -> str:

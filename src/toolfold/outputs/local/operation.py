@@ -24,6 +24,8 @@ class OperationParser:
         self._grouped = False
         # Whether the whole of it is asked for, and whether a number is counted.
         self._total = self._counts_number = False
+        # What is counted by its field, as a value of another.
+        self._as_value: Condition | None = None
         # By what else the latest may be.
         self._other_times: list[str] = []
 
@@ -43,6 +45,9 @@ class OperationParser:
     def _add_reading(self) -> None:
         for field in reversed(self._other_times):
             self._query.and_then = structs.replace(self._query, field=field)
+        if self._as_value is not None and self._query.and_then is None:
+            conditions = [*self._query.conditions, self._as_value]
+            self._query.and_then = structs.replace(self._query, field="", conditions=conditions, is_reading=True)
         if self._state.inside is not None and self._query.and_then is None:
             conditions = list(self._query.conditions)
             conditions[self._state.inside[0]] = self._state.inside[1]
@@ -73,6 +78,14 @@ class OperationParser:
         adds = query.operation == "rows" and self._total
         if len(query.wanted) == 1 and not query.field and (adds or query.operation == "values"):
             query.operation, query.field = ("sum" if adds else "values"), query.wanted.pop()
+        if query.operation == "sum" and not (query.field or query.wanted or query.taken_for or query.each):
+            self._add_up_money()
+
+    def _add_up_money(self) -> None:
+        """`the total of all overdue invoices` is of their money, or may be how many they are."""
+        if field := self._in.money_field():
+            count = structs.replace(self._query, operation="count", field="")
+            self._query.field, self._query.and_then = field, count
 
     def _finish_shown(self) -> None:
         """What is to be shown, and of what there is to be one figure each."""
@@ -189,16 +202,16 @@ class OperationParser:
         size = int(self._in.word() in {"top", "bottom"})
         digits = self._in.word(size)
         number = int(digits) if digits.isdecimal() else grammar.CARDINAL.get(digits, 0)
-        at, self._in.at = self._in.at, self._in.at + size + 1
+        lead = self._in.word()
+        self._in.at += size + 1
         follows = grammar.OPERATIONS.get(self._in.phrase_in(grammar.OPERATIONS), "") in {"greatest", "least"}
         if self._state.asked or not 0 < number <= 1000 or not (size or follows):
-            self._in.at = at
             return False
         self._query.limit = number
         if not follows:
             self._state.asked = True
-            self._state.superlative = self._in.low[at]
-            self._query.operation = "greatest" if self._state.superlative == "top" else "least"
+            self._state.superlative = lead
+            self._query.operation = "greatest" if lead == "top" else "least"
         return True
 
     def take_operation(self) -> bool:
@@ -206,6 +219,9 @@ class OperationParser:
         # A word of the operation may be a field of the document: `count`, `total`, `first name`.
         if not phrase or (self._in.field_here()[1] and not (self._in.is_field_after(phrase) or " " in phrase)):
             return False
+        # The `phone number of Ada` is no count.
+        if phrase in {"number of", "count of"} and self._state.last_step == "take_noun":
+            raise NoQuery(self._in.before())
         self._in.skip(phrase)
         operation = grammar.OPERATIONS[phrase]
         # `how much … on average`
@@ -326,6 +342,10 @@ class OperationParser:
         if not plain or self._in.is_noun(self._in.word()):
             self._in.at = at
             return
+        # `managers` may be those of the field, or those whose role it is.
+        phrase_, fields, _ = self._in.value_here()
+        others = [Condition.of_values(own, self._records.hits[phrase_][own]) for own in fields if own != field]
+        self._as_value = others[0] if len(others) == 1 else None
         self._in.at += size
         self._query.field = field
         # How many comments there are is no count of records, where each has a number of them.
@@ -388,7 +408,6 @@ class OperationParser:
         # `placed by customers` says who, and not by what they are grouped.
         if not phrase or (phrase == "by" and self._in.before().endswith("ed")):
             return False
-        start = self._in.at
         self._in.skip(phrase)
         self._imply_count()
         if self._query.operation == "mean" and phrase != "by" and (size := self._in.noun_here()):
@@ -399,7 +418,6 @@ class OperationParser:
             return True
         if phrase != "by" or self._in.field_here()[0]:
             raise NoQuery(phrase)
-        self._in.at = start
         return False
 
     def _imply_count(self) -> None:

@@ -2,7 +2,7 @@
 
 Every word of the request must have its place, or the request is no query: a word that was passed over could be the
 "not" that turns an answer around. docs/extraction.md describes the grammar for those who ask. Above: `computed.py`.
-Below: `operation.py`, `value_words.py`.
+Below: `operation.py`, `comparison.py`, `value_words.py`.
 """
 
 import re
@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from decimal import Decimal
 
 from toolfold.outputs.local import query_words as grammar
+from toolfold.outputs.local.comparison import _ComparisonParser
 from toolfold.outputs.local.conditions import Condition, Query
 from toolfold.outputs.local.facts import RecordSet
 from toolfold.outputs.local.moments import Moment
@@ -28,16 +29,8 @@ _NEGATIONS = {
     **dict.fromkeys(("no longer", "not any longer"), "not"),
     "outside of": "outside",
 }
-# Names of times that are those of the record itself.
-_PLAIN_TIMES = frozenset({"time", "date", "timestamp", "ts", "t", "day", "datetime", "when", "at", "event", "start"})
-# With an article behind them they begin a condition: `with the discounts`.
-_NO_NOUN_LEADS = frozenset({"with", "in", "on", "from", "by", "at", "to", "has", "have", "having", "about"})
-
-
 # What is had must be there: `with a note`, `with breakfast and a dog`; but `with a note and its author`.
 _WITH = re.compile(r"\b(?:with|have|has|having|had)(?:(?: (?!its|their|the)\S+)* and)?(?: (?:an?|any|some))?$")
-
-
 _DONE = re.compile(r"\b(?:are|were|been|was)$")
 _ASKS_TIME = frozenset({"when", "day", "date", "time", "and", ","})
 
@@ -55,6 +48,7 @@ class _QueryParser:
         self._query = self._state.query
         self._operation = OperationParser(self._in, self._state)
         self._values = ValueParser(self._in, self._state)
+        self._compared = _ComparisonParser(self._in, self._state, self._values)
         # Whether the last step added a condition.
         self._demanded = False
 
@@ -70,8 +64,8 @@ class _QueryParser:
             self._operation.take_group,
             self._take_negation,
             self._take_text,
-            self._take_comparison_first,
-            self._take_amount,
+            self._compared.take_comparison_first,
+            self._compared.take_amount,
             self._take_level,
             self._take_field,
             self._values.take_value,
@@ -88,13 +82,11 @@ class _QueryParser:
         self._in.at = int(self._in.low[:1] == ["name"] and self._in.low[1:2] in (["the"], ["all"], ["every"]))
         while self._in.at < len(self._in.tokens):
             before = len(self._query.conditions)
-            taken = next((step for step in steps if step()), None)
+            taken = next(filter(self._in.tries, steps), None)
             if taken is None:
                 raise NoQuery(self._in.tokens[self._in.at].lstrip('"'))
-            self._state.last_step, self._demanded = (
-                taken.__name__.removeprefix("_"),
-                len(self._query.conditions) > before,
-            )
+            self._state.last_step = taken.__name__.removeprefix("_")
+            self._demanded = len(self._query.conditions) > before
         return self._operation.finished()
 
     def _take_negation(self) -> bool:
@@ -118,23 +110,8 @@ class _QueryParser:
             self._state.negation = "no"
         return True
 
-    def _take_amount(self) -> bool:
-        """`with 2 retries`, where `retries` is a number."""
-        at = self._in.at
-        if not at or self._in.word(-1) not in {"with", "have", "has", "had", "having", "exactly", "only", "just"}:
-            return False
-        number = self._in.number()
-        field, size = self._in.field_here()
-        if number is None or not field or not self._records.is_number(field):
-            self._in.at = at
-            return False
-        self._in.at += size
-        self._values.add(Condition.of_number(field, "=", number))
-        return True
-
     def _take_window(self) -> bool:
         """`between 10:00 and 10:05`, `after 2024-05-01`, `on 5 March 2024`, `at 10:05`, with or without its field."""
-        start = self._in.at
         field, size = self._in.field_here() if self._in.word() not in grammar.SIDES else ("", 0)
         if field and self._records.is_time(field):
             self._in.at += size
@@ -144,7 +121,6 @@ class _QueryParser:
         self._in.timed = field
         bounds = self._in.bounds()
         if bounds is None:
-            self._in.at = start
             return False
         self._add_window(field or self._window_field(), bounds)
         return True
@@ -153,7 +129,7 @@ class _QueryParser:
         """The field of a time whose field is not named. `closed in March` need not be by the time of creation."""
         field = self._in.time_field()
         words = set(self._names[field])
-        if self._state.last_step in {"take_value", "take_loose_value"} and not words <= _PLAIN_TIMES:
+        if self._state.last_step in {"take_value", "take_loose_value"} and not words <= grammar.PLAIN_TIMES:
             before = self._in.low[: self._in.at]
             value = next((word for word in reversed(before) if word.endswith("ed")), "")
             if value and value in self._records.hits:
@@ -189,58 +165,38 @@ class _QueryParser:
         self._values.add_text("", grammar.TEXT_COMPARISONS[phrase])
         return True
 
-    def _take_comparison_first(self) -> bool:
-        """`more than 500 bytes`, where `bytes` is a field."""
-        phrase = self._in.phrase_in(grammar.COMPARISONS)
-        if not phrase:
-            return False
-        if grammar.COMPARISONS[phrase] in {"=", "!="}:
-            return False
-        at = self._in.at
-        self._in.skip(phrase)
-        token = self._in.word()
-        number = self._in.number()
-        field, size = self._compared_field(token) if number is not None else ("", 0)
-        if number is None:
-            self._in.at = at
-            return False
-        if not field or not self._records.is_number(field):
-            raise NoQuery(reason=f'which field "{phrase} {token}" is of is not said')
-        self._in.at += size
-        self._values.add(Condition.of_number(field, grammar.COMPARISONS[phrase], number))
-        return True
-
-    def _compared_field(self, number: str) -> tuple[str, int]:
-        """The field of `over 500 bytes`, `over 80%`, `the cheapest over 50`, and how many tokens name it."""
-        field, size = self._in.field_here()
-        unit = self._in.unit_of(self._in.word()) or self._in.sign_of(number)
-        if field or unit:
-            fields = [field] if field else self._in.fields_in(unit)
-            return (fields[0], size or bool(self._in.unit_of(self._in.word()))) if len(fields) == 1 else ("", 0)
-        if self._state.superlative and not self._query.field:
-            self._query.field = self._in.implied_field(self._state.superlative)
-        return self._query.field, 0
-
     def _take_field(self) -> bool:
         field, size = self._in.field_here()
         if not field or self._in.is_noun(self._in.word()) or self._is_rather_value(field, size):
             return False
         self._in.at += size
         if self._records.fields[field].lists:
-            raise NoQuery(reason=f"{field} is a list")
-        if not self._take_comparison(field):
+            self._take_list(field)
+        elif not self._compared.take_comparison(field):
             self._check_object(field, size)
             self._mention(field, self._in.at - size)
         return True
 
+    def _take_list(self, field: str) -> None:
+        """What is demanded of a list: a member, or that it has none."""
+        self._in.skip_words(grammar.LINKS)
+        _, fields, _ = self._in.value_here()
+        inner = [own for own in fields if own == field or own.startswith(f"{field}[].")]
+        if len(inner) == 1:
+            self._values.take_values(inner[0])
+        elif self._state.negation in grammar.NO_VALUE and not fields:
+            self._state.negation = ""
+            self._values.add_presence(field, present=False)
+        else:
+            raise NoQuery(reason=f"{field} is a list")
+
     def _check_object(self, field: str, size: int) -> None:
         """`depend on foo`, `requires c`, `owner of the parent of c`: what stands behind is not the record itself."""
-        at = self._in.at
-        leads = self._in.skip_words({"on", "with", "upon", "against"})
-        other = self._in.value_here()[1] and not self._in.field_here()[0] and self._in.word() not in grammar.FILLER
-        self._in.at = at
+        with self._in.ahead():
+            leads = self._in.skip_words({"on", "with", "upon", "against"})
+            other = self._in.value_here()[1] and not self._in.field_here()[0] and self._in.word() not in grammar.FILLER
         verb = leads or (field.lower() == self._in.word(-1) and self._is_plural())
-        chain = re.search(r"(\S+) of (?:the )?$", f"{' '.join(self._in.low[: at - size])} ")
+        chain = re.search(r"(\S+) of (?:the )?$", f"{' '.join(self._in.low[: self._in.at - size])} ")
         chained = (
             chain and self._in.word() == "of" and self._in.fields_called([chain[1]]) == self._query.wanted[-1:] != []
         )
@@ -253,107 +209,9 @@ class _QueryParser:
         short = size < len(self._names[field]) and self._records.is_time(field)
         return short and self._in.value_here()[2] >= size and self._in.low[0] != "when"
 
-    def _take_not(self) -> None:
-        if self._state.negation:
-            raise NoQuery("not")
-        self._state.negation = "not"
-        self._in.at += 1
-        self._in.skip_words({"in", "the", "a", "an"})
-
-    def _take_comparison(self, field: str) -> bool:
-        """What is demanded of a field that was named: a comparison, a value, or that it is there."""
-        start = self._in.at
-        self._in.skip_words(grammar.LINKS)
-        negated = self._in.word() == "not" and not self._in.phrase_in(grammar.COMPARISONS)
-        if negated:
-            self._take_not()
-        if self._values.asks_presence(field):
-            self._in.at += 1
-            self._values.add_presence(field, present=self._in.word(-1) in grammar.PRESENT)
-            return True
-        phrase = self._in.phrase_in((*grammar.COMPARISONS, *grammar.TEXT_COMPARISONS, "between"))
-        if phrase in grammar.TEXT_COMPARISONS:
-            self._in.skip(phrase)
-            self._values.add_text(field, grammar.TEXT_COMPARISONS[phrase])
-            return True
-        if phrase:
-            self._in.skip(phrase)
-            self._compare(field, phrase)
-            return True
-        if self._values.take_flag(field) or self._values.take_values(field):
-            return True
-        number = self._in.take_number(field)
-        if number is not None:
-            self._values.add(Condition.of_number(field, "=", number))
-            return True
-        self._in.at = start
-        self._state.negation = "" if negated else self._state.negation
-        return False
-
-    def _compare(self, field: str, phrase: str) -> None:
-        sign = grammar.COMPARISONS.get(phrase, "") if phrase not in grammar.EXCLUSIONS else ""
-        if sign and self._values.take_other_field(field, sign):
-            return
-        if phrase == "between":
-            self._compare_range(field)
-        elif not self._in.word():
-            raise NoQuery(phrase)
-        elif grammar.COMPARISONS[phrase] in {"=", "!="}:
-            self._compare_values(field, phrase)
-        else:
-            number = self._in.take_number(field)
-            if number is None:
-                raise NoQuery(f"{phrase} {self._in.word()}")
-            self._values.add(Condition.of_number(field, grammar.COMPARISONS[phrase], number))
-            self._compare_again(field)
-
-    def _compare_range(self, field: str) -> None:
-        first = self._in.take_number(field)
-        last = self._in.take_number(field) if self._in.skip_words({"and"}) else None
-        if first is None or last is None:
-            raise NoQuery(f"{field} between")
-        self._values.add(Condition.of_range(field, first, last))
-
-    def _compare_values(self, field: str, phrase: str) -> None:
-        if grammar.COMPARISONS[phrase] == "!=":
-            if self._state.negation:
-                raise NoQuery(phrase)
-            # Of a field that is named, `except Ada and Ivo` can only mean both.
-            self._state.negation = "!=" if phrase == "other than" else phrase if phrase in grammar.EXCLUSIONS else "not"
-            if self._state.negation in grammar.EXCLUSIONS and not self._in.value_here(field)[1]:
-                self._mention(field, self._in.at, negated=False)
-                return
-        if self._values.take_flag(field) or self._values.take_values(field):
-            return
-        if (number := self._in.take_number(field)) is not None:
-            self._values.add(Condition.of_number(field, "=", number))
-            return
-        self._compare_literal(field, self._in.literal())
-
-    def _compare_literal(self, field: str, literal: str) -> None:
-        if field in self._records.parts.get(literal.lower(), ()):
-            self._values.add(Condition.of_text(field, "contains", literal))
-        elif self._state.negation:
-            # Of what nothing is, the contrary is true of everything.
-            raise NoQuery(literal)
-        else:
-            self._values.add_values(field, [literal])
-
-    def _compare_again(self, field: str) -> None:
-        """A second bound of the same field: `over 50 but under 60`."""
-        at = self._in.at
-        if self._in.skip_words({"and", "but"}) and (phrase := self._in.phrase_in(grammar.COMPARISONS)):
-            self._in.skip(phrase)
-            if grammar.COMPARISONS[phrase] not in {"=", "!="} and to_number(self._in.word()) is not None:
-                self._compare(field, phrase)
-                return
-        self._in.at = at
-
-    def _mention(self, field: str, start: int, *, negated: bool = True) -> None:
+    def _mention(self, field: str, start: int) -> None:
         """A field without a comparison: that it is there, that it is not, that it is true, or to be shown."""
-        if not negated:
-            self._query.wanted.append(field)
-        elif self._state.negation or self._records.is_boolean(field):
+        if self._state.negation or self._records.is_boolean(field):
             self._demand(field)
         elif not self._is_said(field):
             self._show(field, start)
@@ -461,6 +319,9 @@ class _QueryParser:
         if not (numbered or self._is_nouns_place(before)):
             return False
         singular = fold_word(word) == word
+        # `negative amounts`, `net price` are not any amounts and prices.
+        if singular and not numbered and self._in.is_number_after(word):
+            return False
         if self._is_some(word, singular=singular, numbered=numbered):
             return False
         self._state.doubtful_noun = singular and not numbered and before != "many"
@@ -475,12 +336,19 @@ class _QueryParser:
         if TEXT in self._records.fields or not word.isalpha() or word in no_noun:
             return False
         words = {part for names in self._names.values() for part in names}
+        # What was done to each of them, as `shipped_at` says of shipments, is said of all.
+        full = {own for field, names in self._names.items() if self._is_full(field) for own in names}
         # `returns` may be those with `returned`, and `home wins` are no homes.
         done = {"paid"} if fold_word(word) == "payment" else {own for own in words if own.endswith("ed")}
-        alike = any(own == "paid" or (len(stem(own)) > 3 and word.startswith(stem(own))) for own in done & words)
+        done = (done & words) - full
+        alike = any(own == "paid" or (len(stem(own)) > 3 and word.startswith(stem(own))) for own in done)
         counted = self._query.operation == "count" and self._query.field
         rooted = Wanted.root_of(word) in self._records.roots
         return not (alike or rooted or counted or fold_word(word) in words)
+
+    def _is_full(self, field: str) -> bool:
+        """Whether each record has a time there."""
+        return self._records.is_time(field) and self._records.fields[field].present == self._records.count
 
     def _is_some(self, word: str, *, singular: bool, numbered: bool) -> bool:
         """Whether a word may be said of some of the records: `failed` of `failed logins`, `errors` of `most errors`."""
@@ -494,7 +362,7 @@ class _QueryParser:
         if before in {"a", "an"}:
             return self._in.at > 1 and self._in.word(-2) in {"for", "of", "is"}
         if before == "the" and self._in.at > 1:
-            return self._in.word(-2) not in _NO_NOUN_LEADS
+            return self._in.word(-2) not in grammar.NO_NOUN_LEADS
         described = self._state.last_step in {"take_operation", "take_level", "take_value", "take_contrary"}
         flagged = self._state.last_step == "take_field" and self._demanded
         return described or flagged or before in grammar.NOUN_LEADS or before in {"", "the"}
@@ -512,7 +380,6 @@ class _QueryParser:
             self._in.at += 1
         plain = _is_bare_word(run, before)
         if not run or (plain and self._query.operation in {"count", "rows"}):
-            self._in.at -= len(run)
             return False
         self._values.add(
             Condition.of_text("", "contains", " ".join(run), " ".join([*run[:-1], fold_word(run[-1].lower())]))

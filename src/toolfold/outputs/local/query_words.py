@@ -1,7 +1,7 @@
 """The words of the query grammar, and a request cut into tokens. Knows no document. Above: `token_reader.py`."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from functools import lru_cache
 from importlib import resources
@@ -17,13 +17,8 @@ from toolfold.words import fold_word, split_identifier
 Operation = Literal["rows", "count", "sum", "mean", "median", "share", "greatest", "least", "values", "place"]
 NUMERIC = frozenset({"count", "sum", "mean", "median", "share"})
 T = TypeVar("T")
-# What there can be one of for each value of a field; the words before that field, and stretches of time.
+# What there can be one of for each value of a field.
 FIGURES = NUMERIC - {"share"} | {"greatest", "least"}
-GROUPS = (
-    *("per", "by", "for each", "for every", "in each", "each", "every", "grouped by", "group by", "by each"),
-    *("broken down by", "split by", "for each of the"),
-)
-PERIODS = frozenset({"day", "month", "year", "hour", "minute"})
 
 MAX_TOKENS = 60
 MAX_PHRASE = 6
@@ -52,38 +47,33 @@ OPERATIONS: dict[str, Operation] = _by_phrase(_G["operations"])
 COMPARISONS = _by_phrase(_G["comparisons"])
 TEXT_COMPARISONS = _by_phrase(_G["texts"])
 SIDES = _by_phrase(_G["sides"])
-TOTALS, ASIDES, EXCLUSIONS = (tuple(_G[name]) for name in ("totals", "asides", "exclusions"))
+TOTALS, ASIDES, EXCLUSIONS, GROUPS, TAKES_TIME, OF_ANY = (
+    tuple(_G[name]) for name in ("totals", "asides", "exclusions", "groups", "takes_time", "of_any")
+)
 # Words of the names of the fields that a superlative can mean, and that a verb's value can be of.
 IMPLIED_NAMES = _by_word(_G["superlatives"])
 VERBS = _by_word(_G["verbs"])
 EVENTS = _by_word(_G["events"])
+NOUNS = _by_word(_G["nouns"])
 SYNONYMS = _by_word(_G["synonyms"])
 MONEY = SYNONYMS["money"]
-# What is paid for one piece is no sum.
-PRICES = frozenset({"price", "rent", "fare", "value"})
 UNITS = dict(pair.rsplit("=", 1) for pair in _WORDS["units"])
-TAKES_TIME = frozenset({"latest", "newest", "most recent", "most recently", "earliest", "oldest"})
-CONTRARY = re.compile(r"(?:un|non-?)([a-z]{4,})")
-_ORDINALS_TEXT = """
-first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth thirteenth fourteenth fifteenth
-sixteenth seventeenth eighteenth nineteenth twentieth
-"""
-NUMBERED = {word: number for number, word in enumerate(_ORDINALS_TEXT.split(), 1)}
-_CARDINALS_TEXT = "one two three four five six seven eight nine ten"
-CARDINAL = {word: number for number, word in enumerate(_CARDINALS_TEXT.split(), 1)}
-FILLER, LINKS, YES_OR_NO, ABSENT, PRESENT = (
-    _WORDS[name] for name in ("filler", "links", "yes_or_no", "absent", "present")
-)
-GENERIC, REQUESTS, LINES, KEY_WORDS = map(_WORDS.__getitem__, ("records", "requests", "lines", "keys"))
-TITLES, PERSONS, TIME_ENDINGS, EPOCHS = map(_WORDS.__getitem__, ("titles", "persons", "time_endings", "epochs"))
-LABELS, DOCUMENTS = _WORDS["labels"], _WORDS["documents"]
-NO_VALUE = frozenset({"without", "no", "lacking", "missing", "lack", "lacks"})
-# After them the records are named: `how many pods`, `all of the pods`.
-NOUN_LEADS = _WORDS["noun_leads"]
-NO_NOUNS = _WORDS["no_nouns"]
+CONTRARY = re.compile(r"(?:un|non-?|in(?=[a-z]+(?:ive|id)$)|dis(?=abled$))([a-z]{4,})")
+NUMBERED, CARDINAL = ({word: n for n, word in enumerate(_G[name].split(), 1)} for name in ("ordinals", "cardinals"))
+
+
+def _sets(names: str) -> Iterator[frozenset[str]]:
+    return map(_WORDS.__getitem__, names.split())
+
+
+FILLER, LINKS, YES_OR_NO, ABSENT, PRESENT, NO_VALUE = _sets("filler links yes_or_no absent present no_value")
+GENERIC, REQUESTS, LINES, WRAPPERS, DOCUMENTS = _sets("records requests lines wrappers documents")
+NOUN_LEADS, NO_NOUN_LEADS, NO_NOUNS, PARTICLES = _sets("noun_leads no_noun_leads no_nouns particles")
+KEY_WORDS, TITLES, PERSONS, LABELS = _sets("keys titles persons labels")
+TIME_ENDINGS, EPOCHS, PLAIN_TIMES, PERIODS, MONTH_NAMES = _sets("time_endings epochs plain_times periods months")
+PRICES, COUNTED, PAID = _sets("prices counted paid")
 # What no text that is looked for holds.
 NO_TEXT = FILLER | {",", "not", "no", "without", "except", "or", "and", "=", "<", ">", "per", "each", *SIDES, "between"}
-PARTICLES = frozenset({"in", "on", "out", "off", "up", "down"})
 LEVELS = (("error", "err"), ("warning", "warn"), ("fatal", "critical", "crit", "emerg"), ("info",), ("debug",))
 # What words of one root end in: `refunds`, `refunded`; `failures`, `failed`.
 _CAPITALS = re.compile(r"[A-Z]{2,}s")

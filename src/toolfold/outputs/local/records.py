@@ -8,19 +8,19 @@ Below: `index.py`.
 import csv
 import re
 from collections.abc import Callable, Iterator
-from html.parser import HTMLParser
 from itertools import pairwise
 from typing import Any
 from xml.parsers import expat
 
 import msgspec
-from msgspec import Struct
 
 from toolfold.outputs.json_path import Step, format_path
+from toolfold.outputs.local.blocks import _find_form, _find_listing, _read_blocks, _read_listing
 from toolfold.outputs.local.formats import FOOTER, LISTING_COLUMNS, LISTING_TYPES, NARROW, RULE, WIDE, Format
 from toolfold.outputs.local.headings import SECTION, STANZA_LINE
 from toolfold.outputs.local.index import DocumentIndex
 from toolfold.outputs.local.json_index import Container, JsonIndex, decode_value
+from toolfold.outputs.local.markup import MAX_DEPTH, Record, UnreadableRecords, _Elements, _PageTables
 from toolfold.outputs.local.moments import LEVEL, LEVEL_REACH, LEVELS, find_moment, opens_event, stamp_reach
 from toolfold.outputs.local.source import BLOCK, HEAD
 from toolfold.outputs.local.sql_dump import SQL_INSERTS, inserted_rows
@@ -32,7 +32,7 @@ LARGEST, LARGEST_MARKUP, LARGEST_YAML = 128 << 20, 24 << 20, 2 << 20
 UNKNOWN = -1
 # Elements of a JSON array are decoded together up to so many bytes, and those from `SMALL` on alone.
 SMALL, PIECE, LARGEST_ELEMENT = 4096, 1 << 19, 4 << 20
-MAX_FIELDS, MAX_DEPTH = 200, 48
+MAX_FIELDS = 200
 # The whole text of a record, among its values.
 TEXT = ""
 
@@ -59,22 +59,11 @@ SYSLOG = re.compile(
 COMPONENT = re.compile(
     rf"\b(?:{LEVELS})\b\]?:?\s+(?:\[([A-Za-z][\w./:-]{{0,60}})\]|([A-Za-z][\w./-]{{0,60}})(?::| -)\s)"
 )
+# The line below the header of a table in Markdown.
+TABLE_RULE = re.compile(rb"^[ \t]*\|[^\n]+\|[ \t]*\r?\n[ \t]*\|(?:[ \t]*:?-{3,}:?[ \t]*\|)+[ \t]*\r?$", re.MULTILINE)
 DIGIT = re.compile(r"\d")
 LIST_KEY = re.compile(r"[\"']?([\w.$/@-]{1,80})[\"']?:")
 SETTING = re.compile(r"\s*([\w.\"'-]{1,80})\s*[=:]\s*(.*)")
-
-
-class UnreadableRecords(Exception):
-    """The records cannot all be read; says why. Never leaves `local`: nothing is claimed then."""
-
-
-class Record(Struct, frozen=True):
-    """One record: which set it belongs to, its first byte, its place in words, and its values by field."""
-
-    of: str
-    start: int
-    place: str
-    values: dict[str, Any]
 
 
 def read_records(index: DocumentIndex, *, lines: bool = False) -> Iterator[Record] | None:
@@ -84,13 +73,43 @@ def read_records(index: DocumentIndex, *, lines: bool = False) -> Iterator[Recor
     kind = index.format.kind
     structure = index.structure.kind if index.structure is not None else ""
     read = READERS.get(kind) or READERS.get(structure)
-    if kind == "text" and structure not in {"page", "markup"} and SQL_INSERTS.search(index.source.read(0, HEAD)):
-        read = _insertions
+    if kind in {"text", "log"} and structure not in {"page", "markup"}:
+        read = _reader_of_text(index.source.read(0, HEAD)) or read
     if read is None:
         return None
     if index.source.size > (LARGEST_MARKUP if kind == "text" else LARGEST):
         raise UnreadableRecords("it is too large to be computed on")
     return read(index)
+
+
+def _reader_of_text(head: bytes) -> "Callable[[DocumentIndex], Iterator[Record]] | None":
+    """How a text is read that is known by what it begins with, or by a table in it."""
+    text = head.decode(errors="replace")
+    if _find_form(text) is not None:
+        return _blocks
+    if _find_listing(text) is not None:
+        return _listing
+    if SQL_INSERTS.search(head):
+        return _insertions
+    return _markdown_tables if TABLE_RULE.search(head) else None
+
+
+def _blocks(index: DocumentIndex) -> Iterator[Record]:
+    """Commits, mails, entries of a changelog."""
+    if (form := _find_form(index.source.text(0, HEAD))) is not None:
+        for number, start, values in _read_blocks(_lines(index), form):
+            yield Record(form.name, start, f"line {number}", values)
+
+
+def _listing(index: DocumentIndex) -> Iterator[Record]:
+    """Users, ports, files: a record in each line."""
+    if (form := _find_listing(index.source.text(0, HEAD))) is not None:
+        for number, start, values in _read_listing(_lines(index), form):
+            if values is None:
+                raise UnreadableRecords(f"line {number} has another form than those above it")
+            if "mode" in values:
+                values["type"] = LISTING_TYPES.get(values["mode"][:1], "special file")
+            yield Record(form.name, start, f"line {number}", values)
 
 
 def _read_lines(index: DocumentIndex) -> Iterator[Record]:
@@ -124,6 +143,9 @@ def _rows(index: DocumentIndex) -> Iterator[Record]:
             continue
         if _is_no_row(fmt, header, cells):
             continue
+        if fmt.remarked and cells[0][:1] == "#":
+            continue
+        cells.extend([""] * (len(header) - len(cells) if fmt.remarked else 0))
         if len(cells) != len(header):
             raise UnreadableRecords(f"line {number} has {len(cells)} cells, the header {len(header)}")
         if cells[0][:2] in {"# ", "//"} or (after_blank and not any(map(DIGIT.search, cells))):
@@ -320,7 +342,7 @@ def _flat(value: dict[Any, Any], key: str | None = None) -> dict[str, Any]:
                 many = several or len(member) > 1
                 stack += ((f"{own}[].", element, many) for element in member if isinstance(element, dict))
             elif member is not None:
-                flat[own] = [member] if several else _scalar_text(member)
+                flat[own] = [*flat.get(own, ()), _scalar_text(member)] if several else _scalar_text(member)
         if len(flat) > MAX_FIELDS:
             raise UnreadableRecords(f"a record has more than {MAX_FIELDS} fields")
     return flat
@@ -467,45 +489,6 @@ def _insertions(index: DocumentIndex) -> Iterator[Record]:
         yield Record(table, start, f"line {line + 1}", values)
 
 
-class _Elements:
-    """Collects the elements of XML: attributes and the texts of children without children are their values."""
-
-    def __init__(self) -> None:
-        self.records: list[Record] = []
-        self._stack: list[tuple[Record, list[str], dict[str, Any]]] = []
-        self.parser = expat.ParserCreate()
-        self.parser.StartElementHandler = self._start
-        self.parser.EndElementHandler = self._end
-        self.parser.CharacterDataHandler = self._text
-        self.parser.EntityDeclHandler = self._refuse
-
-    def _refuse(self, *_: object) -> None:
-        # An entity may stand for gigabytes.
-        raise UnreadableRecords("it declares entities")
-
-    def _start(self, name: str, attributes: dict[str, str]) -> None:
-        if len(self._stack) > MAX_DEPTH:
-            raise UnreadableRecords("it is nested too deep")
-        place = f"line {self.parser.CurrentLineNumber}"
-        record = Record(name.rpartition(":")[2], self.parser.CurrentByteIndex, place, dict(attributes))
-        self._stack.append((record, [], attributes))
-
-    def _text(self, text: str) -> None:
-        if self._stack:
-            self._stack[-1][1].append(text)
-
-    def _end(self, _: str) -> None:
-        record, texts, attributes = self._stack.pop()
-        text = "".join(texts).strip()
-        if self._stack:
-            above = self._stack[-1][0].values
-            own = {record.of: text, **{f"{record.of}.{name}": value for name, value in attributes.items()}}
-            above |= {name: [] for name in own} if record.of in above else own
-        if text:
-            record.values.setdefault("text", text)
-        self.records.append(record)
-
-
 def _elements(index: DocumentIndex) -> Iterator[Record]:
     elements = _Elements()
     try:
@@ -515,42 +498,6 @@ def _elements(index: DocumentIndex) -> Iterator[Record]:
     except expat.ExpatError as error:
         raise UnreadableRecords(f"its XML cannot be read: {error}") from error
     return iter(sorted(elements.records, key=lambda record: record.start))
-
-
-def _spans_others(attrs: list[tuple[str, str | None]]) -> bool:
-    return any(name in {"colspan", "rowspan"} and value not in {"1", None} for name, value in attrs)
-
-
-class _PageTables(HTMLParser):
-    """Collects the rows of the tables of an HTML page. The first row of each names its columns."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.rows: list[tuple[int, int, list[str]]] = []
-        self._table = self._depth = 0
-        self._row: list[str] | None = None
-        self._cell = False
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        if tag == "table":
-            self._depth += 1
-            self._table += 1
-        if _spans_others(attrs) or self._depth > 1:
-            raise UnreadableRecords("a table has cells that span others, or tables inside")
-        if tag == "tr":
-            self._row = []
-            self.rows.append((self._table, self.getpos()[0], self._row))
-        self._cell = tag in {"td", "th"} or (self._cell and tag != "tr")
-        if tag in {"td", "th"} and self._row is not None:
-            self._row.append("")
-
-    def handle_endtag(self, tag: str) -> None:
-        self._depth -= tag == "table"
-        self._cell = self._cell and tag not in {"td", "th", "tr", "table"}
-
-    def handle_data(self, data: str) -> None:
-        if self._cell and self._row:
-            self._row[-1] += data
 
 
 def _page_tables(index: DocumentIndex) -> Iterator[Record]:

@@ -15,9 +15,10 @@ from msgspec import Struct, structs
 
 from toolfold.outputs.local.conditions import Query
 from toolfold.outputs.local.facts import RecordSet
+from toolfold.outputs.local.markup import Record
 from toolfold.outputs.local.moments import Moment, find_moment
 from toolfold.outputs.local.query_words import MONEY, PRICES, TITLES, NoQuery, name_words, to_number
-from toolfold.outputs.local.records import TEXT, Record
+from toolfold.outputs.local.records import TEXT
 from toolfold.outputs.local.render import clip
 
 LISTED, QUOTED, FEW, MOST_GROUPS = 12, 100, 6, 40
@@ -56,7 +57,11 @@ def _count(_: RecordSet, query: Query, selection: Selection, scope: str, notes: 
 def _rows(records: RecordSet, query: Query, selection: Selection, scope: str, notes: list[str]) -> Stated:
     if not selection.count:
         return [f"There are no {scope}{_noted(notes)}."], []
-    scope = re.sub(r"\b(row|event|record|element|item)s\b", r"\1", scope, count=1) if selection.count == 1 else scope
+    scope = (
+        re.sub(r"\b(row|event|record|element|item|commit|mail|user|group|service|file)s\b", r"\1", scope, count=1)
+        if selection.count == 1
+        else scope
+    )
     lines = [f"{selection.count} {scope}{_noted(notes)}."]
     key = records.identifying_field()
     if key and not query.wanted and selection.count <= QUOTED:

@@ -4,7 +4,8 @@ Above: `query.py`. Below: `query_words.py`, `records.py`.
 """
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from decimal import Decimal
 
 from toolfold.outputs.local import query_words as grammar
@@ -17,18 +18,22 @@ from toolfold.words import fold_word
 
 # A field with longer values is a text, and no name.
 LONGEST_NAME = 60
-# With a number behind them they are by that number, whatever it measures: `the longest delay`.
-_OF_ANY = frozenset({"largest", "biggest", "smallest", "longest", "shortest", "highest"})
 _MULTIPLES = {"thousand": 1_000, "million": 1_000_000, "billion": 1_000_000_000}
-_COUNTED = frozenset({"qty", "quantity", "unit", "count", "piece", "stock", "sold", "night", "hour", "seat"})
-_PAID = frozenset({"order", "sale", "payment", "invoice", "transaction", "purchase", "bill", "donation", "expense"})
-_WRAPPERS_TEXT = "data list value hit node edge content doc resource response"
-_MONTH_NAMES = {
-    *("jan", "feb", "mar", "apr", "jun", "jul", "aug", "sep", "sept", "oct", "nov", "dec", "january", "february"),
-    *("march", "april", "may", "june", "july", "august", "september", "october", "november", "december"),
-}
+_MONTH_NAMES = grammar.MONTH_NAMES | MONTHS.keys()
 # What a list is called that is called nothing: any noun may mean its elements.
-_WRAPPERS = grammar.GENERIC | set(map(fold_word, _WRAPPERS_TEXT.split()))
+_WRAPPERS = grammar.GENERIC | set(map(fold_word, grammar.WRAPPERS))
+
+
+# What the name of a number of things ends in.
+_COUNTS = frozenset({"count", "cnt", "num"})
+
+
+def _turned(words: tuple[str, ...]) -> set[tuple[str, ...]]:
+    """`years of experience` is `years_experience`, `amount of damage` is `damage_amount`."""
+    if "of" not in words[1:-1]:
+        return set()
+    at = words.index("of")
+    return {words[:at] + words[at + 1 :], words[at + 1 :] + words[:at]}
 
 
 def _hour_of_day(hour: int, half: str) -> int:
@@ -56,6 +61,10 @@ class TokenReader:
         self.names = {field: name_words(field) for field in records.fields if field != TEXT}
         self.key = records.identifying_field()
         self.set_words, self.is_named = self._set_words()
+        own = frozenset(self.set_words[-1:])
+        called = {word for names in self.names.values() for word in names}
+        others = (word for noun in own for word in grammar.NOUNS.get(noun, ()))
+        self.nouns = own.union(word for word in others if word not in called | records.hits.keys())
         # Whether the records are what was noted at some time.
         self.is_noted = not self.key or records.is_time(self.key)
         # The field of the time that is read, where it is named.
@@ -66,6 +75,8 @@ class TokenReader:
         own = self.records.name_words()
         if not _WRAPPERS.issuperset(own):
             return own, True
+        if kind := self.records.kind_words():
+            return kind, True
         names = self.names.get(self.key, ())
         words = tuple(word for word in names if word not in grammar.KEY_WORDS)
         return (words, len(names) > 1) if len(words) == 1 else ((), False)
@@ -91,6 +102,20 @@ class TokenReader:
     def before(self) -> str:
         """The word before the one here; empty at the first."""
         return self.low[self.at - 1] if self.at else ""
+
+    @contextmanager
+    def ahead(self, size: int = 0) -> Iterator[None]:
+        """Reads from so many tokens ahead, and comes back."""
+        at, self.at = self.at, self.at + size
+        yield
+        self.at = at
+
+    def tries(self, step: Callable[[], bool]) -> bool:
+        """Whether a step finds its place here; where it does not, nothing was read."""
+        at = self.at
+        taken = step()
+        self.at = self.at if taken else at
+        return taken
 
     def phrase_in(self, phrases_: Iterable[str]) -> str:
         """The longest of some phrases that stands here."""
@@ -139,17 +164,24 @@ class TokenReader:
         if not words:
             return []
         own = " ".join(tokens).lower()
+        turned = _turned(words)
         tries: tuple[Callable[[str, tuple[str, ...]], bool], ...] = (
             lambda field, _: field.lower() == own,
-            lambda _, names: names == words,
+            lambda _, names: names == words or "".join(names) == "".join(words),
+            lambda _, names: names in turned,
             lambda field, names: self._is_done_at(words, field, names),
             lambda _, names: names[-len(words) :] == words,
             lambda _, names: len(names) > 1 and bool(self.unit_of(names[-1])) and names[:-1][-len(words) :] == words,
             lambda field, _: self._is_synonym(words, field),
             lambda field, _: words == ("date",) and self.records.is_time(field),
+            lambda field, names: self._is_counted(field, names, words),
         )
         found = ([field for field, names in self.names.items() if fits(field, names)] for fits in tries)
         return next(filter(None, found), [])
+
+    def _is_counted(self, field: str, names: tuple[str, ...], words: tuple[str, ...]) -> bool:
+        """`restarts` for `restart_count`."""
+        return names[-1] in _COUNTS and names[-1 - len(words) : -1] == words and self.records.is_number(field)
 
     def _is_done_at(self, words: tuple[str, ...], field: str, names: tuple[str, ...]) -> bool:
         """`created` for `created_at`, `launched` for `launch_time`."""
@@ -164,9 +196,15 @@ class TokenReader:
         fits = not called and not meant.isdisjoint(self._own_words(field))
         return fits and (meant != grammar.MONEY or self.records.is_number(field))
 
+    def money_field(self) -> str:
+        """The one number that is an amount of money, where no pieces are counted beside it; else empty."""
+        numbers = [field for field in self.names if self.records.is_number(field)]
+        fields = [field for field in numbers if not grammar.MONEY.isdisjoint(self.names[field])]
+        return fields[0] if len(fields) == 1 and not self.is_sold_by_piece() else ""
+
     def is_sold_by_piece(self) -> bool:
         """Whether the records hold numbers of pieces: then what was spent is no sum of prices."""
-        return any(not _COUNTED.isdisjoint(names) for names in self.names.values())
+        return any(not grammar.COUNTED.isdisjoint(names) for names in self.names.values())
 
     def value_here(self, field: str = "") -> tuple[str, list[str], int]:
         """The phrase here that is a value, in which fields, and of how many tokens; the longest one."""
@@ -351,7 +389,7 @@ class TokenReader:
         folded = fold_word(word)
         if self._is_request(folded):
             return True
-        if self.set_words and folded == self.set_words[-1]:
+        if folded in self.nouns:
             return True
         # `items` are pieces where these are counted.
         called = (folded,) in self.names.values() or (folded in grammar.SYNONYMS and self.fields_called([word]))
@@ -373,7 +411,7 @@ class TokenReader:
         if phrase != "total":
             return grammar.OPERATIONS[phrase] == "count"
         word, (field, _) = self.word(), self.field_here()
-        named = self.noun_here() and fold_word(word) not in {word, *_PAID}
+        named = self.noun_here() and fold_word(word) not in {word, *grammar.PAID}
         return bool(named) and (not field or self.is_identifier(field))
 
     def may_be_operand(self, field: str, superlative: str) -> bool:
@@ -385,7 +423,7 @@ class TokenReader:
         word = self.word()
         if not self.is_noun(word):
             return False
-        if self.is_identifier(field) or superlative in grammar.IMPLIED_NAMES.keys() | grammar.TAKES_TIME:
+        if self.is_identifier(field) or superlative in {*grammar.IMPLIED_NAMES, *grammar.TAKES_TIME}:
             return True
         if fold_word(word) != word:
             raise NoQuery(reason=f'"{word}" may be {field}, or the {self.records.noun}', doubt=True)
@@ -395,8 +433,8 @@ class TokenReader:
         """Whether a superlative can be by this field: the largest is by no date, the cheapest jar not by jars."""
         if superlative in grammar.TAKES_TIME:
             return self.records.is_time(field) or self._is_epoch(field)
-        meant = frozenset() if superlative in _OF_ANY else grammar.IMPLIED_NAMES.get(superlative, frozenset())
-        fits = not meant or not (meant | {"time"}).isdisjoint(self.names[field])
+        meant = frozenset() if superlative in grammar.OF_ANY else grammar.IMPLIED_NAMES.get(superlative, frozenset())
+        fits = not meant or not meant.isdisjoint(self.names[field])
         return not superlative or (self.records.is_number(field) and fits)
 
     def time_of_event(self) -> str:
@@ -432,9 +470,18 @@ class TokenReader:
 
     def _measured(self, superlative: str, noun: str) -> list[str]:
         meant = grammar.IMPLIED_NAMES.get(superlative, frozenset())
-        meant = meant | grammar.MONEY if "size" in meant and fold_word(noun) in _PAID else meant
+        meant = meant | grammar.MONEY if "size" in meant and fold_word(noun) in grammar.PAID else meant
         numbers = (field for field in self.names if self.records.is_number(field))
-        return [field for field in numbers if not meant.isdisjoint(self._own_words(field))]
+        fields = [field for field in numbers if not meant.isdisjoint(self._own_words(field))]
+        # A long number is a point in time, and no duration.
+        return [field for field in fields if "time" not in self.names[field] or self.records.fields[field].longest < 9]
+
+    def compared_field(self, phrase: str, noun: str) -> str:
+        """The field of `larger than 5000`, or of `orders over 200`, which is money; empty for `people over 40`."""
+        superlative = f"{phrase.removesuffix('r than')}st"
+        if superlative in grammar.IMPLIED_NAMES:
+            return self.implied_field(superlative, noun)
+        return self.implied_field("largest", noun) if fold_word(noun) in grammar.PAID else ""
 
     def _is_epoch(self, field: str) -> bool:
         return self.records.is_number(field) and not grammar.EPOCHS.isdisjoint(self.names[field])
@@ -444,10 +491,17 @@ class TokenReader:
         sign = "%" if "%" in self.records.fields[field].signs or "%" in field else ""
         return [*self.names[field], *(f"{word}{sign}" for word in self.names[field] if sign)]
 
+    def titles(self) -> set[str]:
+        """The fields that name a record."""
+        return {field for field, words in self.names.items() if grammar.TITLES.intersection(words[-1:])}
+
     def person_field(self) -> str:
         """The one field that says who; empty where there is none, or more than one."""
         persons = (field for field, words in self.names.items() if grammar.PERSONS & {*words} and "email" not in words)
         fields = [field for field in persons if not (self.records.is_number(field) or self.records.is_boolean(field))]
+        # Of those who have a name and a manager, it is the name.
+        if "name" in self.names.get(self.key, ()) and all("manager" in self.names[field] for field in fields):
+            fields = [self.key]
         return fields[0] if len(fields) == 1 else ""
 
     def may_be_flag(self, field: str) -> bool:
@@ -502,29 +556,29 @@ class TokenReader:
         """Of how many tokens the noun here is that the records are called by; 0 where none is."""
         for size in range(3, 0, -1):
             words = name_words(" ".join(self.tokens[self.at : self.at + size]))
-            if words and words == self.set_words:
+            if words and "".join(words) == "".join(self.set_words):
                 return size
         return int(self.is_noun(self.word()))
 
     def is_field_after(self, phrase: str) -> bool:
         """Whether a field follows the phrase here."""
-        at, self.at = self.at, self.at + len(phrase.split(" "))
-        self.skip_words({"of", "the", "all"})
-        size = self.field_here()[1]
-        self.at = at
-        return bool(size)
+        with self.ahead(len(phrase.split(" "))):
+            self.skip_words({"of", "the", "all"})
+            return bool(self.field_here()[1])
+
+    def is_number_after(self, phrase: str) -> bool:
+        """Whether a field of numbers follows the phrase here."""
+        with self.ahead(len(phrase.split(" "))):
+            field = self.field_here()[0]
+            return bool(field) and self.records.is_number(field)
 
     def value_after(self, phrase: str) -> bool:
         """Whether a value follows the phrase here."""
-        at, self.at = self.at, self.at + len(phrase.split(" "))
-        follows = bool(self.value_here()[1])
-        self.at = at
-        return follows
+        with self.ahead(len(phrase.split(" "))):
+            return bool(self.value_here()[1])
 
     def is_compared_after(self, size: int) -> bool:
         """Whether a comparison follows so many tokens."""
-        at, self.at = self.at, self.at + size
-        self.skip_words({"is", "are", "was", "were", "that"})
-        follows = bool(self.phrase_in(grammar.COMPARISONS))
-        self.at = at
-        return follows
+        with self.ahead(size):
+            self.skip_words({"is", "are", "was", "were", "that"})
+            return bool(self.phrase_in(grammar.COMPARISONS))

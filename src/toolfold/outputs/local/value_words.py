@@ -17,6 +17,9 @@ from toolfold.outputs.local.request import stem
 from toolfold.outputs.local.token_reader import LONGEST_NAME, TokenReader
 from toolfold.words import fold_word
 
+# What a verb ends in when it is done.
+_DOES = re.compile(r"(?:ied|ies|ed|es|s|ing)$")
+
 
 class _Loose:
     """What a word may mean that is no value as it stands."""
@@ -29,9 +32,9 @@ class _Loose:
 
     def _ending(self, word: str) -> Condition | None:
         """`.py` of `.py files`."""
-        titles = [field for field, words in self._names.items() if grammar.TITLES.intersection(words[-1:])]
+        titles = self._in.titles()
         ends = re.fullmatch(r"\.[a-z]\w{0,4}", word) and len(titles) == 1
-        return Condition.of_text(titles[0], "ends with", word) if ends else None
+        return Condition.of_text(titles.pop(), "ends with", word) if ends else None
 
     def _rooted(self, word: str) -> Condition | None:
         fields = self._records.roots.get(Wanted.root_of(word), {})
@@ -47,8 +50,10 @@ class _Loose:
             return None
         field = next(iter(fields))
         named = len(fields) == 1 and self._records.fields[field].longest <= LONGEST_NAME
+        # Who did it is not who is mentioned, unless the field is a person.
+        doer = self._in.before() in {"by", "did", "does", "do"} and grammar.PERSONS.isdisjoint(self._names[field])
         # Of `lamps`, and of `python packages`, it is not known whether they are those with the word in their name.
-        if named and (not parts[word] or self._in.word(-1) in grammar.NOUN_LEADS):
+        if named and (not parts[word] or self._in.before() in grammar.NOUN_LEADS or doer):
             other = next(filter(parts.get, parts))
             raise NoQuery(word, f'"{word}" is said in {field}: ask for {field} contains "{other}"', doubt=True)
         return Condition.of_text(field, "contains", *filter(parts.get, parts)) if named else None
@@ -78,6 +83,8 @@ class ValueParser:
         values = [phrase]
         joints = {"or", "and", ","} if self._state.negation != "neither" else {"nor", ","}
         self._in.at += size
+        if self._records.fields[field].lists:  # what has both of two members has each
+            joints = joints - {"and", ","}
         while self._in.word() in joints and (another := self._another_value(field, joints)):
             values.append(another)
         if self._state.negation == "neither" and len(values) < 2:
@@ -108,17 +115,22 @@ class ValueParser:
         fields = self._fields_meant(phrase, fields, size)
         if len(fields) > 1:
             raise NoQuery(reason=f'"{phrase}" is a value of {" and of ".join(fields[:4])}', doubt=True)
-        if not fields:
+        if not fields or self._is_verb(size):
             raise NoQuery(phrase)
         field = fields[0]
-        if self._records.fields[field].lists:
-            raise NoQuery(reason=f"{field} is a list")
         self.take_values(field)
         rest = phrase.removeprefix("not ")
         if rest != phrase and (own := self._records.hits.get(rest, {}).get(field)):
             self._state.inside = len(self._query.conditions) - 1, Condition.of_values(field, own).negated()
         self._skip_name(field)
         return True
+
+    def _is_verb(self, size: int) -> bool:
+        """Whether a value at the end is what somebody did: `how many issues did Ada open`."""
+        before = self._in.low[: self._in.at]
+        subject = self._state.last_step in {"take_value", "take_loose_value"} and not self._in.word(size)
+        done = {"did", "do", "does"}.intersection(before) and "not" not in before
+        return bool(done and subject) and {"have", "has", "get", "make", *grammar.VERBS}.isdisjoint(before)
 
     def _skip_name(self, field: str) -> None:
         """Goes behind the name of the field that a value is of: `404 as their status`."""
@@ -175,7 +187,7 @@ class ValueParser:
         if contrary is None:
             return False
         fields = self._records.hits.get(contrary[1], {})
-        flags = self._flags_called(contrary[1])
+        flags = self._flags_called(contrary[1]) or self._flags_called(f"en{contrary[1]}")
         if not (fields or flags) and self._take_lacking(contrary[1]):
             return True
         if self._state.negation or len(fields) + len(flags) != 1:
@@ -190,7 +202,7 @@ class ValueParser:
 
     def _take_lacking(self, word: str) -> bool:
         """`unassigned`, where there is a field `assignee`."""
-        named = [field for field, words in self._names.items() if words[-1].startswith(stem(word))]
+        named = [field for field, words in self._names.items() if any(own.startswith(stem(word)) for own in words)]
         # `unpaid` where `paid` says how, and not when: what has no value may be either.
         if (
             self._state.negation
@@ -274,7 +286,7 @@ class ValueParser:
 
     def take_verb(self) -> bool:
         """`assigned to noor`, `return 404`, `running ubuntu`: a verb that says which field a value is of."""
-        meant = grammar.VERBS.get(self._in.word())
+        meant = grammar.VERBS.get(self._in.word()) or self._named_by(self._in.word())
         if meant is None:
             return False
         at = self._in.at
@@ -291,9 +303,14 @@ class ValueParser:
         fields = [condition.field for condition in self._query.conditions[before:]]
         if meant and any(map(meant.isdisjoint, map(self._names.__getitem__, fields))):
             raise NoQuery(self._in.low[at])
-        if not taken:
-            self._in.at = at
         return taken
+
+    def _named_by(self, verb: str) -> frozenset[str] | None:
+        """The field `supplier` for `supplied`, `maintainer` for `maintain`: who does it is called so."""
+        root = _DOES.sub("", verb) if verb.isalpha() and _DOES.search(verb) else verb
+        ends = {f"{root}{end}" for end in ("er", "or", "r", "ier", "ee")} | {f"{root[:-1]}ier"} - {verb}
+        names = {own for words in self._names.values() for own in words[-1:] if own in ends}
+        return frozenset(names) if len(root) > 3 and len(names) == 1 else grammar.VERBS.get(verb)
 
     def _leads_on(self, verb: str) -> bool:
         """`uses the most memory`, `took over 5 ms`; but a running total is none."""
@@ -306,7 +323,10 @@ class ValueParser:
         """Whether a word that mostly says nothing is meant as a value: `in IT`; `in it` may be either."""
         word, before = self._in.tokens[self._in.at], self._in.before()
         named = [field for field in fields if self._names.get(field) == name_words(self._in.word(1))]
-        if (word.isupper() and len(word) > 1) or named:
+        # `the largest file` in a listing is no folder.
+        kinds = {"type", "kind"}.intersection(*(self._names[field][-1:] for field in fields))
+        asked = before in {"which", "what", "each", "every"} or self._state.last_step == "take_operation"
+        if (word.isupper() and len(word) > 1) or named or (kinds and asked):
             return True
         if before not in {"in", "from", "for", "of", "by", "at", "the"}:
             return False
@@ -321,7 +341,8 @@ class ValueParser:
             fields = self._fields_of_number(phrase, fields)
         if self._in.key in fields and not self._state.asked:
             return [self._in.key]
-        fields = [field for field in fields if "[]" not in field] or fields
+        plain = (field for field in fields if "[]" not in field and not self._records.fields[field].lists)
+        fields = list(plain) or fields
         following = name_words(self._in.word(size))
         return [field for field in fields if self._names.get(field) == following] or fields
 
@@ -337,6 +358,9 @@ class ValueParser:
         if self._state.superlative and not self._in.word() and "status" not in meant:
             return True
         last = self._query.conditions[-1:]
+        # `how many different shells are used`
+        if verb == "used" and self._query.field and not (self._in.word() or self._state.negation):
+            return True
         if {"do", "does", "did"}.isdisjoint(self._in.low):
             return False
         if verb in {"run", "use", "own", "need"} and (last or not self._in.word()):
@@ -391,12 +415,25 @@ class ValueParser:
     def add_text(self, field: str, how: str) -> None:
         """What contains `lib` may have it as a word, or inside of one."""
         text, negation = self._in.literal(), self._state.negation
+        if not field and how != "contains" and TEXT not in self._records.fields:
+            field = self._field_with(text)
         self.add(Condition.of_text(field, how, text))
         if how == "contains":
             inside = Condition.of_text(field, "holds", text)
             self._state.inside = len(self._query.conditions) - 1, inside.negated() if negation else inside
 
+    def _field_with(self, text: str) -> str:
+        """The one field that has a text in its values: a record of several fields has no beginning."""
+        fields = {*self._records.parts.get(text.lower(), ()), *self._records.hits.get(text.lower(), ())}
+        fields = fields if len(fields) == 1 else self._in.titles()
+        if len(fields) != 1:
+            raise NoQuery(reason=f'which field begins or ends with "{text}" is not said', doubt=True)
+        return fields.pop()
+
     def add_values(self, field: str, values: list[str]) -> None:
+        if self._records.fields[field].lists:
+            self.add(Condition.of_members(field, values))
+            return
         self.add(Condition.of_values(field, values, numeric=self._records.is_number(field)))
 
     def add_presence(self, field: str, *, present: bool) -> None:
@@ -431,7 +468,7 @@ class ValueParser:
 
     def _check_field(self, condition: Condition) -> None:
         """Refuses a field whose values cannot be compared so."""
-        if condition.field and self._records.fields[condition.field].lists:
+        if condition.field and self._records.fields[condition.field].lists and not condition.values:
             raise NoQuery(reason=f"{condition.field} is a list")
         if condition.is_numeric:
             self._records.check_number(condition.field)
