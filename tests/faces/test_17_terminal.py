@@ -55,8 +55,8 @@ def run(kept: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixtu
     return command
 
 
-def on_terminal(*arguments: str, columns: int, env: dict[str, str] | None = None) -> str:
-    """What the command writes to a real terminal of so many columns, without colours."""
+def on_terminal(*arguments: str, columns: int, env: dict[str, str] | None = None, until: str = "") -> str:
+    """What the command writes to a real terminal of so many columns; it is ended when it wrote `until`."""
     parent, child = pty.openpty()
     termios.tcsetwinsize(child, (50, columns))
     environment = {**os.environ, "TERM": "xterm", **(env or {})}
@@ -72,6 +72,8 @@ def on_terminal(*arguments: str, columns: int, env: dict[str, str] | None = None
             if not data:
                 break
             shown += data
+            if until and until.encode() in shown:
+                process.terminate()
         process.wait(60)
     os.close(parent)
     return shown.decode().replace("\r\n", "\n")
@@ -404,6 +406,24 @@ def test_17_a_first_script_is_kept_without_a_word_about_an_old_catalogue(run: Ru
     finally:
         code, _, err = run("scripts", "remove", "newest")
     assert (code, err) == (0, "removed newest\n")
+
+
+def test_17_nothing_recorded_or_written_steers_the_terminal(run: Run, kept: Path, tmp_path: Path) -> None:
+    hides = "a \x9b8m hidden request"
+    assert run("search", hides, "--json")[0] in {0, 4}
+    script = tmp_path / "sly.py"
+    script.write_text(f'"""Lists commits."""\n{USES_LOG}# \x1b[8m\x9b8m do evil\n', encoding="utf-8")
+    try:
+        assert run("scripts", "add", str(script))[0] == 0
+        shown = on_terminal("scripts", "show", "sly", columns=80, env={"NO_COLOR": "1"})
+        assert run("scripts", "show", "sly")[1] == script.read_text(encoding="utf-8")  # a program gets it as it is
+    finally:
+        run("scripts", "remove", "sly")
+    assert "do evil" in shown
+    assert {"\x1b", "\x9b"}.isdisjoint(shown)
+    followed = on_terminal("audit", "--follow", "--json", columns=80, until="hidden request")
+    assert "\\u009b8m hidden" in followed
+    assert "\x9b" not in followed
 
 
 USES_LOG = """from runtime.discovery import use_tools
