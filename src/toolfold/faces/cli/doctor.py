@@ -26,7 +26,7 @@ from toolfold.config.clients import ClientConfig
 from toolfold.config.install_hints import problem_of
 from toolfold.config.self_reference import is_toolfold
 from toolfold.errors import NotBuilt, ToolfoldError
-from toolfold.faces.cli.runner import load_settings, outdated_text, run_with_gateway
+from toolfold.faces.cli.runner import _few, load_settings, outdated_text, run_with_gateway
 from toolfold.faces.cli.sign_in_checks import (
     Finding,
     check_issuer,
@@ -360,10 +360,6 @@ def _check_environment(settings: Settings) -> Iterator[Finding]:
     text = f"{len(withheld)} of {len(os.environ)} variables are kept from servers"
     text += f": {_few(withheld)}" if withheld else ""
     yield well("environment", text, 'for a server that needs one: inherit_env = ["NAME"]' if withheld else "")
-
-
-def _few(names: Sequence[str], limit: int = 5) -> str:
-    return ", ".join(names[:limit]) + (f" and {len(names) - limit} more" if len(names) > limit else "")
 
 
 def _check_catalogue(settings: Settings) -> Iterator[Finding]:

@@ -3,7 +3,7 @@
 import argparse
 import asyncio
 import sys
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import nullcontext, redirect_stdout
 from pathlib import Path
 from typing import Any, TypeVar
@@ -17,9 +17,6 @@ from toolfold.gateway import Gateway
 from toolfold.telemetry.server_logs import ServerLogs
 
 T = TypeVar("T")
-
-# Servers that a note names; the others are counted.
-_NAMED = 5
 
 
 def load_settings(arguments: argparse.Namespace, *, require_servers: bool = True) -> Settings:
@@ -114,9 +111,13 @@ def run_with_gateway(
 def outdated_text(settings: Settings, outdated: Mapping[str, str]) -> str:
     """How the catalogue is older than the configuration."""
     named = [f"{name} is {became}" for name, became in sorted(outdated.items())]
-    more = f" and {len(named) - _NAMED:,} more" if len(named) > _NAMED else ""
-    where = f" {settings.sources[0].name}" if settings.sources else " the configuration"
-    return f"the catalogue is older than{where} ({', '.join(named[:_NAMED])}{more})"
+    where = settings.sources[0].name if settings.sources else "the configuration"
+    return f"the catalogue is older than {where} ({_few(named)})"
+
+
+def _few(names: Sequence[str], most: int = 5) -> str:
+    """The first of the names, and how many more there are."""
+    return ", ".join(names[:most]) + (f" and {len(names) - most:,} more" if len(names) > most else "")
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
