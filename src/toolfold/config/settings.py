@@ -40,7 +40,8 @@ from toolfold.types import ServerSpec
 _NOWHERE = Path(os.devnull)
 # What takes effect while a gateway is open. All else is built into its parts, and so are these limits.
 _LIVE = frozenset((
-    "servers", "policies", "callers", "auth", "defaults", "discovery", "sources", "warnings", "rules", "trust", "limits"
+    "servers", "policies", "subsets", "callers", "auth", "defaults", "discovery", "sources", "warnings", "rules",
+    "trust", "limits",
 ))  # fmt: skip
 _BUILT_IN = ("max_frame_bytes", "max_output_bytes", "parallel_starts")
 
