@@ -129,7 +129,10 @@ class CatalogueView:
     async def _not_found(
         self, tool_id: str, error: ToolNotFound, unasked: Mapping[str, UpstreamError]
     ) -> ToolNotFound | ServerUnavailable:
-        """The same error, or that its server could not be asked; other servers that could not are named."""
+        """The same error, or that its server is disabled or could not be asked; others that could not are named."""
+        for spec in self._servers.specs() if self._servers is not None else ():
+            if not spec.enabled and _names(tool_id, spec.name) and not self.hides(spec.name):
+                return ServerUnavailable.disabled(spec.name)
         if unasked and not self.unrestricted:  # a server that the caller sees nothing of is not named
             seen = {record.name for record in await self.catalogue.servers()}
             unasked = {name: reason for name, reason in unasked.items() if name in seen}
