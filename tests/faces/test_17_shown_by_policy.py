@@ -123,3 +123,28 @@ def test_17_a_tree_says_what_it_leaves_out_and_how_to_see_it(run: Run, repositor
     assert f"{total} categories below these, marked +: --depth 2, or toolfold tree CATEGORY" in err
     _, out, err = run("tree", "--depth", "9")
     assert ", +" not in out + err
+
+
+@pytest.mark.parametrize("named", ["option", "variable"])
+def test_17_two_configurations_keep_a_catalogue_each_in_one_state_folder(
+    run: Run, repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: str
+) -> None:
+    state = tmp_path / "state"
+    home = ["--home", str(state)] if named == "option" else []
+    monkeypatch.setenv("TOOLFOLD_HOME", str(tmp_path / "other" if home else state))
+    for name in ("first", "second"):
+        (tmp_path / f"{name}.toml").write_text(table(name, repository), encoding="utf-8")
+    for round_ in range(2):
+        for name in ("first", "second"):
+            code, _, err = run(*home, "--config", f"{name}.toml", "build")
+            assert code == 0
+            assert ("is another file's: the state of" in err) == (name == "second")
+        for name in ("first", "second"):
+            _, out, err = run(*home, "--config", f"{name}.toml", *ASKED)
+            assert {hit["tool_id"].partition(".")[0] for hit in json.loads(out)["results"]} == {name}, round_
+            assert "older than" not in err
+    # One that has a folder of its own keeps it, with whatever it has there.
+    (tmp_path / "first.toml").rename(tmp_path / "moved.toml")
+    assert "second" in run(*home, "--config", "second.toml", *ASKED)[1]
+    # One that was moved is at home where it was.
+    assert "there is no catalogue yet" not in run(*home, "--config", "moved.toml", *ASKED)[2]

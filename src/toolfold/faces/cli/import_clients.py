@@ -25,7 +25,7 @@ from toolfold.config.clients import CLIENTS, Applied, ClientConfig, ImportPlan, 
 from toolfold.config.install_hints import problem_of
 from toolfold.errors import ConfigError, UpstreamError
 from toolfold.faces.cli.build import SOME_FAILED, Cost, plural, print_failure, read_servers
-from toolfold.faces.cli.runner import load_settings, run_with_gateway
+from toolfold.faces.cli.runner import _user_home, load_settings, run_with_gateway
 from toolfold.faces.cli.terminal import Output
 from toolfold.gateway import Gateway
 
@@ -149,8 +149,7 @@ def _target(arguments: argparse.Namespace) -> tuple[Settings, Path]:
     """What is in use, and the `toolfold.toml` to write: the one asked for, the project's, the one in use, or the
     person's own."""
     settings = load_settings(arguments, require_servers=False)
-    if arguments.home:
-        settings = replace(settings, user_home=settings.home)
+    settings = replace(settings, user_home=_user_home(arguments, settings))
     in_use = next((source for source in settings.sources if source.suffix == ".toml"), None)
     if arguments.to or arguments.project:
         return settings, Path(arguments.to or "toolfold.toml")

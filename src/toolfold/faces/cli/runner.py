@@ -33,6 +33,11 @@ def load_settings(arguments: argparse.Namespace, *, require_servers: bool = True
     return settings
 
 
+def _user_home(arguments: argparse.Namespace, settings: Settings) -> Path:
+    """Where the person's own configuration is, and what imports wrote down."""
+    return Path(arguments.home).expanduser().absolute() if arguments.home else settings.user_home
+
+
 def _seen_as(settings: Settings, name: str) -> Settings:
     """The settings under which whoever runs this sees what a caller sees. Nothing of it is recorded."""
     if name.startswith("{"):
