@@ -148,3 +148,20 @@ def test_17_two_configurations_keep_a_catalogue_each_in_one_state_folder(
     assert "second" in run(*home, "--config", "second.toml", *ASKED)[1]
     # One that was moved is at home where it was.
     assert "there is no catalogue yet" not in run(*home, "--config", "moved.toml", *ASKED)[2]
+
+
+@pytest.mark.parametrize("query", ["list the latest commits", "show one commit with its patch", "which branch is it?"])
+def test_17_a_search_answers_as_if_what_is_hidden_did_not_exist(
+    run: Run, repository: Path, tmp_path: Path, query: str
+) -> None:
+    answers = []
+    for name, rule in (
+        ("absent", "[tools.'git.log']\nhide = true\n[tools.'git.show']\nhide = true\n"),
+        ("denied", "[policy.default]\ndeny = ['git.log', 'git.show']\n"),
+        ("whole", ""),
+    ):
+        (tmp_path / f"{name}.toml").write_text(table("git", repository) + rule, encoding="utf-8")
+        _, out, _ = run("--config", f"{name}.toml", "search", query, "--json")
+        answers.append([(hit["tool_id"], hit["confidence"]) for hit in json.loads(out)["results"]])
+    assert answers[0] == answers[1]
+    assert answers[0] != answers[2]
