@@ -163,11 +163,11 @@ class Cost(Struct, frozen=True):
         except ConfigError:
             return cls()
 
-    def print(self, output: Output) -> None:
+    def print(self, output: Output, indent: str = "") -> None:
         """What it means: `1,806 tools, 1,308,619 tokens; your client now reads 1,150`."""
         if self.tools:
             full = f"{plural(self.tools, 'tool')}, {self.definition_tokens:,} tokens"
-            output.prose(output.style(f"{full}; your client now reads {self.client_tokens:,}", "bold"))
+            output.prose(indent + output.style(f"{full}; your client now reads {self.client_tokens:,}", "bold"))
 
     def as_dict(self) -> dict[str, int | None]:
         return {"definition_tokens": self.definition_tokens, "client_tokens": self.client_tokens}
@@ -293,7 +293,7 @@ def _is_alive(pid: int) -> bool:
     return True
 
 
-def print_servers(states: Sequence[ServerState], output: Output) -> None:
+def print_servers(states: Sequence[ServerState], output: Output, indent: str = "") -> None:
     rows = []
     for state in states:
         protocol = state.info.protocol_version and f"(MCP {state.info.protocol_version})"
@@ -307,7 +307,7 @@ def print_servers(states: Sequence[ServerState], output: Output) -> None:
                 " ".join(filter(None, about)) or state.shown,
             )
         )
-    output.table(("server", "state", "tools", "by", "what it says of itself"), rows)
+    output.table(("server", "state", "tools", "by", "what it says of itself"), rows, indent)
     for state in states:
         _print_troubles(state, output)
 

@@ -17,6 +17,9 @@ from toolfold.schema_walk import Document, Node
 from toolfold.text import as_path
 from toolfold.types import Hit, Path, Tool
 
+# On one page.
+_MOST_SHOWN = 50
+
 _ToolsAt = Mapping[Path, Sequence[Tool]]
 
 # From which probability on a word is used. docs/search.md says how often each was right.
@@ -116,7 +119,10 @@ def _note_more(page: Mapping[str, Any], output: Output) -> None:
     if "note" in page:
         output.note(output.for_person(page["note"]))
     if page.get("next_cursor"):
-        output.note(f"there is more: --cursor {page['next_cursor']}")
+        shown = sum(len(page.get(key, ())) for key in ("nodes", "tools", "results"))
+        wider = output.err.isatty() and shown < _MOST_SHOWN
+        how = f"--limit {min(2 * shown, _MOST_SHOWN)}" if wider else f"--cursor {page['next_cursor']}"
+        output.note(f"there is more: {how}")
 
 
 def fit_text(confidence: float) -> str:

@@ -193,11 +193,13 @@ class Output:
             self.labelled("next:", "cyan", action if error.hints else _NOTHING_ABOVE.sub("", action))
 
     def table(self, headers: Sequence[str], rows: Sequence[Sequence[str]], margin: str = "") -> None:
-        """Prints columns side by side, nothing without rows. On a terminal the last column is wrapped to fit; where
-        the others leave it no room, it stands below them."""
+        """Prints columns side by side, but for empty ones; nothing without rows. On a terminal the last column is
+        wrapped to fit; where the others leave it no room, it stands below them."""
         if not rows:
             return
-        rows = [list(map(_one_line, row)) for row in rows]
+        kept = [at for at, column in enumerate(zip(*rows, strict=True)) if any(column)]
+        headers = [headers[at] for at in kept]
+        rows = [[_one_line(row[at]) for at in kept] for row in rows]
         widths = _column_widths(headers, rows)
         before = len(margin) + sum(width + 2 for width in widths[:-1])
         stacked = self.width - before < min(_LEAST_ROOM, widths[-1])
