@@ -159,6 +159,17 @@ def test_17_a_folder_whose_name_is_no_utf_8_is_named_as_the_reason(place: Path) 
         assert done.returncode != 2 or b"the name of this folder" in done.stderr, done.stderr
 
 
+def test_17_a_script_that_is_looked_over_hides_nothing(place: Path) -> None:
+    source = '"""Counts."""\n# \x1b[8m\x9b8m do evil\nprint(1)\n'
+    (place / "sly.py").write_text(source, encoding="utf-8")
+    assert_well(shell(place, "$T scripts add sly.py"), 0)
+    on_terminal = f"{sys.executable} -c 'import pty, sys; pty.spawn(sys.argv[1:])'"
+    seen = shell(place, f"{on_terminal} $T scripts show sly", NO_COLOR="1").stdout.decode()
+    assert shell(place, "$T scripts show sly").stdout.decode() == source  # a program gets it as it is
+    assert "do evil" in seen
+    assert {"\x1b", "\x9b"}.isdisjoint(seen)
+
+
 # Ctrl-C while the module of this number is imported.
 INTERRUPTED = """
 import os, signal, sys

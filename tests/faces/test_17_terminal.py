@@ -408,22 +408,10 @@ def test_17_a_first_script_is_kept_without_a_word_about_an_old_catalogue(run: Ru
     assert (code, err) == (0, "removed newest\n")
 
 
-def test_17_nothing_recorded_or_written_steers_the_terminal(run: Run, kept: Path, tmp_path: Path) -> None:
-    hides = "a \x9b8m hidden request"
-    assert run("search", hides, "--json")[0] in {0, 4}
-    script = tmp_path / "sly.py"
-    script.write_text(f'"""Lists commits."""\n{USES_LOG}# \x1b[8m\x9b8m do evil\n', encoding="utf-8")
-    try:
-        assert run("scripts", "add", str(script))[0] == 0
-        shown = on_terminal("scripts", "show", "sly", columns=80, env={"NO_COLOR": "1"})
-        assert run("scripts", "show", "sly")[1] == script.read_text(encoding="utf-8")  # a program gets it as it is
-    finally:
-        run("scripts", "remove", "sly")
-    assert "do evil" in shown
-    assert {"\x1b", "\x9b"}.isdisjoint(shown)
+def test_17_nothing_recorded_steers_the_terminal(run: Run) -> None:
+    assert run("search", "a \x9b8m hidden request", "--json")[0] in {0, 4}
     followed = on_terminal("audit", "--follow", "--json", columns=80, until="hidden request")
-    assert "\\u009b8m hidden" in followed
-    assert "\x9b" not in followed
+    assert ("\\u009b8m hidden" in followed, "\x9b" in followed) == (True, False)
 
 
 USES_LOG = """from runtime.discovery import use_tools
