@@ -22,7 +22,9 @@ def table(name: str, repository: Path, more: str = "") -> str:
 
 @pytest.fixture(scope="module")
 def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_demo_data(tmp_path_factory.mktemp("data")).repository
+    repository = make_demo_data(tmp_path_factory.mktemp("data")).repository
+    assert repository is not None
+    return repository
 
 
 @pytest.fixture
