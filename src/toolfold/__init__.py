@@ -3,7 +3,8 @@
 The public names are loaded on first use, so that `import toolfold` and `toolfold --version` stay light.
 """
 
-from typing import TYPE_CHECKING
+# As in `typing`, which would take most of the time until the command line can answer Ctrl-C.
+TYPE_CHECKING = False
 
 if TYPE_CHECKING:
     from toolfold.agent.agent import Agent

@@ -1,10 +1,15 @@
-"""`toolfold` and `python -m toolfold`: the version at once, everything else through the command line face."""
+"""`toolfold` and `python -m toolfold`: the version at once, everything else through the command line face.
+
+Nothing is imported here that Python has not loaded by itself: until `main` runs, Ctrl-C is a traceback.
+"""
 
 import errno
 import os
 import sys
-from collections.abc import Sequence
-from contextlib import suppress
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 _CANNOT_WRITE = frozenset({errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF})
 
@@ -24,18 +29,23 @@ def _open_streams() -> None:
             stream.reconfigure(errors="backslashreplace")
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    arguments = list(sys.argv[1:] if argv is None else argv)
-    _open_streams()
+def main(argv: "Sequence[str] | None" = None) -> int:
     code = 0
     try:
+        arguments = list(sys.argv[1:] if argv is None else argv)
+        _open_streams()
         code = _run(arguments)
         sys.stdout.flush()
+    except KeyboardInterrupt:  # `run` answers it itself once it is there
+        sys.stderr.write("interrupted\n")
+        code = 130
     except OSError as error:
         if error.filename is not None or error.errno not in _CANNOT_WRITE:
             raise
         if error.errno != errno.EPIPE:  # a reader who went away (`toolfold tree | head`) has what was wanted
             code = code or 1
+            from contextlib import suppress
+
             with suppress(OSError):
                 sys.stderr.write(f"error: what was to be printed cannot be written: {error.strerror}\n")
     for stream in (sys.stdout, sys.stderr):
@@ -52,11 +62,8 @@ def _run(arguments: list[str]) -> int:
 
         sys.stdout.write(f"toolfold {__version__}\n")
         return 0
-    try:
-        from toolfold.faces.cli import run
-    except KeyboardInterrupt:  # `run` itself answers it once it is there
-        sys.stderr.write("interrupted\n")
-        return 130
+    from toolfold.faces.cli import run
+
     return run(arguments)
 
 

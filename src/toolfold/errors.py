@@ -99,6 +99,11 @@ class UpstreamError(ToolfoldError):
 class ServerUnavailable(UpstreamError):
     code = "SERVER_UNAVAILABLE"
 
+    @classmethod
+    def disabled(cls, server: str) -> "ServerUnavailable":
+        action = f"to use it again: toolfold enable {server}"
+        return cls(f"{server} is disabled in the configuration", server=server, next_action=action)
+
 
 class SignInRequired(ServerUnavailable):
     """The server wants somebody to sign in, and nothing that is stored will do. Each message has the phrase, by which

@@ -16,27 +16,67 @@ _SHORTEST_START = 8
 _LONGEST_SPELT = 256
 # Any one of these, and a secret may stand in the text escaped letter by letter.
 _ESCAPES = re.compile(r"[\\%&+]")
-_HTML = {"&": "&(?:amp|#38);", "<": "&(?:lt|#60);", ">": "&(?:gt|#62);", '"': "&(?:quot|#34);", "'": "&(?:apos|#39);"}
+_HTML = {"&": "amp", "<": "lt", ">": "gt", '"': "quot", "'": "apos"}
 _CONTROLS = {"\n": "n", "\r": "r", "\t": "t", "\b": "b", "\f": "f"}
 
-
-# Values that every text is kept free of, whoever asks, the oldest first: tokens that were issued while we run.
-_learned: dict[str, None] = {}
+# Values that every text is kept free of, whoever asks, the oldest first: tokens that were issued while we run. Each
+# with its marks: whatever spelling of it stands in a text, one of them stands there, too.
+_learned: dict[str, frozenset[str]] = {}
 _MAX_LEARNED = 1024
+# The learned by their marks, so that a text is gone through once, however many there are.
+_marked: dict[str, set[str]] = {}
+_MARK_SIZE = 6
+# Of a mark that is empty nothing is known: its secret may stand in any text.
+_RUN = re.compile("[A-Za-z0-9]+")
+_ESCAPED_LETTER = re.compile(r"(?:\\+(?:u00|x)|%(?:25)?)([3-7][0-9a-fA-F])")
+# The digits of an escape that ends in the midst of a run of letters.
+_ESCAPE_DIGITS = 4
 
 
 def learn(*secrets: str) -> None:
     """From now on `redact` removes these as well. The oldest are forgotten: a token does not live for ever."""
-    _learned.update(dict.fromkeys(secrets))
+    for secret in secrets:
+        if secret not in _learned:
+            _learned[secret] = _marks(secret)
+            for mark in _learned[secret]:
+                _marked.setdefault(mark, set()).add(secret)
     while len(_learned) > _MAX_LEARNED:
-        del _learned[next(iter(_learned))]
+        oldest = next(iter(_learned))
+        for mark in _learned.pop(oldest):
+            _marked[mark].discard(oldest)
+            if not _marked[mark]:
+                del _marked[mark]
+
+
+def _marks(secret: str) -> frozenset[str]:
+    forms = _spellings(secret)
+    marks = {form[:_MARK_SIZE] if len(form) >= _MARK_SIZE else "" for form in forms}
+    if forms and len(secret) <= _LONGEST_SPELT:
+        # Of one that is escaped letter by letter, the letters that are read back in one way alone.
+        run = max(_RUN.findall(secret), key=len, default="")
+        marks.add(run[-_MARK_SIZE:] if len(run) >= _MARK_SIZE + _ESCAPE_DIGITS else "")
+    return frozenset(marks)
+
+
+def _learned_in(text: str, *, escaped: bool) -> set[str]:
+    """The learned that may stand in the text: all that do, and hardly any other."""
+    if not _learned:
+        return set()
+    found = set(_marked.get("", ()))
+    texts = (text, _ESCAPED_LETTER.sub(lambda match: chr(int(match[1], 16)), text)) if escaped else (text,)
+    for one in texts:
+        for start in range(len(one) - _MARK_SIZE + 1):
+            if (mark := one[start : start + _MARK_SIZE]) in _marked:
+                found.update(_marked.get(mark, ()))
+    return found
 
 
 def redact(text: str, secrets: Iterable[str], replacement: str = MASK) -> str:
     """The text without the secrets, also where they stand escaped for a URL, JSON or HTML, in Base64, or only in single
     lines; and without the start of one where the text ends."""
     escaped = _ESCAPES.search(text) is not None
-    spans = [span for secret in (*secrets, *_learned) for span in _spans(text, secret, escaped=escaped)]
+    known = (*secrets, *_learned_in(text, escaped=escaped))
+    spans = [span for secret in known for span in _spans(text, secret, escaped=escaped)]
     if not spans:
         return text
     parts, end = [], 0
@@ -112,7 +152,7 @@ def _escapes(letter: str) -> Iterator[str]:
     if letter in _CONTROLS:
         yield rf"\\\\*{_CONTROLS[letter]}"
     if letter in _HTML:
-        yield _HTML[letter]
+        yield f"&(?:{_HTML[letter]}|#0*{ord(letter)}|#[xX]0*{_hex(f'{ord(letter):x}')});"
     if letter == " ":
         yield r"\+"
     units = memoryview(letter.encode("utf-16-le", "surrogatepass")).cast("H")

@@ -179,7 +179,7 @@ async def scene(home: Path, issuer: Issuer, *policies: Policy, **auth: Any) -> A
     async with Gateway(settings) as gateway, open_app(gateway, "discovery") as app:
         guard = make_guard("127.0.0.1", identities, gateway.audit_log.record_refused_key)
         mcp, some = McpHttpApp(Server(app), guard), McpHttpApp(Server(app), in_subset(guard, "some"))
-        site = Site(mcp, make_app(gateway, guard), gateway.render_metrics, {"some": some}, identities.metadata)
+        site = Site(mcp, make_app(gateway, guard), gateway.render_metrics, {"some": some}.get, identities.metadata)
         transport = httpx2.ASGITransport(site, client=("192.0.2.7", 1))
         async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1:8080") as client:
             try:

@@ -157,3 +157,50 @@ def test_17_a_folder_whose_name_is_no_utf_8_is_named_as_the_reason(place: Path) 
         done = shell(folder, f"$T {words}")
         assert_well(done, 0, 1, 2)
         assert done.returncode != 2 or b"the name of this folder" in done.stderr, done.stderr
+
+
+def test_17_a_script_that_is_looked_over_hides_nothing(place: Path) -> None:
+    source = '"""Counts."""\n# \x1b[8m\x9b8m do evil\nprint(1)\n'
+    (place / "sly.py").write_text(source, encoding="utf-8")
+    assert_well(shell(place, "$T scripts add sly.py"), 0)
+    on_terminal = f"{sys.executable} -c 'import pty, sys; pty.spawn(sys.argv[1:])'"
+    seen = shell(place, f"{on_terminal} $T scripts show sly", NO_COLOR="1").stdout.decode()
+    assert shell(place, "$T scripts show sly").stdout.decode() == source  # a program gets it as it is
+    assert "do evil" in seen
+    assert {"\x1b", "\x9b"}.isdisjoint(seen)
+
+
+# Ctrl-C while the module of this number is imported.
+INTERRUPTED = """
+import os, signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
+left, loaded = int(sys.argv.pop(1)), set(sys.modules)
+from toolfold.__main__ import main
+print(*sorted(set(sys.modules) - loaded), file=sys.stderr)
+def interrupt(event, arguments):
+    global left
+    left -= event == "import"
+    if not left:
+        left = -1
+        os.kill(os.getpid(), signal.SIGINT)
+sys.addaudithook(interrupt)
+sys.argv[0] = "toolfold"
+sys.exit(main())
+"""
+
+
+@pytest.mark.parametrize("number", [1, 2, 3, 5, 8, 13, 21, 34, 55, 89])
+def test_17_ctrl_c_is_answered_from_the_start_on(place: Path, number: int) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED, str(number), "tree"],
+        cwd=place,
+        env={"PATH": os.environ["PATH"], "HOME": str(place.parent)},
+        capture_output=True,
+        text=True,
+        timeout=WAIT_S,
+        check=False,
+    )
+    before, _, said = done.stderr.partition("\n")
+    # What is loaded before `main` runs is the time in which nobody answers.
+    assert set(before.split()) <= {"errno", "toolfold", "toolfold.__main__"}
+    assert (done.returncode, said, done.stdout) == (130, "interrupted\n", "")

@@ -7,12 +7,19 @@ from typing import Any
 import pytest
 from mcp import Client, StdioServerParameters
 from mcp_client_helpers import command, served_over_http
+from served_config import Served, call, wait_for_call
 
 from toolfold import ConfigError, Gateway, Settings, ToolfoldError
 from toolfold.__main__ import main
 from toolfold.config.sections import Policy, Subset
 from toolfold.testing.memory_upstream import MemoryUpstream
 from toolfold.types import Caller
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Served:
+    return Served(tmp_path)
+
 
 TEXTS = '[subsets.texts]\ntools = ["fixture.test_simple_text", "fixture.test_error_handling"]\n'
 DENIED = '[policy.default]\ndeny = ["fixture.test_error_handling"]\n'
@@ -118,3 +125,39 @@ def test_17_the_subsets_of_a_file_are_checked(tmp_path: Path) -> None:
             Settings.load(file, require_servers=False)
     file.write_text('[subsets.a]\ntools = "git.*"\n', encoding="utf-8")
     assert Settings.load(file, require_servers=False).subsets == (Subset(name="a", tools=("git.*",)),)
+
+
+def test_17_subsets_change_while_they_are_served(served: Served) -> None:
+    table = served.table("a", "one", "two")
+    served.write(table, "[subsets.part]\ntools = ['a.one']\n")
+
+    async def names(client: Client) -> set[str]:
+        return {tool.name for tool in (await client.list_tools()).tools} - {"tool_output"}
+
+    async def scene(url: str) -> None:
+        # With the cache that the SDK has by itself: it must not hide what changed.
+        async with asyncio.timeout(60), Client(f"{url}/p/part") as client:
+            assert await names(client) == {"a_one"}
+            served.write(table, "[subsets.part]\ntools = ['a.two']\n[subsets.more]\ntools = ['a.*']\n")
+            assert "takes effect" not in served.wait_for("the configuration was read again")
+            assert await names(client) == {"a_two"}
+            async with Client(f"{url}/p/more") as other:
+                assert await names(other) == {"a_one", "a_two"}
+            served.write(table, "[subsets.more]\ntools = ['a.*']\n")
+            served.wait_for("the configuration was read again", 2)
+            with pytest.raises(Exception):  # noqa: B017, PT011 - whatever the client makes of 404
+                await names(client)
+
+    with served.over_http("--profile", "direct") as url:
+        wait_for_call(url, "a.one")
+        asyncio.run(scene(url))
+
+
+def test_17_the_subset_that_is_served_alone_stays(served: Served) -> None:
+    table = served.table("a", "one", "two")
+    served.write(table, "[subsets.part]\ntools = ['a.one']\n")
+    with served.over_http("--subset", "part") as url:
+        wait_for_call(url, "a.one")
+        served.write(table)
+        served.wait_for("the earlier one stays: the subset part that is served is not there any more")
+        assert call(url, "a.two", {})["error"]["code"] == "TOOL_NOT_FOUND"

@@ -55,8 +55,8 @@ def run(kept: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixtu
     return command
 
 
-def on_terminal(*arguments: str, columns: int, env: dict[str, str] | None = None) -> str:
-    """What the command writes to a real terminal of so many columns, without colours."""
+def on_terminal(*arguments: str, columns: int, env: dict[str, str] | None = None, until: str = "") -> str:
+    """What the command writes to a real terminal of so many columns; it is ended when it wrote `until`."""
     parent, child = pty.openpty()
     termios.tcsetwinsize(child, (50, columns))
     environment = {**os.environ, "TERM": "xterm", **(env or {})}
@@ -72,6 +72,8 @@ def on_terminal(*arguments: str, columns: int, env: dict[str, str] | None = None
             if not data:
                 break
             shown += data
+            if until and until.encode() in shown:
+                process.terminate()
         process.wait(60)
     os.close(parent)
     return shown.decode().replace("\r\n", "\n")
@@ -404,6 +406,12 @@ def test_17_a_first_script_is_kept_without_a_word_about_an_old_catalogue(run: Ru
     finally:
         code, _, err = run("scripts", "remove", "newest")
     assert (code, err) == (0, "removed newest\n")
+
+
+def test_17_nothing_recorded_steers_the_terminal(run: Run) -> None:
+    assert run("search", "a \x9b8m hidden request", "--json")[0] in {0, 4}
+    followed = on_terminal("audit", "--follow", "--json", columns=80, until="hidden request")
+    assert ("\\u009b8m hidden" in followed, "\x9b" in followed) == (True, False)
 
 
 USES_LOG = """from runtime.discovery import use_tools

@@ -69,4 +69,4 @@ def test_a_person_is_asked_through_the_client_and_their_word_holds(server: Stdio
     assert "README.md" in asyncio.run(asyncio.wait_for(connect(server, yes), 60))
     assert "CONFIRMATION_DECLINED" in asyncio.run(asyncio.wait_for(connect(server, no), 60))
     assert "CONFIRMATION_NEEDED" in asyncio.run(asyncio.wait_for(connect(server, None), 60))
-    assert ["files.list" in asked[0] for asked in (yes.asked, no.asked)] == [True, True]
+    assert ["files.list (only reads)?" in asked[0] for asked in (yes.asked, no.asked)] == [True, True]

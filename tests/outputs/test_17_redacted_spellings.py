@@ -5,10 +5,13 @@ import html
 import json
 import os
 import re
+import secrets
 import subprocess
 import sys
+import time
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import quote, quote_plus
 
@@ -17,11 +20,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import Raw
 
+from toolfold import redaction
 from toolfold.audit.result_redaction import _redact_json
 from toolfold.config.secrets import redact_secrets
-from toolfold.redaction import redact
+from toolfold.redaction import learn, redact
 
-SECRET = 'pä/ss "wört"\\end+&77'
+SECRET = 'pä/ss "wört"\\end+&7\'7'
 TOKEN = "ghp_" + "a1B2" * 9
 
 SPELLINGS: dict[str, Callable[[str], str]] = {
@@ -38,6 +42,7 @@ SPELLINGS: dict[str, Callable[[str], str]] = {
     "percent, each letter": lambda text: "".join(f"%{byte:02x}" for byte in text.encode()),
     "percent twice": lambda text: quote(quote(text, safe=""), safe=""),
     "html": html.escape,
+    "html, numbers": lambda text: re.sub("[&<>\"']", lambda found: f"&#{ord(found[0]):03};", text),
     "python": lambda text: text.encode("unicode_escape").decode(),
     "base64": lambda text: base64.b64encode(text.encode()).decode(),
     "base64 behind one": lambda text: base64.b64encode(f"x{text} and more".encode()).decode(),
@@ -74,6 +79,46 @@ def test_17_any_secret_is_found_in_any_spelling(secret: str, spelling: str) -> N
         return
     spelt = SPELLINGS[spelling](secret)
     assert spelt not in redact(f"<{spelt}>", (secret,))
+
+
+@contextmanager
+def nothing_learned() -> Iterator[None]:
+    """What is learned inside is forgotten afterwards: other tests print what these secrets are made of."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(redaction, "_learned", {})
+        patch.setattr(redaction, "_marked", {})
+        yield
+
+
+@given(
+    st.one_of(
+        st.text(min_size=4, max_size=40).filter(lambda text: len(text.strip()) >= 4),
+        st.text("0123456789abcdefux%\\+&", min_size=4, max_size=40),
+    ),
+    st.sampled_from(sorted(SPELLINGS)),
+    st.sampled_from(["<", "%", "%2", "\\", "\\u00", "x4", "+"]),
+)
+@settings(max_examples=400, deadline=None)
+def test_17_a_learned_secret_is_found_as_any_other_is(secret: str, spelling: str, before: str) -> None:
+    text = f"{before}{SPELLINGS[spelling](secret)}>"
+    with nothing_learned():
+        named = redact(text, (secret,))
+        learn(secret)
+        assert redact(text, ()) == named
+
+
+def test_17_a_thousand_learned_secrets_hold_up_no_line() -> None:
+    # Each line that a server writes is looked through before the next request is read.
+    line = 'GET /a?b=%20 failed: {"reason": "line\\nline"} & 100 % of it + more'
+    with nothing_learned():
+        tokens = [secrets.token_urlsafe(40) for _ in range(1_100)]
+        learn(*tokens)
+        start = time.monotonic()
+        for token in tokens[-100:]:
+            assert redact(f"{line} {token}", ("one of the configuration",)) == f"{line} ***"
+        assert time.monotonic() - start < 5.0
+        assert redact(tokens[0], ()) == tokens[0]  # forgotten
+        assert len(redaction._marked) < 20_000
 
 
 def test_17_the_start_of_a_secret_at_the_end_of_a_cut_text_is_cut_as_well() -> None:

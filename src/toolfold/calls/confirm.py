@@ -20,6 +20,15 @@ _ANSWER_WITHIN_S = 600.0
 # What a person still reads. The arguments stand there whole up to it; past it, how much is hidden.
 MAX_SHOWN_CHARS = 4_000
 
+# What whoever is asked reads of a risk; one that the owner gave a tool stands as it is.
+_RISK_WORDS = {
+    "destructive": "may delete or overwrite something",
+    "read-only": "only reads",
+    "idempotent": "may be repeated without harm",
+    "open-world": "reaches other systems",
+    "unstated": "its server does not say whether it changes anything",
+}
+
 # Whether the policy wants this call confirmed.
 IsRequired = Callable[[ToolCall, CallContext], bool]
 
@@ -74,7 +83,8 @@ async def _ask_client(call: ToolCall, context: CallContext, arguments: str) -> T
 
 def _confirmation_form(tool_id: str, risks: tuple[str, ...], arguments: str) -> Raw:
     """A form with one box, in the words of the protocol."""
-    what = printable(f"{tool_id} ({', '.join(risks)})" if risks else tool_id, MAX_SHOWN_CHARS)
+    known = "; ".join(_RISK_WORDS.get(risk, risk) for risk in risks)
+    what = printable(f"{tool_id} ({known})" if known else tool_id, MAX_SHOWN_CHARS)
     form = {
         "mode": "form",
         "message": f"Allow this call of {what}?\nArguments: {printable(arguments, MAX_SHOWN_CHARS)}",

@@ -8,6 +8,9 @@ from toolfold.errors import ConfigError
 # A file in one of these belongs to the folder around it.
 CLIENT_FOLDERS = frozenset({".vscode", ".cursor", ".gemini", ".codex", ".claude"})
 
+# In a state folder: the path of the configuration that it is the state of.
+OWNER_FILE = "configuration"
+
 
 def working_folder() -> Path:
     try:

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from toolfold.config.dialects import input_defaults, normalise_table, servers_key
 from toolfold.config.files import path_exists, read_text
-from toolfold.config.folders import CLIENT_FOLDERS, expand_home, home_folder, toolfold_home
+from toolfold.config.folders import CLIENT_FOLDERS, OWNER_FILE, expand_home, home_folder, toolfold_home
 from toolfold.config.jsonc import is_json, parse_json
 from toolfold.config.sections import (
     LOCAL_NAME,
@@ -82,6 +82,9 @@ def read_settings(
         file = own
     project = None if file is None else _project_of(file, user_home)
     state = _state_folder(file, project, home, cwd, environ)
+    if file is not None and (apart := _apart(state, file, project or file.parent)):
+        text = f"{state} is another file's: the state of {file} is in {apart}"
+        fields["warnings"], state = (*fields.get("warnings", ()), text), apart
     if require_servers and not fields["servers"]:
         raise ConfigError(
             f"{file} names no servers",
@@ -130,10 +133,28 @@ def _state_folder(
     home = toolfold_home(environ)
     if environ.get("TOOLFOLD_HOME", "").strip() or file is None or project is None:
         return cwd / home
+    return _of_file(home, file, project)
+
+
+def _of_file(home: Path, file: Path, project: Path) -> Path:
+    """A state folder that is this file's alone."""
     # Two projects of one folder name differ by the hash of their whole path.
     digest = sha256(os.fsencode(_real(file.parent) / file.name)).hexdigest()[:8]
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", project.name).strip("-.")[:40] or "project"
     return home / "projects" / f"{name}-{digest}"
+
+
+def _apart(state: Path, file: Path, project: Path) -> Path | None:
+    """The folder for this file's state where another configuration that still exists has its own in `state`, or had:
+    the two would replace each other's catalogue."""
+    apart = _of_file(state, file, project)
+    if apart.exists():
+        return apart
+    try:
+        owner = Path(os.fsdecode((state / OWNER_FILE).read_bytes()))
+    except OSError:
+        return None
+    return apart if owner != _real(file.parent) / file.name and path_exists(owner) else None
 
 
 def _real(path: Path) -> Path:

@@ -7,14 +7,14 @@ program stay light. Above: every stage. Below: the reader.
 
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from toolfold.config.folders import toolfold_home, working_folder
+from toolfold.config.folders import OWNER_FILE, toolfold_home, working_folder
 from toolfold.config.sections import (
     Audit,
     Auth,
@@ -40,7 +40,8 @@ from toolfold.types import ServerSpec
 _NOWHERE = Path(os.devnull)
 # What takes effect while a gateway is open. All else is built into its parts, and so are these limits.
 _LIVE = frozenset((
-    "servers", "policies", "callers", "auth", "defaults", "discovery", "sources", "warnings", "rules", "trust", "limits"
+    "servers", "policies", "subsets", "callers", "auth", "defaults", "discovery", "sources", "warnings", "rules",
+    "trust", "limits",
 ))  # fmt: skip
 _BUILT_IN = ("max_frame_bytes", "max_output_bytes", "parallel_starts")
 
@@ -134,6 +135,17 @@ class Settings(Struct, frozen=True, kw_only=True):
         names = [name for name in self.__struct_fields__ if getattr(self, name) != getattr(other, name)]
         live = {name: getattr(other, name) for name in names if name in _LIVE}
         return replace(self, **live), (*(name for name in names if name not in _LIVE), *rest)
+
+    def make_home(self) -> None:
+        """Makes the state folder, and says in it which configuration it is for. Raises `OSError`."""
+        # For the owner alone: the catalogue may hold what servers tell only this person.
+        self.home.mkdir(parents=True, exist_ok=True, mode=0o700)
+        owner = self.home / OWNER_FILE
+        for file in self.sources[-1:]:  # a project's, where that adds to the person's
+            text = os.fsencode(Path(os.path.realpath(file.parent), file.name))
+            with suppress(OSError):  # where nothing can be written, nothing is replaced either
+                if not owner.exists() or owner.read_bytes() != text:
+                    owner.write_bytes(text)
 
     @property
     def registry_path(self) -> Path:

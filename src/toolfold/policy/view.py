@@ -129,7 +129,9 @@ class CatalogueView:
     async def _not_found(
         self, tool_id: str, error: ToolNotFound, unasked: Mapping[str, UpstreamError]
     ) -> ToolNotFound | ServerUnavailable:
-        """The same error, or that its server could not be asked; other servers that could not are named."""
+        """The same error, or that its server is disabled or could not be asked; others that could not are named."""
+        if disabled := self._disabled(tool_id):
+            return ServerUnavailable.disabled(disabled)
         if unasked and not self.unrestricted:  # a server that the caller sees nothing of is not named
             seen = {record.name for record in await self.catalogue.servers()}
             unasked = {name: reason for name, reason in unasked.items() if name in seen}
@@ -147,6 +149,12 @@ class CatalogueView:
         names = ", ".join(f"{name} ({truncate(reason.message, _MAX_REASON)})" for name, reason in unasked.items())
         message = f"{error.message}; not asked, since they could not be reached: {truncate(names, _MAX_REASONS)}"
         return ToolNotFound(message, hints=error.hints, next_action=error.next_action)
+
+    def _disabled(self, tool_id: str) -> str:
+        """The server that an id names, where it is disabled."""
+        specs = () if self._servers is None else self._servers.specs()
+        own = (spec.name for spec in specs if not spec.enabled and _names(tool_id, spec.name))
+        return next((name for name in own if not self.hides(name)), "")
 
     async def allowed(self) -> Callable[[str], bool] | None:
         """The test for tool ids, as it is now; `None`: everything may be seen."""

@@ -315,13 +315,13 @@ class UpstreamManager:
 
     async def outdated(self) -> Mapping[str, str]:
         """The servers of which the catalogue is older than the configuration: what became of each since."""
-        now = {spec.name: _digest(spec) for spec in self.specs() if spec.enabled}
+        now, on = {spec.name: _digest(spec) for spec in self.specs()}, self.names
         read = {record.name for record in await self._catalogue.servers()}
         # Of a server that was read before such marks were kept nobody knows.
         marks = {**now, **await self._store.items(_CONFIGURED_NAMESPACE)}
-        changed = {name for name in now.keys() & read if marks[name] != now[name]}
-        found = {"new": now.keys() - read, "changed": changed, "gone": read - now.keys()} if read else {}
-        return {name: became for became, names in found.items() for name in names}
+        changed = {name for name in on & read if marks[name] != now[name]}
+        found = {"new": on - read, "changed": changed, "gone": read - now.keys(), "disabled": read & now.keys() - on}
+        return {name: became for became, names in found.items() for name in names} if read else {}
 
     def _remember_configured(self, servers: Iterable[str]) -> None:
         specs = {spec.name: spec for spec in self.specs()}

@@ -203,11 +203,7 @@ class Supervisor:
         if ready is not None:
             return ready
         if self.status == "disabled":
-            raise ServerUnavailable(
-                f"{self.spec.name} is disabled in the configuration",
-                server=self.spec.name,
-                next_action="Enable it there and try again.",
-            )
+            raise ServerUnavailable.disabled(self.spec.name)
         self._raise_if_too_soon()
         if self._attempt is None or self._attempt.done():
             self._attempt = asyncio.get_running_loop().create_future()

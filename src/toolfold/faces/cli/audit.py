@@ -66,7 +66,8 @@ async def _follow(gateway: Gateway, steps: Sequence[Step], arguments: argparse.N
     recent = await gateway.audit_log.steps(session=arguments.session, last=_FOLLOWED)
     while True:
         if output.as_json:
-            output.out.writelines(f"{msgspec.json.encode(step).decode()}\n" for step in steps)
+            for step in steps:
+                output.data(step)
         else:
             _print(steps, output)
         output.out.flush()

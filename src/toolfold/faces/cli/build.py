@@ -19,7 +19,7 @@ from toolfold.audit.savings import compute_savings
 from toolfold.config import Settings
 from toolfold.errors import ConfigError, NotBuilt, SignInRequired, UpstreamError
 from toolfold.faces.cli.parser import parse
-from toolfold.faces.cli.runner import load_settings, outdated_text, run_with_gateway
+from toolfold.faces.cli.runner import _few, load_settings, outdated_text, run_with_gateway
 from toolfold.faces.cli.server_lines import server_lines
 from toolfold.faces.cli.terminal import Output
 from toolfold.faces.mcp_server.profiles import client_tokens
@@ -133,7 +133,7 @@ def run_with_catalogue(
     if not names:
         action = "toolfold import, or toolfold add NAME -- COMMAND; then: toolfold build"
         raise NotBuilt("there is no catalogue yet, and no server is configured", next_action=action)
-    output.note(f"there is no catalogue yet: building it from {_some(names)}")
+    output.note(f"there is no catalogue yet: building it from {_few(names)}")
 
     async def build_now(gateway: Gateway) -> None:
         result, failed = await read_servers(gateway, None, output)
@@ -145,10 +145,6 @@ def run_with_catalogue(
 
     run_with_gateway(settings, build_now, fast=True)
     return run_with_gateway(settings, work, create=False, **options)
-
-
-def _some(names: Sequence[str]) -> str:
-    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
 
 
 class Cost(Struct, frozen=True):
@@ -167,11 +163,11 @@ class Cost(Struct, frozen=True):
         except ConfigError:
             return cls()
 
-    def print(self, output: Output) -> None:
+    def print(self, output: Output, indent: str = "") -> None:
         """What it means: `1,806 tools, 1,308,619 tokens; your client now reads 1,150`."""
         if self.tools:
             full = f"{plural(self.tools, 'tool')}, {self.definition_tokens:,} tokens"
-            output.prose(output.style(f"{full}; your client now reads {self.client_tokens:,}", "bold"))
+            output.prose(indent + output.style(f"{full}; your client now reads {self.client_tokens:,}", "bold"))
 
     def as_dict(self) -> dict[str, int | None]:
         return {"definition_tokens": self.definition_tokens, "client_tokens": self.client_tokens}
@@ -297,7 +293,7 @@ def _is_alive(pid: int) -> bool:
     return True
 
 
-def print_servers(states: Sequence[ServerState], output: Output) -> None:
+def print_servers(states: Sequence[ServerState], output: Output, indent: str = "") -> None:
     rows = []
     for state in states:
         protocol = state.info.protocol_version and f"(MCP {state.info.protocol_version})"
@@ -311,7 +307,7 @@ def print_servers(states: Sequence[ServerState], output: Output) -> None:
                 " ".join(filter(None, about)) or state.shown,
             )
         )
-    output.table(("server", "state", "tools", "by", "what it says of itself"), rows)
+    output.table(("server", "state", "tools", "by", "what it says of itself"), rows, indent)
     for state in states:
         _print_troubles(state, output)
 

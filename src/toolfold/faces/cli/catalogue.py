@@ -10,12 +10,15 @@ from typing import Any
 import msgspec
 
 from toolfold.answers import ToolPage
-from toolfold.faces.cli.build import run_with_catalogue
+from toolfold.faces.cli.build import plural, run_with_catalogue
 from toolfold.faces.cli.terminal import Output, fit
 from toolfold.gateway import Branch, Gateway, Tree
 from toolfold.schema_walk import Document, Node
 from toolfold.text import as_path
 from toolfold.types import Hit, Path, Tool
+
+# On one page.
+_MOST_SHOWN = 50
 
 _ToolsAt = Mapping[Path, Sequence[Tool]]
 
@@ -38,8 +41,16 @@ def tree(arguments: argparse.Namespace, output: Output) -> None:
     output.line(f"{output.style(name, 'bold')} {output.style(f'({root.tools:,})', 'dim')}")
     for line in render_tree(root.branches, tools.get(root.path, ()), tools, output, ""):
         output.line(fit(line, output.width))
+    if cut := sum(map(_cut, root.branches)):
+        deeper = f"--depth {arguments.depth + 1}, or toolfold tree CATEGORY"
+        output.note(f"{plural(cut, 'category', 'categories')} below these, marked +: {deeper}")
     if root.may_be_old:
         output.note(root.may_be_old)
+
+
+def _cut(branch: Branch) -> int:
+    """How many categories right below the ones that are shown are not."""
+    return sum(map(_cut, branch.children)) if branch.children else branch.node.children
 
 
 def _group_by_path(tools: Sequence[Tool]) -> _ToolsAt:
@@ -67,7 +78,8 @@ def render_tree(
     total = len(branches) + len(own)
     for number, branch in enumerate(branches, start=1):
         bend, below = ("└─ ", "   ") if number == total else ("├─ ", "│  ")
-        count = output.style(f"({branch.node.tools:,})", "dim")
+        cut = f", +{_cut(branch)}" if not branch.children and branch.node.children else ""
+        count = output.style(f"({branch.node.tools:,}{cut})", "dim")
         summary = output.style(f"  {branch.node.summary}", "dim")
         yield f"{indent}{bend}{output.style(branch.node.name, 'bold')} {count}{summary}"
         yield from render_tree(branch.children, tools.get(branch.node.path, ()), tools, output, indent + below)
@@ -107,7 +119,10 @@ def _note_more(page: Mapping[str, Any], output: Output) -> None:
     if "note" in page:
         output.note(output.for_person(page["note"]))
     if page.get("next_cursor"):
-        output.note(f"there is more: --cursor {page['next_cursor']}")
+        shown = sum(len(page.get(key, ())) for key in ("nodes", "tools", "results"))
+        wider = output.err.isatty() and shown < _MOST_SHOWN
+        how = f"--limit {min(2 * shown, _MOST_SHOWN)}" if wider else f"--cursor {page['next_cursor']}"
+        output.note(f"there is more: {how}")
 
 
 def fit_text(confidence: float) -> str:
@@ -124,7 +139,7 @@ def _tool_ids(tool: Mapping[str, Any], output: Output) -> str:
 
 
 def _risks(tool: Mapping[str, Any]) -> str:
-    return " ".join(tag.removeprefix("risk:") for tag in tool["tags"] if tag.startswith("risk:"))
+    return ", ".join(tag.removeprefix("risk:") for tag in tool["tags"] if tag.startswith("risk:"))
 
 
 def nodes(arguments: argparse.Namespace, output: Output) -> None:

@@ -13,7 +13,7 @@ from toolfold.config.registry_form import read_server_json
 from toolfold.config.schema import schema_text
 from toolfold.config.toml_file import TomlFile
 from toolfold.errors import ConfigError
-from toolfold.faces.cli.runner import load_settings
+from toolfold.faces.cli.runner import _user_home, load_settings
 from toolfold.faces.cli.terminal import Output
 
 MAX_DOWNLOAD_BYTES = 1024 * 1024
@@ -88,9 +88,8 @@ def _file(arguments: argparse.Namespace, *, own: bool = False) -> Path:
     if arguments.config:
         return Path(arguments.config).absolute()
     settings = load_settings(arguments, require_servers=False)
-    home = Path(arguments.home) if arguments.home else settings.user_home
     in_use = [] if own else [source for source in settings.sources if source.suffix == ".toml"]
-    return (in_use or [home / "toolfold.toml"])[0]
+    return (in_use or [_user_home(arguments, settings) / "toolfold.toml"])[0]
 
 
 def _described(arguments: argparse.Namespace) -> tuple[str, dict[str, Any]]:

@@ -99,8 +99,8 @@ async def _walk(gateway: Gateway, servers: Sequence[ServerSpec], output: Output)
     if not output.as_json:
         for name, error in failed.items():
             print_failure(name, error, output)
-        print_servers(states, output)
-        cost.print(output)
+        print_servers(states, output, "   ")
+        cost.print(output, "   ")
         output.line()
         _print_walk(tree, pages, result.report.nodes, output)
         _print_searches(searches, output)

@@ -26,7 +26,7 @@ from toolfold.config.clients import ClientConfig
 from toolfold.config.install_hints import problem_of
 from toolfold.config.self_reference import is_toolfold
 from toolfold.errors import NotBuilt, ToolfoldError
-from toolfold.faces.cli.runner import load_settings, outdated_text, run_with_gateway
+from toolfold.faces.cli.runner import _few, _user_home, load_settings, outdated_text, run_with_gateway
 from toolfold.faces.cli.sign_in_checks import (
     Finding,
     check_issuer,
@@ -90,7 +90,7 @@ def _examine(arguments: argparse.Namespace) -> Iterator[Finding]:
     yield from _check_model(settings)
     yield from _check_ontology(settings)
     yield from _check_encoder(settings)
-    yield from _check_clients(settings.home if arguments.home else settings.user_home)
+    yield from _check_clients(_user_home(arguments, settings))
     # What a person reads above need not be said again.
     failed = {finding.subject for finding in found if finding.verdict == "wrong"}
     failed |= {finding.subject.removesuffix(_STARTED) for finding in started}
@@ -360,10 +360,6 @@ def _check_environment(settings: Settings) -> Iterator[Finding]:
     text = f"{len(withheld)} of {len(os.environ)} variables are kept from servers"
     text += f": {_few(withheld)}" if withheld else ""
     yield well("environment", text, 'for a server that needs one: inherit_env = ["NAME"]' if withheld else "")
-
-
-def _few(names: Sequence[str], limit: int = 5) -> str:
-    return ", ".join(names[:limit]) + (f" and {len(names) - limit} more" if len(names) > limit else "")
 
 
 def _check_catalogue(settings: Settings) -> Iterator[Finding]:

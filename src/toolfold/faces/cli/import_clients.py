@@ -25,7 +25,7 @@ from toolfold.config.clients import CLIENTS, Applied, ClientConfig, ImportPlan, 
 from toolfold.config.install_hints import problem_of
 from toolfold.errors import ConfigError, UpstreamError
 from toolfold.faces.cli.build import SOME_FAILED, Cost, plural, print_failure, read_servers
-from toolfold.faces.cli.runner import load_settings, run_with_gateway
+from toolfold.faces.cli.runner import _user_home, load_settings, run_with_gateway
 from toolfold.faces.cli.terminal import Output
 from toolfold.gateway import Gateway
 
@@ -149,8 +149,7 @@ def _target(arguments: argparse.Namespace) -> tuple[Settings, Path]:
     """What is in use, and the `toolfold.toml` to write: the one asked for, the project's, the one in use, or the
     person's own."""
     settings = load_settings(arguments, require_servers=False)
-    if arguments.home:
-        settings = replace(settings, user_home=settings.home)
+    settings = replace(settings, user_home=_user_home(arguments, settings))
     in_use = next((source for source in settings.sources if source.suffix == ".toml"), None)
     if arguments.to or arguments.project:
         return settings, Path(arguments.to or "toolfold.toml")
@@ -276,19 +275,22 @@ def _print_plan(plan: ImportPlan, target: Path, output: Output, *, yes: bool) ->
         output.note(f"looked for: {', '.join(CLIENTS)}; a file can be named, too: toolfold import FILE")
         return
     heading: Path | None = None
+    width = max(len(item.name) for item in plan.items)
     for item in plan.items:
         if item.path != heading:
             heading = item.path
-            output.line(
+            output.prose(
                 f"{output.style(item.title, 'bold')} ({item.scope}) {output.style(output.short_path(item.path), 'dim')}"
             )
         mark, colour = MARKS[item.action]
         reason = f"  {output.style(item.reason, 'yellow')}" if item.reason else ""
-        output.line(f"  {output.style(mark, colour)} {item.name}  {output.style(item.shown, 'dim')}{reason}")
+        output.prose(
+            f"  {output.style(mark, colour)} {item.name:{width}}  {output.style(item.shown, 'dim')}{reason}", 6
+        )
     for warning in (*plan.warnings, *_problems(plan)):
         output.warn(warning)
     will = "are" if yes else "would be"
-    output.line(f"{len(plan.additions)} of {len(plan.items)} servers {will} added to {output.short_path(target)}")
+    output.prose(f"{len(plan.additions)} of {len(plan.items)} servers {will} added to {output.short_path(target)}")
 
 
 def _problems(plan: ImportPlan) -> Iterator[str]:
@@ -304,13 +306,13 @@ def _print_applied(applied: Applied | None, is_work: bool, output: Output) -> No
         return
     if applied.added:
         servers = plural(len(applied.added), "server")
-        output.line(f"{output.style('written:', 'green')} {output.short_path(applied.target)} ({servers})")
+        output.prose(f"{output.style('written:', 'green')} {output.short_path(applied.target)} ({servers})")
     if applied.backup is not None:
-        output.line(f"the file as it was: {output.short_path(applied.backup)}")
+        output.prose(f"the file as it was: {output.short_path(applied.backup)}")
     if applied.private:
-        output.line("it holds secrets, so only you may read it")
+        output.prose("it holds secrets, so only you may read it")
     for variable in applied.variables:
-        output.line(f"set this before you go on: export {variable}=…")
+        output.prose(f"set this before you go on: export {variable}=…")
     if applied.variables:
         output.note(
             "a client that is started from the desktop does not see what a terminal exports: set it for the whole "
@@ -319,9 +321,9 @@ def _print_applied(applied: Applied | None, is_work: bool, output: Output) -> No
     if not applied.replaced:
         output.note("nothing was started: toolfold build does that, and says what it costs in tokens")
     for file in applied.replaced:
-        output.line(f"{output.style('replaced:', 'green')} {output.short_path(file.path)} now starts toolfold")
-        output.line(f"the file as it was: {output.short_path(str(file.backup))}")
-    output.line(f"{output.style('next:', 'cyan')} toolfold build   (to take all of it back: toolfold import --undo)")
+        output.prose(f"{output.style('replaced:', 'green')} {output.short_path(file.path)} now starts toolfold")
+        output.prose(f"the file as it was: {output.short_path(str(file.backup))}")
+    output.prose(f"{output.style('next:', 'cyan')} toolfold build   (to take all of it back: toolfold import --undo)")
 
 
 def _as_dict(

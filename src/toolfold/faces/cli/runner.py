@@ -3,7 +3,7 @@
 import argparse
 import asyncio
 import sys
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import nullcontext, redirect_stdout
 from pathlib import Path
 from typing import Any, TypeVar
@@ -18,9 +18,6 @@ from toolfold.telemetry.server_logs import ServerLogs
 
 T = TypeVar("T")
 
-# Servers that a note names; the others are counted.
-_NAMED = 5
-
 
 def load_settings(arguments: argparse.Namespace, *, require_servers: bool = True) -> Settings:
     """The settings that the global options lead to."""
@@ -34,6 +31,11 @@ def load_settings(arguments: argparse.Namespace, *, require_servers: bool = True
 
         log_as_json(level_of(arguments.verbose))
     return settings
+
+
+def _user_home(arguments: argparse.Namespace, settings: Settings) -> Path:
+    """Where the person's own configuration is, and what imports wrote down."""
+    return Path(arguments.home).expanduser().absolute() if arguments.home else settings.user_home
 
 
 def _seen_as(settings: Settings, name: str) -> Settings:
@@ -114,9 +116,13 @@ def run_with_gateway(
 def outdated_text(settings: Settings, outdated: Mapping[str, str]) -> str:
     """How the catalogue is older than the configuration."""
     named = [f"{name} is {became}" for name, became in sorted(outdated.items())]
-    more = f" and {len(named) - _NAMED:,} more" if len(named) > _NAMED else ""
-    where = f" {settings.sources[0].name}" if settings.sources else " the configuration"
-    return f"the catalogue is older than{where} ({', '.join(named[:_NAMED])}{more})"
+    where = settings.sources[0].name if settings.sources else "the configuration"
+    return f"the catalogue is older than {where} ({_few(named)})"
+
+
+def _few(names: Sequence[str], most: int = 5) -> str:
+    """The first of the names, and how many more there are."""
+    return ", ".join(names[:most]) + (f" and {len(names) - most:,} more" if len(names) > most else "")
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from toolfold.errors import ConfigError, ScriptError, ToolfoldError
 from toolfold.faces.cli.build import run_with_catalogue
 from toolfold.faces.cli.runner import load_settings
-from toolfold.faces.cli.terminal import Output
+from toolfold.faces.cli.terminal import Output, safe
 from toolfold.gateway import Gateway
 from toolfold.scripts import report as reports
 from toolfold.scripts.kept import SERVER, _KeptScript
@@ -139,7 +139,8 @@ def scripts(arguments: argparse.Namespace, output: Output) -> int:
         return _run_kept(script, arguments, output)
     source = script.read()
     if action == "show":
-        output.out.write(f"{source.rstrip()}\n")
+        # A model may have written it: whoever looks it over sees all of it.
+        output.out.write((safe(source) if output.out.isatty() else source).rstrip() + "\n")
     elif action == "lock":
         _lock_script(script, arguments, output)
     else:

@@ -20,7 +20,7 @@ from urllib.parse import urljoin
 from msgspec.structs import replace
 
 from toolfold.config import Settings
-from toolfold.errors import ToolfoldError
+from toolfold.errors import ConfigError, ToolfoldError
 from toolfold.faces.cli.runner import load_settings, run_with_gateway
 from toolfold.faces.cli.terminal import Output
 from toolfold.faces.config_watch import ConfigWatch
@@ -99,7 +99,6 @@ async def _serve_http(gateway: Gateway, arguments: argparse.Namespace, output: O
 
     host, port = parse_address(arguments.http)
     shown = f"[{host}]" if ":" in host else host
-    names = () if arguments.subset else tuple(subset.name for subset in gateway.settings.subsets)
     # Before anything listens: an address that others reach needs keys or an issuer.
     make_guard(host, Identities(gateway.settings, address=f"http://{shown}:{port}/mcp"))
     with closing(listening_socket(host, port)) as bound:
@@ -109,13 +108,21 @@ async def _serve_http(gateway: Gateway, arguments: argparse.Namespace, output: O
         guard = in_subset(guard, arguments.subset) if arguments.subset else guard
         async with _open_server(gateway, arguments, identities.reconfigure) as (server, stop):
             mcp = McpHttpApp(server, guard)
-            subsets = {name: McpHttpApp(server, in_subset(guard, name)) for name in names}
+            subsets: dict[str, McpHttpApp] = {}
+
+            def subset(name: str) -> McpHttpApp | None:
+                if arguments.subset or all(name != known.name for known in gateway.settings.subsets):
+                    return None
+                if name not in subsets:
+                    subsets[name] = McpHttpApp(server, in_subset(guard, name))
+                return subsets[name]
+
             output.note(f"serving on {address}")
             settings = gateway.settings
             public = settings.sign_in.public_url or urljoin(settings.auth.resource or address, "/")
             gateway.upstreams.credentials.sign_ins.base = public.rstrip("/")
             try:
-                site = Site(mcp, make_app(gateway, guard), gateway.render_metrics, subsets, identities.metadata)
+                site = Site(mcp, make_app(gateway, guard), gateway.render_metrics, subset, identities.metadata)
                 await run_site(site, bound, stop)
             finally:
                 for app in (*subsets.values(), mcp):
@@ -138,7 +145,8 @@ async def _open_server(
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
     # The last server may leave while it serves, as it may be disabled.
-    watch = ConfigWatch(gateway, partial(load_settings, arguments, require_servers=False), check)
+    load = partial(load_settings, arguments, require_servers=False)
+    watch = ConfigWatch(gateway, load, partial(_check_new, arguments.subset, check))
     if hasattr(signal, "SIGHUP"):
         loop.add_signal_handler(signal.SIGHUP, watch.reload)
     options = ServeOptions(max_body_bytes=gateway.settings.limits.max_frame_bytes)
@@ -153,6 +161,14 @@ async def _open_server(
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _check_new(subset: str | None, check: Callable[[Settings], None] | None, settings: Settings) -> None:
+    """Refuses settings without what is served."""
+    if subset and all(known.name != subset for known in settings.subsets):
+        raise ConfigError(f"the subset {subset} that is served is not there any more")
+    if check is not None:
+        check(settings)
 
 
 @asynccontextmanager

@@ -61,13 +61,14 @@ _FOR_PERSON: tuple[tuple[re.Pattern[str], _Words], ...] = tuple(
         (r"use a handle that there is\b", "see what there is: toolfold outputs"),
         (r'call inspect_tool_output with field_path="(.*?)", or with ""', r"give the path '\1', or none"),
         (r"\b(in|from) hints\b", "above"),
-        (r"\bexpand_tool\b", "toolfold expand"),
-        (r"\bcall_tool\b", "toolfold call"),
-        (r"\bsearch_tool_by_category\b", "toolfold search"),
-        (r"\bsearch_nodes\b", "toolfold nodes"),
-        (r"\binspect_tool_output\b", "toolfold inspect-output"),
-        (r"\btool_output\b", "toolfold output"),
-        (r"\brun_script\b", "toolfold run"),
+        # Not as a part of a tool's id, such as toolbox.run_script.
+        (r"(?<![\w.])expand_tool\b", "toolfold expand"),
+        (r"(?<![\w.])call_tool\b", "toolfold call"),
+        (r"(?<![\w.])search_tool_by_category\b", "toolfold search"),
+        (r"(?<![\w.])search_nodes\b", "toolfold nodes"),
+        (r"(?<![\w.])inspect_tool_output\b", "toolfold inspect-output"),
+        (r"(?<![\w.])tool_output\b", "toolfold output"),
+        (r"(?<![\w.])run_script\b", "toolfold run"),
     )
 )
 
@@ -192,11 +193,13 @@ class Output:
             self.labelled("next:", "cyan", action if error.hints else _NOTHING_ABOVE.sub("", action))
 
     def table(self, headers: Sequence[str], rows: Sequence[Sequence[str]], margin: str = "") -> None:
-        """Prints columns side by side, nothing without rows. On a terminal the last column is wrapped to fit; where
-        the others leave it no room, it stands below them."""
+        """Prints columns side by side, but for empty ones; nothing without rows. On a terminal the last column is
+        wrapped to fit; where the others leave it no room, it stands below them."""
         if not rows:
             return
-        rows = [list(map(_one_line, row)) for row in rows]
+        kept = [at for at, column in enumerate(zip(*rows, strict=True)) if any(column)]
+        headers = [headers[at] for at in kept]
+        rows = [[_one_line(row[at]) for at in kept] for row in rows]
         widths = _column_widths(headers, rows)
         before = len(margin) + sum(width + 2 for width in widths[:-1])
         stacked = self.width - before < min(_LEAST_ROOM, widths[-1])
@@ -271,9 +274,10 @@ def _hint_text(hint: Any) -> str:
         return hint
     if isinstance(hint, list | tuple) and all(isinstance(name, str) for name in hint):
         return "/".join(hint)  # a category
-    for key, text in (("field", "problem"), ("tool_id", "summary")):
+    for key, text in (("field", "problem"), ("tool_id", "summary"), ("tool_id", "confidence")):
         if isinstance(hint, dict) and {key, text} <= hint.keys() <= {key, text, "same_as"}:
-            return f"{' = '.join((hint[key], *hint.get('same_as', ())))}: {hint[text]}"
+            said = f"{hint[text]:.0%}" if isinstance(hint[text], float) else hint[text]
+            return f"{' = '.join((hint[key], *hint.get('same_as', ())))}: {said}"
     import msgspec
 
     return msgspec.json.encode(hint, enc_hook=str).decode()

@@ -5,7 +5,7 @@ Raw ASGI, so that a request for `/mcp` passes through nothing on its way. Above:
 
 import asyncio
 import socket
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -37,19 +37,19 @@ SOCKET_COPIES = 32
 
 
 class Site:
-    """The ASGI app of one port. `rest` answers whatever is not MCP; `subsets` are served under their names; `metadata`
-    gives what clients that sign in read first, where there is an issuer."""
+    """The ASGI app of one port. `rest` answers whatever is not MCP; `subset` gives the app of a subset by its name,
+    if there is one now; `metadata` what clients that sign in read first, where there is an issuer."""
 
     def __init__(
         self,
         mcp: "McpHttpApp",
         rest: Asgi | None = None,
         metrics: RenderMetrics | None = None,
-        subsets: "Mapping[str, McpHttpApp] | None" = None,
+        subset: "Callable[[str], McpHttpApp | None]" = lambda name: None,
         metadata: Callable[[], bytes] = bytes,
     ) -> None:
         self._mcp = mcp
-        self._subsets = subsets or {}
+        self._subset = subset
         self._rest = rest
         self._metrics = metrics
         self._metadata = metadata
@@ -57,8 +57,8 @@ class Site:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["path"] in (ENDPOINT, ENDPOINT + "/"):
             await self._mcp(scope, receive, send)
-        elif (subset := scope["path"].removeprefix(SUBSETS).rstrip("/")) in self._subsets:
-            await self._subsets[subset](scope, receive, send)
+        elif (app := self._subset(scope["path"].removeprefix(SUBSETS).rstrip("/"))) is not None:
+            await app(scope, receive, send)
         elif scope["path"] == METRICS and self._metrics is not None:
             await self._mcp.guarded(scope, receive, send, self._metrics)
         elif f"{scope['path']}/".startswith(f"{METADATA_PATH}/") and (document := self._metadata()):

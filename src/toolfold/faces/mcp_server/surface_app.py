@@ -14,9 +14,6 @@ from toolfold.wire.jsonrpc import DECODE_ERRORS, INVALID_PARAMS, METHOD_NOT_FOUN
 from toolfold.wire.serving import About, Client, Exchange, NotificationHub, RpcError
 from toolfold.wire.types import TOOLS_CHANGED
 
-# How long a client may keep the list of tools.
-TTL_MS = 300_000
-
 OnLeft = Callable[[Caller], Awaitable[None]]
 
 
@@ -121,7 +118,7 @@ class SurfaceApp:
             info={"name": self._name, "version": __version__, "title": "toolfold"},
             capabilities={"tools": {"listChanged": True}, **({"resources": {}} if self._resources else {})},
             instructions=await self._surface.instructions(caller),
-            ttl_ms=TTL_MS,
+            ttl_ms=0,
         )
 
     async def handle(self, exchange: Exchange) -> Raw:
@@ -132,7 +129,9 @@ class SurfaceApp:
             # A legacy client has no way to listen, so its list must be whole from the start.
             listens = exchange.modern and self.hub.listens(exchange.caller.name, TOOLS_CHANGED)
             tools = await self._surface.tools(exchange.caller, listens=listens)
-            return Raw(b'{"tools":[' + b",".join(bytes(tool) for tool in tools) + b'],"ttlMs":%d}' % TTL_MS)
+            # To be asked for each time, as all else is (`ttlMs` 0): servers, policies and pinned tools change while we
+            # serve, and a client that keeps the list and does not listen would not hear of it.
+            return Raw(b'{"tools":[' + b",".join(bytes(tool) for tool in tools) + b'],"ttlMs":0}')
         if self._resources is not None and exchange.method.startswith("resources/"):
             return await self._resources.handle(exchange.method, exchange.params, exchange.caller)
         raise RpcError(METHOD_NOT_FOUND, f"there is no method {exchange.method[:100]} here")

@@ -233,8 +233,7 @@ def open_store(settings: Settings, create: bool) -> Store:
     """The store of the configuration, to be entered with `async with`. With `create`, its folder is made."""
     if create:
         try:
-            # For the owner alone: the catalogue may hold what servers tell only this person.
-            settings.home.mkdir(parents=True, exist_ok=True, mode=0o700)
+            settings.make_home()
         except OSError as error:
             raise StoreError(
                 f"the state folder {settings.home} cannot be made: {os.strerror(error.errno or 0)}",
