@@ -169,6 +169,10 @@ FORBIDDEN = {
     "64:ff9b::a9fe:a9fe": "metadata",
     "2002:7f00:1::": "loopback",
     "::7f00:1": "loopback",
+    "::ffff:0:7f00:1": "private",
+    "64:ff9b:1::a00:1": "private",
+    "fec0::1": "private",
+    "5f00::1": "private",
 }
 
 
@@ -243,16 +247,22 @@ async def test_a_proxy_of_the_environment_gets_the_name_unless_the_name_is_known
         assert [(request.verb, request.path) for request in proxy.seen] == [("CONNECT", "login.example.com:443")]
 
 
-@pytest.mark.parametrize("own", ["10.0.0.5", "192.168.3.4"])
-async def test_a_server_in_a_private_network_may_have_its_issuer_there(own: str) -> None:
-    async def resolve(host: str, port: int) -> list[str]:
-        return {"mcp.corp": [own], "login.corp": ["10.9.9.9"], "evil.example": ["169.254.169.254"]}[host]
+async def test_the_name_of_a_server_opens_no_private_network(vault: Vault) -> None:
+    """Whoever has that name says where it leads: to a private address while its metadata points at another one."""
 
-    fetcher = Fetcher("https://mcp.corp/mcp", resolve=resolve)
-    allowed = await fetcher._addresses(fetcher._checked("https://login.corp/token"))
-    assert allowed == ["10.9.9.9"]
-    with pytest.raises(ServerUnavailable, match="metadata"):
-        await fetcher.get("https://evil.example/token")
+    async def resolve(host: str, port: int) -> list[str]:
+        return {"mcp.corp": ["10.0.0.5"], "login.corp": ["10.9.9.9"], "evil.example": ["169.254.169.254"]}[host]
+
+    alone = Fetcher("https://mcp.corp/mcp", resolve=resolve)
+    assert await alone._addresses(alone._checked("https://mcp.corp/x")) == ["10.0.0.5"]
+    with pytest.raises(ServerUnavailable, match="private") as refused:
+        await alone.get("https://login.corp/token")
+    assert "`issuer` under `oauth`" in refused.value.next_action
+    bare = Fetcher("https://10.0.0.5/mcp", resolve=resolve)
+    assert await bare._addresses(bare._checked("https://login.corp/token")) == ["10.9.9.9"]
+    for fetcher in (bare, Fetcher("https://mcp.corp/mcp", "https://login.corp", resolve=resolve)):
+        with pytest.raises(ServerUnavailable, match="metadata"):
+            await fetcher.get("https://evil.example/token")
 
 
 async def test_a_configured_issuer_may_be_private_and_the_server_outside() -> None:

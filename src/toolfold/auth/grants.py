@@ -75,7 +75,7 @@ class _Device(Struct):
 
 
 def fetcher_for(spec: ServerSpec) -> Fetcher:
-    return Fetcher(spec.url, *filter(None, (spec.oauth.issuer if spec.oauth is not None else "",)))
+    return Fetcher(spec.url, *([spec.oauth.issuer] if spec.oauth is not None and spec.oauth.issuer else []))
 
 
 async def prepare(

@@ -102,9 +102,10 @@ class TokenCheck:
         # Texts, and no errors: those would hold what was asked for when they were raised.
         self._problem = "none of its keys has been read yet"
         self._metadata: _Metadata | None = None
-        named = (auth.issuer, auth.jwks_uri, auth.introspection_uri)
+        named = filter(None, (auth.issuer, auth.jwks_uri, auth.introspection_uri))
         # The first one says whether plain http is allowed, between addresses of this machine.
-        self._fetcher = Fetcher(*sorted(filter(None, named), key=lambda uri: uri[:5] == "https"), seconds=_FETCH_S)
+        plain_first = sorted(named, key=lambda uri: uri[:5] == "https")
+        self._fetcher = Fetcher(plain_first[0], *plain_first, seconds=_FETCH_S)
         self._turns = asyncio.Semaphore(_ASKED_AT_ONCE)
         self._waiting = 0
 
