@@ -25,9 +25,11 @@ _learned: dict[str, None] = {}
 _MAX_LEARNED = 1024
 
 
-def learn(*secrets: str) -> None:
-    """From now on `redact` removes these as well. The oldest are forgotten: a token does not live for ever."""
-    _learned.update(dict.fromkeys(secrets))
+def learn(*secrets: str | None) -> None:
+    """From now on `redact` removes these as well. Those learned longest ago are forgotten: no token lives for ever."""
+    for secret in filter(None, secrets):
+        _learned.pop(secret, None)
+        _learned[secret] = None
     while len(_learned) > _MAX_LEARNED:
         del _learned[next(iter(_learned))]
 

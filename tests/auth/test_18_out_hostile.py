@@ -314,6 +314,28 @@ async def test_an_issuer_that_is_busy_costs_a_call_and_not_the_sign_in(vault: Va
         assert stored.refresh_token == "renew-0"
 
 
+async def test_an_issuer_that_repeats_what_it_was_sent_puts_no_secret_into_an_error(vault: Vault) -> None:
+    async def repeat(request: Request, writer: asyncio.StreamWriter) -> bool:
+        said = f"got {request.body.decode()} {request.headers.get('authorization')}"
+        return send(writer, 400, json.dumps({"error": "invalid_grant", "error_description": said}).encode())
+
+    async with pages() as server:
+        server.honest(token_endpoint_auth_methods_supported=["client_secret_post"])
+        server.pages["/token"] = repeat
+        await vault.put(credential(server, refresh_token="renewal-to-be-hidden"))
+        with pytest.raises(SignInRequired, match="invalid_grant: got") as ended:
+            await OAuthSession(server.spec, vault).headers()
+        assert "to-be-hidden" not in ended.value.message
+        oauth = OAuthSpec(client_id="me", client_secret="secret-to-be-hidden", grant="client_credentials")
+        with pytest.raises(ServerUnavailable, match="invalid_grant: got") as refused:
+            await client_credentials(replace(server.spec, oauth=oauth))
+        assert "to-be-hidden" not in refused.value.message
+        with pytest.raises(ServerUnavailable, match="invalid_grant: got") as unsigned:
+            await sign_in(server.spec, vault)
+        assert "code=***" in unsigned.value.message
+        assert "code_verifier=***" in unsigned.value.message
+
+
 async def test_a_cancelled_call_does_not_lose_a_rotated_token(vault: Vault) -> None:
     async with pages() as server:
         server.honest()

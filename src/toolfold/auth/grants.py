@@ -27,17 +27,11 @@ from toolfold.auth.discovery import (
     valid_scopes,
 )
 from toolfold.auth.fetch import Fetched, Fetcher, origin_of
-from toolfold.auth.registration import (
-    DEVICE_GRANT,
-    Client,
-    authenticate,
-    error_of,
-    find_client,
-    printable,
-)
+from toolfold.auth.registration import DEVICE_GRANT, MAX_SAID, Client, authenticate, error_of, find_client
 from toolfold.auth.vault import Credential, Vault
 from toolfold.errors import ServerUnavailable, SignInRequired, UpstreamError
-from toolfold.redaction import learn, redact
+from toolfold.redaction import learn
+from toolfold.text import printable
 from toolfold.types import OAuthSpec, ServerSpec
 from toolfold.wire.http_client import is_loopback
 
@@ -260,7 +254,7 @@ class CodeLogin:
         self._check_issuer(given.get("iss"))
         if "error" in given:
             reason = ": ".join(filter(None, (given["error"], given.get("error_description", ""))))
-            raise self._failed(printable(reason))
+            raise self._failed(printable(reason, MAX_SAID))
         if not given.get("code"):
             raise self._failed("the answer holds no code")
         learn(given["code"])
@@ -387,7 +381,7 @@ async def _exchanged(prospect: Prospect, subject: str) -> Credential:
     client = await prospect.client()
     answer = await prospect.token(client, {name: value for name, value in form.items() if value})
     if not answer.ok:
-        said = f"{origin_of(prospect.issuer)} says {redact(error_of(answer), (subject,))}"
+        said = f"{origin_of(prospect.issuer)} says {error_of(answer)}"
         raise _busy(spec, said) if answer.status in _BUSY else _not_exchanged(spec, caller, said)
     made = replace(prospect.credential(client, answer), grant="exchange", refresh_token="")
     if made.access_token == subject:  # it is not for this server
@@ -456,7 +450,7 @@ async def _as_client(spec: ServerSpec, credential: Credential, url: str, form: d
 def _with_tokens(credential: Credential, answer: Fetched) -> Credential:
     tokens = answer.decode(_Tokens)
     token, renewal = tokens.access_token, tokens.refresh_token or ""
-    learn(*filter(None, (token, renewal, tokens.id_token)))
+    learn(token, renewal, tokens.id_token)
     if tokens.token_type.lower() != "bearer":
         raise _unusable(credential, f"a token of the type {printable(tokens.token_type, 40)!r}")
     if not all(map(_is_sendable, (token, renewal or "none"))):
