@@ -3,6 +3,7 @@ hangs, and no packet goes to a forbidden address: the guard's resolver is given 
 
 import asyncio
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +15,15 @@ from pages import METADATA, PLACE, Pages, certificate, pages
 from provider import REDIRECT
 
 from toolfold.auth import fetch
+from toolfold.auth import session as session_module
 from toolfold.auth.discovery import Challenge, fits, parse_challenge
 from toolfold.auth.fetch import Fetcher
-from toolfold.auth.grants import client_credentials, prepare, refresh
+from toolfold.auth.grants import client_credentials, prepare, refresh, revoke
 from toolfold.auth.session import OAuthSession
 from toolfold.auth.vault import Credential, Vault
 from toolfold.errors import ServerTimeout, ServerUnavailable, SignInRequired, UpstreamError
 from toolfold.types import CallContext, OAuthSpec, ServerSpec, Tool, ToolCall, ToolDefinition
+from toolfold.upstream.credentials import Credentials
 from toolfold.upstream.openapi import OpenApiUpstream
 from toolfold.upstream.pool import Pool
 from toolfold.wire import HttpTarget, connect
@@ -299,19 +302,84 @@ def credential(server: Pages, **fields: Any) -> Credential:
     return Credential(**{**known, "token_endpoint": f"{server.origin}/token", **tokens, **fields})
 
 
-async def test_an_issuer_that_is_busy_costs_a_call_and_not_the_sign_in(vault: Vault) -> None:
+@pytest.mark.parametrize("down", [False, True])
+async def test_an_issuer_that_is_busy_or_down_costs_calls_and_not_the_sign_in(
+    vault: Vault, monkeypatch: pytest.MonkeyPatch, down: bool
+) -> None:
     async with pages() as server:
         server.honest()
         server.pages["/token"] = (503, b"")
-        await vault.put(credential(server))
+        await vault.put(credential(server, **{"token_endpoint": "http://127.0.0.1:1/token"} if down else {}))
         session = OAuthSession(server.spec, vault)
         for _ in range(3):
-            with pytest.raises(ServerUnavailable, match="cannot be renewed now"):
+            with pytest.raises(ServerUnavailable, match="the sign-in to box cannot be renewed now") as refused:
                 await session.headers()
+            assert refused.value.next_action == "It is kept. Call again in 5 s: it is then tried again."
+        assert not isinstance(refused.value, SignInRequired)
+        with pytest.raises(ServerUnavailable, match="cannot be renewed now"):
+            await session.challenged(401, "Bearer", {"Authorization": "Bearer token-0"})
+        if down:
+            return
         assert len([request for request in server.seen if request.path == "/token"]) == 1, "not asked for every call"
         stored = await vault.get("box")
         assert stored is not None
         assert stored.refresh_token == "renew-0"
+        monkeypatch.setattr(session_module, "_RETRY_S", 0.0)
+        with pytest.raises(ServerUnavailable):
+            await (again := OAuthSession(server.spec, vault)).headers()
+        server.honest()
+        assert dict(await again.headers()) == {"Authorization": "Bearer token-1"}
+
+
+async def test_a_renewal_that_fails_while_the_token_works_is_told_once(
+    vault: Vault, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(session_module, "_RETRY_S", 0.0)
+    async with pages() as server:
+        server.honest()
+        server.pages["/token"] = (503, b"")
+        await vault.put(credential(server, obtained_at=1.0, expires_at=time.time() + 30))
+        session = OAuthSession(server.spec, vault)
+        for _ in range(3):
+            assert dict(await session.headers()) == {"Authorization": "Bearer token-0"}
+            await session.aclose()
+        assert len([request for request in server.seen if request.path == "/token"]) == 3
+        assert [record.message for record in caplog.records if record.levelname == "WARNING"] == [
+            f"the sign-in to box cannot be renewed now: {server.origin} says HTTP status 503"
+        ]
+
+
+async def test_what_one_issuer_issued_is_of_no_use_where_the_configuration_names_another(vault: Vault) -> None:
+    async with pages() as server, pages() as other:
+        server.honest()
+        spec = replace(server.spec, oauth=OAuthSpec(issuer=other.origin, client_id="me", client_secret="of the other"))
+        for life in (1.0, time.time() + 600):
+            stored = credential(server, expires_at=life, revocation_endpoint=f"{server.origin}/revoke")
+            await vault.put(stored)
+            session = OAuthSession(spec, vault)
+            assert dict(await session.headers()) == {}
+            with pytest.raises(SignInRequired, match=f"is by {server.origin}, and `issuer` is {other.origin} now"):
+                await session.challenged(401, "Bearer", {})
+            assert await vault.get("box") == stored, "it is of use again where the configuration is put back"
+            for asking in (refresh(spec, stored), revoke(spec, stored)):
+                with pytest.raises(ServerUnavailable, match=f"{server.origin} was not asked: the configuration names"):
+                    await asking
+        credentials = Credentials(lambda: [spec], vault.folder.parent)
+        assert f"the configuration names {other.origin}" in await credentials.sign_out("box", "")
+        assert not server.seen
+        assert not other.seen
+
+
+async def test_a_server_that_waits_for_a_person_does_not_fill_the_memory_with_where_that_was_said(vault: Vault) -> None:
+    async with pages() as server:
+        server.honest()
+        depths = []
+        async with Pool([server.spec], vault=vault) as pool:
+            for _ in range(5):
+                with pytest.raises(SignInRequired) as waiting:
+                    await pool.listing("box")
+                depths.append(len(waiting.traceback))
+        assert depths[-1] == depths[1]
 
 
 async def test_an_issuer_that_repeats_what_it_was_sent_puts_no_secret_into_an_error(vault: Vault) -> None:

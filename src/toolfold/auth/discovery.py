@@ -166,9 +166,15 @@ async def _find_issuer(fetcher: Fetcher, spec: ServerSpec, resource: Resource) -
     )
 
 
+def other_issuer(spec: ServerSpec, *issuers: str) -> str:
+    """The issuer that the configuration names, where it is none of these; else nothing."""
+    named = spec.oauth.issuer if spec.oauth is not None else ""
+    return named if named.rstrip("/") not in {one.rstrip("/") for one in issuers} else ""
+
+
 def _choose(spec: ServerSpec, offered: tuple[str, ...]) -> str:
     named = spec.oauth.issuer if spec.oauth is not None else ""
-    if named and offered and named.rstrip("/") not in {one.rstrip("/") for one in offered}:
+    if offered and other_issuer(spec, *offered):
         raise ServerUnavailable(
             f"{spec.name} signs in at {', '.join(map(origin_of, offered[:5]))}, and not at the configured issuer",
             server=spec.name,

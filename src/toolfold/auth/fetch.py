@@ -69,7 +69,7 @@ class Fetched(PartialRepr, frozen=True):
             reason = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)[:200]
             raise ServerUnavailable(
                 f"the answer of {origin_of(self.url)} cannot be read: {reason}",
-                next_action="Tell whoever runs that server; nothing was stored.",
+                next_action="Tell whoever runs that server.",
             ) from None
 
 
@@ -97,7 +97,7 @@ class Fetcher:
         except TimeoutError:
             raise ServerTimeout(
                 f"{origin_of(url)} did not answer within {self._seconds:g} s",
-                next_action="Try again later; nothing was stored.",
+                next_action="Try again later.",
             ) from None
 
     async def _follow(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> Fetched:
@@ -200,7 +200,7 @@ class Fetcher:
         if not addresses and not quiet:
             raise ServerUnavailable(
                 f"the name {host[:100]} is not known here",
-                next_action="Check the network and the server's address; nothing was stored.",
+                next_action="Check the network and the server's address.",
             )
         return list(dict.fromkeys(addresses))
 
@@ -283,5 +283,5 @@ def _refused(url: str, reason: str) -> ServerUnavailable:
 def _unreachable(url: str, error: Exception | None) -> ServerUnavailable:
     return ServerUnavailable(
         f"{origin_of(url)} cannot be reached: {str(error)[:200] or type(error).__name__}",
-        next_action="Try again later; nothing was stored.",
+        next_action="Try again later.",
     )

@@ -24,6 +24,7 @@ from toolfold.auth.discovery import (
     Challenge,
     check_browser_address,
     discover,
+    other_issuer,
     valid_scopes,
 )
 from toolfold.auth.fetch import Fetched, Fetcher, origin_of
@@ -418,11 +419,7 @@ async def refresh(spec: ServerSpec, credential: Credential) -> Credential:
 
 
 def _busy(spec: ServerSpec, said: str) -> ServerUnavailable:
-    return ServerUnavailable(
-        f"the sign-in to {spec.name} cannot be renewed now: {said}",
-        server=spec.name,
-        next_action="Try again in a while.",
-    )
+    return ServerUnavailable(said, server=spec.name, next_action="Try again in a while.")
 
 
 async def revoke(spec: ServerSpec, credential: Credential) -> bool:
@@ -439,6 +436,12 @@ async def revoke(spec: ServerSpec, credential: Credential) -> bool:
 
 
 async def _as_client(spec: ServerSpec, credential: Credential, url: str, form: dict[str, str]) -> Fetched:
+    if other := other_issuer(spec, credential.issuer):
+        raise ServerUnavailable(
+            f"{origin_of(credential.issuer)} was not asked: the configuration names {origin_of(other)} as the issuer",
+            server=spec.name,
+            next_action=f"Sign in again: {SignInRequired.command(spec.name, credential.caller)}",
+        )
     secret = credential.client_secret
     if spec.oauth is not None and spec.oauth.client_id == credential.client_id:
         secret = spec.oauth.private_key or spec.oauth.client_secret

@@ -169,9 +169,9 @@ class Credentials:
         """All sign-ins that can be read."""
         return [_summary(credential) for credential in await self.vault.list()]
 
-    async def sign_out(self, server: str, owner: str) -> bool:
-        """Ends a sign-in here, and at its issuer, as far as that can be told. Gives whether the issuer knows of it.
-        Raises `ConfigError` where there is none."""
+    async def sign_out(self, server: str, owner: str) -> str:
+        """Ends a sign-in here, and at its issuer. Gives why the issuer does not know of it; empty: it does. Raises
+        `ConfigError` where there is none."""
         from toolfold.auth import grants
 
         credential = None
@@ -184,12 +184,13 @@ class Credentials:
             whose = f" as {owner}" if owner else ""
             raise ConfigError(f"nobody is signed in to {server}{whose}", next_action="see who is: toolfold servers")
         if credential is None:
-            return False
+            return "it could not be read"
         spec = known[0] if known else ServerSpec(name=server, transport="http", url=credential.resource)
         try:
-            return await grants.revoke(await run_in_thread(partial(resolve, spec)), credential)
-        except (UpstreamError, ConfigError):
-            return False
+            told = await grants.revoke(await run_in_thread(partial(resolve, spec)), credential)
+        except (UpstreamError, ConfigError) as error:
+            return error.message
+        return "" if told else "it takes no revocation"
 
 
 def _summary(credential: "Credential") -> SignedIn:

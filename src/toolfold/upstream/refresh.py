@@ -356,7 +356,7 @@ class UpstreamManager:
                 next_action="call it again: it goes on starting; or raise call_timeout_s",
             )
         if server in self._failures and not self.is_current(server):
-            raise self._failures[server][1]
+            raise self._failures[server][1].with_traceback(None)  # it would grow with each call
 
     async def ask(self, servers: Iterable[str] | None = None) -> Mapping[str, UpstreamError]:
         """Takes in what these servers list now, or all of them, for somebody who waits and calls nothing yet.

@@ -229,7 +229,7 @@ class Supervisor:
         wait = self._retry_at - time.monotonic()
         if self.status == "needs sign-in":
             if wait > 0 and self._error is not None and self._sign_in_stamp == self._stamp_of_sign_in():
-                raise self._error
+                raise self._error.with_traceback(None)  # it would grow with each call
         elif wait > (0 if self.status == "failed" else self._limits.wait_for_restart_s):
             raise self._unavailable(wait)
 

@@ -340,20 +340,19 @@ def logout(arguments: argparse.Namespace, output: Output) -> int:
             found += _unreadable(credentials, found, arguments.server, arguments.caller or "")
         chosen = _chosen(found, arguments.server, arguments.caller, every=arguments.all)
         for one in chosen:
-            told = runner.run(credentials.sign_out(one.server, one.caller))
-            _tell_signed_out(output, one, told=told)
+            _tell_signed_out(output, one, runner.run(credentials.sign_out(one.server, one.caller)))
         left = {one.server for one in runner.run(credentials.summaries())}
     _mark(settings, {one.server for one in chosen} - left)
     return 0
 
 
-def _tell_signed_out(output: Output, one: SignedIn, *, told: bool) -> None:
+def _tell_signed_out(output: Output, one: SignedIn, untold: str) -> None:
     if output.as_json:
-        output.data({"server": one.server, "caller": one.caller, "revoked": told})
+        output.data({"server": one.server, "caller": one.caller, "revoked": not untold})
         return
     output.line(f"signed out of {one.server}{f' as {one.caller}' if one.caller else ''}")
     if one.issuer:
-        output.note(_left_behind(one, told=told))
+        output.note(_left_behind(one, untold))
 
 
 def _unreadable(credentials: Credentials, found: Sequence[SignedIn], server: str, caller: str) -> list[SignedIn]:
@@ -374,10 +373,10 @@ def _mark(settings: Settings, servers: Collection[str]) -> None:
         run_with_gateway(settings, work, create=False)
 
 
-def _left_behind(one: SignedIn, *, told: bool) -> str:
+def _left_behind(one: SignedIn, untold: str) -> str:
     """What may still work after a sign-out: a server need not ask the issuer about each token."""
     until = time.strftime("until %Y-%m-%d %H:%M", time.localtime(one.expires_at)) if one.expires_at else "until it ends"
-    said = "its issuer revoked it" if told else "its issuer was not told"
+    said = f"its issuer was not told: {untold}" if untold else "its issuer revoked it"
     return f"{said}; a server that does not ask the issuer may take the last access token {until}"
 
 

@@ -255,9 +255,9 @@ class _Api:
             raise _RequestError(
                 404, "NOT_FOUND", f"you are not signed in to {server}", next_action="see GET /v1/sign-ins"
             )
-        told = await self._gateway.upstreams.credentials.sign_out(server, caller.name)
+        untold = await self._gateway.upstreams.credentials.sign_out(server, caller.name)
         self._gateway.upstreams.sign_in_changed(server, caller.name)
-        return {"server": server, "revoked": told}
+        return {"server": server, "revoked": not untold}
 
     async def sign_in_page(self, request: "Request") -> "Response":
         from starlette.responses import Response
