@@ -263,10 +263,39 @@ async def test_a_sign_in_whose_key_is_gone_can_be_removed(tmp_path: Path) -> Non
             assert await terminal.ended() == 0
         other = {"TOOLFOLD_VAULT_KEY": "another key than before"}
         async with Terminal(*options, "doctor", env=other) as terminal:
-            await terminal.until("1 stored sign-ins cannot be opened")
+            await terminal.until("1 stored cannot be opened: the stored sign-in to box cannot be read: it was sealed")
             await terminal.ended()
             assert "sealed with a key from" not in terminal.shown
         async with Terminal(*options, "logout", "box", env=other) as terminal:
+            await terminal.until("signed out of box")
+            assert await terminal.ended() == 0
+    assert not stored(tmp_path)
+
+
+async def test_a_lost_key_is_told_everywhere_and_nothing_new_is_made_of_it(tmp_path: Path) -> None:
+    """The variable is missing in this shell: nothing is hidden, and with it everything is as before."""
+    no_key = {"TOOLFOLD_VAULT_KEY": "", "PYTHON_KEYRING_BACKEND": "keyring.backends.fail.Keyring"}
+    async with MarkedHttp(api_keys={"a-key-that-nobody-sees": "ada"}) as server:
+        options = write_config(tmp_path, server.url)
+        async with Terminal(*options, "login", "box", "--header", "X-Api-Key") as terminal:
+            await terminal.until("X-Api-Key: ")
+            terminal.type("a-key-that-nobody-sees\n")
+            assert await terminal.ended() == 0
+        for command in ("servers", "doctor", "build"):
+            async with Terminal(*options, command, env=no_key) as terminal:
+                await terminal.until("the key of the stored sign-ins is gone: TOOLFOLD_VAULT_KEY is not set")
+                await terminal.until("To give them up: toolfold logout --all")
+                await terminal.ended()
+        async with Terminal(*options, "login", "box", "--header", "X-Api-Key", env=no_key) as terminal:
+            await terminal.until("X-Api-Key: ")
+            terminal.type("a-key-that-nobody-sees\n")
+            await terminal.until("the key of the stored sign-ins is gone")
+            assert await terminal.ended() == 3
+        assert not (tmp_path / "home/sign-ins/vault.key").exists()
+        async with Terminal(*options, "build") as terminal:
+            await terminal.until("1 tool of 1 server")
+            assert await terminal.ended() == 0
+        async with Terminal(*options, "logout", "--all", env=no_key) as terminal:
             await terminal.until("signed out of box")
             assert await terminal.ended() == 0
     assert not stored(tmp_path)

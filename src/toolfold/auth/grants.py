@@ -92,6 +92,7 @@ async def prepare(
     fetcher = fetcher or fetcher_for(spec)
     earlier = None
     if vault is not None:
+        await vault.unlock()  # before a person signs in for nothing
         try:
             earlier = await vault.get(spec.name, caller)
         except SignInRequired:  # it cannot be read, and signing in replaces it

@@ -5,6 +5,7 @@ meant; tokens are looked at by nobody above the vault and the session. Above: th
 line. Below: `auth`.
 """
 
+import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Credentials", "SignedIn"]
 
+log = logging.getLogger("toolfold.auth")
+
 
 class SignedIn(Struct, frozen=True, kw_only=True):
     """One sign-in, as anybody may read it."""
@@ -41,6 +44,9 @@ class SignedIn(Struct, frozen=True, kw_only=True):
     """Whether it is renewed by itself."""
     ended: bool = False
     """Whether only a new sign-in helps."""
+    problem: str = ""
+    """Why it cannot be read. Its caller may then be a mark in the place of a name."""
+    next_action: str = ""
 
     def describe(self) -> str:
         """` as alice@example.com until 2026-11-16 17:03, renewed by itself`, whatever is known."""
@@ -63,6 +69,8 @@ class Credentials:
         self._specs = specs
         self._home = home
         self._on_changed = on_changed
+        # The servers of which it was said that some callers' sign-ins cannot be read.
+        self._told: set[str] = set()
 
     @cached_property
     def vault(self) -> "Vault":
@@ -159,15 +167,30 @@ class Credentials:
     async def callers(self, server: str) -> Sequence[str]:
         """Who has an account of its own at a server, or came in with a token that can be exchanged for one."""
         name = server.casefold()
-        found = await self.vault.list()
-        stored = [one.caller for one in found if one.server.casefold() == name and one.caller and one.access_token]
+        entries = await self.vault.entries()
+        found = {caller: one for (at, caller), one in entries.items() if at == name and caller}
+        unread = [one for one in found.values() if isinstance(one, SignInRequired)]
+        if unread and server not in self._told:
+            self._told.add(server)
+            text, action = unread[0].message, unread[0].next_action
+            log.warning("%s: %d stored sign-ins cannot be read: %s; next: %s", server, len(unread), text, action)
+        stored = [name for name, one in found.items() if not isinstance(one, SignInRequired) and one.access_token]
         oauth = next((spec.oauth for spec in self._specs() if spec.name == server), None)
         held = self.vault.holders() if oauth is not None and oauth.exchange else ()
         return list(dict.fromkeys((*held, *stored)))
 
-    async def summaries(self) -> list[SignedIn]:
-        """All sign-ins that can be read."""
-        return [_summary(credential) for credential in await self.vault.list()]
+    async def summaries(self, callers: Iterable[str] = ()) -> list[SignedIn]:
+        """All sign-ins. Of those that cannot be read, callers are known that are among these."""
+        from toolfold.auth.vault import mark_of
+
+        servers = {spec.name.casefold(): spec.name for spec in self._specs()}
+        names = {mark_of(caller): caller for caller in callers}
+        return [
+            _unread(servers.get(server, server), names.get(caller, caller), found)
+            if isinstance(found, SignInRequired)
+            else _summary(found)
+            for (server, caller), found in (await self.vault.entries()).items()
+        ]
 
     async def sign_out(self, server: str, owner: str) -> str:
         """Ends a sign-in here, and at its issuer. Gives why the issuer does not know of it; empty: it does. Raises
@@ -191,6 +214,11 @@ class Credentials:
         except (UpstreamError, ConfigError) as error:
             return error.message
         return "" if told else "it takes no revocation"
+
+
+def _unread(server: str, caller: str, error: SignInRequired) -> SignedIn:
+    problem = error.message.removeprefix(f"{SignInRequired.phrase}: ")
+    return SignedIn(server=server, caller=caller, ended=True, problem=problem, next_action=error.next_action)
 
 
 def _summary(credential: "Credential") -> SignedIn:

@@ -333,11 +333,9 @@ def logout(arguments: argparse.Namespace, output: Output) -> int:
     settings = load_settings(arguments, require_servers=False)
     credentials = Credentials(lambda: settings.servers, settings.home)
     with asyncio.Runner() as runner:
-        found = runner.run(credentials.summaries())
+        found = runner.run(credentials.summaries([arguments.caller or ""]))
         if arguments.all and not found and not output.as_json:
             output.note("nobody is signed in")
-        if arguments.server and not arguments.all:
-            found += _unreadable(credentials, found, arguments.server, arguments.caller or "")
         chosen = _chosen(found, arguments.server, arguments.caller, every=arguments.all)
         for one in chosen:
             _tell_signed_out(output, one, runner.run(credentials.sign_out(one.server, one.caller)))
@@ -353,12 +351,6 @@ def _tell_signed_out(output: Output, one: SignedIn, untold: str) -> None:
     output.line(f"signed out of {one.server}{f' as {one.caller}' if one.caller else ''}")
     if one.issuer:
         output.note(_left_behind(one, untold))
-
-
-def _unreadable(credentials: Credentials, found: Sequence[SignedIn], server: str, caller: str) -> list[SignedIn]:
-    """A sign-in whose key is gone: it can be removed all the same."""
-    known = any((one.server, one.caller) == (server, caller) for one in found)
-    return [SignedIn(server=server, caller=caller)] if not known and credentials.has(server, caller) else []
 
 
 def _mark(settings: Settings, servers: Collection[str]) -> None:
