@@ -5,6 +5,7 @@ meant; tokens are looked at by nobody above the vault and the session. Above: th
 line. Below: `auth`.
 """
 
+import asyncio
 import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -14,9 +15,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from toolfold.config import resolve
-from toolfold.errors import ConfigError, SignInRequired, ToolfoldError, UpstreamError
+from toolfold.errors import ConfigError, ServerUnavailable, SignInRequired, ToolfoldError, UpstreamError
 from toolfold.types import LOCAL, ServerSpec
 from toolfold.upstream.threads import run_in_thread
 
@@ -115,6 +117,33 @@ class Credentials:
     async def filled(self, server: str) -> ServerSpec:
         """A server with its references filled in."""
         return await run_in_thread(partial(resolve, self._spec(server)))
+
+    async def try_key(self, server: str, header: str, value: str) -> str:
+        """Lists a server's tools with a key. Raises `ServerUnavailable` where it does not take it, and gives why nobody
+        knows where it cannot be asked."""
+        from toolfold.upstream.base import Hooks
+        from toolfold.upstream.factory import make_upstream
+        from toolfold.wire.http_client import AccessRefused
+
+        spec = await self.filled(server)
+        if spec.transport == "openapi":
+            return "the first call will show whether it takes this key"
+        upstream = make_upstream(replace(spec, headers={**spec.headers, header: value}, oauth=None), Hooks())
+        try:
+            async with asyncio.timeout(spec.start_timeout_s):
+                await upstream.open()
+                await upstream.listing()
+        except AccessRefused as error:
+            raise ServerUnavailable(
+                f"{server} does not take this key: {error.message}",
+                server=server,
+                next_action=f"Check the key, and whether {header} is the header for it; nothing was stored.",
+            ) from error
+        except (UpstreamError, TimeoutError) as error:
+            return str(error) or f"it did not answer within {spec.start_timeout_s:g} s"
+        finally:
+            await upstream.aclose()
+        return ""
 
     async def address(self, server: str) -> str:
         """Where a key goes: an OpenAPI document may say it, and not the configuration."""

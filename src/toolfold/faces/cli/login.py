@@ -20,13 +20,14 @@ import msgspec
 
 from toolfold.auth.login import CALLBACK, DEFAULT_PORT, LoopbackListener, Page, has_browser
 from toolfold.config import Settings
-from toolfold.errors import ConfigError, NotBuilt, ServerTimeout, SignInRequired, ToolfoldError
+from toolfold.errors import ConfigError, NotBuilt, ServerTimeout, ServerUnavailable, SignInRequired, ToolfoldError
 from toolfold.faces.cli.build import plural, read_servers
 from toolfold.faces.cli.runner import load_settings, run_with_gateway
 from toolfold.faces.cli.terminal import Output
 from toolfold.gateway import Gateway
 from toolfold.types import LOCAL, ServerSpec
 from toolfold.upstream.credentials import Credentials, SignedIn
+from toolfold.wire.http_client import AccessRefused
 
 if TYPE_CHECKING:
     from toolfold.auth.grants import CodeLogin, Prospect
@@ -49,15 +50,17 @@ def login(arguments: argparse.Namespace, output: Output) -> int:
         owner = _owner(settings, spec, arguments.caller, output)
         credentials = Credentials(lambda: settings.servers, settings.home)
         with asyncio.Runner() as runner:
-            runner.run(_log_in(credentials, spec, owner, arguments, output))
+            untried = runner.run(_log_in(credentials, spec, owner, arguments, output))
             signed_in = next(
                 one for one in runner.run(credentials.summaries()) if (one.server, one.caller) == (spec.name, owner)
             )
-        tools = _read(settings, spec.name, output)
+        tools = _read(settings, spec.name, owner, output)
         if output.as_json:
             output.data({**msgspec.to_builtins(signed_in), "tools": tools})
         else:
-            output.line(f"{output.style('signed in', 'green')} to {spec.name}{signed_in.describe()}")
+            done = f"key stored for {spec.name}, not tried: {untried}"
+            signed = f"{output.style('signed in', 'green')} to {spec.name}{signed_in.describe()}"
+            output.line(done if untried else signed)
             if tools is not None:
                 output.line(f"{plural(tools, 'tool')} of {spec.name} in the catalogue")
     return 0
@@ -113,16 +116,20 @@ def _owner(settings: Settings, spec: ServerSpec, caller: str | None, output: Out
 
 async def _log_in(
     credentials: Credentials, spec: ServerSpec, owner: str, arguments: argparse.Namespace, output: Output
-) -> None:
+) -> str:
+    """Signs in and stores it. Gives why a key could not be tried; mostly nothing."""
     from toolfold.auth import grants
 
     if arguments.header:
-        await credentials.vault.put(await _from_header(credentials, spec, owner, arguments.header))
-        return
+        await credentials.vault.unlock()
+        credential = await _from_header(credentials, spec, owner, arguments.header)
+        untried = await credentials.try_key(spec.name, credential.header, credential.access_token)
+        await credentials.vault.put(credential)
+        return untried
     if spec.oauth is not None and spec.oauth.grant == "client_credentials":
         filled, vault = await credentials.filled(spec.name), credentials.vault
         await vault.put(await grants.client_credentials(filled, vault, caller=owner))
-        return
+        return ""
     if not (arguments.no_browser or arguments.device or has_browser() or sys.stdin.isatty()):
         raise ConfigError(
             f"nobody can sign in to {spec.name} here: there is neither a browser nor a terminal",
@@ -141,6 +148,7 @@ async def _log_in(
             next_action=f"begin again: {SignInRequired.command(spec.name, owner)}; nothing was stored",
         ) from None
     await credentials.vault.put(credential)
+    return ""
 
 
 async def _by_person(prospect: "Prospect", arguments: argparse.Namespace, output: Output) -> "Credential":
@@ -313,13 +321,19 @@ async def _from_header(credentials: Credentials, spec: ServerSpec, owner: str, n
     )
 
 
-def _read(settings: Settings, server: str, output: Output) -> int | None:
+def _read(settings: Settings, server: str, owner: str, output: Output) -> int | None:
     """Takes the server's tools into a catalogue that is there, and gives how many they are."""
 
     async def work(gateway: Gateway) -> int | None:
         result, failed = await read_servers(gateway, [server], output)
         for error in failed.values():
-            output.warn(f"signed in, and its tools could not be read: {error.message}")
+            if not owner and isinstance(error, AccessRefused | SignInRequired):  # else it may be another caller's
+                raise ServerUnavailable(
+                    f"the sign-in is stored, and {server} refused it: {error.message}",
+                    server=server,
+                    next_action="Check what that account may do there, or sign in with another one.",
+                )
+            output.warn(f"its tools could not be read: {error.message}")
         return next((one.tools for one in result.report.servers if one.name == server and not failed), None)
 
     try:
