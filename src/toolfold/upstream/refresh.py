@@ -333,9 +333,16 @@ class UpstreamManager:
     def specs(self) -> tuple[ServerSpec, ...]:
         return (*self._settings.servers, *(upstream.spec for upstream in self._ready_made))
 
-    def call_timeout_s(self, server: str) -> float:
-        """How long a call to this server may take: its own limit, which may lie above the global one, or that."""
-        return self._call_timeouts.get(server, self._settings.limits.call_timeout_s)
+    def call_timeout_s(self, server: str, requested: float | None = None) -> float:
+        """How long a call to this server may take: what the request says, up to the server's own limit, which may lie
+        above the global one, or up to that."""
+        longest = self._call_timeouts.get(server, self._settings.limits.call_timeout_s)
+        return longest if requested is None else min(requested, longest)
+
+    def limited_by(self, server: str) -> str:
+        """The setting that says how long a call to this server may take."""
+        own = (getattr(upstream, "limited_by", "") for upstream in self._ready_made if upstream.spec.name == server)
+        return next(own, "") or f"call_timeout_s of {server}"
 
     def is_current(self, server: str) -> bool:
         """Whether the catalogue has what a server listed over the connection that is open now. Every call asks."""
