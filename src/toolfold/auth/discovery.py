@@ -166,15 +166,9 @@ async def _find_issuer(fetcher: Fetcher, spec: ServerSpec, resource: Resource) -
     )
 
 
-def other_issuer(spec: ServerSpec, *issuers: str) -> str:
-    """The issuer that the configuration names, where it is none of these; else nothing."""
-    named = spec.oauth.issuer if spec.oauth is not None else ""
-    return named if named.rstrip("/") not in {one.rstrip("/") for one in issuers} else ""
-
-
 def _choose(spec: ServerSpec, offered: tuple[str, ...]) -> str:
     named = spec.oauth.issuer if spec.oauth is not None else ""
-    if offered and other_issuer(spec, *offered):
+    if offered and spec.other_issuer(*offered):
         raise ServerUnavailable(
             f"{spec.name} signs in at {', '.join(map(origin_of, offered[:5]))}, and not at the configured issuer",
             server=spec.name,

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 _Resolve = Callable[[str, int], Awaitable[list[str]]]
 
+FORM = "application/x-www-form-urlencoded"
 _MAX_BYTES = 1024 * 1024
 _MAX_REDIRECTS = 3
 _MAX_ADDRESSES = 4

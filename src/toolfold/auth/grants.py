@@ -24,10 +24,9 @@ from toolfold.auth.discovery import (
     Challenge,
     check_browser_address,
     discover,
-    other_issuer,
     valid_scopes,
 )
-from toolfold.auth.fetch import Fetched, Fetcher, origin_of
+from toolfold.auth.fetch import FORM, Fetched, Fetcher, origin_of
 from toolfold.auth.registration import DEVICE_GRANT, MAX_SAID, Client, authenticate, error_of, find_client
 from toolfold.auth.vault import Credential, Vault
 from toolfold.errors import ServerUnavailable, SignInRequired, UpstreamError
@@ -38,7 +37,6 @@ from toolfold.wire.http_client import is_loopback
 
 __all__ = ["CodeLogin", "DeviceLogin", "Prospect", "client_credentials"]
 
-_FORM = "application/x-www-form-urlencoded"
 _LOGIN_S = 900.0
 _MAX_TOKEN = 65_536
 _MAX_LIFE_S = 10 * 365 * 86_400.0
@@ -93,10 +91,7 @@ async def prepare(
     earlier = None
     if vault is not None:
         await vault.unlock()  # before a person signs in for nothing
-        try:
-            earlier = await vault.get(spec.name, caller)
-        except SignInRequired:  # it cannot be read, and signing in replaces it
-            earlier = None
+        earlier = await vault.find(spec.name, caller)
     try:
         challenge, resource, server = await discover(fetcher, spec, challenge)
     except UpstreamError as error:
@@ -182,7 +177,7 @@ class Prospect(Struct, frozen=True, kw_only=True):
 
     async def _post(self, url: str, client: Client, form: dict[str, str]) -> Fetched:
         body, headers = authenticate(client, self.issuer, form)
-        return await self.fetcher.post(url, body, _FORM, headers)
+        return await self.fetcher.post(url, body, FORM, headers)
 
     async def token(self, client: Client, form: Mapping[str, str]) -> Fetched:
         return await self._post(self.server.token_endpoint, client, self._form(form))
@@ -437,7 +432,7 @@ async def revoke(spec: ServerSpec, credential: Credential) -> bool:
 
 
 async def _as_client(spec: ServerSpec, credential: Credential, url: str, form: dict[str, str]) -> Fetched:
-    if other := other_issuer(spec, credential.issuer):
+    if other := spec.other_issuer(credential.issuer):
         raise ServerUnavailable(
             f"{origin_of(credential.issuer)} was not asked: the configuration names {origin_of(other)} as the issuer",
             server=spec.name,
@@ -448,7 +443,7 @@ async def _as_client(spec: ServerSpec, credential: Credential, url: str, form: d
         secret = spec.oauth.private_key or spec.oauth.client_secret
     client = Client(client_id=credential.client_id, client_secret=secret, auth_method=credential.auth_method)
     body, headers = authenticate(client, credential.issuer, form)
-    return await fetcher_for(spec).post(url, body, _FORM, headers)
+    return await fetcher_for(spec).post(url, body, FORM, headers)
 
 
 def _with_tokens(credential: Credential, answer: Fetched) -> Credential:

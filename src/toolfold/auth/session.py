@@ -13,7 +13,7 @@ from contextlib import suppress
 
 from msgspec.structs import replace
 
-from toolfold.auth.discovery import Challenge, fits, other_issuer, parse_challenge, valid_scopes
+from toolfold.auth.discovery import Challenge, fits, parse_challenge, valid_scopes
 from toolfold.auth.fetch import origin_of
 from toolfold.auth.vault import Credential, Vault
 from toolfold.errors import ServerUnavailable, SignInRequired, UpstreamError
@@ -199,7 +199,7 @@ class OAuthSession:
     def _foreign(self, stored: Credential) -> str:
         if not fits(stored.resource, self.spec.url):
             return f"the stored sign-in is for another address, {origin_of(stored.resource)}"
-        other = other_issuer(self.spec, stored.issuer) if stored.issuer else ""
+        other = self.spec.other_issuer(stored.issuer) if stored.issuer else ""
         return other and f"the stored sign-in is by {origin_of(stored.issuer)}, and `issuer` is {origin_of(other)} now"
 
     async def _fetch(self, stored: Credential | None, challenge: Challenge | None) -> Credential:
@@ -242,9 +242,4 @@ class OAuthSession:
     def _required(self, reason: str) -> SignInRequired:
         if isinstance(self._problem, SignInRequired):  # what the issuer said when the sign-in ended
             return self._problem.with_traceback(None)
-        name = self.spec.name
-        return SignInRequired(
-            f"{name} needs sign-in: {reason}",
-            server=name,
-            next_action=f"Run: {SignInRequired.command(name, self.caller)}",
-        )
+        return SignInRequired.of(self.spec.name, self.caller, reason)

@@ -9,15 +9,16 @@ import asyncio
 import logging
 import time
 import warnings
-from base64 import b64encode, urlsafe_b64decode
+from base64 import urlsafe_b64decode
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
-from urllib.parse import quote_plus, urlencode, urlsplit
+from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Struct
 
-from toolfold.auth.fetch import Fetched, Fetcher
+from toolfold.auth.fetch import FORM, Fetched, Fetcher
+from toolfold.auth.registration import Client, authenticate
 from toolfold.config.sections import Auth
 from toolfold.errors import NotAuthorized, ServerUnavailable, UpstreamError
 from toolfold.wire.jsonrpc import DECODE_ERRORS
@@ -93,7 +94,8 @@ class TokenCheck:
     def __init__(self, auth: Auth, audiences: frozenset[str], secret: str = "") -> None:
         self.auth = auth
         self._audiences = audiences
-        self._secret = secret
+        name, method = auth.introspection_client, "client_secret_basic"
+        self.client = Client(client_id=name, client_secret=secret, auth_method=method)
         self._keys: list[Key] = []
         self._loaded = -float("inf")
         self._fetches = _Allowance(_FETCHES_A_MINUTE, _FETCHES_A_MINUTE / 60)
@@ -243,17 +245,12 @@ class TokenCheck:
 
     async def _ask(self, token: str) -> dict[str, Any]:
         uri = await self.introspection_uri()
-        # RFC 6749, 2.3.1: both are form-encoded before they become user and password.
-        client = f"{quote_plus(self.auth.introspection_client)}:{quote_plus(self._secret)}"
-        proof = {"Authorization": f"Basic {b64encode(client.encode()).decode()}"}
-        form = urlencode({"token": token, "token_type_hint": "access_token"})
-        return _read(await self._fetch(uri, form, proof), dict[str, Any])
+        form = {"token": token, "token_type_hint": "access_token"}
+        return _read(await self._fetch(uri, *authenticate(self.client, self.auth.issuer, form)), dict[str, Any])
 
-    async def _fetch(self, uri: str, form: str = "", headers: Mapping[str, str] | None = None) -> Fetched:
+    async def _fetch(self, uri: str, form: bytes = b"", headers: Mapping[str, str] | None = None) -> Fetched:
         try:
-            if not form:
-                return await self._fetcher.get(uri)
-            return await self._fetcher.post(uri, form.encode(), "application/x-www-form-urlencoded", headers)
+            return await (self._fetcher.post(uri, form, FORM, headers) if form else self._fetcher.get(uri))
         except UpstreamError as error:
             raise _unavailable(error.message) from None
 

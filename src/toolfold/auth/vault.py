@@ -136,6 +136,13 @@ class Vault:
         path = self._path(server, caller)
         return await asyncio.to_thread(self._read, path, server) if path.exists() else None
 
+    async def find(self, server: str, caller: str = "") -> Credential | None:
+        """The same, where one that cannot be read is none: it is about to be replaced, or removed."""
+        try:
+            return await self.get(server, caller)
+        except SignInRequired:
+            return None
+
     async def put(self, credential: Credential) -> None:
         learn(*credential.secrets)
         await asyncio.to_thread(self._write, credential)
@@ -191,10 +198,15 @@ class Vault:
         finally:
             os.close(descriptor)
 
+    @staticmethod
+    def mark_of(caller: str) -> str:
+        """How the files of a caller are named, whose own name may hold anything; a mark is its own."""
+        if not caller or re.fullmatch(r"#[0-9a-f]{32}", caller):
+            return caller
+        return f"#{hashlib.sha256(caller.encode()).hexdigest()[:32]}"
+
     def _path(self, server: str, caller: str) -> Path:
-        # A caller's name may hold anything; a server's is checked by the configuration.
-        mark = f".{mark_of(caller)[1:]}" if caller else ""
-        return self.folder / f"{server.casefold()}{mark}.sealed"
+        return self.folder / f"{server.casefold()}{self.mark_of(caller).replace('#', '.')}.sealed"
 
     def _files(self) -> Iterator[Path]:
         return self.folder.glob("*.sealed")
@@ -372,12 +384,6 @@ def _try_lock(descriptor: int) -> bool:
 def _owner(path: Path) -> tuple[str, str]:
     server, _, mark = path.stem.partition(".")
     return server, mark and f"#{mark}"
-
-
-def mark_of(caller: str) -> str:
-    """How a caller's files are named, which is all that is known of it where they cannot be read."""
-    known = re.fullmatch(r"#[0-9a-f]{32}", caller)
-    return caller if known else f"#{hashlib.sha256(caller.encode()).hexdigest()[:32]}"
 
 
 def _new_key() -> str:

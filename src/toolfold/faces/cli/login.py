@@ -184,17 +184,18 @@ async def _by_device(prospect: "Prospect", output: Output) -> "Credential":
 class _Callback:
     """What a browser brings back."""
 
-    def __init__(self, login: "CodeLogin", server: str) -> None:
-        self._login = login
+    login: "CodeLogin"
+
+    def __init__(self, server: str) -> None:
         self._server = server
         self.result: asyncio.Future[Credential] = asyncio.get_running_loop().create_future()
 
     async def page(self, method: str, target: str, headers: Mapping[str, str]) -> Page:
         parts = urlsplit(target)
-        if parts.path != CALLBACK or parse_qs(parts.query).get("state") != [self._login.state]:
+        if parts.path != CALLBACK or parse_qs(parts.query).get("state") != [self.login.state]:
             return Page.of("Nothing waits here", "This sign-in is over, or another one.", status=404)
         try:
-            credential = await self._login.finish(f"http://127.0.0.1{target}")
+            credential = await self.login.finish(f"http://127.0.0.1{target}")
         except ToolfoldError as error:
             if not self.result.done():
                 self.result.set_exception(error)
@@ -207,14 +208,9 @@ async def _by_address(prospect: "Prospect", output: Output, *, browser: bool) ->
     """A browser comes back by itself where it is on this machine; from elsewhere a person pastes where it was sent."""
     spec = prospect.spec
     port = spec.oauth.redirect_port if spec.oauth is not None else 0
-    callbacks: list[_Callback] = []
-
-    async def page(method: str, target: str, headers: Mapping[str, str]) -> Page:
-        return await callbacks[0].page(method, target, headers)
-
-    async with LoopbackListener(page, port) as listener:
-        login = await prospect.code_login(listener.address + CALLBACK)
-        callbacks.append(callback := _Callback(login, spec.name))
+    callback = _Callback(spec.name)
+    async with LoopbackListener(callback.page, port) as listener:
+        login = callback.login = await prospect.code_login(listener.address + CALLBACK)
         pasted = None if browser and not output.interactive else asyncio.ensure_future(_pasted(login, output))
         _tell(login.url, _target(prospect), output, browser=browser)
         if browser:
