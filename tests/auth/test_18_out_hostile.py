@@ -461,6 +461,19 @@ async def test_a_server_of_before_2025_06_is_its_own_issuer(vault: Vault) -> Non
         assert (await vault.list())[0].resource == server.spec.url
 
 
+async def test_a_site_that_shows_a_page_for_every_address_is_asked_for_the_other_places(vault: Vault) -> None:
+    async with pages() as server:
+        server.honest()
+        page = (200, b"<html>Sign in</html>", {"Content-Type": "text/html; charset=utf-8"})
+        server.pages["/.well-known/openid-configuration"] = server.pages[METADATA]
+        server.pages[METADATA] = server.pages[PLACE] = page
+        await sign_in(server.spec, vault)
+        assert (await vault.list())[0].issuer == server.origin
+        server.pages["/.well-known/openid-configuration"] = page
+        with pytest.raises(ServerUnavailable, match="has no OAuth metadata"):
+            await sign_in(server.spec, vault)
+
+
 async def test_a_server_that_wants_a_key_is_not_taken_for_one_to_sign_in_to(vault: Vault) -> None:
     async with pages() as server:
         server.pages["/mcp"] = (401, b"")

@@ -62,6 +62,11 @@ class Fetched(PartialRepr, frozen=True):
     def ok(self) -> bool:
         return 200 <= self.status < 300
 
+    @property
+    def is_page(self) -> bool:
+        """Whether it is for people: many sites have one for whatever address they do not know."""
+        return self.headers.get("content-type", "").lower().startswith("text/html")
+
     def decode(self, kind: type[_T]) -> _T:
         """The body as JSON of that form; raises `ServerUnavailable`."""
         try:
