@@ -21,7 +21,10 @@ from toolfold.auth.fetch import Fetcher
 from toolfold.auth.grants import client_credentials, prepare, refresh, revoke
 from toolfold.auth.session import OAuthSession
 from toolfold.auth.vault import Credential, Vault
+from toolfold.config import Settings
 from toolfold.errors import ServerTimeout, ServerUnavailable, SignInRequired, UpstreamError
+from toolfold.gateway import Gateway
+from toolfold.telemetry.logs import EventLog
 from toolfold.types import CallContext, OAuthSpec, ServerSpec, Tool, ToolCall, ToolDefinition
 from toolfold.upstream.credentials import Credentials
 from toolfold.upstream.openapi import OpenApiUpstream
@@ -380,6 +383,25 @@ async def test_a_server_that_waits_for_a_person_does_not_fill_the_memory_with_wh
                     await pool.listing("box")
                 depths.append(len(waiting.traceback))
         assert depths[-1] == depths[1]
+
+
+async def test_servers_that_wait_for_a_person_are_told_of_in_one_line_each(vault: Vault) -> None:
+    async with pages() as server:
+        server.honest()
+        specs = (server.spec, replace(server.spec, name="own", credentials="caller"))
+        for _ in range(2):  # the first build, and a catalogue that is there
+            told: list[str] = []
+            async with Gateway(Settings(servers=specs, home=vault.folder.parent)) as gateway:
+                log = EventLog(gateway.events, lambda *line, told=told: told.append(": ".join(line)), str)
+                await gateway.begin()
+                for name in ("box", "own", "box", "own"):
+                    await gateway.reread(name)
+                log.close()
+            assert sorted(line for line in told if "started" not in line) == [
+                "box: needs sign-in: nobody is signed in to it; next: toolfold login box",
+                "own: needs sign-in: each caller signs in with an account of its own, and nobody has yet; next: run "
+                "`toolfold login own --as CALLER`",
+            ]
 
 
 async def test_an_issuer_that_repeats_what_it_was_sent_puts_no_secret_into_an_error(vault: Vault) -> None:

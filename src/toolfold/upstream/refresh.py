@@ -421,7 +421,7 @@ class UpstreamManager:
             self._failures[server] = (time.monotonic(), error)
             if await self._catalogue.generations():
                 await self._catalogue.mark_failed(server, error.message)
-            self._events.emit("catalogue.stale", server=server, error=error.message)
+            self._events.emit("catalogue.stale", server=server, error=error.message, next_action=error.next_action)
         else:
             connection = pool.connection(server)
             self._failures.pop(server, None)
@@ -474,6 +474,9 @@ class UpstreamManager:
         self._no_build.clear()
         try:
             listings, failures = await pool.read_all(servers, on_server)
+            for state in filter(lambda state: state.status == "needs sign-in", map(pool.state, failures)):
+                known = {"error": state.error, "next_action": state.next_action}
+                self._events.emit("catalogue.stale", server=state.name, **known)
             yield listings, failures
             self._remember_configured((*failures, *(listing.server for listing in listings)))
             for server in {listing.server for listing in listings}.difference(pool.due()):
