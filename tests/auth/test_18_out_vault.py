@@ -206,6 +206,18 @@ async def test_no_new_key_is_made_beside_files_that_it_cannot_open(
         keyring.set_keyring(usual)
 
 
+async def test_a_key_that_is_too_short_is_told_of_each_and_stops_no_list(
+    vault: Vault, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await vault.put(credential("box"))
+    monkeypatch.setenv(KEY_VARIABLE, "short")
+    credentials = Credentials(list, vault.folder.parent)
+    (told,) = await credentials.summaries()
+    assert "has fewer than 16 characters" in told.problem
+    await credentials.sign_out("box", "")
+    assert await credentials.summaries() == []
+
+
 async def test_a_sign_in_that_cannot_be_read_is_known_by_a_mark_and_can_be_removed_by_it(
     vault: Vault, monkeypatch: pytest.MonkeyPatch
 ) -> None:

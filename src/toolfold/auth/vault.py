@@ -140,7 +140,7 @@ class Vault:
         """The same, where one that cannot be read is none: it is about to be replaced, or removed."""
         try:
             return await self.get(server, caller)
-        except SignInRequired:
+        except ServerUnavailable:
             return None
 
     async def put(self, credential: Credential) -> None:
@@ -163,7 +163,7 @@ class Vault:
         """All that can be read, in the order of their names."""
         return tuple(one for one in (await self.entries()).values() if isinstance(one, Credential))
 
-    async def entries(self) -> dict[tuple[str, str], Credential | SignInRequired]:
+    async def entries(self) -> dict[tuple[str, str], Credential | ServerUnavailable]:
         """All that is kept, by server, in lower case, and caller, which is `mark_of` it where it cannot be read."""
         return await asyncio.to_thread(self._read_all)
 
@@ -240,13 +240,13 @@ class Vault:
         except OSError as error:
             raise _unwritable(self.folder, error.strerror or str(error)) from None
 
-    def _read_all(self) -> dict[tuple[str, str], Credential | SignInRequired]:
+    def _read_all(self) -> dict[tuple[str, str], Credential | ServerUnavailable]:
         paths = {_owner(path): path for path in sorted(self._files())}
         try:
             _ = paths and self._load_key()  # once: a keyring is not asked in vain for each
-        except SignInRequired as error:
+        except ServerUnavailable as error:
             return dict.fromkeys(paths, error)
-        found: dict[tuple[str, str], Credential | SignInRequired] = {}
+        found: dict[tuple[str, str], Credential | ServerUnavailable] = {}
         for owner, path in paths.items():
             try:
                 credential = self._read(path, owner[0])

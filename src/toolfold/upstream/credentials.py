@@ -167,36 +167,29 @@ class Credentials:
         """Whether there is anything for them, be it of use or not."""
         return bool(self.vault.stamp(server, owner))
 
-    async def missing(self, tool_id: str, caller: str) -> SignInRequired | None:
-        """What to say of an unknown tool whose server shows this caller nothing before it has signed in."""
-        server = tool_id.partition(".")[0]
-        own = any(spec.name == server and spec.enabled and spec.credentials == "caller" for spec in self._specs())
-        if not own:
-            return None
-        credential = await self.vault.find(server, caller)
-        if credential is not None and credential.access_token:
-            return None
-        reason = "its tools are shown to who has signed in with an account of their own"
-        return SignInRequired.of(server, caller, reason)
-
     async def explain(
         self, error: ToolfoldError, tool_id: str, caller: str, hides: Callable[[str], bool]
     ) -> ToolfoldError:
         """What to say instead of an error about an unknown tool, where a sign-in would show it."""
-        missing = await self.missing(tool_id, caller)
-        return error if missing is None or hides(missing.server) else missing
+        server = tool_id.partition(".")[0]
+        own = any(spec.name == server and spec.enabled and spec.credentials == "caller" for spec in self._specs())
+        credential = await self.vault.find(server, caller) if own else None
+        if not own or hides(server) or (credential is not None and credential.access_token):
+            return error
+        reason = "its tools are shown to who has signed in with an account of their own"
+        return SignInRequired.of(server, caller, reason)
 
     async def callers(self, server: str) -> Sequence[str]:
         """Who has an account of its own at a server, or came in with a token that can be exchanged for one."""
         name = server.casefold()
         entries = await self.vault.entries()
         found = {caller: one for (at, caller), one in entries.items() if at == name and caller}
-        unread = [one for one in found.values() if isinstance(one, SignInRequired)]
+        unread = [one for one in found.values() if isinstance(one, UpstreamError)]
         if unread and server not in self._told:
             self._told.add(server)
             text, action = unread[0].message, unread[0].next_action
             log.warning("%s: %d stored sign-ins cannot be read: %s; next: %s", server, len(unread), text, action)
-        stored = [name for name, one in found.items() if not isinstance(one, SignInRequired) and one.access_token]
+        stored = [name for name, one in found.items() if not isinstance(one, UpstreamError) and one.access_token]
         oauth = next((spec.oauth for spec in self._specs() if spec.name == server), None)
         held = self.vault.holders() if oauth is not None and oauth.exchange else ()
         return list(dict.fromkeys((*held, *stored)))
@@ -207,7 +200,7 @@ class Credentials:
         names = {self.vault.mark_of(caller): caller for caller in callers}
         return [
             _unread(servers.get(server, server), names.get(caller, caller), found)
-            if isinstance(found, SignInRequired)
+            if isinstance(found, UpstreamError)
             else _summary(found)
             for (server, caller), found in (await self.vault.entries()).items()
         ]
@@ -232,7 +225,7 @@ class Credentials:
         return "" if told else "it takes no revocation"
 
 
-def _unread(server: str, caller: str, error: SignInRequired) -> SignedIn:
+def _unread(server: str, caller: str, error: UpstreamError) -> SignedIn:
     problem = error.message.removeprefix(f"{SignInRequired.phrase}: ")
     return SignedIn(server=server, caller=caller, ended=True, problem=problem, next_action=error.next_action)
 

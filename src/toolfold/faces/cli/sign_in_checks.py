@@ -55,11 +55,7 @@ def check_issuer(settings: Settings, *, connect: bool) -> Iterator[Finding]:
 def check_sign_ins(settings: Settings) -> Iterator[Finding]:
     """Reports who is signed in where, what has ended, and on which key the stored tokens stand."""
     credentials = Credentials(lambda: settings.servers, settings.home)
-    try:
-        every = asyncio.run(credentials.summaries(entry.name for entry in settings.callers))
-    except ToolfoldError as error:
-        yield wrong("sign-in", error.message, error.next_action)
-        return
+    every = asyncio.run(credentials.summaries(entry.name for entry in settings.callers))
     found = [one for one in every if not one.problem]
     source = credentials.vault.key_source
     about = f"{len(found)} stored, sealed with a key from the {source}"
