@@ -420,8 +420,9 @@ async def test_an_issuer_that_repeats_what_it_was_sent_puts_no_secret_into_an_er
         with pytest.raises(ServerUnavailable, match="invalid_grant: got") as refused:
             await client_credentials(replace(server.spec, oauth=oauth))
         assert "to-be-hidden" not in refused.value.message
+        login = await (await prepare(server.spec, vault)).code_login(REDIRECT)
         with pytest.raises(ServerUnavailable, match="invalid_grant: got") as unsigned:
-            await sign_in(server.spec, vault)
+            await login.finish({"state": login.state, "code": "a code"})
         assert "code=***" in unsigned.value.message
         assert "code_verifier=***" in unsigned.value.message
 
