@@ -116,6 +116,11 @@ class SignInRequired(ServerUnavailable):
         message = message if self.phrase in message else f"{self.phrase}: {message}"
         super().__init__(message, server=server, hints=hints, next_action=next_action)
 
+    @classmethod
+    def of(cls, server: str, caller: str, reason: str) -> "SignInRequired":
+        action = f"Run: {cls.command(server, caller)}"
+        return cls(f"{server} {cls.phrase}: {reason}", server=server, next_action=action)
+
     @staticmethod
     def command(server: str, caller: str = "") -> str:
         """What to type. A caller's name may come from a token, and hold what a shell acts upon."""

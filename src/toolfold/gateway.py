@@ -236,6 +236,7 @@ class Gateway:
             result_hooks=(*self.redactor.result_hooks, self.describer.observe, self.outputs.large_results.store_large),
             explain=authorizer.explain,
             sign_in=SignInRequester(self.upstreams),
+            limited_by=self.upstreams.limited_by,
             observer=self.call_recorder,
         )
         return pipeline if self.tracing is None else self.tracing.wrap(pipeline)
@@ -489,12 +490,8 @@ class Gateway:
         self.audit_log.record_rejection(caller, tool_id, error)
 
     def _prepare(self, call: ToolCall, context: CallContext) -> CallContext:
-        """Completes the context of a call: the caller with its policy, and the time limit.
-
-        The request's own limit holds where it names one, up to the server's, which may lie above the global one.
-        """
-        longest = self.upstreams.call_timeout_s(call.tool.server)
-        limit = longest if context.timeout_s is None else min(context.timeout_s, longest)
+        """Completes the context of a call: the caller with its policy, and the time limit."""
+        limit = self.upstreams.call_timeout_s(call.tool.server, context.timeout_s)
         return replace(context, caller=self.access.resolve(context.caller), timeout_s=limit)
 
     async def call_tool(

@@ -33,13 +33,13 @@ _ESCAPED_LETTER = re.compile(r"(?:\\+(?:u00|x)|%(?:25)?)([3-7][0-9a-fA-F])")
 _ESCAPE_DIGITS = 4
 
 
-def learn(*secrets: str) -> None:
-    """From now on `redact` removes these as well. The oldest are forgotten: a token does not live for ever."""
-    for secret in secrets:
-        if secret not in _learned:
-            _learned[secret] = _marks(secret)
-            for mark in _learned[secret]:
-                _marked.setdefault(mark, set()).add(secret)
+def learn(*secrets: str | None) -> None:
+    """From now on `redact` removes these as well. Those learned longest ago are forgotten: no token lives for ever."""
+    for secret in filter(None, secrets):
+        marks = _learned.pop(secret, None) or _marks(secret)
+        _learned[secret] = marks
+        for mark in marks:
+            _marked.setdefault(mark, set()).add(secret)
     while len(_learned) > _MAX_LEARNED:
         oldest = next(iter(_learned))
         for mark in _learned.pop(oldest):

@@ -102,6 +102,11 @@ class ServerSpec(Struct, frozen=True, kw_only=True):
         names = set(self.__struct_fields__) - self.HOW_LONG
         return all(getattr(self, name) == getattr(other, name) for name in names)
 
+    def other_issuer(self, *issuers: str) -> str:
+        """The issuer that the configuration names, where it is none of these; else nothing."""
+        named = self.oauth.issuer if self.oauth is not None else ""
+        return named if named.rstrip("/") not in {one.rstrip("/") for one in issuers} else ""
+
     def shown(self) -> str:
         """What a person may see of it: the command or address, never `env` or `headers`."""
         text = " ".join((self.command, *self.args)) if self.transport == "stdio" else self.url or self.document

@@ -68,22 +68,22 @@ class Provider:
 
     async def counts(self) -> dict[str, int]:
         """How many tokens were issued, by grant type."""
-        async with httpx2.AsyncClient(trust_env=False) as client:
+        async with httpx2.AsyncClient(trust_env=False, timeout=60) as client:
             return dict((await client.get(f"{self.issuer}/_counts")).json())
 
     async def revoke(self) -> None:
         """Ends everything that anybody signed in to."""
-        async with httpx2.AsyncClient(trust_env=False) as client:
+        async with httpx2.AsyncClient(trust_env=False, timeout=60) as client:
             await client.post(f"{self.issuer}/_revoke")
 
     async def keys(self) -> KeySet:
-        async with httpx2.AsyncClient(trust_env=False) as client:
+        async with httpx2.AsyncClient(trust_env=False, timeout=60) as client:
             return KeySet.import_key_set((await client.get(f"{self.issuer}/jwks")).json())
 
     async def visit(self, url: str, account: str = "alice") -> str:
         """Signs a person in and says yes to everything; the address outside the provider where that ends, or the last
         page's own."""
-        async with httpx2.AsyncClient(trust_env=False) as browser:
+        async with httpx2.AsyncClient(trust_env=False, timeout=60) as browser:
             page = await browser.get(url)
             for _ in range(_MOST_PAGES):
                 if page.has_redirect_location:

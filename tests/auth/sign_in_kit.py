@@ -149,7 +149,7 @@ class Browser:
 
     def __init__(self, issuer: Provider) -> None:
         self._issuer = issuer
-        self._client = httpx2.AsyncClient(trust_env=False)
+        self._client = httpx2.AsyncClient(trust_env=False, timeout=60)
 
     async def __aenter__(self) -> Self:
         return self

@@ -10,6 +10,7 @@ import pytest
 from hostile_issuer import RESOURCE, Issuer, Scene, issuing, message_of, scene
 from msgspec.structs import replace
 
+from toolfold.auth.resource import ProtectedResource
 from toolfold.config import Auth, CallerKey, Policy, Settings
 from toolfold.errors import ConfigError, SecretNotFound
 from toolfold.faces.identity import Identities
@@ -278,3 +279,11 @@ def test_18_the_issuer_may_come_from_the_environment(tmp_path: Path) -> None:
     settings = Settings.load(file, require_servers=False, environ={"TOOLFOLD_AUTH__ISSUER": "https://a.example"})
     assert settings.auth.issuer == "https://a.example"
     assert "SECRET" not in repr(settings)
+
+
+def test_a_secret_that_changed_is_taken_up_with_the_next_configuration() -> None:
+    auth = Auth(issuer="https://login.example", introspection_client="us", introspection_secret="${SECRET}")
+    settings = Settings(auth=auth)
+    first = ProtectedResource(settings, RESOURCE, environ={"SECRET": "one"})
+    assert ProtectedResource(settings, RESOURCE, environ={"SECRET": "one"}, earlier=first).check is first.check
+    assert ProtectedResource(settings, RESOURCE, environ={"SECRET": "two"}, earlier=first).check is not first.check

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from provider import Provider, provider
+from provider import ProtectedHttp, Provider, provider
 from sign_in_kit import Chromium, MarkedHttp, Terminal, write_config
 
 from toolfold.auth.vault import Vault
@@ -211,6 +211,45 @@ async def test_a_header_is_stored_for_one_caller(tmp_path: Path) -> None:
     assert not stored(tmp_path)
 
 
+@pytest.mark.parametrize("built", [False, True])
+async def test_a_key_that_the_server_refuses_is_not_stored(tmp_path: Path, built: bool) -> None:
+    async with MarkedHttp(api_keys={"a-key-that-nobody-sees": "ada"}) as server:
+        options = write_config(tmp_path, server.url)
+        if built:
+            async with Terminal(*options, "build", "--no-search") as terminal:
+                assert await terminal.ended() == 3
+        async with Terminal(*options, "login", "box", "--header", "X-Api-Key") as terminal:
+            await terminal.until("X-Api-Key: ")
+            terminal.type("another-key\n")
+            await terminal.until("box does not take this key")
+            await terminal.until("nothing was stored")
+            assert await terminal.ended() == 3
+            assert "signed in" not in terminal.shown
+            assert "another-key" not in terminal.shown
+    assert not stored(tmp_path)
+    async with Terminal(*options, "login", "box", "--header", "X-Api-Key") as terminal:
+        await terminal.until("X-Api-Key: ")
+        terminal.type("a-key-that-nobody-sees\n")
+        await terminal.until("key stored for box, not tried: ")
+        await terminal.until("cannot be reached")
+        assert await terminal.ended() == 0
+        assert "signed in" not in terminal.shown
+    assert stored(tmp_path)
+
+
+async def test_a_fresh_token_that_the_server_refuses_is_no_sign_in(without_device: Provider, tmp_path: Path) -> None:
+    async with ProtectedHttp(issuer=without_device.issuer, refuse_all=True) as server:
+        options = write_config(tmp_path, server.url)
+        async with Terminal(*options, "build", "--no-search") as terminal:
+            assert await terminal.ended() == 3
+        async with Terminal(*options, "login", "box") as terminal:
+            shown = await terminal.until("Paste the address you were sent to: ")
+            terminal.type(await without_device.visit(address(shown), "ada") + "\n")
+            await terminal.until("the sign-in is stored, and box refused it")
+            assert await terminal.ended() == 3
+            assert "signed in to" not in terminal.shown
+
+
 async def test_one_account_for_all_is_nobodys_own(issuer: Provider, tmp_path: Path) -> None:
     async with marked(issuer, tmp_path) as options, Terminal(*options, "login", "box", "--as", "ann") as terminal:
         await terminal.until("all callers share one account at box")
@@ -263,10 +302,38 @@ async def test_a_sign_in_whose_key_is_gone_can_be_removed(tmp_path: Path) -> Non
             assert await terminal.ended() == 0
         other = {"TOOLFOLD_VAULT_KEY": "another key than before"}
         async with Terminal(*options, "doctor", env=other) as terminal:
-            await terminal.until("1 stored sign-ins cannot be opened")
+            await terminal.until("1 stored cannot be opened: the stored sign-in to box cannot be read: it was sealed")
             await terminal.ended()
             assert "sealed with a key from" not in terminal.shown
         async with Terminal(*options, "logout", "box", env=other) as terminal:
+            await terminal.until("signed out of box")
+            assert await terminal.ended() == 0
+    assert not stored(tmp_path)
+
+
+async def test_a_lost_key_is_told_everywhere_and_nothing_new_is_made_of_it(tmp_path: Path) -> None:
+    """The variable is missing in this shell: nothing is hidden, and with it everything is as before."""
+    no_key = {"TOOLFOLD_VAULT_KEY": "", "PYTHON_KEYRING_BACKEND": "keyring.backends.fail.Keyring"}
+    async with MarkedHttp(api_keys={"a-key-that-nobody-sees": "ada"}) as server:
+        options = write_config(tmp_path, server.url)
+        async with Terminal(*options, "login", "box", "--header", "X-Api-Key") as terminal:
+            await terminal.until("X-Api-Key: ")
+            terminal.type("a-key-that-nobody-sees\n")
+            assert await terminal.ended() == 0
+        for command in ("servers", "doctor", "build"):
+            async with Terminal(*options, command, env=no_key) as terminal:
+                await terminal.until("the key of the stored sign-ins is gone: TOOLFOLD_VAULT_KEY is not set")
+                await terminal.until("To give them up: toolfold logout --all")
+                await terminal.ended()
+        async with Terminal(*options, "login", "box", "--header", "X-Api-Key", env=no_key) as terminal:
+            await terminal.until("the key of the stored sign-ins is gone")
+            assert await terminal.ended() == 3
+            assert "X-Api-Key: " not in terminal.shown, "nobody is asked for what could not be kept"
+        assert not (tmp_path / "home/sign-ins/vault.key").exists()
+        async with Terminal(*options, "build") as terminal:
+            await terminal.until("1 tool of 1 server")
+            assert await terminal.ended() == 0
+        async with Terminal(*options, "logout", "--all", env=no_key) as terminal:
             await terminal.until("signed out of box")
             assert await terminal.ended() == 0
     assert not stored(tmp_path)

@@ -3,6 +3,7 @@ hangs, and no packet goes to a forbidden address: the guard's resolver is given 
 
 import asyncio
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +15,18 @@ from pages import METADATA, PLACE, Pages, certificate, pages
 from provider import REDIRECT
 
 from toolfold.auth import fetch
+from toolfold.auth import session as session_module
 from toolfold.auth.discovery import Challenge, fits, parse_challenge
 from toolfold.auth.fetch import Fetcher
-from toolfold.auth.grants import client_credentials, prepare, refresh
+from toolfold.auth.grants import client_credentials, prepare, refresh, revoke
 from toolfold.auth.session import OAuthSession
 from toolfold.auth.vault import Credential, Vault
+from toolfold.config import Settings
 from toolfold.errors import ServerTimeout, ServerUnavailable, SignInRequired, UpstreamError
+from toolfold.gateway import Gateway
+from toolfold.telemetry.logs import EventLog
 from toolfold.types import CallContext, OAuthSpec, ServerSpec, Tool, ToolCall, ToolDefinition
+from toolfold.upstream.credentials import Credentials
 from toolfold.upstream.openapi import OpenApiUpstream
 from toolfold.upstream.pool import Pool
 from toolfold.wire import HttpTarget, connect
@@ -169,6 +175,10 @@ FORBIDDEN = {
     "64:ff9b::a9fe:a9fe": "metadata",
     "2002:7f00:1::": "loopback",
     "::7f00:1": "loopback",
+    "::ffff:0:7f00:1": "private",
+    "64:ff9b:1::a00:1": "private",
+    "fec0::1": "private",
+    "5f00::1": "private",
 }
 
 
@@ -243,16 +253,22 @@ async def test_a_proxy_of_the_environment_gets_the_name_unless_the_name_is_known
         assert [(request.verb, request.path) for request in proxy.seen] == [("CONNECT", "login.example.com:443")]
 
 
-@pytest.mark.parametrize("own", ["10.0.0.5", "192.168.3.4"])
-async def test_a_server_in_a_private_network_may_have_its_issuer_there(own: str) -> None:
-    async def resolve(host: str, port: int) -> list[str]:
-        return {"mcp.corp": [own], "login.corp": ["10.9.9.9"], "evil.example": ["169.254.169.254"]}[host]
+async def test_the_name_of_a_server_opens_no_private_network(vault: Vault) -> None:
+    """Whoever has that name says where it leads: to a private address while its metadata points at another one."""
 
-    fetcher = Fetcher("https://mcp.corp/mcp", resolve=resolve)
-    allowed = await fetcher._addresses(fetcher._checked("https://login.corp/token"))
-    assert allowed == ["10.9.9.9"]
-    with pytest.raises(ServerUnavailable, match="metadata"):
-        await fetcher.get("https://evil.example/token")
+    async def resolve(host: str, port: int) -> list[str]:
+        return {"mcp.corp": ["10.0.0.5"], "login.corp": ["10.9.9.9"], "evil.example": ["169.254.169.254"]}[host]
+
+    alone = Fetcher("https://mcp.corp/mcp", resolve=resolve)
+    assert await alone._addresses(alone._checked("https://mcp.corp/x")) == ["10.0.0.5"]
+    with pytest.raises(ServerUnavailable, match="private") as refused:
+        await alone.get("https://login.corp/token")
+    assert "`issuer` under `oauth`" in refused.value.next_action
+    bare = Fetcher("https://10.0.0.5/mcp", resolve=resolve)
+    assert await bare._addresses(bare._checked("https://login.corp/token")) == ["10.9.9.9"]
+    for fetcher in (bare, Fetcher("https://mcp.corp/mcp", "https://login.corp", resolve=resolve)):
+        with pytest.raises(ServerUnavailable, match="metadata"):
+            await fetcher.get("https://evil.example/token")
 
 
 async def test_a_configured_issuer_may_be_private_and_the_server_outside() -> None:
@@ -289,19 +305,126 @@ def credential(server: Pages, **fields: Any) -> Credential:
     return Credential(**{**known, "token_endpoint": f"{server.origin}/token", **tokens, **fields})
 
 
-async def test_an_issuer_that_is_busy_costs_a_call_and_not_the_sign_in(vault: Vault) -> None:
+@pytest.mark.parametrize("down", [False, True])
+async def test_an_issuer_that_is_busy_or_down_costs_calls_and_not_the_sign_in(
+    vault: Vault, monkeypatch: pytest.MonkeyPatch, down: bool
+) -> None:
     async with pages() as server:
         server.honest()
         server.pages["/token"] = (503, b"")
-        await vault.put(credential(server))
+        await vault.put(credential(server, **{"token_endpoint": "http://127.0.0.1:1/token"} if down else {}))
         session = OAuthSession(server.spec, vault)
         for _ in range(3):
-            with pytest.raises(ServerUnavailable, match="cannot be renewed now"):
+            with pytest.raises(ServerUnavailable, match="the sign-in to box cannot be renewed now") as refused:
                 await session.headers()
+            assert refused.value.next_action == "It is kept. Call again in 5 s: it is then tried again."
+        assert not isinstance(refused.value, SignInRequired)
+        with pytest.raises(ServerUnavailable, match="cannot be renewed now"):
+            await session.challenged(401, "Bearer", {"Authorization": "Bearer token-0"})
+        if down:
+            return
         assert len([request for request in server.seen if request.path == "/token"]) == 1, "not asked for every call"
         stored = await vault.get("box")
         assert stored is not None
         assert stored.refresh_token == "renew-0"
+        monkeypatch.setattr(session_module, "_RETRY_S", 0.0)
+        with pytest.raises(ServerUnavailable):
+            await (again := OAuthSession(server.spec, vault)).headers()
+        server.honest()
+        assert dict(await again.headers()) == {"Authorization": "Bearer token-1"}
+
+
+async def test_a_renewal_that_fails_while_the_token_works_is_told_once(
+    vault: Vault, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(session_module, "_RETRY_S", 0.0)
+    async with pages() as server:
+        server.honest()
+        server.pages["/token"] = (503, b"")
+        await vault.put(credential(server, obtained_at=1.0, expires_at=time.time() + 30))
+        session = OAuthSession(server.spec, vault)
+        for _ in range(3):
+            assert dict(await session.headers()) == {"Authorization": "Bearer token-0"}
+            await session.aclose()
+        assert len([request for request in server.seen if request.path == "/token"]) == 3
+        assert [record.message for record in caplog.records if record.levelname == "WARNING"] == [
+            f"the sign-in to box cannot be renewed now: {server.origin} says HTTP status 503"
+        ]
+
+
+async def test_what_one_issuer_issued_is_of_no_use_where_the_configuration_names_another(vault: Vault) -> None:
+    async with pages() as server, pages() as other:
+        server.honest()
+        spec = replace(server.spec, oauth=OAuthSpec(issuer=other.origin, client_id="me", client_secret="of the other"))
+        for life in (1.0, time.time() + 600):
+            stored = credential(server, expires_at=life, revocation_endpoint=f"{server.origin}/revoke")
+            await vault.put(stored)
+            session = OAuthSession(spec, vault)
+            assert dict(await session.headers()) == {}
+            with pytest.raises(SignInRequired, match=f"is by {server.origin}, and `issuer` is {other.origin} now"):
+                await session.challenged(401, "Bearer", {})
+            assert await vault.get("box") == stored, "it is of use again where the configuration is put back"
+            for asking in (refresh(spec, stored), revoke(spec, stored)):
+                with pytest.raises(ServerUnavailable, match=f"{server.origin} was not asked: the configuration names"):
+                    await asking
+        credentials = Credentials(lambda: [spec], vault.folder.parent)
+        assert f"the configuration names {other.origin}" in await credentials.sign_out("box", "")
+        assert not server.seen
+        assert not other.seen
+
+
+async def test_a_server_that_waits_for_a_person_does_not_fill_the_memory_with_where_that_was_said(vault: Vault) -> None:
+    async with pages() as server:
+        server.honest()
+        depths = []
+        async with Pool([server.spec], vault=vault) as pool:
+            for _ in range(5):
+                with pytest.raises(SignInRequired) as waiting:
+                    await pool.listing("box")
+                depths.append(len(waiting.traceback))
+        assert depths[-1] == depths[1]
+
+
+async def test_servers_that_wait_for_a_person_are_told_of_in_one_line_each(vault: Vault) -> None:
+    async with pages() as server:
+        server.honest()
+        specs = (server.spec, replace(server.spec, name="own", credentials="caller"))
+        for _ in range(2):  # the first build, and a catalogue that is there
+            told: list[str] = []
+            async with Gateway(Settings(servers=specs, home=vault.folder.parent)) as gateway:
+                log = EventLog(gateway.events, lambda *line, told=told: told.append(": ".join(line)), str)
+                await gateway.begin()
+                for name in ("box", "own", "box", "own"):
+                    await gateway.reread(name)
+                log.close()
+            assert sorted(line for line in told if "started" not in line) == [
+                "box: needs sign-in: nobody is signed in to it; next: toolfold login box",
+                "own: needs sign-in: each caller signs in with an account of its own, and nobody has yet; next: run "
+                "`toolfold login own --as CALLER`",
+            ]
+
+
+async def test_an_issuer_that_repeats_what_it_was_sent_puts_no_secret_into_an_error(vault: Vault) -> None:
+    async def repeat(request: Request, writer: asyncio.StreamWriter) -> bool:
+        said = f"got {request.body.decode()} {request.headers.get('authorization')}"
+        return send(writer, 400, json.dumps({"error": "invalid_grant", "error_description": said}).encode())
+
+    async with pages() as server:
+        server.honest(token_endpoint_auth_methods_supported=["client_secret_post"])
+        server.pages["/token"] = repeat
+        await vault.put(credential(server, refresh_token="renewal-to-be-hidden"))
+        with pytest.raises(SignInRequired, match="invalid_grant: got") as ended:
+            await OAuthSession(server.spec, vault).headers()
+        assert "to-be-hidden" not in ended.value.message
+        oauth = OAuthSpec(client_id="me", client_secret="secret-to-be-hidden", grant="client_credentials")
+        with pytest.raises(ServerUnavailable, match="invalid_grant: got") as refused:
+            await client_credentials(replace(server.spec, oauth=oauth))
+        assert "to-be-hidden" not in refused.value.message
+        login = await (await prepare(server.spec, vault)).code_login(REDIRECT)
+        with pytest.raises(ServerUnavailable, match="invalid_grant: got") as unsigned:
+            await login.finish({"state": login.state, "code": "a code"})
+        assert "code=***" in unsigned.value.message
+        assert "code_verifier=***" in unsigned.value.message
 
 
 async def test_a_cancelled_call_does_not_lose_a_rotated_token(vault: Vault) -> None:
@@ -359,6 +482,19 @@ async def test_a_server_of_before_2025_06_is_its_own_issuer(vault: Vault) -> Non
         server.pages["/mcp"] = (401, b"")
         await sign_in(server.spec, vault)
         assert (await vault.list())[0].resource == server.spec.url
+
+
+async def test_a_site_that_shows_a_page_for_every_address_is_asked_for_the_other_places(vault: Vault) -> None:
+    async with pages() as server:
+        server.honest()
+        page = (200, b"<html>Sign in</html>", {"Content-Type": "text/html; charset=utf-8"})
+        server.pages["/.well-known/openid-configuration"] = server.pages[METADATA]
+        server.pages[METADATA] = server.pages[PLACE] = page
+        await sign_in(server.spec, vault)
+        assert (await vault.list())[0].issuer == server.origin
+        server.pages["/.well-known/openid-configuration"] = page
+        with pytest.raises(ServerUnavailable, match="has no OAuth metadata"):
+            await sign_in(server.spec, vault)
 
 
 async def test_a_server_that_wants_a_key_is_not_taken_for_one_to_sign_in_to(vault: Vault) -> None:

@@ -9,11 +9,13 @@ from typing import ClassVar
 import keyring
 import pytest
 from keyring.backend import KeyringBackend
+from keyring.backends.fail import Keyring as NoKeyring
 from rich.pretty import pretty_repr
 
 from toolfold.auth.vault import KEY_VARIABLE, Credential, Vault
 from toolfold.errors import ServerUnavailable, SignInRequired
 from toolfold.redaction import learn, redact
+from toolfold.upstream.credentials import Credentials
 
 TOKEN = "token-that-nobody-sees"
 
@@ -167,3 +169,63 @@ async def test_what_is_read_or_written_is_redacted_from_then_on(vault: Vault) ->
     assert redact("got a%20token%2Fwith%3Dodd%2Bsigns and a token/with=odd+signs", ()) == "got *** and ***"
     learn(*(f"number-{number}" for number in range(3000)))
     assert redact("number-2999", ()) == "***"
+
+
+async def test_no_new_key_is_made_beside_files_that_it_cannot_open(
+    vault: Vault, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The variable was forgotten, or the folder came from a machine whose keyring has the key."""
+    names = [("box", ""), ("box", "alice"), ("crate", "")]
+    for server, caller in names:
+        await vault.put(credential(server, caller))
+    monkeypatch.delenv(KEY_VARIABLE)
+    usual = keyring.get_keyring()
+    monkeypatch.setattr(MemoryKeyring, "kept", {})
+    before = sorted(vault.folder.glob("*.sealed"))
+    try:
+        for there in (NoKeyring(), MemoryKeyring()):
+            keyring.set_keyring(there)  # type: ignore[no-untyped-call]
+            moved = Vault(vault.folder.parent)
+            for step in (moved.get("box"), moved.put(credential("third")), moved.unlock()):
+                with pytest.raises(SignInRequired, match="the key of the stored sign-ins is gone") as gone:
+                    await step
+                assert KEY_VARIABLE in gone.value.next_action
+                assert "toolfold logout --all" in gone.value.next_action
+            assert await moved.list() == ()
+            told = await Credentials(list, vault.folder.parent).summaries(["alice"])
+            assert {(one.server, one.caller) for one in told} == set(names)
+            assert all("is gone" in one.problem for one in told)
+        assert not (vault.folder / "vault.key").exists()
+        assert not MemoryKeyring.kept
+        assert sorted(vault.folder.glob("*.sealed")) == before
+        for server, caller in names:
+            assert await vault.delete(server, caller)
+        await moved.put(credential("box"))  # nothing is there any more that a new key could hide
+        assert moved.key_source == "keyring"
+    finally:
+        keyring.set_keyring(usual)
+
+
+async def test_a_key_that_is_too_short_is_told_of_each_and_stops_no_list(
+    vault: Vault, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await vault.put(credential("box"))
+    monkeypatch.setenv(KEY_VARIABLE, "short")
+    credentials = Credentials(list, vault.folder.parent)
+    (told,) = await credentials.summaries()
+    assert "has fewer than 16 characters" in told.problem
+    await credentials.sign_out("box", "")
+    assert await credentials.summaries() == []
+
+
+async def test_a_sign_in_that_cannot_be_read_is_known_by_a_mark_and_can_be_removed_by_it(
+    vault: Vault, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await vault.put(credential("box", "alice"))
+    monkeypatch.setenv(KEY_VARIABLE, "another key than before")
+    credentials = Credentials(list, vault.folder.parent)
+    (told,) = await credentials.summaries()
+    assert told.caller.startswith("#")
+    assert "another key than that of the environment" in told.problem
+    await credentials.sign_out(told.server, told.caller)
+    assert await credentials.summaries() == []

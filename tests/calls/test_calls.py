@@ -182,6 +182,18 @@ def test_a_servers_own_time_limit_holds_above_the_global_one_and_bounds_what_a_r
     run(main())
 
 
+def test_a_server_that_takes_too_long_names_its_own_setting_whatever_it_is_called(tmp_path: Path) -> None:
+    async def main() -> None:
+        spec = replace(misbehaving_spec("scripts", "--hang", "tools/call"), call_timeout_s=0.05)
+        async with Gateway(Settings(servers=(spec,), home=tmp_path)) as gateway:
+            await gateway.build()
+            with pytest.raises(ServerTimeout) as late:
+                await gateway.call_tool("scripts.echo", {})
+            assert "raise call_timeout_s of scripts" in late.value.next_action
+
+    run(main())
+
+
 def test_a_server_that_dies_during_a_call_loses_it_and_the_call_is_not_repeated(tmp_path: Path) -> None:
     async def main() -> None:
         async with Gateway(Settings(servers=(misbehaving_spec("frail"),), home=tmp_path)) as gateway:

@@ -124,7 +124,7 @@ async def _find_resource(fetcher: Fetcher, spec: ServerSpec, challenge: Challeng
         places.insert(0, challenge.resource_metadata)
     for place in dict.fromkeys(places):
         answer = await fetcher.get(place)
-        if not answer.ok:
+        if not answer.ok or answer.is_page:
             continue
         resource = answer.decode(Resource)
         if not fits(resource.resource, spec.url):
@@ -148,7 +148,7 @@ async def _find_issuer(fetcher: Fetcher, spec: ServerSpec, resource: Resource) -
         places.append(f"{base}{path}/.well-known/openid-configuration")
     for place in places:
         answer = await fetcher.get(place)
-        if not answer.ok:
+        if not answer.ok or answer.is_page:
             continue
         found = answer.decode(AuthorizationServer)
         # A slash behind a bare host is one that address libraries put there by themselves.
@@ -168,7 +168,7 @@ async def _find_issuer(fetcher: Fetcher, spec: ServerSpec, resource: Resource) -
 
 def _choose(spec: ServerSpec, offered: tuple[str, ...]) -> str:
     named = spec.oauth.issuer if spec.oauth is not None else ""
-    if named and offered and named.rstrip("/") not in {one.rstrip("/") for one in offered}:
+    if offered and spec.other_issuer(*offered):
         raise ServerUnavailable(
             f"{spec.name} signs in at {', '.join(map(origin_of, offered[:5]))}, and not at the configured issuer",
             server=spec.name,

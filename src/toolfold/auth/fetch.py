@@ -2,10 +2,10 @@
 
 Only https, and plain http between addresses of this machine. A name is resolved once, every address it has is looked
 at, and the connection goes to one of these, so that a second answer of the name server changes nothing. Private,
-link-local and loopback addresses are open only where the configuration names a host of that kind; those that hand out
-a machine's own credentials never are. Redirects of a GET are looked at in the same way; a POST is never repeated
-elsewhere. Size, time and depth are bounded. Behind a proxy of the environment the proxy resolves names. Above:
-discovery and grants.
+link-local and loopback addresses are open where the configuration names the host, or an issuer or a bare address of
+that kind; those that hand out a machine's own credentials never are. Redirects of a GET are looked at in the same way;
+a POST is never repeated elsewhere. Size, time and depth are bounded. Behind a proxy of the environment the proxy
+resolves names. Above: discovery and grants.
 """
 
 import asyncio
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 _Resolve = Callable[[str, int], Awaitable[list[str]]]
 
+FORM = "application/x-www-form-urlencoded"
 _MAX_BYTES = 1024 * 1024
 _MAX_REDIRECTS = 3
 _MAX_ADDRESSES = 4
@@ -44,6 +45,8 @@ _METADATA = frozenset({"168.63.129.16", "100.100.100.200", "169.254.169.254", "1
 _INSIDE = frozenset({"private", "loopback", "link-local"})
 # IPv6 addresses that stand for an IPv4 one, besides those that `ipaddress` knows.
 _WRAPPED = (ip_network("64:ff9b::/96"), ip_network("::/96"))
+# All others of IPv6 are for one site, one machine or no use at all, and `ipaddress` takes some of them for global.
+_GLOBAL_UNICAST = ip_network("2000::/3")
 
 
 class Fetched(PartialRepr, frozen=True):
@@ -59,6 +62,11 @@ class Fetched(PartialRepr, frozen=True):
     def ok(self) -> bool:
         return 200 <= self.status < 300
 
+    @property
+    def is_page(self) -> bool:
+        """Whether it is for people: many sites have one for whatever address they do not know."""
+        return self.headers.get("content-type", "").lower().startswith("text/html")
+
     def decode(self, kind: type[_T]) -> _T:
         """The body as JSON of that form; raises `ServerUnavailable`."""
         try:
@@ -67,18 +75,18 @@ class Fetched(PartialRepr, frozen=True):
             reason = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)[:200]
             raise ServerUnavailable(
                 f"the answer of {origin_of(self.url)} cannot be read: {reason}",
-                next_action="Tell whoever runs that server; nothing was stored.",
+                next_action="Tell whoever runs that server.",
             ) from None
 
 
 class Fetcher:
-    """Fetches on behalf of one server. `named` are the addresses that the configuration itself names, its own first."""
+    """Fetches on behalf of one server, whose address comes first. `issuers` are those that the configuration names."""
 
-    def __init__(self, *named: str, resolve: _Resolve | None = None, seconds: float = _SECONDS) -> None:
-        self._named = tuple(host for url in named if (host := urlsplit(url).hostname))
+    def __init__(self, url: str, *issuers: str, resolve: _Resolve | None = None, seconds: float = _SECONDS) -> None:
+        self._named = [urlsplit(one).hostname or "" for one in (url, *issuers)]
         self._resolve = resolve or _resolve
         self._seconds = seconds
-        self._local = bool(self._named) and is_loopback(self._named[0])
+        self._local = is_loopback(self._named[0])
         self._open_kinds: frozenset[str] | None = None
 
     async def get(self, url: str) -> Fetched:
@@ -95,7 +103,7 @@ class Fetcher:
         except TimeoutError:
             raise ServerTimeout(
                 f"{origin_of(url)} did not answer within {self._seconds:g} s",
-                next_action="Try again later; nothing was stored.",
+                next_action="Try again later.",
             ) from None
 
     async def _follow(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> Fetched:
@@ -178,10 +186,12 @@ class Fetcher:
         return [host] if proxied else addresses
 
     async def _allowed_kinds(self) -> frozenset[str]:
-        """Whoever configured a server in a private network allows that its authorization server is in one."""
+        """Whoever named an issuer in a private network trusts what it points at there. A server's own name opens
+        nothing but itself: whoever has that name says where it leads. A bare address leads nowhere else."""
         if self._open_kinds is None:
-            found: set[str] = set()
-            for host in self._named:
+            server, *issuers = self._named
+            found = {"loopback"} if is_loopback(server) else {_kind(server)} if _is_address(server) else set()
+            for host in issuers:
                 found.update(map(_kind, await self._lookup(host, 443, quiet=True)))
             self._open_kinds = frozenset(found) & _INSIDE
         return self._open_kinds
@@ -196,7 +206,7 @@ class Fetcher:
         if not addresses and not quiet:
             raise ServerUnavailable(
                 f"the name {host[:100]} is not known here",
-                next_action="Check the network and the server's address; nothing was stored.",
+                next_action="Check the network and the server's address.",
             )
         return list(dict.fromkeys(addresses))
 
@@ -233,7 +243,7 @@ def _kind(address: str) -> str:
     for kind in ("unspecified", "loopback", "multicast", "link_local"):
         if getattr(ip, f"is_{kind}"):
             return kind.replace("_", "-")
-    return "" if ip.is_global else "private"
+    return "" if ip.is_global and (ip.version == 4 or ip in _GLOBAL_UNICAST) else "private"
 
 
 def _unwrapped(ip: IPv4Address | IPv6Address) -> IPv4Address | IPv6Address:
@@ -279,5 +289,5 @@ def _refused(url: str, reason: str) -> ServerUnavailable:
 def _unreachable(url: str, error: Exception | None) -> ServerUnavailable:
     return ServerUnavailable(
         f"{origin_of(url)} cannot be reached: {str(error)[:200] or type(error).__name__}",
-        next_action="Try again later; nothing was stored.",
+        next_action="Try again later.",
     )

@@ -26,24 +26,17 @@ from toolfold.auth.discovery import (
     discover,
     valid_scopes,
 )
-from toolfold.auth.fetch import Fetched, Fetcher, origin_of
-from toolfold.auth.registration import (
-    DEVICE_GRANT,
-    Client,
-    authenticate,
-    error_of,
-    find_client,
-    printable,
-)
+from toolfold.auth.fetch import FORM, Fetched, Fetcher, origin_of
+from toolfold.auth.registration import DEVICE_GRANT, MAX_SAID, Client, authenticate, error_of, find_client
 from toolfold.auth.vault import Credential, Vault
 from toolfold.errors import ServerUnavailable, SignInRequired, UpstreamError
-from toolfold.redaction import learn, redact
+from toolfold.redaction import learn
+from toolfold.text import printable
 from toolfold.types import OAuthSpec, ServerSpec
 from toolfold.wire.http_client import is_loopback
 
 __all__ = ["CodeLogin", "DeviceLogin", "Prospect", "client_credentials"]
 
-_FORM = "application/x-www-form-urlencoded"
 _LOGIN_S = 900.0
 _MAX_TOKEN = 65_536
 _MAX_LIFE_S = 10 * 365 * 86_400.0
@@ -75,7 +68,7 @@ class _Device(Struct):
 
 
 def fetcher_for(spec: ServerSpec) -> Fetcher:
-    return Fetcher(spec.url, *filter(None, (spec.oauth.issuer if spec.oauth is not None else "",)))
+    return Fetcher(spec.url, *([spec.oauth.issuer] if spec.oauth is not None and spec.oauth.issuer else []))
 
 
 async def prepare(
@@ -97,10 +90,8 @@ async def prepare(
     fetcher = fetcher or fetcher_for(spec)
     earlier = None
     if vault is not None:
-        try:
-            earlier = await vault.get(spec.name, caller)
-        except SignInRequired:  # it cannot be read, and signing in replaces it
-            earlier = None
+        await vault.unlock()  # before a person signs in for nothing
+        earlier = await vault.find(spec.name, caller)
     try:
         challenge, resource, server = await discover(fetcher, spec, challenge)
     except UpstreamError as error:
@@ -186,7 +177,7 @@ class Prospect(Struct, frozen=True, kw_only=True):
 
     async def _post(self, url: str, client: Client, form: dict[str, str]) -> Fetched:
         body, headers = authenticate(client, self.issuer, form)
-        return await self.fetcher.post(url, body, _FORM, headers)
+        return await self.fetcher.post(url, body, FORM, headers)
 
     async def token(self, client: Client, form: Mapping[str, str]) -> Fetched:
         return await self._post(self.server.token_endpoint, client, self._form(form))
@@ -260,7 +251,7 @@ class CodeLogin:
         self._check_issuer(given.get("iss"))
         if "error" in given:
             reason = ": ".join(filter(None, (given["error"], given.get("error_description", ""))))
-            raise self._failed(printable(reason))
+            raise self._failed(printable(reason, MAX_SAID))
         if not given.get("code"):
             raise self._failed("the answer holds no code")
         learn(given["code"])
@@ -387,7 +378,7 @@ async def _exchanged(prospect: Prospect, subject: str) -> Credential:
     client = await prospect.client()
     answer = await prospect.token(client, {name: value for name, value in form.items() if value})
     if not answer.ok:
-        said = f"{origin_of(prospect.issuer)} says {redact(error_of(answer), (subject,))}"
+        said = f"{origin_of(prospect.issuer)} says {error_of(answer)}"
         raise _busy(spec, said) if answer.status in _BUSY else _not_exchanged(spec, caller, said)
     made = replace(prospect.credential(client, answer), grant="exchange", refresh_token="")
     if made.access_token == subject:  # it is not for this server
@@ -424,11 +415,7 @@ async def refresh(spec: ServerSpec, credential: Credential) -> Credential:
 
 
 def _busy(spec: ServerSpec, said: str) -> ServerUnavailable:
-    return ServerUnavailable(
-        f"the sign-in to {spec.name} cannot be renewed now: {said}",
-        server=spec.name,
-        next_action="Try again in a while.",
-    )
+    return ServerUnavailable(said, server=spec.name, next_action="Try again in a while.")
 
 
 async def revoke(spec: ServerSpec, credential: Credential) -> bool:
@@ -445,18 +432,24 @@ async def revoke(spec: ServerSpec, credential: Credential) -> bool:
 
 
 async def _as_client(spec: ServerSpec, credential: Credential, url: str, form: dict[str, str]) -> Fetched:
+    if other := spec.other_issuer(credential.issuer):
+        raise ServerUnavailable(
+            f"{origin_of(credential.issuer)} was not asked: the configuration names {origin_of(other)} as the issuer",
+            server=spec.name,
+            next_action=f"Sign in again: {SignInRequired.command(spec.name, credential.caller)}",
+        )
     secret = credential.client_secret
     if spec.oauth is not None and spec.oauth.client_id == credential.client_id:
         secret = spec.oauth.private_key or spec.oauth.client_secret
     client = Client(client_id=credential.client_id, client_secret=secret, auth_method=credential.auth_method)
     body, headers = authenticate(client, credential.issuer, form)
-    return await fetcher_for(spec).post(url, body, _FORM, headers)
+    return await fetcher_for(spec).post(url, body, FORM, headers)
 
 
 def _with_tokens(credential: Credential, answer: Fetched) -> Credential:
     tokens = answer.decode(_Tokens)
     token, renewal = tokens.access_token, tokens.refresh_token or ""
-    learn(*filter(None, (token, renewal, tokens.id_token)))
+    learn(token, renewal, tokens.id_token)
     if tokens.token_type.lower() != "bearer":
         raise _unusable(credential, f"a token of the type {printable(tokens.token_type, 40)!r}")
     if not all(map(_is_sendable, (token, renewal or "none"))):

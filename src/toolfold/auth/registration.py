@@ -16,11 +16,14 @@ from toolfold.auth.fetch import Fetched, Fetcher, origin_of
 from toolfold.auth.vault import Credential, Vault
 from toolfold.config.sections import PartialRepr
 from toolfold.errors import ServerUnavailable
-from toolfold.redaction import learn
+from toolfold.redaction import learn, redact
+from toolfold.text import printable
 from toolfold.types import OAuthSpec, ServerSpec
 
 _METHODS = ("none", "client_secret_basic", "client_secret_post")
 _ASSERTION = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
+# How much of foreign words is shown.
+MAX_SAID = 300
 DEVICE_GRANT = "urn:ietf:params:oauth:grant-type:device_code"
 _ALGORITHMS = {"P-256": "ES256", "P-384": "ES384", "P-521": "ES512", "Ed25519": "EdDSA", "Ed448": "EdDSA"}
 
@@ -150,6 +153,7 @@ async def _register(fetcher: Fetcher, server: AuthorizationServer, spec: ServerS
 def authenticate(client: Client, issuer: str, form: dict[str, str]) -> tuple[bytes, dict[str, str]]:
     """The body and the headers of a request to the token endpoint, with the proof of who asks."""
     headers: dict[str, str] = {}
+    learn(client.client_secret)
     if client.auth_method == "client_secret_basic":
         pair = f"{quote_plus(client.client_id)}:{quote_plus(client.client_secret)}"
         headers["Authorization"] = f"Basic {base64.b64encode(pair.encode()).decode()}"
@@ -190,14 +194,10 @@ class _Error(Struct):
 
 
 def error_of(answer: Fetched) -> str:
-    """What an error answer says, its code first, cut and in one line."""
+    """What an error answer says, its code first, cut and in one line. Some repeat what they were sent."""
     try:
         error = msgspec.json.decode(answer.body, type=_Error)
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
         error = _Error()
-    return printable(": ".join(filter(None, (error.error, error.error_description)))) or f"HTTP status {answer.status}"
-
-
-def printable(text: str, most: int = 300) -> str:
-    """Foreign text in one line, without what a terminal would act upon."""
-    return "".join(character if character.isprintable() else " " for character in text[:most]).strip()
+    said = redact(": ".join(filter(None, (error.error, error.error_description))), ())
+    return printable(said, MAX_SAID) or f"HTTP status {answer.status}"

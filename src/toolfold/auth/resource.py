@@ -52,7 +52,7 @@ class ProtectedResource:
         secret = fill(auth.introspection_secret, "[auth]", environ=environ)
         # Keys that are known stay known while all that they hang on is as it was.
         self.check = TokenCheck(auth, audiences, secret)
-        if earlier is not None and earlier.check.auth == auth:
+        if earlier is not None and (earlier.check.auth, earlier.check.client) == (auth, self.check.client):
             self.check = earlier.check
         self._scopes = _words(auth.required_scopes)
         scopes = [scope for policy in settings.policies for scope in policy.scopes]

@@ -14,15 +14,16 @@ from contextlib import suppress
 from msgspec.structs import replace
 
 from toolfold.auth.discovery import Challenge, fits, parse_challenge, valid_scopes
+from toolfold.auth.fetch import origin_of
 from toolfold.auth.vault import Credential, Vault
-from toolfold.errors import SignInRequired, UpstreamError
+from toolfold.errors import ServerUnavailable, SignInRequired, UpstreamError
 from toolfold.types import ServerSpec
 
 log = logging.getLogger("toolfold.auth")
 
 # How often the vault is looked at for what another process put there.
 _LOOK_S = 1.0
-# After a renewal failed while the token still works, the next one is tried so much later.
+# After a renewal failed, the next one is tried so much later.
 _RETRY_S = 5.0
 _CLOSE_S = 15.0
 _YOUNG_S = 30.0
@@ -64,13 +65,10 @@ class OAuthSession:
         return self._headers
 
     async def _keep_fresh(self, credential: Credential, now: float) -> None:
-        if not credential.expired:
-            if now >= self._retry_at:
-                self._start(credential.access_token, None)  # this call still has a token that works
-        elif now < self._retry_at and self._problem is not None:
-            raise self._problem
-        else:
+        if credential.expired:
             await self._renew(credential.access_token)
+        elif now >= self._retry_at:
+            self._start(credential.access_token, None)  # this call still has a token that works
 
     async def challenged(self, status: int, challenge: str, sent: Mapping[str, str]) -> bool:
         found = parse_challenge(challenge)
@@ -118,9 +116,6 @@ class OAuthSession:
         self._look_at = now + _LOOK_S
 
     def _use(self, credential: Credential | None) -> None:
-        # A server whose address was changed is another server: what was issued for the old one is not for it.
-        if credential is not None and not fits(credential.resource, self.spec.url):
-            credential = None
         self._credential = credential
         token = credential.access_token if credential is not None else ""
         header = credential.header if credential is not None else ""
@@ -138,10 +133,13 @@ class OAuthSession:
         self._renewal = None
         if not task.cancelled() and (error := task.exception()) is not None:
             self._retry_at = time.time() + _RETRY_S
+            works = self._credential is not None and not self._credential.expired  # else a call says it
+            log.log(logging.WARNING if works and self._problem is None else logging.DEBUG, "%s", error)
             self._problem = error if isinstance(error, UpstreamError) else None
-            log.debug("renewing the sign-in to %s failed: %s", self.spec.name, error)
 
     async def _renew(self, token: str, challenge: Challenge | None = None) -> None:
+        if self._problem is not None and time.time() < self._retry_at:
+            raise self._problem.with_traceback(None)  # it would grow with each call
         # Shielded: one caller that is cancelled must not cancel what the others wait for.
         await asyncio.shield(self._start(token, challenge))
 
@@ -172,17 +170,37 @@ class OAuthSession:
                 self._use(None)
                 self.lost = True
                 raise
+            except UpstreamError as error:
+                if stored is None:
+                    raise
+                raise ServerUnavailable(
+                    f"the sign-in to {name} cannot be renewed now: {error.message}",
+                    server=name,
+                    next_action=f"It is kept. Call again in {_RETRY_S:g} s: it is then tried again.",
+                ) from None
             await self._vault.put(renewed)
             self._use(renewed)
             self._stamp = self._vault.stamp(name, caller)
 
     async def _stored(self) -> Credential | None:
+        """What is in the vault for this server as it is configured now: what was issued for another address, or by
+        another issuer than it names, is not for it."""
         try:
-            return await self._vault.get(self.spec.name, self.caller)
+            stored = await self._vault.get(self.spec.name, self.caller)
         except SignInRequired:
             if self._service or self._subject(None):
                 return None
             raise
+        if stored is None or not (reason := self._foreign(stored)):
+            return stored
+        self._problem = self._required(reason)
+        return None
+
+    def _foreign(self, stored: Credential) -> str:
+        if not fits(stored.resource, self.spec.url):
+            return f"the stored sign-in is for another address, {origin_of(stored.resource)}"
+        other = self.spec.other_issuer(stored.issuer) if stored.issuer else ""
+        return other and f"the stored sign-in is by {origin_of(stored.issuer)}, and `issuer` is {origin_of(other)} now"
 
     async def _fetch(self, stored: Credential | None, challenge: Challenge | None) -> Credential:
         from toolfold.auth import grants
@@ -223,10 +241,5 @@ class OAuthSession:
 
     def _required(self, reason: str) -> SignInRequired:
         if isinstance(self._problem, SignInRequired):  # what the issuer said when the sign-in ended
-            return self._problem
-        name = self.spec.name
-        return SignInRequired(
-            f"{name} needs sign-in: {reason}",
-            server=name,
-            next_action=f"Run: {SignInRequired.command(name, self.caller)}",
-        )
+            return self._problem.with_traceback(None)
+        return SignInRequired.of(self.spec.name, self.caller, reason)

@@ -9,15 +9,16 @@ import asyncio
 import logging
 import time
 import warnings
-from base64 import b64encode, urlsafe_b64decode
+from base64 import urlsafe_b64decode
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
-from urllib.parse import quote_plus, urlencode, urlsplit
+from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Struct
 
-from toolfold.auth.fetch import Fetched, Fetcher
+from toolfold.auth.fetch import FORM, Fetched, Fetcher
+from toolfold.auth.registration import Client, authenticate
 from toolfold.config.sections import Auth
 from toolfold.errors import NotAuthorized, ServerUnavailable, UpstreamError
 from toolfold.wire.jsonrpc import DECODE_ERRORS
@@ -93,7 +94,8 @@ class TokenCheck:
     def __init__(self, auth: Auth, audiences: frozenset[str], secret: str = "") -> None:
         self.auth = auth
         self._audiences = audiences
-        self._secret = secret
+        name, method = auth.introspection_client, "client_secret_basic"
+        self.client = Client(client_id=name, client_secret=secret, auth_method=method)
         self._keys: list[Key] = []
         self._loaded = -float("inf")
         self._fetches = _Allowance(_FETCHES_A_MINUTE, _FETCHES_A_MINUTE / 60)
@@ -102,9 +104,10 @@ class TokenCheck:
         # Texts, and no errors: those would hold what was asked for when they were raised.
         self._problem = "none of its keys has been read yet"
         self._metadata: _Metadata | None = None
-        named = (auth.issuer, auth.jwks_uri, auth.introspection_uri)
+        named = filter(None, (auth.issuer, auth.jwks_uri, auth.introspection_uri))
         # The first one says whether plain http is allowed, between addresses of this machine.
-        self._fetcher = Fetcher(*sorted(filter(None, named), key=lambda uri: uri[:5] == "https"), seconds=_FETCH_S)
+        plain_first = sorted(named, key=lambda uri: uri[:5] == "https")
+        self._fetcher = Fetcher(plain_first[0], *plain_first, seconds=_FETCH_S)
         self._turns = asyncio.Semaphore(_ASKED_AT_ONCE)
         self._waiting = 0
 
@@ -212,7 +215,7 @@ class TokenCheck:
             f"{parts.scheme}://{parts.netloc}/.well-known/oauth-authorization-server{parts.path}",
         ):
             answer = await self._fetch(address)
-            if answer.status != 404:
+            if answer.status != 404 and not answer.is_page:
                 found = _read(answer, _Metadata)
                 break
         if found.issuer != self.auth.issuer:
@@ -242,17 +245,12 @@ class TokenCheck:
 
     async def _ask(self, token: str) -> dict[str, Any]:
         uri = await self.introspection_uri()
-        # RFC 6749, 2.3.1: both are form-encoded before they become user and password.
-        client = f"{quote_plus(self.auth.introspection_client)}:{quote_plus(self._secret)}"
-        proof = {"Authorization": f"Basic {b64encode(client.encode()).decode()}"}
-        form = urlencode({"token": token, "token_type_hint": "access_token"})
-        return _read(await self._fetch(uri, form, proof), dict[str, Any])
+        form = {"token": token, "token_type_hint": "access_token"}
+        return _read(await self._fetch(uri, *authenticate(self.client, self.auth.issuer, form)), dict[str, Any])
 
-    async def _fetch(self, uri: str, form: str = "", headers: Mapping[str, str] | None = None) -> Fetched:
+    async def _fetch(self, uri: str, form: bytes = b"", headers: Mapping[str, str] | None = None) -> Fetched:
         try:
-            if not form:
-                return await self._fetcher.get(uri)
-            return await self._fetcher.post(uri, form.encode(), "application/x-www-form-urlencoded", headers)
+            return await (self._fetcher.post(uri, form, FORM, headers) if form else self._fetcher.get(uri))
         except UpstreamError as error:
             raise _unavailable(error.message) from None
 

@@ -1,9 +1,9 @@
 """The vault: what was signed in to, one sealed file each, in a folder that only its owner can open.
 
 The key comes from `TOOLFOLD_VAULT_KEY`, else from a key file that is there already, else from the system's keyring,
-else from a new key file. A file that is damaged, or sealed with another key, costs the one sign-in that it holds. What
-is in here is never printed: a `Credential` shows whose it is, and no token. What callers came in with, to be exchanged,
-is held in memory for a while and never written. Above: sessions and logins.
+else it is made, where there is nothing yet that it could not open. A file that is damaged, or sealed with another key,
+costs the one sign-in that it holds. What is in here is never printed: a `Credential` shows whose it is, and no token.
+What callers came in with, to be exchanged, is held in memory for a while and never written. Above: sessions and logins.
 """
 
 import asyncio
@@ -12,11 +12,12 @@ import errno
 import fcntl
 import hashlib
 import os
+import re
 import secrets
 import stat
 import tempfile
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Literal
@@ -135,6 +136,13 @@ class Vault:
         path = self._path(server, caller)
         return await asyncio.to_thread(self._read, path, server) if path.exists() else None
 
+    async def find(self, server: str, caller: str = "") -> Credential | None:
+        """The same, where one that cannot be read is none: it is about to be replaced, or removed."""
+        try:
+            return await self.get(server, caller)
+        except ServerUnavailable:
+            return None
+
     async def put(self, credential: Credential) -> None:
         learn(*credential.secrets)
         await asyncio.to_thread(self._write, credential)
@@ -146,8 +154,17 @@ class Vault:
             return False
         return True
 
+    async def unlock(self) -> None:
+        """Raises where nothing could be kept, since the key of what is kept is gone."""
+        if any(self._files()):
+            await asyncio.to_thread(self._load_key)
+
     async def list(self) -> tuple[Credential, ...]:
         """All that can be read, in the order of their names."""
+        return tuple(one for one in (await self.entries()).values() if isinstance(one, Credential))
+
+    async def entries(self) -> dict[tuple[str, str], Credential | ServerUnavailable]:
+        """All that is kept, by server, in lower case, and caller, which is `mark_of` it where it cannot be read."""
         return await asyncio.to_thread(self._read_all)
 
     async def issuer_of(self, server: str, client_id: str, issuer: str, *, chosen: bool) -> str:
@@ -181,10 +198,18 @@ class Vault:
         finally:
             os.close(descriptor)
 
+    @staticmethod
+    def mark_of(caller: str) -> str:
+        """How the files of a caller are named, whose own name may hold anything; a mark is its own."""
+        if not caller or re.fullmatch(r"#[0-9a-f]{32}", caller):
+            return caller
+        return f"#{hashlib.sha256(caller.encode()).hexdigest()[:32]}"
+
     def _path(self, server: str, caller: str) -> Path:
-        # A caller's name may hold anything; a server's is checked by the configuration.
-        mark = f".{hashlib.sha256(caller.encode()).hexdigest()[:32]}" if caller else ""
-        return self.folder / f"{server.casefold()}{mark}.sealed"
+        return self.folder / f"{server.casefold()}{self.mark_of(caller).replace('#', '.')}.sealed"
+
+    def _files(self) -> Iterator[Path]:
+        return self.folder.glob("*.sealed")
 
     def _issuer_of(self, server: str, client_id: str, issuer: str, chosen: bool) -> str:
         mark = hashlib.sha256(client_id.encode()).hexdigest()[:32]
@@ -194,7 +219,8 @@ class Vault:
             if chosen:
                 _write_private(path, issuer.encode())
             elif not os.path.lexists(path):
-                known = [one for one in self._read_all() if (one.server, one.client_id) == (server, client_id)]
+                found = (one for one in self._read_all().values() if isinstance(one, Credential))
+                known = [one for one in found if (one.server, one.client_id) == (server, client_id)]
                 first = min(known, key=lambda one: one.obtained_at).issuer if known else issuer
                 _write_private(path, first.encode(), new=True)
             return _read_private(path).decode(errors="replace")  # an odd record is nobody's: all are refused
@@ -214,12 +240,21 @@ class Vault:
         except OSError as error:
             raise _unwritable(self.folder, error.strerror or str(error)) from None
 
-    def _read_all(self) -> tuple[Credential, ...]:
-        found = []
-        for path in sorted(self.folder.glob("*.sealed")):
-            with suppress(SignInRequired):
-                found.append(self._read(path, path.name.partition(".")[0]))
-        return tuple(found)
+    def _read_all(self) -> dict[tuple[str, str], Credential | ServerUnavailable]:
+        paths = {_owner(path): path for path in sorted(self._files())}
+        try:
+            _ = paths and self._load_key()  # once: a keyring is not asked in vain for each
+        except ServerUnavailable as error:
+            return dict.fromkeys(paths, error)
+        found: dict[tuple[str, str], Credential | ServerUnavailable] = {}
+        for owner, path in paths.items():
+            try:
+                credential = self._read(path, owner[0])
+            except SignInRequired as error:
+                found[owner] = error
+            else:
+                found[owner[0], credential.caller] = credential
+        return found
 
     def _read(self, path: Path, server: str) -> Credential:
         from cryptography.exceptions import InvalidTag
@@ -279,7 +314,8 @@ class Vault:
         try:
             if not file.exists():
                 with suppress(SecretNotFound):
-                    return _keyring_key(), "keyring"
+                    return self._keyring_key(), "keyring"
+                self._expect_no_files()
                 _write_private(file, _new_key().encode())
             if file.stat().st_mode & 0o077:
                 file.chmod(PRIVATE_MODE)
@@ -289,6 +325,25 @@ class Vault:
         if not secret:
             raise _unwritable(file, "it is empty")
         return secret, "key file"
+
+    def _keyring_key(self) -> str:
+        if secret := system_keyring(*_KEYRING):
+            return secret
+        self._expect_no_files()
+        store_in_keyring(*_KEYRING, _new_key())
+        if secret := system_keyring(*_KEYRING):
+            return secret
+        raise SecretNotFound("the keyring keeps nothing")  # there are some that take everything and forget it
+
+    def _expect_no_files(self) -> None:
+        """A new key beside files of another would hide that theirs was only forgotten, or left on another machine."""
+        if not any(self._files()):
+            return
+        raise SignInRequired(
+            f"the key of the stored sign-ins is gone: {KEY_VARIABLE} is not set, and neither the keyring nor "
+            f"{self.folder / _KEY_FILE} has it",
+            next_action=f"Set {KEY_VARIABLE} as it was, or put that file back. To give them up: toolfold logout --all",
+        )
 
 
 def _read_private(path: Path) -> bytes:
@@ -326,13 +381,9 @@ def _try_lock(descriptor: int) -> bool:
     return True
 
 
-def _keyring_key() -> str:
-    if secret := system_keyring(*_KEYRING):
-        return secret
-    store_in_keyring(*_KEYRING, _new_key())
-    if secret := system_keyring(*_KEYRING):
-        return secret
-    raise SecretNotFound("the keyring keeps nothing")  # there are some that take everything and forget it
+def _owner(path: Path) -> tuple[str, str]:
+    server, _, mark = path.stem.partition(".")
+    return server, mark and f"#{mark}"
 
 
 def _new_key() -> str:

@@ -30,6 +30,9 @@ ResultHook = Callable[[ToolCall, CallContext, Outcome], Awaitable[Outcome] | Non
 # Asks for the sign-in that a call failed for want of, and returns once there is one. Raises where nobody can be asked.
 RequestSignIn = Callable[[ToolCall, CallContext, SignInRequired], Awaitable[None]]
 
+# Names the setting that says how long the calls of a server may take.
+LimitedBy = Callable[[str], str]
+
 # Looks at a call that its server refused. `None`: that stands; else an error that says more takes its place.
 Explain = Callable[[ToolCall, CallContext, Outcome | RemoteError], Awaitable[ToolfoldError | None]]
 
@@ -68,11 +71,13 @@ class CallPipeline:
         result_hooks: Sequence[ResultHook] = (),
         explain: Explain | None = None,
         sign_in: RequestSignIn | None = None,
+        limited_by: LimitedBy = "call_timeout_s of {}".format,
         observer: CallObserver | None = None,
     ) -> None:
         self._dispatch = dispatch
         self._explain = explain
         self._sign_in = sign_in
+        self._limited_by = limited_by
         self._prepare = prepare
         self._checks = checks
         self._result_hooks = result_hooks
@@ -80,8 +85,7 @@ class CallPipeline:
         self._deadlines = Deadlines()
 
     async def __call__(self, call: ToolCall, context: CallContext, *, again: bool = False) -> Outcome:
-        requested = context.timeout_s
-        signing_in: Awaitable[None] | None = None
+        signing_in: Awaitable[None]  # where there is no outcome
         given, context = context, self._prepare(call, context)
         self._observer.started(call)
         started = time.perf_counter()
@@ -99,7 +103,7 @@ class CallPipeline:
                         break
                     call = checked
             if answer is None:
-                answer = await self._dispatch_in_time(call, context, requested)
+                answer = await self._dispatch_in_time(call, context, given.timeout_s)
             for hook in self._result_hooks:
                 # The call as it was asked for: its arguments may have been large values behind short references.
                 changed = hook(asked, context, answer)
@@ -116,7 +120,10 @@ class CallPipeline:
         finally:
             seconds = time.perf_counter() - started
             self._observer.ended(CallEnd(asked, context, time.time() - seconds, seconds, outcome, code, message))
-        return outcome or await self._again(asked, given, signing_in)
+        if outcome is not None:
+            return outcome
+        await signing_in
+        return await self(asked, given, again=True)  # its server refused it before it did anything
 
     async def _look_into(
         self, call: ToolCall, context: CallContext, error: ToolfoldError, again: bool
@@ -127,12 +134,6 @@ class CallPipeline:
         if again or self._sign_in is None or not isinstance(error, SignInRequired):
             raise error
         return self._sign_in(call, context, error)
-
-    async def _again(self, call: ToolCall, context: CallContext, signing_in: Awaitable[None] | None) -> Outcome:
-        """Makes a call again that its server refused before it did anything."""
-        if signing_in is not None:
-            await signing_in
-        return await self(call, context, again=True)
 
     async def _check_refusal(self, call: ToolCall, context: CallContext, failure: Outcome | RemoteError) -> None:
         """Raises what explains a failure."""
@@ -160,7 +161,7 @@ class CallPipeline:
             # Somebody else may have cancelled the task as well: then that cancellation goes on.
             if not expired or task.uncancel() > 0:
                 raise
-            raise _timeout_error(call, limit, requested) from None
+            raise _timeout_error(call, limit, requested, self._limited_by(call.tool.server)) from None
         finally:
             deadline.stop()
         if outcome.is_error:
@@ -168,15 +169,13 @@ class CallPipeline:
         return outcome
 
 
-def _timeout_error(call: ToolCall, limit: float, requested: float | None) -> ServerTimeout:
+def _timeout_error(call: ToolCall, limit: float, requested: float | None, limited_by: str) -> ServerTimeout:
     """Whose limit it was decides what would help."""
     if requested is not None and requested <= limit:
         whose, more = "the time that this request allowed", "allow more time (timeout_s)"
     else:
         asked = f"; this request asked for {requested:g} s, more than is allowed" if requested is not None else ""
-        # What kept scripts may take is set with all other scripts.
-        key = "wall_s of [scripts]" if call.tool.server == "scripts" else f"call_timeout_s of {call.tool.server}"
-        whose, more = f"the limit for its server{asked}", f"raise {key}"
+        whose, more = f"the limit for its server{asked}", f"raise {limited_by}"
     return ServerTimeout(
         f"{call.tool.tool_id} did not answer within {limit:g} s, {whose}",
         server=call.tool.server,

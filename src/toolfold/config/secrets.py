@@ -220,7 +220,7 @@ class _Filler:
         unique = list(dict.fromkeys(self._missing))
         raise SecretNotFound(
             f"{owner} needs {' and '.join(item.what for item in unique)}",
-            hints=[item.fix for item in unique],
+            hints=[item.fix for item in unique[1:]],  # the first is what to do next
             next_action=unique[0].fix,
         )
 

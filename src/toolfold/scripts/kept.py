@@ -132,6 +132,7 @@ class _KeptScripts:
 
     def __init__(self, folder: Path, runner: Callable[[], ScriptRunner], wall_s: float) -> None:
         self.spec = ServerSpec(name=SERVER, transport="functions", document=str(folder), call_timeout_s=wall_s)
+        self.limited_by = "wall_s of [scripts]"
         self._folder = folder
         self._runner = runner
         self._seen: tuple[object, ...] = ()

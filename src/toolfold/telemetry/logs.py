@@ -66,9 +66,22 @@ def _configured(data: dict[str, Any]) -> _Told:
     return logging.INFO, "added to the configuration" if data["new"] else "changed in the configuration"
 
 
+def _needs_sign_in(data: dict[str, Any]) -> _Told | None:
+    """One line for those that wait for a person, however that was found out."""
+    if SignInRequired.phrase not in data["error"]:
+        return None
+    text = data["error"].removeprefix(f"{data['server']} ")  # it stands before every line
+    return logging.WARNING, f"{text}; next: {data['next_action'].removeprefix('Run: ')}"
+
+
+def _stale(data: dict[str, Any]) -> _Told:
+    text = f"its tools stay as they were, reading them failed: {data['error']}"
+    return _needs_sign_in(data) or (logging.WARNING, text)
+
+
 def _failed(data: dict[str, Any]) -> _Told:
-    if data["code"] == SignInRequired.code:
-        return logging.WARNING, f"{data['error']}; next: {data['next_action']}"
+    if told := _needs_sign_in(data):
+        return told
     return logging.ERROR, f"failed: {data['error']}" + (f"; next: {data['next_action']}" if data["next_action"] else "")
 
 
@@ -92,10 +105,7 @@ _SENTENCES: dict[str, Callable[[dict[str, Any]], _Told]] = {
     "upstream.configured": _configured,
     "upstream.removed": lambda data: (logging.INFO, "taken out of the configuration"),
     "catalogue.updated": lambda data: (logging.INFO, f"{data['changes']} of its tools came, went or changed"),
-    "catalogue.stale": lambda data: (
-        logging.WARNING,
-        f"its tools stay as they were, reading them failed: {data['error']}",
-    ),
+    "catalogue.stale": _stale,
     "trust.changed": lambda data: _held({**data, "new": False}),
     "trust.new": lambda data: _held({**data, "new": True}),
     "call.failed": _call_failed,

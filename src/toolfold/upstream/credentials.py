@@ -5,17 +5,18 @@ meant; tokens are looked at by nobody above the vault and the session. Above: th
 line. Below: `auth`.
 """
 
+import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from toolfold.config import resolve
-from toolfold.errors import ConfigError, SignInRequired, ToolfoldError, UpstreamError
+from toolfold.errors import ConfigError, ServerUnavailable, SignInRequired, ToolfoldError, UpstreamError
 from toolfold.types import LOCAL, ServerSpec
 from toolfold.upstream.threads import run_in_thread
 
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from toolfold.auth.vault import Credential, Vault
 
 __all__ = ["Credentials", "SignedIn"]
+
+log = logging.getLogger("toolfold.auth")
 
 
 class SignedIn(Struct, frozen=True, kw_only=True):
@@ -41,6 +44,9 @@ class SignedIn(Struct, frozen=True, kw_only=True):
     """Whether it is renewed by itself."""
     ended: bool = False
     """Whether only a new sign-in helps."""
+    problem: str = ""
+    """Why it cannot be read. Its caller may then be a mark in the place of a name."""
+    next_action: str = ""
 
     def describe(self) -> str:
         """` as alice@example.com until 2026-11-16 17:03, renewed by itself`, whatever is known."""
@@ -63,6 +69,8 @@ class Credentials:
         self._specs = specs
         self._home = home
         self._on_changed = on_changed
+        # The servers of which it was said that some callers' sign-ins cannot be read.
+        self._told: set[str] = set()
 
     @cached_property
     def vault(self) -> "Vault":
@@ -108,6 +116,32 @@ class Credentials:
         """A server with its references filled in."""
         return await run_in_thread(partial(resolve, self._spec(server)))
 
+    async def try_key(self, server: str, header: str, value: str) -> str:
+        """Lists a server's tools with a key. Raises `ServerUnavailable` where it does not take it, and gives why nobody
+        knows where it cannot be asked."""
+        from toolfold.upstream.base import Hooks
+        from toolfold.upstream.factory import make_upstream
+        from toolfold.wire.http_client import AccessRefused
+
+        spec = await self.filled(server)
+        if spec.transport == "openapi":
+            return "the first call will show whether it takes this key"
+        upstream = make_upstream(replace(spec, headers={**spec.headers, header: value}, oauth=None), Hooks())
+        try:
+            await upstream.open()
+            await upstream.listing()
+        except AccessRefused as error:
+            raise ServerUnavailable(
+                f"{server} does not take this key: {error.message}",
+                server=server,
+                next_action=f"Check the key, and whether {header} is the header for it; nothing was stored.",
+            ) from error
+        except UpstreamError as error:
+            return error.message
+        finally:
+            await upstream.aclose()
+        return ""
+
     async def address(self, server: str) -> str:
         """Where a key goes: an OpenAPI document may say it, and not the configuration."""
         spec = await self.filled(server)
@@ -133,63 +167,67 @@ class Credentials:
         """Whether there is anything for them, be it of use or not."""
         return bool(self.vault.stamp(server, owner))
 
-    async def missing(self, tool_id: str, caller: str) -> SignInRequired | None:
-        """What to say of an unknown tool whose server shows this caller nothing before it has signed in."""
-        server = tool_id.partition(".")[0]
-        own = any(spec.name == server and spec.enabled and spec.credentials == "caller" for spec in self._specs())
-        if not own:
-            return None
-        with suppress(SignInRequired):  # one that cannot be read is of no use either
-            credential = await self.vault.get(server, caller)
-            if credential is not None and credential.access_token:
-                return None
-        return SignInRequired(
-            f"{server} {SignInRequired.phrase}: its tools are shown to who has signed in with an account of their own",
-            server=server,
-            next_action=f"Run: {SignInRequired.command(server, caller)}",
-        )
-
     async def explain(
         self, error: ToolfoldError, tool_id: str, caller: str, hides: Callable[[str], bool]
     ) -> ToolfoldError:
         """What to say instead of an error about an unknown tool, where a sign-in would show it."""
-        missing = await self.missing(tool_id, caller)
-        return error if missing is None or hides(missing.server) else missing
+        server = tool_id.partition(".")[0]
+        own = any(spec.name == server and spec.enabled and spec.credentials == "caller" for spec in self._specs())
+        credential = await self.vault.find(server, caller) if own else None
+        if not own or hides(server) or (credential is not None and credential.access_token):
+            return error
+        reason = "its tools are shown to who has signed in with an account of their own"
+        return SignInRequired.of(server, caller, reason)
 
     async def callers(self, server: str) -> Sequence[str]:
         """Who has an account of its own at a server, or came in with a token that can be exchanged for one."""
         name = server.casefold()
-        found = await self.vault.list()
-        stored = [one.caller for one in found if one.server.casefold() == name and one.caller and one.access_token]
+        entries = await self.vault.entries()
+        found = {caller: one for (at, caller), one in entries.items() if at == name and caller}
+        unread = [one for one in found.values() if isinstance(one, UpstreamError)]
+        if unread and server not in self._told:
+            self._told.add(server)
+            text, action = unread[0].message, unread[0].next_action
+            log.warning("%s: %d stored sign-ins cannot be read: %s; next: %s", server, len(unread), text, action)
+        stored = [name for name, one in found.items() if not isinstance(one, UpstreamError) and one.access_token]
         oauth = next((spec.oauth for spec in self._specs() if spec.name == server), None)
         held = self.vault.holders() if oauth is not None and oauth.exchange else ()
         return list(dict.fromkeys((*held, *stored)))
 
-    async def summaries(self) -> list[SignedIn]:
-        """All sign-ins that can be read."""
-        return [_summary(credential) for credential in await self.vault.list()]
+    async def summaries(self, callers: Iterable[str] = ()) -> list[SignedIn]:
+        """All sign-ins. Of those that cannot be read, callers are known that are among these."""
+        servers = {spec.name.casefold(): spec.name for spec in self._specs()}
+        names = {self.vault.mark_of(caller): caller for caller in callers}
+        return [
+            _unread(servers.get(server, server), names.get(caller, caller), found)
+            if isinstance(found, UpstreamError)
+            else _summary(found)
+            for (server, caller), found in (await self.vault.entries()).items()
+        ]
 
-    async def sign_out(self, server: str, owner: str) -> bool:
-        """Ends a sign-in here, and at its issuer, as far as that can be told. Gives whether the issuer knows of it.
-        Raises `ConfigError` where there is none."""
+    async def sign_out(self, server: str, owner: str) -> str:
+        """Ends a sign-in here, and at its issuer. Gives why the issuer does not know of it; empty: it does. Raises
+        `ConfigError` where there is none."""
         from toolfold.auth import grants
 
-        credential = None
         known = [spec for spec in self._specs() if spec.name == server]
-        try:
-            credential = await self.vault.get(server, owner)
-        except UpstreamError:  # it cannot be read, and goes all the same
-            credential = None
+        credential = await self.vault.find(server, owner)
         if not await self.vault.delete(server, owner):
             whose = f" as {owner}" if owner else ""
             raise ConfigError(f"nobody is signed in to {server}{whose}", next_action="see who is: toolfold servers")
         if credential is None:
-            return False
+            return "it could not be read"
         spec = known[0] if known else ServerSpec(name=server, transport="http", url=credential.resource)
         try:
-            return await grants.revoke(await run_in_thread(partial(resolve, spec)), credential)
-        except (UpstreamError, ConfigError):
-            return False
+            told = await grants.revoke(await run_in_thread(partial(resolve, spec)), credential)
+        except (UpstreamError, ConfigError) as error:
+            return error.message
+        return "" if told else "it takes no revocation"
+
+
+def _unread(server: str, caller: str, error: UpstreamError) -> SignedIn:
+    problem = error.message.removeprefix(f"{SignInRequired.phrase}: ")
+    return SignedIn(server=server, caller=caller, ended=True, problem=problem, next_action=error.next_action)
 
 
 def _summary(credential: "Credential") -> SignedIn:

@@ -333,9 +333,16 @@ class UpstreamManager:
     def specs(self) -> tuple[ServerSpec, ...]:
         return (*self._settings.servers, *(upstream.spec for upstream in self._ready_made))
 
-    def call_timeout_s(self, server: str) -> float:
-        """How long a call to this server may take: its own limit, which may lie above the global one, or that."""
-        return self._call_timeouts.get(server, self._settings.limits.call_timeout_s)
+    def call_timeout_s(self, server: str, requested: float | None = None) -> float:
+        """How long a call to this server may take: what the request says, up to the server's own limit, which may lie
+        above the global one, or up to that."""
+        longest = self._call_timeouts.get(server, self._settings.limits.call_timeout_s)
+        return longest if requested is None else min(requested, longest)
+
+    def limited_by(self, server: str) -> str:
+        """The setting that says how long a call to this server may take."""
+        own = (getattr(upstream, "limited_by", "") for upstream in self._ready_made if upstream.spec.name == server)
+        return next(own, "") or f"call_timeout_s of {server}"
 
     def is_current(self, server: str) -> bool:
         """Whether the catalogue has what a server listed over the connection that is open now. Every call asks."""
@@ -356,7 +363,7 @@ class UpstreamManager:
                 next_action="call it again: it goes on starting; or raise call_timeout_s",
             )
         if server in self._failures and not self.is_current(server):
-            raise self._failures[server][1]
+            raise self._failures[server][1].with_traceback(None)  # it would grow with each call
 
     async def ask(self, servers: Iterable[str] | None = None) -> Mapping[str, UpstreamError]:
         """Takes in what these servers list now, or all of them, for somebody who waits and calls nothing yet.
@@ -414,7 +421,7 @@ class UpstreamManager:
             self._failures[server] = (time.monotonic(), error)
             if await self._catalogue.generations():
                 await self._catalogue.mark_failed(server, error.message)
-            self._events.emit("catalogue.stale", server=server, error=error.message)
+            self._events.emit("catalogue.stale", server=server, error=error.message, next_action=error.next_action)
         else:
             connection = pool.connection(server)
             self._failures.pop(server, None)
@@ -467,6 +474,9 @@ class UpstreamManager:
         self._no_build.clear()
         try:
             listings, failures = await pool.read_all(servers, on_server)
+            for state in filter(lambda state: state.status == "needs sign-in", map(pool.state, failures)):
+                known = {"error": state.error, "next_action": state.next_action}
+                self._events.emit("catalogue.stale", server=state.name, **known)
             yield listings, failures
             self._remember_configured((*failures, *(listing.server for listing in listings)))
             for server in {listing.server for listing in listings}.difference(pool.due()):

@@ -225,7 +225,7 @@ class Supervisor:
         wait = self._retry_at - time.monotonic()
         if self.status == "needs sign-in":
             if wait > 0 and self._error is not None and self._sign_in_stamp == self._stamp_of_sign_in():
-                raise self._error
+                raise self._error.with_traceback(None)  # it would grow with each call
         elif wait > (0 if self.status == "failed" else self._limits.wait_for_restart_s):
             raise self._unavailable(wait)
 
@@ -353,11 +353,7 @@ class Supervisor:
         self._events.emit("upstream.closed", server=self.spec.name, reason=self._reason)
         if self._reason == SIGN_IN_ENDED:
             self._sign_in_stamp = self._stamp_of_sign_in()  # the session wrote that it ended
-            return SignInRequired(
-                f"{self.spec.name} needs sign-in: {self._reason}",
-                server=self.spec.name,
-                next_action=f"Run: {SignInRequired.command(self.spec.name, self.caller)}",
-            )
+            return SignInRequired.of(self.spec.name, self.caller, self._reason)
         return ServerClosed(
             f"{self.spec.name} ended: {self._reason or 'no reason known'}",
             server=self.spec.name,

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     import httpx2
 
-__all__ = ["is_loopback", "quiet_log"]
+__all__ = ["AccessRefused", "is_loopback", "quiet_log"]
 
 _MAX_REDIRECTS = 5
 # How often one request is sent again: it may be refused for an old token, and then for too few rights.
@@ -53,6 +53,10 @@ def quiet_log() -> Iterator[None]:
 
 
 _Rewrite = Callable[[bytes], bytes]
+
+
+class AccessRefused(ServerUnavailable):
+    """The server does not take who asks: HTTP status 401 or 403."""
 
 
 class BodyTooLarge(Exception):
@@ -223,7 +227,7 @@ class HttpClient:
     def _by_status(self, status: int, said: str) -> UpstreamError:
         if status in {401, 403}:
             signed_in = status == 403 and self._authorization is not None
-            return ServerUnavailable(
+            return AccessRefused(
                 f"{self.origin} refused access (HTTP {status}){said}",
                 next_action="check what the account that signed in to this server may do there"
                 if signed_in

@@ -240,7 +240,7 @@ def servers(arguments: argparse.Namespace, output: Output) -> int:
         if arguments.view_as:
             visible = await visible_servers(gateway, LOCAL)
             states = [replace(state, tools=visible[state.name]) for state in states if visible.get(state.name)]
-        return states, await gateway.upstreams.credentials.summaries()
+        return states, await gateway.upstreams.credentials.summaries(entry.name for entry in settings.callers)
 
     settings = load_settings(arguments)
     states, signed_in = run_with_gateway(settings, work, fast=arguments.connect)
@@ -334,7 +334,11 @@ def _print_signed_in(signed_in: dict[str, list[SignedIn]], output: Output) -> No
     for server, own in signed_in.items():
         for one in own[:_NAMED_CALLERS]:
             whose = f"{one.caller} is " if one.caller else ""
-            output.note(f"{server}: {whose}signed in{one.describe()}")
+            if not one.problem:
+                output.note(f"{server}: {whose}signed in{one.describe()}")
+                continue
+            output.warn(f"{server}: {one.problem}{f' (caller {one.caller})' if one.caller else ''}")
+            output.labelled("next:", "cyan", one.next_action, indent="  ")
         if len(own) > _NAMED_CALLERS:
             output.note(f"{server}: and {len(own) - _NAMED_CALLERS} more callers; servers --json lists them")
 

@@ -20,13 +20,14 @@ import msgspec
 
 from toolfold.auth.login import CALLBACK, DEFAULT_PORT, LoopbackListener, Page, has_browser
 from toolfold.config import Settings
-from toolfold.errors import ConfigError, NotBuilt, ServerTimeout, SignInRequired, ToolfoldError
+from toolfold.errors import ConfigError, NotBuilt, ServerTimeout, ServerUnavailable, SignInRequired, ToolfoldError
 from toolfold.faces.cli.build import plural, read_servers
 from toolfold.faces.cli.runner import load_settings, run_with_gateway
 from toolfold.faces.cli.terminal import Output
 from toolfold.gateway import Gateway
 from toolfold.types import LOCAL, ServerSpec
 from toolfold.upstream.credentials import Credentials, SignedIn
+from toolfold.wire.http_client import AccessRefused
 
 if TYPE_CHECKING:
     from toolfold.auth.grants import CodeLogin, Prospect
@@ -49,15 +50,17 @@ def login(arguments: argparse.Namespace, output: Output) -> int:
         owner = _owner(settings, spec, arguments.caller, output)
         credentials = Credentials(lambda: settings.servers, settings.home)
         with asyncio.Runner() as runner:
-            runner.run(_log_in(credentials, spec, owner, arguments, output))
+            untried = runner.run(_log_in(credentials, spec, owner, arguments, output))
             signed_in = next(
                 one for one in runner.run(credentials.summaries()) if (one.server, one.caller) == (spec.name, owner)
             )
-        tools = _read(settings, spec.name, output)
+        tools = _read(settings, spec.name, owner, output)
         if output.as_json:
             output.data({**msgspec.to_builtins(signed_in), "tools": tools})
         else:
-            output.line(f"{output.style('signed in', 'green')} to {spec.name}{signed_in.describe()}")
+            done = f"key stored for {spec.name}, not tried: {untried}"
+            signed = f"{output.style('signed in', 'green')} to {spec.name}{signed_in.describe()}"
+            output.line(done if untried else signed)
             if tools is not None:
                 output.line(f"{plural(tools, 'tool')} of {spec.name} in the catalogue")
     return 0
@@ -113,16 +116,20 @@ def _owner(settings: Settings, spec: ServerSpec, caller: str | None, output: Out
 
 async def _log_in(
     credentials: Credentials, spec: ServerSpec, owner: str, arguments: argparse.Namespace, output: Output
-) -> None:
+) -> str:
+    """Signs in and stores it. Gives why a key could not be tried; mostly nothing."""
     from toolfold.auth import grants
 
     if arguments.header:
-        await credentials.vault.put(await _from_header(credentials, spec, owner, arguments.header))
-        return
+        await credentials.vault.unlock()
+        credential = await _from_header(credentials, spec, owner, arguments.header)
+        untried = await credentials.try_key(spec.name, credential.header, credential.access_token)
+        await credentials.vault.put(credential)
+        return untried
     if spec.oauth is not None and spec.oauth.grant == "client_credentials":
         filled, vault = await credentials.filled(spec.name), credentials.vault
         await vault.put(await grants.client_credentials(filled, vault, caller=owner))
-        return
+        return ""
     if not (arguments.no_browser or arguments.device or has_browser() or sys.stdin.isatty()):
         raise ConfigError(
             f"nobody can sign in to {spec.name} here: there is neither a browser nor a terminal",
@@ -141,6 +148,7 @@ async def _log_in(
             next_action=f"begin again: {SignInRequired.command(spec.name, owner)}; nothing was stored",
         ) from None
     await credentials.vault.put(credential)
+    return ""
 
 
 async def _by_person(prospect: "Prospect", arguments: argparse.Namespace, output: Output) -> "Credential":
@@ -176,17 +184,18 @@ async def _by_device(prospect: "Prospect", output: Output) -> "Credential":
 class _Callback:
     """What a browser brings back."""
 
-    def __init__(self, login: "CodeLogin", server: str) -> None:
-        self._login = login
+    login: "CodeLogin"
+
+    def __init__(self, server: str) -> None:
         self._server = server
         self.result: asyncio.Future[Credential] = asyncio.get_running_loop().create_future()
 
     async def page(self, method: str, target: str, headers: Mapping[str, str]) -> Page:
         parts = urlsplit(target)
-        if parts.path != CALLBACK or parse_qs(parts.query).get("state") != [self._login.state]:
+        if parts.path != CALLBACK or parse_qs(parts.query).get("state") != [self.login.state]:
             return Page.of("Nothing waits here", "This sign-in is over, or another one.", status=404)
         try:
-            credential = await self._login.finish(f"http://127.0.0.1{target}")
+            credential = await self.login.finish(f"http://127.0.0.1{target}")
         except ToolfoldError as error:
             if not self.result.done():
                 self.result.set_exception(error)
@@ -199,14 +208,9 @@ async def _by_address(prospect: "Prospect", output: Output, *, browser: bool) ->
     """A browser comes back by itself where it is on this machine; from elsewhere a person pastes where it was sent."""
     spec = prospect.spec
     port = spec.oauth.redirect_port if spec.oauth is not None else 0
-    callbacks: list[_Callback] = []
-
-    async def page(method: str, target: str, headers: Mapping[str, str]) -> Page:
-        return await callbacks[0].page(method, target, headers)
-
-    async with LoopbackListener(page, port) as listener:
-        login = await prospect.code_login(listener.address + CALLBACK)
-        callbacks.append(callback := _Callback(login, spec.name))
+    callback = _Callback(spec.name)
+    async with LoopbackListener(callback.page, port) as listener:
+        login = callback.login = await prospect.code_login(listener.address + CALLBACK)
         pasted = None if browser and not output.interactive else asyncio.ensure_future(_pasted(login, output))
         _tell(login.url, _target(prospect), output, browser=browser)
         if browser:
@@ -313,13 +317,19 @@ async def _from_header(credentials: Credentials, spec: ServerSpec, owner: str, n
     )
 
 
-def _read(settings: Settings, server: str, output: Output) -> int | None:
+def _read(settings: Settings, server: str, owner: str, output: Output) -> int | None:
     """Takes the server's tools into a catalogue that is there, and gives how many they are."""
 
     async def work(gateway: Gateway) -> int | None:
         result, failed = await read_servers(gateway, [server], output)
         for error in failed.values():
-            output.warn(f"signed in, and its tools could not be read: {error.message}")
+            if not owner and isinstance(error, AccessRefused | SignInRequired):  # else it may be another caller's
+                raise ServerUnavailable(
+                    f"the sign-in is stored, and {server} refused it: {error.message}",
+                    server=server,
+                    next_action="Check what that account may do there, or sign in with another one.",
+                )
+            output.warn(f"its tools could not be read: {error.message}")
         return next((one.tools for one in result.report.servers if one.name == server and not failed), None)
 
     try:
@@ -333,33 +343,24 @@ def logout(arguments: argparse.Namespace, output: Output) -> int:
     settings = load_settings(arguments, require_servers=False)
     credentials = Credentials(lambda: settings.servers, settings.home)
     with asyncio.Runner() as runner:
-        found = runner.run(credentials.summaries())
+        found = runner.run(credentials.summaries([arguments.caller or ""]))
         if arguments.all and not found and not output.as_json:
             output.note("nobody is signed in")
-        if arguments.server and not arguments.all:
-            found += _unreadable(credentials, found, arguments.server, arguments.caller or "")
         chosen = _chosen(found, arguments.server, arguments.caller, every=arguments.all)
         for one in chosen:
-            told = runner.run(credentials.sign_out(one.server, one.caller))
-            _tell_signed_out(output, one, told=told)
+            _tell_signed_out(output, one, runner.run(credentials.sign_out(one.server, one.caller)))
         left = {one.server for one in runner.run(credentials.summaries())}
     _mark(settings, {one.server for one in chosen} - left)
     return 0
 
 
-def _tell_signed_out(output: Output, one: SignedIn, *, told: bool) -> None:
+def _tell_signed_out(output: Output, one: SignedIn, untold: str) -> None:
     if output.as_json:
-        output.data({"server": one.server, "caller": one.caller, "revoked": told})
+        output.data({"server": one.server, "caller": one.caller, "revoked": not untold})
         return
     output.line(f"signed out of {one.server}{f' as {one.caller}' if one.caller else ''}")
     if one.issuer:
-        output.note(_left_behind(one, told=told))
-
-
-def _unreadable(credentials: Credentials, found: Sequence[SignedIn], server: str, caller: str) -> list[SignedIn]:
-    """A sign-in whose key is gone: it can be removed all the same."""
-    known = any((one.server, one.caller) == (server, caller) for one in found)
-    return [SignedIn(server=server, caller=caller)] if not known and credentials.has(server, caller) else []
+        output.note(_left_behind(one, untold))
 
 
 def _mark(settings: Settings, servers: Collection[str]) -> None:
@@ -374,10 +375,10 @@ def _mark(settings: Settings, servers: Collection[str]) -> None:
         run_with_gateway(settings, work, create=False)
 
 
-def _left_behind(one: SignedIn, *, told: bool) -> str:
+def _left_behind(one: SignedIn, untold: str) -> str:
     """What may still work after a sign-out: a server need not ask the issuer about each token."""
     until = time.strftime("until %Y-%m-%d %H:%M", time.localtime(one.expires_at)) if one.expires_at else "until it ends"
-    said = "its issuer revoked it" if told else "its issuer was not told"
+    said = f"its issuer was not told: {untold}" if untold else "its issuer revoked it"
     return f"{said}; a server that does not ask the issuer may take the last access token {until}"
 
 

@@ -1,6 +1,7 @@
 """What `toolfold doctor` finds of signing in, both ways, and the form of all that it finds."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Iterator
 from typing import Literal
 
@@ -54,14 +55,8 @@ def check_issuer(settings: Settings, *, connect: bool) -> Iterator[Finding]:
 def check_sign_ins(settings: Settings) -> Iterator[Finding]:
     """Reports who is signed in where, what has ended, and on which key the stored tokens stand."""
     credentials = Credentials(lambda: settings.servers, settings.home)
-    files = list(credentials.vault.folder.glob("*.sealed"))
-    if not files:
-        return
-    try:
-        found = asyncio.run(credentials.summaries())
-    except ToolfoldError as error:
-        yield wrong("sign-in", error.message, error.next_action)
-        return
+    every = asyncio.run(credentials.summaries(entry.name for entry in settings.callers))
+    found = [one for one in every if not one.problem]
     source = credentials.vault.key_source
     about = f"{len(found)} stored, sealed with a key from the {source}"
     fix = (
@@ -69,9 +64,8 @@ def check_sign_ins(settings: Settings) -> Iterator[Finding]:
     )
     if found:
         yield well("sign-in", about, fix)
-    if len(found) < len(files):
-        text = f"{len(files) - len(found)} stored sign-ins cannot be opened: damaged, or sealed with another key"
-        yield wrong("sign-in", text, "set TOOLFOLD_VAULT_KEY as it was, or sign in again: toolfold login SERVER")
+    for (problem, action), count in Counter((one.problem, one.next_action) for one in every if one.problem).items():
+        yield wrong("sign-in", f"{count} stored cannot be opened: {problem}", action)
     for one in found:
         whose = f", caller {one.caller}" if one.caller else ""
         make = wrong if one.ended else well

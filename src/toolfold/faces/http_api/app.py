@@ -226,8 +226,10 @@ class _Api:
 
     async def sign_ins(self, caller: Caller, request: "Request") -> Answer:
         """Where this caller is signed in with an account of its own."""
-        found = await self._gateway.upstreams.credentials.summaries()
-        return {"sign_ins": [msgspec.to_builtins(one) for one in found if one.caller == caller.name]}
+        found = await self._gateway.upstreams.credentials.summaries([caller.name])
+        # Why one cannot be read is the business of whoever runs this.
+        keys = ("server", "caller", "subject", "issuer", "expires_at", "renews", "ended")
+        return {"sign_ins": [{key: getattr(one, key) for key in keys} for one in found if one.caller == caller.name]}
 
     def _own_server(self, caller: Caller, request: "Request") -> str:
         """The server that a request names, where this caller has an account of its own."""
@@ -255,9 +257,9 @@ class _Api:
             raise _RequestError(
                 404, "NOT_FOUND", f"you are not signed in to {server}", next_action="see GET /v1/sign-ins"
             )
-        told = await self._gateway.upstreams.credentials.sign_out(server, caller.name)
+        untold = await self._gateway.upstreams.credentials.sign_out(server, caller.name)
         self._gateway.upstreams.sign_in_changed(server, caller.name)
-        return {"server": server, "revoked": told}
+        return {"server": server, "revoked": not untold}
 
     async def sign_in_page(self, request: "Request") -> "Response":
         from starlette.responses import Response
