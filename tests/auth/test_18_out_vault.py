@@ -183,8 +183,8 @@ async def test_no_new_key_is_made_beside_files_that_it_cannot_open(
     monkeypatch.setattr(MemoryKeyring, "kept", {})
     before = sorted(vault.folder.glob("*.sealed"))
     try:
-        for there in (NoKeyring(), MemoryKeyring()):
-            keyring.set_keyring(there)  # type: ignore[no-untyped-call]
+        for there in (NoKeyring(), MemoryKeyring()):  # type: ignore[no-untyped-call]
+            keyring.set_keyring(there)
             moved = Vault(vault.folder.parent)
             for step in (moved.get("box"), moved.put(credential("third")), moved.unlock()):
                 with pytest.raises(SignInRequired, match="the key of the stored sign-ins is gone") as gone:
