@@ -14,7 +14,11 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from misbehaving_http import Request, read_request, send
+from provider import REDIRECT
 
+from toolfold.auth.fetch import Fetcher
+from toolfold.auth.grants import prepare
+from toolfold.auth.vault import Credential, Vault
 from toolfold.types import ServerSpec
 
 PLACE = "/.well-known/oauth-protected-resource/mcp"
@@ -114,3 +118,14 @@ def certificate(folder: Path, name: str) -> tuple[ssl.SSLContext, Path]:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(public, private)
     return context, public
+
+
+async def sign_in(spec: ServerSpec, vault: Vault, **options: Any) -> None:
+    login = await (await prepare(spec, vault, fetcher=Fetcher(spec.url, seconds=1.0), **options)).code_login(REDIRECT)
+    await vault.put(await login.finish({"state": login.state, "code": "a code"}))
+
+
+def credential(server: Pages, **fields: Any) -> Credential:
+    known = {"server": "box", "resource": f"{server.origin}/mcp", "issuer": server.origin, "client_id": "me"}
+    tokens = {"access_token": "token-0", "refresh_token": "renew-0", "obtained_at": 1.0, "expires_at": 2.0}
+    return Credential(**{**known, "token_endpoint": f"{server.origin}/token", **tokens, **fields})
