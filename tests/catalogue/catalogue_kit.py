@@ -10,8 +10,8 @@ from msgspec import Struct
 
 from toolfold.catalogue.build import PlaceTools
 from toolfold.catalogue.catalogue import Catalogue
+from toolfold.storage.records import _parse_definition
 from toolfold.storage.sqlite import SqliteStore
-from toolfold.storage.sqlite.records import _parse_definition
 from toolfold.types import Listing, Node, Path, ServerInfo, Tool, ToolDefinition
 
 

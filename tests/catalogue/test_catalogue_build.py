@@ -13,8 +13,8 @@ from msgspec.structs import replace
 from toolfold.catalogue.build import _CatalogueState, build
 from toolfold.catalogue.catalogue import Catalogue
 from toolfold.errors import CatalogueError, ToolNotFound
+from toolfold.storage.records import _parse_definition, encode_definition
 from toolfold.storage.sqlite import SqliteStore
-from toolfold.storage.sqlite.records import _parse_definition, encode_definition
 from toolfold.types import Change, ServerInfo, Tool
 from toolfold.upstream.definitions import read_definitions
 

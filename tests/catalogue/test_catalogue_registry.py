@@ -12,7 +12,7 @@ from msgspec.json import decode
 
 from toolfold.errors import CatalogueError
 from toolfold.fingerprint import fingerprint
-from toolfold.storage.sqlite.records import _parse_definition
+from toolfold.storage.records import _parse_definition
 from toolfold.upstream.definitions import read_definitions
 
 LOG = (
