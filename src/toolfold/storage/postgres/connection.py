@@ -13,6 +13,7 @@ import socket
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import psycopg
@@ -38,6 +39,8 @@ _REFUSALS = (
     ("no pg_hba.conf entry", "lets nobody in from here", "add a line for this user and machine to its pg_hba.conf"),
     ("role", "does not know the user", "create it with CREATE ROLE … LOGIN, or correct storage.url"),
     ("database", "has no such database", "create it with CREATE DATABASE … OWNER …, or correct storage.url"),
+    ("too many", "has no connection left", "lower storage.connections, or raise max_connections there"),
+    ("slots are reserved", "has no connection left", "lower storage.connections, or raise max_connections there"),
     ("permission denied for database", "does not let this user into the database", _GRANT),
 )  # fmt: skip
 
@@ -139,11 +142,25 @@ def _cut_off(connection: Connection) -> None:
         other.shutdown(socket.SHUT_RDWR)
 
 
+class _Hold:
+    """That somebody has a connection. Tasks that they start meanwhile share in it."""
+
+    active = True
+
+
+_hold: ContextVar[_Hold | None] = ContextVar("_hold", default=None)
+
+
 class Sessions:
-    """The connections of one gateway: opened when they are needed, kept while they are good."""
+    """The connections of one gateway: opened when they are needed, kept while they are good.
+
+    Whoever has one and needs another, such as for a read beside a snapshot, gets it beyond the limit: where all waited
+    for each other's, none would come back.
+    """
 
     def __init__(self, url: str, *, connections: int, timeout_s: float) -> None:
         self.address = _Address(url, timeout_s)
+        self._connections = connections
         self._free = asyncio.Semaphore(connections)
         self._idle: list[Session] = []
         self._used: set[Session] = set()
@@ -155,6 +172,29 @@ class Sessions:
         """A connection for the block. Where the block raises or leaves a transaction open it is not used again."""
         if not self.is_open:
             raise StoreError(f"the store {self.address.shown} is not open", next_action="use it inside `async with`")
+        outer, hold = _hold.get(), _Hold()
+        nested = outer is not None and outer.active
+        if not nested:
+            await self._wait_for_turn()
+        try:
+            session = await self._take()
+            self._used.add(session)
+            _hold.set(hold)
+            try:
+                yield session
+            finally:
+                hold.active = False
+                _hold.set(outer)
+                self._used.discard(session)
+                if session.is_idle and self.is_open and len(self._idle) < self._connections:
+                    self._idle.append(session)
+                else:
+                    await session.connection.close()
+        finally:
+            if not nested:
+                self._free.release()
+
+    async def _wait_for_turn(self) -> None:
         try:
             async with asyncio.timeout(self.address.timeout_s):
                 await self._free.acquire()
@@ -163,19 +203,6 @@ class Sessions:
                 f"all connections to {self.address.shown} were in use for {self.address.timeout_s:g} s",
                 next_action="try again; if it lasts, raise storage.connections",
             ) from None
-        try:
-            session = await self._take()
-            self._used.add(session)
-            try:
-                yield session
-            finally:
-                self._used.discard(session)
-                if session.is_idle and self.is_open:
-                    self._idle.append(session)
-                else:
-                    await session.connection.close()
-        finally:
-            self._free.release()
 
     async def _take(self) -> Session:
         while self._idle:

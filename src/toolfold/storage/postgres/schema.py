@@ -23,6 +23,11 @@ _FORM = """
     CREATE TABLE toolfold_form (version integer NOT NULL, usable_by integer NOT NULL);
     INSERT INTO toolfold_form VALUES (0, 0)
 """
+# By the rows of its catalogue: `to_regclass` may not have heard of what another made a moment ago.
+_HAS_FORM = """
+    SELECT 1 FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+    WHERE c.relname = 'toolfold_form' AND n.nspname = ANY(current_schemas(false))
+"""
 
 
 async def prepare(session: Session, shown: str, *, create: bool) -> None:
@@ -51,7 +56,7 @@ def _check_server(session: Session, shown: str) -> None:
 
 async def _known_version(session: Session, shown: str) -> int:
     """The version of the tables, 0 where there are none; refuses those that this toolfold cannot use."""
-    if (await session.run("SELECT to_regclass('toolfold_form') IS NULL"))[0][0]:
+    if not await session.run(_HAS_FORM):
         return 0
     version, usable_by = (await session.run("SELECT version, usable_by FROM toolfold_form"))[0]
     if usable_by > len(MIGRATIONS):
@@ -65,7 +70,7 @@ async def _known_version(session: Session, shown: str) -> int:
 
 async def _migrate(session: Session, shown: str) -> None:
     """All missing steps in one transaction. Others who come meanwhile wait, and find it done."""
-    await session.run("BEGIN")
+    await session.run("BEGIN ISOLATION LEVEL READ COMMITTED", binary=False)
     await session.run("SELECT pg_advisory_xact_lock(%s)", [_LOCK])
     version = await _known_version(session, shown)
     try:

@@ -7,7 +7,7 @@ database's clock. Not guaranteed: whether what was sent when the connection brok
 """
 
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from itertools import islice
 from time import monotonic
 from typing import Any, Self
@@ -107,13 +107,15 @@ class PostgresStore:
                 yield snapshot
             finally:
                 snapshot.end()
-            await session.run("ROLLBACK", binary=False)
+            with suppress(StoreError):  # nothing was written: a connection that broke is closed instead
+                await session.run("ROLLBACK", binary=False)
 
     @asynccontextmanager
     async def _transaction(self) -> AsyncIterator[Session]:
         """A write transaction around the block. Where it raises, the connection is closed, which undoes it."""
         async with self._sessions.session() as session:
-            await session.run(f"BEGIN; SET LOCAL statement_timeout = {self._timeout_ms}", binary=False)
+            begin = "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL statement_timeout = "
+            await session.run(f"{begin}{self._timeout_ms}", binary=False)
             yield session
             await session.run("COMMIT", binary=False)
 
