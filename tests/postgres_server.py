@@ -49,9 +49,9 @@ class PostgresServer:
         self._names = itertools.count(1)
         self._programs = _programs()
         # PostgreSQL refuses to run as root.
-        self._user: dict[str, Any] = {}
+        self.as_user: dict[str, Any] = {}
         if os.geteuid() == 0:
-            self._user = {"user": _NOBODY, "group": _NOBODY, "extra_groups": []}
+            self.as_user = {"user": _NOBODY, "group": _NOBODY, "extra_groups": []}
             os.chown(self.folder, _NOBODY, _NOBODY)
             if not all(folder.stat().st_mode & 0o001 for folder in self._programs.parents):
                 self.folder.chmod(0o711)
@@ -91,7 +91,7 @@ class PostgresServer:
             capture_output=True,
             timeout=_START_S,
             cwd=self.folder,
-            **self._user,
+            **self.as_user,
         )
         assert done.returncode == 0, done.stderr.decode()
 
@@ -110,7 +110,7 @@ class PostgresServer:
                 stdout=log,
                 stderr=log,
                 cwd=self.folder,
-                **self._user,
+                **self.as_user,
             )
         deadline = time.monotonic() + _START_S
         while True:
@@ -164,3 +164,48 @@ class PostgresServer:
 
     def drop_database(self, name: str) -> None:
         self.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
+
+
+class Pooler:
+    """pgbouncer in front of a server, in transaction mode: each transaction may get another session."""
+
+    def __init__(self, server: PostgresServer) -> None:
+        self._server = server
+        self.port = _free_port()
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Self:
+        program = shutil.which("pgbouncer", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
+        assert program is not None, "pgbouncer is not installed: apt-get install pgbouncer"
+        users, settings = (self._server.folder / f"pgbouncer-{self.port}.{end}" for end in ("users", "ini"))
+        users.write_text(f'"postgres" "{PASSWORD}"\n')
+        settings.write_text(
+            f"[databases]\n* = host=127.0.0.1 port={self._server.port}\n[pgbouncer]\nlisten_addr = 127.0.0.1\n"
+            f"listen_port = {self.port}\nunix_socket_dir =\nauth_type = scram-sha-256\nauth_file = {users}\n"
+            "pool_mode = transaction\ndefault_pool_size = 4\nmax_client_conn = 500\n"
+        )
+        for file in (users, settings):
+            file.chmod(0o644)
+        with (self._server.folder / "pgbouncer.log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [program, str(settings)], stdin=subprocess.DEVNULL, stdout=log, stderr=log, **self._server.as_user
+            )
+        deadline = time.monotonic() + _START_S
+        while True:
+            try:
+                socket.create_connection(("127.0.0.1", self.port), 1).close()
+            except OSError:
+                assert self._process.poll() is None, (self._server.folder / "pgbouncer.log").read_text()
+                assert time.monotonic() < deadline
+                time.sleep(0.05)  # it tells nobody when it is ready
+            else:
+                return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        if self._process is not None:
+            self._process.terminate()
+            self._process.wait(30)
+
+    def url(self, database: str) -> str:
+        """The same database through the pooler."""
+        return database.replace(f":{self._server.port}/", f":{self.port}/")
