@@ -96,6 +96,34 @@ def database(postgres: "PostgresServer") -> Iterator[str]:
     postgres.drop_database(name)
 
 
+@pytest.fixture(params=["sqlite", "postgres"])
+def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Runs a test twice, once with each engine: every state folder has a SQLite file, or a database of its own."""
+    if request.param == "sqlite":
+        yield request.param
+        return
+    from msgspec.structs import replace
+
+    from toolfold.config import Settings
+    from toolfold.config.sections import Storage
+    from toolfold.storage import factory
+    from toolfold.storage.base import Store
+
+    server: PostgresServer = request.getfixturevalue("postgres")
+    databases: dict[Path, str] = {}
+    configured = factory.open_store
+
+    def open_store(settings: Settings, create: bool) -> Store:
+        if settings.home not in databases:
+            databases[settings.home] = server.create_database()
+        return configured(replace(settings, storage=Storage(url=server.url(databases[settings.home]))), create)
+
+    monkeypatch.setattr(factory, "open_store", open_store)
+    yield request.param
+    for name in databases.values():
+        server.drop_database(name)
+
+
 @pytest.fixture(scope="session")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[Lab]":
     """One laboratory for all attacks on the sandbox, with its canaries, closed at the end."""
