@@ -19,6 +19,7 @@ BENCHES = {
     "abstain": "whether search knows when nothing fits",
     "everyday": "requests in people's own words and queries of models, against servers kept out of training",
     "search": "search time, memory and size at 1,000 to 100,000 tools",
+    "scale": "search and store at 1,000 to 100,000 tools on both engines, beside full text and pgvector",
     "calls": "a call through the gateway beside a direct one and FastMCP's proxy",
     "load": "a thousand HTTP clients at once, beside a bare service",
     "fuzz": "odd and far too long arguments to every operation, each answer timed, beside a bare echo",

@@ -14,6 +14,7 @@ from hypothesis import settings
 if TYPE_CHECKING:
     from sandbox_lab import Lab
 
+    from postgres_server import PostgresServer
     from toolfold.auth.vault import Vault
 
 # What confines a process is Linux's own; other systems have other ways, which need other tests.
@@ -76,6 +77,51 @@ def shared_data() -> Path:
     if not SHARED_DATA.is_dir():
         pytest.skip("the folder of recorded real material is not beside this checkout")
     return SHARED_DATA
+
+
+@pytest.fixture(scope="session")
+def postgres() -> "Iterator[PostgresServer]":
+    """A real PostgreSQL on loopback, one for all tests of this process. Whoever stops it makes one of their own."""
+    from postgres_server import PostgresServer
+
+    with PostgresServer() as server:
+        yield server
+
+
+@pytest.fixture
+def database(postgres: "PostgresServer") -> Iterator[str]:
+    """The address of a fresh, empty database, as its owner."""
+    name = postgres.create_database()
+    yield postgres.url(name)
+    postgres.drop_database(name)
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Runs a test twice, once with each engine: every state folder has a SQLite file, or a database of its own."""
+    if request.param == "sqlite":
+        yield request.param
+        return
+    from msgspec.structs import replace
+
+    from toolfold.config import Settings
+    from toolfold.config.sections import Storage
+    from toolfold.storage import factory
+    from toolfold.storage.base import Store
+
+    server: PostgresServer = request.getfixturevalue("postgres")
+    databases: dict[Path, str] = {}
+    configured = factory.open_store
+
+    def open_store(settings: Settings, create: bool) -> Store:
+        if settings.home not in databases:
+            databases[settings.home] = server.create_database()
+        return configured(replace(settings, storage=Storage(url=server.url(databases[settings.home]))), create)
+
+    monkeypatch.setattr(factory, "open_store", open_store)
+    yield request.param
+    for name in databases.values():
+        server.drop_database(name)
 
 
 @pytest.fixture(scope="session")

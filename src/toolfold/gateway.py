@@ -96,7 +96,7 @@ class Gateway:
     # --- opening and closing
 
     async def __aenter__(self) -> Self:
-        from toolfold.storage.sqlite.store import open_store
+        from toolfold.storage.factory import open_store
 
         self.settings = self._resources.enter_context(self._given.with_state(shared=not self._given_upstreams))
         _ = self.tracing  # where it is on and cannot be, that is said before anything starts, not call by call

@@ -10,8 +10,10 @@ from msgspec import Struct
 
 from toolfold.catalogue.build import PlaceTools
 from toolfold.catalogue.catalogue import Catalogue
-from toolfold.storage.sqlite import SqliteStore
-from toolfold.storage.sqlite.records import _parse_definition
+from toolfold.config import Settings
+from toolfold.storage import factory
+from toolfold.storage.base import Store
+from toolfold.storage.records import _parse_definition
 from toolfold.types import Listing, Node, Path, ServerInfo, Tool, ToolDefinition
 
 
@@ -57,12 +59,17 @@ class Clock:
         return self.now
 
 
+def store_in(folder: FilePath, *, create: bool = True) -> Store:
+    """A store for that folder, of the engine that the test runs with."""
+    return factory.open_store(Settings(home=folder), create)
+
+
 @asynccontextmanager
 async def catalogue_in(
     folder: FilePath, *listings: Listing, place: PlaceTools = by_server_and_verb, **options: Any
 ) -> AsyncIterator[Catalogue]:
     """A catalogue of the listings; without any, as an earlier one left it in that folder."""
-    async with SqliteStore(folder / "catalogue.db") as store:
+    async with store_in(folder) as store:
         catalogue = Catalogue(store, place=place, **options)
         if listings:
             await catalogue.rebuild(listings)

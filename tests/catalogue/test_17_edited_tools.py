@@ -17,6 +17,8 @@ from toolfold.faces.surface.direct import DirectSurface
 from toolfold.testing.memory_upstream import MemoryUpstream
 from toolfold.types import LOCAL
 
+pytestmark = pytest.mark.usefixtures("engine")  # on both engines
+
 T = TypeVar("T")
 
 LOG = {

@@ -6,17 +6,18 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
-from catalogue_kit import Clock, Shelves, by_server_and_verb, catalogue_in, definition, listing
+from catalogue_kit import Clock, Shelves, by_server_and_verb, catalogue_in, definition, listing, store_in
 from msgspec import Raw
 from msgspec.structs import replace
 
 from toolfold.catalogue.build import _CatalogueState, build
 from toolfold.catalogue.catalogue import Catalogue
 from toolfold.errors import CatalogueError, ToolNotFound
-from toolfold.storage.sqlite import SqliteStore
-from toolfold.storage.sqlite.records import _parse_definition, encode_definition
+from toolfold.storage.records import _parse_definition, encode_definition
 from toolfold.types import Change, ServerInfo, Tool
 from toolfold.upstream.definitions import read_definitions
+
+pytestmark = pytest.mark.usefixtures("engine")  # on both engines
 
 
 def test_a_build_is_the_same_whatever_the_order_of_the_servers() -> None:
@@ -201,8 +202,8 @@ def test_a_server_that_was_read_again_and_changed_nothing_moves_nothing(tmp_path
 def test_two_processes_that_update_at_once_both_get_in(tmp_path: Path) -> None:
     async def main() -> None:
         async with (
-            SqliteStore(tmp_path / "catalogue.db") as one,
-            SqliteStore(tmp_path / "catalogue.db") as other,
+            store_in(tmp_path) as one,
+            store_in(tmp_path) as other,
         ):
             catalogues = [Catalogue(store, place=by_server_and_verb) for store in (one, other)]
             await catalogues[0].rebuild([listing("base", "x")])
@@ -227,7 +228,7 @@ def test_a_definition_that_does_not_read_back_from_its_raw_object_is_kept_as_it_
 
 def test_every_tool_can_be_reached_from_the_root_of_the_ontology(tmp_path: Path) -> None:
     async def main() -> None:
-        async with SqliteStore(tmp_path / "catalogue.db") as store:
+        async with store_in(tmp_path) as store:
             catalogue = Catalogue(store)
             made = await catalogue.rebuild(
                 [

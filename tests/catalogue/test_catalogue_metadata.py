@@ -11,7 +11,7 @@ from msgspec import Raw
 
 from toolfold.catalogue.metadata import Rules, _Metadata, _risks_of
 from toolfold.config import MetadataRule
-from toolfold.storage.sqlite.records import _parse_definition
+from toolfold.storage.records import _parse_definition
 from toolfold.types import Annotations
 
 hint = st.none() | st.booleans()

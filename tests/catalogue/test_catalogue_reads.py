@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 import pytest
-from catalogue_kit import Shelves, by_server_and_verb, catalogue_in, definition, listing
+from catalogue_kit import Shelves, by_server_and_verb, catalogue_in, definition, listing, store_in
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -19,6 +19,8 @@ from toolfold.policy.view import CatalogueView, VisibleCatalogue
 from toolfold.storage.base import Snapshot
 from toolfold.storage.sqlite import SqliteStore
 from toolfold.types import Node, ServerInfo, Tool
+
+pytestmark = pytest.mark.usefixtures("engine")  # on both engines
 
 
 def names(branches: Collection[Branch]) -> dict[str, object]:
@@ -120,7 +122,7 @@ def test_tags_must_all_be_there_and_lead_down_to_the_tools_that_have_them(tmp_pa
 def test_a_tool_looked_up_again_is_as_our_own_commit_left_it_and_another_process_is_seen_soon(tmp_path: Path) -> None:
     async def main() -> None:
         now = [1000.0]
-        async with SqliteStore(tmp_path / "c.sqlite") as store:
+        async with store_in(tmp_path) as store:
             ours = Catalogue(store, place=by_server_and_verb, clock=lambda: now[0])
             theirs = Catalogue(store, place=by_server_and_verb, clock=lambda: now[0])
             await ours.rebuild([listing("s", definition("t", description="one"))])
@@ -289,25 +291,26 @@ def test_who_sees_a_part_of_the_catalogue_is_told_of_no_other_server_count_or_wa
 
 def test_looking_at_a_catalogue_loads_nothing_of_building_one(tmp_path: Path) -> None:
     async def main() -> None:
-        async with catalogue_in(tmp_path, listing("git", "get_log")):
-            pass
+        async with SqliteStore(tmp_path / "toolfold.sqlite") as store:
+            await Catalogue(store, place=by_server_and_verb).rebuild([listing("git", "get_log")])
 
     asyncio.run(main())
     script = (
         "import asyncio, sys\n"
         "from toolfold.catalogue.catalogue import Catalogue\n"
-        "from toolfold.storage.sqlite import SqliteStore\n"
+        "from pathlib import Path\n"
+        "from toolfold.config import Settings\n"
+        "from toolfold.storage.factory import open_store\n"
         "async def main():\n"
-        "    async with SqliteStore(sys.argv[1], create=False) as store:\n"
+        "    async with open_store(Settings(home=Path(sys.argv[1])), False) as store:\n"
         "        await Catalogue(store).tree()\n"
         "        await Catalogue(store).list(('By verb',))\n"
         "asyncio.run(main())\n"
         "print(*sys.modules)\n"
     )
-    ran = subprocess.run(
-        [sys.executable, "-c", script, str(tmp_path / "catalogue.db")], capture_output=True, check=True, timeout=60
-    )
+    ran = subprocess.run([sys.executable, "-c", script, str(tmp_path)], capture_output=True, check=True, timeout=60)
     heavy = {
+        "psycopg",
         "toolfold.catalogue.build",
         "toolfold.catalogue.metadata",
         "httpx2",

@@ -12,7 +12,7 @@ from msgspec.json import decode
 
 from toolfold.errors import CatalogueError
 from toolfold.fingerprint import fingerprint
-from toolfold.storage.sqlite.records import _parse_definition
+from toolfold.storage.records import _parse_definition
 from toolfold.upstream.definitions import read_definitions
 
 LOG = (
@@ -111,7 +111,7 @@ def test_a_registry_that_cannot_be_written_leaves_the_old_one_and_nothing_else(t
                 await catalogue.write_registry(tmp_path / "taken.json")
 
     asyncio.run(main())
-    assert sorted(one.name for one in tmp_path.iterdir()) == ["catalogue.db", "taken.json"]
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["taken.json", "toolfold.sqlite"]
 
 
 @pytest.mark.requirement("U-01")

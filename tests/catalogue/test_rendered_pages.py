@@ -13,6 +13,8 @@ from toolfold.search.service import _ListPage, _NodePage, _RankedNode, _RankedTo
 from toolfold.testing.store_conformance import sample_tool
 from toolfold.types import Node
 
+pytestmark = pytest.mark.usefixtures("engine")  # on both engines
+
 
 @pytest.mark.requirement("D-12")
 def test_a_listing_holds_nodes_and_pointers_with_risk_in_the_tags(tmp_path: Path) -> None:

@@ -26,7 +26,8 @@ from toolfold.scripts.lock import Lock
 from toolfold.testing.memory_upstream import MemoryUpstream
 from toolfold.types import Caller
 
-pytestmark = pytest.mark.requirement("G-10")
+pytestmark = [pytest.mark.usefixtures("engine"), pytest.mark.requirement("G-10")]  # on both engines
+
 
 T = TypeVar("T")
 

@@ -5,10 +5,14 @@ import re
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from toolfold import Gateway, Settings
 from toolfold.errors import ServerUnavailable
 from toolfold.testing.memory_upstream import MemoryUpstream
 from toolfold.tokens import count
+
+pytestmark = pytest.mark.usefixtures("engine")  # on both engines
 
 OLD = r"shop cannot be read now \(.*\): this is what it listed on 20\d\d-\d\d-\d\d \d\d:\d\d UTC"
 

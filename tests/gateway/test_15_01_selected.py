@@ -4,12 +4,16 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from toolfold import Gateway, Settings
 from toolfold.errors import ServerUnavailable
 from toolfold.events import Events
 from toolfold.testing.memory_upstream import MemoryUpstream
 from toolfold.types import ServerSpec
 from toolfold.upstream.supervisor import PoolLimits, Supervisor
+
+pytestmark = pytest.mark.usefixtures("engine")  # on both engines
 
 
 def tool(name: str, title: str = "") -> dict[str, Any]:

@@ -13,6 +13,8 @@ from toolfold.errors import InvalidArguments, RemoteError, ToolChanged, ToolNotF
 from toolfold.testing.memory_upstream import MemoryUpstream
 from toolfold.types import Caller, ServerSpec
 
+pytestmark = pytest.mark.usefixtures("engine")  # on both engines
+
 MODEL = Caller(name="alice", session="one")
 
 # Its tools change with a call of `renew`, and no notification goes out.

@@ -9,6 +9,8 @@ import pytest
 from toolfold import Gateway, Settings
 from toolfold.testing.memory_upstream import MemoryUpstream
 
+pytestmark = pytest.mark.usefixtures("engine")  # on both engines
+
 
 def tool(name: str, description: str = "Works on an order.") -> dict[str, Any]:
     return {"name": name, "description": description, "inputSchema": {"type": "object"}}

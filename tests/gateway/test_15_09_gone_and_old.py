@@ -13,6 +13,8 @@ from toolfold.config import Policy
 from toolfold.errors import ServerUnavailable, ToolNotFound
 from toolfold.testing.memory_upstream import MemoryUpstream
 
+pytestmark = pytest.mark.usefixtures("engine")  # on both engines
+
 TIME = r"20\d\d-\d\d-\d\d \d\d:\d\d UTC"
 
 

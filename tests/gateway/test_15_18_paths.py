@@ -8,6 +8,8 @@ from toolfold import Gateway, Settings
 from toolfold.testing.memory_upstream import MemoryUpstream
 from toolfold.text import as_path
 
+pytestmark = pytest.mark.usefixtures("engine")  # on both engines
+
 TOOLS = [
     {"name": "query", "description": "Runs a SQL query on a database table.", "inputSchema": {"type": "object"}},
     {"name": "read_file", "description": "Reads a file from disk.", "inputSchema": {"type": "object"}},

@@ -20,6 +20,8 @@ from toolfold.search.encoder import Encoder
 from toolfold.search.index import SearchIndex
 from toolfold.testing.memory_upstream import MemoryUpstream
 
+pytestmark = pytest.mark.usefixtures("engine")  # on both engines
+
 
 def shop(count: int = 3) -> MemoryUpstream:
     tools = [{"name": f"tool_{at}", "description": f"Does thing {at}.", "inputSchema": {}} for at in range(count)]

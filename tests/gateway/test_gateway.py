@@ -17,6 +17,8 @@ from toolfold.events import Event
 from toolfold.testing.memory_upstream import MemoryUpstream
 from toolfold.types import CallContext, Listing, ToolCall
 
+pytestmark = pytest.mark.usefixtures("engine")  # on both engines
+
 T = TypeVar("T")
 
 

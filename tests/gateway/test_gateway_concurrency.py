@@ -19,6 +19,8 @@ from toolfold.storage.sqlite import SqliteStore
 from toolfold.testing.memory_upstream import MemoryUpstream
 from toolfold.types import CallContext, Outcome, ToolCall
 
+pytestmark = pytest.mark.usefixtures("engine")  # on both engines
+
 T = TypeVar("T")
 
 FIND = {"name": "find", "description": "Finds an order.", "inputSchema": {"type": "object"}}

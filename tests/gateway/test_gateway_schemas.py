@@ -14,6 +14,8 @@ from toolfold.errors import InvalidArguments, UnknownField
 from toolfold.events import Event
 from toolfold.testing.memory_upstream import MemoryUpstream
 
+pytestmark = pytest.mark.usefixtures("engine")  # on both engines
+
 T = TypeVar("T")
 
 INSPECTOR = "toolbox.inspect_tool_output"

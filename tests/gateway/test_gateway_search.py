@@ -12,6 +12,8 @@ from toolfold.errors import BadCursor, InvalidArguments, NoMatchInCategory, Tool
 from toolfold.events import Event
 from toolfold.testing.memory_upstream import MemoryUpstream
 
+pytestmark = pytest.mark.usefixtures("engine")  # on both engines
+
 T = TypeVar("T")
 
 GIT = {

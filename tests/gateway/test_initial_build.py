@@ -14,6 +14,8 @@ from toolfold.faces.surface.discovery import DiscoverySurface
 from toolfold.testing.memory_upstream import MemoryUpstream
 from toolfold.types import LOCAL
 
+pytestmark = pytest.mark.usefixtures("engine")  # on both engines
+
 
 def find_order(order_id: int) -> dict[str, int]:
     """Finds an order of the shop by its number."""

@@ -14,7 +14,14 @@ from toolfold.audit.result_redaction import _redact_json, redact_results
 from toolfold.calls import ResultHook
 from toolfold.calls.confirm import MAX_SHOWN_CHARS
 from toolfold.config import Settings
-from toolfold.config.secrets import PUBLIC_VARIABLES, is_secret_name, plain_secrets, redact_secrets, references
+from toolfold.config.secrets import (
+    PUBLIC_VARIABLES,
+    find_plain_secrets,
+    is_secret_name,
+    plain_secrets,
+    redact_secrets,
+    references,
+)
 from toolfold.containers import BoundedDict
 from toolfold.redaction import MASK, redact
 from toolfold.types import Tool
@@ -112,6 +119,9 @@ class Redactor:
 def _configured_secrets(settings: Settings, variables: dict[str, str]) -> Iterator[str]:
     texts = [settings.model.key, *(caller.key for caller in settings.callers)]
     yield from (key for key in texts if "${" not in key)
+    for url in (settings.storage.url, settings.storage.listen_url):
+        yield from (secret.value for secret in find_plain_secrets({"url": url}))
+        texts.append(url)
     for spec in settings.servers:
         yield from (*spec.secrets, *plain_secrets(spec))
         texts += [spec.url, *spec.args, *spec.env.values(), *spec.headers.values()]

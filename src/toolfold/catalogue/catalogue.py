@@ -23,7 +23,16 @@ from msgspec.structs import replace
 from toolfold.catalogue.cursor import Position, decode_cursor, encode_cursor, state_of, sum_of_tools
 from toolfold.containers import BoundedDict
 from toolfold.errors import CatalogueError, NotBuilt, ToolNotFound, UnknownPath
-from toolfold.storage.base import Generation, ServerRecord, Snapshot, Store, Version, fold_path, sibling_order
+from toolfold.storage.base import (
+    MAX_GENERATIONS,
+    Generation,
+    ServerRecord,
+    Snapshot,
+    Store,
+    Version,
+    fold_path,
+    sibling_order,
+)
 from toolfold.types import Change, Listing, Node, Path, Tool, ToolCall, ToolDefinition
 
 if TYPE_CHECKING:
@@ -184,6 +193,9 @@ class Catalogue:
         self._filtered: WeakSet[Catalogue] = WeakSet()
         # How often this object wrote: a value derived from the catalogue is stale once this differs.
         self.commits = 0
+        # The generation that was there when `news` was last asked, and those since that this object made itself.
+        self._seen: int | None = None
+        self._made: set[int] = set()
 
     def use_rules(self, rules: "Sequence[MetadataRule]") -> None:
         """Takes over other rules for what is written from now on."""
@@ -294,8 +306,9 @@ class Catalogue:
                 partial=partial,
                 gone=gone,
             )
-            for catalogue in (self, *self._filtered):
-                catalogue._invalidate()  # noqa: SLF001 - catalogues that it made itself
+            if self._seen is not None:
+                self._made.add(build.generation)
+            self._invalidate()
             return build
 
     def _invalidate(self) -> None:
@@ -303,6 +316,23 @@ class Catalogue:
         self.commits += 1
         self._cache.clear()
         self._reads.clear()
+        for catalogue in self._filtered:
+            catalogue._invalidate()  # noqa: SLF001 - catalogues that it made itself
+
+    async def news(self) -> Mapping[str, int]:
+        """Of each server how many of its tools others changed since this was last asked; at first none."""
+        async with self._commit_lock, self._store.snapshot() as snapshot:
+            before, self._seen = self._seen, snapshot.generation
+            made, self._made = self._made, set()
+            others = [] if before is None else sorted(set(range(before + 1, self._seen + 1)) - made)
+            if not others:
+                return {}
+            self._invalidate()
+            changes = await snapshot.changes(others[0], others[-1])
+            if not any(number == others[0] for number, _ in changes) and len(others) > MAX_GENERATIONS:
+                return {record.name: record.tools for record in await snapshot.servers()}
+        servers = [change.tool_id.partition(".")[0] for number, change in changes if number not in made]
+        return {server: servers.count(server) for server in dict.fromkeys(servers)}
 
     @asynccontextmanager
     async def snapshot(self) -> AsyncIterator[Snapshot]:

@@ -4,7 +4,7 @@
 in `toolfold.config.clients` and is loaded only by those who use it.
 """
 
-from toolfold.config.secrets import fill, missing, resolve
+from toolfold.config.secrets import fill, find_plain_secrets, missing, resolve
 from toolfold.config.sections import (
     LOCAL_NAME,
     MIN_KEY_LENGTH,
@@ -37,6 +37,7 @@ __all__ = [
     "Telemetry",
     "Trust",
     "fill",
+    "find_plain_secrets",
     "missing",
     "redact",
     "resolve",

@@ -254,6 +254,22 @@ class _Search(Struct, frozen=True, kw_only=True):
     """`large` finds more by people's own words, for more time and memory. Needs the extra `large`."""
 
 
+class Storage(PartialRepr, frozen=True, kw_only=True):
+    """Where the catalogue and all that gateways share is kept."""
+
+    printed = ("connections", "timeout_s")
+
+    url: str = ""
+    """`postgresql://…`, which several gateways may share; empty: a SQLite file in the state folder. With its `${…}`
+    references still in place: no printed form shows it."""
+    listen_url: str = ""
+    """Straight to PostgreSQL, where `url` leads through a pooler that passes no notifications on; empty: `url`."""
+    connections: Annotated[int, _range(2, 1000, "connections")] = 10
+    """Of one gateway to PostgreSQL, at most; one more hears what others write."""
+    timeout_s: Annotated[float, _range(0.5, 600, "seconds")] = 10.0
+    """How long PostgreSQL may take to let a gateway in, and for one statement."""
+
+
 class _Ontology(Struct, frozen=True, kw_only=True):
     """The person's own order of the tree."""
 
@@ -341,4 +357,5 @@ SECTIONS: dict[str, type[Struct]] = {
     "telemetry": Telemetry,
     "auth": Auth,
     "sign_in": SignIn,
+    "storage": Storage,
 }

@@ -28,6 +28,7 @@ from toolfold.config.sections import (
     Policy,
     Scripts,
     SignIn,
+    Storage,
     Subset,
     Telemetry,
     Trust,
@@ -71,6 +72,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     audit: Audit = Audit()
     telemetry: Telemetry = Telemetry()
     sign_in: SignIn = SignIn()
+    storage: Storage = Storage()
     rules: tuple[MetadataRule, ...] = ()
     """From `[tools."glob"]`, in the order of the file."""
     ontology_file: Path | None = None

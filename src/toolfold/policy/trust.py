@@ -11,8 +11,9 @@ changes. Above: `access`, the gateway and the command line. Below: the catalogue
 import asyncio
 import logging
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Literal
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Literal, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -36,6 +37,7 @@ _STAMP = "trust-stamp"
 _STAMP_MAX_AGE_S = 1.0
 
 log = logging.getLogger("toolfold.policy")
+T = TypeVar("T")
 
 _CHANGED = "it changed since it was accepted"
 _NEW = "it is new and nobody accepted it yet"
@@ -108,14 +110,23 @@ class _TrustStore:
         new = self.settings.accept_new and any(ids_of(tool)[-1] not in record.accepted for tool in tools)
         if flags.keys() <= record.flags.keys() and not new:
             return record
-        # Reading texts takes its time: what another process accepted meanwhile must not be written over.
-        stored = await self._store.get(_TRUST, server)
-        record = _ServerRecord() if stored is None else _read_record(server, stored)
-        record.flags = flags
-        for tool in tools if self.settings.accept_new else ():
-            record.accepted.setdefault(ids_of(tool)[-1], _accepted(tool))
-        await self._store.put(_TRUST, server, _encode(record))
-        return record
+
+        def take_in(record: _ServerRecord) -> None:
+            record.flags = flags
+            for tool in tools if self.settings.accept_new else ():
+                record.accepted.setdefault(ids_of(tool)[-1], _accepted(tool))
+
+        return (await self._alter(server, take_in))[0]
+
+    async def _alter(self, server: str, change: Callable[[_ServerRecord], T]) -> tuple[_ServerRecord, T]:
+        """Changes what is recorded of a server as it stands at that moment: what another process or gateway accepted
+        meanwhile must not be written over."""
+        while True:
+            stored = await self._store.get(_TRUST, server)
+            record = _ServerRecord() if stored is None else _read_record(server, stored)
+            done = change(record)
+            if (now := _encode(record)) == stored or await self._store.swap(_TRUST, server, stored, now):
+                return record, done
 
     def _reviewed(
         self, records: Mapping[str, _ServerRecord], by_server: Mapping[str, Sequence[Tool]], count: int
@@ -156,22 +167,15 @@ class _TrustStore:
 
     async def accept(self, tools: Iterable[Tool]) -> list[str]:
         """Takes these tools as they are now. Gives the ids of those that were not accepted before in this form."""
-        done: list[str] = []
+        given = list(tools)
+        done: set[str] = set()
         async with self._writing:
-            records = await self._records()
-            touched: set[str] = set()
-            for tool in tools:
-                record = records.setdefault(tool.server, _ServerRecord())
-                known = record.accepted.get(ids_of(tool)[-1])
-                if known is None or known.fingerprint != _mark(tool):
-                    record.accepted[ids_of(tool)[-1]] = _accepted(tool)
-                    touched.add(tool.server)
-                    done.append(tool.tool_id)
-            for server in sorted(touched):
-                await self._store.put(_TRUST, server, _encode(records[server]))
-            if touched:
+            for server in sorted({tool.server for tool in given}):
+                accept = partial(_accept, [tool for tool in given if tool.server == server])
+                done |= (await self._alter(server, accept))[1]
+            if done:
                 await self._store.put(_STAMP, "at", repr(time.time()).encode())
-        return done
+        return [tool.tool_id for tool in given if tool.tool_id in done]
 
     async def accepted(self, tool: Tool) -> str:
         """The fingerprint that was accepted of a tool; empty: none yet."""
@@ -212,6 +216,15 @@ def _mark(tool: Tool | Version) -> str:
     """The fingerprint of what the server sent, whatever the owner made of it."""
     original = tool.definition.original
     return tool.fingerprint if original is None else fingerprint_of(original)
+
+
+def _accept(tools: Sequence[Tool], record: _ServerRecord) -> set[str]:
+    """Takes tools as they are now; gives the ids of those that were not accepted so."""
+    known = {ids_of(tool)[-1]: tool for tool in tools}
+    marks = {key: accepted.fingerprint for key, accepted in record.accepted.items()}
+    new = {key: tool for key, tool in known.items() if marks.get(key) != _mark(tool)}
+    record.accepted.update((key, _accepted(tool)) for key, tool in new.items())
+    return {tool.tool_id for tool in new.values()}
 
 
 def _accepted(tool: Tool) -> _Accepted:

@@ -17,7 +17,7 @@ from toolfold.catalogue.catalogue import Catalogue, resolve_node, tool_batches
 from toolfold.catalogue.cursor import AGAIN, Position, decode_cursor, encode_cursor, state_of, sum_of_tools
 from toolfold.config.settings import Settings
 from toolfold.errors import BadCursor, NoMatchInCategory, ToolNotFound, UnknownPath
-from toolfold.events import Events
+from toolfold.events import Event, Events
 from toolfold.model import Model
 from toolfold.policy.view import CatalogueView
 from toolfold.search.enrichment import Enrichment, Requests
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
 MAX_LIMIT = 50
 
-# Where the store remembers which generation the index holds.
-_NAMESPACE, _GENERATION = "search", "generation"
 _MAX_HITS = 200
 _SYNC_BATCH = 500
 _MAX_SUGGESTIONS = 3
@@ -130,16 +128,18 @@ class SearchService:
 
     def __init__(self, catalogue: Catalogue, store: Store, settings: Settings, events: Events) -> None:
         self._catalogue = catalogue
-        self._store = store
         self._folder = settings.home / "search"
         self._events = events
         self._learn = settings.audit.learns
         self._encoder = encoder = settings.search.encoder
         # Each encoder has an index of its own.
-        self._state_key = _GENERATION if encoder == "small" else f"{_GENERATION} {encoder}"
+        self._state_file = self._folder / f"state-{encoder}"
         self._enrichment = Enrichment(store)
         self._index: SearchIndex | None = None
         self._generation: int | None = None
+        # What others wrote may be requests of a model, which change no generation: how often they wrote.
+        self._news = 0
+        self._unsubscribe = events.subscribe(self._look_again, only="store.changed")
         self._sync_lock = asyncio.Lock()
         self._open_lock = asyncio.Lock()
 
@@ -150,8 +150,14 @@ class SearchService:
 
     async def aclose(self) -> None:
         """Breaks off taking tools in, wherever that is: a process that ends must not wait for it."""
+        self._unsubscribe()
         if self._index is not None:
             self._index.stop()
+
+    def _look_again(self, event: Event) -> None:
+        del event
+        self._news += 1
+        self._generation = None
 
     async def learn(self, query: str, tool_id: str) -> bool:
         """Records that a tool was chosen for a request and worked. Does nothing where learning is off."""
@@ -179,13 +185,15 @@ class SearchService:
 
         `on_progress` hears of many new tools while they are taken in: how many are done, and of how many.
         """
-        async with self._sync_lock, self._catalogue.snapshot() as snapshot:
-            index = await self._open()
-            if self._generation == snapshot.generation or await self._matches(index, snapshot):
-                self._generation = snapshot.generation
-                return 0
-            tools = [tool async for batch in tool_batches(snapshot) for tool in batch]
-            state, requests = await self._state(snapshot), await self._enrichment.requests()
+        async with self._sync_lock:
+            index, news = await self._open(), self._news
+            async with self._catalogue.snapshot() as snapshot:
+                if self._generation == snapshot.generation or await self._matches(index, snapshot):
+                    self._generation = snapshot.generation
+                    return 0
+                tools = [tool async for batch in tool_batches(snapshot) for tool in batch]
+                state, generation = await self._state(snapshot), snapshot.generation
+            requests = await self._enrichment.requests()
             many = (
                 tools if len(tools) - len(index) > _SYNC_BATCH else await self._newly_enriched(tools, state, requests)
             )
@@ -197,8 +205,10 @@ class SearchService:
                 part = many[start : start + _SYNC_BATCH]
                 embedded += (await asyncio.to_thread(index.update, part, requests=requests)).embedded
             embedded += (await asyncio.to_thread(index.sync, tools, requests=requests)).embedded
-            self._generation = snapshot.generation
-            await self._store.put(_NAMESPACE, self._state_key, state)
+            from toolfold.search.arrays import replace_file  # which loads numpy
+
+            await asyncio.to_thread(replace_file, self._state_file, lambda file: file.write(state))
+            self._generation = generation if news == self._news else None
             if embedded:
                 self._events.emit("search.synced", embedded=embedded, tools=len(tools))
             return embedded
@@ -212,17 +222,25 @@ class SearchService:
 
     async def _matches(self, index: "SearchIndex", snapshot: Snapshot) -> bool:
         """Whether an earlier process left the index at this generation: then no tool has to be read."""
-        stored = await self._store.get(_NAMESPACE, self._state_key)
-        tools = (await snapshot.generations())[-1].tools
-        return stored == await self._state(snapshot) and not index.damage and len(index) == tools
+        last = (await snapshot.generations())[-1]
+        return await self._held() == await self._state(snapshot) and not index.damage and len(index) == last.tools
+
+    async def _held(self) -> bytes:
+        """What the index was made from, which stands beside it: other gateways on the store have other indexes."""
+        try:
+            return await asyncio.to_thread(self._state_file.read_bytes)
+        except FileNotFoundError:
+            return b""
 
     async def _state(self, snapshot: Snapshot) -> bytes:
         """What the index is made from: a generation of the catalogue, and the requests that a model wrote."""
-        return f"{snapshot.generation} {await self._enrichment.revision()}".strip().encode()
+        # With its time: the same number may be another catalogue's, where a gateway was given another store.
+        made_at = (await snapshot.generations())[-1].at
+        return f"{snapshot.generation}@{made_at} {await self._enrichment.revision()}".strip().encode()
 
     async def _newly_enriched(self, tools: list[Tool], state: bytes, requests: Requests) -> list[Tool]:
         """The tools with requests, where the index was made with others."""
-        held = await self._store.get(_NAMESPACE, self._state_key) or b""
+        held = await self._held()
         if held.partition(b" ")[2] == state.partition(b" ")[2]:
             return []
         return [tool for tool in tools if requests.get(tool.fingerprint)]

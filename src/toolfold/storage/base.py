@@ -8,12 +8,13 @@ one snapshot see the same generation. A commit makes the next one, whole or not 
 looked up without regard to letter case and returned as they were stored.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol, Self
 
 from msgspec import Struct
 
+from toolfold.errors import StoreChanged
 from toolfold.types import Change, Node, Path, ServerInfo, Tool, ToolDefinition
 
 # Versions of one tool that are kept, the newest and the current one always among them.
@@ -223,3 +224,35 @@ def fold_path(path: Sequence[str]) -> str:
 def sibling_order(node: Node) -> tuple[int, str, str]:
     """The sort key of a node among its siblings."""
     return node.rank, node.name.casefold(), fold_path(node.path)
+
+
+def edges(nodes: Iterable[Node]) -> Iterator[tuple[str, str]]:
+    """Each parent of each node with it, as keys."""
+    for node in nodes:
+        key = fold_path(node.path)
+        yield fold_path(node.path[:-1]), key
+        for parent in node.parents:
+            yield fold_path(parent), key
+
+
+def generation_record(number: int, update: Update, tools: int, nodes: int, servers: int) -> Generation:
+    """The figures of the generation that an update made."""
+    kinds = [change.kind for change in update.changes]
+    return Generation(
+        number=number,
+        at=update.at,
+        tools=tools,
+        nodes=nodes,
+        servers=servers,
+        added=kinds.count("added"),
+        removed=kinds.count("removed"),
+        changed=kinds.count("changed"),
+    )
+
+
+def moved_on(current: int, update: Update) -> StoreChanged:
+    """What a writer is told who was not the first."""
+    return StoreChanged(
+        f"the catalogue moved on to generation {current} while an update of {update.based_on} was made",
+        next_action="read the catalogue again and compute the update from what is there now",
+    )

@@ -401,6 +401,37 @@ async def _state_is_kept_by_namespace(open_store: OpenStore) -> None:
             _expect(view.generation, 0, "state makes no generation")
 
 
+async def _any_text_is_a_key(open_store: OpenStore) -> None:
+    odd = ("", "nul \x00 inside", "größe ✓ \U0001f4cf", "long " * 2000, "long " * 1999 + "other")
+    async with open_store() as store:
+        for number, text in enumerate(odd):
+            await store.put("odd", text, b"%d" % number)
+            await store.put(text, "odd", b"%d" % number)
+            _expect(await store.swap("odd swaps", text, None, b"x"), True, "swaps know them")
+            _expect(await store.increment("odd", text, 1, for_s=60), 1.0, "counters know them")
+            _expect(await store.take_lease(text, text, for_s=60), True, "leases know them")
+        rows = [AuditRow(at=1.0, caller=text, session=text, selection=text, record=b"{}") for text in odd]
+        await store.append_audit(rows, keep=100)
+    async with open_store() as store:
+        _expect(dict(await store.items("odd")), {text: b"%d" % n for n, text in enumerate(odd)}, "they read back")
+        for number, text in enumerate(odd):
+            _expect(await store.get(text, "odd"), b"%d" % number, "and tell namespaces apart")
+            found = await store.audit_rows(caller=text, session=text)
+            _expect([(row.caller, row.session, row.selection) for row in found], [(text,) * 3], "and audit lines")
+
+
+async def _ids_come_in_the_order_of_their_bytes(open_store: OpenStore) -> None:
+    names = ("a-b", "a.b", "a_b", "aB", "ab", "A0", "a b", "ä", "z", "Z1", "~", "é", "e\u0301", "\U0001f4cf", "\uffee")
+    ids = [f"s.{name}" for name in names]
+    expected = sorted(ids[:3] + ids[4:], key=lambda name: name.casefold().encode())
+    async with open_store() as store:
+        await store.commit(Update(based_on=0, at=0, tools=tuple(sample_tool(name) for name in expected[::-1])))
+        async with store.snapshot() as view:
+            _expect(await view.tool_ids(), expected, "all ids")
+            _expect([t.tool_id for t in await view.tools(after=expected[4])], expected[5:], "those after one")
+            _expect(await view.tool_ids_at((), below=True, limit=5), expected[:5], "the first of them")
+
+
 async def _one_of_many_swaps_wins(open_store: OpenStore) -> None:
     async with open_store() as one, open_store() as other:
         made = await asyncio.gather(*(s.swap("key", "k", None, b"%d" % n) for n, s in enumerate((one, other) * 10)))
@@ -472,6 +503,8 @@ CHECKS: tuple[Check, ...] = (
     _versions_are_kept_and_bounded,
     _news_of_a_server_alone_makes_no_generation,
     _state_is_kept_by_namespace,
+    _any_text_is_a_key,
+    _ids_come_in_the_order_of_their_bytes,
     _one_of_many_swaps_wins,
     _counters_are_shared,
     _a_lease_has_one_holder,

@@ -64,22 +64,16 @@ class CallerTools:
     async def record(self, server: str, caller: str, listing: Listing | None) -> bool:
         """Takes in what one caller's connection lists, or with `None` that it has none any more. Gives whether there
         is a tool now that nobody had, another form of one, or one less."""
-        known = await self.of(server)
-        callers, tools = dict(known.callers), dict(known.tools)
-        before = callers.pop(caller, {})
-        if listing is not None:
-            own = callers[caller] = {tool.name: _digest(tool.raw) for tool in listing.tools}
-            # The newest form counts. What a caller has listed before is not new, where another's differs from it.
-            tools |= {tool.name: tool.raw for tool in listing.tools if before.get(tool.name) != own[tool.name]}
-        had = set().union(*callers.values())
-        tools = {name: raw for name, raw in tools.items() if name in had}
-        after = _Known(tools, callers, known.info if listing is None else listing.info)
-        if after == known:
-            return False
-        (await self.load())[server] = after
-        self._hidden.clear()
-        await self._store.put(_NAMESPACE, server, msgspec.json.encode(after))
-        return after.tools != known.tools
+        while True:
+            stored = await self._store.get(_NAMESPACE, server)
+            known = _Known() if stored is None else msgspec.json.decode(stored, type=_Known)
+            after = _changed(known, caller, listing)
+            if after != known and not await self._store.swap(_NAMESPACE, server, stored, msgspec.json.encode(after)):
+                continue  # another gateway recorded one of its callers meanwhile
+            if after != known or (await self.of(server)) != known:
+                (await self.load())[server] = after
+                self._hidden.clear()
+            return after.tools != known.tools
 
     async def listing(self, server: str) -> Listing:
         """The tools that any caller has."""
@@ -91,6 +85,19 @@ class CallerTools:
         if differing := sum(len(digests) > 1 for digests in forms):
             warnings = (*warnings, f"{differing} of its tools differ by caller: the form that was listed last counts")
         return Listing(server=server, tools=tools, info=known.info, warnings=warnings)
+
+
+def _changed(known: _Known, caller: str, listing: Listing | None) -> _Known:
+    """What is known once a caller's connection lists this."""
+    callers, tools = dict(known.callers), dict(known.tools)
+    before = callers.pop(caller, {})
+    if listing is not None:
+        own = callers[caller] = {tool.name: _digest(tool.raw) for tool in listing.tools}
+        # The newest form counts. What a caller has listed before is not new, where another's differs from it.
+        tools |= {tool.name: tool.raw for tool in listing.tools if before.get(tool.name) != own[tool.name]}
+    had = set().union(*callers.values())
+    tools = {name: raw for name, raw in tools.items() if name in had}
+    return _Known(tools, callers, known.info if listing is None else listing.info)
 
 
 def _digest(raw: Raw) -> str:

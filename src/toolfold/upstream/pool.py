@@ -196,6 +196,16 @@ class Pool:
             or supervisor.has_new_sign_in
         ]
 
+    def lasts_s(self, name: str) -> float | None:
+        """How long the list of a server lasts, where nothing but its age may make it due."""
+        supervisor = self._supervisor(name)
+        told = name in self._changed or supervisor.is_outdated or supervisor.has_new_sign_in
+        return None if told else supervisor.list_lasts_s
+
+    def postpone(self, name: str) -> None:
+        """Looks at a list that is due a while later."""
+        self._supervisor(name).postpone_listing()
+
     def connection(self, name: str) -> int:
         """The number of the connection to a server that is open now; 0 where none is, and where it is to a file that
         was edited since."""

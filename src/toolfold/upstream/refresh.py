@@ -2,11 +2,13 @@
 
 The catalogue follows its servers. Whenever a connection to one opens, when it says that its tools changed, and when its
 list has outlived its time, the list is read, and what differs is written into the catalogue; a list that is the same
-writes nothing. The first build runs in the background: a gateway that serves answers at once. Above: the gateway, which
-brings the catalogue. Below: the pool and the store.
+writes nothing. Of several gateways on one store, one reads a list whose time is over, and all take up what it writes.
+The first build runs in the background: a gateway that serves answers at once. Above: the gateway, which brings the
+catalogue. Below: the pool and the store.
 """
 
 import asyncio
+import contextlib
 import logging
 import re
 import time
@@ -15,6 +17,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 from hashlib import blake2b
 from pathlib import Path as FilePath
+from secrets import token_hex
 from typing import TYPE_CHECKING, Protocol
 
 import msgspec
@@ -61,6 +64,10 @@ _ASK_AGAIN_S = 30.0
 # How often a list is read for calls that fail as if their tool had changed, and how long such a call waits for it.
 _LOOK_AGAIN_S = 5.0
 _LOOK_S = 3.0
+# A gateway whose turn it is to read a list keeps it so much longer than the list lasts.
+_TURN_S = 30.0
+# News of other gateways that come within this time are taken up together.
+_GATHER_S = 0.1
 
 log = logging.getLogger("toolfold.gateway")
 
@@ -81,6 +88,9 @@ class _Catalogue(Protocol):
 
     async def generations(self) -> Sequence[object]:
         """The builds that are kept; none before the first."""
+
+    async def news(self) -> Mapping[str, int]:
+        """Of each server how many of its tools others changed since this was last asked."""
 
     async def holds(self, listing: Listing) -> bool:
         """Whether this is what it has of a server already."""
@@ -143,6 +153,8 @@ class UpstreamManager:
         # Of each server when its list was last read for a call that failed.
         self._looked: dict[str, float] = {}
         self._reads: dict[str, tuple[float, asyncio.Task[None]]] = {}
+        # Who this is to other gateways, and the servers whose lists it is its turn to read.
+        self._holder, self._turns = token_hex(8), set[str]()
         self._rereads: dict[str, asyncio.Task[None]] = {}
         self._stop_listening: list[Callable[[], None]] = []
         self.tasks = TaskSet(log)
@@ -209,6 +221,9 @@ class UpstreamManager:
             await self._pool.aclose()
             self._pool = None
         await self._writes.wait()  # after the pool: until then a server may open, and its era is written
+        with contextlib.suppress(StoreError):  # a turn that cannot be given back ends by itself
+            for server in self._turns:
+                await self._store.release_lease(f"refresh {server}", self._holder)
 
     async def pool(self) -> "Pool":
         """The servers, each opened when it is first needed."""
@@ -489,11 +504,45 @@ class UpstreamManager:
 
     async def refresh(self) -> Sequence[str]:
         """Reads again every server whose list is no longer fresh, and returns their names."""
-        due = (await self.pool()).due()
+        return await self._reread((await self.pool()).due())
+
+    async def _reread(self, due: Sequence[str]) -> Sequence[str]:
         for name in due:
             self._start_reread(name)
         await asyncio.gather(*(self._rereads[name] for name in due if name in self._rereads))
         return due
+
+    async def _has_turn(self, pool: "Pool", server: str) -> bool:
+        """Whether it is this gateway that reads a list which is due. Of those that share the store one reads what is
+        due for its age alone, and the others hear of what it finds; one that is gone loses its turn."""
+        lasts_s = pool.lasts_s(server)
+        if lasts_s is None or server in self._failures:
+            return True
+        if await self._store.take_lease(f"refresh {server}", self._holder, for_s=lasts_s + _TURN_S):
+            self._turns.add(server)
+            return True
+        self._turns.discard(server)
+        pool.postpone(server)
+        return False
+
+    async def follow_others(self) -> None:
+        """Takes up what other gateways and commands write, for as long as the gateway is open."""
+        while True:
+            await self._store.wait_changed()
+            try:
+                self._events.emit("store.changed")
+                if self._own:
+                    await self.caller_tools.load(anew=True)
+                await self._tell_news(await self._catalogue.news())
+            except ToolfoldError as error:  # a store that cannot be read now tells again when it can
+                log.warning("what others wrote could not be read: %s", error.message)
+            await asyncio.sleep(_GATHER_S)
+
+    async def _tell_news(self, changes: Mapping[str, int]) -> None:
+        if changes and await asyncio.to_thread(self._settings.registry_path.exists):
+            await self._catalogue.write_registry(self._settings.registry_path)
+        for server, count in changes.items():
+            self._events.emit("catalogue.updated", server=server, changes=count)
 
     async def _stay_fresh(self) -> None:
         """Refreshes for as long as the gateway is open."""
@@ -501,7 +550,8 @@ class UpstreamManager:
             await asyncio.sleep(self._check_s)
             try:
                 await self._look_for_sign_ins()
-                await self.refresh()
+                pool = await self.pool()
+                await self._reread([name for name in pool.due() if await self._has_turn(pool, name)])
             except ToolfoldError as error:  # a store that cannot be read now may be there again the next time
                 log.warning("lists could not be kept fresh: %s", error.message)
 
@@ -617,6 +667,7 @@ class InitialBuild:
 
     def start(self) -> "asyncio.Task[None]":
         self._ready = ready = asyncio.Event()
+        self._servers.tasks.start(self._servers.follow_others(), name="following other gateways")
         return self._servers.tasks.start(self._run(ready), name="the first build")
 
     async def _run(self, ready: asyncio.Event) -> None:

@@ -96,6 +96,7 @@ class Supervisor:
         self.upstream: Upstream | None = None
         self.status: Status = "idle" if spec.enabled else "disabled"
         self.list_due_at: float | None = None
+        self.list_lasts_s = limits.max_age_s
         # How many connections were opened: a list belongs to the one that it was read over.
         self.connections = 0
         self.usage = _Usage()
@@ -165,7 +166,8 @@ class Supervisor:
         self._warnings = listing.warnings
         self._error = None
         ttl_s = self._limits.max_age_s if listing.ttl_ms is None else listing.ttl_ms / 1000
-        self.list_due_at = time.monotonic() + max(ttl_s, self._limits.min_ttl_s)
+        self.list_lasts_s = max(ttl_s, self._limits.min_ttl_s)
+        self.list_due_at = time.monotonic() + self.list_lasts_s
 
     def record_listing_failure(self, error: UpstreamError) -> None:
         """A listing failed. The server may be alive all the same."""
@@ -173,7 +175,7 @@ class Supervisor:
         self.postpone_listing()
 
     def postpone_listing(self) -> None:
-        """A list that could not be read is not due again at once."""
+        """A list that could not be read, or that another gateway reads, is not due again at once."""
         if self.list_due_at is not None:
             self.list_due_at = time.monotonic() + self._limits.min_ttl_s
 

@@ -91,7 +91,7 @@ def _agent_options(arguments: argparse.Namespace) -> dict[str, Any]:
 
 def _data_options(name: str, data: Path | None) -> dict[str, Any]:
     """Which part of the data folder a bench reads: `servers/NAME.json`, `retrieval/SET/…`, or the folder itself."""
-    if name not in {"retrieval", "abstain", "search"}:
+    if name not in {"retrieval", "abstain", "search", "scale"}:
         return {"data": data}
     if data is None:
         raise ConfigError(
@@ -101,4 +101,4 @@ def _data_options(name: str, data: Path | None) -> dict[str, Any]:
     servers, sets = (data / part if (data / part).is_dir() else data for part in ("servers", "retrieval"))
     if name == "abstain":
         return {"data": sets, "servers": servers}
-    return {"data": servers if name == "search" else sets}
+    return {"data": servers if name in {"search", "scale"} else sets}

@@ -21,7 +21,7 @@ from urllib.request import getproxies
 
 from toolfold import __version__
 from toolfold.catalogue.ontology import Overrides
-from toolfold.config import Settings, clients, fill, missing
+from toolfold.config import Settings, clients, fill, find_plain_secrets, missing
 from toolfold.config.clients import ClientConfig
 from toolfold.config.install_hints import problem_of
 from toolfold.config.self_reference import is_toolfold
@@ -341,6 +341,7 @@ def _check_secrets(settings: Settings) -> Iterator[Finding]:
     """Reports secrets in plain text, never which."""
     keys = {f"[callers.{entry.name}]": entry.key for entry in settings.callers}
     keys |= {"[model]": settings.model.key, "[auth]": settings.auth.introspection_secret}
+    keys |= {"[storage]": "".join(secret.value for secret in find_plain_secrets({"url": settings.storage.url}))}
     named = [f"[servers.{spec.name}]" for spec in settings.servers if spec.secrets]
     named += [where for where, key in keys.items() if key and "${" not in key]
     if not named:

@@ -15,8 +15,7 @@ from msgspec.json import encode as to_json
 
 from toolfold.errors import StoreError
 from toolfold.storage.base import Generation, ServerRecord, Version, fold_path, sibling_order
-from toolfold.storage.sqlite.connection import translate_errors
-from toolfold.storage.sqlite.records import (
+from toolfold.storage.records import (
     decode_change,
     decode_definition,
     decode_generation,
@@ -24,6 +23,7 @@ from toolfold.storage.sqlite.records import (
     decode_server,
     decode_tool,
 )
+from toolfold.storage.sqlite.connection import translate_errors
 from toolfold.types import Change, Node, Path, Tool
 
 _P = ParamSpec("_P")

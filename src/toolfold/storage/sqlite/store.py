@@ -7,7 +7,6 @@ is out of date. Not guaranteed: a file on a network drive, where SQLite's locks 
 """
 
 import asyncio
-import os
 import sqlite3
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
@@ -16,20 +15,20 @@ from contextlib import asynccontextmanager
 from pathlib import Path as FilePath
 from typing import Self, TypeVar
 
-from toolfold.config import Settings
-from toolfold.errors import StoreChanged, StoreError
+from toolfold.errors import StoreError
 from toolfold.storage.base import (
     MAX_GENERATIONS,
     MAX_VERSIONS,
     REMOVED_RETENTION_S,
     AuditRow,
-    Generation,
-    Store,
     Update,
+    edges,
     fold_path,
+    generation_record,
+    moved_on,
 )
+from toolfold.storage.records import encode, encode_definition, encode_tool
 from toolfold.storage.sqlite.connection import connect, transaction, translate_errors
-from toolfold.storage.sqlite.records import encode, encode_definition, encode_tool
 from toolfold.storage.sqlite.snapshot import SqliteSnapshot, read_generation
 from toolfold.types import Node, Path, Tool
 
@@ -229,27 +228,11 @@ class SqliteStore:
             self._writer = None
 
 
-def open_store(settings: Settings, create: bool) -> Store:
-    """The store of the configuration, to be entered with `async with`. With `create`, its folder is made."""
-    if create:
-        try:
-            settings.make_home()
-        except OSError as error:
-            raise StoreError(
-                f"the state folder {settings.home} cannot be made: {os.strerror(error.errno or 0)}",
-                next_action="choose another with --home DIR or TOOLFOLD_HOME",
-            ) from error
-    return SqliteStore(settings.home / "toolfold.sqlite", create=create)
-
-
 def _apply_update(db: sqlite3.Connection, update: Update) -> int:
     """Writes one update, inside a transaction that the caller holds."""
     current = read_generation(db)
     if current != update.based_on:
-        raise StoreChanged(
-            f"the catalogue moved on to generation {current} while an update of {update.based_on} was made",
-            next_action="read the catalogue again and compute the update from what is there now",
-        )
+        raise moved_on(current, update)
     _write_tools(db, update)
     _write_nodes(db, update.nodes, update.removed_nodes)
     _write_servers(db, update)
@@ -320,15 +303,7 @@ def _write_nodes(db: sqlite3.Connection, nodes: Iterable[Node], removed: Iterabl
     db.executemany("DELETE FROM node WHERE key = ?", gone)
     db.executemany("DELETE FROM edge WHERE child = ?", gone + [(key,) for key, _ in records])
     db.executemany("INSERT OR REPLACE INTO node (key, record) VALUES (?, ?)", records)
-    db.executemany("INSERT OR IGNORE INTO edge (parent, child) VALUES (?, ?)", _edges(nodes))
-
-
-def _edges(nodes: Iterable[Node]) -> Iterable[tuple[str, str]]:
-    for node in nodes:
-        key = fold_path(node.path)
-        yield fold_path(node.path[:-1]), key
-        for parent in node.parents:
-            yield fold_path(parent), key
+    db.executemany("INSERT OR IGNORE INTO edge (parent, child) VALUES (?, ?)", edges(nodes))
 
 
 def _write_servers(db: sqlite3.Connection, update: Update) -> None:
@@ -343,17 +318,7 @@ def _write_generation(db: sqlite3.Connection, number: int, update: Update) -> No
     tools, nodes, servers = db.execute(
         "SELECT (SELECT count(*) FROM tool), (SELECT count(*) FROM node), (SELECT count(*) FROM server)"
     ).fetchone()
-    kinds = [change.kind for change in update.changes]
-    record = Generation(
-        number=number,
-        at=update.at,
-        tools=tools,
-        nodes=nodes,
-        servers=servers,
-        added=kinds.count("added"),
-        removed=kinds.count("removed"),
-        changed=kinds.count("changed"),
-    )
+    record = generation_record(number, update, tools, nodes, servers)
     db.execute("INSERT INTO generation (number, record) VALUES (?, ?)", (number, encode(record)))
     db.executemany(
         "INSERT INTO change (generation, seq, record) VALUES (?, ?, ?)",
