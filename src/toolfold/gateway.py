@@ -31,7 +31,8 @@ from toolfold.scripts import kept_scripts
 from toolfold.telemetry.metrics import Metrics
 from toolfold.text import as_path, replace_surrogates, replace_surrogates_all
 from toolfold.types import LOCAL, CallContext, Caller, Change, Listing, Outcome, Path, ServerState, Tool, ToolCall
-from toolfold.upstream.refresh import InitialBuild, UpstreamManager, upstream_of
+from toolfold.upstream.initial_build import InitialBuild
+from toolfold.upstream.refresh import UpstreamManager, upstream_of
 
 if TYPE_CHECKING:
     import asyncio
