@@ -32,6 +32,7 @@ from toolfold.config.sections import (
     Telemetry,
     Trust,
     _Search,
+    _Serve,
 )
 from toolfold.errors import ConfigError
 from toolfold.types import ServerSpec
@@ -70,6 +71,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     audit: Audit = Audit()
     telemetry: Telemetry = Telemetry()
     sign_in: SignIn = SignIn()
+    serve: _Serve = _Serve()
     rules: tuple[MetadataRule, ...] = ()
     """From `[tools."glob"]`, in the order of the file."""
     ontology_file: Path | None = None
