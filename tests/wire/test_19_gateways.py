@@ -65,7 +65,7 @@ async def gateways(folder: Path, count: int = 3, options: ServeOptions = MANY) -
 
 async def until(condition: Any) -> None:
     async with asyncio.timeout(20):
-        while not (await condition() if asyncio.iscoroutinefunction(condition) else condition()):
+        while not (await condition() if asyncio.iscoroutinefunction(condition) else condition()):  # noqa: ASYNC110
             await asyncio.sleep(0.01)
 
 

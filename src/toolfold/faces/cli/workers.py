@@ -1,7 +1,7 @@
 """`toolfold serve --http … --workers N`: one supervisor, and N processes that answer on its one socket.
 
-The supervisor opens the socket and answers nothing itself. Each worker is a whole gateway, with servers of its own; what
-they share is in the store. A worker that dies is started again, after a pause that grows while it keeps dying. A signal
+The supervisor opens the socket and answers nothing itself. Each worker is a whole gateway, with servers of its own;
+what they share is in the store. A worker that dies is started again, after a pause that grows while it keeps dying. A signal
 to stop, or to read the configuration again, goes on to the workers. Each worker watches a channel that ends with the
 supervisor, however that died, and ends with it. Above: `toolfold serve`.
 """
@@ -117,10 +117,10 @@ class _Supervisor:
         loop.add_signal_handler(signal.SIGHUP, self._signal_all, signal.SIGHUP)
         # The first alone: what is wrong with the configuration is said once, and one builds the first catalogue.
         workers = [asyncio.ensure_future(self._keep(1))]
-        await self._reached(1, workers)
+        await self._reached(1)
         if not self._stop.is_set():
             workers += [asyncio.ensure_future(self._keep(number)) for number in range(2, self._count + 1)]
-            await self._reached(self._count, workers)
+            await self._reached(self._count)
         if not self._stop.is_set():
             on_ready()
         await self._stop.wait()
@@ -130,7 +130,7 @@ class _Supervisor:
         await asyncio.gather(*workers)
         return self._status
 
-    async def _reached(self, ready: int, workers: "list[asyncio.Future[None]]") -> None:
+    async def _reached(self, ready: int) -> None:
         while self._ready < ready and not self._stop.is_set():
             self._all_ready.clear()
             await self._all_ready.wait()

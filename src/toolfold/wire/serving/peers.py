@@ -203,7 +203,8 @@ class Peers:
     async def _send_all(self) -> None:
         while self._outbox and self.store is not None:
             gateway = self._outbox[0][0]
-            entries, size = [], 0
+            entries: list[_Entry] = []
+            size = 0
             while self._outbox and self._outbox[0][0] == gateway and (not entries or size < _MAX_BYTES):
                 entries.append(self._outbox.popleft()[1])
                 size += len(entries[-1].body)

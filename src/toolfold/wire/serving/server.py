@@ -91,7 +91,7 @@ class _PassedOn(Struct, array_like=True):
     """A request on its way to the gateway that holds what it needs."""
 
     caller: Caller
-    identifier: int | str
+    identifier: Any
     method: str
     params: bytes
 
