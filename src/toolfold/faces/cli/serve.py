@@ -155,14 +155,17 @@ async def _open_server(
     if hasattr(signal, "SIGHUP"):
         loop.add_signal_handler(signal.SIGHUP, watch.reload)
     options = ServeOptions(max_body_bytes=gateway.settings.limits.max_frame_bytes)
-    async with _told(gateway), open_app(gateway, arguments.profile, arguments.server) as app:
+    async with (
+        _told(gateway),
+        _among_others(gateway, arguments) as peers,
+        open_app(gateway, arguments.profile, arguments.server) as app,
+    ):
         tasks = [first_build := gateway.begin(), asyncio.ensure_future(watch.run())]
         if arguments.http is not None or arguments.profile in _SEARCHING_PROFILES:
             tasks.append(asyncio.ensure_future(_prepare_search(gateway, first_build)))
         _tune_process()
         try:
-            async with _among_others(gateway, arguments) as peers:
-                yield Server(app, options, peers), stop
+            yield Server(app, options, peers), stop
         finally:
             for task in tasks:
                 task.cancel()
