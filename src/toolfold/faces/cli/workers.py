@@ -1,9 +1,9 @@
 """`toolfold serve --http … --workers N`: one supervisor, and N processes that answer on its one socket.
 
 The supervisor opens the socket and answers nothing itself. Each worker is a whole gateway, with servers of its own;
-what they share is in the store. A worker that dies is started again, after a pause that grows while it keeps dying. A signal
-to stop, or to read the configuration again, goes on to the workers. Each worker watches a channel that ends with the
-supervisor, however that died, and ends with it. Above: `toolfold serve`.
+what they share is in the store. A worker that dies is started again, after a pause that grows while it keeps dying. A
+signal to stop, or to read the configuration again, goes on to the workers. Each worker watches a channel that ends with
+the supervisor, however that died, and ends with it. Above: `toolfold serve`.
 """
 
 import asyncio
