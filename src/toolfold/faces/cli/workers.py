@@ -86,9 +86,7 @@ def supervise(address: str, count: int, settings: Settings, output: Output) -> i
     with closing(listening_socket(host, port)) as bound:
         shown = f"[{host}]" if ":" in host else host
         url = f"http://{shown}:{bound.getsockname()[1]}/mcp"
-        return asyncio.run(
-            _Supervisor(bound, count, end_after_s(settings)).run(lambda: output.note(f"serving on {url}"))
-        )
+        return asyncio.run(_Supervisor(bound, count, settings).run(lambda: output.note(f"serving on {url}")))
 
 
 def end_after_s(settings: Settings) -> float:
@@ -99,10 +97,13 @@ def end_after_s(settings: Settings) -> float:
 class _Supervisor:
     """The workers of one socket."""
 
-    def __init__(self, bound: socket.socket, count: int, end_s: float) -> None:
+    def __init__(self, bound: socket.socket, count: int, settings: Settings) -> None:
         self._bound = bound
         self._count = count
-        self._end_s = end_s
+        self._end_s = end_after_s(settings)
+        # What one worker stores, another may be asked for.
+        shares = getattr(settings.outputs, "shared", "") == "auto"
+        self._environ = {**os.environ, **({"TOOLFOLD_OUTPUTS__SHARED": "store"} if shares else {})}
         self._processes: dict[int, asyncio.subprocess.Process] = {}
         self._stop = asyncio.Event()
         # How many have ever been ready: before the first is, a failure is final.
@@ -185,7 +186,7 @@ class _Supervisor:
                 "-m",
                 "toolfold",
                 *sys.argv[1:],
-                env={**os.environ, _VARIABLE: given},
+                env={**self._environ, _VARIABLE: given},
                 stdin=subprocess.DEVNULL,
                 pass_fds=(self._bound.fileno(), theirs.fileno()),
                 start_new_session=True,  # Ctrl-C reaches the supervisor alone, who ends them in order
