@@ -20,7 +20,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from toolfold.containers import BoundedDict, who_yields
-from toolfold.errors import StoreError
+from toolfold.errors import StoreError, ToolfoldError
 from toolfold.storage.base import Store
 from toolfold.types import Caller
 from toolfold.wire import jsonrpc
@@ -251,7 +251,10 @@ class SessionTable:
         if task is None:
             task = self._taking_over[key] = asyncio.ensure_future(self._reopen(name, caller, self._peers.store))
             task.add_done_callback(lambda _: self._taking_over.pop(key, None))
-        return await asyncio.shield(task)
+        try:
+            return await asyncio.shield(task)
+        except ToolfoldError as error:
+            raise HttpError(503, f"this session cannot go on here now, try again: {error.message}") from error
 
     async def _reopen(self, name: str, caller: Caller, store: Store) -> HttpSession:
         """Goes on with a session that another gateway opened."""
@@ -268,8 +271,13 @@ class SessionTable:
             raise _no_such_session()
         await self._make_room(caller.name)
         session = HttpSession(sealed.session, caller, self._server.options.replay_events, self._peers.number)
-        own = msgspec.structs.replace(caller, session=caller.session or session.identifier)
-        session.legacy, _ = await self._server.open_session(Raw(hello), own, session.notify)
+        self._by_identifier[session.identifier] = session
+        try:
+            own = msgspec.structs.replace(caller, session=caller.session or session.identifier)
+            session.legacy, _ = await self._server.open_session(Raw(hello), own, session.notify)
+        except BaseException:
+            del self._by_identifier[session.identifier]
+            raise
         session.name, session.others = name, set(record.gateways) - {self._peers.number}
         self._add(session)
         await self._follow_record(session, record)
@@ -337,9 +345,12 @@ class SessionTable:
         if store is None:
             return
         level, resources = legacy.client.log_level, tuple(sorted(legacy.subscriber.resources))
-        await self._change_record(
-            store, session.identifier, lambda old: msgspec.structs.replace(old, level=level, resources=resources)
-        )
+        try:
+            await self._change_record(
+                store, session.identifier, lambda old: msgspec.structs.replace(old, level=level, resources=resources)
+            )
+        except StoreError as error:
+            log.warning("what a client set is known to this gateway alone: %s", error.message)
         self._tell_others(session, "changed")
 
     # --- what other gateways are told, and tell
@@ -495,9 +506,9 @@ class SessionTable:
         """Where there are too many, ends the longest unused session of whoever has most. Raises `HttpError` where all
         are in use."""
         most = self._server.options.max_sessions
-        if len(self._by_name) < most:
+        if len(self._by_identifier) < most:  # those that are being opened count, too
             return
-        held = Counter(entry.owner for entry in self._by_name.values())
+        held = Counter(entry.owner for entry in self._by_identifier.values())
         yields = who_yields(held, asking, most)
         idle = [entry for entry in self._by_name.values() if entry.owner == yields and not entry.busy]
         if not idle:

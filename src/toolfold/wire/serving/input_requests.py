@@ -17,7 +17,7 @@ from typing import Literal
 import msgspec
 from msgspec import Raw, Struct
 
-from toolfold.errors import InputUnavailable
+from toolfold.errors import InputUnavailable, StoreError
 from toolfold.wire import jsonrpc
 from toolfold.wire.jsonrpc import ABSENT, DECODE_ERRORS, INVALID_PARAMS
 from toolfold.wire.serving.exchange import Exchange, RpcError, ServeOptions
@@ -179,7 +179,10 @@ class StateSeal:
 
     async def find_key(self, state: Raw) -> None:
         """Before `open`, where another gateway may have made a key that is not known here yet."""
-        await self.peers.seals.find_key(_parse_state(state))
+        try:
+            await self.peers.seals.find_key(_parse_state(state))
+        except StoreError as error:
+            raise RpcError(jsonrpc.INTERNAL_ERROR, f"try the same again later: {error.message}") from error
 
 
 def _parse_state(state: Raw) -> str:

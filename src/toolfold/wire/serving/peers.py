@@ -38,6 +38,7 @@ _LEASE_S, _RENEW_S = 30.0, 8.0
 _TAKEN_S = 4.0
 _LOOK_S = 2.0
 _CHORES_S = 600.0
+_MAX_WAITING = 2048
 # What is brought from one gateway to another at once: the store keeps it for a moment.
 _MAX_BYTES = 8 << 20
 
@@ -150,6 +151,8 @@ class Peers:
         self, gateway: int, kind: str, body: bytes, ticket: str = "", *, code: int = 0, refused: bool = False
     ) -> None:
         """Sends a message to another gateway, after those before it. One that is gone does not get it."""
+        if kind == "push" and len(self._outbox) > _MAX_WAITING:
+            return  # as a stream drops what a client does not read in time
         self._outbox.append((gateway, _Entry(kind, self.number, ticket, body, code, refused)))
         if self._sending is None or self._sending.done():
             self._sending = asyncio.ensure_future(self._send_all())
